@@ -1,0 +1,100 @@
+"""The contract between the train loop and a training system, and the one alphabet of axis letters.
+
+Axis letters, in einsum strings and as the suffix of every array of rank >= 2:
+
+  B batch rows     T query length      S key length      N heads       H head size
+  D model width    F feed-forward      V vocabulary      L layers      M memory length
+  P predicted slots per row            G packed examples per row       R relative positions
+
+The batch schema. Every array has B first; integers are int32, weights float32. A recipe emits the keys that
+its objective reads, always in these shapes:
+
+  token_BT         input ids, corrupted where the objective says so
+  example_BT       1, 2, .. number the packed examples of a row; 0 is padding. Equal ids attend to each other
+  type_BT          segment A or B (0 or 1); feeds the embedding, never the mask
+  position_BT      position within the packed example, from 0
+  target_pos_BP    column of each predicted token in its row, ascending; 0 in unused slots
+  target_BP        the original id there
+  weight_BP        1.0 for a used slot, 0.0 for an unused one
+  masked_BP        1.0 where the input shows the mask token at that slot (0.8 of the used ones for BERT)
+  first_BG         column of the first token of each packed example; 0 in unused slots
+  example_weight_BG  1.0 for a used packed example
+  next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
+  row_B            global row number within the step; added by the train step, keys the dropout
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+Array = jax.Array
+Batch = Mapping[str, Array | np.ndarray]
+Variables = Mapping[str, Any]  # collections; only 'params' is trained
+
+
+class Term(NamedTuple):
+  """A weighted mean, kept as sum and weight until both are global.
+
+  The loop trains on `sum over terms of scale * total / (weight + plus)`, with total and weight summed over
+  all devices and microbatches first, and logs `total / weight` under the term's name.
+
+  Attributes:
+    total: sum of the weighted values; a metric's total may be a vector.
+    weight: sum of the weights. Of a trained term it must not depend on the parameters.
+    scale: its share of the trained loss; 0 makes it a metric.
+    plus: added once to the global weight (BERT's 1e-5).
+  """
+
+  total: Array
+  weight: Array
+  scale: float = 0.0
+  plus: float = 0.0
+
+
+class Context(NamedTuple):
+  """What a step knows besides variables and batch.
+
+  Attributes:
+    key: PRNG key of this step; equal on every device and in every microbatch.
+    step: the global step, traced, int32.
+    train: static; False switches dropout and sampling off.
+  """
+
+  key: Array
+  step: Array
+  train: bool
+
+
+class Out(NamedTuple):
+  """What an objective returns.
+
+  Attributes:
+    terms: name -> Term.
+    carry: what this batch hands the next one; B first in every leaf.
+    updates: collections to replace after the optimizer step (never 'params').
+  """
+
+  terms: dict[str, Term]
+  carry: Any = ()
+  updates: Mapping[str, Any] = {}
+
+
+class Objective(NamedTuple):
+  """A training system as pure functions; the loop knows nothing else about it.
+
+  Attributes:
+    init: (key, batch) -> variables, a dict of collections whose leaves are flax.linen partitioning boxes.
+    loss: (variables, carry, batch, ctx) -> Out.
+    predict: (variables, carry, batch) -> dict of arrays: logits and, where asked, hidden states.
+    carry: (batch) -> the carry before the first batch; () if there is none.
+    flops: (batch) -> model FLOPs of one forward and backward pass per row, from shapes and real tokens on
+      the host, as a float: see `bertjax.flops`.
+  """
+
+  init: Callable[[Array, Batch], Variables]
+  loss: Callable[[Variables, Any, Batch, Context], Out]
+  predict: Callable[[Variables, Any, Batch], dict[str, Array]]
+  carry: Callable[[Batch], Any]
+  flops: Callable[[Batch], float]
