@@ -6,17 +6,17 @@ Axis letters, in einsum strings and as the suffix of every array of rank >= 2:
   D model width    F feed-forward      V vocabulary      L layers      M memory length
   P predicted slots per row            G packed examples per row       R relative positions
 
-The batch schema. Every array has B first; integers are int32, weights float32. A recipe emits the keys that
-its objective reads, always in these shapes:
+The batch schema. Every array has B first; integers are int32, weights float32. A recipe emits the
+keys that its objective reads, always in these shapes:
 
   token_BT         input ids, corrupted where the objective says so
-  example_BT       1, 2, .. number the packed examples of a row; 0 is padding. Equal ids attend to each other
+  example_BT       1, 2, .. number the packed examples of a row, 0 is padding; equal ids attend
   type_BT          segment A or B (0 or 1); feeds the embedding, never the mask
   position_BT      position within the packed example, from 0
   target_pos_BP    column of each predicted token in its row, ascending; 0 in unused slots
   target_BP        the original id there
   weight_BP        1.0 for a used slot, 0.0 for an unused one
-  masked_BP        1.0 where the input shows the mask token at that slot (0.8 of the used ones for BERT)
+  masked_BP        1.0 where the input shows the mask token at that slot (0.8 of them for BERT)
   first_BG         column of the first token of each packed example; 0 in unused slots
   example_weight_BG  1.0 for a used packed example
   next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
@@ -37,8 +37,8 @@ Variables = Mapping[str, Any]  # collections; only 'params' is trained
 class Term(NamedTuple):
   """A weighted mean, kept as sum and weight until both are global.
 
-  The loop trains on `sum over terms of scale * total / (weight + plus)`, with total and weight summed over
-  all devices and microbatches first, and logs `total / weight` under the term's name.
+  The loop trains on `sum over terms of scale * total / (weight + plus)`, with total and weight
+  summed over all devices and microbatches first, and logs `total / weight` under the term's name.
 
   Attributes:
     total: sum of the weighted values; a metric's total may be a vector.
@@ -85,12 +85,13 @@ class Objective(NamedTuple):
   """A training system as pure functions; the loop knows nothing else about it.
 
   Attributes:
-    init: (key, batch) -> variables, a dict of collections whose leaves are flax.linen partitioning boxes.
+    init: (key, batch) -> variables, a dict of collections whose leaves are flax.linen partitioning
+      boxes.
     loss: (variables, carry, batch, ctx) -> Out.
     predict: (variables, carry, batch) -> dict of arrays: logits and, where asked, hidden states.
     carry: (batch) -> the carry before the first batch; () if there is none.
-    flops: (batch) -> model FLOPs of one forward and backward pass per row, from shapes and real tokens on
-      the host, as a float: see `bertjax.flops`.
+    flops: (host batch) -> model FLOPs of one forward and backward pass over it: see
+      `bertjax.flops`.
   """
 
   init: Callable[[Array, Batch], Variables]

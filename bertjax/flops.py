@@ -1,0 +1,32 @@
+"""Model FLOPs of a training step, over real tokens only.
+
+One formula for every transformer here: a matrix weight costs 6 FLOPs (forward 2, backward 4) for
+  each token that it meets, attention 12 * D FLOPs per layer for each (query, visible key) pair.
+  Heads count on the positions they run on, lookups and norms count nothing.
+"""
+
+import numpy as np
+
+from bertjax.types import Batch
+
+
+def attended_pairs(example_BT: np.ndarray) -> int:
+  """Sum over packed examples of length squared: the (query, key) pairs that see each other."""
+  rows, _ = example_BT.shape
+  groups = int(example_BT.max(initial=0)) + 1
+  flat = (np.arange(rows)[:, None] * groups + example_BT).reshape(-1)
+  lengths_RG = np.bincount(flat, minlength=rows * groups).reshape(rows, groups)[:, 1:]
+  return int((lengths_RG.astype(np.int64) ** 2).sum())
+
+
+def encoder_flops(batch: Batch, *, layers: int, width: int, ffn: int) -> float:
+  """FLOPs of forward and backward through a stack of transformer layers, for a host batch."""
+  example_BT = np.asarray(batch['example_BT'])
+  real = int((example_BT > 0).sum())
+  weights = layers * (4 * width * width + 2 * width * ffn)
+  return 6.0 * weights * real + 12.0 * layers * width * attended_pairs(example_BT)
+
+
+def head_flops(positions: float, *weights: int) -> float:
+  """FLOPs of forward and backward through matrices of `weights` entries at `positions` places."""
+  return 6.0 * positions * sum(weights)

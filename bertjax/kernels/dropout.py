@@ -1,0 +1,79 @@
+"""Dropout from a counter hash: one bit pattern for every implementation, mesh and microbatching.
+
+A kept bit is a pure function of (seed of the step, site, global row, position in the row), so it
+does not depend on how rows are spread over devices, hosts or microbatches, and a kernel can
+recompute in its backward pass what it drew in its forward pass. The mixing constants are the
+32-bit ones of Chris Wellons' hash-prospector (lowest known bias for two multiplications); a second
+word of the row key enters between the two rounds, so that two rows whose first words happen to be
+close do not share a stream.
+"""
+
+import zlib
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+_GOLDEN = 0x9E3779B9  # 2^32 / golden ratio, spreads consecutive integers
+
+
+class Noise(NamedTuple):
+  """The keys of one step's draws.
+
+  Attributes:
+    seed: uint32 scalar, new at each step.
+    row_B: uint32 [B], global row numbers.
+  """
+
+  seed: Array
+  row_B: Array
+
+
+def noise_from_key(key: Array, row_B: Array) -> Noise:
+  """The step's PRNG key and the global row numbers int[B] as `Noise`."""
+  return Noise(jax.random.bits(key, dtype=jnp.uint32), row_B.astype(jnp.uint32))
+
+
+def site(path: tuple[str, ...], layer: Array | int = 0) -> Array:
+  """A uint32 that names one use of randomness: a module path and the index of the scanned layer."""
+  name = zlib.crc32('/'.join(path).encode())
+  return jnp.uint32(name) + jnp.asarray(layer).astype(jnp.uint32) * jnp.uint32(_GOLDEN)
+
+
+def mix(x: Array, key: Array | int = 0) -> Array:
+  """Bijective scrambling of uint32 values; `key` is mixed in between the two rounds."""
+  x ^= x >> 16
+  x *= jnp.uint32(0x7FEB352D)
+  x ^= key
+  x ^= x >> 15
+  x *= jnp.uint32(0x846CA68B)
+  return x ^ (x >> 16)
+
+
+def random_bits(noise: Noise, site: Array, shape: tuple[int, ...]) -> Array:
+  """uint32 bits of `shape` [B, ...], keyed by (seed, site, row, index within the row)."""
+  first_B = mix(noise.row_B * jnp.uint32(_GOLDEN) + noise.seed, site)
+  second_B = mix(first_B + site, noise.seed)
+  index = jnp.zeros(shape[1:], jnp.uint32)
+  for axis, size in enumerate(shape[1:]):
+    index = index * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis)
+  expand = (slice(None),) + (None,) * (len(shape) - 1)
+  return mix(first_B[expand] + index[None], second_B[expand])
+
+
+def dropout(x: Array, rate: float, noise: Noise | None, site: Array) -> Array:
+  """Zeroes each entry of x [B, ...] with probability `rate` and scales the others by 1 / (1 -
+  rate).
+
+  Args:
+    x: any float array with the batch axis first.
+    rate: static probability; 0 returns x.
+    noise: None switches dropout off (evaluation).
+    site: uint32 from `site()`.
+  """
+  if noise is None or rate == 0.0:
+    return x
+  keep = random_bits(noise, site, x.shape) >= jnp.uint32(round(rate * 2**32))
+  return jnp.where(keep, x * (1.0 / (1.0 - rate)), 0).astype(x.dtype)

@@ -1,0 +1,126 @@
+"""Mesh from the config, and specs from one table of (logical axis, mesh axes) pairs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from bertjax.types import Batch
+
+Rules = Sequence[tuple[str, str | Sequence[str] | None]]
+
+MESH_AXES = ('data', 'fsdp', 'tensor')
+
+
+def make_mesh(config_mesh, devices: Sequence[jax.Device] | None = None) -> Mesh:
+  """Arranges the devices as (data, fsdp, tensor); one axis may be -1, "the rest".
+
+  Axis types are Auto: Linen asserts on Explicit ones, which `jax.make_mesh` makes by default.
+
+  Raises:
+    ValueError: sizes whose product is not the number of devices.
+  """
+  devices = jax.devices() if devices is None else devices
+  sizes = [int(config_mesh[axis]) for axis in MESH_AXES]
+  if sizes.count(-1) > 1:
+    raise ValueError(
+      f'at most one mesh axis may be -1, got {dict(zip(MESH_AXES, sizes, strict=True))}'
+    )
+  known = int(np.prod([s for s in sizes if s != -1]))
+  if known <= 0 or len(devices) % known or (-1 not in sizes and known != len(devices)):
+    raise ValueError(
+      f'mesh {dict(zip(MESH_AXES, sizes, strict=True))} does not fit {len(devices)} devices: '
+      f'the product must be {len(devices)}; leave one axis at -1'
+    )
+  sizes = [len(devices) // known if s == -1 else s for s in sizes]
+  return jax.make_mesh(sizes, MESH_AXES, (AxisType.Auto,) * len(MESH_AXES), devices=devices)
+
+
+def as_rules(config_rules) -> list[tuple[str, Any]]:
+  """The config's table as the list of pairs that flax.linen takes."""
+  return [
+    (name, tuple(axes) if isinstance(axes, list | tuple) else axes) for name, axes in config_rules
+  ]
+
+
+def logical_axes(boxed: Any) -> Any:
+  """The logical axis names of every leaf of a tree of flax.linen partitioning boxes, as tuples."""
+  is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)
+  return jax.tree.map(lambda b: tuple(b.names), boxed, is_leaf=is_box)
+
+
+def leaf_path(path: Sequence[Any]) -> str:
+  """A key path as 'a/b/c'."""
+  return '/'.join(str(getattr(k, 'key', getattr(k, 'name', getattr(k, 'idx', k)))) for k in path)
+
+
+def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
+  """PartitionSpecs for a tree of shapes.
+
+  Raises:
+    ValueError: a logical axis without a rule, two axes of one leaf on the same mesh axis, or a
+      size that the mesh does not divide; the leaf is named.
+  """
+  table = dict(rules)
+
+  def spec(path, shape, names) -> PartitionSpec:
+    leaf, used, entries = leaf_path(path), {}, []
+    for name, size in zip(names, shape.shape, strict=True):
+      if name not in table:
+        raise ValueError(
+          f'{leaf}: no sharding rule for axis {name!r}; config.sharding_rules has {sorted(table)}'
+        )
+      axes = table[name] or ()
+      axes = (axes,) if isinstance(axes, str) else tuple(axes)
+      axes = tuple(a for a in axes if mesh.shape[a] > 1)
+      for axis in axes:
+        if axis in used:
+          raise ValueError(
+            f'{leaf} {names}: the sharding rules put both {used[axis]!r} and {name!r} on mesh axis '
+            f'{axis!r}; give one of them another axis or None in config.sharding_rules'
+          )
+        used[axis] = name
+      ways = int(np.prod([mesh.shape[a] for a in axes]))
+      if size % ways:
+        raise ValueError(
+          f'{leaf}: axis {name!r} of size {size} is not divisible by {ways} '
+          f'(mesh axes {axes}); change config.mesh, the model size or config.sharding_rules'
+        )
+      entries.append(axes[0] if len(axes) == 1 else axes or None)
+    return PartitionSpec(*entries)
+
+  is_names = lambda x: isinstance(x, tuple) and all(isinstance(n, str | None) for n in x)
+  return jax.tree_util.tree_map_with_path(spec, shapes, axes, is_leaf=is_names)
+
+
+def batch_spec() -> PartitionSpec:
+  """Rows over data and fsdp, in every batch and every carry."""
+  return PartitionSpec(('data', 'fsdp'))
+
+
+def named(mesh: Mesh, specs: Any) -> Any:
+  """PartitionSpecs as NamedShardings on the mesh."""
+  is_spec = lambda x: isinstance(x, PartitionSpec)
+  return jax.tree.map(lambda s: NamedSharding(mesh, s), specs, is_leaf=is_spec)
+
+
+def check_batch(batch_size: int, microbatches: int, mesh: Mesh, hosts: int) -> None:
+  """Refuses a batch that devices, microbatches or hosts do not divide."""
+  ways = mesh.shape['data'] * mesh.shape['fsdp']
+  if batch_size % (ways * microbatches) or batch_size % hosts:
+    raise ValueError(
+      f'config.batch_size={batch_size} must be a multiple of data x fsdp x microbatches = '
+      f'{mesh.shape["data"]} x {mesh.shape["fsdp"]} x {microbatches} = {ways * microbatches} '
+      f'and of {hosts} hosts'
+    )
+
+
+def put_batch(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
+  """A host's rows of the global batch as global arrays; hosts hold contiguous rows in order."""
+  sharding = NamedSharding(mesh, batch_spec())
+  return {
+    k: jax.make_array_from_process_local_data(sharding, np.asarray(v)) for k, v in batch.items()
+  }

@@ -1,0 +1,159 @@
+"""One training step as a pure function: gradients over microbatches, optimizer, metrics. No I/O."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bertjax.types import Array, Batch, Context, Objective, Out, Term, Variables
+
+
+class State(NamedTuple):
+  """All that a run carries from step to step, and what a checkpoint holds.
+
+  Attributes:
+    step: int32 scalar, number of steps taken.
+    variables: dict of collections; 'params' is trained.
+    opt_state: the optimizer's.
+    carry: what the last batch handed on; B first in every leaf.
+  """
+
+  step: Array
+  variables: Variables
+  opt_state: Any
+  carry: Any
+
+
+Sums = dict[str, tuple[Array, Array]]  # name -> (total, weight), global
+
+
+def split_rows(tree: Any, count: int) -> Any:
+  """[B, ...] -> [count, B / count, ...] with row r in part r mod count, so that no row leaves its
+  device."""
+
+  def split(x):
+    parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])
+    return jnp.swapaxes(parts, 0, 1)
+
+  return jax.tree.map(split, tree)
+
+
+def join_rows(tree: Any) -> Any:
+  """The inverse of `split_rows`."""
+  return jax.tree.map(
+    lambda x: jnp.swapaxes(x, 0, 1).reshape((x.shape[0] * x.shape[1],) + x.shape[2:]), tree
+  )
+
+
+def trained_loss(terms: dict[str, Term], weights: dict[str, Array]) -> Array:
+  """sum of scale * total / (weight + plus) with global weights; 0 where there is no weight."""
+  loss = jnp.float32(0.0)
+  for name, term in terms.items():
+    if term.scale:
+      denominator = weights[name] + term.plus
+      safe = jnp.where(weights[name] > 0, denominator, 1.0)
+      loss += term.scale * jnp.where(weights[name] > 0, term.total / safe, 0.0)
+  return loss
+
+
+def with_rows(batch: Batch) -> dict[str, Array]:
+  """Adds the global row numbers, which key the draws, to a batch."""
+  rows = jax.tree.leaves(batch)[0].shape[0]
+  return dict(batch, row_B=jnp.arange(rows, dtype=jnp.int32))
+
+
+def accumulate(
+  objective: Objective, variables: Variables, carry: Any, batch: Batch, ctx: Context, count: int
+) -> tuple[Any, Array, Sums, Out]:
+  """Gradients of the global loss, summed over `count` microbatches.
+
+  The global weights are known before the first gradient: they do not depend on the parameters, so
+    the pass that computes them is stripped by XLA to the sums of the batch's own weights.
+
+  Returns:
+    grads: like variables['params'].
+    loss: the trained loss, a float32 scalar.
+    sums: name -> (total, weight).
+    out: the last microbatch's updates and the joined carry.
+  """
+  frozen = {k: v for k, v in variables.items() if k != 'params'}
+  parts, carries = split_rows(batch, count), split_rows(carry, count)
+
+  def run(params, carry, part) -> Out:
+    return objective.loss(dict(frozen, params=params), carry, part, ctx)
+
+  params = variables['params']
+  abstract = jax.tree.map(jax.lax.stop_gradient, params)
+  weight_of = jax.vmap(
+    lambda carry, part: {k: t.weight for k, t in run(abstract, carry, part).terms.items()}
+  )
+  weights = {k: jnp.sum(w, 0) for k, w in weight_of(carries, parts).items()}
+
+  def loss_fn(params, carry, part):
+    out = run(params, carry, part)
+    sums = {k: (t.total, t.weight) for k, t in out.terms.items()}
+    return trained_loss(out.terms, weights), (sums, out.carry, out.updates)
+
+  gradient = jax.value_and_grad(loss_fn, has_aux=True)
+
+  def body(total, part_and_carry):
+    part, carry = part_and_carry
+    (loss, (sums, carry, updates)), grads = gradient(params, carry, part)
+    total = jax.tree.map(jnp.add, total, (grads, loss, sums))
+    return total, (carry, updates)
+
+  if (
+    count == 1
+  ):  # no scan: a one-trip loop would keep XLA from fusing the optimizer with the backward
+    take = lambda tree: jax.tree.map(lambda x: x[0], tree)
+    (loss, (sums, carry, updates)), grads = gradient(params, take(carries), take(parts))
+    return grads, loss, sums, Out({}, carry, updates)
+  shapes = jax.eval_shape(gradient, params, *jax.tree.map(lambda x: x[0], (carries, parts)))
+  (loss_shape, (sums_shape, _, _)), grads_shape = shapes
+  zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (grads_shape, loss_shape, sums_shape))
+  (grads, loss, sums), (carry, updates) = jax.lax.scan(body, zeros, (parts, carries))
+  return grads, loss, sums, Out({}, join_rows(carry), jax.tree.map(lambda x: x[-1], updates))
+
+
+def make_train_step(
+  objective: Objective,
+  tx: optax.GradientTransformation,
+  schedule: Callable[[Array], Array],
+  microbatches: int,
+  seed: int,
+) -> Callable[[State, Batch], tuple[State, dict[str, Any]]]:
+  """Builds the step function; jit it with shardings pinned.
+
+  Returns:
+    (state, batch) -> (state, metrics) where metrics holds loss, grad_norm, lr and sums (name ->
+    total and weight). Every draw of step s is keyed by (seed, s).
+  """
+
+  def train_step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
+    key = jax.random.fold_in(jax.random.key(seed), state.step)
+    ctx = Context(key, state.step, train=True)
+    grads, loss, sums, out = accumulate(
+      objective, state.variables, state.carry, with_rows(batch), ctx, microbatches
+    )
+    params = state.variables['params']
+    updates, opt_state = tx.update(grads, state.opt_state, params)
+    variables = dict(state.variables, params=optax.apply_updates(params, updates), **out.updates)
+    metrics = dict(
+      loss=loss, grad_norm=optax.global_norm(grads), lr=schedule(state.step), sums=sums
+    )
+    return State(state.step + 1, variables, opt_state, out.carry), metrics
+
+  return train_step
+
+
+def make_eval_step(objective: Objective) -> Callable[[Variables, Any, Batch], tuple[Sums, Any]]:
+  """Builds (variables, carry, batch) -> (sums, carry), without dropout or sampling."""
+
+  def eval_step(variables: Variables, carry: Any, batch: Batch) -> tuple[Sums, Any]:
+    ctx = Context(jax.random.key(0), jnp.int32(0), train=False)
+    out = objective.loss(variables, carry, with_rows(batch), ctx)
+    return {k: (t.total, t.weight) for k, t in out.terms.items()}, out.carry
+
+  return eval_step

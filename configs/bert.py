@@ -1,0 +1,72 @@
+"""BERT (Devlin et al. 2019, google-research/bert): masked tokens and next sentence on English text.
+
+  python -m bertjax.main --config=configs/bert.py:base --workdir=runs/bert \
+      --config.data.input='wiki/*.txt' --config.data.vocab=vocab.txt
+
+Sizes: test, tiny, mini, small, medium, base, large. The recipe is the paper's: batch 256, one
+  million steps, peak learning rate 1e-4, 90% of the steps at length 128 and the rest at 512.
+"""
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+from bertjax.models.bert import SIZES
+from configs import common
+
+
+def model(size: str) -> ConfigDict:
+  """`config.model` of a size, with the numerics of google-research/bert (modeling.py)."""
+  return ConfigDict(
+    dict(
+      name='bert',
+      size=size,
+      **SIZES[size],
+      vocab_size=0,  # 0: the store's vocabulary
+      positions=512,
+      types=2,
+      position_offset=0,
+      zero_row=placeholder(int),
+      norm_eps=1e-12,
+      activation='gelu_tanh',
+      dropout=0.1,
+      attention_dropout=0.1,
+      initializer='truncated_normal',
+      init_std=0.02,
+      attend='example',  # 'self': the ablation without attention
+      pooler=True,
+      remat=False,
+      dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
+    )
+  )
+
+
+def get_config(arg: str | None = None):
+  """The recipe at the size named by `arg` (default base)."""
+  size = common.parse_size(arg, SIZES, 'base')
+  c = common.base()
+  c.name = f'bert-{size}'
+  c.total_steps = 1_000_000  # paper, appendix A.2
+  c.batch_size = 256  # paper
+  c.length = 512
+  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
+
+  c.model = model(size)
+  c.objective = dict(name='mlm', next_sentence=True, plus=1e-5)  # run_pretraining.py
+
+  c.optimizer = common.adamw()  # optimization.py: no bias correction
+  c.optimizer.schedule = dict(
+    name='bert_linear',
+    peak=1e-4,  # paper
+    warmup_steps=c.get_ref('total_steps') // 100,  # paper: 10,000 of 1,000,000
+    total_steps=c.get_ref('total_steps'),
+  )
+
+  c.data.plan = 'pairs'
+  c.data.dupe_factor = 10  # create_pretraining_data.py
+  c.data.short_prob = 0.1
+  c.data.mask.rule = 'bert'
+  c.data.mask.static = True
+
+  short = dict(share=0.9, length=c.get_ref('length') // 4)  # 128 of 512
+  c.phases.short, c.phases.long = short, dict(share=0.1)
+  return c

@@ -1,0 +1,144 @@
+"""Every key that the framework reads, with its default, and the parsing of `configs/FILE.py:SIZE`.
+
+A system's config starts from `base()` and says only what is its own. Values that follow from
+others are references (`config.get_ref`), so that `--config.total_steps=1000` moves the warm-up and
+the phases with it.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
+
+# Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
+SHARDING_RULES = (
+  ('batch', ('data', 'fsdp')),
+  ('length', None),
+  ('embed_act', None),
+  ('embed', 'fsdp'),
+  ('embed_out', None),
+  ('heads', 'tensor'),
+  ('head', None),
+  ('ffn', 'tensor'),
+  ('vocab', 'tensor'),
+  ('position', None),
+  ('type', None),
+  ('label', None),
+  ('norm', None),
+  ('layers', None),
+)
+
+# What BERT, ALBERT, ELECTRA and LAMB leave out of weight decay: norms and biases.
+DECAY_WEIGHTS_ONLY = ((r'.*norm/(scale|bias)', 0.0), (r'.*bias', 0.0), (r'.*', 1.0))
+DECAY_ALL = ((r'.*', 1.0),)
+
+
+def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
+  """The size named after the colon of `--config=FILE.py:SIZE`.
+
+  Raises:
+    ValueError: an unknown size; the nearest one is named.
+  """
+  sizes = list(sizes)
+  name = arg or default
+  if name not in sizes:
+    near = difflib.get_close_matches(name, sizes, 1)
+    hint = f'; did you mean {near[0]!r}?' if near else ''
+    raise ValueError(f'unknown size {name!r}, expected one of {", ".join(sizes)}{hint}')
+  return name
+
+
+def base() -> ConfigDict:
+  """The defaults shared by every config."""
+  c = ConfigDict()
+  c.name = ''
+  c.seed = 0
+
+  c.total_steps = 1000
+  c.batch_size = 256  # sequences per step, over all devices and hosts
+  c.length = 128  # tokens per sequence, special tokens included
+  c.microbatches = 1  # gradient accumulation
+
+  c.log_steps = 100
+  c.eval_steps = 1000
+  c.checkpoint_steps = 1000
+  c.keep_checkpoints = 3  # the newest ones, besides the best
+  c.best = ConfigDict(dict(metric='eval/mlm_masked', mode='min'))
+
+  c.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # -1: the devices that are left
+  c.sharding_rules = SHARDING_RULES
+
+  c.data = data()
+  c.eval = ConfigDict(
+    dict(
+      examples=1024,  # held-out rows per evaluation; 0: all of them
+      batch_size=64,
+      seed=17,  # of the masks, the same at every evaluation
+      pseudo_perplexity=8,  # rows scored token by token at the end of the run
+      fill_mask=(),  # sentences with [MASK], completed at the end of the run
+    )
+  )
+
+  c.phases = ConfigDict(sort_keys=False)  # name -> overrides; see bertjax/phases.py
+  c.init_from = ()  # ((checkpoint, from path, to path, layers), ...); see bertjax/checkpoint.py
+  c.profile = ConfigDict(dict(start=0, steps=0))  # steps > 0 writes a profiler trace
+  return c
+
+
+def data() -> ConfigDict:
+  """Where the text comes from, and the recipe that makes batches of it."""
+  d = ConfigDict()
+  # A finished store, or what `bertjax.prepare` and `bertjax.vocab` take to make one in the workdir.
+  d.store = ''
+  d.input = ''
+  d.mixture = ''  # a seqio Task or Mixture, by name
+  d.module = ''  # imported first; registers it
+  d.vocab = ''
+  d.train_vocab = ConfigDict(dict(type='', size=0))  # trained where no vocab is given
+  d.lowercase = placeholder(bool)  # None: as the vocabulary says
+  d.split = 'auto'
+  d.errors = 'strict'
+  d.documents = 0
+  d.holdout = 0.01  # share of the documents kept for evaluation
+  d.workers = 0  # processes of `prepare`; 0: one per core
+
+  d.reader = 'store'  # 'seqio' streams examples without a store
+  d.threads = 2  # that build batches ahead of the step
+
+  d.plan = 'pairs'  # a module of bertjax/data with build() and assemble()
+  d.dupe_factor = 10  # passes over the corpus per epoch of pairs
+  d.short_prob = 0.1
+  d.pack = False  # several short examples per row, isolated from each other
+  d.max_examples = 8  # per packed row
+
+  d.corrupt = 'mlm'  # a module of bertjax/data with corrupt()
+  d.mask = ConfigDict(
+    dict(
+      rule='bert',
+      rate=0.15,
+      mask_share=0.8,
+      random_share=0.1,
+      whole_word=False,
+      static=True,  # the same masks every epoch
+      max_targets=0,  # slots per row; 0: ceil(rate * length)
+      special_ids=0,  # ids below it are never drawn as random replacements
+    )
+  )
+  return d
+
+
+def adamw() -> ConfigDict:
+  """AdamW with every field that bertjax/optim.py reads; BERT's values."""
+  o = ConfigDict()
+  o.name = 'adamw'
+  o.b1 = 0.9
+  o.b2 = 0.999
+  o.eps = 1e-6
+  o.bias_correction = False
+  o.weight_decay = 0.01
+  o.decay = DECAY_WEIGHTS_ONLY
+  o.freeze = ()
+  o.lr_scale = ((r'.*', 1.0),)
+  o.clip = 1.0
+  return o
