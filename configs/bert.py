@@ -68,5 +68,5 @@ def get_config(arg: str | None = None):
   c.data.mask.static = True
 
   short = dict(share=0.9, length=c.get_ref('length') // 4)  # 128 of 512
-  c.phases.short, c.phases.long = short, dict(share=0.1)
+  c.phases.phase1, c.phases.phase2 = short, dict(share=0.1)
   return c

@@ -1,0 +1,63 @@
+"""Held-out losses and metrics, each example counted once, and the unigram they must beat."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+from bertjax.types import Batch
+
+
+def finish(sums: dict[str, tuple[Any, Any]]) -> dict[str, float]:
+  """name -> total / weight on the host; terms without weight are left out."""
+  return {k: float(total) / float(weight) for k, (total, weight) in sums.items() if weight > 0}
+
+
+def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
+  """-log of the add-one smoothed unigram of the training tokens, float64 [V].
+
+  Args:
+    counts_V: how often each id occurs in the training store.
+  """
+  smoothed_V = counts_V.astype(np.float64) + 1.0
+  return np.log(smoothed_V.sum()) - np.log(smoothed_V)
+
+
+def evaluate(
+  eval_step: Callable[..., tuple[dict, Any]],
+  variables: Any,
+  carry: Any,
+  batches: Iterable[Batch],
+  put: Callable[[Batch], Any],
+  counts_V: np.ndarray,
+) -> dict[str, float]:
+  """Runs the eval step over the batches.
+
+  Args:
+    eval_step: (variables, carry, batch) -> (sums, carry), compiled.
+    variables: the model's.
+    carry: the carry before the first batch.
+    batches: host batches; rows beyond the last example have weight 0.
+    put: host batch -> device batch.
+    counts_V: unigram counts of the training store.
+
+  Returns:
+    Every term's global mean, and `unigram_entropy`: the cross-entropy, under the smoothed training
+    unigram, of the targets that the input shows as the mask token (those of `mlm_masked`).
+  """
+  nll_V = unigram_nll(counts_V)
+  totals: dict[str, tuple[Any, Any]] = {}
+  unigram = [0.0, 0.0]
+  for batch in batches:
+    sums, carry = eval_step(variables, carry, put(batch))
+    for name, (total, weight) in jax.device_get(sums).items():
+      before = totals.get(name, (0.0, 0.0))
+      totals[name] = (before[0] + np.float64(total), before[1] + np.float64(weight))
+    if 'masked_BP' in batch:
+      masked_BP = batch['weight_BP'] * batch['masked_BP']
+      unigram[0] += float((nll_V[batch['target_BP']] * masked_BP).sum())
+      unigram[1] += float(masked_BP.sum())
+  if unigram[1]:
+    totals['unigram_entropy'] = (unigram[0], unigram[1])
+  return finish(totals)

@@ -1,0 +1,64 @@
+"""Pseudo-perplexity: each token predicted from all the others (Salazar et al. 2020, eq. 2)."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from bertjax.types import Batch
+
+
+def restore(batch: Batch) -> np.ndarray:
+  """The original ids of a corrupted batch: targets written back. int32 [B, T]."""
+  token_BT = np.array(batch['token_BT'])
+  row_S, slot_S = np.nonzero(batch['weight_BP'])
+  token_BT[row_S, batch['target_pos_BP'][row_S, slot_S]] = batch['target_BP'][row_S, slot_S]
+  return token_BT
+
+
+def one_at_a_time(batch: Batch, rows: int, special: Mapping[str, int | None]) -> Iterator[Batch]:
+  """Batches of the same shapes in which each row hides one token of the first `rows` rows.
+
+  Args:
+    batch: a corrupted batch.
+    rows: how many of its rows are scored.
+    special: name -> id; special tokens are not scored, 'mask' replaces.
+  """
+  token_BT = restore(batch)
+  kept = [i for name, i in special.items() if i is not None and name != 'unk']
+  scored_BT = (np.asarray(batch['example_BT']) > 0) & ~np.isin(token_BT, kept)
+  row_N, column_N = np.nonzero(scored_BT[:rows])
+  size = token_BT.shape[0]
+  for start in range(0, len(row_N), size):
+    row_n, column_n = row_N[start : start + size], column_N[start : start + size]
+    count = len(row_n)
+    part = {k: np.zeros_like(v) for k, v in batch.items()}
+    for name in batch:
+      if name.endswith(('_BT', '_BG')):
+        part[name][:count] = token_BT[row_n] if name == 'token_BT' else batch[name][row_n]
+    line_n = np.arange(count)
+    part['target_BP'][:count, 0] = token_BT[row_n, column_n]
+    part['target_pos_BP'][:count, 0] = column_n
+    part['weight_BP'][:count, 0] = part['masked_BP'][:count, 0] = 1.0
+    part['token_BT'][line_n, column_n] = special['mask']
+    yield part
+
+
+def pseudo_perplexity(
+  eval_step: Callable[..., tuple[dict, Any]],
+  variables: Any,
+  carry: Any,
+  batch: Batch,
+  put: Callable[[Batch], Any],
+  rows: int,
+  special: Mapping[str, int | None],
+) -> float:
+  """exp of the mean -log p(token | all others) over the real tokens of `rows` held-out rows."""
+  total = weight = 0.0
+  for part in one_at_a_time(batch, rows, special):
+    sums, _ = eval_step(variables, carry, put(part))
+    nll, count = jax.device_get(sums['mlm'])
+    total, weight = total + float(nll), weight + float(count)
+  return math.exp(total / weight)

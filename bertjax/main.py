@@ -1,0 +1,60 @@
+"""Trains or evaluates: python -m bertjax.main --config=configs/bert.py:base --workdir=runs/bert
+
+Flags, jax.distributed, one call; the rest is in bertjax/train.py.
+"""
+
+import sys
+
+import jax
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+_CONFIG = config_flags.DEFINE_config_file(
+  'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
+)
+_WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl, curves.png.'
+)
+_EVALUATE = flags.DEFINE_bool(
+  'evaluate', False, "Score the workdir's newest checkpoint on the held-out documents and stop."
+)
+_COORDINATOR = flags.DEFINE_string(
+  'coordinator', '', 'host:port of process 0, for several processes outside a TPU pod.'
+)
+_PROCESSES = flags.DEFINE_integer('processes', 1, 'How many processes, with --coordinator.')
+_PROCESS = flags.DEFINE_integer('process', 0, 'Index of this process, with --coordinator.')
+flags.mark_flags_as_required(['config', 'workdir'])
+
+
+def _initialize_distributed() -> None:
+  if _COORDINATOR.value:
+    jax.distributed.initialize(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
+  elif jax.distributed.is_initialized() is False and _on_pod():
+    jax.distributed.initialize()
+
+
+def _on_pod() -> bool:
+  """Whether a cluster that jax recognises (TPU pod, SLURM, ...) holds more than this process."""
+  import os
+
+  return any(k in os.environ for k in ('MEGASCALE_COORDINATOR_ADDRESS', 'SLURM_NTASKS')) or (
+    len(os.environ.get('TPU_WORKER_HOSTNAMES', '').split(',')) > 1
+  )
+
+
+def main(argv: list[str]) -> None:
+  """Runs `train.run` or `train.evaluate`; a user's mistake ends in one message, not a traceback."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  from bertjax import train  # after the flags, so that --help is quick
+
+  _initialize_distributed()
+  try:
+    (train.evaluate if _EVALUATE.value else train.run)(_CONFIG.value, _WORKDIR.value)
+  except ValueError as error:
+    logging.debug('traceback of the error below', exc_info=True)
+    sys.exit(f'bertjax: {error}\n(--verbosity=1 prints the traceback)')
+
+
+if __name__ == '__main__':
+  app.run(main)
