@@ -1,0 +1,62 @@
+"""Small models and random batches that several test files share."""
+
+import jax
+import numpy as np
+
+from configs import bert, roberta
+
+VOCAB = 211  # padded to 256 rows
+
+
+def config(family: str, **model):
+  """A config of the test size with VOCAB ids; `model` overrides fields of `config.model`."""
+  c = {'bert': bert, 'roberta': roberta}[family].get_config('test')
+  c.model.update(dict(vocab_size=VOCAB, positions=c.model.positions - 512 + 64) | model)
+  c.objective.next_sentence = c.model.pooler
+  return c
+
+
+def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0):
+  """A batch of random examples.
+
+  Args:
+    rows: for each row the lengths of its packed examples.
+    length: columns; the rest is padding.
+    types: how many segments an example is cut into.
+    slots: predicted slots of an example; the last one of each stays unused.
+    seed: of ids, targets and labels.
+  """
+  rng, examples = np.random.default_rng(seed), max(len(row) for row in rows)
+  z = lambda width: np.zeros((len(rows), width), np.int32)
+  zf = lambda width: np.zeros((len(rows), width), np.float32)
+  out = dict(
+    token_BT=z(length), example_BT=z(length), type_BT=z(length), position_BT=z(length),
+    target_pos_BP=z(slots * examples), target_BP=z(slots * examples),
+    weight_BP=zf(slots * examples), masked_BP=zf(slots * examples),
+    first_BG=z(examples), example_weight_BG=zf(examples), next_BG=z(examples),
+  )  # fmt: skip
+  for b, lengths in enumerate(rows):
+    start = 0
+    for g, count in enumerate(lengths):
+      columns, used = slice(start, start + count), slice(g * slots, (g + 1) * slots - 1)
+      out['token_BT'][b, columns] = rng.integers(5, VOCAB, count)
+      out['example_BT'][b, columns] = g + 1
+      out['type_BT'][b, columns] = (np.arange(count) > count // 2) if types == 2 else 0
+      out['position_BT'][b, columns] = np.arange(count)
+      out['target_pos_BP'][b, used] = start + np.sort(rng.choice(count, slots - 1, replace=False))
+      out['target_BP'][b, used] = rng.integers(5, VOCAB, slots - 1)
+      out['weight_BP'][b, used] = 1
+      out['masked_BP'][b, used] = rng.random(slots - 1) < 0.8
+      out['first_BG'][b, g], out['example_weight_BG'][b, g] = start, 1
+      out['next_BG'][b, g] = rng.integers(2)
+      start += count
+  return out
+
+
+def random_params(shapes, std: float, seed: int = 0):
+  """Normal values for a tree of shapes, so that no bias is zero and no norm the identity."""
+  rng = np.random.default_rng(seed)
+  draw = lambda path, s: rng.normal(
+    float('scale' in jax.tree_util.keystr(path)), std, s.shape
+  ).astype(np.float32)
+  return jax.tree_util.tree_map_with_path(draw, shapes)

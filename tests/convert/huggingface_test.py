@@ -1,0 +1,91 @@
+"""Round trips between our parameters and the state dicts of PyTorch `transformers`."""
+
+import cases
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+from flax.core import meta
+
+from bertjax.convert import huggingface
+from bertjax.objectives import mlm
+
+
+def make_params(c):
+  objective = mlm.make(c)
+  shapes = jax.eval_shape(objective.init, jax.random.key(0), cases.batch([[8]], 8))
+  return cases.random_params(meta.unbox(shapes)['params'], 0.1)
+
+
+def torch_class(c):
+  m = c.model
+  common = dict(
+    vocab_size=m.vocab_size, hidden_size=m.width, num_hidden_layers=m.layers,
+    num_attention_heads=m.heads, intermediate_size=m.ffn, max_position_embeddings=m.positions,
+    type_vocab_size=m.types,
+  )  # fmt: skip
+  if m.position_offset:
+    return transformers.RobertaForMaskedLM(transformers.RobertaConfig(**common))
+  kind = transformers.BertForPreTraining if m.pooler else transformers.BertForMaskedLM
+  return kind(transformers.BertConfig(**common))
+
+
+@pytest.mark.parametrize('family, pooler', [('bert', True), ('bert', False), ('roberta', False)])
+def test_round_trip(family, pooler):
+  c = cases.config(family, pooler=pooler)
+  params = make_params(c)
+  state = huggingface.to_huggingface(params, c.model)
+  model = torch_class(c)
+  model.load_state_dict({k: torch.tensor(v) for k, v in state.items()}, strict=True)
+  for name, tensor in model.state_dict().items():
+    np.testing.assert_array_equal(tensor.numpy(), state[name], err_msg=name)
+
+  back = huggingface.from_huggingface(state, c.model)
+  assert jax.tree.structure(back) == jax.tree.structure(params)
+  padding = {'embeddings/word', 'mlm/bias'}
+  for path, want in jax.tree_util.tree_flatten_with_path(params)[0]:
+    name, got = '/'.join(k.key for k in path), back
+    for key in path:
+      got = got[key.key]
+    real = slice(0, cases.VOCAB) if name in padding else slice(None)
+    np.testing.assert_array_equal(got[real], want[real], err_msg=name)
+    assert got.shape == want.shape and got.dtype == np.float32
+    assert name not in padding or not got[cases.VOCAB :].any()
+
+
+def test_takes_what_published_files_hold():
+  c = cases.config('bert')
+  state = huggingface.to_huggingface(make_params(c), c.model)
+  want = huggingface.from_huggingface(state, c.model)
+  old = {k.replace('LayerNorm.weight', 'LayerNorm.gamma'): v for k, v in state.items()}
+  old = {k.replace('LayerNorm.bias', 'LayerNorm.beta'): v for k, v in old.items()}
+  del old['cls.predictions.decoder.bias']
+  old['bert.embeddings.position_ids'] = np.arange(64)[None]
+  got = huggingface.from_huggingface(old, c.model)
+  jax.tree.map(np.testing.assert_array_equal, got, want)
+
+  c.model.pooler = False  # heads that the model lacks are left out
+  assert 'pooler' not in huggingface.from_huggingface(state, c.model)
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (lambda s: s.pop('cls.predictions.bias'), 'missing .*cls.predictions.bias'),
+    (lambda s: s.update({'bert.odd': np.zeros(1)}), 'unexpected .*bert.odd'),
+    (lambda s: s.update({'cls.predictions.decoder.bias': np.ones(211)}), 'ties them'),
+    (lambda s: s.update({'bert.pooler.dense.bias': np.ones(63)}), r'shape \(64,\), got \(63,\)'),
+  ],
+)
+def test_refuses_a_state_dict_that_does_not_fit(change, message):
+  c = cases.config('bert')
+  state = huggingface.to_huggingface(make_params(c), c.model)
+  change(state)
+  with pytest.raises(ValueError, match=message):
+    huggingface.from_huggingface(state, c.model)
+
+
+def test_refuses_a_model_without_a_class():
+  with pytest.raises(ValueError, match='pooler'):
+    huggingface.family_of(cases.config('roberta', pooler=True).model)
