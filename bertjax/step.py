@@ -17,7 +17,7 @@ class State(NamedTuple):
     step: int32 scalar, number of steps taken.
     variables: dict of collections; 'params' is trained.
     opt_state: the optimizer's.
-    carry: what the last batch handed on; B first in every leaf.
+    carry: phase name -> what its last batch handed on; B first in every leaf.
   """
 
   step: Array
@@ -121,10 +121,11 @@ def make_train_step(
   objective: Objective,
   tx: optax.GradientTransformation,
   schedule: Callable[[Array], Array],
+  phase: str,
   microbatches: int,
   seed: int,
 ) -> Callable[[State, Batch], tuple[State, dict[str, Any]]]:
-  """Builds the step function; jit it with shardings pinned.
+  """Builds the step function of a phase; jit it with shardings pinned.
 
   Returns:
     (state, batch) -> (state, metrics) where metrics holds loss, grad_norm, lr and sums (name ->
@@ -135,7 +136,7 @@ def make_train_step(
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     ctx = Context(key, state.step, train=True)
     grads, loss, sums, out = accumulate(
-      objective, state.variables, state.carry, with_rows(batch), ctx, microbatches
+      objective, state.variables, state.carry[phase], with_rows(batch), ctx, microbatches
     )
     params = state.variables['params']
     updates, opt_state = tx.update(grads, state.opt_state, params)
@@ -143,7 +144,8 @@ def make_train_step(
     metrics = dict(
       loss=loss, grad_norm=optax.global_norm(grads), lr=schedule(state.step), sums=sums
     )
-    return State(state.step + 1, variables, opt_state, out.carry), metrics
+    carry = dict(state.carry, **{phase: out.carry})
+    return State(state.step + 1, variables, opt_state, carry), metrics
 
   return train_step
 

@@ -1,5 +1,30 @@
-"""Flags of every test; also puts this folder on the path, for `import cases`."""
+"""Test-wide switches: eight simulated devices, strict rank promotion, a persistent compilation cache."""
 
-import jax
+import os
+import pathlib
 
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ['XLA_FLAGS'] = (
+  os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'
+)
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+import jax  # noqa: E402  (after the environment that it reads)
+import pytest  # noqa: E402
+
+# Strict dtype promotion breaks optax and flax's bfloat16 norm, so it stays standard.
 jax.config.update('jax_numpy_rank_promotion', 'raise')
+jax.config.update(
+  'jax_compilation_cache_dir', os.path.expanduser('~/.cache/bertjax-tests/compiled')
+)
+jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+
+SHARED = pathlib.Path(__file__).resolve().parents[2] / 'shared' / 'data'
+
+
+@pytest.fixture(scope='session')
+def shared() -> pathlib.Path:
+  """The development data beside the repository; tests that need it skip where it is absent."""
+  if not SHARED.exists():
+    pytest.skip(f'no development data at {SHARED}')
+  return SHARED

@@ -1,0 +1,155 @@
+"""From a config to everything that is fixed before the first step; every mistake is met here."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from bertjax import names, optim, phases, sharding
+from bertjax.data import plans
+from bertjax.data.store import Store, open_store
+from bertjax.step import State
+from bertjax.types import Batch, Objective
+
+
+class System(NamedTuple):
+  """One phase, ready to be compiled.
+
+  Attributes:
+    phase: its name and config.
+    objective: the training system.
+    examples, held_out: rows to train and to evaluate on; held_out is None where the store has none.
+    template: a host batch of zeros in the shapes of the phase.
+    tx, schedule: the optimizer.
+  """
+
+  phase: phases.Phase
+  objective: Objective
+  examples: plans.Examples
+  held_out: plans.Examples | None
+  template: Batch
+  tx: Any
+  schedule: Callable
+
+
+class Run(NamedTuple):
+  """A whole run before its first step.
+
+  Attributes:
+    timeline: step -> phase.
+    systems: one per phase.
+    store: the training store.
+    mesh, rules: devices, and the table of (logical axis, mesh axes).
+    abstract: the state as shapes with shardings; its carry has one entry per phase.
+  """
+
+  timeline: phases.Timeline
+  systems: tuple[System, ...]
+  store: Store
+  mesh: Mesh
+  rules: sharding.Rules
+  abstract: State
+
+
+def make_run(config: Any, store_path: str) -> Run:
+  """Builds a run from its config and an open-able store.
+
+  Raises:
+    ValueError: whatever in the config or the store cannot work, before anything is compiled.
+  """
+  store = open_store(store_path)
+  config = config.copy_and_resolve_references()
+  config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
+  timeline = phases.make(config)
+  mesh = sharding.make_mesh(config.mesh)
+  rules = sharding.as_rules(config.sharding_rules)
+  for phase in timeline.phases:
+    _check(phase, mesh)
+  held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
+  systems = tuple(_system(phase, store, held_out) for phase in timeline.phases)
+  return Run(timeline, systems, store, mesh, rules, _abstract_state(systems, mesh, rules))
+
+
+def _vocab_size(size: int, store: Store) -> int:
+  if size and store.vocabulary_size > size:
+    raise ValueError(
+      f'the store {store.path} has {store.vocabulary_size} ids, but config.model.vocab_size={size}: '
+      'leave it at 0 to take the number of the store'
+    )
+  return size or store.vocabulary_size
+
+
+def _check(phase: phases.Phase, mesh: Mesh) -> None:
+  config = phase.config
+  hosts = jax.process_count()
+  sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts)
+  sharding.check_batch(config.eval.batch_size, 1, mesh, hosts)
+  room = config.model.positions - config.model.position_offset
+  if config.length > room:
+    raise ValueError(
+      f'phase {phase.name!r} has sequences of {config.length} tokens, but the position table has '
+      f'room for {room}: lower config.length or raise config.model.positions'
+    )
+
+
+def _system(phase: phases.Phase, store: Store, held_out: Store | None) -> System:
+  config = phase.config
+  module = names.load('bertjax.objectives', config.objective.name, 'config.objective.name')
+  objective = module.make(config)
+  examples = plans.make_examples(store, config.data, config.length, config.seed)
+  evaluated = None
+  if held_out is not None:
+    evaluated = plans.make_examples(held_out, config.data, config.length, config.eval.seed)
+  row = examples.batch(np.zeros(1, np.int64), shuffle=False)
+  row.pop('dropped_B')
+  template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), _shapes(template, 1))
+  params = nn.meta.unbox(boxed)['params']
+  axes = sharding.logical_axes(boxed)['params']
+  tx, schedule = optim.make(config.optimizer, params, axes)
+  return System(phase, objective, examples, evaluated, template, tx, schedule)
+
+
+def _shapes(template: Batch, rows: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:
+  """The template as shapes, with another number of rows if given."""
+  return {
+    k: jax.ShapeDtypeStruct((rows or v.shape[0], *v.shape[1:]), v.dtype)
+    for k, v in template.items()
+  }
+
+
+def initial_variables(system: System, seed: int) -> Any:
+  """The variables before the first step, unboxed; a pure function of the seed."""
+  zeros = {k: np.zeros((1, *v.shape[1:]), v.dtype) for k, v in system.template.items()}
+  return nn.meta.unbox(system.objective.init(jax.random.key(seed), zeros))
+
+
+def _abstract_state(systems: tuple[System, ...], mesh: Mesh, rules: sharding.Rules) -> State:
+  """Shapes and shardings of the state; all phases must share variables and optimizer state."""
+  first = systems[0]
+  states, specs = [], []
+  for system in systems:
+    boxed = jax.eval_shape(system.objective.init, jax.random.key(0), _shapes(system.template, 1))
+    variables = nn.meta.unbox(boxed)
+    variable_specs = sharding.param_specs(variables, sharding.logical_axes(boxed), rules, mesh)
+    opt_state = jax.eval_shape(system.tx.init, variables['params'])
+    states.append((variables, opt_state))
+    specs.append(
+      (variable_specs, optim.state_specs(system.tx, variables['params'], variable_specs['params']))
+    )
+    if jax.tree.structure(states[-1]) != jax.tree.structure(states[0]):
+      raise ValueError(
+        f'phase {system.phase.name!r} has other parameters or optimizer state than phase '
+        f'{first.phase.name!r}: phases of one run must share both'
+      )
+  carries = {s.phase.name: jax.eval_shape(s.objective.carry, _shapes(s.template)) for s in systems}
+  carry_specs = jax.tree.map(lambda _: sharding.batch_spec(), carries)
+  step = jax.ShapeDtypeStruct((), np.int32)
+  abstract = State(step, *states[0], carries)
+  shardings = sharding.named(mesh, State(PartitionSpec(), *specs[0], carry_specs))
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
+  )

@@ -1,0 +1,179 @@
+"""THE loop: store, run, state, restore, then steps with log, evaluation and checkpoints, in order.
+
+It knows systems only through `types.Objective` and data only through `data.loader`. What is fixed
+before the first step is made in setup.py; a phase's compiled steps live in stepper.py.
+"""
+
+import math
+import pathlib
+import signal
+from typing import Any
+
+import jax
+from jax.experimental import multihost_utils
+
+from bertjax import checkpoint, curves, init_from, metrics, setup
+from bertjax.data import build, loader
+from bertjax import report
+from bertjax.evals import loss as loss_eval
+from bertjax.step import State
+from bertjax.stepper import Stepper
+
+
+class Stop:
+  """Set by SIGTERM; several processes agree on the step at which they stop."""
+
+  def __init__(self):
+    self._asked = False
+    signal.signal(signal.SIGTERM, self._ask)
+
+  def _ask(self, *unused_args) -> None:
+    self._asked = True
+
+  def at(self, done: int) -> bool:
+    """Whether to save and leave after step `done`."""
+    if jax.process_count() > 1:
+      return multihost_utils.reached_preemption_sync_point(done)
+    return self._asked
+
+
+def prepare_run(config: Any, workdir: str, progress: metrics.Progress) -> setup.Run:
+  """The store (made first if the config gives text) and the run over it."""
+  if jax.process_index() == 0:
+    path = build.ensure_store(config.data, config.seed, workdir)
+  if jax.process_count() > 1:
+    multihost_utils.sync_global_devices('store')
+    path = build.ensure_store(config.data, config.seed, workdir)
+  progress.note(f'Reading the store {path}')
+  run = setup.make_run(config, path)
+  for system in run.systems:
+    stats = ', '.join(f'{k} {v:,.6g}' for k, v in system.examples.stats.items())
+    progress.note(f'Phase {system.phase.name!r}: {stats}')
+  return run
+
+
+def initial_state(config: Any, run: setup.Run) -> State:
+  """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries."""
+  system = run.systems[0]
+  shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
+  make = jax.jit(
+    lambda: setup.initial_variables(system, config.seed), out_shardings=shardings.variables
+  )
+  variables = init_from.apply(make(), config.init_from)
+
+  def rest(variables) -> State:
+    carries = {s.phase.name: s.objective.carry(s.template) for s in run.systems}
+    return State(jax.numpy.int32(0), variables, system.tx.init(variables['params']), carries)
+
+  return jax.jit(rest, out_shardings=shardings)(variables)
+
+
+def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
+  """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
+  found = last_batch_sha256(run, done)
+  if found != meta['batch_sha256']:
+    raise ValueError(
+      f'the batch of step {done} is not the one this run was trained on (sha256 expected '
+      f'{meta["batch_sha256"][:12]}, got {found[:12]}): the store or the data code has changed; '
+      'restore it, or start in a new --workdir with config.init_from'
+    )
+
+
+def last_batch_sha256(run: setup.Run, done: int) -> str:
+  """sha256 of the global batch that step number `done` (from 1) was trained on."""
+  phase, index = run.timeline.at(done - 1)
+  system = run.systems[phase]
+  batch = loader.batch_at(system.examples, index, system.phase.config.batch_size)
+  return loader.batch_sha256(batch)
+
+
+def require_finite(done: int, found: dict, run: setup.Run, checkpoints: checkpoint.Checkpoints):
+  """Stops the run at a loss that is not a number, before it reaches a checkpoint."""
+  if math.isfinite(float(found['loss'])):
+    return
+  phase, index = run.timeline.at(done - 1)
+  system = run.systems[phase]
+  first = index * system.phase.config.batch_size
+  raise ValueError(
+    f'the loss of step {done} is {float(found["loss"])} (phase {system.phase.name!r}, batch {index}, rows '
+    f'{first} to {first + system.phase.config.batch_size - 1}); the last good checkpoint is '
+    f'{checkpoints.latest()}. Lower the learning rate or look at the batch'
+  )
+
+
+def run(config: Any, workdir: str) -> None:
+  """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
+  pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
+  progress = metrics.Progress(config.total_steps)
+  checkpoint.check_workdir(workdir, config)
+  run = prepare_run(config, workdir, progress)
+  progress.note(f'Mesh {dict(run.mesh.shape)} of {jax.devices()[0].device_kind}')
+
+  checkpoints = checkpoint.Checkpoints(
+    pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
+  )
+  restored = checkpoints.restore(run.abstract)
+  if restored is None:
+    progress.note('Making the initial state')
+    state, start = initial_state(config, run), 0
+  else:
+    start, state, meta = restored
+    progress.note(f'Resuming after step {start}')
+    check_last_batch(run, meta, start)
+  del restored
+
+  steppers = [Stepper(run, system) for system in run.systems]
+  writer = metrics.Writer(workdir, start)
+  ledger = metrics.Ledger(jax.devices())
+  stop, scores, previous = Stop(), {}, None
+
+  for done in range(start + 1, config.total_steps + 1):
+    phase, index = run.timeline.at(done - 1)
+    stepper = steppers[phase]
+    if not stepper.compiled:
+      progress.note(f'Compiling the train step of phase {stepper.system.phase.name!r}')
+      with ledger.time('compile'):
+        stepper.compile_train()
+    with ledger.time('input'):
+      batch, counts = stepper.next_batch(index)
+    with ledger.time('compute'):
+      state, found = stepper.train(state, batch)
+      if previous:  # one step late, so that the device never waits for the host
+        require_finite(*previous, run, checkpoints)
+    ledger.count(counts, stepper.system.objective.flops(batch))
+    previous = (done, found)
+    last = done == config.total_steps
+    leaving = stop.at(done)
+
+    if done % config.log_steps == 0 or last or leaving:
+      with ledger.time('compute'):
+        found = jax.device_get(found)
+      require_finite(done, found, run, checkpoints)
+      scalars = {k: float(found[k]) for k in ('loss', 'grad_norm', 'lr')}
+      scalars |= loss_eval.finish(found['sums']) | ledger.interval()
+      writer.write(done, scalars)
+      progress.update(done, scalars)
+    if done % config.eval_steps == 0 or last:
+      with ledger.time('eval'):
+        scores = stepper.evaluate(state.variables)
+      writer.write(done, scores)
+      progress.note(f'Step {done}: ' + ', '.join(f'{k} {v:.4f}' for k, v in scores.items()))
+    if done % config.checkpoint_steps == 0 or last or leaving:
+      require_finite(done, found, run, checkpoints)
+      with ledger.time('checkpoint'):
+        meta = dict(batch_sha256=last_batch_sha256(run, done))
+        checkpoints.save(done, state, meta, scores, wait=last or leaving)
+    if leaving and not last:
+      progress.note(f'Stopped by SIGTERM after step {done}; the same command resumes')
+      break
+  checkpoints.close()
+  writer.close()
+  progress.close()
+  ledger.print_summary()
+  if start < config.total_steps and not stop.at(config.total_steps):
+    report.show(config, steppers[-1], state.variables, run.store, workdir)
+    curves.plot([workdir])
+
+
+def evaluate(config: Any, workdir: str) -> None:
+  """Prints the held-out scores of the workdir's newest readable checkpoint as one JSON line."""
