@@ -1,0 +1,19 @@
+"""RoBERTa's DOC-SENTENCES: blocks of whole sentences that end with their document.
+
+Liu et al. 2019, section 4.2; fairseq `--sample-break-mode complete_doc`. See
+`bertjax.data.sentences`. The last block of a document is short: `config.data.pack` fills the rows
+with several of them.
+"""
+
+from collections.abc import Iterator
+
+from bertjax.data.sentences import SPECIAL, assemble, blocks
+
+__all__ = ['SPECIAL', 'assemble', 'build']
+
+
+def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
+  """Yields the plan in pieces: see `bertjax.data.sentences.blocks`. It draws nothing, so seed is
+  unused."""
+  del recipe, seed
+  return blocks(store, length, within_documents=True)

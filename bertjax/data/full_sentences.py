@@ -1,0 +1,17 @@
+"""RoBERTa's FULL-SENTENCES: blocks of whole sentences that run across document boundaries.
+
+Liu et al. 2019, section 4.2; fairseq `--sample-break-mode complete`. See `bertjax.data.sentences`.
+"""
+
+from collections.abc import Iterator
+
+from bertjax.data.sentences import SPECIAL, assemble, blocks
+
+__all__ = ['SPECIAL', 'assemble', 'build']
+
+
+def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
+  """Yields the plan in pieces: see `bertjax.data.sentences.blocks`. It draws nothing, so seed is
+  unused."""
+  del recipe, seed
+  return blocks(store, length, within_documents=False)

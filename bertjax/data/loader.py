@@ -1,0 +1,129 @@
+"""From `Examples` to the batches of a run: batch i of the run is rows i * batch_size and on,
+whatever came before.
+
+There is no iterator state: starting at any index costs nothing, and every host of any number builds
+  its share of
+the same global batch.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import grain
+import numpy as np
+
+from bertjax.data.plans import Examples
+
+Batch = dict[str, np.ndarray]
+ENDLESS = 1 << 62  # batches; Grain wants a length
+
+
+class _Batches:
+  """Random access to the host's share of every global batch."""
+
+  def __init__(self, examples: Examples, batch_size: int, hosts: tuple[int, int]):
+    host, count = hosts
+    if batch_size % count:
+      raise ValueError(
+        f'each of {count} hosts builds an equal share of a batch: expected a batch_size divisible '
+        f'by {count}, got {batch_size}'
+      )
+    self._examples, self._batch_size = examples, batch_size
+    self._share = np.arange(batch_size * host // count, batch_size * (host + 1) // count)
+
+  def __len__(self) -> int:
+    return ENDLESS // self._batch_size
+
+  def __getitem__(self, index: Any) -> tuple[int, Batch, dict[str, int]]:
+    row_n = int(index) * self._batch_size + self._share
+    return int(index), *_counted(self._examples.batch(row_n, shuffle=True))
+
+
+def train_batches(
+  examples: Examples,
+  batch_size: int,
+  start_index: int = 0,
+  hosts: tuple[int, int] = (0, 1),
+  threads: int = 1,
+) -> Iterator[tuple[int, Batch, dict[str, int]]]:
+  """Yields the batches of a run from any index on, shuffled anew every epoch, without end.
+
+  Args:
+    examples: of one recipe.
+    batch_size: rows of the global batch.
+    start_index: of the first batch; reached in constant time.
+    hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
+    threads: that build batches ahead, 2 batches each; 0 builds them when asked. They change nothing
+      else.
+
+  Yields:
+    (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and
+    targets dropped for lack of slots.
+
+  Raises:
+    ValueError: a batch_size that the hosts do not divide.
+  """
+  source = grain.MapDataset.source(_Batches(examples, batch_size, hosts))
+  options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+  return iter(source[start_index:].to_iter_dataset(options))
+
+
+def batch_at(examples: Examples, index: int, batch_size: int) -> Batch:
+  """Returns global batch `index` of a run: what `train_batches` yields there on a single host."""
+  return _Batches(examples, batch_size, (0, 1))[index][1]
+
+
+def eval_batches(
+  examples: Examples, batch_size: int, limit: int = 0
+) -> Iterator[tuple[Batch, dict[str, int]]]:
+  """Yields every row of the first epoch once, in order.
+
+  Args:
+    examples: of the held-out text.
+    batch_size: rows per batch. The last batch is filled up with rows of example 0 and weight 0.
+    limit: rows in all, taken evenly from the epoch; 0 is every row.
+
+  Yields:
+    (batch, counts) as `train_batches`; the rows that fill up count as padding.
+  """
+  rows = min(limit or examples.rows, examples.rows)
+  chosen_n = np.arange(rows) * examples.rows // rows
+  for first in range(0, rows, batch_size):
+    batch, counts = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))
+    missing = batch_size - len(batch['example_BT'])
+    if missing:
+      counts['padding'] += missing * batch['example_BT'].shape[1]
+      batch = {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
+    yield batch, counts
+
+
+def batch_sha256(batch: Batch) -> str:
+  """Returns a digest of the names, dtypes, shapes and bytes of a batch, in the order of the
+  names."""
+  digest = hashlib.sha256()
+  for name in sorted(batch):
+    value = np.ascontiguousarray(batch[name])
+    digest.update(f'{name} {value.dtype.str} {value.shape}\n'.encode())
+    digest.update(value.data)
+  return digest.hexdigest()
+
+
+def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
+  """Takes dropped_B, which is for the ledger alone, out of the batch."""
+  real = int(np.count_nonzero(batch['example_BT']))
+  counts = dict(
+    real=real,
+    padding=batch['example_BT'].size - real,
+    predicted=int(np.count_nonzero(batch['weight_BP'])),
+    dropped=int(batch.pop('dropped_B').sum()),
+  )
+  return batch, counts
+
+
+def _fill_up(name, value, missing, examples):
+  empty = examples.store.special['pad'] if name == 'token_BT' else 0
+  return np.pad(
+    value, ((0, missing), *itertools.repeat((0, 0), value.ndim - 1)), constant_values=empty
+  )

@@ -1,0 +1,83 @@
+"""Isolated packing: several short examples in one row, none attending to another.
+
+Best-fit decreasing over a histogram of lengths ("longest-pack-first", Krell et al. 2021, "Efficient
+Sequence Packing without Cross-contamination", algorithm 1): equal lengths are placed together, so
+the work depends on the number of distinct lengths and not on the number of examples. Examples are
+packed in windows of fixed size, which bounds the memory.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+WINDOW = 1 << 18  # examples
+
+
+def pack(length_E: np.ndarray, capacity: int, max_examples: int) -> Iterator[tuple]:
+  """Packs examples into rows.
+
+  Args:
+    length_E: tokens of each example, special tokens included, 1 to capacity; may be a memory map.
+    capacity: tokens per row.
+    max_examples: examples per row at most.
+
+  Yields:
+    (example, count): int64 ids of the examples, row by row, and int64 examples per row.
+  """
+  for base in range(0, len(length_E), WINDOW):
+    window = np.asarray(length_E[base : base + WINDOW]).astype(np.uint16)
+    # NumPy sorts 16-bit integers by radix: the ids of each length, in order, lie side by side.
+    by_length = np.argsort(window, kind='stable') + base
+    histogram = np.bincount(window, minlength=capacity + 1)
+    used = np.cumsum(histogram) - histogram
+    for pattern, repeats in best_fit(histogram, max_examples):
+      row = np.empty((repeats, len(pattern)), np.int64)
+      for place, length in enumerate(pattern):
+        row[:, place] = by_length[used[length] : used[length] + repeats]
+        used[length] += repeats
+      yield row.ravel(), np.full(repeats, len(pattern))
+
+
+def best_fit(histogram: np.ndarray, max_examples: int) -> list[tuple[tuple[int, ...], int]]:
+  """Packs a histogram of lengths, longest first, each into the fullest row that it fits.
+
+  Args:
+    histogram: count of each length, [capacity + 1].
+    max_examples: lengths per row at most.
+
+  Returns:
+    (lengths of a row, number of such rows), the lengths descending.
+  """
+  capacity = len(histogram) - 1
+  # Open rows by the room that is left; bit r of `rooms` says that there are some with room r, so
+  # the best fit for a length is the lowest bit from there up.
+  open_rows: list[list] = [[] for _ in range(capacity + 1)]
+  rooms, closed = 0, []
+
+  def put(pattern, repeats):
+    room = capacity - sum(pattern)
+    if room == 0 or len(pattern) == max_examples:
+      closed.append((pattern, repeats))
+      return 0
+    open_rows[room].append((pattern, repeats))
+    return 1 << room
+
+  for length in range(capacity, 0, -1):
+    left = int(histogram[length])
+    while left:
+      fitting = rooms >> length
+      if not fitting:
+        copies = min(capacity // length, max_examples, left)
+        rooms |= put((length,) * copies, left // copies)
+        left %= copies
+        continue
+      room = length + (fitting & -fitting).bit_length() - 1
+      pattern, repeats = open_rows[room].pop()
+      take = min(left, repeats)
+      if take < repeats:
+        open_rows[room].append((pattern, repeats - take))
+      if not open_rows[room]:
+        rooms ^= 1 << room
+      rooms |= put((*pattern, length), take)
+      left -= take
+  return closed + [row for rows in open_rows for row in rows]

@@ -1,0 +1,123 @@
+"""Examples of unequal lengths, end to end in flat arrays, and their places in the rows of a batch.
+
+Plans and corruptions work on flat arrays (suffix n: one entry per real token of the batch; E: one
+per example), so that padding costs nothing and packed rows are no special case. `place` lays a flat
+array out as [B, T].
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Text(NamedTuple):
+  """What a plan assembles: examples end to end, special tokens included.
+
+  Attributes:
+    token_n: int32 ids.
+    type_n: int32 segment, 0 or 1.
+    length_E: int64 tokens of each example.
+    label: name -> int32 [E]; becomes the batch's `<name>_BG`.
+  """
+
+  token_n: np.ndarray
+  type_n: np.ndarray
+  length_E: np.ndarray
+  label: dict[str, np.ndarray]
+
+
+class Rows(NamedTuple):
+  """A batch before padding.
+
+  Attributes:
+    text: the examples, row by row, in the order of their columns.
+    key_E: uint64 key of each example's draws.
+    row_E: int64 row of each example, ascending.
+    slot_E: int64 place of each example among those of its row, from 0.
+    example_n: int64 example of each token.
+    position_n: int64 position of each token in its example, from 0.
+    cell_n: int64 row * T + column of each token, ascending.
+    shape: (B, T).
+  """
+
+  text: Text
+  key_E: np.ndarray
+  row_E: np.ndarray
+  slot_E: np.ndarray
+  example_n: np.ndarray
+  position_n: np.ndarray
+  cell_n: np.ndarray
+  shape: tuple[int, int]
+
+
+def ragged(length_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (owner, offset) of the elements of ranges of these lengths laid end to end, both int64.
+
+  Example: lengths 2, 0, 3 give owner 0 0 2 2 2 and offset 0 1 0 1 2.
+  """
+  owner = np.repeat(np.arange(len(length_n)), length_n)
+  return owner, np.arange(len(owner)) - starts(length_n)[owner]
+
+
+def starts(length_n: np.ndarray) -> np.ndarray:
+  """Returns where each of these ranges begins when they are laid end to end, int64 [n]."""
+  return np.cumsum(length_n) - length_n
+
+
+def fill(total: int, special_n: np.ndarray, id_n: np.ndarray | int, body: np.ndarray) -> np.ndarray:
+  """Returns int32 [total] with the special ids at the places special_n and the body in all
+  others."""
+  token_n = np.empty(total, np.int32)
+  plain_n = np.ones(total, bool)
+  plain_n[special_n] = False
+  token_n[special_n] = id_n
+  token_n[plain_n] = body
+  return token_n
+
+
+def layout(text: Text, row_E: np.ndarray, key_E: np.ndarray, shape: tuple[int, int]) -> Rows:
+  """Places examples side by side in their rows.
+
+  Args:
+    text: E examples, in row order.
+    row_E: int64, ascending, below shape[0].
+    key_E: uint64.
+    shape: (B, T); the examples of a row have at most T tokens together.
+  """
+  example_n, position_n = ragged(text.length_E)
+  start_E = starts(text.length_E)
+  slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
+  column_E = start_E - start_E[np.arange(len(row_E)) - slot_E]
+  cell_n = (row_E * shape[1] + column_E)[example_n] + position_n
+  return Rows(text, key_E, row_E, slot_E, example_n, position_n, cell_n, shape)
+
+
+def place(rows: Rows, value_n: np.ndarray, fill_value: int = 0) -> np.ndarray:
+  """Lays one integer per token out as int32 [B, T], with fill_value where there is no token."""
+  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, np.int32)
+  cell[rows.cell_n] = value_n
+  return cell.reshape(rows.shape)
+
+
+def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
+  """Returns the keys of the batch schema that do not depend on the corruption.
+
+  Args:
+    rows: the batch.
+    max_examples: G, packed examples per row; 1 where rows are not packed.
+  """
+
+  def slots(value_E, dtype):
+    out_BG = np.zeros((rows.shape[0], max_examples), dtype)
+    out_BG[rows.row_E, rows.slot_E] = value_E
+    return out_BG
+
+  first_n = np.searchsorted(rows.example_n, np.arange(len(rows.row_E)))
+  batch = dict(
+    example_BT=place(rows, (rows.slot_E + 1)[rows.example_n]),
+    type_BT=place(rows, rows.text.type_n),
+    position_BT=place(rows, rows.position_n),
+    first_BG=slots(rows.cell_n[first_n] % rows.shape[1], np.int32),
+    example_weight_BG=slots(1.0, np.float32),
+  )
+  return batch | {f'{name}_BG': slots(label, np.int32) for name, label in rows.text.label.items()}

@@ -1,0 +1,148 @@
+"""Blocks of whole sentences, shared by the plans of RoBERTa (fairseq `TokenBlockDataset`).
+
+The corpus is one virtual stream in which every sentence is followed by </s> (the `sep` token). A
+block is a range of that stream with <s> (`cls`) in front. A sentence longer than a block is cut
+into consecutive pieces of a block each, the last of which goes on like a sentence: nothing is
+dropped (fairseq's 'complete' mode would keep it whole, and its trainer then leave it out). A
+sentence s begins at place sentences[s] + s of the stream.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertjax.data import rows
+
+SPECIAL = ('cls', 'sep')
+WINDOW = 1 << 19  # sentences whose offsets are held at once
+
+
+def blocks(store, length: int, within_documents: bool, window: int = WINDOW) -> Iterator[tuple]:
+  """Yields blocks of as many whole sentences as fit.
+
+  Args:
+    store: the token store; only its offsets are read.
+    length: tokens per block, <s> and the </s> included.
+    within_documents: a block ends with its document, rather than with the corpus alone.
+    window: sentences per piece, at least length; changes the pieces, not the plan.
+
+  Yields:
+    (columns, counts): columns sentence int64 (the first one), offset int64 (tokens of it that an
+    earlier block took), sentences int32 (how many it touches), length int32 (<s> and </s>
+    included); count of cut_sentences. The last block of a document or of the corpus is as short as
+    its text.
+
+  Raises:
+    ValueError: a length below 3.
+  """
+  if length < 3:
+    raise ValueError(f'blocks of sentences need length >= 3 (<s> token </s>), got {length}')
+  total = len(store.sentences) - 1
+  block, first, begin = length - 1, 0, 0
+  while first < total:
+    last = min(first + max(window, length), total)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    edge, owner = _edges(place, block)
+    limit = edge + block
+    if within_documents:
+      limit = np.minimum(limit, _document_ends(store, first + owner))
+    complete = (limit <= place[-1]) | (last == total)
+    following = np.searchsorted(edge, limit, 'right') - 1
+    following[~complete] = len(edge)  # the next window finishes it
+    chain = _chain(following, int(np.searchsorted(edge, begin)), len(edge) - 1)
+    if chain[-1] == len(edge):
+      chain.pop()
+    at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
+    column = _columns(first, place, owner[at], (edge[at], edge[end]))
+    # A cut sentence fills one block with its first piece, so its second begins the next one.
+    yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
+    begin = edge[chain[-1]]
+    first += int(owner[chain[-1]])
+
+
+def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tuple]:
+  """Yields blocks of exactly length - 1 tokens of the stream, wherever they begin; the last one is
+  shorter.
+
+  Arguments, columns and errors as `blocks`; counts the cut_sentences that a block boundary falls
+  into.
+  """
+  if length < 3:
+    raise ValueError(f'blocks of text need length >= 3 (<s> token </s>), got {length}')
+  total, block = len(store.sentences) - 1, length - 1
+  size = int(store.sentences[total]) + total
+  for first in range(0, total, window):
+    # Each sentence takes a place at least, so the last block of the window ends within `length`
+    # more.
+    last = min(first + window + length, total)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    stop = place[min(window, last - first)]
+    begin = np.arange(-(-place[0] // block) * block, stop, block)
+    owner = np.searchsorted(place, begin, 'right') - 1
+    column = _columns(first, place, owner, (begin, np.minimum(begin + block, size)))
+    yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
+
+
+def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
+  """Makes <s> sentence </s> sentence </s> .. of the given examples (columns as `blocks` yields
+  them)."""
+  length_E = column['length'].astype(np.int64)
+  example_n, number_n = rows.ragged(column['sentences'])
+  sentence_n = column['sentence'][example_n] + number_n
+  begin_n = store.sentences[sentence_n]
+  end_n = store.sentences[sentence_n + 1] + sentence_n + 1
+  block_E = store.sentences[column['sentence']] + column['sentence'] + column['offset']
+  from_n = np.maximum(begin_n + sentence_n, block_E[example_n])
+  to_n = np.minimum(end_n, (block_E + length_E - 1)[example_n])
+  closed_n = to_n == end_n
+  body = store.gather(from_n - sentence_n, to_n - from_n - closed_n)
+  start_E = rows.starts(length_E)
+  sep_n = (start_E[example_n] + to_n - block_E[example_n])[closed_n]
+  special = np.concatenate([start_E, sep_n])
+  ids = np.repeat([store.special['cls'], store.special['sep']], [len(start_E), len(sep_n)])
+  total = int(length_E.sum())
+  return rows.Text(
+    token_n=rows.fill(total, special, ids, body),
+    type_n=np.zeros(total, np.int32),
+    length_E=length_E,
+    label={},
+  )
+
+
+def _edges(place, block):
+  """Returns where a block may begin or end (sentence starts, cuts, the end), and each one's
+  sentence."""
+  pieces = -(-np.diff(place) // block)
+  owner, number = rows.ragged(pieces)
+  edge = np.append(place[owner] + number * block, place[-1])
+  return edge, np.append(owner, len(place) - 1)
+
+
+def _document_ends(store, sentence):
+  """Returns the stream place where each sentence's document ends."""
+  low = np.searchsorted(store.documents, sentence[0], 'right') - 1
+  high = np.searchsorted(store.documents, sentence[-1], 'right')
+  bound = np.asarray(store.documents[low : high + 1])
+  end = bound[np.minimum(np.searchsorted(bound, sentence, 'right'), len(bound) - 1)]
+  return store.sentences[end] + end
+
+
+def _chain(following: np.ndarray, at: int, end: int) -> list[int]:
+  """Follows the links from `at` until `end` or beyond."""
+  link, chain = following.tolist(), [at]
+  while at < end:
+    at = link[at]
+    chain.append(at)
+  return chain
+
+
+def _columns(first, place, owner, span):
+  """Returns the columns of blocks span = (begin, end) of the stream that begin in the sentences
+  first + owner."""
+  begin, end = span
+  return dict(
+    sentence=first + owner,
+    offset=begin - place[owner],
+    sentences=(np.searchsorted(place, end) - owner).astype(np.int32),
+    length=(end - begin + 1).astype(np.int32),
+  )

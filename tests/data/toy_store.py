@@ -1,0 +1,84 @@
+"""Stores in memory for the tests of plans and corruptions."""
+
+import dataclasses
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bertjax.data import rows
+
+SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+VOCABULARY = 1000
+
+
+@dataclasses.dataclass
+class MemoryStore:
+  """The part of the store's interface that plans and corruptions use."""
+
+  tokens: np.ndarray
+  sentences: np.ndarray
+  documents: np.ndarray
+  special: dict
+  word_starts: np.ndarray
+  path: str = 'memory'
+
+  @property
+  def vocabulary_size(self):
+    return len(self.word_starts)
+
+  @property
+  def meta(self):
+    return dict(tokens=int(self.tokens.sum()), sentences=len(self.sentences), special=self.special)
+
+  def gather(self, start_n, length_n):
+    owner, offset = rows.ragged(np.asarray(length_n))
+    return self.tokens[np.asarray(start_n)[owner] + offset].astype(np.int32)
+
+
+def random_store(documents=60, sentences=12, words=9, seed=0, distinct=False):
+  """A store of random sizes around these means; distinct tokens number themselves 5, 6, .."""
+  draw = np.random.default_rng(seed)
+  sentences_n = 1 + draw.poisson(sentences - 1, documents)
+  length_n = 1 + draw.geometric(1 / words, sentences_n.sum())
+  total = int(length_n.sum())
+  tokens = np.arange(5, 5 + total) if distinct else draw.integers(5, VOCABULARY, total)
+  vocabulary = max(VOCABULARY, 5 + total) if distinct else VOCABULARY
+  starts = draw.random(vocabulary) < 0.7
+  starts[:5] = True
+  offsets = lambda n: np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
+  return MemoryStore(tokens, offsets(length_n), offsets(sentences_n), dict(SPECIAL), starts)
+
+
+def recipe(**changes):
+  """`config.data` with BERT's values; `mask__rule='roberta'` changes one of the mask block."""
+  r = ConfigDict(
+    dict(
+      plan='pairs',
+      dupe_factor=2,
+      short_prob=0.1,
+      pack=False,
+      max_examples=8,
+      corrupt='mlm',
+      mask=dict(
+        rule='bert',
+        rate=0.15,
+        mask_share=0.8,
+        random_share=0.1,
+        whole_word=False,
+        static=True,
+        max_targets=0,
+        special_ids=0,
+      ),
+    )
+  )
+  for name, value in changes.items():
+    r.update_from_flattened_dict({name.replace('__', '.'): value})
+  return r
+
+
+def roberta(**changes):
+  """`config.data` with RoBERTa's values."""
+  values = dict(
+    plan='full_sentences', mask__rule='roberta', mask__static=False, mask__special_ids=4
+  )
+  return recipe(**(values | changes))
