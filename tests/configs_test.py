@@ -1,0 +1,66 @@
+"""Every config file: parses at every size, refuses what it does not know, follows its references."""
+
+import importlib
+import pathlib
+import sys
+
+import pytest
+from absl import flags
+from ml_collections import config_flags
+
+from bertjax import phases
+from bertjax.models.bert import SIZES
+
+CONFIGS = sorted(
+  p.stem
+  for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
+  if p.stem not in ('__init__', 'common')
+)
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_a_config_says_what_it_is_and_how_to_run_it(name):
+  doc = importlib.import_module(f'configs.{name}').__doc__
+  assert f'python -m bertjax.main --config=configs/{name}.py' in doc
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_phases_resolve_and_json_round_trips(name):
+  config = importlib.import_module(f'configs.{name}').get_config()
+  timeline = phases.make(config)
+  assert sum(timeline.lengths) == config.total_steps
+  assert config.copy_and_resolve_references().to_json()
+
+
+@pytest.mark.parametrize('name', ['bert', 'roberta', 'bert_lamb'])
+@pytest.mark.parametrize('size', SIZES)
+def test_sizes_set_the_shape(name, size):
+  config = importlib.import_module(f'configs.{name}').get_config(size)
+  assert {k: config.model[k] for k in SIZES[size]} == SIZES[size]
+
+
+def test_an_unknown_size_names_the_nearest():
+  with pytest.raises(ValueError, match="did you mean 'large'"):
+    importlib.import_module('configs.bert').get_config('larg')
+
+
+def parse(monkeypatch, *arguments):
+  """The config that `bertjax.main` would see; config_flags reads the process's own arguments."""
+  argv = ['main', '--config=configs/bert.py:tiny', *arguments]
+  monkeypatch.setattr(sys, 'argv', argv)
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file('config', flag_values=values)
+  values(argv)
+  return values['config'].value
+
+
+def test_a_mistyped_key_names_the_nearest(monkeypatch):
+  with pytest.raises(Exception, match='total_step.*total_steps'):
+    parse(monkeypatch, '--config.total_step=5')
+
+
+def test_overrides_move_what_refers_to_them(monkeypatch):
+  config = parse(monkeypatch, '--config.total_steps=2000', '--config.length=64')
+  assert config.optimizer.schedule.total_steps == 2000
+  assert config.optimizer.schedule.warmup_steps == 20
+  assert config.phases.phase1.length == 16
