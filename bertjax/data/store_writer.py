@@ -1,0 +1,169 @@
+"""Writes token stores part by part: memory is bounded by a part, and finished parts survive a kill.
+
+Beside each part of tokens lie the lengths of its sentences, the sizes of its documents and its
+counts, until `finish` streams them into the offsets. `store.json` is written last.
+"""
+
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.data.store import FORMAT, part_name
+
+_SIDES = ('lengths', 'sizes', 'counts')
+
+
+def token_dtype(vocabulary_size: int) -> np.dtype:
+  """uint16 where every id fits, else uint32."""
+  return np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
+
+
+class Writer:
+  """Appends documents to a directory of parts.
+
+  Attributes:
+    path: the directory, made if need be.
+    parts: what the finished parts hold, {'tokens', 'sentences', 'documents'} each; hand it to a
+      new Writer to go on after a kill.
+  """
+
+  def __init__(self, path: pathlib.Path, vocabulary_size: int, parts: Sequence[Mapping] = ()):
+    self.path = path
+    self.parts = [dict(part) for part in parts]
+    self._size = vocabulary_size
+    self._dtype = token_dtype(vocabulary_size)
+    self._tokens: list[np.ndarray] = []
+    self._lengths: list[np.ndarray] = []
+    self._sizes: list[np.ndarray] = []
+    path.mkdir(parents=True, exist_ok=True)
+
+  @property
+  def documents(self) -> int:
+    """Documents so far, those of the unfinished part included."""
+    return sum(part['documents'] for part in self.parts) + sum(len(x) for x in self._sizes)
+
+  def add(self, token_n: np.ndarray, length_S: np.ndarray, size_D: np.ndarray) -> None:
+    """Appends D documents of S sentences.
+
+    Args:
+      token_n: ids, all sentences end to end.
+      length_S: tokens of each sentence, > 0.
+      size_D: sentences of each document, > 0.
+    """
+    self._tokens.append(token_n.astype(self._dtype))
+    self._lengths.append(length_S.astype(np.uint32))
+    self._sizes.append(size_D.astype(np.uint32))
+
+  def cut(self) -> None:
+    """Writes what was added since the last cut as a part, durably.
+
+    An empty part is written too, so that the parts of a held-out store keep step with the store's.
+    """
+    join = lambda arrays, dtype: np.concatenate([np.zeros(0, dtype), *arrays])
+    token_n, length_S = join(self._tokens, self._dtype), join(self._lengths, np.uint32)
+    size_D = join(self._sizes, np.uint32)
+    counts_V = np.bincount(token_n, minlength=self._size)
+    number = len(self.parts)
+    for kind, array in zip(('tokens', *_SIDES), (token_n, length_S, size_D, counts_V), strict=True):
+      _save(self.path / part_name(kind, number), array)
+    self.parts.append(dict(tokens=len(token_n), sentences=len(length_S), documents=len(size_D)))
+    self._tokens, self._lengths, self._sizes = [], [], []
+
+  def finish(self, word_starts: np.ndarray, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns the parts into a store: offsets, counts, word starts and, last, store.json.
+
+    Args:
+      word_starts: bool [V].
+      meta: what store.json says of name, vocabulary and source.
+
+    Returns:
+      The contents of store.json.
+    """
+    total = {k: sum(part[k] for part in self.parts) for k in ('tokens', 'sentences', 'documents')}
+    counts_V = np.zeros(self._size, np.int64)
+    for array in self._sides('counts'):
+      counts_V += array
+    _save_offsets(self.path / 'sentences.npy', self._sides('lengths'), total['sentences'])
+    _save_offsets(self.path / 'documents.npy', self._sides('sizes'), total['documents'])
+    _save(self.path / 'counts.npy', counts_V)
+    _save(self.path / 'word_starts.npy', np.asarray(word_starts, bool))
+    names = ['sentences.npy', 'documents.npy', 'counts.npy', 'word_starts.npy']
+    names += [part_name('tokens', part) for part in range(len(self.parts))]
+    names += sorted(str(p.relative_to(self.path)) for p in self.path.glob('vocab/*'))
+    store = dict(
+      format=FORMAT,
+      **meta,
+      dtype=str(self._dtype),
+      **total,
+      parts=len(self.parts),
+      files={name: (self.path / name).stat().st_size for name in names},
+    )
+    save_json(self.path / 'store.json', store)
+    for kind in _SIDES:
+      for part in range(len(self.parts)):
+        (self.path / part_name(kind, part)).unlink()
+    return store
+
+  def _sides(self, kind: str) -> Iterator[np.ndarray]:
+    for part in range(len(self.parts)):
+      yield np.load(self.path / part_name(kind, part))
+
+
+def write_store(
+  path: str | pathlib.Path,
+  documents: Sequence[Sequence[Sequence[int]]],
+  vocabulary: Mapping[str, Any],
+  word_starts: np.ndarray | None = None,
+) -> None:
+  """Writes a small store from memory, for tests and tools.
+
+  Args:
+    path: its directory.
+    documents: ids of each sentence of each document; none is empty.
+    vocabulary: {'type', 'size', 'sha256', 'special'}.
+    word_starts: bool [V]; all True if None.
+  """
+  writer = Writer(pathlib.Path(path), vocabulary['size'])
+  sentences = [sentence for document in documents for sentence in document]
+  token_n = np.array([token for sentence in sentences for token in sentence], np.int64)
+  length_S = np.array([len(sentence) for sentence in sentences], np.int64)
+  writer.add(token_n, length_S, np.array([len(document) for document in documents], np.int64))
+  writer.cut()
+  starts = np.ones(vocabulary['size'], bool) if word_starts is None else word_starts
+  writer.finish(starts, dict(name='memory', vocabulary=vocabulary, source=[]))
+
+
+def save_json(path: pathlib.Path, value: Any) -> None:
+  """Replaces a JSON file in one durable step."""
+  temporary = path.with_name(path.name + '.tmp')
+  with open(temporary, 'w', encoding='utf-8') as file:
+    json.dump(value, file, indent=1, ensure_ascii=False)
+    file.flush()
+    os.fsync(file.fileno())
+  os.replace(temporary, path)
+
+
+def _save(path: pathlib.Path, array: np.ndarray) -> None:
+  with open(path, 'wb') as file:
+    np.save(file, array)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _save_offsets(path: pathlib.Path, sizes: Iterator[np.ndarray], total: int) -> None:
+  """Streams the running sums of some arrays, from 0, as one int64 [total + 1] array."""
+  header = dict(descr='<i8', fortran_order=False, shape=(total + 1,))
+  with open(path, 'wb') as file:
+    np.lib.format.write_array_header_1_0(file, header)
+    file.write(np.zeros(1, np.int64).tobytes())
+    end = 0
+    for size_n in sizes:
+      offset_n = end + np.cumsum(size_n, dtype=np.int64)
+      file.write(offset_n.tobytes())
+      end = int(offset_n[-1]) if len(offset_n) else end
+    file.flush()
+    os.fsync(file.fileno())
