@@ -1,6 +1,6 @@
 """From a config to everything that is fixed before the first step; every mistake is met here."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -54,8 +54,8 @@ class Run(NamedTuple):
   abstract: State
 
 
-def make_run(config: Any, store_path: str) -> Run:
-  """Builds a run from its config and an open-able store.
+def make_run(config: Any, store_path: str, devices: Sequence[jax.Device] | None = None) -> Run:
+  """Builds a run from its config, the path of its store and the devices (None: all of them).
 
   Raises:
     ValueError: whatever in the config or the store cannot work, before anything is compiled.
@@ -64,7 +64,7 @@ def make_run(config: Any, store_path: str) -> Run:
   config = config.copy_and_resolve_references()
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
   timeline = phases.make(config)
-  mesh = sharding.make_mesh(config.mesh)
+  mesh = sharding.make_mesh(config.mesh, devices)
   rules = sharding.as_rules(config.sharding_rules)
   for phase in timeline.phases:
     _check(phase, mesh)

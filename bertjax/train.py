@@ -4,6 +4,7 @@ It knows systems only through `types.Objective` and data only through `data.load
 before the first step is made in setup.py; a phase's compiled steps live in stepper.py.
 """
 
+import json
 import math
 import pathlib
 import signal
@@ -125,7 +126,7 @@ def run(config: Any, workdir: str) -> None:
   steppers = [Stepper(run, system) for system in run.systems]
   writer = metrics.Writer(workdir, start)
   ledger = metrics.Ledger(jax.devices())
-  stop, scores, previous = Stop(), {}, None
+  stop, previous = Stop(), None
 
   for done in range(start + 1, config.total_steps + 1):
     phase, index = run.timeline.at(done - 1)
@@ -153,6 +154,7 @@ def run(config: Any, workdir: str) -> None:
       scalars |= loss_eval.finish(found['sums']) | ledger.interval()
       writer.write(done, scalars)
       progress.update(done, scalars)
+    scores = {}
     if done % config.eval_steps == 0 or last:
       with ledger.time('eval'):
         scores = stepper.evaluate(state.variables)
@@ -176,4 +178,12 @@ def run(config: Any, workdir: str) -> None:
 
 
 def evaluate(config: Any, workdir: str) -> None:
-  """Prints the held-out scores of the workdir's newest readable checkpoint as one JSON line."""
+  """Prints the held-out scores of the workdir's newest intact checkpoint as one JSON line."""
+  progress = metrics.Progress(config.total_steps)
+  run = prepare_run(config, workdir, progress)
+  directory = checkpoint.newest(workdir)
+  variables = checkpoint.read_variables(directory, run.abstract.variables)
+  stepper = Stepper(run, run.systems[-1])
+  scores = stepper.evaluate(variables) | report.token_by_token(stepper, variables, run.store)
+  if jax.process_index() == 0:
+    print(json.dumps(dict(checkpoint=str(directory), **scores)))

@@ -1,0 +1,131 @@
+"""What every config must keep, walked over all of configs/: a new config is a new row by itself."""
+
+import importlib
+import pathlib
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from bertjax import checkpoint, setup, step, train
+from bertjax.data.store_writer import write_store
+from bertjax.stepper import Stepper
+from bertjax.types import Context
+
+VOCAB = 211  # divides nothing: the table is padded to 256
+STEPS = 3
+CONFIGS = sorted(
+  p.stem
+  for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
+  if p.stem not in ('__init__', 'common')
+)
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  """A few hundred documents of random sentences."""
+  rng = np.random.default_rng(0)
+  documents = [
+    [rng.integers(5, VOCAB, rng.integers(3, 12)).tolist() for _ in range(rng.integers(2, 9))]
+    for _ in range(300)
+  ]
+  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+  vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
+  path = tmp_path_factory.mktemp('contract') / 'store'
+  write_store(path, documents, vocabulary)
+  return path
+
+
+def tiny(name: str, **overrides) -> ConfigDict:
+  """The config at the size `test`, 8 rows of at most 64 tokens, dropout on."""
+  c = importlib.import_module(f'configs.{name}').get_config(
+    'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
+  )
+  c.model.update(dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
+  c.batch_size, c.length, c.total_steps = 8, 64, 100
+  c.eval.batch_size = 8
+  for phase in c.phases.values():
+    if 'batch_size' in phase:
+      phase.batch_size = 8
+  c.update_from_flattened_dict(overrides)
+  return c
+
+
+def losses(config: ConfigDict, store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
+  """The losses of the first steps from the seed, on so many devices."""
+  run = setup.make_run(config, store, jax.devices()[:devices])
+  state, stepper = train.initial_state(config, run), Stepper(run, run.systems[0])
+  stepper.compile_train()
+  found = []
+  for index in range(steps):  # the compiled step refuses a state that came back otherwise
+    state, metrics = stepper.train(state, stepper.next_batch(index)[0])
+    found.append(float(metrics['loss']))
+  return np.array(found)
+
+
+@pytest.fixture(scope='module', params=CONFIGS)
+def reference(request, store):
+  """(config name, its losses on one device): one compile serves the checks of a config."""
+  return request.param, losses(tiny(request.param), store)
+
+
+def test_the_loss_is_finite_and_moves(reference):
+  _, found = reference
+  assert np.isfinite(found).all() and len(set(found)) == STEPS
+
+
+def test_microbatches_change_nothing(reference, store):
+  name, found = reference
+  np.testing.assert_allclose(losses(tiny(name, microbatches=4), store), found, rtol=2e-6)
+
+
+@pytest.mark.parametrize('mesh', [(8, 1, 1), (2, 2, 2), (1, 1, 8)], ids=str)
+def test_meshes_agree(reference, store, mesh):
+  name, found = reference
+  sizes = dict(zip(('mesh.data', 'mesh.fsdp', 'mesh.tensor'), mesh, strict=True))
+  np.testing.assert_allclose(losses(tiny(name, **sizes), store, devices=8), found, rtol=2e-6)
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_every_parameter_of_every_layer_receives_a_gradient(name, store):
+  config = tiny(name)
+  run = setup.make_run(config, store, jax.devices()[:1])
+  system = run.systems[0]
+  state, stepper = train.initial_state(config, run), Stepper(run, system)
+  batch = step.with_rows(stepper.next_batch(0)[0])
+  ctx = Context(jax.random.key(0), jnp.int32(0), True)
+  carry = state.carry[system.phase.name]
+  grads = jax.jit(
+    lambda variables: step.accumulate(system.objective, variables, carry, batch, ctx, 1)[0]
+  )(state.variables)
+  boxed = jax.eval_shape(system.objective.init, jax.random.key(0), batch)['params']
+  stacked = jax.tree.map(
+    lambda box: box.names[0] == 'layers',
+    boxed,
+    is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
+  )
+  for (path, grad), is_stack in zip(
+    jax.tree_util.tree_leaves_with_path(grads), jax.tree.leaves(stacked), strict=True
+  ):
+    for layer, part in enumerate(grad if is_stack else grad[None]):
+      assert np.abs(part).max() > 0, f'{jax.tree_util.keystr(path)}, layer {layer}'
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_save_and_resume_is_bitwise(name, store, tmp_path):
+  config = tiny(name)
+  run = setup.make_run(config, store, jax.devices()[:1])
+  state, stepper = train.initial_state(config, run), Stepper(run, run.systems[0])
+  stepper.compile_train()
+  state, _ = stepper.train(state, stepper.next_batch(0)[0])
+  kept = checkpoint.Checkpoints(tmp_path, 1, config.best)
+  kept.save(1, state, dict(batch_sha256=train.last_batch_sha256(run, 1)), {}, wait=True)
+  straight, _ = stepper.train(state, stepper.next_batch(1)[0])
+  done, restored, meta = kept.restore(run.abstract)
+  kept.close()
+  train.check_last_batch(run, meta, done)
+  resumed, _ = stepper.train(restored, Stepper(run, run.systems[0]).next_batch(1)[0])
+  jax.tree.map(np.testing.assert_array_equal, resumed, straight)
