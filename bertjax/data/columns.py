@@ -1,5 +1,4 @@
-"""Columns that grow: plain `.npy` files written piece by piece, so that memory does not grow with
-them."""
+"""Columns written piece by piece to plain `.npy` files, in memory that does not grow with them."""
 
 import os
 import pathlib
@@ -52,15 +51,17 @@ def write_columns(
   """
   files: dict[str, Column] = {}
   total: dict[str, int] = {}
-  for columns, counts in pieces:
-    for name, value_n in columns.items():
-      if name not in files:
-        files[name] = Column(directory / f'{name}.npy', value_n.dtype)
-      files[name].append(value_n)
-    for name, count in counts.items():
-      total[name] = total.get(name, 0) + count
-  for file in files.values():
-    file.close()
+  try:
+    for columns, counts in pieces:
+      for name, value_n in columns.items():
+        if name not in files:
+          files[name] = Column(directory / f'{name}.npy', value_n.dtype)
+        files[name].append(value_n)
+      for name, count in counts.items():
+        total[name] = total.get(name, 0) + count
+  finally:
+    for file in files.values():
+      file.close()
   return total
 
 

@@ -1,5 +1,7 @@
-"""Blocks of equal length, cut anywhere: fairseq `--sample-break-mode none`. See
-`bertjax.data.sentences`."""
+"""Blocks of equal length, cut anywhere: fairseq `--sample-break-mode none`.
+
+See `bertjax.data.sentences`.
+"""
 
 from collections.abc import Iterator
 
@@ -9,7 +11,6 @@ __all__ = ['SPECIAL', 'assemble', 'build']
 
 
 def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
-  """Yields the plan in pieces: see `bertjax.data.sentences.contiguous_blocks`. It draws nothing, so
-  seed is unused."""
+  """Yields the plan in pieces, as `bertjax.data.sentences.contiguous_blocks`; no draws, so no seed."""
   del recipe, seed
   return contiguous_blocks(store, length)

@@ -75,33 +75,24 @@ def batch_at(examples: Examples, index: int, batch_size: int) -> Batch:
   return _Batches(examples, batch_size, (0, 1))[index][1]
 
 
-def eval_batches(
-  examples: Examples, batch_size: int, limit: int = 0
-) -> Iterator[tuple[Batch, dict[str, int]]]:
-  """Yields every row of the first epoch once, in order.
+def eval_batches(examples: Examples, batch_size: int, limit: int = 0) -> Iterator[Batch]:
+  """Yields rows of the first epoch, each once, in order.
 
   Args:
     examples: of the held-out text.
     batch_size: rows per batch. The last batch is filled up with rows of example 0 and weight 0.
-    limit: rows in all, taken evenly from the epoch; 0 is every row.
-
-  Yields:
-    (batch, counts) as `train_batches`; the rows that fill up count as padding.
+    limit: rows in all, taken evenly from the epoch; 0 takes every row.
   """
   rows = min(limit or examples.rows, examples.rows)
   chosen_n = np.arange(rows) * examples.rows // rows
   for first in range(0, rows, batch_size):
-    batch, counts = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))
+    batch, _ = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))
     missing = batch_size - len(batch['example_BT'])
-    if missing:
-      counts['padding'] += missing * batch['example_BT'].shape[1]
-      batch = {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
-    yield batch, counts
+    yield {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
 
 
 def batch_sha256(batch: Batch) -> str:
-  """Returns a digest of the names, dtypes, shapes and bytes of a batch, in the order of the
-  names."""
+  """Returns a digest of the names, dtypes, shapes and bytes of a batch, sorted by name."""
   digest = hashlib.sha256()
   for name in sorted(batch):
     value = np.ascontiguousarray(batch[name])

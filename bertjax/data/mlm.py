@@ -22,6 +22,7 @@ import numpy as np
 
 from bertjax.data import draws
 from bertjax.data.rows import Rows, place, ragged, starts
+from bertjax.names import choose
 
 SPECIAL = ('cls', 'sep', 'mask')
 RULES = ('bert', 'roberta')
@@ -56,8 +57,7 @@ def check(recipe, length: int) -> None:
       together.
   """
   mask = recipe.mask
-  if mask.rule not in RULES:
-    raise ValueError(f'unknown config.data.mask.rule {mask.rule!r}, expected one of {RULES}')
+  choose(mask.rule, RULES, 'config.data.mask.rule')
   if not 0 < mask.rate <= 1:
     raise ValueError(f'config.data.mask.rate must be in (0, 1], got {mask.rate}')
   if min(mask.mask_share, mask.random_share) < 0 or mask.mask_share + mask.random_share > 1:
@@ -204,8 +204,7 @@ def _take(rows, recipe, units, order_n):
 
 
 def _fit(example_n, size_n, room_E):
-  """Returns the indices of the units that fit, each example's taken in order while skipping what is
-  too big."""
+  """Returns the indices of the units taken: in order, skipping what exceeds its example's room."""
   room_E, open_n, chosen = room_E.copy(), np.arange(len(example_n)), []
   while open_n.size:
     open_example_n, open_size_n = example_n[open_n], size_n[open_n]

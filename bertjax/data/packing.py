@@ -66,18 +66,17 @@ def best_fit(histogram: np.ndarray, max_examples: int) -> list[tuple[tuple[int, 
     left = int(histogram[length])
     while left:
       fitting = rooms >> length
-      if not fitting:
-        copies = min(capacity // length, max_examples, left)
-        rooms |= put((length,) * copies, left // copies)
-        left %= copies
-        continue
-      room = length + (fitting & -fitting).bit_length() - 1
-      pattern, repeats = open_rows[room].pop()
-      take = min(left, repeats)
-      if take < repeats:
+      room, pattern, repeats = capacity, (), left
+      if fitting:
+        room = length + (fitting & -fitting).bit_length() - 1
+        pattern, repeats = open_rows[room].pop()
+      # The row stays the fullest that fits, so it takes the next one of this length as well.
+      copies = min(room // length, max_examples - len(pattern), left)
+      take = min(left // copies, repeats)
+      if fitting and take < repeats:
         open_rows[room].append((pattern, repeats - take))
-      if not open_rows[room]:
+      if fitting and not open_rows[room]:
         rooms ^= 1 << room
-      rooms |= put((*pattern, length), take)
-      left -= take
+      rooms |= put(pattern + (length,) * copies, take)
+      left -= copies * take
   return closed + [row for rows in open_rows for row in rows]

@@ -90,8 +90,7 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
 
 
 def truncated(a_n: np.ndarray, b_n: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
-  """Returns how many tokens A and B lose: one by one from the longer, from B in a tie, down to the
-  limit."""
+  """Returns how many tokens A and B lose, one by one from the longer (B in a tie), to the limit."""
   excess_n = np.maximum(a_n + b_n - limit, 0)
   a_first_n = np.clip(a_n - b_n, 0, excess_n)
   b_first_n = np.clip(b_n - a_n, 0, excess_n)
@@ -139,8 +138,7 @@ def _open_lanes(store, recipe, usable, seed, documents) -> _Lanes:
 
 
 def _chunk(store, lanes: _Lanes, local, usable):
-  """Makes one example in every lane; returns its columns and the sentence that each lane goes on
-  from."""
+  """Makes one example in every lane; returns its columns and each lane's next sentence."""
   base, offset = local
   key_n = draws.fold(lanes.key_n, lanes.at_n)
   begin_n = offset[lanes.at_n - base]
@@ -173,8 +171,7 @@ def _chunk(store, lanes: _Lanes, local, usable):
 
 
 def _random_segment(store, key_n, document_n, wanted_n):
-  """Returns the token range of whole sentences of another document with at least the wanted
-  tokens."""
+  """Returns token ranges of whole sentences of other documents with at least the wanted tokens."""
   other_n, open_n = document_n.copy(), np.arange(len(document_n))
   site_n = draws.fold(key_n, _OTHER)
   for attempt in range(DRAWS):

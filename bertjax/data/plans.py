@@ -17,7 +17,6 @@ store is read-only.
 """
 
 import dataclasses
-import difflib
 import errno
 import functools
 import hashlib
@@ -34,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from bertjax.data import columns, draws, packing, rows
+from bertjax.names import choose
 
 FORMAT = 1
 KEYS = (
@@ -179,13 +179,7 @@ def find(kind: str, name: str):
   function = {'plan': 'build', 'corrupt': 'corrupt'}[kind]
   files = sorted(pathlib.Path(__file__).parent.glob('*.py'))
   known = [f.stem for f in files if f'\ndef {function}(' in f.read_text(encoding='utf-8')]
-  if name not in known:
-    near = difflib.get_close_matches(name, known, 1, cutoff=0.0)[0]
-    raise ValueError(
-      f'unknown config.data.{kind} {name!r}, expected one of {", ".join(known)}; '
-      f'did you mean {near!r}?'
-    )
-  return importlib.import_module(f'bertjax.data.{name}')
+  return importlib.import_module(f'bertjax.data.{choose(name, known, f"config.data.{kind}")}')
 
 
 def _check(store, recipe, length):

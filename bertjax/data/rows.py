@@ -65,8 +65,7 @@ def starts(length_n: np.ndarray) -> np.ndarray:
 
 
 def fill(total: int, special_n: np.ndarray, id_n: np.ndarray | int, body: np.ndarray) -> np.ndarray:
-  """Returns int32 [total] with the special ids at the places special_n and the body in all
-  others."""
+  """Returns int32 [total]: the special ids at the places special_n, the body in all others."""
   token_n = np.empty(total, np.int32)
   plain_n = np.ones(total, bool)
   plain_n[special_n] = False

@@ -84,8 +84,7 @@ def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tupl
 
 
 def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
-  """Makes <s> sentence </s> sentence </s> .. of the given examples (columns as `blocks` yields
-  them)."""
+  """Makes <s> sentence </s> sentence </s> .. of some examples (columns as `blocks` yields them)."""
   length_E = column['length'].astype(np.int64)
   example_n, number_n = rows.ragged(column['sentences'])
   sentence_n = column['sentence'][example_n] + number_n
@@ -110,8 +109,7 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
 
 
 def _edges(place, block):
-  """Returns where a block may begin or end (sentence starts, cuts, the end), and each one's
-  sentence."""
+  """Returns where a block may begin or end (sentence starts, cuts, the end), and in what sentence."""
   pieces = -(-np.diff(place) // block)
   owner, number = rows.ragged(pieces)
   edge = np.append(place[owner] + number * block, place[-1])
@@ -137,8 +135,7 @@ def _chain(following: np.ndarray, at: int, end: int) -> list[int]:
 
 
 def _columns(first, place, owner, span):
-  """Returns the columns of blocks span = (begin, end) of the stream that begin in the sentences
-  first + owner."""
+  """Returns the columns of blocks (begin, end) = span, which begin in the sentences first + owner."""
   begin, end = span
   return dict(
     sentence=first + owner,

@@ -58,8 +58,7 @@ def test_draws_do_not_depend_on_the_batch_they_are_made_in():
 
 
 def test_known_values_stay():
-  """SplitMix64 from state 0 (the reference sequence in Vigna's splitmix64.c), so that plans and
-  masks last."""
+  """SplitMix64 from state 0, as Vigna's splitmix64.c has it, so that plans and masks last."""
   expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
   assert draws.fold(np.zeros(1, np.uint64), np.arange(3)).tolist() == expected
 
@@ -80,3 +79,24 @@ def test_coin_flips_are_binomial():
     assert abs(heads.mean() - flips / 2) <= 5 * np.sqrt(flips / 4 / 20000)
     assert abs(heads.var() - flips / 4) <= 5 * np.sqrt(2 / 20000) * flips / 4
     assert heads.min() >= 0 and heads.max() <= flips
+
+
+@pytest.mark.parametrize('size', [1, 2, 3, 7, 64, 65, 1000])
+def test_permute_is_a_permutation_per_key(size):
+  seen = []
+  for seed in range(3):
+    key_n = np.repeat(draws.root(seed, 'test'), size)
+    order = draws.permute(key_n, np.arange(size), size)
+    assert sorted(order.tolist()) == list(range(size))
+    alone = [int(draws.permute(key_n[:1], np.array([i]), size)[0]) for i in range(min(size, 9))]
+    assert alone == order[:9].tolist()
+    seen.append(tuple(order))
+  assert size < 7 or len(set(seen)) == 3
+
+
+def test_permute_sends_every_index_everywhere():
+  size, keys = 13, 20_000
+  key_n = draws.fold(draws.root(4, 'test'), np.repeat(np.arange(keys), size))
+  to_kn = draws.permute(key_n, np.tile(np.arange(size), keys), size).reshape(keys, size)
+  for index in range(size):
+    assert abs(chi_square(to_kn[:, index], size)) < 5

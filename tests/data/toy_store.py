@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 from bertjax.data import rows
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+MASK = SPECIAL['mask']
 VOCABULARY = 1000
 
 

@@ -1,0 +1,245 @@
+"""Masking: the rules' counts, candidates and shares, word groups, budgets, purity."""
+
+import itertools
+
+import numpy as np
+import pytest
+from toy_store import MASK, SPECIAL, random_store, recipe, roberta
+
+from bertjax.data import draws, mlm, plans, rows
+
+CLS, SEP, PAD = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['pad']
+RECIPES = {
+  'bert': recipe(),
+  'bert-words': recipe(mask__whole_word=True),
+  'bert-packed': recipe(pack=True),
+  'roberta': roberta(),
+  'roberta-words': roberta(mask__whole_word=True),
+  'roberta-packed': roberta(plan='doc_sentences', pack=True),
+}
+
+
+def masked(config, length=128, rows=400, store=None, **changes):
+  """A batch, the same rows with nothing shown as corrupted, and the store."""
+  store = store or random_store(300)
+  examples = plans.examples_in_memory(store, config, length, 1)
+  batch = examples.batch(np.arange(rows), shuffle=True)
+  clean = config.copy_and_resolve_references()
+  clean.mask.mask_share = clean.mask.random_share = 0.0
+  original = plans.examples_in_memory(store, clean, length, 1).batch(np.arange(rows), shuffle=True)
+  return batch, original['token_BT'], store
+
+
+def at_targets(batch, value_BT):
+  used_BP = batch['weight_BP'] > 0
+  return np.take_along_axis(value_BT, batch['target_pos_BP'], 1)[used_BP]
+
+
+@pytest.mark.parametrize('name', RECIPES)
+def test_schema_and_places(name):
+  config = RECIPES[name]
+  batch, original_BT, _ = masked(config)
+  used_BP = batch['weight_BP'] > 0
+  assert set(np.unique(batch['weight_BP'])) <= {0.0, 1.0}
+  assert (np.diff(used_BP.astype(int), axis=1) <= 0).all()  # used slots come first
+  ascending = np.diff(batch['target_pos_BP'], axis=1) > 0
+  assert ascending[used_BP[:, 1:]].all()
+  for key in ('target_pos_BP', 'target_BP', 'masked_BP'):
+    assert (batch[key][~used_BP] == 0).all()
+  np.testing.assert_array_equal(at_targets(batch, original_BT), batch['target_BP'][used_BP])
+  shown_mask = at_targets(batch, batch['token_BT']) == MASK
+  assert (shown_mask | (batch['masked_BP'][used_BP] == 0)).all()
+  changed_BT = batch['token_BT'] != original_BT
+  target_BT = np.zeros(original_BT.shape, bool)
+  np.put_along_axis(target_BT, batch['target_pos_BP'], True, 1)
+  target_BT[:, 0] |= changed_BT[:, 0]  # unused slots point at column 0
+  assert not (changed_BT & ~target_BT).any()
+  real_BT = batch['example_BT'] > 0
+  assert (batch['token_BT'][~real_BT] == PAD).all() and (original_BT[~real_BT] == PAD).all()
+  assert at_targets(batch, real_BT.astype(int)).all()
+  dtypes = {k: v.dtype for k, v in batch.items()}
+  floats = {'weight_BP', 'masked_BP', 'example_weight_BG'}
+  assert all(dtypes[k] == (np.float32 if k in floats else np.int32) for k in dtypes)
+
+
+@pytest.mark.parametrize('name', RECIPES)
+def test_rate_and_shares(name):
+  batch, original_BT, store = masked(RECIPES[name], rows=1500, store=random_store(2500))
+  used_BP = batch['weight_BP'] > 0
+  count = used_BP.sum()
+  assert 0.13 < count / (batch['example_BT'] > 0).sum() < 0.16
+  target, shown = batch['target_BP'][used_BP], at_targets(batch, batch['token_BT'])
+  vocabulary = store.vocabulary_size
+  is_mask = batch['masked_BP'][used_BP].mean()
+  # A random id is the original one, or [MASK], once in a vocabulary.
+  changed = ((shown != target) & (shown != MASK)).mean() * vocabulary / (vocabulary - 2)
+  kept = 1 - is_mask - changed
+  for share, p in ((is_mask, 0.8), (changed, 0.1), (kept, 0.1)):
+    # Words are decided as a whole by RoBERTa: about 1.4 tokens a word widen the error.
+    assert abs(share - p) < 3 * np.sqrt(1.5 * p * (1 - p) / count)
+
+
+def test_random_ids_are_uniform_over_the_rules_own_range():
+  for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 4)):
+    config.mask.mask_share = 0.0
+    batch, original_BT, store = masked(config, rows=3000, store=random_store(3000))
+    shown = at_targets(batch, batch['token_BT'])
+    shown = shown[shown != batch['target_BP'][batch['weight_BP'] > 0]]
+    assert shown.min() == low and shown.max() == store.vocabulary_size - 1
+    count = np.bincount(shown, minlength=store.vocabulary_size)[low:]
+    expected = len(shown) / len(count)
+    assert ((count - expected) ** 2 / expected).sum() < len(count) + 5 * np.sqrt(2 * len(count))
+
+
+@pytest.mark.parametrize('name', ['bert', 'bert-words', 'bert-packed'])
+def test_bert_never_predicts_cls_and_sep(name):
+  batch, *_ = masked(RECIPES[name])
+  assert not np.isin(batch['target_BP'][batch['weight_BP'] > 0], [CLS, SEP, PAD]).any()
+
+
+def test_roberta_predicts_every_position_equally():
+  batch, original_BT, _ = masked(roberta(plan='contiguous'), rows=800, store=random_store(1500))
+  hit_T = np.zeros(128)
+  np.add.at(hit_T, batch['target_pos_BP'][batch['weight_BP'] > 0], 1)
+  rate_T = hit_T / len(original_BT)
+  assert abs(rate_T - 0.15).max() < 4.5 * np.sqrt(0.15 * 0.85 / len(original_BT))
+  assert (batch['target_BP'] == SEP).any() and (batch['target_BP'][:, :1] == CLS).any()
+
+
+def test_counts_of_the_bert_rule():
+  """min(P, max(1, round half to even(.15 * length))): 19 of 128 and 77 of 512."""
+  assert mlm.slots(recipe(), 128) == 20 and mlm.slots(recipe(), 512) == 77
+  for length, expected in ((128, 19), (512, 77), (5, 1), (10, 2), (30, 4), (50, 8), (3, 1)):
+    assert count_of(recipe(mask__max_targets=100), [length]) == [[expected]]
+  assert count_of(recipe(mask__max_targets=20), [512]) == [[20]]
+
+
+def test_counts_of_the_roberta_rule():
+  counts = np.array(count_of(roberta(mask__max_targets=100), [50] * 4000, pack=False))
+  assert set(counts.ravel()) == {7, 8} and abs(counts.mean() - 7.5) < 4 * 0.5 / np.sqrt(4000)
+  counts = np.array(count_of(roberta(), [512] * 2000, pack=False))
+  assert set(counts.ravel()) == {76, 77} and abs(counts.mean() - 76.8) < 4 * 0.4 / np.sqrt(2000)
+
+
+def count_of(config, lengths, pack=True, capacity=512):
+  """Targets per example of examples of these lengths, packed in one row or alone."""
+  store = random_store(3)
+  batch = corrupted(config, store, lengths, [0] * len(lengths) if pack else None, capacity)
+  used_BP = batch['weight_BP'] > 0
+  bounds = np.cumsum([0, *lengths]) if pack else None
+  out = []
+  for row, used in enumerate(used_BP):
+    at = batch['target_pos_BP'][row][used]
+    out.append([len(at)] if bounds is None else np.histogram(at, bounds)[0].tolist())
+  return out
+
+
+def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
+  length_E = np.array(lengths, np.int64)
+  total = int(length_E.sum())
+  token_n = (np.arange(total) % 900 + 5).astype(np.int32)
+  start_E = rows.starts(length_E)
+  token_n[start_E], token_n[start_E + length_E - 1] = CLS, SEP
+  text = rows.Text(token_n, np.zeros(total, np.int32), length_E, {})
+  row_E = np.arange(len(lengths)) if row_E is None else np.array(row_E)
+  key_E = draws.fold(draws.root(seed, 'test'), np.arange(len(lengths)))
+  placed = rows.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
+  return mlm.corrupt(placed, config, store)
+
+
+def test_a_rows_slots_are_shared_in_proportion_and_the_rest_is_counted():
+  """Eight examples of 64 ask for 80 targets; a row of 512 has 77 slots."""
+  counts = count_of(recipe(), [64] * 8)[0]
+  assert sum(counts) == 77 and set(counts) == {9, 10}
+  batch = corrupted(recipe(), random_store(3), [64] * 8, [0] * 8)
+  assert batch['dropped_B'].tolist() == [3]
+  row_E = np.array([0, 0, 1, 1, 1, 3])
+  asked_E = np.array([3, 4, 40, 20, 40, 100])
+  assert mlm.share(asked_E, row_E, 50).tolist() == [3, 4, 20, 10, 20, 50]
+
+
+def sequential_words(order, sizes, limit):
+  """create_pretraining_data.py: groups in shuffled order, one that would overflow is skipped."""
+  taken = []
+  for group in order:
+    if sum(sizes[g] for g in taken) + sizes[group] <= limit:
+      taken.append(group)
+  return taken
+
+
+def test_words_are_taken_as_the_sequential_algorithm_takes_them():
+  draw = np.random.default_rng(0)
+  groups, examples = draw.integers(1, 40, 30), 30
+  example_n = np.repeat(np.arange(examples), groups)
+  size_n = draw.integers(1, 6, len(example_n))
+  room_E = draw.integers(0, 30, examples)
+  ours = sorted(mlm._fit(example_n, size_n, room_E).tolist())
+  theirs = []
+  for e in range(examples):
+    at = np.flatnonzero(example_n == e).tolist()
+    theirs += sequential_words(at, size_n, room_E[e])
+  assert ours == sorted(theirs)
+
+
+@pytest.mark.parametrize('name', ['bert-words', 'roberta-words'])
+def test_words_are_masked_whole(name):
+  config = RECIPES[name]
+  batch, original_BT, store = masked(config)
+  for row in range(100):
+    real = int((batch['example_BT'][row] > 0).sum())
+    tokens = original_BT[row, :real]
+    candidates = np.arange(real)
+    if config.mask.rule == 'bert':
+      candidates = candidates[~np.isin(tokens, [CLS, SEP])]
+    starts = store.word_starts[tokens[candidates]].copy()
+    starts[0] = True
+    chosen = set(batch['target_pos_BP'][row][batch['weight_BP'][row] > 0].tolist())
+    for word in np.split(candidates, np.flatnonzero(starts)[1:]):
+      assert chosen >= set(word) or not chosen & set(word)
+
+
+def test_roberta_decides_once_per_word_and_bert_once_per_token():
+  store = random_store(1500)
+  mixed = {}
+  for name in ('bert-words', 'roberta-words'):
+    batch, original_BT, _ = masked(RECIPES[name], rows=1000, store=store)
+    mask_BP, pos_BP = batch['masked_BP'], batch['target_pos_BP']
+    second_BP = (np.diff(pos_BP, axis=1) == 1) & (batch['weight_BP'][:, 1:] > 0)
+    token_BP = np.take_along_axis(original_BT, pos_BP, 1)
+    same_word_BP = second_BP & ~store.word_starts[token_BP[:, 1:]]
+    mixed[name] = (mask_BP[:, 1:] != mask_BP[:, :-1])[same_word_BP].mean()
+  assert mixed['roberta-words'] == 0
+  assert abs(mixed['bert-words'] - 2 * 0.8 * 0.2) < 0.02
+
+
+@pytest.mark.parametrize('name', RECIPES)
+def test_masks_do_not_depend_on_the_batch_around_them(name):
+  config, store = RECIPES[name], random_store(60)
+  examples = plans.examples_in_memory(store, config, 64, 1)
+  whole = examples.batch(np.arange(20), shuffle=True)
+  for row in (0, 7, 19):
+    alone = examples.batch(np.array([row]), shuffle=True)
+    assert all((alone[key][0] == whole[key][row]).all() for key in whole)
+
+
+def test_choice_is_uniform_over_pairs_of_positions():
+  """Without replacement and without order: every pair of a short example equally often."""
+  config = recipe(mask__rate=0.3)
+  batch = corrupted(config, random_store(3), [8] * 30000, capacity=8)
+  pairs = [tuple(p) for p in batch['target_pos_BP'][batch['weight_BP'].sum(1) == 2][:, :2]]
+  count = np.array([pairs.count(p) for p in itertools.combinations(range(1, 7), 2)])
+  expected = len(pairs) / 15
+  assert len(pairs) == 30000 and ((count - expected) ** 2 / expected).sum() < 14 + 5 * np.sqrt(28)
+
+
+@pytest.mark.parametrize(
+  'change,message',
+  [
+    (dict(mask__rule='brt'), "did you mean 'bert'"),
+    (dict(mask__rate=0.0), r'rate must be in \(0, 1\], got 0.0'),
+    (dict(mask__mask_share=0.95), 'at most 1 together'),
+  ],
+)
+def test_a_wrong_recipe_is_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    plans.examples_in_memory(random_store(3), recipe(**change), 64, 0)
