@@ -13,9 +13,8 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from bertjax import checkpoint, curves, init_from, metrics, setup
+from bertjax import checkpoint, curves, init_from, ledger, metrics, report, resume, setup
 from bertjax.data import build, loader
-from bertjax import report
 from bertjax.evals import loss as loss_eval
 from bertjax.step import State
 from bertjax.stepper import Stepper
@@ -106,8 +105,9 @@ def run(config: Any, workdir: str) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
   pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
   progress = metrics.Progress(config.total_steps)
-  checkpoint.check_workdir(workdir, config)
+  resume.check_workdir(workdir, config)
   run = prepare_run(config, workdir, progress)
+  resume.claim_workdir(workdir, config)
   progress.note(f'Mesh {dict(run.mesh.shape)} of {jax.devices()[0].device_kind}')
 
   checkpoints = checkpoint.Checkpoints(
@@ -125,7 +125,7 @@ def run(config: Any, workdir: str) -> None:
 
   steppers = [Stepper(run, system) for system in run.systems]
   writer = metrics.Writer(workdir, start)
-  ledger = metrics.Ledger(jax.devices())
+  book = ledger.Ledger(jax.devices())
   stop, previous = Stop(), None
 
   for done in range(start + 1, config.total_steps + 1):
@@ -133,36 +133,36 @@ def run(config: Any, workdir: str) -> None:
     stepper = steppers[phase]
     if not stepper.compiled:
       progress.note(f'Compiling the train step of phase {stepper.system.phase.name!r}')
-      with ledger.time('compile'):
+      with book.time('compile'):
         stepper.compile_train()
-    with ledger.time('input'):
+    with book.time('input'):
       batch, counts = stepper.next_batch(index)
-    with ledger.time('compute'):
+    with book.time('compute'):
       state, found = stepper.train(state, batch)
       if previous:  # one step late, so that the device never waits for the host
         require_finite(*previous, run, checkpoints)
-    ledger.count(counts, stepper.system.objective.flops(batch))
+    book.count(counts, stepper.system.objective.flops(batch))
     previous = (done, found)
     last = done == config.total_steps
     leaving = stop.at(done)
 
     if done % config.log_steps == 0 or last or leaving:
-      with ledger.time('compute'):
+      with book.time('compute'):
         found = jax.device_get(found)
       require_finite(done, found, run, checkpoints)
       scalars = {k: float(found[k]) for k in ('loss', 'grad_norm', 'lr')}
-      scalars |= loss_eval.finish(found['sums']) | ledger.interval()
+      scalars |= loss_eval.finish(found['sums']) | book.interval()
       writer.write(done, scalars)
       progress.update(done, scalars)
     scores = {}
     if done % config.eval_steps == 0 or last:
-      with ledger.time('eval'):
+      with book.time('eval'):
         scores = stepper.evaluate(state.variables)
       writer.write(done, scores)
       progress.note(f'Step {done}: ' + ', '.join(f'{k} {v:.4f}' for k, v in scores.items()))
     if done % config.checkpoint_steps == 0 or last or leaving:
       require_finite(done, found, run, checkpoints)
-      with ledger.time('checkpoint'):
+      with book.time('checkpoint'):
         meta = dict(batch_sha256=last_batch_sha256(run, done))
         checkpoints.save(done, state, meta, scores, wait=last or leaving)
     if leaving and not last:
@@ -171,7 +171,7 @@ def run(config: Any, workdir: str) -> None:
   checkpoints.close()
   writer.close()
   progress.close()
-  ledger.print_summary()
+  book.print_summary()
   if start < config.total_steps and not stop.at(config.total_steps):
     report.show(config, steppers[-1], state.variables, run.store, workdir)
     curves.plot([workdir])

@@ -1,0 +1,155 @@
+"""Where the time and the tokens of a run go: seconds by part, tokens by kind, speed and MFU."""
+
+import collections
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from rich.console import Console
+from rich.table import Table
+
+PARTS = ('compute', 'input', 'checkpoint', 'eval', 'compile', 'other')
+TRAINING = ('compute', 'input', 'other')  # what the speed is measured over
+KINDS = ('real', 'padding', 'predicted', 'dropped')
+
+# Dense bfloat16 FLOP/s of one jax device, by the start of its `device_kind`, longest first.
+# TPU: cloud.google.com/tpu/docs, page of each version ("peak compute per chip"); a JAX device is a
+# chip from v4 on. GPU: NVIDIA's data sheets of A100, H100 and H200, without sparsity.
+PEAK_FLOPS = {
+  'TPU v4': 275e12,
+  'TPU v5 lite': 197e12,
+  'TPU v5e': 197e12,
+  'TPU v5p': 459e12,
+  'TPU v5': 459e12,
+  'TPU v6 lite': 918e12,
+  'TPU v6e': 918e12,
+  'NVIDIA A100': 312e12,
+  'NVIDIA H100 PCIe': 756e12,
+  'NVIDIA H100 NVL': 835e12,
+  'NVIDIA H100': 989e12,
+  'NVIDIA H200': 989e12,
+}
+
+
+def peak_flops(device_kind: str) -> float | None:
+  """Dense bfloat16 FLOP/s of a device, None where it is not known (a CPU, a new chip)."""
+  known = [name for name in PEAK_FLOPS if device_kind.startswith(name)]
+  return PEAK_FLOPS[max(known, key=len)] if known else None
+
+
+def verdict(seconds: Mapping[str, float]) -> str:
+  """One word for where the time goes: the largest part besides compute with more than a tenth.
+
+  >>> verdict(dict(compute=8.0, input=2.0))
+  'input-bound'
+  >>> verdict(dict(compute=9.9, input=0.1))
+  'compute-bound'
+  """
+  waits = {part: spent for part, spent in seconds.items() if part != 'compute'}
+  worst = max(waits, key=lambda part: waits[part], default='compute')
+  total = sum(seconds.values())
+  return f'{worst}-bound' if total and waits.get(worst, 0.0) > 0.1 * total else 'compute-bound'
+
+
+class Ledger:
+  """Splits the wall time of this process, and counts the tokens of all of them."""
+
+  def __init__(self, devices: Sequence[Any]):
+    """
+    Args:
+      devices: the jax devices of the run, all of one kind.
+    """
+    peak = peak_flops(devices[0].device_kind)
+    self._peak = peak and peak * len(devices)
+    self._started = self._last = perf_counter()
+    self._seconds: dict[str, float] = collections.defaultdict(float)
+    self._counts: dict[str, float] = dict.fromkeys((*KINDS, 'flops'), 0.0)
+    self._total_seconds: dict[str, float] = collections.defaultdict(float)
+    self._total_counts: dict[str, float] = dict.fromkeys((*KINDS, 'flops'), 0.0)
+
+  @contextlib.contextmanager
+  def time(self, part: str) -> Iterator[None]:
+    """Books the wall time of a `with` block; blocks must not be nested."""
+    start = perf_counter()
+    try:
+      yield
+    finally:
+      self._seconds[part] += perf_counter() - start
+
+  def count(self, tokens: Mapping[str, int], flops: float) -> None:
+    """Adds a batch.
+
+    Args:
+      tokens: this host's real, padding, predicted and dropped tokens.
+      flops: model FLOPs of this host's rows, forward and backward.
+    """
+    for kind in KINDS:
+      self._counts[kind] += tokens[kind]
+    self._counts['flops'] += flops
+
+  def interval(self) -> dict[str, float]:
+    """Closes the interval since the last call; all processes call it at the same step.
+
+    Returns:
+      time/<part>: seconds of this process. tokens/<kind>: over all hosts. tokens_per_second: real
+      tokens over the time spent training, input waits included and compilation, evaluation and
+      checkpoints left out. mfu: model FLOPs over what the devices' peak allows in that time, where
+      the peak is known.
+    """
+    now = perf_counter()
+    self._seconds['other'] = now - self._last - sum(self._seconds.values())
+    seconds = {part: self._seconds[part] for part in PARTS}
+    counts = _over_hosts(self._counts)
+    for part in PARTS:
+      self._total_seconds[part] += seconds[part]
+    for kind in counts:
+      self._total_counts[kind] += counts[kind]
+    self._last = now
+    self._seconds.clear()
+    self._counts = dict.fromkeys(self._counts, 0.0)
+    return self._report(seconds, counts)
+
+  def print_summary(self) -> None:
+    """Prints the totals of all closed intervals as a table; process 0 only."""
+    if jax.process_index() != 0:
+      return
+    seconds = dict(self._total_seconds)
+    spent, tokens = sum(seconds.values()), self._total_counts
+    if not spent:
+      return
+    report = self._report(seconds, tokens)
+    table = Table(title=f'{spent:,.1f} s, {verdict(seconds)}', title_justify='left')
+    table.add_column('time')
+    table.add_column('s', justify='right')
+    table.add_column('%', justify='right')
+    table.add_column('tokens')
+    table.add_column('', justify='right')
+    rate = report['tokens_per_second']
+    right = [(kind, f'{tokens[kind]:,.0f}') for kind in KINDS] + [('real per s', f'{rate:,.0f}')]
+    right += [('MFU', f'{100 * report["mfu"]:.1f} %' if 'mfu' in report else 'peak unknown')]
+    for part, (kind, count) in zip(PARTS, right, strict=True):
+      share = 100 * seconds[part] / spent
+      table.add_row(part, f'{seconds[part]:,.1f}', f'{share:.1f}', kind, count)
+    Console().print(table)
+
+  def _report(self, seconds: Mapping[str, float], counts: Mapping[str, float]) -> dict[str, float]:
+    training = sum(seconds[part] for part in TRAINING)
+    found = {f'time/{part}': spent for part, spent in seconds.items()}
+    found |= {f'tokens/{kind}': counts[kind] for kind in KINDS}
+    found['tokens_per_second'] = counts['real'] / training
+    if self._peak:
+      found['mfu'] = counts['flops'] / training / self._peak
+    return found
+
+
+def _over_hosts(counts: Mapping[str, float]) -> dict[str, float]:
+  """Sums over the processes, exact: float64 travels as pairs of uint32."""
+  if jax.process_count() == 1:
+    return dict(counts)
+  own = np.array(list(counts.values()), np.float64).view(np.uint32)
+  all_hosts = np.asarray(multihost_utils.process_allgather(own))
+  return dict(zip(counts, all_hosts.view(np.float64).sum(0).tolist(), strict=True))
