@@ -35,7 +35,7 @@ class Stepper:
     )
     shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
     jitted = jax.jit(function, donate_argnums=0, out_shardings=(shardings, None))
-    with run.mesh, nn.logical_axis_rules(run.rules):
+    with jax.set_mesh(run.mesh), nn.logical_axis_rules(run.rules):
       self._train = jitted.lower(run.abstract, self._abstract_batch(config.batch_size)).compile()
 
   @property
@@ -67,7 +67,7 @@ class Stepper:
     """(variables, carry, device batch) -> (sums, carry), compiled at its first use."""
     if self._eval is None:
       jitted = jax.jit(step.make_eval_step(self.system.objective))
-      with self._run.mesh, nn.logical_axis_rules(self._run.rules):
+      with jax.set_mesh(self._run.mesh), nn.logical_axis_rules(self._run.rules):
         self._eval = jitted.lower(variables, carry, batch).compile()
     return self._eval(variables, carry, batch)
 
