@@ -109,7 +109,7 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
 
 
 def _edges(place, block):
-  """Returns where a block may begin or end (sentence starts, cuts, the end), and in what sentence."""
+  """Returns where a block may begin or end (sentences, cuts, the end), and in which sentence."""
   pieces = -(-np.diff(place) // block)
   owner, number = rows.ragged(pieces)
   edge = np.append(place[owner] + number * block, place[-1])
@@ -135,7 +135,7 @@ def _chain(following: np.ndarray, at: int, end: int) -> list[int]:
 
 
 def _columns(first, place, owner, span):
-  """Returns the columns of blocks (begin, end) = span, which begin in the sentences first + owner."""
+  """Returns the columns of the blocks (begin, end) = span, each beginning in first + owner."""
   begin, end = span
   return dict(
     sentence=first + owner,

@@ -1,0 +1,24 @@
+"""The input bench prints one JSON line with both sides, their ratio and the plan rates."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.full
+def test_prints_one_json_line():
+  command = (
+    'bertjax.bench input --config=configs/bert.py:test --batch_size=64 --length=128 --calls=10 '
+    '--sentences=200000'
+  )
+  done = subprocess.run(
+    [sys.executable, '-m', *command.split()], capture_output=True, text=True, check=True
+  )
+  result = json.loads(done.stdout)
+  assert result['ratio'] > 4 and result['ratio_numpy'] > 1
+  ours, theirs = (result[k]['real_tokens_per_second'] for k in ('ours', 'transformers'))
+  assert ours > 4 * theirs > 0
+  assert result['plans']['pairs']['sentences_per_second'] > 300_000
+  assert result['plans']['packed']['sentences_per_second'] > 2_000_000
