@@ -3,6 +3,7 @@
 Flags, jax.distributed, one call; the rest is in bertjax/train.py.
 """
 
+import os
 import sys
 
 import jax
@@ -29,23 +30,23 @@ flags.mark_flags_as_required(['config', 'workdir'])
 def _initialize_distributed() -> None:
   if _COORDINATOR.value:
     jax.distributed.initialize(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-  elif jax.distributed.is_initialized() is False and _on_pod():
+  elif _on_cluster():
     jax.distributed.initialize()
 
 
-def _on_pod() -> bool:
-  """Whether a cluster that jax recognises (TPU pod, SLURM, ...) holds more than this process."""
-  import os
-
-  return any(k in os.environ for k in ('MEGASCALE_COORDINATOR_ADDRESS', 'SLURM_NTASKS')) or (
-    len(os.environ.get('TPU_WORKER_HOSTNAMES', '').split(',')) > 1
-  )
+def _on_cluster() -> bool:
+  """Whether this is one of several processes that jax.distributed finds by itself."""
+  tpu_workers = os.environ.get('TPU_WORKER_HOSTNAMES', '').split(',')
+  slurm_tasks = int(os.environ.get('SLURM_NTASKS', '1'))
+  return len(tpu_workers) > 1 or slurm_tasks > 1 or 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ
 
 
 def main(argv: list[str]) -> None:
   """Runs `train.run` or `train.evaluate`; a user's mistake ends in one message, not a traceback."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)  # orbax describes each of its files at INFO
   from bertjax import train  # after the flags, so that --help is quick
 
   _initialize_distributed()

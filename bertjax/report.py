@@ -63,13 +63,11 @@ def show(config: Any, stepper: Stepper, variables: Variables, store: Store, work
     if first:
       console.print(table)
   if first:
-    console.print(
+    print(
       f'\nThe run is in {workdir}: curves.png, metrics.jsonl, checkpoints. Next:\n'
       f'  tensorboard --logdir {workdir}\n'
       f'  python -m bertjax.main --config=... --workdir={workdir} --evaluate\n'
       '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
       "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
-      '      --config.data.train_vocab.size=16384 --config.total_steps=10000',
-      markup=False,
-      highlight=False,
+      '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
     )

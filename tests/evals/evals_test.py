@@ -1,0 +1,130 @@
+"""Held-out scores, the unigram they must beat, token-by-token scoring and completions."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bertjax.evals import fill_mask, loss, pseudo_perplexity
+
+SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+
+
+def batch(rows=2, length=8, slots=3):
+  """Rows `2 5 6 7 3 0 0 0` and `2 8 9 3 0 ...`, the token in column 2 shown as the mask."""
+  b = dict(
+    token_BT=np.zeros((rows, length), np.int32),
+    example_BT=np.zeros((rows, length), np.int32),
+    target_pos_BP=np.zeros((rows, slots), np.int32),
+    target_BP=np.zeros((rows, slots), np.int32),
+    weight_BP=np.zeros((rows, slots), np.float32),
+    masked_BP=np.zeros((rows, slots), np.float32),
+    next_BG=np.zeros((rows, 1), np.int32),
+  )
+  for row, ids in enumerate(([2, 5, 6, 7, 3], [2, 8, 9, 3])):
+    b['token_BT'][row, : len(ids)] = ids
+    b['example_BT'][row, : len(ids)] = 1
+    b['target_BP'][row, 0], b['target_pos_BP'][row, 0] = ids[2], 2
+    b['weight_BP'][row, 0] = b['masked_BP'][row, 0] = 1
+    b['token_BT'][row, 2] = SPECIAL['mask']
+  return b
+
+
+def test_the_unigram_is_add_one_smoothed_and_normalised():
+  counts = np.array([0, 3, 5])
+  nll = loss.unigram_nll(counts)
+  np.testing.assert_allclose(np.exp(-nll), [1 / 11, 4 / 11, 6 / 11])
+
+
+def test_means_are_over_all_batches_not_of_means():
+  sums = iter([dict(mlm=(np.float32(6), np.float32(2))), dict(mlm=(np.float32(1), np.float32(3)))])
+  counts = np.zeros(10, np.int64)
+  one, two = batch(), batch()
+  two['masked_BP'][1] = 0
+  found = loss.evaluate(lambda v, c, b: (next(sums), c), {}, (), [one, two], lambda b: b, counts)
+  assert found['mlm'] == 7 / 5
+  np.testing.assert_allclose(found['unigram_entropy'], np.log(10))
+
+
+def test_the_unigram_counts_only_targets_shown_as_mask():
+  counts = np.array([0, 0, 0, 0, 0, 0, 90, 0, 0, 1])  # ids 6 and 9 are the two targets
+  b = batch()
+  b['masked_BP'][1] = 0  # id 9 was kept or replaced: not counted
+  sums = dict(mlm=(np.float32(1), np.float32(1)))
+  found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b], lambda b: b, counts)
+  np.testing.assert_allclose(found['unigram_entropy'], -np.log(91 / 101), rtol=1e-12)
+
+
+def test_a_term_without_weight_is_left_out():
+  assert loss.finish(dict(a=(np.float32(0), np.float32(0)), b=(1.0, 2.0))) == dict(b=0.5)
+
+
+def test_restore_writes_the_targets_back():
+  assert pseudo_perplexity.restore(batch()).tolist() == [
+    [2, 5, 6, 7, 3, 0, 0, 0],
+    [2, 8, 9, 3, 0, 0, 0, 0],
+  ]
+
+
+def test_every_real_token_is_hidden_once_and_no_special_one():
+  original = pseudo_perplexity.restore(batch())
+  hidden = []
+  for part in pseudo_perplexity.one_at_a_time(batch(), 2, SPECIAL):
+    for row in np.flatnonzero(part['weight_BP'][:, 0]):
+      column, target = part['target_pos_BP'][row, 0], part['target_BP'][row, 0]
+      assert part['token_BT'][row, column] == SPECIAL['mask']
+      filled = part['token_BT'][row].copy()
+      filled[column] = target
+      assert filled.tolist() in original.tolist()
+      hidden.append(int(target))
+  assert sorted(hidden) == [5, 6, 7, 8, 9]
+
+
+def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
+  def uniform(variables, carry, part):
+    weight = float(part['weight_BP'].sum())
+    return dict(mlm=(np.float32(weight * np.log(50)), np.float32(weight))), carry
+
+  value = pseudo_perplexity.pseudo_perplexity(uniform, {}, (), batch(), lambda b: b, 2, SPECIAL)
+  np.testing.assert_allclose(value, 50, rtol=1e-5)
+
+
+WORDS = {'the': 5, 'cat': 6, 'sat': 7}
+
+
+def encode(sentences, template=None):
+  split = lambda texts: [[WORDS[w] for w in text.split()] for text in texts]
+  template = template or dict(batch(), position_BT=np.zeros((2, 8), np.int32))
+  return fill_mask.encode(sentences, split, SPECIAL, template)
+
+
+def test_a_sentence_is_framed_and_its_masks_become_slots():
+  b = encode(['the [MASK] sat [MASK]', '[MASK]'])
+  assert b['token_BT'].tolist() == [[2, 5, 4, 7, 4, 3, 0, 0], [2, 4, 3, 0, 0, 0, 0, 0]]
+  assert b['target_pos_BP'][0].tolist() == [2, 4, 0] and b['weight_BP'][0].tolist() == [1, 1, 0]
+
+
+@pytest.mark.parametrize(
+  'sentences, message',
+  [
+    (['the cat'], 'got 0 and 4'),
+    (['[MASK]' * 4], 'at most 8 tokens, got 4'),
+    (['the cat sat the cat sat [MASK]'], 'got 1 and 9'),
+    (['[MASK]'] * 3, '3 sentences, but eval.batch_size=2'),
+  ],
+)
+def test_sentences_that_do_not_fit_are_refused(sentences, message):
+  with pytest.raises(ValueError, match=message):
+    encode(sentences)
+
+
+def test_completions_are_the_likeliest_ids_in_order():
+  def predict(variables, carry, b):
+    logits = jnp.zeros((2, 3, 10)).at[0, 1, 7].set(5.0).at[0, 1, 6].set(4.0)
+    return dict(logits_BPV=logits)
+
+  answers = fill_mask.top_predictions(
+    predict, {}, (), encode(['the [MASK] sat [MASK]']), lambda b: b, count=2
+  )
+  assert len(answers) == 1 and len(answers[0]) == 2  # one sentence, two masks
+  assert [i for i, _ in answers[0][1]] == [7, 6]
+  assert answers[0][1][0][1] > answers[0][1][1][1]

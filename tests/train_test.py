@@ -1,0 +1,227 @@
+"""The loop end to end, in processes of their own: resume after kills, SIGTERM, two processes, errors."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from bertjax.data.store_writer import write_store
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+VOCAB = 211
+STEPS = 40
+EXACT = ('step', 'loss', 'grad_norm', 'lr', 'mlm', 'mlm_accuracy', 'mlm_masked', 'next')
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  """A small store with held-out documents."""
+  rng = np.random.default_rng(0)
+
+  def documents(count):
+    return [
+      [rng.integers(5, VOCAB, rng.integers(3, 12)).tolist() for _ in range(rng.integers(2, 9))]
+      for _ in range(count)
+    ]
+
+  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+  vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
+  path = tmp_path_factory.mktemp('train') / 'store'
+  write_store(path, documents(300), vocabulary)
+  write_store(path / 'heldout', documents(20), vocabulary)
+  return path
+
+
+def command(store, workdir, *more) -> list[str]:
+  return [
+    sys.executable, '-m', 'bertjax.main', '--config=configs/bert.py:test', f'--workdir={workdir}',
+    f'--config.data.store={store}', '--config.batch_size=8', '--config.length=64',
+    f'--config.total_steps={STEPS}', '--config.log_steps=1', '--config.eval_steps=15',
+    '--config.checkpoint_steps=6', '--config.eval.batch_size=8', '--config.eval.examples=16',
+    '--config.eval.pseudo_perplexity=0', *more,
+  ]  # fmt: skip
+
+
+def environment(devices: int = 1) -> dict[str, str]:
+  """Compiled steps are shared between the processes; warnings stay warnings there."""
+  cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
+  return dict(
+    os.environ,
+    PYTHONPATH=str(ROOT),
+    XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
+    JAX_COMPILATION_CACHE_DIR=cache,
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
+  )
+
+
+def run(store, workdir, *more, devices: int = 1) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    command(store, workdir, *more), cwd=ROOT, env=environment(devices), text=True,
+    capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+
+
+def lines(workdir) -> list[dict]:
+  return [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
+
+
+def exact(workdir) -> list[dict]:
+  """What must be equal bit for bit: all but the wall times."""
+  keep = lambda line: {k: v for k, v in line.items() if k in EXACT or k.startswith('eval/')}
+  return [keep(line) for line in lines(workdir)]
+
+
+@pytest.fixture(scope='module')
+def straight(store, tmp_path_factory):
+  """The uninterrupted run."""
+  workdir = tmp_path_factory.mktemp('straight')
+  done = run(store, workdir)
+  assert done.returncode == 0, done.stderr
+  return workdir
+
+
+def test_a_run_logs_every_step_and_leaves_its_files(straight):
+  found = lines(straight)
+  assert [x['step'] for x in found if 'loss' in x] == list(range(1, STEPS + 1))
+  assert {'eval/mlm', 'eval/mlm_masked', 'eval/unigram_entropy', 'eval/next'} <= set(found[-1])
+  assert (straight / 'curves.png').stat().st_size > 10_000
+  assert list((straight / 'tensorboard').glob('events*'))
+  assert found[35]['tokens/real'] > 0 and found[35]['tokens_per_second'] > 0
+
+
+def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(store, straight, tmp_path):
+  run(store, tmp_path / 'same')
+  assert exact(tmp_path / 'same') == exact(straight)
+  run(store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=3')
+  assert lines(tmp_path / 'other')[0]['loss'] != lines(straight)[0]['loss']
+
+
+def kill_at(store, workdir, ready) -> None:
+  """Starts the run and kills it -9 as soon as `ready()` holds, or lets it finish."""
+  process = subprocess.Popen(
+    command(store, workdir), cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )  # fmt: skip
+  while process.poll() is None and not ready():
+    time.sleep(0.002)
+  process.kill()
+  process.wait()
+
+
+def steps_logged(workdir) -> int:
+  path = workdir / 'metrics.jsonl'
+  return path.read_text().count('"loss"') if path.exists() else 0
+
+
+@pytest.mark.full
+def test_five_kills_one_during_a_save_change_no_bit(store, straight, tmp_path):
+  draw = random.Random(0)
+  saving = lambda: any((tmp_path / 'checkpoints').glob('*.saving'))
+  kill_at(store, tmp_path, saving)
+  assert saving(), 'the first kill was meant to hit a save'
+  for _ in range(4):
+    goal = steps_logged(tmp_path) + draw.randrange(1, 9)
+    kill_at(store, tmp_path, lambda goal=goal: steps_logged(tmp_path) >= goal)
+  done = run(store, tmp_path)
+  assert done.returncode == 0, done.stderr
+  assert exact(tmp_path) == exact(straight)
+
+
+def test_a_kill_and_a_resume_change_no_bit(store, straight, tmp_path):
+  kill_at(store, tmp_path, lambda: steps_logged(tmp_path) >= 16)
+  assert 16 <= steps_logged(tmp_path) < STEPS
+  done = run(store, tmp_path)
+  assert 'Resuming after step' in done.stdout
+  assert exact(tmp_path) == exact(straight)
+
+
+def test_sigterm_saves_and_leaves_cleanly(store, straight, tmp_path):
+  process = subprocess.Popen(
+    command(store, tmp_path), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+  )
+  while steps_logged(tmp_path) < 9:
+    time.sleep(0.002)
+  process.send_signal(signal.SIGTERM)
+  out, _ = process.communicate(timeout=120)
+  assert process.returncode == 0 and 'Stopped by SIGTERM' in out
+  stopped = steps_logged(tmp_path)
+  assert (tmp_path / 'checkpoints' / str(stopped)).exists() and stopped < STEPS
+  run(store, tmp_path)
+  assert exact(tmp_path) == exact(straight)
+
+
+def test_another_config_in_the_workdir_is_refused_and_nothing_changes(store, straight):
+  before = (straight / 'metrics.jsonl').read_bytes()
+  done = run(store, straight, '--config.optimizer.b1=0.5', '--config.log_steps=7')
+  assert done.returncode == 1
+  assert 'config.optimizer.b1: expected 0.9, got 0.5' in done.stderr
+  assert 'log_steps' not in done.stderr
+  assert (straight / 'metrics.jsonl').read_bytes() == before
+
+
+def test_evaluate_scores_the_newest_checkpoint(store, straight):
+  done = run(store, straight, '--evaluate')
+  scores = json.loads(done.stdout.splitlines()[-1])
+  assert scores['eval/mlm'] == lines(straight)[-1]['eval/mlm']
+  assert scores['checkpoint'].endswith(str(STEPS))
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_batch(store, tmp_path):
+  done = run(
+    store, tmp_path, '--config.optimizer.schedule.peak=1e30', '--config.optimizer.clip=0.0',
+    '--config.optimizer.schedule.warmup_steps=1', '--config.checkpoint_steps=1',
+  )  # fmt: skip
+  assert done.returncode == 1
+  assert 'the loss of step' in done.stderr and 'the last good checkpoint is' in done.stderr
+  assert 'rows' in done.stderr
+
+
+def test_training_needs_no_tensorflow(store, tmp_path):
+  blocked = 'tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text', 'torch'
+  code = (
+    'import runpy, sys\n'
+    f'for name in {blocked!r}: sys.modules[name] = None\n'
+    f'sys.argv = {command(store, tmp_path, "--config.total_steps=2")[2:]!r}\n'
+    "runpy.run_module('bertjax.main', run_name='__main__')\n"
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', code], cwd=ROOT, env=environment(), text=True, capture_output=True,
+    timeout=600, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  assert steps_logged(tmp_path) == 2
+
+
+def free_port() -> int:
+  with socket.socket() as s:
+    s.bind(('localhost', 0))
+    return s.getsockname()[1]
+
+
+@pytest.mark.full
+def test_two_processes_train_on_the_same_batches(store, straight, tmp_path):
+  more = ['--processes=2', f'--coordinator=localhost:{free_port()}', '--config.total_steps=8']
+  both = [
+    subprocess.Popen(
+      command(store, tmp_path, *more, f'--process={i}'), cwd=ROOT,
+      env=dict(environment(), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo'),
+    )
+    for i in range(2)
+  ]  # fmt: skip
+  assert [p.wait(timeout=600) for p in both] == [0, 0]
+  pair = [x['loss'] for x in lines(tmp_path) if 'loss' in x]
+  alone = tmp_path / 'alone'
+  run(store, alone, '--config.total_steps=8')
+  np.testing.assert_allclose(pair, [x['loss'] for x in lines(alone) if 'loss' in x], rtol=1e-5)
+  sha = lambda workdir: json.loads(
+    (workdir / 'checkpoints' / '8' / 'manifest.json').read_text()
+  )['meta']['batch_sha256']
+  assert sha(tmp_path) == sha(alone)
