@@ -1,9 +1,10 @@
-"""Things chosen by name: a module of a package, one of a list; a wrong name is met with the nearest."""
+"""Things chosen by name: a module, one of a list, fields; a wrong name is met with the nearest."""
 
 import difflib
 import importlib
+import inspect
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
 
@@ -30,3 +31,23 @@ def load(package: str, name: str, what: str) -> ModuleType:
   parent = importlib.import_module(package)
   found = [m.name for m in pkgutil.iter_modules(parent.__path__)]
   return importlib.import_module(f'{package}.{choose(name, found, what)}')
+
+
+def fields_of(function: Callable) -> dict[str, bool]:
+  """The keyword-only arguments of a function: name -> whether it may be left out."""
+  parameters = inspect.signature(function).parameters.values()
+  return {p.name: p.default is not p.empty for p in parameters if p.kind is p.KEYWORD_ONLY}
+
+
+def check_fields(fields: Iterable[str], known: Mapping[str, bool], what: str) -> None:
+  """Refuses the fields of a config that are not those a function takes.
+
+  Raises:
+    ValueError: a field that is not known (the nearest is named), or one that is lacking.
+  """
+  fields = list(fields)
+  for field in fields:
+    choose(field, known, f'fields of {what}')
+  lacking = [name for name, optional in known.items() if not optional and name not in fields]
+  if lacking:
+    raise ValueError(f'{what} lacks {", ".join(lacking)}; it has {", ".join(sorted(fields))}')
