@@ -13,9 +13,7 @@ from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 from tensorboardX import SummaryWriter
 
-from bertjax.ledger import Ledger, verdict
-
-__all__ = ['Ledger', 'Progress', 'Writer']
+from bertjax.ledger import verdict
 
 
 class Writer:
