@@ -26,7 +26,7 @@ class Writer:
   """Appends documents to a directory of parts.
 
   Attributes:
-    path: the directory, made if need be.
+    path: the directory, made with the first part.
     parts: what the finished parts hold, {'tokens', 'sentences', 'documents'} each; hand it to a
       new Writer to go on after a kill.
   """
@@ -39,12 +39,21 @@ class Writer:
     self._tokens: list[np.ndarray] = []
     self._lengths: list[np.ndarray] = []
     self._sizes: list[np.ndarray] = []
-    path.mkdir(parents=True, exist_ok=True)
 
   @property
   def documents(self) -> int:
     """Documents so far, those of the unfinished part included."""
-    return sum(part['documents'] for part in self.parts) + sum(len(x) for x in self._sizes)
+    return sum(part['documents'] for part in self.parts) + sum(map(len, self._sizes))
+
+  @property
+  def tokens(self) -> int:
+    """Tokens so far, those of the unfinished part included."""
+    return sum(part['tokens'] for part in self.parts) + sum(map(len, self._tokens))
+
+  @property
+  def buffered(self) -> int:
+    """Bytes of the tokens of the unfinished part."""
+    return sum(array.nbytes for array in self._tokens)
 
   def add(self, token_n: np.ndarray, length_S: np.ndarray, size_D: np.ndarray) -> None:
     """Appends D documents of S sentences.
@@ -68,6 +77,7 @@ class Writer:
     size_D = join(self._sizes, np.uint32)
     counts_V = np.bincount(token_n, minlength=self._size)
     number = len(self.parts)
+    self.path.mkdir(parents=True, exist_ok=True)
     for kind, array in zip(('tokens', *_SIDES), (token_n, length_S, size_D, counts_V), strict=True):
       _save(self.path / part_name(kind, number), array)
     self.parts.append(dict(tokens=len(token_n), sentences=len(length_S), documents=len(size_D)))
@@ -103,9 +113,6 @@ class Writer:
       files={name: (self.path / name).stat().st_size for name in names},
     )
     save_json(self.path / 'store.json', store)
-    for kind in _SIDES:
-      for part in range(len(self.parts)):
-        (self.path / part_name(kind, part)).unlink()
     return store
 
   def _sides(self, kind: str) -> Iterator[np.ndarray]:
@@ -135,6 +142,14 @@ def write_store(
   writer.cut()
   starts = np.ones(vocabulary['size'], bool) if word_starts is None else word_starts
   writer.finish(starts, dict(name='memory', vocabulary=vocabulary, source=[]))
+  remove_sides(writer.path)
+
+
+def remove_sides(path: pathlib.Path) -> None:
+  """Removes what only `Writer.finish` needed; it may be called again after a kill."""
+  for kind in _SIDES:
+    for file in path.glob(f'{kind}-*.npy'):
+      file.unlink()
 
 
 def save_json(path: pathlib.Path, value: Any) -> None:

@@ -1,0 +1,192 @@
+"""A token store while it is written: OUTPUT.partial, which becomes OUTPUT in one rename.
+
+After every part `progress.json` says how many documents of the source lie behind it, so a run that
+was killed goes on there, and ends with the same bytes as one that was not.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bertjax.data import draws
+from bertjax.data.encode import Encoded
+from bertjax.data.store_writer import Writer, remove_sides, save_json
+from bertjax.data.vocabulary import Vocabulary
+
+_PROGRESS = 'progress.json'
+
+
+@dataclasses.dataclass
+class Stats:
+  """What preparation counted; goes into store.json.
+
+  Attributes:
+    documents: of the source.
+    bytes: of their text.
+    empty_documents: dropped, since nothing was left of them.
+    empty_sentences: dropped, since they had no token.
+    replaced: characters put where bytes were not UTF-8.
+  """
+
+  documents: int = 0
+  bytes: int = 0
+  empty_documents: int = 0
+  empty_sentences: int = 0
+  replaced: int = 0
+
+
+class Partial:
+  """A store that is being written.
+
+  Attributes:
+    stats: so far; `stats.documents` is where the source goes on.
+    train, held_out: the writers of the store and of its `heldout/`.
+  """
+
+  def __init__(self, output: pathlib.Path, identity: Mapping[str, Any], holdout: float):
+    """Starts a store, or goes on with one that was left unfinished.
+
+    Args:
+      output: the store's directory.
+      identity: name, vocabulary, source and options, as in store.json.
+      holdout: share of the documents that are kept for evaluation.
+
+    Raises:
+      ValueError: the directory or its .partial holds something else; the differences are listed.
+    """
+    self._output, self._identity, self._holdout = output, dict(identity), holdout
+    self._path = output.with_name(output.name + '.partial')
+    self.stats = Stats()
+    parts: dict[str, list] = dict(train=[], held_out=[])
+    _refuse_other_content(output)
+    if self._path.exists():
+      progress = _read_progress(self._path)
+      _compare(self._path, progress['identity'], self._identity)
+      self.stats, parts = Stats(**progress['stats']), progress['parts']
+    size = identity['vocabulary']['size']
+    self.train = Writer(self._path, size, parts['train'])
+    self.held_out = Writer(self._path / 'heldout', size, parts['held_out'])
+
+  @property
+  def tokens(self) -> int:
+    """Tokens so far, in both stores."""
+    return self.train.tokens + self.held_out.tokens
+
+  def add(self, batch: Encoded) -> None:
+    """Appends a batch; each document goes to one of the two stores."""
+    size_D = batch.size_D[batch.size_D > 0]
+    index_D = np.arange(len(size_D)) + self.train.documents + self.held_out.documents
+    held_D = _is_held_out(index_D, self._holdout)
+    held_S = np.repeat(held_D, size_D)
+    held_n = np.repeat(held_S, batch.length_S)
+    for writer, held in ((self.train, False), (self.held_out, True)):
+      if np.any(held_D == held):
+        writer.add(
+          batch.token_n[held_n == held], batch.length_S[held_S == held], size_D[held_D == held]
+        )
+    self.stats.documents += len(batch.size_D)
+    self.stats.bytes += batch.size
+    self.stats.empty_documents += len(batch.size_D) - len(size_D)
+    self.stats.empty_sentences += batch.empty
+    self.stats.replaced += batch.replaced
+
+  def cut(self) -> None:
+    """Makes a part of what was added since the last cut, and notes how far the source was read."""
+    self.train.cut()
+    self.held_out.cut()
+    parts = dict(train=self.train.parts, held_out=self.held_out.parts)
+    progress = dict(identity=self._identity, stats=dataclasses.asdict(self.stats), parts=parts)
+    save_json(self._path / _PROGRESS, progress)
+
+  def finish(self, vocabulary: Vocabulary) -> None:
+    """Completes both stores and gives the directory its name."""
+    if self.train.buffered or self.held_out.buffered:
+      self.cut()
+    name = self._identity['name']
+    if self.held_out.documents:
+      meta = self._identity | dict(name=f'{name} (held out)')
+      self.held_out.finish(vocabulary.word_starts, meta)
+    elif (self._path / 'heldout').exists():
+      shutil.rmtree(self._path / 'heldout')  # its parts are empty
+    vocabulary.save(self._path / 'vocab')
+    self.train.finish(
+      vocabulary.word_starts, self._identity | dict(stats=dataclasses.asdict(self.stats))
+    )
+    (self._path / _PROGRESS).unlink()
+    _give_name(self._path, self._output)
+
+
+def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
+  """Whether the directory holds the finished store of this identity.
+
+  Raises:
+    ValueError: it holds the store of another one; the differences are listed.
+  """
+  partial = output.with_name(output.name + '.partial')
+  if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
+    _give_name(partial, output)  # killed in the last moment
+  file = output / 'store.json'
+  if not file.is_file():
+    return False
+  _compare(output, json.loads(file.read_text(encoding='utf-8')), identity)
+  return True
+
+
+def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
+  for directory in (partial, partial / 'heldout'):
+    remove_sides(directory)
+  os.replace(partial, output)
+
+
+def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:
+  """Draws by the document's number.
+
+  The first one trains and the second is held out, so that neither store of two documents is empty.
+  """
+  if not holdout:
+    return np.zeros(len(index_D), bool)
+  drawn_D = draws.uniform(draws.fold(draws.root(0, 'holdout'), index_D)) < holdout
+  return np.where(index_D < 2, index_D == 1, drawn_D)
+
+
+def _refuse_other_content(output: pathlib.Path) -> None:
+  if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    raise ValueError(f'{output} exists and is not a token store: name another --output')
+
+
+def _read_progress(path: pathlib.Path) -> dict[str, Any]:
+  file = path / _PROGRESS
+  if not file.is_file():
+    raise ValueError(
+      f'{path} exists, but holds no part of a store that could be continued: remove it'
+    )
+  return json.loads(file.read_text(encoding='utf-8'))
+
+
+def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
+  """Raises ValueError with every difference in what makes a store."""
+  lines = []
+  for key, value in asked.items():
+    if found.get(key) != value:
+      old, new = found.get(key), value
+      if isinstance(old, dict) and isinstance(new, dict):
+        old, new = (
+          {k: v for k, v in a.items() if b.get(k) != v} for a, b in ((old, new), (new, old))
+        )
+      lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
+  if lines:
+    raise ValueError(
+      f'{path} was begun with something else:\n' + '\n'.join(lines) + '\n'
+      f'Repeat the command that began it, remove {path}, or name another --output'
+    )
+
+
+def _short(value: Any) -> str:
+  text = json.dumps(value, ensure_ascii=False)
+  return text if len(text) <= 300 else text[:300] + ' ...'

@@ -1,0 +1,48 @@
+"""The flags that `prepare` and `vocab` share: which text, and how it is read."""
+
+import os
+
+from absl import flags
+
+from bertjax.data import units
+
+INPUT = flags.DEFINE_string(
+  'input',
+  None,
+  'Files (.txt, .jsonl; .gz, .xz), globs, a comma list of them, tfds:NAME, or the name of a seqio '
+  'Task or Mixture.',
+  required=True,
+)
+OUTPUT = flags.DEFINE_string(
+  'output', None, 'Directory of the result, made in one step at the end.', required=True
+)
+SPLIT = flags.DEFINE_enum(
+  'split',
+  units.AUTO,
+  [units.AUTO, units.LINES, units.SENTENCES],
+  'What a line of a document is: a sentence that is kept as it is, or a paragraph that is split '
+  'into sentences. auto: paragraphs, if more than a quarter of the first lines hold several.',
+)
+ERRORS = flags.DEFINE_enum(
+  'errors', 'strict', ['strict', 'replace'], 'What becomes of bytes that are not UTF-8.'
+)
+LOWERCASE = flags.DEFINE_bool(
+  'lowercase', None, 'Lowercase the text; by default as the vocabulary says.'
+)
+DOCUMENTS = flags.DEFINE_integer(
+  'documents', 0, 'Documents to take, a Mixture drawn at its rates; 0: one pass over all.', 0
+)
+MODULE = flags.DEFINE_string('module', '', 'Python module that registers seqio Tasks.')
+FIELD = flags.DEFINE_string('field', 'text', 'Field of JSON lines or TFDS that holds the text.')
+
+
+def open_corpus():
+  """Opens the text that the flags name; see `tasks.open_corpus`."""
+  from bertjax.data import tasks  # TensorFlow, which takes seconds; not for --help
+
+  return tasks.open_corpus(INPUT.value, DOCUMENTS.value, MODULE.value, ERRORS.value, FIELD.value)
+
+
+def cores() -> int:
+  """Cores that this process may use."""
+  return len(os.sched_getaffinity(0))

@@ -1,0 +1,299 @@
+"""Vocabularies: WordPiece, byte-level BPE, SentencePiece and tokenizer.json, read from their files.
+
+Ids equal those of the `transformers` tokenizer of the same files. Only NumPy, tokenizers and
+sentencepiece are imported here: the workers of `prepare` start in a moment, and so does training.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import pathlib
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import sentencepiece
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+SPECIAL = dict(
+  cls=('[CLS]', '<cls>', '<s>'),
+  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
+  pad=('[PAD]', '<pad>'),
+  mask=('[MASK]', '<mask>'),
+  unk=('[UNK]', '<unk>'),
+)
+SPACE = '▁'  # of SentencePiece
+BYTE_SPACE = 'Ġ'  # of byte-level BPE
+
+
+class _Coder(NamedTuple):
+  """What differs between kinds of vocabulary."""
+
+  type: str
+  pieces: list[str]
+  starts_word: Callable[[str], bool]
+  encode: Callable[[list[str]], list[list[int]]]
+  decode: Callable[[list[int]], str]
+  lowercase: bool
+  files: tuple[pathlib.Path, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+  """Text to ids and back.
+
+  Attributes:
+    type: wordpiece, bpe, unigram, ...
+    size: V, the number of ids.
+    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none.
+    sha256: of the files.
+    lowercase: whether text is lowercased.
+    pieces: V strings, by id.
+    word_starts: bool [V], False for ids that continue a word.
+    files: what it was read from.
+  """
+
+  type: str
+  special: Mapping[str, int | None]
+  sha256: str
+  lowercase: bool
+  pieces: Sequence[str]
+  word_starts: np.ndarray
+  files: tuple[pathlib.Path, ...]
+  _coder: _Coder
+
+  @property
+  def size(self) -> int:
+    """V, the number of ids."""
+    return len(self.pieces)
+
+  def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
+    """Returns the ids of each text, int32 arrays, without special tokens around them."""
+    return [np.array(ids, np.int32) for ids in self._coder.encode(list(texts))]
+
+  def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ids of all texts end to end, int32, and how many each has, int64 [texts]."""
+    ids = self._coder.encode(list(texts))
+    length_n = np.fromiter(map(len, ids), np.int64, len(ids))
+    flat = itertools.chain.from_iterable(ids)
+    return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns the text of these ids."""
+    return self._coder.decode([int(i) for i in ids])
+
+  @property
+  def meta(self) -> dict[str, Any]:
+    """The vocabulary block of store.json."""
+    return dict(
+      type=self.type,
+      size=self.size,
+      sha256=self.sha256,
+      special=dict(self.special),
+      lowercase=self.lowercase,
+    )
+
+  def save(self, directory: pathlib.Path) -> None:
+    """Copies the files to a directory from which `load_vocabulary` makes the same vocabulary."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for file in self.files:
+      (directory / file.name).write_bytes(file.read_bytes())
+    config = dict(_settings(self.files[0]), do_lower_case=self.lowercase)
+    (directory / CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
+
+
+CONFIG = 'tokenizer_config.json'
+
+
+def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
+  """Reads a vocabulary.
+
+  Args:
+    path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model, or
+      tokenizer.json; or a directory that holds one of them, tokenizer.json before the others.
+    lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
+      says, else if no piece has an ASCII capital; tokenizer.json says itself.
+
+  Raises:
+    ValueError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
+  """
+  file = _find(pathlib.Path(path))
+  if file.name in ('vocab.json', 'merges.txt'):
+    reader = _read_bpe
+  else:
+    reader = {'.txt': _read_wordpiece, '.json': _read_tokenizer, '.model': _read_sentencepiece}[
+      file.suffix
+    ]
+  try:
+    coder = reader(file, lowercase)
+  except Exception as error:  # the Rust and C++ readers raise bare Exception and RuntimeError
+    raise ValueError(f'{file} cannot be read as a vocabulary: {error}') from error
+  index = {piece: i for i, piece in enumerate(coder.pieces)}
+  special = {
+    name: next((index[piece] for piece in pieces if piece in index), None)
+    for name, pieces in SPECIAL.items()
+  }
+  starts = np.array([coder.starts_word(piece) for piece in coder.pieces], bool)
+  starts[[i for i in special.values() if i is not None]] = True
+  digest = hashlib.sha256(b''.join(f.read_bytes() for f in coder.files)).hexdigest()
+  return Vocabulary(
+    coder.type, special, digest, coder.lowercase, coder.pieces, starts, coder.files, coder
+  )
+
+
+def _find(path: pathlib.Path) -> pathlib.Path:
+  if path.is_dir():
+    names = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model')
+    found = [sorted(path.glob(name)) for name in names]
+    found = next((files for files in found if files), [])
+    if len(found) != 1:
+      raise ValueError(
+        f'{path}: expected one of {", ".join(names)}, got {[f.name for f in found] or "none"}. '
+        'Name the file, or train a vocabulary with `python -m bertjax.vocab`'
+      )
+    return found[0]
+  if not path.is_file():
+    raise ValueError(f'no vocabulary at {path}. Train one with `python -m bertjax.vocab`')
+  if path.suffix not in ('.txt', '.json', '.model'):
+    raise ValueError(
+      f'{path} is no vocabulary that we know: expected vocab.txt (WordPiece), vocab.json and '
+      'merges.txt (byte-level BPE), a .model (SentencePiece) or tokenizer.json'
+    )
+  return path
+
+
+def _settings(file: pathlib.Path) -> dict[str, Any]:
+  """The tokenizer_config.json beside a file, or {}."""
+  config = file.parent / CONFIG
+  return json.loads(config.read_text(encoding='utf-8')) if config.is_file() else {}
+
+
+def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> bool:
+  if asked is not None:
+    return asked
+  said = _settings(file).get('do_lower_case')
+  # Capitals inside brackets, [UNK] or <S>, are names and not text.
+  capitals = (any('A' <= c <= 'Z' for c in p) for p in pieces if p[:1] not in '[<')
+  return not any(capitals) if said is None else said
+
+
+def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
+  """The parts of a coder that every Rust tokenizer has."""
+  index = tokenizer.get_vocab(with_added_tokens=True)
+  pieces = [''] * (max(index.values()) + 1)
+  for piece, i in index.items():
+    pieces[i] = piece
+
+  def encode(texts):
+    batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in batch]
+
+  return dict(pieces=pieces, encode=encode, decode=tokenizer.decode)
+
+
+def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+  # Not splitlines(): some pieces are line separators of Unicode.
+  lines = file.read_text(encoding='utf-8').removesuffix('\n').split('\n')
+  index = {piece.rstrip('\r'): i for i, piece in enumerate(lines)}
+  if '[UNK]' not in index:
+    raise ValueError('expected one piece a line, [UNK] among them')
+  lowercase = _lowercase(file, lowercase, index)
+  settings = _settings(file)
+  tokenizer = Tokenizer(models.WordPiece(index, unk_token='[UNK]', max_input_chars_per_word=100))
+  tokenizer.normalizer = normalizers.BertNormalizer(
+    handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
+    strip_accents=settings.get('strip_accents'),
+    lowercase=lowercase,
+  )
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  tokenizer.decoder = decoders.WordPiece()
+  named = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+  tokenizer.add_special_tokens([piece for piece in named if piece in index])
+  return _Coder(
+    type='wordpiece',
+    starts_word=lambda piece: not piece.startswith('##'),
+    lowercase=lowercase,
+    files=(file,),
+    **_rust(tokenizer),
+  )
+
+
+def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+  files = (file.parent / 'vocab.json', file.parent / 'merges.txt')
+  for part in files:
+    if not part.is_file():
+      raise ValueError(f'{part} is missing: byte-level BPE needs vocab.json and merges.txt')
+  tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
+  lowercase = False if lowercase is None else lowercase
+  if lowercase:
+    tokenizer.normalizer = normalizers.Lowercase()
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  tokenizer.decoder = decoders.ByteLevel()
+  index = tokenizer.get_vocab()
+  # GPT-2 has one special token; RoBERTa has five, and that one is text to it.
+  named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
+  tokenizer.add_special_tokens([piece for piece in named if piece in index])
+  return _Coder(
+    type='bpe',
+    starts_word=lambda piece: piece.startswith(BYTE_SPACE),
+    lowercase=lowercase,
+    files=files,
+    **_rust(tokenizer),
+  )
+
+
+def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+  tokenizer = Tokenizer.from_file(str(file))
+  tokenizer.no_padding()
+  tokenizer.no_truncation()
+  spec = json.loads(file.read_text(encoding='utf-8'))
+  normalizer = json.dumps(spec['normalizer'])
+  lowers = '"lowercase": true' in normalizer or '"type": "Lowercase"' in normalizer
+  if lowercase is not None and lowercase != lowers:
+    raise ValueError(
+      f'lowercase={lowercase} was asked for, but the file itself says lowercase={lowers}. Leave '
+      'it out, or name vocab.txt, vocab.json or the .model instead'
+    )
+  kind = spec['model']['type'].lower()
+  rust = _rust(tokenizer)
+  prefix = spec['model'].get('continuing_subword_prefix')
+  if prefix:
+    starts_word = lambda piece: not piece.startswith(prefix)
+  else:
+    marks = (BYTE_SPACE, SPACE)
+    mark = max(marks, key=lambda mark: sum(p.startswith(mark) for p in rust['pieces']))
+    starts_word = lambda piece: piece.startswith(mark)
+  return _Coder(type=kind, starts_word=starts_word, lowercase=lowers, files=(file,), **rust)
+
+
+def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+  pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+  lowercase = _lowercase(file, lowercase, pieces)
+  # XLNet's and ALBERT's models expect text cleaned like this; others do all in the model.
+  cleaned = '<eop>' in pieces or '[CLS]' in pieces
+
+  def encode(texts):
+    if cleaned:
+      texts = [_clean_google(text) for text in texts]
+    if lowercase:
+      texts = [text.lower() for text in texts]
+    return processor.encode(texts, num_threads=1)
+
+  return _Coder(
+    type='sentencepiece',
+    pieces=pieces,
+    starts_word=lambda piece: piece.startswith(SPACE),
+    encode=encode,
+    decode=processor.decode,
+    lowercase=lowercase,
+    files=(file,),
+  )
+
+
+def _clean_google(text: str) -> str:
+  """Quotes and accents as `preprocess_text` of zihangdai/xlnet and google-research/albert."""
+  text = unicodedata.normalize('NFKD', text.replace('``', '"').replace("''", '"'))
+  return ''.join(c for c in text if not unicodedata.combining(c))

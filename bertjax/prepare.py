@@ -1,0 +1,136 @@
+"""Turns text into a token store: python -m bertjax.prepare --input=... --vocab=... --output=STORE
+
+  --input='wiki/*.txt.xz'           files (.txt, .jsonl; .gz, .xz), globs, a comma list of them
+  --input=tfds:wikipedia/20230601.de   a TFDS builder
+  --input=python_docs               a registered seqio Task or Mixture; yours with --module=my_tasks
+
+Documents in plain text are separated by blank lines, or by <doc> and </doc> lines. A run that was
+killed goes on where it was when the same command is given again; a store that is not finished is
+never opened.
+"""
+
+import errno
+import itertools
+import pathlib
+import sys
+
+from absl import app, flags
+from rich.console import Console
+from rich.table import Table
+
+from bertjax.data import encode, text_flags, units
+from bertjax.data.partial import Partial, is_finished
+from bertjax.data.progress import Bar
+from bertjax.data.store import Store, open_store
+from bertjax.data.vocabulary import Vocabulary, load_vocabulary
+
+_VOCAB = flags.DEFINE_string(
+  'vocab',
+  None,
+  'vocab.txt, vocab.json, a SentencePiece .model, tokenizer.json, or a directory with one of them.',
+  required=True,
+)
+_HOLDOUT = flags.DEFINE_float(
+  'holdout', 0.01, 'Share of the documents that goes to STORE/heldout.', 0.0, 0.5
+)
+_WORKERS = flags.DEFINE_integer('workers', 0, 'Processes; 0: one per core.', 0)
+_PART_MB = flags.DEFINE_float(
+  'part_mb', 64.0, 'Megabytes of tokens in a part: what a kill costs, and what memory holds.', 0.001
+)
+
+
+def _prepare() -> Store:
+  """Makes the store that the flags ask for, or finds it made already."""
+  output = pathlib.Path(text_flags.OUTPUT.value)
+  vocabulary = load_vocabulary(_VOCAB.value, text_flags.LOWERCASE.value)
+  corpus = text_flags.open_corpus()
+  names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
+  identity = dict(
+    name=corpus.name,
+    vocabulary=vocabulary.meta,
+    source=corpus.fingerprint,
+    options={name: flags.FLAGS[name].value for name in names},
+  )
+  if is_finished(output, identity):
+    print(f'{output} is already there')
+    return open_store(output)
+  partial = Partial(output, identity, _HOLDOUT.value)
+  if partial.stats.documents:
+    print(f'going on after document {partial.stats.documents}')
+  split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else _detect(corpus)
+  options = encode.Options(_VOCAB.value, text_flags.LOWERCASE.value, split, text_flags.ERRORS.value)
+  seconds, tokens = _encode(corpus, partial, options)
+  if not partial.train.documents:
+    raise ValueError(
+      f'{text_flags.INPUT.value} has no text: {partial.stats.documents} documents, all empty'
+    )
+  partial.finish(vocabulary)
+  store = open_store(output)
+  _print_table(store, vocabulary, split, tokens / seconds)
+  return store
+
+
+def _detect(corpus) -> str:
+  """Whether the lines of the corpus's beginning are sentences or paragraphs."""
+  first = itertools.chain.from_iterable(itertools.islice(corpus.batches(), 4))
+  return units.detect(document.decode('utf-8', 'replace') for document in first)
+
+
+def _encode(corpus, partial: Partial, options: encode.Options) -> tuple[float, int]:
+  """Appends the rest of the corpus; returns the seconds it took and its tokens."""
+  workers = _WORKERS.value or text_flags.cores()
+  batches = corpus.batches(skip=partial.stats.documents)
+  before = partial.tokens
+  with Bar('prepare') as bar:
+    for batch in encode.encode_all(batches, options, workers):
+      partial.add(batch)
+      if partial.train.buffered >= _PART_MB.value * 2**20:
+        partial.cut()
+      stats, tokens = partial.stats, partial.tokens
+      bar.show(
+        f'{stats.documents:,} documents, {stats.bytes / 1e6:,.1f} MB, '
+        f'{(tokens - before) / bar.seconds:,.0f} tokens/s',
+        corpus.done(stats.documents),
+      )
+    return bar.seconds, partial.tokens - before
+
+
+def _print_table(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
+  meta, stats = store.meta, store.meta['stats']
+  held_out = open_store(store.path / 'heldout').meta if (store.path / 'heldout').exists() else None
+  unk = vocabulary.special['unk']
+  unknown = 0 if unk is None else store.counts[unk] / max(meta['tokens'], 1)
+  table = Table(title=str(store.path), show_header=held_out is not None)
+  for column in ('', 'train', 'held out'):
+    table.add_column(column, justify='right' if column else 'left')
+  for name in ('documents', 'sentences', 'tokens'):
+    table.add_row(name, f'{meta[name]:,}', f'{held_out[name]:,}' if held_out else '')
+  table.add_row('unknown tokens', f'{unknown:.4%}')
+  table.add_row('empty documents dropped', f'{stats["empty_documents"]:,}')
+  table.add_row('empty sentences dropped', f'{stats["empty_sentences"]:,}')
+  table.add_row('characters replaced', f'{stats["replaced"]:,}')
+  table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
+  table.add_row('lines are', {units.LINES: 'sentences', units.SENTENCES: 'paragraphs'}[split])
+  table.add_row('tokens/s', f'{rate:,.0f}')
+  Console().print(table)
+
+
+def main(argv: list[str]) -> None:
+  """Prepares a store; a user's mistake ends in one message, not a traceback."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  try:
+    _prepare()
+  except ValueError as error:
+    sys.exit(f'bertjax.prepare: {error}')
+  except OSError as error:
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+      raise
+    sys.exit(
+      f'bertjax.prepare: the disk is full ({error}). The finished parts are kept in '
+      f'{text_flags.OUTPUT.value}.partial: make room and give the same command again'
+    )
+
+
+if __name__ == '__main__':
+  app.run(main)
