@@ -1,12 +1,11 @@
 """English that every CPython carries: its language reference and the docstrings of its library.
 
 Nothing is downloaded and no module is executed: the docstrings are parsed out of the source files.
-Versions of Python differ in their text, so the corpus is named after the version.
+Versions of Python differ in their text, so a store names the version.
 """
 
 import ast
 import pathlib
-import platform
 import re
 import sysconfig
 from collections.abc import Iterator
@@ -23,11 +22,6 @@ _MARKUP = (
 _BULLET = re.compile(r'^(?:[-*+]|\d+[.)])\s+')
 _RULE = re.compile(r'[-=*~^+#|\s]{3,}')
 _CODE = re.compile(r'\s*(?:>>>|\.\.\.\s|\.\.\s|::|:\w+:|[$%#] |\w+\s*::?=)')
-
-
-def fingerprint() -> list[dict]:
-  """What the text depends on: the version of Python."""
-  return [dict(task='python_docs', python=platform.python_version())]
 
 
 def documents() -> Iterator[bytes]:

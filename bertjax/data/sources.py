@@ -1,155 +1,257 @@
-"""Files of text to documents: plain text and JSON lines, compressed or not. Bytes in, bytes out.
+"""Text as seqio Tasks, whose examples are documents, `text`; and corpora opened by what names them.
 
-Plain text: a blank line ends a document, except between `<doc ...>` and `</doc>` lines, where it
-ends a paragraph. JSON lines (.json, .jsonl): an object a line, its text field a document.
+tf.data and TensorFlow Datasets are used here and in `tasks.py` only.
 """
 
 import dataclasses
+import difflib
 import functools
-import glob
-import gzip
-import json
-import logging
-import lzma
+import importlib
+import math
+import os
 import pathlib
-import re
-import zlib
-from collections.abc import Iterator
-from typing import IO
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
-MAX_DOCUMENT = 8 * 2**20  # bytes; bounds the memory of `prepare`
-_DOC = re.compile(rb'<doc(\s[^>]*)?>\s*')
-_DOC_END = re.compile(rb'</doc>\s*')
-_JSON = re.compile(r'\.jsonl?(\.gz|\.xz)?')
-_BOM = b'\xef\xbb\xbf'
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+
+import seqio  # noqa: E402  (after the environment that TensorFlow reads)
+import tensorflow as tf  # noqa: E402
+import tensorflow_datasets as tfds  # noqa: E402
+
+from bertjax.data.files import Files, find_files  # noqa: E402
+
+tf.config.set_visible_devices([], 'GPU')  # which are JAX's
+
+_FEATURES = {
+  'text': seqio.Feature(seqio.PassThroughVocabulary(size=1), add_eos=False, dtype=tf.string, rank=0)
+}
+_BLOCK_BYTES = 2**18  # of documents that go to a worker at once
+_WIKI40B = r'\s*_START_(?:ARTICLE|SECTION|PARAGRAPH)_\s*|_NEWLINE_'
 
 
-def find_files(pattern: str) -> list[pathlib.Path]:
-  """The files of a comma list of paths and globs, each pattern's sorted.
+class StreamSource(seqio.FunctionDataSource):
+  """Documents of a generator as a seqio source.
 
-  Raises:
-    ValueError: a pattern matches no file.
+  tf.data turns an exception of the generator into text, so it is kept here.
   """
-  found = []
-  for part in pattern.split(','):
-    names = sorted(glob.glob(part.strip(), recursive=True))
-    files = [path for path in map(pathlib.Path, names) if path.is_file()]
-    if not files:
-      raise ValueError(
-        f'no file matches {part.strip()!r}: expected text files (.txt, .jsonl, with .gz or .xz), '
-        'a glob in quotes, tfds:NAME, or the name of a seqio Task or Mixture (yours with --module)'
-      )
-    found += files
-  return found
+
+  def __init__(self, documents: Callable[[], Iterable[bytes]]):
+    self._documents = documents
+    self.failure: Exception | None = None
+    super().__init__(self._dataset, splits=['train'])
+
+  def _blocks(self) -> Iterator[list[bytes]]:
+    """tf.data takes 40 us for an element from Python, and 2 us for one of a block."""
+    try:
+      yield from blocks(self._documents())
+    except Exception as error:
+      self.failure = error
+      raise
+
+  def _dataset(self, split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+    spec = tf.TensorSpec([None], tf.string)
+    lists = tf.data.Dataset.from_generator(self._blocks, output_signature=spec)
+    return lists.unbatch().map(lambda text: {'text': text})
+
+
+def blocks(documents: Iterable[bytes]) -> Iterator[list[bytes]]:
+  """Groups documents, greedily by size.
+
+  Where a group ends follows from where it begins, so a resumed run groups as an uninterrupted one.
+  """
+  block, size = [], 0
+  for document in documents:
+    block.append(document)
+    size += len(document)
+    if size >= _BLOCK_BYTES:
+      yield block
+      block, size = [], 0
+  if block:
+    yield block
+
+
+def stream_task(name: str, documents: Callable[[], Iterable[bytes]]) -> seqio.Task:
+  """A text Task over a generator of UTF-8 documents, not registered."""
+  return seqio.Task(name, StreamSource(documents), output_features=_FEATURES, preprocessors=[])
+
+
+def tfds_task(name: str, tfds_name: str, field: str = 'text') -> seqio.Task:
+  """A text Task over a TFDS builder, not registered.
+
+  Args:
+    name: of the Task.
+    tfds_name: 'NAME:VERSION' or 'NAME/CONFIG:VERSION'.
+    field: the builder's feature that holds the text.
+  """
+  preprocessors: list[Callable] = [functools.partial(_keep_text, field=field)]
+  if tfds_name.startswith('wiki40b'):
+    preprocessors.append(_clean_wiki40b)
+  source = seqio.TfdsDataSource(tfds_name=tfds_name)
+  return seqio.Task(name, source, output_features=_FEATURES, preprocessors=preprocessors)
+
+
+def _keep_text(dataset: tf.data.Dataset, field: str) -> tf.data.Dataset:
+  return dataset.map(lambda example: {'text': example[field]}, num_parallel_calls=2)
+
+
+def _clean_wiki40b(dataset: tf.data.Dataset) -> tf.data.Dataset:
+  """Its articles, sections and paragraphs are marked in the text (tfds catalogue, wiki40b)."""
+  clean = lambda text: tf.strings.regex_replace(text, _WIKI40B, '\n')
+  return dataset.map(lambda example: {'text': clean(example['text'])}, num_parallel_calls=2)
 
 
 @dataclasses.dataclass
-class Files:
-  """Text files, read as a stream of documents.
+class Corpus:
+  """Documents, one after the other.
 
   Attributes:
-    paths: in order.
-    errors: 'strict' refuses bytes that are not UTF-8; 'replace' leaves them to whoever decodes.
-    field: of JSON lines, which holds the text.
-    done: bytes of the files read so far, compressed as they lie on disk.
+    name: of the corpus.
+    fingerprint: what its text depends on, for store.json.
+    tasks: where it comes from.
+    dataset: makes the strings.
+    documents: how many, or None where that is not known.
+    files: what tells how far reading has come, or None.
   """
 
-  paths: list[pathlib.Path]
-  errors: str
-  field: str
-  done: int = 0
+  name: str
+  fingerprint: list
+  tasks: Sequence[seqio.Task]
+  dataset: Callable[[], tf.data.Dataset]
+  documents: int | None = None
+  files: Files | None = None
 
-  @functools.cached_property
-  def total(self) -> int:
-    """Bytes of all files."""
-    return sum(path.stat().st_size for path in self.paths)
-
-  @property
-  def fingerprint(self) -> list[dict]:
-    """Path, size and modification time in nanoseconds of every file."""
-    stats = [(path.resolve(), path.stat()) for path in self.paths]
-    return [dict(path=str(p), size=s.st_size, mtime_ns=s.st_mtime_ns) for p, s in stats]
-
-  def __iter__(self) -> Iterator[bytes]:
-    """Yields the documents of all files.
+  def batches(self, skip: int = 0) -> Iterator[list[bytes]]:
+    """Yields groups of documents, without the first `skip` documents.
 
     Raises:
-      ValueError: bytes that are not UTF-8, a damaged archive, a JSON line without its text; file
-        and place are named.
+      ValueError: what is wrong with the source, by name and place.
     """
-    finished = 0
-    for path in self.paths:
-      with open(path, 'rb') as raw:
-        lines = _lines(path, raw, self.errors)
-        read = _json_documents if _JSON.search(path.name.lower()) else _text_documents
-        for document in read(path, lines, self.field, self.errors):
-          self.done = finished + raw.tell()
-          yield document
-      finished += path.stat().st_size
-      self.done = finished
-
-
-def _lines(path: pathlib.Path, raw: IO[bytes], errors: str) -> Iterator[bytes]:
-  """The lines of a file with their line feeds, checked to be UTF-8 where errors are strict."""
-  opener = {'.gz': gzip.open, '.xz': lzma.open}.get(path.suffix.lower())
-  file = opener(raw, 'rb') if opener else raw
-  offset = 0
-  try:
-    while line := file.readline(MAX_DOCUMENT + 1):
-      if len(line) > MAX_DOCUMENT:
-        raise ValueError(
-          f'{path}: the line at byte {offset} is longer than {MAX_DOCUMENT} bytes: break it up'
-        )
-      if errors == 'strict' and not line.isascii():
-        _check_utf8(path, line, offset)
-      yield line if offset else line.removeprefix(_BOM)
-      offset += len(line)
-  except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
-    raise ValueError(
-      f'{path} is damaged or cut short after {offset} bytes of text: {error}'
-    ) from error
-
-
-def _check_utf8(path: pathlib.Path, line: bytes, offset: int) -> None:
-  try:
-    line.decode('utf-8')
-  except UnicodeDecodeError as error:
-    raise ValueError(
-      f'{path} is not UTF-8 at byte {offset + error.start} of its text '
-      f'(0x{line[error.start]:02x}, {error.reason}). Convert the file, or pass --errors=replace '
-      'to put U+FFFD there and count it'
-    ) from error
-
-
-def _text_documents(path, lines, field, errors) -> Iterator[bytes]:
-  tagged, parts, size = False, [], 0
-  for line in lines:
-    opens, closes = _DOC.fullmatch(line), _DOC_END.fullmatch(line)
-    blank = not tagged and not line.strip()
-    full = size + len(line) > MAX_DOCUMENT
-    if parts and (opens or closes or blank or full):
-      if full:
-        logging.warning('%s: a document of more than %d bytes is cut', path, MAX_DOCUMENT)
-      yield b''.join(parts)
-      parts, size = [], 0
-    tagged = bool(opens) or (tagged and not closes)
-    if not (opens or closes or blank):
-      parts.append(line)
-      size += len(line)
-  if parts:
-    yield b''.join(parts)
-
-
-def _json_documents(path, lines, field, errors) -> Iterator[bytes]:
-  for number, line in enumerate(lines, 1):
-    if not line.strip():
-      continue
+    strings = self.dataset().skip(skip).batch(16).prefetch(4)
     try:
-      # Bytes that are not UTF-8 come back from the surrogates as they were.
-      text = json.loads(line.decode('utf-8', 'surrogateescape'))[field]
-      yield text.encode('utf-8', 'surrogateescape' if errors == 'replace' else 'strict')
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-      raise ValueError(
-        f'{path}, line {number}: expected a JSON object with a string {field!r}, got {line[:60]!r} '
-        f'({type(error).__name__}: {error}). Name another field with --field'
-      ) from error
+      yield from blocks(text for batch in strings.as_numpy_iterator() for text in batch)
+    except tf.errors.OpError as error:
+      sources = [task.source for task in self.tasks if isinstance(task.source, StreamSource)]
+      failures = [source.failure for source in sources if source.failure]
+      if failures:
+        raise failures[0] from error
+      raise ValueError(f'{self.name} cannot be read: {error}') from error
+
+  def done(self, position: int) -> float | None:
+    """Which part of the corpus lies before this document, if that is known."""
+    if self.files:
+      return self.files.done / max(self.files.total, 1)
+    return position / self.documents if self.documents else None
+
+
+def open_corpus(
+  name: str, documents: int = 0, module: str = '', errors: str = 'strict', field: str = 'text'
+) -> Corpus:
+  """Opens text by what names it.
+
+  Args:
+    name: the name of a registered seqio Task or Mixture; 'tfds:NAME' or 'tfds:NAME/CONFIG'; or a
+      comma list of files and globs.
+    documents: 0 for one pass over everything; else so many documents, those of a Mixture drawn at
+      its rates.
+    module: imported first; registers Tasks and Mixtures.
+    errors: of files: 'strict' or 'replace'.
+    field: of JSON lines and TFDS builders, which holds the text.
+
+  Raises:
+    ValueError: nothing has this name, or it has no text.
+  """
+  if module:
+    importlib.import_module(module)
+  if name in seqio.TaskRegistry.names() or name in seqio.MixtureRegistry.names():
+    corpus = _registered(name, documents)
+  elif name.startswith('tfds:'):
+    corpus = _from_tfds(name, field)
+  else:
+    corpus = _from_files(name, errors, field)
+  if documents:
+    whole = corpus.dataset
+    corpus = dataclasses.replace(
+      corpus, dataset=lambda: whole().take(documents), documents=documents, files=None
+    )
+  return corpus
+
+
+def _strings(name: str, dataset: tf.data.Dataset) -> tf.data.Dataset:
+  spec: Any = dataset.element_spec
+  if 'text' not in spec or spec['text'].dtype != tf.string or spec['text'].shape.rank != 0:
+    raise ValueError(
+      f'{name} has the features {sorted(spec)}: expected one string `text`, a document. A Task of '
+      'finished training examples is read with --config.data.reader=seqio, not prepared'
+    )
+  return dataset.map(lambda example: example['text'])
+
+
+def _one_pass(task: seqio.Task) -> tf.data.Dataset:
+  # seqio's cache of small datasets asks TFDS for a size that it does not know before generation.
+  dataset = task.get_dataset(None, split='train', shuffle=False, try_in_mem_cache=False)
+  return _strings(task.name, dataset)
+
+
+def _registered(name: str, documents: int) -> Corpus:
+  provider = seqio.get_mixture_or_task(name)
+  tasks = seqio.get_subtasks(provider)
+  versions = [dict(task=task.name, **_version(task)) for task in tasks]
+  if documents and isinstance(provider, seqio.Mixture):
+    draw = functools.partial(provider.get_dataset, None, split='train', shuffle=False, seed=0)
+    drawn = lambda: _strings(name, draw(num_epochs=None, try_in_mem_cache=False))
+    return Corpus(name, versions, tasks, drawn)
+  chain = lambda: functools.reduce(tf.data.Dataset.concatenate, map(_one_pass, tasks))
+  sizes = [size_of(task) for task in tasks]
+  known = sum(filter(None, sizes)) if all(sizes) else None
+  return Corpus(name, versions, tasks, chain, known)
+
+
+def _version(task: seqio.Task) -> dict[str, str]:
+  """What the text of a Task depends on, besides its name."""
+  if isinstance(task.source, seqio.TfdsDataSource):
+    return dict(tfds=str(task.source.tfds_dataset.name))
+  return dict(python=platform.python_version()) if task.name == 'python_docs' else {}
+
+
+def _from_tfds(name: str, field: str) -> Corpus:
+  builder_name = name.removeprefix('tfds:').split(':')[0]
+  try:
+    builder = tfds.builder(builder_name)
+  except (tfds.core.DatasetNotFoundError, ValueError) as error:
+    raise ValueError(f'{name}: {str(error).splitlines()[0]}') from error
+  features: Any = builder.info.features
+  strings = [key for key, value in features.items() if isinstance(value, tfds.features.Text)]
+  if field not in strings:
+    raise ValueError(
+      f'{name} has no text feature {field!r}; its strings are {sorted(strings)}: name one with '
+      '--field'
+    )
+  config = f'/{builder.builder_config.name}' if builder.builder_config else ''
+  versioned = f'{builder.name}{config}:{builder.version}'
+  task = tfds_task('tfds_' + builder.name, versioned, field)
+  return Corpus(name, [dict(tfds=versioned)], [task], lambda: _one_pass(task), size_of(task))
+
+
+def _from_files(name: str, errors: str, field: str) -> Corpus:
+  try:
+    files = Files(find_files(name), errors, field)
+  except ValueError as error:
+    known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+    near = difflib.get_close_matches(name, known, 1)
+    raise ValueError(f'{error}' + (f'. Did you mean {near[0]!r}?' if near else '')) from error
+  if not files.total:
+    raise ValueError(f'{name}: all files are empty')
+  task = stream_task('files', lambda: files)
+  title = pathlib.Path(name.split(',')[0]).name
+  return Corpus(title, files.fingerprint, [task], lambda: _one_pass(task), files=files)
+
+
+def size_of(task: seqio.Task) -> int | None:
+  """How many documents it has, or None where that is not known."""
+  source = task.source
+  if isinstance(source, seqio.TfdsDataSource) and 'train' not in source.tfds_dataset.info.splits:
+    return None
+  size = source.num_input_examples('train')
+  return int(size) if size and math.isfinite(size) else None

@@ -37,10 +37,11 @@ FIELD = flags.DEFINE_string('field', 'text', 'Field of JSON lines or TFDS that h
 
 
 def open_corpus():
-  """Opens the text that the flags name; see `tasks.open_corpus`."""
-  from bertjax.data import tasks  # TensorFlow, which takes seconds; not for --help
+  """Opens the text that the flags name; see `sources.open_corpus`."""
+  # TensorFlow takes seconds, so not for --help; `tasks` registers the names.
+  from bertjax.data import sources, tasks  # noqa: F401
 
-  return tasks.open_corpus(INPUT.value, DOCUMENTS.value, MODULE.value, ERRORS.value, FIELD.value)
+  return sources.open_corpus(INPUT.value, DOCUMENTS.value, MODULE.value, ERRORS.value, FIELD.value)
 
 
 def cores() -> int:
