@@ -49,34 +49,55 @@ class Leaves(NamedTuple):
     )
 
 
-def scale_by_raw_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
+def scale_by_raw_adam(
+  b1: float, b2: float, eps: float, corrected: bool = False
+) -> optax.GradientTransformation:
   """m / (sqrt(v) + eps) of the raw moments: Adam as BERT, ALBERT, ELECTRA and XLNet wrote it.
 
-  google-research/bert, optimization.py:AdamWeightDecayOptimizer. optax's own always corrects the
-  bias. The state is optax's, so phases of one run may differ in it.
+  google-research/bert, optimization.py:AdamWeightDecayOptimizer. With `corrected` the quotient is
+  multiplied by sqrt(1 - b2^t) / (1 - b1^t): fairseq's adam.py, GPT-1. optax's own corrects the
+  moments before it adds eps. The state is optax's, so phases of one run may differ in it.
   """
 
   def update(updates, state: Any, params=None):
     del params
     mu = optax.tree.update_moment(updates, state.mu, b1, 1)
     nu = optax.tree.update_moment_per_elem_norm(updates, state.nu, b2, 2)
-    raw = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu)
-    return raw, optax.ScaleByAdamState(optax.safe_increment(state.count), mu, nu)
+    count = optax.safe_increment(state.count)
+    scale = jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0
+    raw = jax.tree.map(lambda m, v: scale * m / (jnp.sqrt(v) + eps), mu, nu)
+    return raw, optax.ScaleByAdamState(count, mu, nu)
 
   return optax.GradientTransformation(optax.scale_by_adam(b1, b2, eps).init, update)
 
 
 def adamw(
-  leaves: Leaves, *, b1: float, b2: float, eps: float, bias_correction: bool, weight_decay: float
+  leaves: Leaves,
+  *,
+  b1: float,
+  b2: float,
+  eps: float,
+  bias_correction: bool,
+  weight_decay: float,
+  eps_first: bool = False,
 ) -> optax.GradientTransformation:
   """m / (sqrt(v) + eps) + weight_decay * p, decay multiplied by the learning rate as the rest is.
 
-  With bias_correction it is torch.optim.AdamW. fairseq's Adam (RoBERTa) adds eps before it
-  corrects, which is an eps of eps / sqrt(1 - b2^t) here: for b2 = .98 it is 7 times larger at the
-  first step and 1% larger after 200.
+  Args:
+    leaves: the parameters.
+    b1, b2, eps, weight_decay: see above.
+    bias_correction: of the moments; torch.optim.AdamW with it, BERT's without.
+    eps_first: add eps before the correction, as fairseq (RoBERTa, SpanBERT) and GPT-1 do. It
+      is an eps of eps / sqrt(1 - b2^t): with b2 = .98, 7 times eps at first, 1% more after 200
+      steps.
   """
-  moments = optax.scale_by_adam if bias_correction else scale_by_raw_adam
-  return optax.chain(moments(b1, b2, eps), leaves.add_decay(weight_decay))
+  if eps_first and not bias_correction:
+    raise ValueError(f'{WHAT}.eps_first is about the bias correction, which is off; remove it')
+  if bias_correction and not eps_first:
+    moments = optax.scale_by_adam(b1, b2, eps)
+  else:
+    moments = scale_by_raw_adam(b1, b2, eps, corrected=bias_correction)
+  return optax.chain(moments, leaves.add_decay(weight_decay))
 
 
 def lamb(
