@@ -1,8 +1,5 @@
 """Optimizers against NumPy, PyTorch and optax; every rule on stacks against separate layers."""
 
-import logging
-import re
-
 import chex
 import jax
 import jax.numpy as jnp
@@ -10,125 +7,24 @@ import numpy as np
 import optax
 import pytest
 import torch
-from absl import logging as absl_logging
 from jax.sharding import PartitionSpec as P
-from ml_collections import ConfigDict
+from optim_cases import (
+  LR,
+  ROWS,
+  WEIGHTS_ONLY,
+  config,
+  is_weight,
+  make,
+  nest,
+  some_grads,
+  stack,
+  tensors,
+  train,
+)
 
 from bertjax import optim
 
-LAYERS = 3
-WEIGHTS_ONLY = ((r'.*norm/(scale|bias)', 0.0), (r'.*bias', 0.0), (r'.*', 1.0))
-LR = 0.05
-ADAM = dict(b1=0.9, b2=0.99, eps=1e-6, bias_correction=False, weight_decay=0.1)
-FACTORS = dict(
-  decay_rate=0.8, eps=1e-30, min_factored=4, clip_rms=0.7, min_scale=1e-3, weight_decay=0.1
-)
-LISTED = ((r'.*/layers/1/.*', 0.0), (r'.*scale', 0.0), (r'.*', 1.0))
-
-# Every optimizer in every mode; a new one is a new row and gets every test below that uses ROWS.
-ROWS = dict(
-  bert=dict(name='adamw', **ADAM),
-  torch=dict(name='adamw', **ADAM | dict(bias_correction=True)),
-  fairseq=dict(name='adamw', **ADAM | dict(bias_correction=True), eps_first=True),
-  lamb_decayed=dict(name='lamb', **ADAM, trust='decayed'),
-  lamb_corrected=dict(name='lamb', **ADAM | dict(bias_correction=True), trust='decayed'),
-  lamb_listed=dict(name='lamb', **ADAM, trust='listed', trust_rules=LISTED),
-  lamb_all=dict(name='lamb', **ADAM, trust='all'),
-  adafactor=dict(name='adafactor', **FACTORS),
-)
 rows = pytest.mark.parametrize('row', ROWS)
-
-
-def config(row='bert', **changes):
-  common = dict(
-    schedule=dict(name='constant', peak=LR), clip=0.0, freeze=(), lr_scale=(('.*', 1.0),),
-    decay=WEIGHTS_ONLY,
-  )  # fmt: skip
-  return ConfigDict(common | ROWS.get(row, {}) | changes)
-
-
-def tensors(seed, growth=1.0):
-  """path -> array, one tensor per layer; layer i is growth^i times larger than layer 0."""
-  rng = np.random.default_rng(seed)
-  draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
-  out = {'embeddings/word': draw(9, 6), 'embeddings/norm/scale': draw(6), 'mlm/bias': draw(9)}
-  for i in range(LAYERS):
-    for name, shape in (('dense/kernel', (6, 5)), ('dense/bias', (5,)), ('norm/scale', (6,))):
-      out[f'encoder/layers/{i}/{name}'] = draw(*shape) * np.float32(growth**i)
-  return out
-
-
-def nest(flat):
-  tree = {}
-  for path, value in flat.items():
-    *parents, last = path.split('/')
-    node = tree
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    node[last] = value
-  return tree
-
-
-def flatten(tree, path=''):
-  if not isinstance(tree, dict):
-    return {path: tree}
-  return {
-    k: v for name in tree for k, v in flatten(tree[name], f'{path}/{name}'.strip('/')).items()
-  }
-
-
-def stack(flat):
-  """Layers of one name as one array with the layers in front."""
-  out = {k: v for k, v in flat.items() if '/layers/' not in k}
-  for path in flat:
-    if '/layers/0/' in path:
-      group = [flat[path.replace('/0/', f'/{i}/')] for i in range(LAYERS)]
-      out[path.replace('/0/', '/')] = np.stack(group)
-  return out
-
-
-def axes_of(flat):
-  """Logical axes; a path with 'layers' but no number is a stack."""
-
-  def names(path, value):
-    stacked = '/layers/' in path and not re.search(r'/layers/\d', path)
-    return ('layers',) * stacked + ('embed', 'ffn')[: value.ndim - stacked]
-
-  return nest({k: names(k, v) for k, v in flat.items()})
-
-
-def make(config, flat):
-  return optim.make(config, nest(flat), axes_of(flat))[0]
-
-
-def train(config, flat, grads, stacked=False):
-  """Takes one step per dict of gradients; returns path -> array, one tensor per layer."""
-  view = stack if stacked else dict
-  params, tx = nest(view(flat)), make(config, view(flat))
-  state = tx.init(params)
-
-  @jax.jit
-  def step(params, state, grads):
-    updates, state = tx.update(grads, state, params)
-    return optax.apply_updates(params, updates), state
-
-  for grad in grads:
-    params, state = step(params, state, nest(view(grad)))
-  found = flatten(jax.device_get(params))
-  return {
-    path: found[re.sub(r'/\d+/', '/', path)][int(re.search(r'\d+', path).group())]
-    if stacked and '/layers/' in path
-    else found[path]
-    for path in flat
-  }
-
-
-def some_grads(count=4, growth=1.0):
-  return [tensors(100 + i, growth) for i in range(count)]
-
-
-def is_weight(path):
-  return not path.endswith(('bias', 'scale'))
 
 
 def numpy_adam(p, grads, corrected, decay, ratio, eps_first, b1=0.9, b2=0.99, eps=1e-6):
@@ -295,104 +191,6 @@ def test_without_correction_the_first_step_is_three_times_larger():
   raw, corrected = (one_tensor(row, np.zeros(1), np.ones(1), **check) for row in ('bert', 'torch'))
   np.testing.assert_allclose(raw, [-0.1 * 0.1 / np.sqrt(0.001)], rtol=1e-4)  # 3.16 x lr
   np.testing.assert_allclose(corrected, [-0.1], rtol=1e-4)
-
-
-def test_clip_holds_the_global_norm_of_what_is_not_frozen():
-  flat, grads = tensors(0), some_grads(1)
-  raw = config(name='adamw', **ADAM | dict(weight_decay=0.0, b1=0.0, b2=0.0, eps=1.0))
-  frozen = ('embeddings/.*', '.*/layers/[01]/.*')
-  moving = [p for p in flat if not any(re.fullmatch(f, p) for f in frozen)]
-  for path in flat:
-    if path not in moving:
-      grads[0][path] = np.full_like(grads[0][path], np.nan)  # a frozen gradient is never looked at
-  norm = np.sqrt(sum(np.sum(grads[0][p] ** 2) for p in moving))
-  for clip, scale in ((0.5 * norm, 0.5), (2 * norm, 1.0), (0.0, 1.0)):
-    raw.update(clip=float(clip), freeze=frozen)
-    found = train(raw, flat, grads, stacked=True)
-    for path in moving:  # b1 = b2 = 0, eps = 1: the direction is g / (|g| + 1)
-      g = scale * grads[0][path]
-      expected = flat[path] - LR * g / (np.abs(g) + 1)
-      np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6)
-
-
-@rows
-def test_frozen_layers_stay_bit_for_bit_and_the_rest_moves(row):
-  flat = tensors(0)
-  flat['encoder/layers/0/norm/scale'][:2] = (-0.0, 0.0)
-  frozen = ('embeddings/word', r'.*/layers/[0-1]/.*')
-  found = train(config(row, freeze=frozen), flat, some_grads(), stacked=True)
-  for path, p in flat.items():
-    same = found[path].tobytes() == p.tobytes()
-    assert same == any(re.fullmatch(f, path) for f in frozen), path
-
-
-def test_lr_scale_multiplies_the_step_decay_included():
-  flat, grads = tensors(0), some_grads(1)
-  half = ((r'.*/layers/1/.*', 0.5), (r'mlm/.*', 2.0), (r'.*', 1.0))
-  plain = train(config(), flat, grads, stacked=True)
-  scaled = train(config(lr_scale=half), flat, grads, stacked=True)
-  for path, p in flat.items():
-    factor = 0.5 if '/layers/1/' in path else 2.0 if path.startswith('mlm') else 1.0
-    np.testing.assert_allclose(
-      scaled[path] - p, factor * (plain[path] - p), rtol=1e-4, atol=1e-6, err_msg=path
-    )
-
-
-def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
-  absl_logging.set_verbosity('info')
-  with caplog.at_level(logging.INFO, logger='absl'):
-    make(config(freeze=(r'.*/layers/[02]/dense/bias',)), stack(tensors(0)))
-  lines = [record.getMessage() for record in caplog.records]
-  key = 'config.optimizer'
-  assert lines == [
-    f"{key}.decay: '.*norm/(scale|bias)' -> 0: embeddings/norm/scale, "
-    'encoder/layers/0-2/norm/scale',
-    f"{key}.decay: '.*bias' -> 0: encoder/layers/0-2/dense/bias, mlm/bias",
-    f"{key}.decay: '.*' -> 1: embeddings/word, encoder/layers/0-2/dense/kernel",
-    f"{key}.lr_scale: '.*' -> 1: every parameter",
-    f"{key}.freeze: '.*/layers/[02]/dense/bias' -> 1: encoder/layers/0,2/dense/bias",
-    f"{key}.freeze: '.*' -> 0: embeddings/norm/scale, embeddings/word, "
-    'encoder/layers/1/dense/bias, encoder/layers/0-2/dense/kernel, '
-    'encoder/layers/0-2/norm/scale, mlm/bias',
-  ]
-
-
-@pytest.mark.parametrize(
-  'changes, message',
-  [
-    (dict(name='adam'), r"optimizer.name: expected one of .*, got 'adam'; did you mean 'adamw'"),
-    (dict(weight_decai=0.1), "did you mean 'weight_decay'"),
-    (dict(eps_first=True), 'eps_first is about the bias correction, which is off'),
-    (dict(trust='decayed'), "fields of config.optimizer .adamw.: .*got 'trust'"),
-    (dict(decay=WEIGHTS_ONLY[:2]), r'decay covers every parameter but embeddings/word, enc'),
-    (dict(decay=((r'.*/layers/[01]/.*', 1.0),)), 'but .*encoder/layers/2/dense/kernel'),
-    (dict(freeze=('encoder/layer/0/.*',)), "freeze: 'encoder/layer/0/.*' matches none"),
-    (dict(freeze=('.*/layers/3/.*',)), 'matches none of .*layers/0-2'),
-    (dict(lr_scale=(('dense/kernel', 0.5), ('.*', 1.0))), 'must match the whole path'),
-    (dict(lr_scale=(('.*(', 0.5), ('.*', 1.0))), 'is not a regular expression'),
-    (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),
-    (dict(row='lamb_decayed', trust='some'), 'trust: expected one of all, decayed, listed'),
-    (dict(row='lamb_all', trust_rules=LISTED), "trust_rules are read with .*'listed' only"),
-    (dict(row='lamb_listed', trust_rules=()), 'trust_rules covers every parameter but'),
-  ],
-)
-def test_mistakes_are_named(changes, message):
-  with pytest.raises(ValueError, match=message):
-    make(config(**changes), stack(tensors(0)))
-
-
-def test_a_lacking_field_is_named():
-  lacking = config()
-  del lacking['b2'], lacking['clip']
-  with pytest.raises(ValueError, match=r'config.optimizer .adamw. lacks b2, clip'):
-    make(lacking, tensors(0))
-
-
-def test_a_stack_that_is_not_named_layers_is_refused():
-  params = dict(blocks=dict(kernel=np.zeros((3, 4, 4), np.float32)))
-  axes = dict(blocks=dict(kernel=('layers', 'embed', 'ffn')))
-  with pytest.raises(ValueError, match="blocks/kernel has the logical axes .*component 'layers'"):
-    optim.make(config(), params, axes)
 
 
 def test_phases_that_freeze_or_clip_differently_share_one_state():
