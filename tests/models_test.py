@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from flax.core import meta
 
-from bertjax.kernels.dropout import Noise
+from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.models import bert as bert_lib
 from bertjax.models.bert import SIZES
 from bertjax.models.transformer import Encoder
@@ -125,7 +125,7 @@ def test_each_token_depends_on_all_of_its_example_and_nothing_else():
 
 def variables_of(c, std: float = 0.1):
   shapes = jax.eval_shape(mlm.make(c).init, jax.random.key(0), cases.batch([[8]], 8))
-  return cases.random_params(meta.unbox(shapes), std)
+  return jax.tree.map(jnp.asarray, cases.random_params(meta.unbox(shapes), std))
 
 
 @pytest.mark.parametrize('family', ['bert', 'roberta'])
@@ -165,6 +165,12 @@ def test_self_attention_only_sees_one_token():
   np.testing.assert_array_equal(np.nonzero(changed)[0], [3])
 
 
+def loss_of(c, variables, batch, train: bool):
+  ctx = Context(jax.random.key(3), jnp.int32(0), train)
+  terms = jax.jit(lambda v, b: mlm.make(c).loss(v, (), with_rows(b), ctx).terms)(variables, batch)
+  return terms['mlm'].total / terms['mlm'].weight
+
+
 def gradient_of(c, variables, batch, train: bool = False, microbatches: int = 1):
   ctx = Context(jax.random.key(3), jnp.int32(0), train)
   run = lambda v, b: accumulate(mlm.make(c), v, (), with_rows(b), ctx, microbatches)[:2]
@@ -190,13 +196,12 @@ def relative_error(ours, theirs) -> float:
   return max(jax.tree.leaves(jax.tree.map(error, ours, theirs)))
 
 
-@pytest.mark.parametrize('train', [False, True])
-def test_remat_changes_nothing(train):
+def test_remat_changes_nothing():
   c, batch = cases.config('bert'), cases.batch([[9, 14], [20, 11]], 32)
   variables = variables_of(c)
-  loss, grads = gradient_of(c, variables, batch, train)
+  loss, grads = gradient_of(c, variables, batch, train=True)
   c.model.remat = True
-  loss_again, grads_again = gradient_of(c, variables, batch, train)
+  loss_again, grads_again = gradient_of(c, variables, batch, train=True)
   np.testing.assert_allclose(loss_again, loss, rtol=1e-6)
   assert relative_error(grads_again, grads) < 1e-4
 
@@ -204,41 +209,85 @@ def test_remat_changes_nothing(train):
 def test_bfloat16_is_near_float32():
   c, batch = cases.config('bert'), cases.batch([[9, 14], [20, 11]], 32)
   variables = variables_of(c, std=0.02)
-  loss, _ = gradient_of(c, variables, batch)
+  loss = loss_of(c, variables, batch, train=False)
   c.model.dtype = 'bfloat16'
-  low, grads = gradient_of(c, variables, batch)
+  low = loss_of(c, variables, batch, train=False)
   assert abs(low - loss) < 0.01 * loss and low != loss
+  _, grads = gradient_of(c, variables, batch)
   for leaf in jax.tree.leaves(grads):
     assert leaf.dtype == jnp.float32 and np.isfinite(leaf).all()
+
+
+@pytest.mark.parametrize('field', ['dropout', 'attention_dropout'])
+def test_each_rate_switches_its_dropout(field):
+  """Sites that a rate of 0 leaves alive would still change the loss."""
+  batch = cases.batch([[9, 14], [20, 11]], 32)
+  c = cases.config('bert', dropout=0.0, attention_dropout=0.0)
+  variables = variables_of(c)
+  calm = loss_of(c, variables, batch, train=False)
+  quiet = loss_of(c, variables, batch, train=True)
+  np.testing.assert_allclose(quiet, calm, rtol=1e-6)
+  c.model[field] = 0.1
+  noisy = loss_of(c, variables, batch, train=True)
+  assert abs(noisy - calm) > 1e-4
+
+
+def test_embeddings_are_dropped():
+  fields = dict(vocab_size=9, positions=8, types=2, width=512, position_offset=0, zero_row=None)
+  embeddings = bert_lib.Embeddings(
+    **fields,
+    norm_eps=1e-12,
+    dropout=0.25,
+    initializer=jax.nn.initializers.normal(1.0),
+    dtype='float32',
+  )
+  batch = cases.batch([[8]], 8, slots=2) | dict(token_BT=np.arange(8)[None])
+  noise = noise_from_key(jax.random.key(0), jnp.arange(1))
+  variables = jax.jit(embeddings.init)(jax.random.key(0), batch, None)
+  x_BTD, _ = jax.jit(embeddings.apply)(variables, batch, noise)
+  assert abs((x_BTD == 0).mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / x_BTD.size)
 
 
 def test_dropout_does_not_depend_on_microbatches():
   c, batch = cases.config('bert'), cases.batch([[9], [20], [17], [30]], 32)
   variables = variables_of(c, std=0.02)
   loss, grads = gradient_of(c, variables, batch, train=True)
-  calm, _ = gradient_of(c, variables, batch, train=False)
-  assert abs(loss - calm) > 1e-4  # dropout is on
-  for microbatches in (2, 4):
-    again, grads_again = gradient_of(c, variables, batch, True, microbatches)
-    np.testing.assert_allclose(again, loss, rtol=1e-6)
-    assert relative_error(grads_again, grads) < 1e-3
+  again, grads_again = gradient_of(c, variables, batch, train=True, microbatches=4)
+  np.testing.assert_allclose(again, loss, rtol=1e-6)
+  assert relative_error(grads_again, grads) < 1e-3
 
 
-def test_layers_draw_apart():
+@pytest.mark.parametrize('rates', [dict(dropout=0.0), dict(attention_dropout=0.0)])
+def test_layers_draw_apart(rates):
   x_BTD = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
   example_BT, noise = np.ones((2, 8), np.int32), Noise(jnp.uint32(5), jnp.arange(2, dtype='uint32'))
-  variables = make_encoder().init(jax.random.key(0), x_BTD, example_BT, None)
+  variables = make_encoder(**rates).init(jax.random.key(0), x_BTD, example_BT, None)
   second = jax.tree.map(lambda p: p[1:], meta.unbox(variables))
 
   def step(noise):
     """What layer 1 makes of layer 0's output: inside the stack, and at the bottom of another."""
-    _, h_LBTD = make_encoder().apply(variables, x_BTD, example_BT, noise)
-    alone, _ = make_encoder(1).apply(second, h_LBTD[0], example_BT, noise)
+    _, h_LBTD = make_encoder(**rates).apply(variables, x_BTD, example_BT, noise)
+    alone, _ = make_encoder(1, **rates).apply(second, h_LBTD[0], example_BT, noise)
     return h_LBTD[1], alone
 
   np.testing.assert_allclose(*step(None), atol=1e-5)
   stacked, alone = step(noise)
-  assert np.abs(stacked - alone).max() > 0.1
+  assert np.abs(stacked - alone).max() > 0.01
+
+
+def test_rows_and_steps_draw_apart():
+  c = cases.config('bert')
+  variables, batch = variables_of(c), cases.batch([[20], [9]], 32)
+  twins = {k: np.repeat(v[:1], 2, 0) for k, v in batch.items()}
+  model = bert_lib.make(c.model)
+  run = jax.jit(
+    lambda key: model.apply(variables, twins, noise_from_key(key, with_rows(twins)['row_B']))[
+      'last_BTD'
+    ]
+  )
+  first_BTD, next_BTD = run(jax.random.key(0)), run(jax.random.key(1))
+  assert np.abs(first_BTD[0] - first_BTD[1]).max() > 0.1
+  assert np.abs(first_BTD - next_BTD).max() > 0.1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,25 @@
+"""Measured speed: python -m bertjax.bench step|input|prepare [flags]; each prints one JSON line."""
+
+import importlib
+import sys
+
+from absl import app, flags
+
+BENCHES = ('step', 'input', 'prepare')
+
+
+def main() -> None:
+  """Runs `main(argv)` of the bench module that the first argument names, with the flags it has."""
+  name = sys.argv[1] if len(sys.argv) > 1 else ''
+  if name not in BENCHES:
+    sys.exit(f'bertjax.bench: expected one of {", ".join(BENCHES)}, got {name!r}')
+  bench = importlib.import_module(f'bertjax.bench.{name}')
+  flags.adopt_module_key_flags(bench)  # so that --help shows them
+  try:
+    app.run(bench.main, [sys.argv[0], *sys.argv[2:]])
+  except ValueError as error:
+    sys.exit(f'bertjax.bench: {error}')
+
+
+if __name__ == '__main__':
+  main()

@@ -1,0 +1,80 @@
+"""The same training step in PyTorch `transformers`, as it ships: all logits, its default attention,
+fused AdamW."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from bertjax.types import Batch
+
+ACTIVATIONS = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu', 'relu': 'relu'}
+
+
+def make_model(model: Any) -> torch.nn.Module:
+  """BertForPreTraining, BertForMaskedLM or RobertaForMaskedLM with the sizes of `config.model`.
+
+  Raises:
+    ValueError: a model that has no counterpart.
+  """
+  if model.name != 'bert' or model.attend != 'example' or model.dtype != 'float32':
+    raise ValueError(
+      "--against=transformers needs model.name='bert', attend='example' and dtype='float32', got "
+      f'{model.name!r}, {model.attend!r}, {model.dtype!r}'
+    )
+  common = dict(
+    vocab_size=model.vocab_size, hidden_size=model.width, num_hidden_layers=model.layers,
+    num_attention_heads=model.heads, intermediate_size=model.ffn,
+    max_position_embeddings=model.positions, type_vocab_size=model.types,
+    layer_norm_eps=model.norm_eps, hidden_act=ACTIVATIONS[model.activation],
+    hidden_dropout_prob=model.dropout, attention_probs_dropout_prob=model.attention_dropout,
+  )  # fmt: skip
+  if model.position_offset:
+    return transformers.RobertaForMaskedLM(transformers.RobertaConfig(pad_token_id=1, **common))
+  config = transformers.BertConfig(pad_token_id=0, **common)
+  kind = transformers.BertForPreTraining if model.pooler else transformers.BertForMaskedLM
+  return kind(config)
+
+
+def make_step(config: Any, batch: Batch) -> Callable[[], None]:
+  """Their train step as a call that runs it once on its own state."""
+  torch.set_num_threads(len(os.sched_getaffinity(0)))
+  torch.manual_seed(config.seed)
+  model = make_model(config.model).train()
+  o = config.optimizer
+  matrices = [p for p in model.parameters() if p.ndim > 1]
+  vectors = [p for p in model.parameters() if p.ndim == 1]
+  groups = [
+    dict(params=matrices, weight_decay=o.weight_decay),
+    dict(params=vectors, weight_decay=0.0),
+  ]
+  optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
+  inputs = _inputs(batch, with_next=config.model.pooler)
+
+  def call() -> None:
+    loss = model(**inputs).loss
+    loss.backward()
+    if o.clip:
+      torch.nn.utils.clip_grad_norm_(model.parameters(), o.clip)
+    optimizer.step()
+    optimizer.zero_grad()
+
+  return call
+
+
+def _inputs(batch: Batch, with_next: bool) -> dict[str, torch.Tensor]:
+  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
+  labels_BT = np.full(batch['token_BT'].shape, -100)
+  np.put_along_axis(labels_BT, np.asarray(batch['target_pos_BP']), batch['target_BP'], axis=1)
+  inputs = dict(
+    input_ids=tensor(batch['token_BT']),
+    attention_mask=tensor(batch['example_BT'] > 0),
+    token_type_ids=tensor(batch['type_BT']),
+    labels=tensor(labels_BT),
+  )
+  if with_next:
+    inputs['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
+  return inputs

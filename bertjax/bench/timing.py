@@ -1,0 +1,63 @@
+"""Timing of rival implementations in alternation, and what ran them."""
+
+import importlib.metadata
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+PACKAGES = ('jax', 'jaxlib', 'numpy', 'torch', 'transformers', 'tokenizers', 'grain')
+
+
+def alternate(
+  arms: Mapping[str, Callable[[], Any]], calls: int, warmup: int
+) -> dict[str, np.ndarray]:
+  """Calls the arms in turn, ABAB, so that a drift of the machine hits all of them.
+
+  Args:
+    arms: name -> a call that returns when its work is done.
+    calls: timed calls of each arm.
+    warmup: calls of each arm before them, not timed.
+
+  Returns:
+    name -> seconds of each call, float64 [calls].
+  """
+  seconds = {name: np.zeros(calls) for name in arms}
+  for call in range(-warmup, calls):
+    for name, arm in arms.items():
+      start = time.perf_counter()
+      arm()
+      if call >= 0:
+        seconds[name][call] = time.perf_counter() - start
+  return seconds
+
+
+def summary(seconds: np.ndarray, units: float, unit: str) -> dict[str, float]:
+  """Median and 10/90 percentiles in seconds, and `<unit>_per_second` at the median."""
+  low, median, high = np.percentile(seconds, [10, 50, 90])
+  return {
+    'median_s': round(median, 6),
+    'p10_s': round(low, 6),
+    'p90_s': round(high, 6),
+    f'{unit}_per_second': round(units / median, 1),
+  }
+
+
+def environment() -> dict[str, Any]:
+  """Python, package versions, processor and usable cores."""
+  versions = {'python': platform.python_version()}
+  for name in PACKAGES:
+    try:
+      versions[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      versions[name] = 'absent'
+  return dict(versions=versions, hardware=_processor(), cores=len(os.sched_getaffinity(0)))
+
+
+def _processor() -> str:
+  with open('/proc/cpuinfo') as file:
+    names = [line.split(':', 1)[1].strip() for line in file if line.startswith('model name')]
+  return names[0] if names else platform.machine()
