@@ -10,10 +10,11 @@ from bertjax.objectives import mlm
 from configs import bert
 
 
-def test_cross_entropy_is_minus_log_softmax():
+def test_the_score_is_minus_log_softmax_and_whether_it_is_highest():
   logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
-  found = mlm.cross_entropy(logits + 7.0, jnp.array([2, 0]))
-  np.testing.assert_allclose(found, -np.log([0.5, 0.1]), rtol=1e-5)
+  nll, right = mlm.score(logits + 7.0, jnp.array([2, 0]))
+  np.testing.assert_allclose(nll, -np.log([0.5, 0.1]), rtol=1e-5)
+  assert right.tolist() == [1.0, 0.0]
 
 
 def slots(weight, masked):
