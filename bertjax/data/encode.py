@@ -60,7 +60,7 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
   Raises:
     ValueError: bytes that are not UTF-8, where errors are strict.
   """
-  texts = [_decode(document, options.errors) for document in documents]
+  texts = [units.decode(document, options.errors) for document in documents]
   replaced = 0
   if options.errors == 'replace':
     mark = '\ufffd'
@@ -79,17 +79,6 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
     replaced,
     sum(map(len, documents)),
   )
-
-
-def _decode(document: bytes, errors: str) -> str:
-  try:
-    return document.decode('utf-8', errors)
-  except UnicodeDecodeError as error:
-    raise ValueError(
-      f'a document is not UTF-8 at its byte {error.start} (0x{document[error.start]:02x}, '
-      f'{error.reason}); it begins with {document[:60]!r}. Pass --errors=replace to put U+FFFD '
-      'there and count it'
-    ) from error
 
 
 def encode_all(batches: Iterable[list[bytes]], options: Options, workers: int) -> Iterator[Encoded]:

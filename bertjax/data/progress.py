@@ -20,11 +20,13 @@ class Bar:
     self._bar = self._progress.add_task(title, total=None)
 
   def __enter__(self) -> 'Bar':
-    self._progress.start()
+    if self._progress.console.is_terminal:
+      self._progress.start()
     return self
 
   def __exit__(self, *_) -> None:
-    self._progress.stop()
+    if self._progress.console.is_terminal:
+      self._progress.stop()
 
   @property
   def seconds(self) -> float:

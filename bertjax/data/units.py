@@ -44,6 +44,26 @@ _ORDINAL_MONTHS = frozenset(
 )
 
 
+def decode(document: bytes, errors: str) -> str:
+  """Returns the text of a document.
+
+  Args:
+    document: UTF-8.
+    errors: 'strict', or 'replace' to put U+FFFD where it is not.
+
+  Raises:
+    ValueError: it is not UTF-8, and errors are strict.
+  """
+  try:
+    return document.decode('utf-8', errors)
+  except UnicodeDecodeError as error:
+    raise ValueError(
+      f'a document is not UTF-8 at its byte {error.start} (0x{document[error.start]:02x}, '
+      f'{error.reason}); it begins with {document[:60]!r}. Pass --errors=replace to put U+FFFD '
+      'there and count it'
+    ) from error
+
+
 def split_document(text: str, how: str) -> list[str]:
   """Returns the units of a document, stripped, without empty ones.
 

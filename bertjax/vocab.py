@@ -1,0 +1,138 @@
+"""Trains a vocabulary: python -m bertjax.vocab --input=... --type=wordpiece --size=N --output=DIR
+
+  --type=wordpiece  BERT: vocab.txt               (Rust tokenizers)
+  --type=bpe        RoBERTa: vocab.json, merges.txt, over bytes
+  --type=unigram    spiece.model                  (sentencepiece)
+
+`--input` takes what `bertjax.prepare` takes. The text is read once; a seeded sample of its
+sentences bounds the memory. The same text, seed and flags give the same files.
+"""
+
+import os
+import pathlib
+import random
+import shutil
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from absl import app, flags
+from rich.console import Console
+from rich.table import Table
+
+from bertjax.data import text_flags, units
+from bertjax.data.progress import Bar
+from bertjax.data.train_vocabulary import TRAINERS
+from bertjax.data.vocabulary import load_vocabulary
+
+_TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
+_SIZE = flags.DEFINE_integer('size', None, 'Pieces, special ones included.', 300, required=True)
+_SAMPLE = flags.DEFINE_integer(
+  'sample', 1_000_000, 'Sentences to train on, drawn from all; about 200 MB of memory a million.', 1
+)
+_SEED = flags.DEFINE_integer('seed', 0, 'Of the sample.', 0)
+
+_HELD_OUT = 10_000  # sentences for the figures
+_EVERY = 50  # one sentence in so many is held out
+_LONGEST = 4096  # characters of a sentence that are used
+
+
+class Sample(NamedTuple):
+  """Sentences drawn from a corpus.
+
+  Attributes:
+    train: to train on.
+    held_out: for the figures; never trained on.
+    seen: how many sentences there were.
+  """
+
+  train: list[str]
+  held_out: list[str]
+  seen: int
+
+
+def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
+  """Draws uniformly, in bounded memory (Vitter's algorithm R), `size` sentences to train on."""
+  generator = random.Random(seed)
+  sample = Sample([], [], 0)
+  counts = [0, 0]
+  for number, sentence in enumerate(sentences):
+    held_out = number % _EVERY == 1
+    reservoir, limit = (sample.held_out, _HELD_OUT) if held_out else (sample.train, size)
+    counts[held_out] += 1
+    slot = generator.randrange(counts[held_out])
+    if len(reservoir) < limit:
+      reservoir.append(sentence[:_LONGEST])
+    elif slot < limit:
+      reservoir[slot] = sentence[:_LONGEST]
+  return sample._replace(seen=sum(counts))
+
+
+def _sentences() -> Iterator[str]:
+  """The sentences of the text that the flags name."""
+  corpus = text_flags.open_corpus()
+  split, documents = text_flags.SPLIT.value, 0
+  with Bar('vocab: reading') as bar:
+    for batch in corpus.batches():
+      texts = [units.decode(document, text_flags.ERRORS.value) for document in batch]
+      if split == units.AUTO:
+        split = units.detect(texts)
+      documents += len(texts)
+      bar.show(f'{documents:,} documents', corpus.done(documents))
+      for text in texts:
+        yield from units.split_document(text, split)
+
+
+def _train() -> None:
+  """Trains the vocabulary that the flags ask for and prints how well it fits."""
+  output = pathlib.Path(text_flags.OUTPUT.value)
+  if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    raise ValueError(f'{output} exists: remove it, or name another --output')
+  sample = draw(_sentences(), _SAMPLE.value, _SEED.value)
+  if not sample.train:
+    raise ValueError(f'{text_flags.INPUT.value} has no text')
+  print(f'training on {len(sample.train):,} of {sample.seen:,} sentences', flush=True)
+  partial = output.with_name(output.name + '.partial')
+  shutil.rmtree(partial, ignore_errors=True)
+  partial.mkdir(parents=True)
+  try:
+    TRAINERS[_TYPE.value](sample.train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial)
+    os.replace(partial, output)
+  finally:
+    shutil.rmtree(partial, ignore_errors=True)
+  _print_table(output, sample)
+
+
+def _print_table(output: pathlib.Path, sample: Sample) -> None:
+  vocabulary = load_vocabulary(output)
+  sentences = sample.held_out or sample.train
+  token_n, length_n = vocabulary.encode_flat(sentences)
+  words = sum(len(sentence.split()) for sentence in sentences)
+  unknown = int((token_n == vocabulary.special['unk']).sum())
+  table = Table(title=str(output), show_header=False)
+  short = (
+    f' (asked for {_SIZE.value:,}: the text has no more)' if vocabulary.size < _SIZE.value else ''
+  )
+  table.add_row('pieces', f'{vocabulary.size:,}{short}')
+  table.add_row('lowercase', str(vocabulary.lowercase).lower())
+  table.add_row('tokens per word', f'{len(token_n) / max(words, 1):.3f}')
+  table.add_row('tokens per sentence', f'{length_n.mean():.1f}')
+  table.add_row('unknown tokens', f'{unknown / max(len(token_n), 1):.4%}')
+  table.add_row(
+    'measured on', f'{len(sentences):,} sentences' + (' held out' if sample.held_out else '')
+  )
+  Console().print(table)
+
+
+def main(argv: list[str]) -> None:
+  """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  try:
+    _train()
+  except ValueError as error:
+    sys.exit(f'bertjax.vocab: {error}')
+
+
+if __name__ == '__main__':
+  app.run(main)
