@@ -11,6 +11,6 @@ __all__ = ['SPECIAL', 'assemble', 'build']
 
 
 def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
-  """Yields the plan in pieces: `bertjax.data.sentences.contiguous_blocks`; no draws, so no seed."""
+  """Makes the plan in pieces: `bertjax.data.sentences.contiguous_blocks`; no draws, so no seed."""
   del recipe, seed
   return contiguous_blocks(store, length)

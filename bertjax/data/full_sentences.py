@@ -11,6 +11,6 @@ __all__ = ['SPECIAL', 'assemble', 'build']
 
 
 def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
-  """Yields the plan in pieces, as `bertjax.data.sentences.blocks`; no draws, so no seed."""
+  """Makes the plan in pieces, as `bertjax.data.sentences.blocks`; no draws, so no seed."""
   del recipe, seed
   return blocks(store, length, within_documents=False)

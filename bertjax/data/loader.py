@@ -1,9 +1,7 @@
-"""From `Examples` to the batches of a run: batch i of the run is rows i * batch_size and on,
-whatever came before.
+"""From `Examples` to the batches of a run: batch i is made of rows i * batch_size and on.
 
-There is no iterator state: starting at any index costs nothing, and every host of any number builds
-  its share of
-the same global batch.
+There is no iterator state: starting at any index costs nothing, and the hosts, however many, build
+their shares of the same global batch.
 """
 
 import hashlib

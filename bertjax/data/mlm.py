@@ -1,6 +1,6 @@
 """Masked language modelling: which tokens are predicted, and what the input shows there.
 
-Two rules (`recipe.mask.rule`), spec numbers for rate 0.15:
+Two rules (`recipe.mask.rule`), here at rate 0.15:
 
   bert     round(.15 * length), at least 1, of the tokens other than [CLS] and [SEP]
            (google-research/bert, create_pretraining_data.py). With whole_word the words are

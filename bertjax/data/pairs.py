@@ -19,7 +19,7 @@ import numpy as np
 from bertjax.data import draws, rows
 
 SPECIAL = ('cls', 'sep')
-WINDOW = 1 << 17  # sentences whose offsets are held at once
+WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
 DRAWS = 10  # of another document; the last one counts even if it is the same document
 
 # Sites of a pass, then of a chunk.
@@ -39,38 +39,39 @@ class _Lanes(NamedTuple):
 
 
 def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
-  """Yields the plan in pieces.
+  """Makes the plan in pieces.
 
   Args:
     store: the token store; only its offsets are read.
     recipe: `config.data`, with dupe_factor and short_prob.
     length: tokens per example, special tokens included.
     seed: of all draws.
-    window: sentences per piece; changes the pieces, not the plan.
+    window: sentences times passes per piece; changes the pieces, not the plan.
 
-  Yields:
-    (columns, counts): columns a_start, b_start int64 (into the tokens), a_length, length int32
-    (length counts the three special tokens), next int8 (0 next, 1 random); counts of random_next
-    and truncated_tokens.
+  Returns:
+    An iterator of (columns, counts): columns a_start, b_start int64 (into the tokens), a_length,
+    length int32 (length counts the three special tokens), next int8 (0 next, 1 random); counts of
+    random_next and truncated_tokens.
 
   Raises:
-    ValueError: a store with fewer than two documents, or a length below 5.
+    ValueError: a store with fewer than two documents, a length below 5, no pass, no probability.
   """
   documents = len(store.documents) - 1
   if documents < 2:
     raise ValueError(
       'pairs need another document to draw a random next segment from: expected at least 2 '
-      f'documents, got {documents} in {store.path}. Separate documents by blank lines, or use '
-      'config.data.plan=full_sentences'
+      f'documents, got {documents} in {store.path}. Separate documents by blank lines, give more '
+      'text, or use config.data.plan=full_sentences'
     )
   if length < 5:
     raise ValueError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {length}')
-  first = 0
-  while first < documents:
-    full = np.searchsorted(store.documents, store.documents[first] + window, 'right') - 1
-    last = max(first + 1, int(full))
-    yield _window(store, recipe, length - 3, seed, (first, last))
-    first = last
+  if recipe.dupe_factor < 1 or not 0 <= recipe.short_prob <= 1:
+    raise ValueError(
+      'expected config.data.dupe_factor >= 1 and short_prob from 0 to 1, got '
+      f'{recipe.dupe_factor} and {recipe.short_prob}'
+    )
+  windows = _windows(store.documents, max(window // recipe.dupe_factor, 1))
+  return (_window(store, recipe, length - 3, seed, window) for window in windows)
 
 
 def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
@@ -96,6 +97,16 @@ def truncated(a_n: np.ndarray, b_n: np.ndarray, limit: int) -> tuple[np.ndarray,
   b_first_n = np.clip(b_n - a_n, 0, excess_n)
   rest_n = excess_n - a_first_n - b_first_n  # by now both are equally long
   return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2
+
+
+def _windows(documents, sentences):
+  """Yields ranges (first, last) of documents with about this many sentences, or one document."""
+  first = 0
+  while first < len(documents) - 1:
+    full = np.searchsorted(documents, documents[first] + sentences, 'right') - 1
+    last = max(first + 1, int(full))
+    yield first, last
+    first = last
 
 
 def _window(store, recipe, usable, seed, documents):

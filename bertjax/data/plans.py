@@ -1,48 +1,46 @@
-"""Plans: which tokens make up which row of an epoch; and `Examples`, which turns row numbers into
-batches.
+"""Plans, which say what tokens make up what row, and `Examples`, which builds batches from them.
 
 A plan is a set of columns, one entry per example, made by a module of this package from the store's
 offsets and the seed alone. A plan module, named by `config.data.plan`, has
 
-  build(store, recipe, length, seed)  yields (columns, counts) in pieces; a column `length` counts
-  all tokens assemble(store, column)             makes the `rows.Text` of some examples SPECIAL
-  names of the special tokens it needs
+  build(store, recipe, length, seed)  checks its arguments and returns an iterator of pieces
+                                      (columns, counts); the column `length` counts all tokens
+  assemble(store, column)             makes the `rows.Text` of some examples
+  SPECIAL                             the special tokens it needs, by name
 
-and a corruption, named by `config.data.corrupt`, has `corrupt(rows, recipe, store)`, `check(recipe,
-length)` and SPECIAL. A new file with these functions is a new plan or corruption; there is no list
-to add it to.
+and a corruption, named by `config.data.corrupt`, has
 
-Plans are cached beside the store, in `plans/HASH/`, or in a directory of the caller's where the
-store is read-only.
+  check(recipe, length)               raises ValueError where the recipe is wrong
+  corrupt(rows, recipe, store)        makes token_BT and what is predicted
+  SPECIAL                             as above
+
+A new file with these is a new plan or corruption; there is no list to add it to.
+
+Plans are kept beside the store, in `plans/HASH/`, or in a directory of the caller's where the store
+is read-only.
 """
 
 import dataclasses
-import errno
 import functools
-import hashlib
 import importlib
-import json
-import logging
-import os
 import pathlib
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from bertjax.data import columns, draws, packing, rows
+from bertjax.data import cache, columns, draws, packing, rows
 from bertjax.names import choose
 
 FORMAT = 1
+# What a plan follows from, besides the store, the length and the seed.
 KEYS = (
   'plan',
   'dupe_factor',
   'short_prob',
   'pack',
   'max_examples',
-)  # of config.data, that a plan follows from
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,15 +80,10 @@ class Examples:
 
   @property
   def stats(self) -> dict[str, float]:
-    """The plan in figures: examples, rows, mean real tokens per row, and its own counts."""
-    share = {k: self.count[k] / self.examples for k in ('random_next',) if k in self.count}
-    return dict(
-      examples=self.examples,
-      rows=self.rows,
-      tokens_per_row=self.count['tokens'] / self.rows,
-      fill=self.count['tokens'] / self.rows / self.length,
-      **{k: v for k, v in self.count.items() if k != 'tokens'} | share,
-    )
+    """The plan in figures: its own counts, examples, rows, real tokens per row and their share."""
+    tokens_per_row = self.count['tokens'] / self.rows
+    stats = dict(self.count, examples=self.examples, rows=self.rows)
+    return stats | dict(tokens_per_row=tokens_per_row, fill=tokens_per_row / self.length)
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
     """Builds rows.
@@ -122,7 +115,7 @@ class Examples:
     return rows.frame(placed, slots) | corruption.corrupt(placed, self.recipe, self.store)
 
 
-def make_examples(store, recipe, length: int, seed: int, cache: str | None = None) -> Examples:
+def make_examples(store, recipe, length: int, seed: int, fallback: str | None = None) -> Examples:
   """Opens the plan of a recipe over a store, building it on first use.
 
   Args:
@@ -130,38 +123,42 @@ def make_examples(store, recipe, length: int, seed: int, cache: str | None = Non
     recipe: `config.data`.
     length: tokens per row, special tokens included.
     seed: of the plan, the order and the corruption.
-    cache: directory for plans where the store's own cannot be written.
+    fallback: directory for plans where the store's own cannot be written.
 
   Raises:
     ValueError: an unknown plan or corruption, a special token that the vocabulary lacks, a store or
       length that the plan cannot use, or no place to write the plan.
   """
-  _check(store, recipe, length)
+  pieces = _pieces(store, recipe, length, seed)
   identity = dict(
     format=FORMAT,
     length=length,
     seed=seed,
-    store=_digest(store.meta),
+    store=cache.digest(store.meta),
     **{key: recipe[key] for key in KEYS},
   )
-  directory = _directory(
-    store, identity, cache, lambda path: _build(path, store, recipe, length, seed)
-  )
-  names = [path.stem for path in sorted(directory.glob('*.npy'))]
-  column = {name: np.load(directory / f'{name}.npy', mmap_mode='r') for name in names}
-  row_start, row_example = column.pop('row_start', None), column.pop('row_example', None)
-  count = json.loads((directory / 'plan.json').read_text())['count']
-  return Examples(store, recipe, length, seed, column, row_start, row_example, count)
+  roots = [pathlib.Path(store.path, 'plans'), *([pathlib.Path(fallback)] if fallback else [])]
+
+  def build(path: pathlib.Path) -> dict[str, int]:
+    count = columns.write_columns(path, pieces)
+    if recipe.pack:
+      length_E = np.load(path / 'length.npy', mmap_mode='r')
+      columns.write_columns(path, _packed(length_E, recipe, length))
+    return count
+
+  directory, count = cache.directory(roots, identity, build)
+  files = sorted(directory.glob('*.npy'))
+  column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
+  packed = {name: column.pop(name, None) for name in ('row_start', 'row_example')}
+  return Examples(store, recipe, length, seed, column, count=count, **packed)
 
 
 def examples_in_memory(store, recipe, length: int, seed: int) -> Examples:
   """As `make_examples`, for a store that has no directory: nothing is written."""
-  _check(store, recipe, length)
-  build = find('plan', recipe.plan).build
-  column, count = columns.join_columns(_counted(build(store, recipe, length, seed)))
-  if not recipe.pack:
-    return Examples(store, recipe, length, seed, column, None, None, count)
-  packed, _ = columns.join_columns(_packed(column['length'], recipe, length))
+  column, count = columns.join_columns(_pieces(store, recipe, length, seed))
+  packed: dict[str, Any] = dict(row_start=None, row_example=None)
+  if recipe.pack:
+    packed, _ = columns.join_columns(_packed(column['length'], recipe, length))
   return Examples(store, recipe, length, seed, column, count=count, **packed)
 
 
@@ -182,7 +179,9 @@ def find(kind: str, name: str):
   return importlib.import_module(f'bertjax.data.{choose(name, known, f"config.data.{kind}")}')
 
 
-def _check(store, recipe, length):
+def _pieces(store, recipe, length, seed) -> Iterator[tuple]:
+  """Returns the plan's pieces, which are made as they are read; all mistakes are met before
+  that."""
   plan, corruption = find('plan', recipe.plan), find('corrupt', recipe.corrupt)
   needed = dict.fromkeys(('pad', *plan.SPECIAL, *corruption.SPECIAL))
   missing = [name for name in needed if store.special[name] is None]
@@ -192,82 +191,20 @@ def _check(store, recipe, length):
       f'the vocabulary of {store.path} has no {", ".join(missing)}. Prepare the store with a '
       'vocabulary that has them'
     )
+  if len(store.documents) < 2:
+    raise ValueError(f'{store.path}: expected at least one document, got none')
+  if recipe.pack and recipe.max_examples < 1:
+    raise ValueError(f'config.data.max_examples must be at least 1, got {recipe.max_examples}')
   corruption.check(recipe, length)
+  return _counted(plan.build(store, recipe, length, seed))
 
 
-def _digest(value) -> str:
-  return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def _directory(store, identity, cache, build) -> pathlib.Path:
-  """Returns the directory of the plan with this identity, building it if there is none."""
-  name = _digest(identity)[:32]
-  roots = [pathlib.Path(root) for root in (pathlib.Path(store.path, 'plans'), cache) if root]
-  for root in roots:
-    if _is_whole(root / name, identity):
-      return root / name
-  for root in roots:
-    try:
-      root.mkdir(parents=True, exist_ok=True)
-      temporary = pathlib.Path(tempfile.mkdtemp(prefix='.building-', dir=root))
-    except OSError as error:
-      if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise
-      continue
-    try:
-      logging.info('building the plan %s', root / name)
-      count = build(temporary)
-      files = {path.name: path.stat().st_size for path in temporary.iterdir()}
-      record = dict(identity=identity, count=count, files=files)
-      (temporary / 'plan.json').write_text(json.dumps(record, indent=1))
-      _publish(temporary, root / name, identity)
-    finally:
-      shutil.rmtree(temporary, ignore_errors=True)
-    return root / name
-  raise ValueError(
-    f'no place for the plan: {" and ".join(map(str, roots))} cannot be written. Make the store '
-    'writable or name a writable cache directory'
-  )
-
-
-def _is_whole(path, identity) -> bool:
-  """Whether the directory holds this plan with every file at its full size."""
-  try:
-    record = json.loads((path / 'plan.json').read_text())
-    sizes = {name: (path / name).stat().st_size for name in record['files']}
-  except FileNotFoundError:
-    return False
-  return record['identity'] == identity and sizes == record['files']
-
-
-def _publish(temporary, path, identity):
-  """Renames a finished plan into place; another process may have been faster with the same one."""
-  if path.exists() and not _is_whole(path, identity):
-    logging.warning('the plan %s is damaged and is replaced', path)
-    shutil.rmtree(path)
-  try:
-    os.rename(temporary, path)
-  except OSError:
-    if not _is_whole(path, identity):
-      raise
-
-
-def _build(directory, store, recipe, length, seed) -> dict[str, int]:
-  """Writes the columns of a plan; returns what it counted."""
-  build = find('plan', recipe.plan).build
-  count = columns.write_columns(directory, _counted(build(store, recipe, length, seed)))
-  if recipe.pack:
-    length_E = np.load(directory / 'length.npy', mmap_mode='r')
-    columns.write_columns(directory, _packed(length_E, recipe, length))
-  return count
-
-
-def _counted(pieces: Iterable[tuple]) -> Iterator[tuple]:
+def _counted(pieces):
   for column, count in pieces:
     yield column, count | dict(tokens=int(column['length'].sum()))
 
 
-def _packed(length_E, recipe, capacity) -> Iterator[tuple]:
+def _packed(length_E, recipe, capacity):
   yield dict(row_start=np.zeros(1, np.int64)), {}
   packed = 0
   for example_n, count_n in packing.pack(length_E, capacity, recipe.max_examples):

@@ -3,8 +3,8 @@
 The corpus is one virtual stream in which every sentence is followed by </s> (the `sep` token). A
 block is a range of that stream with <s> (`cls`) in front. A sentence longer than a block is cut
 into consecutive pieces of a block each, the last of which goes on like a sentence: nothing is
-dropped (fairseq's 'complete' mode would keep it whole, and its trainer then leave it out). A
-sentence s begins at place sentences[s] + s of the stream.
+dropped (fairseq's 'complete' mode would keep it whole, and its trainer then leave it out).
+Documents leave no mark of their own. Sentence s begins at place sentences[s] + s of the stream.
 """
 
 from collections.abc import Iterator
@@ -18,69 +18,33 @@ WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 
 def blocks(store, length: int, within_documents: bool, window: int = WINDOW) -> Iterator[tuple]:
-  """Yields blocks of as many whole sentences as fit.
+  """Makes blocks of as many whole sentences as fit.
 
   Args:
     store: the token store; only its offsets are read.
     length: tokens per block, <s> and the </s> included.
     within_documents: a block ends with its document, rather than with the corpus alone.
-    window: sentences per piece, at least length; changes the pieces, not the plan.
+    window: sentences per piece; changes the pieces, not the plan.
 
-  Yields:
-    (columns, counts): columns sentence int64 (the first one), offset int64 (tokens of it that an
-    earlier block took), sentences int32 (how many it touches), length int32 (<s> and </s>
-    included); count of cut_sentences. The last block of a document or of the corpus is as short as
-    its text.
+  Returns:
+    An iterator of (columns, counts): columns sentence int64 (the first one), offset int64 (tokens
+    of it that an earlier block took), sentences int32 (how many it touches), length int32 (<s> and
+    </s> included); count of cut_sentences. The last block of a document or of the corpus is as
+    short as its text.
 
   Raises:
     ValueError: a length below 3.
   """
-  if length < 3:
-    raise ValueError(f'blocks of sentences need length >= 3 (<s> token </s>), got {length}')
-  total = len(store.sentences) - 1
-  block, first, begin = length - 1, 0, 0
-  while first < total:
-    last = min(first + max(window, length), total)
-    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
-    edge, owner = _edges(place, block)
-    limit = edge + block
-    if within_documents:
-      limit = np.minimum(limit, _document_ends(store, first + owner))
-    complete = (limit <= place[-1]) | (last == total)
-    following = np.searchsorted(edge, limit, 'right') - 1
-    following[~complete] = len(edge)  # the next window finishes it
-    chain = _chain(following, int(np.searchsorted(edge, begin)), len(edge) - 1)
-    if chain[-1] == len(edge):
-      chain.pop()
-    at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
-    column = _columns(first, place, owner[at], (edge[at], edge[end]))
-    # A cut sentence fills one block with its first piece, so its second begins the next one.
-    yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
-    begin = edge[chain[-1]]
-    first += int(owner[chain[-1]])
+  return _blocks(store, _block(length), within_documents, max(window, length))
 
 
 def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tuple]:
-  """Yields blocks of exactly length - 1 tokens of the stream, wherever they begin; the last one is
-  shorter.
+  """Makes blocks of exactly length - 1 tokens of the stream, wherever they begin.
 
-  Arguments, columns and errors as `blocks`; counts the cut_sentences that a block boundary falls
-  into.
+  Arguments, result and errors as `blocks`; the count is of the blocks that begin inside a sentence.
+  The last block of the corpus is shorter.
   """
-  if length < 3:
-    raise ValueError(f'blocks of text need length >= 3 (<s> token </s>), got {length}')
-  total, block = len(store.sentences) - 1, length - 1
-  size = int(store.sentences[total]) + total
-  for first in range(0, total, window):
-    # Each sentence takes a place at least, so the last block of the window ends within `length`
-    # more.
-    last = min(first + window + length, total)
-    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
-    stop = place[min(window, last - first)]
-    begin = np.arange(-(-place[0] // block) * block, stop, block)
-    owner = np.searchsorted(place, begin, 'right') - 1
-    column = _columns(first, place, owner, (begin, np.minimum(begin + block, size)))
-    yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
+  return _contiguous_blocks(store, _block(length), window)
 
 
 def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
@@ -106,6 +70,50 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
     length_E=length_E,
     label={},
   )
+
+
+def _block(length):
+  if length < 3:
+    raise ValueError(f'blocks of text need length >= 3 (<s> token </s>), got {length}')
+  return length - 1
+
+
+def _blocks(store, block, within_documents, window):
+  total = len(store.sentences) - 1
+  first, begin = 0, 0
+  while first < total:
+    last = min(first + window, total)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    edge, owner = _edges(place, block)
+    limit = edge + block
+    if within_documents:
+      limit = np.minimum(limit, _document_ends(store, first + owner))
+    complete = (limit <= place[-1]) | (last == total)
+    following = np.searchsorted(edge, limit, 'right') - 1
+    following[~complete] = len(edge)  # the next window finishes it
+    chain = _chain(following, int(np.searchsorted(edge, begin)), len(edge) - 1)
+    if chain[-1] == len(edge):
+      chain.pop()
+    at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
+    column = _columns(first, place, owner[at], (edge[at], edge[end]))
+    # A cut sentence fills one block with its first piece, so its second begins the next one.
+    yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
+    begin = edge[chain[-1]]
+    first += int(owner[chain[-1]])
+
+
+def _contiguous_blocks(store, block, window):
+  total = len(store.sentences) - 1
+  size = int(store.sentences[total]) + total
+  for first in range(0, total, window):
+    # Each sentence takes a place at least: the last block ends within `block` sentences more.
+    last = min(first + window + block, total)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    stop = place[min(window, last - first)]
+    begin = np.arange(-(-place[0] // block) * block, stop, block)
+    owner = np.searchsorted(place, begin, 'right') - 1
+    column = _columns(first, place, owner, (begin, np.minimum(begin + block, size)))
+    yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
 
 
 def _edges(place, block):
