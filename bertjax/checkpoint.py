@@ -51,7 +51,8 @@ class Checkpoints:
       for leftover in (*self._directory.glob('*.saving'), *self._directory.glob('*.deleted')):
         shutil.rmtree(leftover)
     self._saver = ocp.AsyncCheckpointer(
-      ocp.PyTreeCheckpointHandler(), async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S)
+      ocp.PyTreeCheckpointHandler(use_compression=False),  # floats: 8% smaller, saved 3x slower
+      async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
     )
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._pending: tuple[int, concurrent.futures.Future] | None = None

@@ -6,12 +6,12 @@ import os
 import pathlib
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
-from tensorboardX import SummaryWriter
 
 from bertjax.ledger import verdict
 
@@ -39,14 +39,18 @@ class Writer:
     if path.exists():
       _cut_back(path, resume_step)
     self._file = open(path, 'a', encoding='utf-8')
-    self._events = SummaryWriter(
-      str(path.parent / 'tensorboard'), purge_step=resume_step + 1 if resume_step else None
-    )
+    self._directory = path.parent / 'tensorboard'
+    self._purge_step = resume_step + 1  # TensorBoard forgets it and what follows
+    self._events: Any = None
 
   def write(self, step: int, scalars: Mapping[str, float]) -> None:
     """Appends one line and one set of events; nothing if there are no scalars."""
     if not self._first or not scalars:
       return
+    if self._events is None:
+      from tensorboardX import SummaryWriter  # imports torch, if there is one: not at start-up
+
+      self._events = SummaryWriter(str(self._directory), purge_step=self._purge_step)
     values = {name: float(value) for name, value in scalars.items()}
     self._file.write(json.dumps({'step': int(step), **values}) + '\n')
     self._file.flush()
@@ -58,7 +62,8 @@ class Writer:
     """Closes both."""
     if self._first:
       self._file.close()
-      self._events.close()
+      if self._events is not None:
+        self._events.close()
 
 
 def _cut_back(path: pathlib.Path, step: int) -> None:
