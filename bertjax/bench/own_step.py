@@ -1,0 +1,66 @@
+"""Our train step on a synthetic batch, as the bench calls it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import numpy as np
+
+from bertjax import names, optim, sharding, step
+from bertjax.data import mlm
+from bertjax.types import Batch
+
+
+def synthetic_batch(config: Any) -> Batch:
+  """A batch of full rows of random ids in the shapes of a masked-LM recipe, one example a row."""
+  rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
+  slots, vocab = mlm.slots(config.data, length), config.model.vocab_size
+  column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  token_BT = rng.integers(5, vocab, (rows, length), dtype=np.int32)
+  chosen = [np.sort(rng.choice(length, slots, replace=False)) for _ in range(rows)]
+  return dict(
+    token_BT=token_BT,
+    example_BT=np.ones((rows, length), np.int32),
+    type_BT=(column_BT >= length // 2).astype(np.int32) * (config.model.types > 1),
+    position_BT=column_BT,
+    target_pos_BP=np.stack(chosen).astype(np.int32),
+    target_BP=rng.integers(5, vocab, (rows, slots), dtype=np.int32),
+    weight_BP=np.ones((rows, slots), np.float32),
+    masked_BP=np.ones((rows, slots), np.float32),
+    first_BG=np.zeros((rows, 1), np.int32),
+    example_weight_BG=np.ones((rows, 1), np.float32),
+    next_BG=rng.integers(0, 2, (rows, 1), dtype=np.int32),
+  )
+
+
+def make_step(config: Any, batch: Batch) -> Callable[[], None]:
+  """Our compiled train step as a call that runs it once on its own state and waits for it."""
+  objective = names.load('bertjax.objectives', config.objective.name, 'objective.name').make(config)
+  mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
+  sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
+  shapes = nn.meta.unbox(boxed)
+  axes = sharding.logical_axes(boxed)
+  tx, schedule = optim.make(config.optimizer, shapes['params'], axes['params'])
+  with mesh, nn.logical_axis_rules(rules):
+    specs = sharding.named(mesh, sharding.param_specs(shapes, axes, rules, mesh))
+    init = jax.jit(lambda key: nn.meta.unbox(objective.init(key, batch)), out_shardings=specs)
+    variables = init(jax.random.key(config.seed))
+    opt_state = jax.jit(tx.init)(variables['params'])
+    device_batch = sharding.put_batch(batch, mesh)
+    phase = 'bench'
+    state = step.State(
+      jax.numpy.int32(0), variables, opt_state, {phase: objective.carry(device_batch)}
+    )
+    function = step.make_train_step(
+      objective, tx, schedule, phase, config.microbatches, config.seed
+    )
+    compiled = jax.jit(function, donate_argnums=0).lower(state, device_batch).compile()
+
+  def call() -> None:
+    nonlocal state
+    state, metrics = compiled(state, device_batch)
+    jax.block_until_ready((state, metrics))
+
+  return call

@@ -1,0 +1,78 @@
+"""The step and prepare benches: the rivals get the same model, batch and text."""
+
+import cases
+import jax
+import numpy as np
+import pytest
+import torch
+from flax.core import meta
+
+from bertjax.bench import own_step, rival_prepare, rival_step, timing
+from bertjax.convert import huggingface
+from bertjax.data.vocabulary import load_vocabulary
+from bertjax.objectives import mlm
+from bertjax.step import trained_loss, with_rows
+from bertjax.types import Context
+
+
+def make_config(family: str):
+  c = cases.config(family, dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
+  c.batch_size, c.length = 8, 32  # a row for each simulated device
+  return c
+
+
+@pytest.mark.parametrize('family', ['bert', 'roberta'])
+def test_the_rival_has_our_model_and_our_loss(family):
+  c = make_config(family)
+  batch = own_step.synthetic_batch(c)
+  model = rival_step.make_model(c.model)
+  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  params = huggingface.from_huggingface(state, c.model)
+  objective = mlm.make(c)
+  ctx = Context(jax.random.key(0), np.int32(0), train=True)
+  terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+  ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+  with torch.no_grad():
+    theirs = model(**rival_step._inputs(batch, with_next=c.model.pooler)).loss.item()
+  np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_both_steps_run_and_the_batch_has_the_schema():
+  c = make_config('bert')
+  batch = own_step.synthetic_batch(c)
+  objective = mlm.make(c)
+  want = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), cases.batch([[32]] * 8, 32)))
+  got = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  assert jax.tree.map(np.shape, want) == jax.tree.map(np.shape, got)
+  assert {k: v.dtype for k, v in batch.items()} == {
+    k: v.dtype for k, v in cases.batch([[32]], 32).items()
+  }
+  arms = dict(ours=own_step.make_step(c, batch), theirs=rival_step.make_step(c, batch))
+  seconds = timing.alternate(arms, calls=2, warmup=1)
+  assert all((s > 0).all() and s.shape == (2,) for s in seconds.values())
+
+
+def test_alternation():
+  calls = []
+  arms = dict(a=lambda: calls.append('a'), b=lambda: calls.append('b'))
+  timing.alternate(arms, calls=2, warmup=1)
+  assert ''.join(calls) == 'ababab'
+
+
+def test_the_rival_refuses_what_it_is_not():
+  c = make_config('bert')
+  c.model.attend = 'self'
+  with pytest.raises(ValueError, match="attend='example'"):
+    rival_step.make_model(c.model)
+
+
+def test_raw_tokenizer_gives_the_ids_of_the_store(tmp_path):
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'cat', '##s', 'sit', '.', 'é']
+  path = tmp_path / 'vocab.txt'
+  path.write_text('\n'.join(pieces), encoding='utf-8')
+  texts = ['The cats sit.', 'Sit, cats', '']
+  raw = rival_prepare.raw_tokenizer(str(path)).encode_batch(texts, add_special_tokens=False)
+  ours = load_vocabulary(str(path)).encode_batch(texts)
+  assert [list(ids) for ids in ours] == [encoding.ids for encoding in raw]
+  with pytest.raises(ValueError, match='tokenizer.json'):
+    rival_prepare.raw_tokenizer('spiece.model')
