@@ -49,12 +49,12 @@ def slots(recipe, length: int) -> int:
   return recipe.mask.max_targets or math.ceil(recipe.mask.rate * length)
 
 
-def check(recipe, length: int) -> None:
+def check(recipe, store, length: int) -> None:
   """Checks `recipe.mask`.
 
   Raises:
-    ValueError: an unknown rule, a rate outside (0, 1], or shares that are negative or exceed 1
-      together.
+    ValueError: an unknown rule, a rate outside (0, 1], shares that are negative or exceed 1
+      together, a negative number of slots, no id to draw, or rows that are too long.
   """
   mask = recipe.mask
   choose(mask.rule, RULES, 'config.data.mask.rule')
@@ -64,6 +64,13 @@ def check(recipe, length: int) -> None:
     raise ValueError(
       'config.data.mask.mask_share and random_share must be >= 0 and at most 1 together, got '
       f'{mask.mask_share} and {mask.random_share}'
+    )
+  if mask.max_targets < 0:
+    raise ValueError(f'config.data.mask.max_targets must be >= 0, got {mask.max_targets}')
+  if not 0 <= mask.special_ids < store.vocabulary_size:
+    raise ValueError(
+      f'config.data.mask.special_ids must be below the {store.vocabulary_size} ids of the '
+      f'vocabulary, got {mask.special_ids}'
     )
   if length > MAX_LENGTH:
     raise ValueError(f'masking handles rows of at most {MAX_LENGTH} tokens, got length {length}')

@@ -10,7 +10,7 @@ offsets and the seed alone. A plan module, named by `config.data.plan`, has
 
 and a corruption, named by `config.data.corrupt`, has
 
-  check(recipe, length)               raises ValueError where the recipe is wrong
+  check(recipe, store, length)        raises ValueError where the recipe is wrong
   corrupt(rows, recipe, store)        makes token_BT and what is predicted
   SPECIAL                             as above
 
@@ -195,7 +195,7 @@ def _pieces(store, recipe, length, seed) -> Iterator[tuple]:
     raise ValueError(f'{store.path}: expected at least one document, got none')
   if recipe.pack and recipe.max_examples < 1:
     raise ValueError(f'config.data.max_examples must be at least 1, got {recipe.max_examples}')
-  corruption.check(recipe, length)
+  corruption.check(recipe, store, length)
   return _counted(plan.build(store, recipe, length, seed))
 
 

@@ -238,6 +238,8 @@ def test_choice_is_uniform_over_pairs_of_positions():
     (dict(mask__rule='brt'), "did you mean 'bert'"),
     (dict(mask__rate=0.0), r'rate must be in \(0, 1\], got 0.0'),
     (dict(mask__mask_share=0.95), 'at most 1 together'),
+    (dict(mask__max_targets=-1), 'must be >= 0, got -1'),
+    (dict(mask__special_ids=1000), 'below the 1000 ids'),
   ],
 )
 def test_a_wrong_recipe_is_refused(change, message):
