@@ -1,5 +1,6 @@
 """From a config to everything that is fixed before the first step; every mistake is met here."""
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -54,8 +55,19 @@ class Run(NamedTuple):
   abstract: State
 
 
-def make_run(config: Any, store_path: str, devices: Sequence[jax.Device] | None = None) -> Run:
-  """Builds a run from its config, the path of its store and the devices (None: all of them).
+def make_run(
+  config: Any,
+  store_path: str,
+  devices: Sequence[jax.Device] | None = None,
+  fallback: str | None = None,
+) -> Run:
+  """Builds a run from its config.
+
+  Args:
+    config: the run's.
+    store_path: its training store, with the held-out one inside.
+    devices: of the mesh; None takes all.
+    fallback: directory for the plans where the store's own cannot be written.
 
   Raises:
     ValueError: whatever in the config or the store cannot work, before anything is compiled.
@@ -69,7 +81,7 @@ def make_run(config: Any, store_path: str, devices: Sequence[jax.Device] | None 
   for phase in timeline.phases:
     _check(phase, mesh)
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
-  systems = tuple(_system(phase, store, held_out) for phase in timeline.phases)
+  systems = tuple(_system(phase, store, held_out, fallback) for phase in timeline.phases)
   return Run(timeline, systems, store, mesh, rules, _abstract_state(systems, mesh, rules))
 
 
@@ -95,14 +107,18 @@ def _check(phase: phases.Phase, mesh: Mesh) -> None:
     )
 
 
-def _system(phase: phases.Phase, store: Store, held_out: Store | None) -> System:
+def _system(
+  phase: phases.Phase, store: Store, held_out: Store | None, fallback: str | None
+) -> System:
   config = phase.config
   module = names.load('bertjax.objectives', config.objective.name, 'config.objective.name')
   objective = module.make(config)
-  examples = plans.make_examples(store, config.data, config.length, config.seed)
+  examples = plans.make_examples(store, config.data, config.length, config.seed, fallback)
   evaluated = None
   if held_out is not None:
-    evaluated = plans.make_examples(held_out, config.data, config.length, config.eval.seed)
+    recipe = copy.deepcopy(config.data)
+    recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
+    evaluated = plans.make_examples(held_out, recipe, config.length, config.eval.seed, fallback)
   row = examples.batch(np.zeros(1, np.int64), shuffle=False)
   row.pop('dropped_B')
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}

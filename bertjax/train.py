@@ -45,7 +45,7 @@ def prepare_run(config: Any, workdir: str, progress: metrics.Progress) -> setup.
     multihost_utils.sync_global_devices('store')
     path = build.ensure_store(config.data, config.seed, workdir)
   progress.note(f'Reading the store {path}')
-  run = setup.make_run(config, path)
+  run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
   for system in run.systems:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in system.examples.stats.items())
     progress.note(f'Phase {system.phase.name!r}: {stats}')

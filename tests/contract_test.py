@@ -89,6 +89,19 @@ def test_meshes_agree(reference, store, mesh):
   np.testing.assert_allclose(losses(tiny(name, **sizes), store, devices=8), found, rtol=2e-6)
 
 
+def test_the_dropout_of_each_step_is_its_own(store):
+  """Two steps that change nothing, on one batch: only the draws differ."""
+  config = tiny('roberta')
+  config.optimizer.schedule.peak = 0.0
+  run = setup.make_run(config, store, jax.devices()[:1])
+  state, stepper = train.initial_state(config, run), Stepper(run, run.systems[0])
+  stepper.compile_train()
+  batch = stepper.next_batch(0)[0]
+  state, first = stepper.train(state, batch)
+  state, second = stepper.train(state, batch)
+  assert float(first['loss']) != float(second['loss'])
+
+
 @pytest.mark.parametrize('name', CONFIGS)
 def test_every_parameter_of_every_layer_receives_a_gradient(name, store):
   config = tiny(name)

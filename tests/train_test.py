@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -165,6 +166,15 @@ def test_another_config_in_the_workdir_is_refused_and_nothing_changes(store, str
   assert 'config.optimizer.b1: expected 0.9, got 0.5' in done.stderr
   assert 'log_steps' not in done.stderr
   assert (straight / 'metrics.jsonl').read_bytes() == before
+
+
+def test_a_resume_over_another_store_is_refused(store, straight, tmp_path):
+  shutil.copytree(straight, tmp_path / 'run')
+  shutil.copytree(store, tmp_path / 'store')
+  tokens = np.load(tmp_path / 'store' / 'tokens-00000.npy')
+  np.save(tmp_path / 'store' / 'tokens-00000.npy', (tokens - 4) % (VOCAB - 5) + 5)
+  done = run(tmp_path / 'store', tmp_path / 'run', f'--config.total_steps={STEPS + 1}')
+  assert done.returncode == 1 and 'is not the one this run was trained on' in done.stderr
 
 
 def test_evaluate_scores_the_newest_checkpoint(store, straight):

@@ -1,0 +1,180 @@
+"""Small edits that must turn a test red: python -m tests.mutations [PART OF A NAME]
+
+Each edit is applied to a copy of the repository, alone, and the named test is run there. A test that stays
+green does not test what it says: the command lists it and exits with 1. An edit whose text is no longer in
+its file is an error too: write it anew.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import NamedTuple
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+class Mutation(NamedTuple):
+  """Replaces `old` (once in `file`) by `new`; `test` must then fail."""
+
+  name: str
+  file: str
+  old: str
+  new: str
+  test: str
+
+
+MUTATIONS = (
+  Mutation(
+    'step: one more division by the microbatches',
+    'bertjax/step.py',
+    'loss += term.scale * jnp.where(weights[name] > 0, term.total / safe, 0.0)',
+    'loss += term.scale * jnp.where(weights[name] > 0, term.total / term.weight, 0.0)',
+    'tests/step_test.py',
+  ),
+  Mutation(
+    'step: rows split in blocks, not in turn',
+    'bertjax/step.py',
+    'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n    return jnp.swapaxes(parts, 0, 1)',
+    'return x.reshape((count, x.shape[0] // count) + x.shape[1:])',
+    'tests/step_test.py',
+  ),
+  Mutation(
+    'step: the same key at every step',
+    'bertjax/step.py',
+    'jax.random.fold_in(jax.random.key(seed), state.step)',
+    'jax.random.key(seed)',
+    'tests/contract_test.py::test_the_dropout_of_each_step_is_its_own',
+  ),
+  Mutation(
+    'objective: kept tokens count as masked',
+    'bertjax/objectives/mlm.py',
+    "masked_BP = weight_BP * batch['masked_BP']",
+    'masked_BP = weight_BP',
+    'tests/objectives/mlm_test.py',
+  ),
+  Mutation(
+    'attention: padding is visible',
+    'bertjax/kernels/relative_attention/reference.py',
+    '(query_BT1 == key_B1S) & (query_BT1 > 0)',
+    '(query_BT1 > 0) & (key_B1S > -1)',
+    'tests/parity_test.py',
+  ),
+  Mutation(
+    'attention: no scale',
+    'bertjax/kernels/relative_attention/reference.py',
+    'scale = q_BTNH.shape[-1] ** -0.5',
+    'scale = 1.0',
+    'tests/parity_test.py',
+  ),
+  Mutation(
+    'model: the other GELU',
+    'configs/bert.py',
+    "activation='gelu_tanh'",
+    "activation='gelu_erf'",
+    'tests/parity_test.py',
+  ),
+  Mutation(
+    'model: another norm epsilon',
+    'configs/roberta.py',
+    'norm_eps=1e-5',
+    'norm_eps=1e-12',
+    'tests/parity_test.py',
+  ),
+  Mutation(
+    'model: RoBERTa positions from 0',
+    'configs/roberta.py',
+    'position_offset=2',
+    'position_offset=0',
+    'tests/parity_test.py',
+  ),
+  Mutation(
+    'dropout: the row does not matter',
+    'bertjax/kernels/dropout.py',
+    'noise.row_B * jnp.uint32(_GOLDEN) + noise.seed',
+    'noise.row_B * jnp.uint32(0) + noise.seed',
+    'tests/kernels/dropout_test.py',
+  ),
+  Mutation(
+    'phases: the data index forgets earlier cycles',
+    'bertjax/phases.py',
+    'return phase, cycle * length + rest',
+    'return phase, rest',
+    'tests/phases_test.py',
+  ),
+  Mutation(
+    'sharding: colliding rules pass',
+    'bertjax/sharding.py',
+    '        if axis in used:',
+    '        if False:',
+    'tests/sharding_test.py',
+  ),
+  Mutation(
+    'evaluation: the unigram over all targets',
+    'bertjax/evals/loss.py',
+    "masked_BP = batch['weight_BP'] * batch['masked_BP']",
+    "masked_BP = batch['weight_BP']",
+    'tests/evals/evals_test.py',
+  ),
+  Mutation(
+    'train: a resume takes the batch it has seen',
+    'bertjax/train.py',
+    'phase, index = run.timeline.at(done - 1)\n    stepper',
+    'phase, index = run.timeline.at(done - 1 - (start > 0))\n    stepper',
+    'tests/train_test.py::test_a_kill_and_a_resume_change_no_bit',
+  ),
+  Mutation(
+    'train: the last batch is not compared',
+    'bertjax/train.py',
+    "if found != meta['batch_sha256']:",
+    'if False:',
+    'tests/train_test.py::test_a_resume_over_another_store_is_refused',
+  ),
+)
+
+
+def survives(mutation: Mutation) -> str | None:
+  """Applies the edit to a copy and runs its test; None if the test went red, else what is wrong."""
+  with tempfile.TemporaryDirectory() as folder:
+    copy = pathlib.Path(folder, 'main')
+    ignore = shutil.ignore_patterns('.git', '.venv', 'runs', '__pycache__')
+    shutil.copytree(ROOT, copy, ignore=ignore)
+    if (ROOT.parent / 'shared').exists():
+      (copy.parent / 'shared').symlink_to(ROOT.parent / 'shared')
+    path = copy / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+      return f'{mutation.file} holds its text {text.count(mutation.old)} times, expected once'
+    path.write_text(text.replace(mutation.old, mutation.new))
+    done = subprocess.run(
+      [sys.executable, '-m', 'pytest', '-x', '-m', 'full or not full', mutation.test],
+      cwd=copy,
+      env=dict(os.environ, PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE='1'),
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+    if done.returncode == 1:
+      return None
+    return f'{mutation.test} ended with {done.returncode}: {done.stdout[-300:]}'
+
+
+def main(part: str = '') -> int:
+  """Runs the mutations whose name holds `part`; returns how many survived."""
+  chosen = [m for m in MUTATIONS if part in m.name]
+  survivors = 0
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    for mutation, problem in zip(chosen, pool.map(survives, chosen), strict=True):
+      survivors += problem is not None
+      print(f'{"SURVIVED" if problem else "caught  "}  {mutation.name}', flush=True)
+      if problem:
+        print(f'          {problem}', flush=True)
+  print(f'{len(chosen) - survivors} of {len(chosen)} caught')
+  return survivors
+
+
+if __name__ == '__main__':
+  sys.exit(bool(main(*sys.argv[1:])))
