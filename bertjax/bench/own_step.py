@@ -6,6 +6,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
+from jax.sharding import PartitionSpec
 
 from bertjax import names, optim, sharding, step
 from bertjax.data import mlm
@@ -40,23 +41,26 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
-  shapes = nn.meta.unbox(boxed)
-  axes = sharding.logical_axes(boxed)
+  shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
   tx, schedule = optim.make(config.optimizer, shapes['params'], axes['params'])
-  with mesh, nn.logical_axis_rules(rules):
-    specs = sharding.named(mesh, sharding.param_specs(shapes, axes, rules, mesh))
-    init = jax.jit(lambda key: nn.meta.unbox(objective.init(key, batch)), out_shardings=specs)
-    variables = init(jax.random.key(config.seed))
-    opt_state = jax.jit(tx.init)(variables['params'])
-    device_batch = sharding.put_batch(batch, mesh)
-    phase = 'bench'
-    state = step.State(
-      jax.numpy.int32(0), variables, opt_state, {phase: objective.carry(device_batch)}
-    )
-    function = step.make_train_step(
-      objective, tx, schedule, phase, config.microbatches, config.seed
-    )
-    compiled = jax.jit(function, donate_argnums=0).lower(state, device_batch).compile()
+  specs = sharding.param_specs(shapes, axes, rules, mesh)
+  opt_specs = optim.state_specs(tx, shapes['params'], specs['params'])
+  phase = 'bench'
+
+  def init(key: jax.Array) -> step.State:
+    variables = nn.meta.unbox(objective.init(key, batch))
+    carry = {phase: objective.carry(batch)}
+    return step.State(jax.numpy.int32(0), variables, tx.init(variables['params']), carry)
+
+  layout = sharding.named(
+    mesh, step.State(PartitionSpec(), specs, opt_specs, {phase: sharding.batch_spec()})
+  )
+  function = step.make_train_step(objective, tx, schedule, phase, config.microbatches, config.seed)
+  device_batch = sharding.put_batch(batch, mesh)
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    state = jax.jit(init, out_shardings=layout)(jax.random.key(config.seed))
+    jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
+    compiled = jitted.lower(state, device_batch).compile()
 
   def call() -> None:
     nonlocal state
