@@ -38,7 +38,7 @@ class Leaves(NamedTuple):
 
   def per_tensor(self, tx: optax.GradientTransformation) -> optax.GradientTransformation:
     """`tx` on every tensor by itself, a stack being one tensor per layer."""
-    stacked = jax.tree.map(lambda _, names: rules.is_stack(names), self.params, self.axes)
+    stacked = jax.tree.map(lambda _, axes: rules.is_stack(axes), self.params, self.axes)
     return layerwise.per_tensor(tx, stacked)
 
   def add_decay(self, weight_decay: float) -> optax.GradientTransformation:

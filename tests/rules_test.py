@@ -94,6 +94,7 @@ def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
     (dict(freeze=('encoder/layer/0/.*',)), "freeze: 'encoder/layer/0/.*' matches none"),
     (dict(freeze=('.*/layers/3/.*',)), 'matches none of .*layers/0-2'),
     (dict(lr_scale=(('dense/kernel', 0.5), ('.*', 1.0))), 'must match the whole path'),
+    (dict(freeze=('encoder/layers/1',)), 'must match the whole path'),
     (dict(lr_scale=(('.*(', 0.5), ('.*', 1.0))), 'is not a regular expression'),
     (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),
     (dict(row='lamb_decayed', trust='some'), 'trust: expected one of all, decayed, listed'),
