@@ -52,9 +52,8 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
     carry = {phase: objective.carry(batch)}
     return step.State(jax.numpy.int32(0), variables, tx.init(variables['params']), carry)
 
-  layout = sharding.named(
-    mesh, step.State(PartitionSpec(), specs, opt_specs, {phase: sharding.batch_spec()})
-  )
+  whole: Any = PartitionSpec()
+  layout = sharding.named(mesh, step.State(whole, specs, opt_specs, {phase: sharding.batch_spec()}))
   function = step.make_train_step(objective, tx, schedule, phase, config.microbatches, config.seed)
   device_batch = sharding.put_batch(batch, mesh)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
