@@ -1,81 +1,33 @@
-"""Checkpoints: what comes back, what damage is met with, what a kill leaves."""
+"""Checkpoints: what comes back, what is kept, what damage and errors are met with."""
 
 import json
 import os
-import pathlib
 import random
 import shutil
-import socket
-import subprocess
-import sys
 import threading
 import time
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from absl import logging
-from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from checkpoint_cases import (
+  State,
+  abstract_of,
+  assert_equal,
+  flip,
+  kept,
+  kept_names,
+  largest,
+  mesh_of,
+  state_of,
+)
 from ml_collections import ConfigDict
 
 from bertjax import checkpoint, manifest
 
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
-LOOP = pathlib.Path(__file__).with_name('save_loop.py')
-
-
-class State(NamedTuple):
-  step: Any
-  variables: Any
-  opt_state: Any
-  carry: Any
-
-
-def mesh_of(*shape):
-  devices = jax.devices()[: int(np.prod(shape))]
-  return jax.make_mesh(shape, ('a', 'b'), (AxisType.Auto,) * 2, devices=devices)
-
-
-def shardings_on(mesh, state):
-  spec = lambda x: PartitionSpec('a', 'b') if x.ndim == 2 else PartitionSpec()
-  return jax.tree.map(lambda x: NamedSharding(mesh, spec(x)), state)
-
-
-def state_of(seed: int, mesh=None) -> State:
-  """A state with all that optax hands out: NamedTuples, empty states, masked nodes, counters."""
-  rng = np.random.default_rng(seed)
-  params = {
-    'layers': {'w': jnp.asarray(rng.normal(size=(8, 16)), jnp.float32), 'b': jnp.ones(3)},
-    'half': jnp.asarray(rng.normal(size=(4, 4)), jnp.bfloat16),
-  }
-  mask = {'layers': {'w': True, 'b': False}, 'half': True}
-  tx = optax.chain(
-    optax.clip_by_global_norm(1.0),
-    optax.masked(optax.scale_by_adam(), mask),
-    optax.add_decayed_weights(0.1, mask),
-    optax.scale_by_schedule(lambda count: 0.1),
-  )
-  state = State(
-    jnp.int32(seed), {'params': params, 'stats': {}}, tx.init(params), {'one': (), 'two': params}
-  )
-  return jax.device_put(state, shardings_on(mesh or mesh_of(1, 1), state))
-
-
-def abstract_of(state, mesh=None):
-  shardings = shardings_on(mesh or mesh_of(1, 1), state)
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), state, shardings
-  )
-
-
-def assert_equal(got, expected):
-  assert jax.tree.structure(got) == jax.tree.structure(expected)
-  for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
-    assert x.dtype == y.dtype
-    np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
 
 
 @pytest.fixture
@@ -138,16 +90,6 @@ def test_a_state_may_be_donated_right_after_save(make):
     state = overwrite(state)
     jax.block_until_ready(overwrite(jax.tree.map(jnp.copy, state)))
     np.testing.assert_array_equal(checkpoints.restore(abstract)[1]['variables']['w'], step)
-
-
-def flip(path, where=-1):
-  data = bytearray(path.read_bytes())
-  data[where] ^= 1
-  path.write_bytes(bytes(data))
-
-
-def largest(directory):
-  return max((p for p in directory.rglob('*') if p.is_file()), key=lambda p: p.stat().st_size)
 
 
 DAMAGE = {
@@ -232,10 +174,6 @@ def test_other_arrays_are_refused_by_name(make):
     make().restore(abstract_of(state._replace(variables=other.variables)))
 
 
-def kept(directory):
-  return sorted(int(p.name) for p in directory.iterdir())
-
-
 @pytest.mark.parametrize('mode, best', [('min', 3), ('max', 2)])
 def test_the_newest_and_the_best_are_kept(make, mode, best):
   checkpoints = make(keep=2, best=ConfigDict(dict(metric='eval/loss', mode=mode)))
@@ -260,10 +198,6 @@ def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monke
   checkpoints.save(2, state_of(2), {}, {}, wait=True)
   assert during == [['1', '2.saving']]
   assert kept_names(checkpoints._directory) == ['2']
-
-
-def kept_names(directory):
-  return sorted(p.name for p in directory.iterdir())
 
 
 @pytest.mark.parametrize('surfaces', ['save', 'wait', 'close', 'restore'])
@@ -346,83 +280,6 @@ def test_variables_of_nothing_damaged_or_another_model_are_refused(make, tmp_pat
     checkpoint.read_variables(directory / '30')
   with pytest.raises(ValueError, match='expected float32.*got none'):
     checkpoint.read_variables(tmp_path, abstract_of({'other': jnp.zeros(2)}))
-
-
-def start_loop(directory, steps, *distributed):
-  environment = dict(os.environ, JAX_PLATFORMS='cpu', XLA_FLAGS='', PYTHONWARNINGS='ignore')
-  return subprocess.Popen(
-    [sys.executable, LOOP, directory, str(steps), *map(str, distributed)],
-    stdout=subprocess.PIPE,
-    text=True,
-    env=environment,
-  )
-
-
-def survive_kills(directory, kills):
-  """Kills the loop `kills` times at random moments; each life must start from complete work."""
-  rng, complete, seen = random.Random(kills), 0, 0
-  for _ in range(kills):
-    with start_loop(directory, 100_000) as loop:
-      word, restored = loop.stdout.readline().split()
-      assert word == 'restored' and complete <= int(restored)
-      done = [int(loop.stdout.readline().split()[1]) for _ in range(rng.randrange(3))]
-      time.sleep(rng.uniform(0.0, 0.6))
-      loop.kill()
-      done += [int(line.split()[1]) for line in loop.stdout if line.endswith('\n')]
-    seen += len(done)
-    complete = max([int(restored), *done])
-  assert seen
-  with start_loop(directory, 1) as loop:
-    output = loop.stdout.read().split()
-  assert loop.returncode == 0 and int(output[1]) >= complete
-
-
-def test_a_run_killed_in_a_save_loses_nothing_that_was_complete(tmp_path):
-  survive_kills(tmp_path / 'checkpoints', 3)
-
-
-@pytest.mark.full
-def test_a_run_killed_in_many_saves_loses_nothing_that_was_complete(tmp_path):
-  survive_kills(tmp_path / 'checkpoints', 25)
-
-
-def run_processes(directory, count, steps):
-  """Runs the loop on `count` processes together; returns what each printed."""
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    port = free.getsockname()[1]
-  loops = [start_loop(directory, steps, port, count, i) for i in range(count)]
-  outputs = [loop.communicate(timeout=120)[0].splitlines() for loop in loops]
-  assert [loop.returncode for loop in loops] == [0] * count
-  own = ('restored', 'complete', 'closed')  # Gloo talks on stdout, too
-  return [[line for line in lines if line.startswith(own)] for lines in outputs]
-
-
-def test_processes_save_and_fall_back_together(tmp_path):
-  directory = tmp_path / 'checkpoints'
-  for output in run_processes(directory, 2, 3):
-    assert output == ['restored 0', 'complete 3', 'closed 3']
-  assert kept(directory) == [2, 3]
-  flip(largest(directory / '3'))
-  for output in run_processes(directory, 2, 1):
-    assert output == ['restored 2', 'complete 3', 'closed 3']
-  with start_loop(directory, 0) as loop:  # and one process reads what two wrote
-    assert loop.stdout.readline() == 'restored 3\n'
-
-
-def test_a_disk_without_room_ends_in_a_clear_error(tmp_path):
-  code = (
-    'import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));'
-    f"sys.argv = ['', {str(tmp_path)!r}, '2'];"
-    f'import runpy; runpy.run_path({str(LOOP)!r}, run_name="__main__")'
-  )
-  environment = dict(os.environ, JAX_PLATFORMS='cpu', XLA_FLAGS='', JAX_COMPILATION_CACHE_DIR='')
-  got = subprocess.run(
-    [sys.executable, '-c', code], capture_output=True, text=True, env=environment
-  )
-  assert got.returncode != 0
-  assert 'ValueError: checkpoint 1 could not be written to' in got.stderr
-  assert 'see that the disk has room' in got.stderr
 
 
 def test_the_manifest_says_what_is_inside(make):
