@@ -132,5 +132,7 @@ def main(argv: list[str]) -> None:
     )
 
 
+flags.adopt_module_key_flags(text_flags)
+
 if __name__ == '__main__':
   app.run(main)

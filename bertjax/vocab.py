@@ -134,5 +134,7 @@ def main(argv: list[str]) -> None:
     sys.exit(f'bertjax.vocab: {error}')
 
 
+flags.adopt_module_key_flags(text_flags)
+
 if __name__ == '__main__':
   app.run(main)

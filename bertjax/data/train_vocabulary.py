@@ -17,7 +17,7 @@ from tokenizers import (
   trainers,
 )
 
-from bertjax.data.vocabulary import CONFIG
+from bertjax.data.vocabulary import CONFIG, SPECIAL
 
 # Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers.
 _ALPHABET = 1000
@@ -101,7 +101,8 @@ def train_bpe(
   )
   whole.add_special_tokens([*_BPE, '<mask>'])
   whole.model.save(str(directory))
-  _save(whole, directory, 'RobertaTokenizer', lowercase)
+  # transformers' RobertaTokenizer would not lowercase, whatever tokenizer.json says.
+  _save(whole, directory, 'PreTrainedTokenizerFast' if lowercase else 'RobertaTokenizer', lowercase)
 
 
 def train_unigram(
@@ -159,7 +160,12 @@ def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
 
 def _save(tokenizer: Tokenizer, directory: pathlib.Path, name: str, lowercase: bool) -> None:
   tokenizer.save(str(directory / 'tokenizer.json'))
-  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase))
+  pieces = set(tokenizer.get_vocab())
+  special = {
+    f'{role}_token': next(name for name in names if name in pieces)
+    for role, names in SPECIAL.items()
+  }
+  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase, **special))
 
 
 def _save_config(directory: pathlib.Path, config: dict) -> None:

@@ -134,7 +134,7 @@ def _is_abbreviated(before: str, rest: str) -> bool:
     # A list's number, or the day of a date in the languages that write it so.
     return len(words) == 1 or (len(word) <= 2 and following in _ORDINAL_MONTHS)
   if len(word) == 1 and word.isupper():
-    return word != 'I' and following not in _STARTERS
+    return (word != 'I' or len(following) == 1) and following not in _STARTERS
   if lower in _MAYBE or re.fullmatch(r'(?:\w\.)+\w', word):
     return following not in _STARTERS
   return False

@@ -1,0 +1,295 @@
+"""`python -m bertjax.prepare`: what it writes, that it survives a kill, and what it refuses."""
+
+import contextlib
+import errno
+import itertools
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from bertjax import prepare
+from bertjax.data import partial, sources, store_writer, units
+from bertjax.data.store import open_store
+from bertjax.data.vocabulary import load_vocabulary
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
+
+
+@pytest.fixture
+def vocab(tmp_path):
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *'.,!?x', '##x', *WORDS]
+  (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  return tmp_path / 'vocab.txt'
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch):
+  """Many groups of documents from little text."""
+  monkeypatch.setattr(sources, '_BLOCK_BYTES', 4000)
+
+
+def write_text(path, documents=200, seed=0):
+  """Documents of a few paragraphs of a few sentences; some are empty, some words unknown."""
+  draw = random.Random(seed)
+  sentence = lambda: ' '.join(draw.choices([*WORDS, 'unheard'], k=draw.randint(1, 12))) + '.'
+  paragraph = lambda: ' '.join(sentence().capitalize() for _ in range(draw.randint(1, 4)))
+  texts = ['\n'.join(paragraph() for _ in range(draw.randint(1, 3))) for _ in range(documents)]
+  texts[5] = '\u200b\n\u3000'  # not blank for the reader of files, but without a token
+  path.write_text('\n\n'.join(texts) + '\n')
+  return texts
+
+
+def run(**values):
+  """Runs `prepare` in this process, with one worker unless told otherwise."""
+  defaults = {name: flags.FLAGS[name].default for name in OPTIONS} | dict(workers=1)
+  with flagsaver.flagsaver(**(defaults | {k: _plain(v) for k, v in values.items()})):
+    flags.FLAGS.mark_as_parsed()
+    prepare.main(['prepare'])
+  return open_store(values['output'])
+
+
+OPTIONS = 'split errors lowercase documents module field holdout part_mb'.split()
+
+
+def _plain(value):
+  return str(value) if isinstance(value, pathlib.Path) else value
+
+
+def contents(path):
+  return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob('*') if p.is_file()}
+
+
+def sentences_of(store):
+  tokens = store.gather(store.sentences[:-1], np.diff(store.sentences))
+  return np.split(tokens, store.sentences[1:-1])
+
+
+def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):
+  texts = write_text(tmp_path / 'a.txt')
+  store = run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', holdout=0.1)
+  held_out = open_store(tmp_path / 's/heldout')
+  vocabulary = load_vocabulary(tmp_path / 's/vocab')
+  del texts[5]
+  documents = [
+    [ids.tolist() for ids in vocabulary.encode_batch(units.split_document(text, 'sentences'))]
+    for text in texts
+  ]
+  found = {}
+  for name, part in (('train', store), ('held_out', held_out)):
+    sentences = [ids.tolist() for ids in sentences_of(part)]
+    ranges = itertools.pairwise(part.documents.tolist())
+    found[name] = [sentences[a:b] for a, b in ranges]
+  assert found['held_out'] == [d for d in documents if d in found['held_out']]
+  assert found['train'] == [d for d in documents if d not in found['held_out']]
+  assert 10 <= len(found['held_out']) <= 32 and documents[1] in found['held_out']
+  assert store.meta['stats'] == dict(
+    documents=200,
+    bytes=(tmp_path / 'a.txt').stat().st_size - 199,
+    empty_documents=1,
+    empty_sentences=1,
+    replaced=0,
+  )
+  unknown = sum(ids.count(1) for d in found['train'] for ids in d)
+  assert store.counts[1] == unknown > 0
+  assert store.vocabulary_size == vocabulary.size and store.special['mask'] == 4
+
+
+def test_workers_and_part_sizes_change_nothing_but_the_parts(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=300)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, split='lines')
+  one = run(output=tmp_path / 'one', **given)
+  run(output=tmp_path / 'two', workers=2, **given)
+  assert contents(tmp_path / 'one') == contents(tmp_path / 'two')
+  parts = run(output=tmp_path / 'parts', part_mb=0.001, **given)
+  assert one.meta['parts'] == 1 < parts.meta['parts']
+  np.testing.assert_array_equal(np.concatenate(sentences_of(parts)), np.concatenate(one.parts))
+  np.testing.assert_array_equal(parts.sentences, one.sentences)
+  np.testing.assert_array_equal(parts.documents, one.documents)
+
+
+def test_every_small_corpus_has_a_held_out_document_if_it_can(tmp_path, vocab):
+  for documents, held_out in ((1, 0), (2, 1), (3, 1)):
+    (tmp_path / 'a.txt').write_text('\n\n'.join(['The cat.'] * documents))
+    store = run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / f's{documents}')
+    assert store.meta['documents'] == documents - held_out
+    assert (store.path / 'heldout').exists() == bool(held_out)
+  store = run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 'none', holdout=0.0)
+  assert store.meta['documents'] == 3 and not (store.path / 'heldout').exists()
+
+
+def test_share_of_the_held_out_documents():
+  index = np.arange(100_000)
+  held_out = partial._is_held_out(index, 0.01)
+  assert abs(held_out.mean() - 0.01) < 0.001 and held_out[:2].tolist() == [False, True]
+  np.testing.assert_array_equal(held_out[500:], partial._is_held_out(index[500:], 0.01))
+
+
+def stop_after(monkeypatch, cuts):
+  """Breaks the run off when it is about to note its next part."""
+  count = itertools.count()
+  save = store_writer.save_json
+
+  def save_json(path, value):
+    if next(count) == cuts:
+      raise KeyboardInterrupt
+    save(path, value)
+
+  monkeypatch.setattr(partial, 'save_json', save_json)
+  monkeypatch.setattr(store_writer, 'save_json', save_json)
+
+
+def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+  assert run(output=tmp_path / 'whole', **given).meta['parts'] > 5
+  draw, breaks = random.Random(0), 0
+  while not (tmp_path / 's').exists():
+    # The last two notes are the descriptions of the held-out store and of the store itself.
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+      stop_after(patch, draw.randrange(3))
+      breaks += 1
+      run(output=tmp_path / 's', **given)
+  assert breaks > 5
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+  assert not (tmp_path / 's.partial').exists()
+
+
+def test_killed_between_the_description_and_the_name(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab)
+  run(output=tmp_path / 'whole', **given)
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(partial, '_give_name', _interrupt)
+    run(output=tmp_path / 's', **given)
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def _interrupt(*_):
+  raise KeyboardInterrupt
+
+
+@pytest.mark.full
+def test_kill_9_at_random_moments_leaves_no_trace(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=60_000)
+  command = [sys.executable, '-m', 'bertjax.prepare', f'--input={tmp_path}/a.txt']
+  command += [f'--vocab={vocab}', '--part_mb=0.05', '--workers=2']
+  subprocess.run([*command, f'--output={tmp_path}/whole'], check=True, cwd=ROOT)
+  draw, kills = random.Random(0), 0
+  while not (tmp_path / 's').exists():
+    process = subprocess.Popen([*command, f'--output={tmp_path}/s'], cwd=ROOT)
+    while process.poll() is None and not (tmp_path / 's.partial').exists():
+      time.sleep(0.01)
+    time.sleep(draw.uniform(0, 1.5) if kills < 5 else 600)
+    if process.poll() is None:
+      process.send_signal(signal.SIGKILL)
+      kills += 1
+    process.wait()
+  assert kills == 5
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, vocab, capsys):
+  write_text(tmp_path / 'a.txt')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+  run(**given)
+  run(**given)
+  assert 'already there' in capsys.readouterr().out
+  with pytest.raises(SystemExit, match=r'options: there {"holdout": 0.01}, .* {"holdout": 0.2}'):
+    run(**(given | dict(holdout=0.2)))
+  (tmp_path / 'a.txt').write_text('The cat.')
+  with pytest.raises(SystemExit, match='(?s)source: there .*remove .*name another --output'):
+    run(**given)
+
+
+def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', part_mb=0.001)
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    stop_after(patch, 2)
+    run(**given)
+  with pytest.raises(SystemExit, match='s.partial was begun with something else:\n  options'):
+    run(**(given | dict(split='lines')))
+  vocab.write_text(vocab.read_text() + 'new\n')
+  with pytest.raises(SystemExit, match='vocabulary: there .*sha256'):
+    run(**given)
+
+
+def test_foreign_directories_are_left_alone(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt')
+  for name in ('s', 't.partial'):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'mine.txt').write_text('x')
+    with pytest.raises(SystemExit, match=f'{name} exists'):
+      run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / name.removesuffix('.partial'))
+    assert contents(tmp_path / name) == {'mine.txt': b'x'}
+
+
+def test_mistakes_write_nothing(tmp_path, vocab):
+  (tmp_path / 'empty.txt').write_text('\n \u200b\n')
+  (tmp_path / 'latin.txt').write_bytes(b'The cat.\n\nA caf\xe9.\n')
+  output = tmp_path / 's'
+  for values, message in (
+    (dict(input=tmp_path / 'empty.txt'), 'has no text: 1 documents, all empty'),
+    (dict(input=tmp_path / 'latin.txt'), 'latin.txt is not UTF-8 at byte 15'),
+    (dict(input=tmp_path / 'none*.txt'), 'no file matches'),
+    (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no vocabulary at'),
+  ):
+    with pytest.raises(SystemExit, match=message):
+      run(**(dict(vocab=vocab, output=output) | values))
+    assert not output.exists() and not (tmp_path / 's.partial').exists()
+  store = run(input=tmp_path / 'latin.txt', vocab=vocab, output=output, errors='replace')
+  assert store.meta['stats']['replaced'] == 1
+
+
+def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+  run(output=tmp_path / 'whole', **given)
+  count, save = itertools.count(), np.save
+
+  def full(file, array):
+    if next(count) == 12:
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    save(file, array)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(np, 'save', full)
+    with pytest.raises(SystemExit, match='the disk is full.*make room and give the same command'):
+      run(output=tmp_path / 's', **given)
+  assert json.loads((tmp_path / 's.partial/progress.json').read_text())['parts']['train']
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def test_command_line_in_several_processes(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt')
+  expected = run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 'one')
+  command = [sys.executable, '-m', 'bertjax.prepare', f'--input={tmp_path}/*.txt']
+  command += [f'--vocab={vocab}', f'--output={tmp_path}/two', '--workers=2']
+  (tmp_path / 'vocab').mkdir()
+  vocab = vocab.rename(tmp_path / 'vocab/vocab.txt')
+  command[4] = f'--vocab={vocab}'
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  assert 'documents' in done.stdout and 'tokens/s' in done.stdout
+  assert open_store(tmp_path / 'two').meta['files'] == expected.meta['files']
+  wrong = subprocess.run([*command, '--spilt=lines'], cwd=ROOT, capture_output=True, text=True)
+  assert wrong.returncode and 'split' in wrong.stderr
+
+
+def test_workers_import_no_tensorflow():
+  code = 'import sys, bertjax.prepare, bertjax.data.encode; print(*sys.modules)'
+  done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
+  assert not {'tensorflow', 'seqio', 'jax', 'torch'} & set(done.stdout.split())

@@ -1,0 +1,129 @@
+"""`python -m bertjax.vocab`: the files it writes, that they are repeatable, and what it refuses."""
+
+import collections
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+import pytest
+import transformers
+
+from bertjax import vocab
+from bertjax.data.train_vocabulary import TRAINERS
+from bertjax.data.vocabulary import load_vocabulary
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
+
+
+def sentences(count=2000, seed=0):
+  """Invented words with the frequencies of a language, so that ties abound."""
+  draw = random.Random(seed)
+  words = [''.join(draw.choices(SYLLABLES, k=draw.randint(1, 4))) for _ in range(3000)]
+  weights = [1 / rank for rank in range(1, 3001)]
+  return [' '.join(draw.choices(words, weights, k=8)) + '.' for _ in range(count)]
+
+
+def contents(path):
+  return {p.name: p.read_bytes() for p in path.iterdir()}
+
+
+@pytest.mark.parametrize('lowercase', [True, False])
+@pytest.mark.parametrize('kind', TRAINERS)
+def test_vocabulary_reads_back_and_fits_its_text(tmp_path, kind, lowercase):
+  TRAINERS[kind](sentences(), 400, lowercase, tmp_path)
+  vocabulary = load_vocabulary(tmp_path)
+  assert vocabulary.size == 400 and vocabulary.lowercase == lowercase
+  assert sorted(vocabulary.special.values()) in ([0, 1, 2, 3, 4], [0, 1, 2, 3, 399])
+  assert vocabulary.special['pad'] == (1 if kind == 'bpe' else 0)
+  assert 0 < vocabulary.word_starts.mean() < 1
+  new = sentences(50, seed=1)
+  token_n, _ = vocabulary.encode_flat(new)
+  assert (token_n == vocabulary.special['unk']).mean() < 0.001
+  text = vocabulary.decode(vocabulary.encode_batch(new)[0])
+  lower = new[0].lower() if lowercase else new[0]
+  if kind != 'wordpiece':  # which sets marks and Chinese characters apart, and strips accents
+    assert text == lower
+
+
+@pytest.mark.parametrize('lowercase', [True, False])
+@pytest.mark.parametrize('kind', ['wordpiece', 'bpe'])
+def test_transformers_reads_the_same_vocabulary(tmp_path, kind, lowercase):
+  TRAINERS[kind](sentences(), 400, lowercase, tmp_path)
+  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
+  ours = load_vocabulary(tmp_path)
+  texts = sentences(20, seed=2)
+  assert [i.tolist() for i in ours.encode_batch(texts)] == theirs(texts, add_special_tokens=False)[
+    'input_ids'
+  ]
+  special = ours.special
+  ids = theirs('ba')['input_ids']
+  assert (ids[0], ids[-1]) == (special['cls'], special['sep'])
+  assert theirs.mask_token_id == special['mask'] and theirs.pad_token_id == special['pad']
+  # The plain files beside tokenizer.json say the same.
+  (tmp_path / 'tokenizer.json').unlink()
+  assert load_vocabulary(tmp_path).pieces == ours.pieces
+
+
+def test_equal_seeds_give_equal_files(tmp_path):
+  """In processes of their own, since hash tables differ from one to the next."""
+  (tmp_path / 'a.txt').write_text('\n'.join(sentences()))
+  command = [sys.executable, '-c', 'import sys\nfrom tests_seed import train\ntrain(sys.argv[1:])']
+  (tmp_path / 'tests_seed.py').write_text(
+    'import pathlib\n'
+    'from bertjax.data.train_vocabulary import TRAINERS\n'
+    'def train(arguments):\n'
+    '  for kind in TRAINERS:\n'
+    '    path = pathlib.Path(arguments[1], kind)\n'
+    '    path.mkdir(parents=True)\n'
+    "    TRAINERS[kind](open(arguments[0]).read().split('\\n'), 400, False, path)\n"
+  )
+  for name in ('one', 'two', 'three'):
+    environment = os.environ | dict(PYTHONPATH=f'{tmp_path}:{ROOT}')
+    arguments = [str(tmp_path / 'a.txt'), str(tmp_path / name)]
+    subprocess.run([*command, *arguments], check=True, env=environment)
+  for kind in TRAINERS:
+    first, *others = [contents(tmp_path / name / kind) for name in ('one', 'two', 'three')]
+    assert all(other == first for other in others), kind
+
+
+def test_small_text_gives_what_it_has(tmp_path):
+  TRAINERS['wordpiece'](['the cat'], 5000, True, tmp_path)
+  assert load_vocabulary(tmp_path).size < 30
+  with pytest.raises(ValueError, match='sentencepiece cannot train 5000 pieces'):
+    TRAINERS['unigram'](['the cat'], 5000, True, tmp_path)
+
+
+def test_alphabet_leaves_room_for_words(tmp_path):
+  text = [chr(0x4E00 + i) + 'ab' for i in range(3000)] * 2
+  TRAINERS['wordpiece'](text, 400, True, tmp_path)
+  assert 200 < load_vocabulary(tmp_path).size <= 400
+
+
+def test_sample_is_uniform_bounded_and_repeatable():
+  numbers = [str(i) for i in range(20_000)]
+  sample = vocab.draw(iter(numbers), 1000, seed=3)
+  assert sample == vocab.draw(iter(numbers), 1000, seed=3) != vocab.draw(iter(numbers), 1000, 4)
+  assert sample.seen == 20_000 and len(sample.train) == 1000 and len(sample.held_out) == 400
+  assert not set(sample.train) & set(sample.held_out)
+  quarters = collections.Counter(int(text) // 5000 for text in sample.train)
+  assert all(abs(count - 250) < 60 for count in quarters.values())
+
+
+def test_command_line(tmp_path):
+  (tmp_path / 'a.txt').write_text('\n'.join(sentences()))
+  command = [sys.executable, '-m', 'bertjax.vocab', f'--input={tmp_path}/a.txt', '--size=400']
+  command += ['--type=wordpiece', '--lowercase', '--sample=1500', f'--output={tmp_path}/v']
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr
+  assert 'training on 1,500 of 2,000 sentences' in done.stdout
+  assert 'tokens per word' in done.stdout and '40 sentences held out' in done.stdout
+  assert sorted(contents(tmp_path / 'v')) == [
+    'tokenizer.json',
+    'tokenizer_config.json',
+    'vocab.txt',
+  ]
+  again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+  assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
