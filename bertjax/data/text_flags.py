@@ -1,7 +1,5 @@
 """The flags that `prepare` and `vocab` share: which text, and how it is read."""
 
-import os
-
 from absl import flags
 
 from bertjax.data import units
@@ -42,8 +40,3 @@ def open_corpus():
   from bertjax.data import sources, tasks  # noqa: F401
 
   return sources.open_corpus(INPUT.value, DOCUMENTS.value, MODULE.value, ERRORS.value, FIELD.value)
-
-
-def cores() -> int:
-  """Cores that this process may use."""
-  return len(os.sched_getaffinity(0))

@@ -11,7 +11,7 @@ import json
 import pathlib
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import sentencepiece
@@ -24,20 +24,9 @@ SPECIAL = dict(
   mask=('[MASK]', '<mask>'),
   unk=('[UNK]', '<unk>'),
 )
+CONFIG = 'tokenizer_config.json'
 SPACE = '▁'  # of SentencePiece
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
-
-
-class _Coder(NamedTuple):
-  """What differs between kinds of vocabulary."""
-
-  type: str
-  pieces: list[str]
-  starts_word: Callable[[str], bool]
-  encode: Callable[[list[str]], list[list[int]]]
-  decode: Callable[[list[int]], str]
-  lowercase: bool
-  files: tuple[pathlib.Path, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,23 +35,23 @@ class Vocabulary:
 
   Attributes:
     type: wordpiece, bpe, unigram, ...
-    size: V, the number of ids.
-    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none.
-    sha256: of the files.
     lowercase: whether text is lowercased.
+    files: what it was read from.
     pieces: V strings, by id.
     word_starts: bool [V], False for ids that continue a word.
-    files: what it was read from.
+    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none.
+    sha256: of the files.
   """
 
   type: str
+  lowercase: bool
+  files: tuple[pathlib.Path, ...]
+  pieces: Sequence[str] = dataclasses.field(repr=False)
+  word_starts: np.ndarray = dataclasses.field(repr=False)
   special: Mapping[str, int | None]
   sha256: str
-  lowercase: bool
-  pieces: Sequence[str]
-  word_starts: np.ndarray
-  files: tuple[pathlib.Path, ...]
-  _coder: _Coder
+  _encode: Callable[[list[str]], list[list[int]]] = dataclasses.field(repr=False)
+  _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
 
   @property
   def size(self) -> int:
@@ -71,18 +60,18 @@ class Vocabulary:
 
   def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
     """Returns the ids of each text, int32 arrays, without special tokens around them."""
-    return [np.array(ids, np.int32) for ids in self._coder.encode(list(texts))]
+    return [np.array(ids, np.int32) for ids in self._encode(list(texts))]
 
   def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Returns the ids of all texts end to end, int32, and how many each has, int64 [texts]."""
-    ids = self._coder.encode(list(texts))
+    ids = self._encode(list(texts))
     length_n = np.fromiter(map(len, ids), np.int64, len(ids))
     flat = itertools.chain.from_iterable(ids)
     return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
 
   def decode(self, ids: Iterable[int]) -> str:
     """Returns the text of these ids."""
-    return self._coder.decode([int(i) for i in ids])
+    return self._decode([int(i) for i in ids])
 
   @property
   def meta(self) -> dict[str, Any]:
@@ -102,9 +91,6 @@ class Vocabulary:
       (directory / file.name).write_bytes(file.read_bytes())
     config = dict(_settings(self.files[0]), do_lower_case=self.lowercase)
     (directory / CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
-
-
-CONFIG = 'tokenizer_config.json'
 
 
 def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
@@ -127,19 +113,35 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
       file.suffix
     ]
   try:
-    coder = reader(file, lowercase)
+    return reader(file, lowercase)
   except Exception as error:  # the Rust and C++ readers raise bare Exception and RuntimeError
     raise ValueError(f'{file} cannot be read as a vocabulary: {error}') from error
-  index = {piece: i for i, piece in enumerate(coder.pieces)}
+
+
+def _vocabulary(
+  kind: str,
+  files: tuple[pathlib.Path, ...],
+  lowercase: bool,
+  starts_word: Callable[[str], bool],
+  coder: Mapping[str, Any],
+) -> Vocabulary:
+  """A vocabulary from what differs between kinds; `coder` has its pieces, _encode and _decode."""
+  pieces = coder['pieces']
+  index = {piece: i for i, piece in enumerate(pieces)}
   special = {
-    name: next((index[piece] for piece in pieces if piece in index), None)
-    for name, pieces in SPECIAL.items()
+    role: next((index[name] for name in names if name in index), None)
+    for role, names in SPECIAL.items()
   }
-  starts = np.array([coder.starts_word(piece) for piece in coder.pieces], bool)
+  starts = np.array([starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
-  digest = hashlib.sha256(b''.join(f.read_bytes() for f in coder.files)).hexdigest()
   return Vocabulary(
-    coder.type, special, digest, coder.lowercase, coder.pieces, starts, coder.files, coder
+    type=kind,
+    lowercase=lowercase,
+    files=files,
+    word_starts=starts,
+    special=special,
+    sha256=hashlib.sha256(b''.join(file.read_bytes() for file in files)).hexdigest(),
+    **coder,
   )
 
 
@@ -180,7 +182,7 @@ def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) ->
 
 
 def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
-  """The parts of a coder that every Rust tokenizer has."""
+  """The pieces, _encode and _decode of a Rust tokenizer."""
   index = tokenizer.get_vocab(with_added_tokens=True)
   pieces = [''] * (max(index.values()) + 1)
   for piece, i in index.items():
@@ -190,10 +192,10 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
     batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return [encoding.ids for encoding in batch]
 
-  return dict(pieces=pieces, encode=encode, decode=tokenizer.decode)
+  return dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode)
 
 
-def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   # Not splitlines(): some pieces are line separators of Unicode.
   lines = file.read_text(encoding='utf-8').removesuffix('\n').split('\n')
   index = {piece.rstrip('\r'): i for i, piece in enumerate(lines)}
@@ -211,16 +213,11 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> _Coder:
   tokenizer.decoder = decoders.WordPiece()
   named = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
-  return _Coder(
-    type='wordpiece',
-    starts_word=lambda piece: not piece.startswith('##'),
-    lowercase=lowercase,
-    files=(file,),
-    **_rust(tokenizer),
-  )
+  starts_word = lambda piece: not piece.startswith('##')
+  return _vocabulary('wordpiece', (file,), lowercase, starts_word, _rust(tokenizer))
 
 
-def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   files = (file.parent / 'vocab.json', file.parent / 'merges.txt')
   for part in files:
     if not part.is_file():
@@ -235,16 +232,11 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> _Coder:
   # GPT-2 has one special token; RoBERTa has five, and that one is text to it.
   named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
-  return _Coder(
-    type='bpe',
-    starts_word=lambda piece: piece.startswith(BYTE_SPACE),
-    lowercase=lowercase,
-    files=files,
-    **_rust(tokenizer),
-  )
+  starts_word = lambda piece: piece.startswith(BYTE_SPACE)
+  return _vocabulary('bpe', files, lowercase, starts_word, _rust(tokenizer))
 
 
-def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   tokenizer = Tokenizer.from_file(str(file))
   tokenizer.no_padding()
   tokenizer.no_truncation()
@@ -265,10 +257,10 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> _Coder:
     marks = (BYTE_SPACE, SPACE)
     mark = max(marks, key=lambda mark: sum(p.startswith(mark) for p in rust['pieces']))
     starts_word = lambda piece: piece.startswith(mark)
-  return _Coder(type=kind, starts_word=starts_word, lowercase=lowers, files=(file,), **rust)
+  return _vocabulary(kind, (file,), lowers, starts_word, rust)
 
 
-def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> _Coder:
+def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
   pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
   lowercase = _lowercase(file, lowercase, pieces)
@@ -282,15 +274,9 @@ def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> _Coder:
       texts = [text.lower() for text in texts]
     return processor.encode(texts, num_threads=1)
 
-  return _Coder(
-    type='sentencepiece',
-    pieces=pieces,
-    starts_word=lambda piece: piece.startswith(SPACE),
-    encode=encode,
-    decode=processor.decode,
-    lowercase=lowercase,
-    files=(file,),
-  )
+  coder = dict(pieces=pieces, _encode=encode, _decode=processor.decode)
+  starts_word = lambda piece: piece.startswith(SPACE)
+  return _vocabulary('sentencepiece', (file,), lowercase, starts_word, coder)
 
 
 def _clean_google(text: str) -> str:
