@@ -9,8 +9,9 @@ killed goes on where it was when the same command is given again; a store that i
 never opened.
 """
 
+import concurrent.futures
 import errno
-import itertools
+import os
 import pathlib
 import sys
 
@@ -57,7 +58,7 @@ def _prepare() -> Store:
   partial = Partial(output, identity, _HOLDOUT.value)
   if partial.stats.documents:
     print(f'going on after document {partial.stats.documents}')
-  split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else _detect(corpus)
+  split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else corpus.detect()
   options = encode.Options(_VOCAB.value, text_flags.LOWERCASE.value, split, text_flags.ERRORS.value)
   seconds, tokens = _encode(corpus, partial, options)
   if not partial.train.documents:
@@ -70,15 +71,9 @@ def _prepare() -> Store:
   return store
 
 
-def _detect(corpus) -> str:
-  """Whether the lines of the corpus's beginning are sentences or paragraphs."""
-  first = itertools.chain.from_iterable(itertools.islice(corpus.batches(), 4))
-  return units.detect(document.decode('utf-8', 'replace') for document in first)
-
-
 def _encode(corpus, partial: Partial, options: encode.Options) -> tuple[float, int]:
   """Appends the rest of the corpus; returns the seconds it took and its tokens."""
-  workers = _WORKERS.value or text_flags.cores()
+  workers = _WORKERS.value or len(os.sched_getaffinity(0))
   batches = corpus.batches(skip=partial.stats.documents)
   before = partial.tokens
   with Bar('prepare') as bar:
@@ -123,6 +118,11 @@ def main(argv: list[str]) -> None:
     _prepare()
   except ValueError as error:
     sys.exit(f'bertjax.prepare: {error}')
+  except concurrent.futures.BrokenExecutor as error:
+    sys.exit(
+      f'bertjax.prepare: a worker process died, for want of memory perhaps ({error}). The finished '
+      'parts are kept: give the same command again, with fewer --workers'
+    )
   except OSError as error:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
       raise

@@ -71,16 +71,14 @@ def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
 def _sentences() -> Iterator[str]:
   """The sentences of the text that the flags name."""
   corpus = text_flags.open_corpus()
-  split, documents = text_flags.SPLIT.value, 0
+  split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else corpus.detect()
+  documents = 0
   with Bar('vocab: reading') as bar:
     for batch in corpus.batches():
-      texts = [units.decode(document, text_flags.ERRORS.value) for document in batch]
-      if split == units.AUTO:
-        split = units.detect(texts)
-      documents += len(texts)
+      documents += len(batch)
       bar.show(f'{documents:,} documents', corpus.done(documents))
-      for text in texts:
-        yield from units.split_document(text, split)
+      for document in batch:
+        yield from units.split_document(units.decode(document, text_flags.ERRORS.value), split)
 
 
 def _train() -> None:
