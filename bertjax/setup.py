@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import names, optim, phases, sharding
-from bertjax.data import plans
+from bertjax.data import plans, stream
 from bertjax.data.store import Store, open_store
 from bertjax.step import State
 from bertjax.types import Batch, Objective
@@ -22,15 +22,15 @@ class System(NamedTuple):
   Attributes:
     phase: its name and config.
     objective: the training system.
-    examples, held_out: rows to train and to evaluate on; held_out is None where the store has none.
+    examples, held_out: rows to train and to evaluate on; held_out is None where there are none.
     template: a host batch of zeros in the shapes of the phase.
     tx, schedule: the optimizer.
   """
 
   phase: phases.Phase
   objective: Objective
-  examples: plans.Examples
-  held_out: plans.Examples | None
+  examples: plans.Examples | stream.Stream
+  held_out: plans.Examples | stream.Fixed | None
   template: Batch
   tx: Any
   schedule: Callable
@@ -42,7 +42,7 @@ class Run(NamedTuple):
   Attributes:
     timeline: step -> phase.
     systems: one per phase.
-    store: the training store.
+    store: the training store; of a run that streams, the vocabulary alone.
     mesh, rules: devices, and the table of (logical axis, mesh axes).
     abstract: the state as shapes with shardings; its carry has one entry per phase.
   """
@@ -65,14 +65,16 @@ def make_run(
 
   Args:
     config: the run's.
-    store_path: its training store, with the held-out one inside.
+    store_path: its training store, with the held-out one inside; of a run that streams, the
+      directory that `stream.ensure_vocabulary` returned.
     devices: of the mesh; None takes all.
     fallback: directory for the plans where the store's own cannot be written.
 
   Raises:
     ValueError: whatever in the config or the store cannot work, before anything is compiled.
   """
-  store = open_store(store_path)
+  streams = config.data.reader == 'seqio'
+  store = stream.open_vocabulary(store_path) if streams else open_store(store_path)
   config = config.copy_and_resolve_references()
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
   timeline = phases.make(config)
@@ -113,13 +115,11 @@ def _system(
   config = phase.config
   module = names.load('bertjax.objectives', config.objective.name, 'config.objective.name')
   objective = module.make(config)
-  examples = plans.make_examples(store, config.data, config.length, config.seed, fallback)
-  evaluated = None
-  if held_out is not None:
-    recipe = copy.deepcopy(config.data)
-    recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
-    evaluated = plans.make_examples(held_out, recipe, config.length, config.eval.seed, fallback)
-  row = examples.batch(np.zeros(1, np.int64), shuffle=False)
+  if config.data.reader == 'seqio':
+    examples, evaluated = stream.open_streams(config, store)
+  else:
+    examples, evaluated = _examples(config, store, held_out, fallback)
+  row = examples.batch(np.zeros(1, np.int64), shuffle=True)
   row.pop('dropped_B')
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
   boxed = jax.eval_shape(objective.init, jax.random.key(0), _shapes(template, 1))
@@ -127,6 +127,17 @@ def _system(
   axes = sharding.logical_axes(boxed)['params']
   tx, schedule = optim.make(config.optimizer, params, axes)
   return System(phase, objective, examples, evaluated, template, tx, schedule)
+
+
+def _examples(config: Any, store: Store, held_out: Store | None, fallback: str | None):
+  """The rows of the stores: those to train on, and those to evaluate on or None."""
+  examples = plans.make_examples(store, config.data, config.length, config.seed, fallback)
+  if held_out is None:
+    return examples, None
+  recipe = copy.deepcopy(config.data)
+  recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
+  seed = config.eval.seed
+  return examples, plans.make_examples(held_out, recipe, config.length, seed, fallback)
 
 
 def _shapes(template: Batch, rows: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:

@@ -52,8 +52,10 @@ class Stepper:
     config = self.system.phase.config
     if self._stream is None:
       hosts = (jax.process_index(), jax.process_count())
+      # A stream is read in order, by one thread.
+      threads = 0 if config.data.reader == 'seqio' else config.data.threads
       self._stream = loader.train_batches(
-        self.system.examples, config.batch_size, index, hosts, config.data.threads
+        self.system.examples, config.batch_size, index, hosts, threads
       )
     got, batch, counts = next(self._stream)
     assert got == index, f'batches come in order: expected {index}, got {got}'
@@ -83,7 +85,7 @@ class Stepper:
     return self.system.objective.carry(zeros)
 
   def evaluate(self, variables: Variables) -> dict[str, float]:
-    """`eval/<term>` over the held-out rows; empty where the store holds none out."""
+    """`eval/<term>` over the held-out rows; empty where there are none."""
     if self.system.held_out is None:
       return {}
     config = self.system.phase.config.eval

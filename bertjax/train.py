@@ -44,7 +44,13 @@ def prepare_run(config: Any, workdir: str, progress: metrics.Progress) -> setup.
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices('store')
     path = build.ensure_store(config.data, config.seed, workdir)
-  progress.note(f'Reading the store {path}')
+  if config.data.reader == 'seqio':
+    progress.note(
+      f'Streaming {config.data.mixture or config.data.input} through seqio: slower than a store; '
+      'nothing is held out unless it has a split validation; a resume reads past what it has seen'
+    )
+  else:
+    progress.note(f'Reading the store {path}')
   run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
   for system in run.systems:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in system.examples.stats.items())

@@ -1,7 +1,7 @@
 """From `Examples` to the batches of a run: batch i is made of rows i * batch_size and on.
 
-There is no iterator state: starting at any index costs nothing, and the hosts, however many, build
-their shares of the same global batch.
+Over a store there is no iterator state: starting at any index costs nothing, and the hosts, however
+many, build their shares of the same global batch.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ import grain
 import numpy as np
 
 from bertjax.data.plans import Examples
+from bertjax.data.stream import Fixed, Stream
 
 Batch = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches; Grain wants a length
@@ -21,7 +22,7 @@ ENDLESS = 1 << 62  # batches; Grain wants a length
 class _Batches:
   """Random access to the host's share of every global batch."""
 
-  def __init__(self, examples: Examples, batch_size: int, hosts: tuple[int, int]):
+  def __init__(self, examples: Examples | Stream, batch_size: int, hosts: tuple[int, int]):
     host, count = hosts
     if batch_size % count:
       raise ValueError(
@@ -40,7 +41,7 @@ class _Batches:
 
 
 def train_batches(
-  examples: Examples,
+  examples: Examples | Stream,
   batch_size: int,
   start_index: int = 0,
   hosts: tuple[int, int] = (0, 1),
@@ -53,8 +54,8 @@ def train_batches(
     batch_size: rows of the global batch.
     start_index: of the first batch; reached in constant time.
     hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
-    threads: that build batches ahead, 2 batches each; 0 builds them when asked. They change nothing
-      else.
+    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which a `Stream`
+      needs. They change nothing else.
 
   Yields:
     (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and
@@ -68,12 +69,12 @@ def train_batches(
   return iter(source[start_index:].to_iter_dataset(options))
 
 
-def batch_at(examples: Examples, index: int, batch_size: int) -> Batch:
+def batch_at(examples: Examples | Stream, index: int, batch_size: int) -> Batch:
   """Returns global batch `index` of a run: what `train_batches` yields there on a single host."""
   return _Batches(examples, batch_size, (0, 1))[index][1]
 
 
-def eval_batches(examples: Examples, batch_size: int, limit: int = 0) -> Iterator[Batch]:
+def eval_batches(examples: Examples | Fixed, batch_size: int, limit: int = 0) -> Iterator[Batch]:
   """Yields rows of the first epoch, each once, in order.
 
   Args:

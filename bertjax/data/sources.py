@@ -7,20 +7,19 @@ import dataclasses
 import difflib
 import functools
 import importlib
+import itertools
 import math
-import os
 import pathlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+import seqio
+import tensorflow as tf
+import tensorflow_datasets as tfds
 
-import seqio  # noqa: E402  (after the environment that TensorFlow reads)
-import tensorflow as tf  # noqa: E402
-import tensorflow_datasets as tfds  # noqa: E402
-
-from bertjax.data.files import Files, find_files  # noqa: E402
+from bertjax.data import units
+from bertjax.data.files import Files, find_files
 
 tf.config.set_visible_devices([], 'GPU')  # which are JAX's
 
@@ -137,6 +136,11 @@ class Corpus:
       if failures:
         raise failures[0] from error
       raise ValueError(f'{self.name} cannot be read: {error}') from error
+
+  def detect(self) -> str:
+    """Whether the lines of its beginning are sentences or paragraphs; see `units.detect`."""
+    first = itertools.chain.from_iterable(itertools.islice(self.batches(), 4))
+    return units.detect(document.decode('utf-8', 'replace') for document in first)
 
   def done(self, position: int) -> float | None:
     """Which part of the corpus lies before this document, if that is known."""

@@ -1,4 +1,6 @@
-"""The text Tasks and Mixtures that come with bertjax; importing this module registers them.
+"""The seqio Tasks and Mixtures that come with bertjax; importing this module registers them.
+
+Text, whose examples are documents, for `prepare` and for example Tasks:
 
   python_docs          the documentation that every Python carries
   wikipedia, wiki40b, c4, lm1b, books    from TFDS; books are those of Project Gutenberg (PG-19),
@@ -6,17 +8,70 @@
   wikipedia_books      a Mixture of two, in proportion to their documents
   wiki40b_LANGUAGE, wiki40b_languages    a Mixture over languages, p ~ documents^0.7
 
-A user's module does the same with its own (`--module`), and its names work like these.
+Complete training examples, 128 tokens of BERT and 512 of RoBERTa, with a vocabulary that is trained
+on the text at first use and kept in ~/.cache/bertjax:
+
+  python_docs_bert_pairs, wikipedia_bert_pairs, books_bert_pairs; bert_pairs, a Mixture of the last
+  two in the proportion of BERT's paper; the same four with roberta_sentences for bert_pairs
+
+A user's module does the same with its own (`config.data.module`), and its names work like these:
+
+  seqio.TaskRegistry.add_provider('letters', sources.stream_task('letters', read_letters))
+  add_examples('letters_pairs', 'letters', 'DIR_WITH_vocab.txt', tasks.BERT_PAIRS, length=128)
+
+  seqio.get_mixture_or_task('letters_pairs').get_dataset(None, split='train', shuffle=False)
 """
+
+import contextlib
+import functools
+import itertools
+import os
+import pathlib
+import tempfile
 
 import seqio
 
-from bertjax.data import python_docs
-from bertjax.data.sources import size_of, stream_task, tfds_task
+from bertjax.data import python_docs, units
+from bertjax.data.example_tasks import add_examples
+from bertjax.data.sources import open_corpus, size_of, stream_task, tfds_task
+from bertjax.data.train_vocabulary import TRAINERS
 
 # Of the smoothed language sampling of multilingual BERT (google-research/bert, multilingual.md).
 SMOOTHING = 0.7
 LANGUAGES = 'ar de en es fr hi id it ja ko nl pt ru tr vi zh-cn'.split()
+# Recipes as `config.data` has them: those of configs/bert.py and configs/roberta.py.
+_BERT_MASK = dict(
+  rule='bert',
+  rate=0.15,
+  mask_share=0.8,
+  random_share=0.1,
+  whole_word=False,
+  static=True,
+  max_targets=0,
+  special_ids=0,
+)
+BERT_PAIRS = dict(
+  lowercase=None,
+  split='auto',
+  errors='strict',
+  documents=0,
+  plan='pairs',
+  dupe_factor=10,
+  short_prob=0.1,
+  pack=False,
+  max_examples=8,
+  corrupt='mlm',
+  mask=_BERT_MASK,
+)
+ROBERTA_SENTENCES = BERT_PAIRS | dict(
+  split='lines',
+  plan='full_sentences',
+  mask=_BERT_MASK | dict(rule='roberta', static=False, special_ids=4),
+)
+# Millions of words, Devlin et al. 2018, section 3.1; examples are of one length, so a share of the
+# words is a share of the examples.
+_WORDS = dict(wikipedia=2500, books=800)
+_SAMPLE = 50_000  # documents that a vocabulary is trained on
 
 
 def smoothed(task: seqio.Task, alpha: float = SMOOTHING) -> float:
@@ -39,6 +94,31 @@ def documents_of(task: seqio.Task) -> float:
   return float(size)
 
 
+def trained_vocabulary(text: str, kind: str, size: int) -> str:
+  """The path of a vocabulary trained on a text's first documents, made at the first call.
+
+  Args:
+    text: as of `sources.open_corpus`.
+    kind: 'wordpiece', of lowercased text, or 'bpe'.
+    size: pieces, or fewer if the text has no more.
+  """
+  root = pathlib.Path(os.environ.get('XDG_CACHE_HOME', '~/.cache')).expanduser() / 'bertjax'
+  path = root / 'vocab' / f'{text}-{kind}-{size}'
+  if not path.exists():
+    path.parent.mkdir(parents=True, exist_ok=True)
+    corpus = open_corpus(text)
+    how = corpus.detect()
+    documents = itertools.islice(itertools.chain.from_iterable(corpus.batches()), _SAMPLE)
+    sentences = [s for d in documents for s in units.split_document(d.decode(), how)]
+    with tempfile.TemporaryDirectory(dir=path.parent) as directory:
+      made = pathlib.Path(directory, 'made')
+      made.mkdir()
+      TRAINERS[kind](sentences, size, kind == 'wordpiece', made)
+      with contextlib.suppress(FileExistsError):  # of another process, and equal
+        made.rename(path)
+  return str(path)
+
+
 def _register_corpora() -> None:
   add = seqio.TaskRegistry.add_provider
   add('python_docs', stream_task('python_docs', python_docs.documents))
@@ -57,4 +137,19 @@ def _register_corpora() -> None:
   seqio.MixtureRegistry.add('wiki40b_languages', list(names.values()), default_rate=smoothed)
 
 
+def _register_examples() -> None:
+  for name, recipe, length, kind, pieces in (
+    ('bert_pairs', BERT_PAIRS, 128, 'wordpiece', 30522),
+    ('roberta_sentences', ROBERTA_SENTENCES, 512, 'bpe', 50265),
+  ):
+    small = functools.partial(trained_vocabulary, 'python_docs', kind, 8192)
+    add_examples(f'python_docs_{name}', 'python_docs', small, recipe, length)
+    shared = functools.partial(trained_vocabulary, 'wikipedia', kind, pieces)
+    for text in _WORDS:
+      add_examples(f'{text}_{name}', text, shared, recipe, length)
+    members = [(f'{text}_{name}', words) for text, words in _WORDS.items()]
+    seqio.MixtureRegistry.add(name, members)
+
+
 _register_corpora()
+_register_examples()

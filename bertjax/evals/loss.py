@@ -40,11 +40,12 @@ def evaluate(
     carry: the carry before the first batch.
     batches: host batches; rows beyond the last example have weight 0.
     put: host batch -> device batch.
-    counts_V: unigram counts of the training store.
+    counts_V: unigram counts of the training store; all 0 where they are not known.
 
   Returns:
     Every term's global mean, and `unigram_entropy`: the cross-entropy, under the smoothed training
-    unigram, of the targets that the input shows as the mask token (those of `mlm_masked`).
+    unigram, of the targets that the input shows as the mask token (those of `mlm_masked`), unless
+    that is not known.
   """
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}
@@ -54,7 +55,7 @@ def evaluate(
     for name, (total, weight) in jax.device_get(sums).items():
       before = totals.get(name, (0.0, 0.0))
       totals[name] = (before[0] + np.float64(total), before[1] + np.float64(weight))
-    if 'masked_BP' in batch:
+    if 'masked_BP' in batch and counts_V.any():
       masked_BP = batch['weight_BP'] * batch['masked_BP']
       unigram[0] += float((nll_V[batch['target_BP']] * masked_BP).sum())
       unigram[1] += float(masked_BP.sum())
