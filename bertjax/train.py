@@ -180,7 +180,8 @@ def run(config: Any, workdir: str) -> None:
   book.print_summary()
   if start < config.total_steps and not stop.at(config.total_steps):
     report.show(config, steppers[-1], state.variables, run.store, workdir)
-    curves.plot([workdir])
+    if jax.process_index() == 0:
+      curves.plot([workdir])
 
 
 def evaluate(config: Any, workdir: str) -> None:

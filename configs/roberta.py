@@ -42,7 +42,7 @@ def get_config(arg: str | None = None):
 
   c.optimizer = common.adamw()
   c.optimizer.b2 = 0.98
-  c.optimizer.bias_correction = True  # fairseq Adam
+  c.optimizer.bias_correction = c.optimizer.eps_first = True  # fairseq Adam
   c.optimizer.decay = common.DECAY_ALL  # fairseq decays norms and biases too
   c.optimizer.clip = 0.0  # off
   c.optimizer.schedule = dict(
