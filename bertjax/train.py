@@ -165,7 +165,8 @@ def run(config: Any, workdir: str) -> None:
       with book.time('eval'):
         scores = stepper.evaluate(state.variables)
       writer.write(done, scores)
-      progress.note(f'Step {done}: ' + ', '.join(f'{k} {v:.4f}' for k, v in scores.items()))
+      shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
+      progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
     if done % config.checkpoint_steps == 0 or last or leaving:
       require_finite(done, found, run, checkpoints)
       with book.time('checkpoint'):

@@ -34,7 +34,7 @@ Provider = seqio.Task | seqio.Mixture
 _BLOCK = 256  # examples that cross from Python to tf.data at once
 
 
-class ExampleSource(seqio.FunctionDataSource):
+class ExampleSource(seqio.DataSource):
   """Windows of documents as a seqio source, and `examples`, which makes rows of them.
 
   seqio repeats the source, before any example is made of it. So a window carries its number, and
@@ -56,12 +56,31 @@ class ExampleSource(seqio.FunctionDataSource):
     self.vocab = functools.cache(vocab)
     self.row = probe(recipe, length)
     self._text, self._recipe, self._length, self._options = text, recipe, length, options
-    super().__init__(self._dataset, splits=['train'])
+    super().__init__(splits=['train'])
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """The documents are read in order."""
+    return False
 
   @property
   def performs_internal_shuffling(self) -> bool:
     """The rows of a window are permuted where seqio asks for a shuffle."""
     return True
+
+  def list_shards(self, split: str) -> list[str]:
+    """One; seqio deals the windows out where it needs more."""
+    return [split]
+
+  def get_dataset(
+    self, split: str = 'train', shuffle: bool = True, seed: int | None = None, **unused: Any
+  ) -> tf.data.Dataset:
+    """Windows, and how `examples` is to make rows of them."""
+    del split, unused
+    spec = dict(documents=tf.TensorSpec([None], tf.string), window=tf.TensorSpec([], tf.int64))
+    how = dict(seed=np.int64(self._options['seed'] if seed is None else seed), shuffle=shuffle)
+    dataset = tf.data.Dataset.from_generator(self._windows, output_signature=spec)
+    return dataset.map(lambda window: window | how)
 
   def examples(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Makes the rows of windows, as a preprocessor of seqio."""
@@ -82,14 +101,6 @@ class ExampleSource(seqio.FunctionDataSource):
 
     start = (tf.constant(0, tf.int64), tf.constant(-1, tf.int64))
     return dataset.scan(start, number).flat_map(rows).unbatch()
-
-  def _dataset(self, split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
-    spec = dict(documents=tf.TensorSpec([None], tf.string), window=tf.TensorSpec([], tf.int64))
-    how = dict(
-      seed=np.int64(self._options['seed'] if seed is None else seed), shuffle=shuffle_files
-    )
-    dataset = tf.data.Dataset.from_generator(self._windows, output_signature=spec)
-    return dataset.map(lambda window: window | how)
 
   def _windows(self) -> Iterator[dict[str, Any]]:
     with self._keeping():
@@ -232,11 +243,12 @@ def read_rows(
     None, split, shuffle=again, seed=seed, num_epochs=None if again else 1, try_in_mem_cache=False
   )
   dataset = dataset.skip(skip).take(limit or -1).batch(_BLOCK // 4)
+  failure = tf.errors.OpError  # `tf` is gone when the interpreter ends while rows are left
   try:
     for batch in dataset.as_numpy_iterator():
       rows = {batch_name(name, value.ndim - 1): value for name, value in batch.items()}
       yield {key: _as_schema(value) for key, value in rows.items()}
-  except tf.errors.OpError as error:
+  except failure as error:
     found = (getattr(task.source, 'failure', None) for task in seqio.get_subtasks(provider))
     raise next(
       filter(None, found), ValueError(f'{provider.name} cannot be read: {error}')

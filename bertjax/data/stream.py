@@ -5,6 +5,7 @@ resumed run reads past all rows that it has seen. Nothing is held out, unless th
 'validation'.
 """
 
+import atexit
 import dataclasses
 import pathlib
 import shutil
@@ -37,9 +38,9 @@ class Stream:
         and hosts can ask for their shares of it.
     """
     self._name, self._open_at, self._keep = name, open_at, keep
-    self._batches: Iterator[Batch] | None = None
+    self._batches: Iterator[Batch] = iter(())
     self._rows: Batch = {}
-    self._start = self._end = 0  # of the rows in memory
+    self._start = self._end = 1 << 62  # of the rows in memory; what is asked for first lies before
 
   @property
   def stats(self) -> dict[str, float]:
@@ -62,17 +63,23 @@ class Stream:
     """
     del shuffle
     first, stop = int(row_n[0]), int(row_n[-1]) + 1
-    if self._batches is None or first < self._start:
-      if first:
-        logging.warning('%s: reading past %d rows, which takes a while', self._name, first)
+    anew = first < self._start
+    past = first if anew else first - self._end
+    if past > self._keep:
+      logging.warning('%s: reading past %d rows, which takes a while', self._name, past)
+    if anew:
       self._batches, self._rows, self._start, self._end = self._open_at(first), {}, first, first
     while self._end < stop:
-      self._read(self._batches, first)
+      self._read(first)
     return {name: value[row_n - self._start] for name, value in self._rows.items()}
 
-  def _read(self, batches: Iterator[Batch], first: int) -> None:
+  def close(self) -> None:
+    """Lets go of the source."""
+    self._batches = iter(())
+
+  def _read(self, first: int) -> None:
     """Appends the next rows; forgets those that are before `first` and more than `keep` back."""
-    batch = next(batches, None)
+    batch = next(self._batches, None)
     if batch is None:
       raise ValueError(f'{self._name} ends after {self._end} rows: expected a split that repeats')
     old = max(min(first, self._end - self._keep) - self._start, 0)
@@ -164,6 +171,7 @@ def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
       yield _checked(name, batch, config.length, store.vocabulary_size)
 
   training = Stream(name, lambda skip: read(skip, seed=config.seed), config.batch_size)
+  atexit.register(training.close)  # while there still is an interpreter for tf.data to call
   if 'validation' not in provider.splits:
     return training, None
   batches = list(read(0, split='validation', limit=config.eval.examples))

@@ -71,10 +71,10 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
   Raises:
     ValueError: a plan, corruption or length that does not work.
   """
-  vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL)
   length_S, size_D = np.full(4, max(length, 1)), np.full(2, 2)
   token_n = np.full(int(length_S.sum()), 1 << 14, np.int32)
-  starts = np.ones(vocabulary['size'], bool)
+  vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL)
+  starts = np.ones(1 << 15, bool)
   store = _in_memory('made-up text', token_n, length_S, size_D, vocabulary, starts)
   return examples_in_memory(store, recipe, length, seed=0).batch(np.zeros(1, np.int64), False)
 

@@ -1,6 +1,12 @@
 """Example Tasks and streams against the store of the same text."""
 
 import itertools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -168,14 +174,17 @@ class Counting:
       yield dict(example_BT=np.arange(first, first + 5)[:, None].repeat(2, 1))
 
 
-def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones():
+def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
   source = Counting()
   rows = stream.Stream('s', source, keep=8)
   ask = lambda first, stop: rows.batch(np.arange(first, stop), True)['example_BT'][:, 0].tolist()
-  for first, stop in ((0, 1), (0, 8), (8, 16), (8, 16), (16, 20), (20, 24), (16, 24), (40, 48)):
+  for first, stop in ((0, 1), (0, 8), (8, 16), (8, 16), (16, 20), (20, 24), (16, 24), (28, 36)):
     assert ask(first, stop) == list(range(first, stop))
   assert source.opened == [0]
   assert ask(3, 11) == list(range(3, 11)) and source.opened == [0, 3]
+  assert not caplog.messages
+  assert ask(100, 108) == list(range(100, 108)) and source.opened == [0, 3]
+  assert caplog.messages == ['s: reading past 87 rows, which takes a while']
 
 
 def test_a_stream_that_ends_says_so():
@@ -249,3 +258,41 @@ def test_errors_of_a_stream(vocab, tmp_path):
     open_stream(mixture='few_word').batch(np.arange(4), True)
   with pytest.raises(ValueError, match='set config.data.vocab'):
     stream.ensure_vocabulary(stream_config('', mixture='few_words').data, str(tmp_path), '')
+
+
+USER_MODULE = """
+import seqio
+from bertjax.data import example_tasks, sources, tasks
+
+documents = lambda: (f'the {i} of words\\nand the {i % 7}\\n'.encode() for i in range(300))
+seqio.TaskRegistry.add_provider('letters', sources.stream_task('letters', documents))
+recipe = tasks.ROBERTA_SENTENCES
+example_tasks.add_examples('letters_sentences', 'letters', VOCAB, recipe, length=32, window=64)
+"""
+
+
+@pytest.mark.full
+def test_a_users_task_trains_by_its_name_and_resumes_bit_for_bit(vocab, tmp_path):
+  (tmp_path / 'user_examples.py').write_text(USER_MODULE.replace('VOCAB', repr(vocab)))
+  root = pathlib.Path(__file__).resolve().parents[2]
+  workdir = tmp_path / 'run'
+  command = [
+    sys.executable, '-m', 'bertjax.main', '--config=configs/roberta.py:test',
+    f'--workdir={workdir}', '--config.data.reader=seqio', '--config.data.module=user_examples',
+    '--config.data.mixture=letters_sentences', '--config.batch_size=32', '--config.length=32',
+    '--config.total_steps=9', '--config.log_steps=1', '--config.checkpoint_steps=5',
+    '--config.eval.batch_size=8',
+  ]  # fmt: skip
+  env = dict(os.environ, PYTHONPATH=f'{root}:{tmp_path}', XLA_FLAGS='')
+
+  def losses():
+    done = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = map(json.loads, (workdir / 'metrics.jsonl').read_text().splitlines())
+    return done.stderr, [(line['step'], line['loss']) for line in lines if 'loss' in line]
+
+  _, whole = losses()
+  shutil.rmtree(workdir / 'checkpoints' / '9')
+  said, resumed = losses()
+  assert 'reading past 64 rows' in said and resumed == whole and len(whole) == 9
+  assert not (workdir / 'store').exists()

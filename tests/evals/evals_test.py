@@ -37,12 +37,14 @@ def test_the_unigram_is_add_one_smoothed_and_normalised():
 
 def test_means_are_over_all_batches_not_of_means():
   sums = iter([dict(mlm=(np.float32(6), np.float32(2))), dict(mlm=(np.float32(1), np.float32(3)))])
-  counts = np.zeros(10, np.int64)
+  counts = np.ones(10, np.int64)
   one, two = batch(), batch()
   two['masked_BP'][1] = 0
   found = loss.evaluate(lambda v, c, b: (next(sums), c), {}, (), [one, two], lambda b: b, counts)
   assert found['mlm'] == 7 / 5
   np.testing.assert_allclose(found['unigram_entropy'], np.log(10))
+  unknown = loss.evaluate(lambda v, c, b: ({}, c), {}, (), [one], lambda b: b, 0 * counts)
+  assert unknown == {}
 
 
 def test_the_unigram_counts_only_targets_shown_as_mask():
