@@ -7,7 +7,7 @@ counts, until `finish` streams them into the offsets. `store.json` is written la
 import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,9 +36,7 @@ class Writer:
     self.parts = [dict(part) for part in parts]
     self._size = vocabulary_size
     self._dtype = token_dtype(vocabulary_size)
-    self._tokens: list[np.ndarray] = []
-    self._lengths: list[np.ndarray] = []
-    self._sizes: list[np.ndarray] = []
+    self._clear()
 
   @property
   def documents(self) -> int:
@@ -66,22 +64,29 @@ class Writer:
     self._tokens.append(token_n.astype(self._dtype))
     self._lengths.append(length_S.astype(np.uint32))
     self._sizes.append(size_D.astype(np.uint32))
+    self._counts += np.bincount(token_n, minlength=self._size)
 
   def cut(self) -> None:
     """Writes what was added since the last cut as a part, durably.
 
     An empty part is written too, so that the parts of a held-out store keep step with the store's.
     """
-    join = lambda arrays, dtype: np.concatenate([np.zeros(0, dtype), *arrays])
-    token_n, length_S = join(self._tokens, self._dtype), join(self._lengths, np.uint32)
-    size_D = join(self._sizes, np.uint32)
-    counts_V = np.bincount(token_n, minlength=self._size)
     number = len(self.parts)
     self.path.mkdir(parents=True, exist_ok=True)
-    for kind, array in zip(('tokens', *_SIDES), (token_n, length_S, size_D, counts_V), strict=True):
-      _save(self.path / part_name(kind, number), array)
-    self.parts.append(dict(tokens=len(token_n), sentences=len(length_S), documents=len(size_D)))
-    self._tokens, self._lengths, self._sizes = [], [], []
+    sides = dict(lengths=self._lengths, sizes=self._sizes)
+    _save(self.path / part_name('tokens', number), self._tokens, self._dtype)
+    for kind, arrays in sides.items():
+      _save(self.path / part_name(kind, number), arrays, np.dtype(np.uint32))
+    _save(self.path / part_name('counts', number), [self._counts], np.dtype(np.int64))
+    held = dict(tokens=self._tokens, sentences=self._lengths, documents=self._sizes)
+    self.parts.append({name: sum(map(len, arrays)) for name, arrays in held.items()})
+    self._clear()
+
+  def _clear(self) -> None:
+    self._tokens: list[np.ndarray] = []
+    self._lengths: list[np.ndarray] = []
+    self._sizes: list[np.ndarray] = []
+    self._counts = np.zeros(self._size, np.int64)
 
   def finish(self, word_starts: np.ndarray, meta: Mapping[str, Any]) -> dict[str, Any]:
     """Turns the parts into a store: offsets, counts, word starts and, last, store.json.
@@ -99,8 +104,8 @@ class Writer:
       counts_V += array
     _save_offsets(self.path / 'sentences.npy', self._sides('lengths'), total['sentences'])
     _save_offsets(self.path / 'documents.npy', self._sides('sizes'), total['documents'])
-    _save(self.path / 'counts.npy', counts_V)
-    _save(self.path / 'word_starts.npy', np.asarray(word_starts, bool))
+    _save(self.path / 'counts.npy', [counts_V], np.dtype(np.int64))
+    _save(self.path / 'word_starts.npy', [np.asarray(word_starts, bool)], np.dtype(bool))
     names = ['sentences.npy', 'documents.npy', 'counts.npy', 'word_starts.npy']
     names += [part_name('tokens', part) for part in range(len(self.parts))]
     names += sorted(str(p.relative_to(self.path)) for p in self.path.glob('vocab/*'))
@@ -162,23 +167,31 @@ def save_json(path: pathlib.Path, value: Any) -> None:
   os.replace(temporary, path)
 
 
-def _save(path: pathlib.Path, array: np.ndarray) -> None:
-  with open(path, 'wb') as file:
-    np.save(file, array)
-    file.flush()
-    os.fsync(file.fileno())
+def _save(path: pathlib.Path, arrays: Sequence[np.ndarray], dtype: np.dtype) -> None:
+  """Writes arrays end to end as one, durably, without joining them in memory."""
+  _stream(path, arrays, dtype, sum(map(len, arrays)))
 
 
 def _save_offsets(path: pathlib.Path, sizes: Iterator[np.ndarray], total: int) -> None:
-  """Streams the running sums of some arrays, from 0, as one int64 [total + 1] array."""
-  header = dict(descr='<i8', fortran_order=False, shape=(total + 1,))
-  with open(path, 'wb') as file:
-    np.lib.format.write_array_header_1_0(file, header)
-    file.write(np.zeros(1, np.int64).tobytes())
-    end = 0
+  """Writes the running sums of some arrays, from 0, as one int64 [total + 1] array."""
+
+  def offsets():
+    end = np.zeros(1, np.int64)
+    yield end
     for size_n in sizes:
-      offset_n = end + np.cumsum(size_n, dtype=np.int64)
-      file.write(offset_n.tobytes())
-      end = int(offset_n[-1]) if len(offset_n) else end
+      offset_n = end[-1] + np.cumsum(size_n, dtype=np.int64)
+      yield offset_n
+      end = offset_n if len(offset_n) else end
+
+  _stream(path, offsets(), np.dtype(np.int64), total + 1)
+
+
+def _stream(path: pathlib.Path, chunks: Iterable[np.ndarray], dtype: np.dtype, length: int) -> None:
+  descr = np.lib.format.dtype_to_descr(dtype)
+  with open(path, 'wb') as file:
+    header = dict(descr=descr, fortran_order=False, shape=(length,))
+    np.lib.format.write_array_header_1_0(file, header)
+    for chunk in chunks:
+      file.write(chunk.data)
     file.flush()
     os.fsync(file.fileno())
