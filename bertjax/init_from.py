@@ -1,13 +1,16 @@
 """Warm starts: parameters copied from other runs' checkpoints into a fresh state.
 
-`config.init_from` is a tuple of (checkpoint, from path, to path, layers):
+`config.init_from` is a tuple of (checkpoint, from path, to path, layers). Everything, as it is:
 
-  (('runs/bert', 'params', 'params', ()),)                                    everything, as it is
-  (('runs/bert', 'params/encoder', 'params/encoder', (0, 2, 4, 6, 8, 10)),)   a student's every second layer
+  (('runs/bert', 'params', 'params', ()),)
 
-`checkpoint` is a run's workdir (its newest readable checkpoint) or one checkpoint's directory. Paths name a
-subtree; `layers` picks from the leading axis of leaves under 'layers'. Parameters only: optimizer state and
-step start afresh.
+A student that takes every second layer of its teacher:
+
+  (('runs/bert', 'params/encoder', 'params/encoder', (0, 2, 4, 6, 8, 10)),)
+
+`checkpoint` is a run's workdir (its newest intact checkpoint) or one checkpoint's directory. Paths
+name a subtree; `layers` picks from the leading axis of leaves under 'layers'. Parameters only:
+optimizer state and step start afresh.
 """
 
 from collections.abc import Mapping, Sequence

@@ -57,5 +57,16 @@ def main(argv: list[str]) -> None:
     sys.exit(f'bertjax: {error}\n(--verbosity=1 prints the traceback)')
 
 
+def _parse(argv: list[str]) -> list[str]:
+  """Parses the flags; a key that the config lacks ends in one line that names the nearest."""
+  try:
+    return app.parse_flags_with_usage(argv)
+  except (AttributeError, KeyError) as error:
+    key: object = error
+    while isinstance(key, Exception):  # ml_collections raises the one inside the other
+      key = key.args[0]
+    sys.exit(f'bertjax: the config has no key {". ".join(str(key).splitlines())}')
+
+
 if __name__ == '__main__':
-  app.run(main)
+  app.run(main, flags_parser=_parse)

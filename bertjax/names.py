@@ -1,9 +1,10 @@
 """Things chosen by name: a module, one of a list, fields; a wrong name is met with the nearest."""
 
 import difflib
+import functools
 import importlib
 import inspect
-import pkgutil
+import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
@@ -22,14 +23,22 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
   raise ValueError(f'{what}: expected one of {", ".join(options)}, got {name!r}{hint}')
 
 
-def load(package: str, name: str, what: str) -> ModuleType:
+@functools.cache
+def load(package: str, name: str, function: str, what: str) -> ModuleType:
   """The module `package.name`; a new file in the package is a new choice, and no list is edited.
 
+  Args:
+    package: e.g. 'bertjax.objectives'.
+    name: of one of its modules.
+    function: which a module must define to be a choice.
+    what: the key of the config, for the message.
+
   Raises:
-    ValueError: no such module.
+    ValueError: no such module, or it lacks the function.
   """
-  parent = importlib.import_module(package)
-  found = [m.name for m in pkgutil.iter_modules(parent.__path__)]
+  folder = pathlib.Path(importlib.import_module(package).__path__[0])
+  define = f'\ndef {function}('
+  found = [f.stem for f in folder.glob('*.py') if define in f.read_text(encoding='utf-8')]
   return importlib.import_module(f'{package}.{choose(name, found, what)}')
 
 

@@ -1,8 +1,9 @@
 """A run as a list of phases, and the pure function from a step to its phase.
 
-`config.phases` maps names to overrides of the config, in the order of the names. Each phase also says how long it lasts:
-`share` (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
-and 1 of the other, again and again). Without phases the run is one phase named 'main'.
+`config.phases` maps names to overrides of the config, in the order of the names. Each phase also
+says how long it lasts: `share` (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or
+`turns` (interleaved: 2 steps of one and 1 of the other, again and again). Without phases the run is
+one phase named 'main'.
 """
 
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ class Timeline(NamedTuple):
   total: int
 
   def at(self, step: int) -> tuple[int, int]:
-    """(phase, data index) of a step; the data index is the number of earlier steps of that phase."""
+    """(phase, data index) of a step: its phase, and how many earlier steps were of that phase."""
     cycle, rest = divmod(step, sum(self.lengths))
     for phase, length in enumerate(self.lengths):
       if rest < length:
@@ -54,8 +55,7 @@ def make(config: ConfigDict) -> Timeline:
   """Applies the overrides of `config.phases`.
 
   Raises:
-    ValueError: a phase without share or turns, or a mix of both; an override of an unknown key; more
-      phases than steps.
+    ValueError: a phase without share or turns, a mix of both, an override of an unknown key.
   """
   resolved = config.copy_and_resolve_references()
   total = resolved.total_steps
@@ -65,7 +65,8 @@ def make(config: ConfigDict) -> Timeline:
   for name, overrides in sorted(resolved.phases.items()):
     kind = [k for k in ('share', 'turns') if k in overrides]
     if len(kind) != 1:
-      raise ValueError(f'config.phases.{name} needs either share or turns, got {kind or "neither"}')
+      got = kind or 'neither'
+      raise ValueError(f'config.phases.{name} needs either share or turns, got {got}')
     kinds.add(kind[0])
     weights.append(overrides[kind[0]])
     changed = resolved.copy_and_resolve_references()

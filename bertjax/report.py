@@ -41,7 +41,9 @@ def completions(stepper: Stepper, variables: Variables, store: Store) -> Table:
   config = stepper.system.phase.config.eval
   vocabulary = load_vocabulary(store.path / 'vocab')
   size = config.batch_size
-  template = {k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in stepper.system.template.items()}
+  template = {
+    k: np.zeros((size, *v.shape[1:]), v.dtype) for k, v in stepper.system.template.items()
+  }
   sentences = list(config.fill_mask)
   batch = fill_mask.encode(sentences, vocabulary.encode_batch, store.special, template)
   answers = fill_mask.top_predictions(

@@ -90,8 +90,8 @@ def make_run(
 def _vocab_size(size: int, store: Store) -> int:
   if size and store.vocabulary_size > size:
     raise ValueError(
-      f'the store {store.path} has {store.vocabulary_size} ids, but config.model.vocab_size={size}: '
-      'leave it at 0 to take the number of the store'
+      f'the store {store.path} has {store.vocabulary_size} ids, but '
+      f'config.model.vocab_size={size}: leave it at 0 to take the number of the store'
     )
   return size or store.vocabulary_size
 
@@ -113,7 +113,7 @@ def _system(
   phase: phases.Phase, store: Store, held_out: Store | None, fallback: str | None
 ) -> System:
   config = phase.config
-  module = names.load('bertjax.objectives', config.objective.name, 'config.objective.name')
+  module = names.load('bertjax.objectives', config.objective.name, 'make', 'config.objective.name')
   objective = module.make(config)
   if config.data.reader == 'seqio':
     examples, evaluated = stream.open_streams(config, store)

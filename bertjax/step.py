@@ -141,9 +141,7 @@ def make_train_step(
     params = state.variables['params']
     updates, opt_state = tx.update(grads, state.opt_state, params)
     variables = dict(state.variables, params=optax.apply_updates(params, updates), **out.updates)
-    metrics = dict(
-      loss=loss, grad_norm=optax.tree.norm(grads), lr=schedule(state.step), sums=sums
-    )
+    metrics = dict(loss=loss, grad_norm=optax.tree.norm(grads), lr=schedule(state.step), sums=sums)
     carry = dict(state.carry, **{phase: out.carry})
     return State(state.step + 1, variables, opt_state, carry), metrics
 

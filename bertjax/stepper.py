@@ -13,7 +13,7 @@ from bertjax.types import Batch, Variables
 
 
 class Stepper:
-  """Compiles each step once, on first use, with shardings pinned (a leaf that drifts would retrace)."""
+  """Compiles each step once, with shardings pinned: a leaf that drifts would retrace."""
 
   def __init__(self, run: setup.Run, system: setup.System):
     self.system = system

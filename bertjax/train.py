@@ -101,9 +101,9 @@ def require_finite(done: int, found: dict, run: setup.Run, checkpoints: checkpoi
   system = run.systems[phase]
   first = index * system.phase.config.batch_size
   raise ValueError(
-    f'the loss of step {done} is {float(found["loss"])} (phase {system.phase.name!r}, batch {index}, rows '
-    f'{first} to {first + system.phase.config.batch_size - 1}); the last good checkpoint is '
-    f'{checkpoints.latest()}. Lower the learning rate or look at the batch'
+    f'the loss of step {done} is {float(found["loss"])} (phase {system.phase.name!r}, batch '
+    f'{index}, rows {first} to {first + system.phase.config.batch_size - 1}); the last good '
+    f'checkpoint is {checkpoints.latest()}. Lower the learning rate or look at the batch'
   )
 
 

@@ -3,8 +3,9 @@
   python -m bertjax.main --config=configs/bert_lamb.py:large --workdir=runs/lamb \
       --config.data.input='wiki/*.txt' --config.data.vocab=vocab.txt
 
-Two phases with their own batch, learning rate and schedule: 7038 steps of 65,536 sequences at length 128, then
-1563 of 32,768 at 512. Square-root polynomial decay, warm-up over 28.43% and 12.8% of the phase.
+Two phases with their own batch, learning rate and schedule: 7038 steps of 65,536 sequences at
+length 128, then 1563 of 32,768 at 512. Square-root polynomial decay, warm-up over 28.43% and 12.8%
+of the phase.
 """
 
 from configs import bert, common

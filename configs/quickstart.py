@@ -2,11 +2,12 @@
 
   python -m bertjax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
-The corpus is the language reference of `pydoc_data.topics` and the docstrings of the standard library. Not
-the paper's recipe: a small vocabulary, short sequences, small batches, a large learning rate, larger
-initial weights, no next-sentence task.
-`configs/quickstart.py:no_attention` is the same run with attention switched off: what it learns comes from
-copying and from word frequencies, and the gap to it is what comes from context.
+The corpus is the language reference of `pydoc_data.topics` and the docstrings of the standard
+library. Not the paper's recipe: a small vocabulary, short sequences, small batches, a large
+learning rate, larger initial weights, no next-sentence task.
+
+`configs/quickstart.py:no_attention` is the same run with attention switched off: what it learns
+comes from copying and from word frequencies, and the gap to it is what comes from context.
 """
 
 from configs import bert, common
@@ -25,7 +26,7 @@ def get_config(arg: str | None = None):
 
   c.model.attend = 'self' if variant == 'no_attention' else 'example'
   c.model.dropout = c.model.attention_dropout = 0.0  # one epoch or two: nothing to overfit
-  c.model.init_std = 0.08  # 1 / sqrt(width); with BERT's 0.02 a model this narrow idles for long
+  c.model.init_std = 0.08  # 1 / sqrt(width); with 0.02 a model this narrow idles for long
   c.model.pooler = False
   c.objective.next_sentence = False
   c.optimizer.schedule.name = 'linear'

@@ -1,4 +1,4 @@
-"""Every config file: parses at every size, refuses what it does not know, follows its references."""
+"""Every config file: its sizes, what it refuses, what follows from its references."""
 
 import importlib
 import pathlib

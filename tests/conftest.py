@@ -1,4 +1,4 @@
-"""Test-wide switches: eight simulated devices, strict rank promotion, a persistent compilation cache."""
+"""Test-wide switches: eight simulated devices, strict rank promotion, compiled code on disk."""
 
 import os
 import pathlib

@@ -1,8 +1,8 @@
 """Small edits that must turn a test red: python -m tests.mutations [PART OF A NAME]
 
-Each edit is applied to a copy of the repository, alone, and the named test is run there. A test that stays
-green does not test what it says: the command lists it and exits with 1. An edit whose text is no longer in
-its file is an error too: write it anew.
+Each edit is applied to a copy of the repository, alone, and the named test is run there. A test
+that stays green does not test what it says: the command lists it and exits with 1. An edit whose
+text is no longer in its file is an error too: write it anew.
 """
 
 import concurrent.futures
@@ -38,7 +38,8 @@ MUTATIONS = (
   Mutation(
     'step: rows split in blocks, not in turn',
     'bertjax/step.py',
-    'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n    return jnp.swapaxes(parts, 0, 1)',
+    'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n'
+    '    return jnp.swapaxes(parts, 0, 1)',
     'return x.reshape((count, x.shape[0] // count) + x.shape[1:])',
     'tests/step_test.py',
   ),

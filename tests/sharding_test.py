@@ -24,7 +24,9 @@ def test_minus_one_takes_the_devices_that_are_left():
   assert dict(mesh(fsdp=2, tensor=2).shape) == dict(data=2, fsdp=2, tensor=2)
 
 
-@pytest.mark.parametrize('sizes', [dict(data=3), dict(data=2), dict(data=-1, fsdp=-1), dict(fsdp=5)])
+@pytest.mark.parametrize(
+  'sizes', [dict(data=3), dict(data=2), dict(data=-1, fsdp=-1), dict(fsdp=5)]
+)
 def test_a_mesh_that_does_not_fit_is_refused(sizes):
   with pytest.raises(ValueError, match='mesh'):
     mesh(**sizes)
@@ -63,5 +65,7 @@ def test_a_batch_that_does_not_divide_is_refused(size, micro, hosts):
 
 def test_a_batch_lands_on_the_devices_in_row_order():
   batch = sharding.put_batch(dict(x=np.arange(16).reshape(16, 1)), mesh(data=4, fsdp=2))
-  rows = [int(s.data[0, 0]) for s in sorted(batch['x'].addressable_shards, key=lambda s: s.device.id)]
+  rows = [
+    int(s.data[0, 0]) for s in sorted(batch['x'].addressable_shards, key=lambda s: s.device.id)
+  ]
   assert rows == list(range(0, 16, 2))

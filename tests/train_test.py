@@ -1,4 +1,4 @@
-"""The loop end to end, in processes of their own: resume after kills, SIGTERM, two processes, errors."""
+"""The loop end to end, in processes of their own: kills, SIGTERM, two processes, errors."""
 
 import json
 import os
@@ -231,7 +231,7 @@ def test_two_processes_train_on_the_same_batches(store, straight, tmp_path):
   alone = tmp_path / 'alone'
   run(store, alone, '--config.total_steps=8')
   np.testing.assert_allclose(pair, [x['loss'] for x in lines(alone) if 'loss' in x], rtol=1e-5)
-  sha = lambda workdir: json.loads(
-    (workdir / 'checkpoints' / '8' / 'manifest.json').read_text()
-  )['meta']['batch_sha256']
+  sha = lambda workdir: json.loads((workdir / 'checkpoints' / '8' / 'manifest.json').read_text())[
+    'meta'
+  ]['batch_sha256']
   assert sha(tmp_path) == sha(alone)

@@ -21,16 +21,15 @@ is read-only.
 """
 
 import dataclasses
-import functools
-import importlib
 import pathlib
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from bertjax import names
 from bertjax.data import cache, columns, draws, packing, rows
-from bertjax.names import choose
 
 FORMAT = 1
 # What a plan follows from, besides the store, the length and the seed.
@@ -162,21 +161,10 @@ def examples_in_memory(store, recipe, length: int, seed: int) -> Examples:
   return Examples(store, recipe, length, seed, column, count=count, **packed)
 
 
-@functools.cache
-def find(kind: str, name: str):
-  """Imports the module that `config.data.<kind>` names.
-
-  Args:
-    kind: 'plan' or 'corrupt'.
-    name: of a module of bertjax.data.
-
-  Raises:
-    ValueError: there is no such module, or it lacks the functions; the nearest name is given.
-  """
+def find(kind: str, name: str) -> ModuleType:
+  """The module that `config.data.<kind>` names, 'plan' or 'corrupt'."""
   function = {'plan': 'build', 'corrupt': 'corrupt'}[kind]
-  files = sorted(pathlib.Path(__file__).parent.glob('*.py'))
-  known = [f.stem for f in files if f'\ndef {function}(' in f.read_text(encoding='utf-8')]
-  return importlib.import_module(f'bertjax.data.{choose(name, known, f"config.data.{kind}")}')
+  return names.load('bertjax.data', name, function, f'config.data.{kind}')
 
 
 def _pieces(store, recipe, length, seed) -> Iterator[tuple]:

@@ -20,7 +20,7 @@ def encode(
   """Sentences with [MASK] as a batch shaped like `template`.
 
   Raises:
-    ValueError: no [MASK], more of them than slots, a sentence too long, or more sentences than rows.
+    ValueError: no [MASK] or more than slots, a sentence too long, more sentences than rows.
   """
   batch = {k: np.zeros_like(v) for k, v in template.items()}
   rows, length = batch['token_BT'].shape

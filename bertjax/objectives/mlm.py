@@ -9,9 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import flops
+from bertjax import flops, names
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.models import bert
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
 
@@ -61,7 +60,9 @@ def make(config) -> Objective:
 
   `config.objective`: name, next_sentence (bool), plus (added to the masked-LM weight; BERT's 1e-5).
   """
-  model = bert.make(config.model)
+  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
+    config.model
+  )
   next_sentence, plus = bool(config.objective.next_sentence), float(config.objective.plus)
   if next_sentence != model.pooler:
     raise ValueError(
