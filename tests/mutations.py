@@ -134,6 +134,20 @@ MUTATIONS = (
     'if False:',
     'tests/train_test.py::test_a_resume_over_another_store_is_refused',
   ),
+  Mutation(
+    'seqio: epochs are not counted',
+    'bertjax/data/example_tasks.py',
+    "window['window'] <= before",
+    "window['window'] < before",
+    'tests/data/example_tasks_test.py::test_rows_are_those_of_the_store_epoch_by_epoch',
+  ),
+  Mutation(
+    'seqio: a stream forgets the batch of the last step',
+    'bertjax/data/stream.py',
+    'min(first, self._end - self._keep)',
+    'first',
+    'tests/data/example_tasks_test.py::test_a_stream_gives_any_rows_and_reopens_only_for_old_ones',
+  ),
 )
 
 
