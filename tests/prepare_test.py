@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -201,6 +202,26 @@ def test_kill_9_at_random_moments_leaves_no_trace(tmp_path, vocab):
     process.wait()
   assert kills == 5
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+@pytest.mark.full
+def test_memory_does_not_grow_with_the_corpus(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=50_000)
+  (tmp_path / 'b.txt').write_text((tmp_path / 'a.txt').read_text() * 6)
+  peaks = {}
+  for name in ('a.txt', 'b.txt'):
+    command = [sys.executable, '-m', 'bertjax.prepare', f'--input={tmp_path}/{name}']
+    command += [f'--vocab={vocab}', f'--output={tmp_path}/{name}.store', '--part_mb=1']
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+    peaks[name] = 0
+    while process.poll() is None:
+      with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        status = pathlib.Path(f'/proc/{process.pid}/status').read_text()
+        found = re.search(r'RssAnon:\s*(\d+) kB', status)
+        peaks[name] = max(peaks[name], int(found[1]) if found else 0)
+      time.sleep(0.05)
+    assert process.returncode == 0
+  assert peaks['b.txt'] < 1.1 * peaks['a.txt'], peaks
 
 
 def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, vocab, capsys):
