@@ -14,7 +14,7 @@ _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
 )
 _WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl, curves.png.'
+  'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl, curves.png.', required=True
 )
 _EVALUATE = flags.DEFINE_bool(
   'evaluate', False, "Score the workdir's newest checkpoint on the held-out documents and stop."
@@ -24,7 +24,7 @@ _COORDINATOR = flags.DEFINE_string(
 )
 _PROCESSES = flags.DEFINE_integer('processes', 1, 'How many processes, with --coordinator.')
 _PROCESS = flags.DEFINE_integer('process', 0, 'Index of this process, with --coordinator.')
-flags.mark_flags_as_required(['config', 'workdir'])
+flags.mark_flag_as_required('config')
 
 
 def _initialize_distributed() -> None:

@@ -41,7 +41,7 @@ class Timeline(NamedTuple):
     raise AssertionError('unreachable: rest < sum(lengths)')
 
 
-def _merge(config: ConfigDict, overrides: ConfigDict, where: str) -> None:
+def _merge(config: Any, overrides: Any, where: str) -> None:
   for key, value in overrides.items():
     if key not in config:
       raise ValueError(f'config.phases.{where}.{key}: config has no key {key!r} to override')
@@ -51,8 +51,8 @@ def _merge(config: ConfigDict, overrides: ConfigDict, where: str) -> None:
       config[key] = value
 
 
-def make(config: ConfigDict) -> Timeline:
-  """Applies the overrides of `config.phases`.
+def make(config: Any) -> Timeline:
+  """Applies the overrides of `config.phases` to a ConfigDict.
 
   Raises:
     ValueError: a phase without share or turns, a mix of both, an override of an unknown key.

@@ -58,7 +58,7 @@ class Run(NamedTuple):
 def make_run(
   config: Any,
   store_path: str,
-  devices: Sequence[jax.Device] | None = None,
+  devices: Sequence[Any] | None = None,
   fallback: str | None = None,
 ) -> Run:
   """Builds a run from its config.
@@ -175,8 +175,9 @@ def _abstract_state(systems: tuple[System, ...], mesh: Mesh, rules: sharding.Rul
   carries = {s.phase.name: jax.eval_shape(s.objective.carry, _shapes(s.template)) for s in systems}
   carry_specs = jax.tree.map(lambda _: sharding.batch_spec(), carries)
   step = jax.ShapeDtypeStruct((), np.int32)
-  abstract = State(step, *states[0], carries)
-  shardings = sharding.named(mesh, State(PartitionSpec(), *specs[0], carry_specs))
+  (variables, opt_state), (variable_specs, opt_specs) = states[0], specs[0]
+  abstract = State(step, variables, opt_state, carries)
+  shardings = sharding.named(mesh, State(PartitionSpec(), variable_specs, opt_specs, carry_specs))
   return jax.tree.map(
     lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
   )

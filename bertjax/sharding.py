@@ -10,12 +10,12 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bertjax.types import Batch
 
-Rules = Sequence[tuple[str, str | Sequence[str] | None]]
+Rules = Sequence[tuple[str, Any]]  # (logical axis, mesh axis or axes or None)
 
 MESH_AXES = ('data', 'fsdp', 'tensor')
 
 
-def make_mesh(config_mesh, devices: Sequence[jax.Device] | None = None) -> Mesh:
+def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
   """Arranges the devices as (data, fsdp, tensor); one axis may be -1, "the rest".
 
   Axis types are Auto: Linen asserts on Explicit ones, which `jax.make_mesh` makes by default.

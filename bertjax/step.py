@@ -20,7 +20,7 @@ class State(NamedTuple):
     carry: phase name -> what its last batch handed on; B first in every leaf.
   """
 
-  step: Array
+  step: Any
   variables: Variables
   opt_state: Any
   carry: Any
@@ -58,7 +58,7 @@ def trained_loss(terms: dict[str, Term], weights: dict[str, Array]) -> Array:
   return loss
 
 
-def with_rows(batch: Batch) -> dict[str, Array]:
+def with_rows(batch: Batch) -> Batch:
   """Adds the global row numbers, which key the draws, to a batch."""
   rows = jax.tree.leaves(batch)[0].shape[0]
   return dict(batch, row_B=jnp.arange(rows, dtype=jnp.int32))

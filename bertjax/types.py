@@ -27,10 +27,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 Array = jax.Array
-Batch = Mapping[str, Array | np.ndarray]
+Batch = Mapping[str, Any]  # arrays of the device or of the host
 Variables = Mapping[str, Any]  # collections; only 'params' is trained
 
 

@@ -8,6 +8,8 @@ length 128, then 1563 of 32,768 at 512. Square-root polynomial decay, warm-up ov
 of the phase.
 """
 
+from ml_collections import ConfigDict
+
 from configs import bert, common
 
 FIRST, SECOND = 7038, 1563
@@ -21,7 +23,7 @@ def get_config(arg: str | None = None):
   c.total_steps = FIRST + SECOND
   c.batch_size = 65_536
   c.eval_steps, c.checkpoint_steps = 500, 500
-  c.phases = {}
+  c.phases = ConfigDict()
 
   c.optimizer = common.adamw()
   c.optimizer.name = 'lamb'

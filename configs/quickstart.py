@@ -10,6 +10,8 @@ learning rate, larger initial weights, no next-sentence task.
 comes from copying and from word frequencies, and the gap to it is what comes from context.
 """
 
+from ml_collections import ConfigDict
+
 from configs import bert, common
 
 
@@ -21,7 +23,7 @@ def get_config(arg: str | None = None):
   c.total_steps = 4000
   c.batch_size = 16
   c.length = 64
-  c.phases = {}
+  c.phases = ConfigDict()
   c.log_steps, c.eval_steps, c.checkpoint_steps = 20, 500, 1000
 
   c.model.attend = 'self' if variant == 'no_attention' else 'example'

@@ -130,7 +130,7 @@ class Bert(nn.Module):
     x_BTD, hidden_LBTD = Encoder(self.layers, self.remat, layer, name='encoder')(
       x_BTD, example_BT, noise
     )
-    out = dict(last_BTD=x_BTD)
+    out: dict[str, Any] = dict(last_BTD=x_BTD)
     if hidden:
       out['hidden_LBTD'] = hidden_LBTD
     head = MaskedHead(self.vocab_size, self.activation, self.norm_eps, init, dtype, name='mlm')

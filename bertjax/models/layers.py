@@ -29,7 +29,8 @@ INITS: dict[str, Callable[[float], Init]] = {
 
 def param(module: nn.Module, name: str, axes: Sequence[str | None], shape, init: Init) -> Array:
   """Declares a float32 parameter with its logical axes: the one place where parameters are born."""
-  return module.param(name, nn.with_logical_partitioning(init, tuple(axes)), shape, jnp.float32)
+  boxed: Any = nn.with_logical_partitioning(init, tuple(axes))
+  return module.param(name, boxed, shape, jnp.float32)
 
 
 class Dense(nn.Module):

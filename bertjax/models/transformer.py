@@ -59,7 +59,7 @@ class Encoder(nn.Module):
       body,
       variable_axes={'params': 0},
       split_rngs={'params': True},
-      in_axes=(nn.broadcast, nn.broadcast, 0),
+      in_axes=(nn.broadcast, nn.broadcast, 0),  # pyright: ignore[reportArgumentType]
       length=self.layers,
       metadata_params={nn.PARTITION_NAME: 'layers'},
     )
