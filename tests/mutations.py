@@ -55,7 +55,7 @@ MUTATIONS = (
     'bertjax/objectives/mlm.py',
     "masked_BP = weight_BP * batch['masked_BP']",
     'masked_BP = weight_BP',
-    'tests/objectives/mlm_test.py',
+    'tests/objectives/masked_lm_test.py',
   ),
   Mutation(
     'attention: padding is visible',

@@ -98,6 +98,7 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
   assert found[35]['tokens/real'] > 0 and found[35]['tokens_per_second'] > 0
 
 
+@pytest.mark.full
 def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(store, straight, tmp_path):
   run(store, tmp_path / 'same')
   assert exact(tmp_path / 'same') == exact(straight)

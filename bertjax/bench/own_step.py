@@ -37,7 +37,9 @@ def synthetic_batch(config: Any) -> Batch:
 
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   """Our compiled train step as a call that runs it once on its own state and waits for it."""
-  objective = names.load('bertjax.objectives', config.objective.name, 'objective.name').make(config)
+  objective = names.load(
+    'bertjax.objectives', config.objective.name, 'make', 'config.objective.name'
+  ).make(config)
   mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
