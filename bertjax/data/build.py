@@ -4,6 +4,7 @@ Runs `bertjax.vocab` and `bertjax.prepare` as child processes, so that the train
 imports TensorFlow; unless `config.data.reader` asks for a stream without a store.
 """
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -17,7 +18,8 @@ READERS = ('store', 'seqio')
 def _run(module: str, flags: dict[str, object]) -> None:
   given = {k: v for k, v in flags.items() if v not in ('', None)}
   arguments = [f'--{k}={str(v).lower() if isinstance(v, bool) else v}' for k, v in given.items()]
-  done = subprocess.run([sys.executable, '-m', module, *arguments], check=False)
+  quiet = dict(os.environ, CUDA_VISIBLE_DEVICES='-1')  # TensorFlow looks for a GPU otherwise
+  done = subprocess.run([sys.executable, '-m', module, *arguments], env=quiet, check=False)
   if done.returncode:
     raise ValueError(
       f'{module} failed with exit status {done.returncode}; its message is above. '
