@@ -164,6 +164,8 @@ def run(config: Any, workdir: str) -> None:
     if done % config.eval_steps == 0 or last:
       with book.time('eval'):
         scores = stepper.evaluate(state.variables)
+        if last:
+          scores |= report.token_by_token(stepper, state.variables, run.store)
       writer.write(done, scores)
       shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
       progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
