@@ -12,6 +12,7 @@ from jax.sharding import Mesh, PartitionSpec
 from bertjax import names, optim, phases, sharding
 from bertjax.data import plans, stream
 from bertjax.data.store import Store, open_store
+from bertjax.data.vocabulary import load_vocabulary
 from bertjax.step import State
 from bertjax.types import Batch, Objective
 
@@ -76,6 +77,8 @@ def make_run(
   streams = config.data.reader == 'seqio'
   store = stream.open_vocabulary(store_path) if streams else open_store(store_path)
   config = config.copy_and_resolve_references()
+  if config.data.vocab and not streams:
+    _check_vocabulary(config.data, store)
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
   timeline = phases.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
@@ -85,6 +88,16 @@ def make_run(
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
   systems = tuple(_system(phase, store, held_out, fallback) for phase in timeline.phases)
   return Run(timeline, systems, store, mesh, rules, _abstract_state(systems, mesh, rules))
+
+
+def _check_vocabulary(data: Any, store: Store) -> None:
+  given, made_with = load_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
+  if given.sha256 != made_with['sha256']:
+    raise ValueError(
+      f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '
+      f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
+      f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
+    )
 
 
 def _vocab_size(size: int, store: Store) -> int:

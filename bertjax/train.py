@@ -58,6 +58,14 @@ def prepare_run(config: Any, workdir: str, progress: metrics.Progress) -> setup.
   return run
 
 
+def profile_window(window: Any, done: int, workdir: str) -> None:
+  """Traces `config.profile.steps` steps from `config.profile.start` on, into workdir/profile."""
+  if window.steps and done == window.start:
+    jax.profiler.start_trace(pathlib.Path(workdir, 'profile'))
+  if window.steps and done == window.start + window.steps:
+    jax.profiler.stop_trace()
+
+
 def initial_state(config: Any, run: setup.Run) -> State:
   """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries."""
   system = run.systems[0]
@@ -135,6 +143,7 @@ def run(config: Any, workdir: str) -> None:
   stop, previous = Stop(), None
 
   for done in range(start + 1, config.total_steps + 1):
+    profile_window(config.profile, done, workdir)
     phase, index = run.timeline.at(done - 1)
     stepper = steppers[phase]
     if not stepper.compiled:

@@ -82,7 +82,7 @@ def base() -> ConfigDict:
 
   c.phases = ConfigDict()  # name -> overrides, in the order of the names; see bertjax/phases.py
   c.init_from = ()  # ((checkpoint, from path, to path, layers), ...); see bertjax/checkpoint.py
-  c.profile = ConfigDict(dict(start=0, steps=0))  # steps > 0 writes a profiler trace
+  c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
   return c
 
 

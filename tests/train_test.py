@@ -236,3 +236,12 @@ def test_two_processes_train_on_the_same_batches(store, straight, tmp_path):
     'meta'
   ]['batch_sha256']
   assert sha(tmp_path) == sha(alone)
+
+
+def test_a_profile_is_written_on_demand(store, tmp_path):
+  done = run(
+    store, tmp_path, '--config.total_steps=4', '--config.profile.start=2',
+    '--config.profile.steps=1',
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  assert list((tmp_path / 'profile').rglob('*.xplane.pb'))
