@@ -11,6 +11,8 @@ BENCHES = ('step', 'input', 'prepare')
 def main() -> None:
   """Runs `main(argv)` of the bench module that the first argument names, with the flags it has."""
   name = sys.argv[1] if len(sys.argv) > 1 else ''
+  if name in ('-h', '--help'):
+    sys.exit(print(__doc__, '\nThe flags of one: python -m bertjax.bench step --help'))
   if name not in BENCHES:
     sys.exit(f'bertjax.bench: expected one of {", ".join(BENCHES)}, got {name!r}')
   bench = importlib.import_module(f'bertjax.bench.{name}')
