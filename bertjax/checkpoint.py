@@ -45,7 +45,8 @@ class Checkpoints:
       raise ValueError(f'config.keep_checkpoints: expected at least 1, got {keep}')
     if best.mode not in ('min', 'max'):
       raise ValueError(f"config.best.mode: expected 'min' or 'max', got {best.mode!r}")
-    self._directory, self._keep, self._best = pathlib.Path(directory), keep, best
+    self._directory = pathlib.Path(directory).absolute()  # orbax takes no relative path
+    self._keep, self._best = keep, best
     self._directory.mkdir(parents=True, exist_ok=True)
     if jax.process_index() == 0:
       for leftover in (*self._directory.glob('*.saving'), *self._directory.glob('*.deleted')):
@@ -192,7 +193,7 @@ def newest(source: pathlib.Path | str) -> pathlib.Path:
   Raises:
     ValueError: no intact checkpoint there.
   """
-  source = pathlib.Path(source)
+  source = pathlib.Path(source).absolute()
   if (source / manifest.NAME).exists():
     return _first_intact([source])
   directory = source / 'checkpoints'
