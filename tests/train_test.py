@@ -44,7 +44,8 @@ def store(tmp_path_factory):
 def command(store, workdir, *more) -> list[str]:
   """The command of a user, who names the workdir by a relative path."""
   return [
-    sys.executable, '-m', 'bertjax.main', '--config=configs/bert.py:test', f'--workdir={os.path.relpath(workdir, ROOT)}',
+    sys.executable, '-m', 'bertjax.main', '--config=configs/bert.py:test',
+    f'--workdir={os.path.relpath(workdir, ROOT)}',
     f'--config.data.store={store}', '--config.batch_size=8', '--config.length=64',
     f'--config.total_steps={STEPS}', '--config.log_steps=1', '--config.eval_steps=15',
     '--config.checkpoint_steps=6', '--config.eval.batch_size=8', '--config.eval.examples=16',
