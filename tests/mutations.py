@@ -122,23 +122,23 @@ MUTATIONS = (
   ),
   Mutation(
     'masking: nine tenths show the mask',
-    'bertjax/data/mlm.py',
+    'bertjax/data/targets.py',
     'masked_n = u_n < mask.mask_share',
     'masked_n = u_n < mask.mask_share + 0.1',
     'tests/data/mlm_test.py',
   ),
   Mutation(
     'masking: special tokens are candidates',
-    'bertjax/data/mlm.py',
+    'bertjax/data/targets.py',
     'return np.flatnonzero(~special_n)',
     'return np.arange(len(special_n))',
     'tests/data/mlm_test.py',
   ),
   Mutation(
     'masking: RoBERTa draws special ids',
-    'bertjax/data/mlm.py',
-    'random_id_n = mask.special_ids + draws.below',
-    'random_id_n = draws.below',
+    'bertjax/data/targets.py',
+    'return low + draws.below(',
+    'return draws.below(',
     'tests/data/mlm_test.py',
   ),
   Mutation(

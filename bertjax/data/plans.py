@@ -14,7 +14,8 @@ and a corruption, named by `config.data.corrupt`, has
   corrupt(rows, recipe, store)        makes token_BT and what is predicted
   SPECIAL                             as above
 
-A new file with these is a new plan or corruption; there is no list to add it to.
+A new file with these is a new plan or corruption; there is no list to add it to. What corruptions
+share is in `bertjax.data.targets`.
 
 Plans are kept beside the store, in `plans/HASH/`, or in a directory of the caller's where the store
 is read-only.

@@ -1,12 +1,13 @@
-"""Masking: the rules' counts, candidates and shares, word groups, budgets, purity."""
+"""Masked-LM masking: the rules' counts, candidates and shares, word groups, purity."""
 
 import itertools
 
 import numpy as np
 import pytest
+from masking import at_targets, corrupted, count_of, masked
 from toy_store import MASK, SPECIAL, random_store, recipe, roberta
 
-from bertjax.data import draws, mlm, plans, rows
+from bertjax.data import plans, targets
 
 CLS, SEP, PAD = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['pad']
 RECIPES = {
@@ -17,22 +18,6 @@ RECIPES = {
   'roberta-words': roberta(mask__whole_word=True),
   'roberta-packed': roberta(plan='doc_sentences', pack=True),
 }
-
-
-def masked(config, length=128, rows=400, store=None, **changes):
-  """A batch, the same rows with nothing shown as corrupted, and the store."""
-  store = store or random_store(300)
-  examples = plans.examples_in_memory(store, config, length, 1)
-  batch = examples.batch(np.arange(rows), shuffle=True)
-  clean = config.copy_and_resolve_references()
-  clean.mask.mask_share = clean.mask.random_share = 0.0
-  original = plans.examples_in_memory(store, clean, length, 1).batch(np.arange(rows), shuffle=True)
-  return batch, original['token_BT'], store
-
-
-def at_targets(batch, value_BT):
-  used_BP = batch['weight_BP'] > 0
-  return np.take_along_axis(value_BT, batch['target_pos_BP'], 1)[used_BP]
 
 
 @pytest.mark.parametrize('name', RECIPES)
@@ -108,7 +93,7 @@ def test_roberta_predicts_every_position_equally():
 
 def test_counts_of_the_bert_rule():
   """min(P, max(1, round half to even(.15 * length))): 19 of 128 and 77 of 512."""
-  assert mlm.slots(recipe(), 128) == 20 and mlm.slots(recipe(), 512) == 77
+  assert targets.slots(recipe(), 128) == 20 and targets.slots(recipe(), 512) == 77
   for length, expected in ((128, 19), (512, 77), (5, 1), (10, 2), (30, 4), (50, 8), (3, 1)):
     assert count_of(recipe(mask__max_targets=100), [length]) == [[expected]]
   assert count_of(recipe(mask__max_targets=20), [512]) == [[20]]
@@ -119,66 +104,6 @@ def test_counts_of_the_roberta_rule():
   assert set(counts.ravel()) == {7, 8} and abs(counts.mean() - 7.5) < 4 * 0.5 / np.sqrt(4000)
   counts = np.array(count_of(roberta(), [512] * 2000, pack=False))
   assert set(counts.ravel()) == {76, 77} and abs(counts.mean() - 76.8) < 4 * 0.4 / np.sqrt(2000)
-
-
-def count_of(config, lengths, pack=True, capacity=512):
-  """Targets per example of examples of these lengths, packed in one row or alone."""
-  store = random_store(3)
-  batch = corrupted(config, store, lengths, [0] * len(lengths) if pack else None, capacity)
-  used_BP = batch['weight_BP'] > 0
-  bounds = np.cumsum([0, *lengths]) if pack else None
-  out = []
-  for row, used in enumerate(used_BP):
-    at = batch['target_pos_BP'][row][used]
-    out.append([len(at)] if bounds is None else np.histogram(at, bounds)[0].tolist())
-  return out
-
-
-def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
-  length_E = np.array(lengths, np.int64)
-  total = int(length_E.sum())
-  token_n = (np.arange(total) % 900 + 5).astype(np.int32)
-  start_E = rows.starts(length_E)
-  token_n[start_E], token_n[start_E + length_E - 1] = CLS, SEP
-  text = rows.Text(token_n, np.zeros(total, np.int32), length_E, {})
-  row_E = np.arange(len(lengths)) if row_E is None else np.array(row_E)
-  key_E = draws.fold(draws.root(seed, 'test'), np.arange(len(lengths)))
-  placed = rows.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
-  return mlm.corrupt(placed, config, store)
-
-
-def test_a_rows_slots_are_shared_in_proportion_and_the_rest_is_counted():
-  """Eight examples of 64 ask for 80 targets; a row of 512 has 77 slots."""
-  counts = count_of(recipe(), [64] * 8)[0]
-  assert sum(counts) == 77 and set(counts) == {9, 10}
-  batch = corrupted(recipe(), random_store(3), [64] * 8, [0] * 8)
-  assert batch['dropped_B'].tolist() == [3]
-  row_E = np.array([0, 0, 1, 1, 1, 3])
-  asked_E = np.array([3, 4, 40, 20, 40, 100])
-  assert mlm.share(asked_E, row_E, 50).tolist() == [3, 4, 20, 10, 20, 50]
-
-
-def sequential_words(order, sizes, limit):
-  """create_pretraining_data.py: groups in shuffled order, one that would overflow is skipped."""
-  taken = []
-  for group in order:
-    if sum(sizes[g] for g in taken) + sizes[group] <= limit:
-      taken.append(group)
-  return taken
-
-
-def test_words_are_taken_as_the_sequential_algorithm_takes_them():
-  draw = np.random.default_rng(0)
-  groups, examples = draw.integers(1, 40, 30), 30
-  example_n = np.repeat(np.arange(examples), groups)
-  size_n = draw.integers(1, 6, len(example_n))
-  room_E = draw.integers(0, 30, examples)
-  ours = sorted(mlm._fit(example_n, size_n, room_E).tolist())
-  theirs = []
-  for e in range(examples):
-    at = np.flatnonzero(example_n == e).tolist()
-    theirs += sequential_words(at, size_n, room_E[e])
-  assert ours == sorted(theirs)
 
 
 @pytest.mark.parametrize('name', ['bert-words', 'roberta-words'])

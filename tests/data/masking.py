@@ -1,0 +1,48 @@
+"""Masked batches for the tests of corruptions."""
+
+import numpy as np
+from toy_store import SPECIAL, random_store
+
+from bertjax.data import draws, plans, rows
+
+
+def masked(config, length=128, rows=400, store=None, **changes):
+  """A batch, the same rows with nothing shown as corrupted, and the store."""
+  store = store or random_store(300)
+  examples = plans.examples_in_memory(store, config, length, 1)
+  batch = examples.batch(np.arange(rows), shuffle=True)
+  clean = config.copy_and_resolve_references()
+  clean.mask.mask_share = clean.mask.random_share = 0.0
+  original = plans.examples_in_memory(store, clean, length, 1).batch(np.arange(rows), shuffle=True)
+  return batch, original['token_BT'], store
+
+
+def at_targets(batch, value_BT):
+  used_BP = batch['weight_BP'] > 0
+  return np.take_along_axis(value_BT, batch['target_pos_BP'], 1)[used_BP]
+
+
+def count_of(config, lengths, pack=True, capacity=512):
+  """Targets per example of examples of these lengths, packed in one row or alone."""
+  store = random_store(3)
+  batch = corrupted(config, store, lengths, [0] * len(lengths) if pack else None, capacity)
+  used_BP = batch['weight_BP'] > 0
+  bounds = np.cumsum([0, *lengths]) if pack else None
+  out = []
+  for row, used in enumerate(used_BP):
+    at = batch['target_pos_BP'][row][used]
+    out.append([len(at)] if bounds is None else np.histogram(at, bounds)[0].tolist())
+  return out
+
+
+def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
+  length_E = np.array(lengths, np.int64)
+  total = int(length_E.sum())
+  token_n = (np.arange(total) % 900 + 5).astype(np.int32)
+  start_E = rows.starts(length_E)
+  token_n[start_E], token_n[start_E + length_E - 1] = SPECIAL['cls'], SPECIAL['sep']
+  text = rows.Text(token_n, np.zeros(total, np.int32), length_E, {})
+  row_E = np.arange(len(lengths)) if row_E is None else np.array(row_E)
+  key_E = draws.fold(draws.root(seed, 'test'), np.arange(len(lengths)))
+  placed = rows.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
+  return plans.find('corrupt', config.corrupt).corrupt(placed, config, store)
