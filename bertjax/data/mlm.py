@@ -59,18 +59,19 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
     units = targets.words(rows, candidate_n, starts_n)
   else:
     units = targets.single(rows, candidate_n)
-  taken_n, dropped_E = _take(rows, recipe, units, targets.shuffle(rows, units, candidate_n))
+  limit = targets.slots(recipe, rows.shape[1])
+  taken_n, dropped_E = _take(rows, mask, limit, units, targets.shuffle(rows, units, candidate_n))
   index_n, lead_n = targets.tokens_of(units, taken_n, candidate_n)
   random_id_n = targets.uniform_ids(rows, recipe, store, index_n)
   # fairseq decides once per word, BERT once per token.
   decide_n = lead_n if roberta else index_n
   shown = targets.show(rows, mask, store, index_n, decide_n, random_id_n)
-  return targets.emit(rows, recipe, store, index_n, shown, dropped_E)
+  return targets.emit(rows, limit, store, index_n, shown, dropped_E)
 
 
-def _take(rows, recipe, units, order_n):
+def _take(rows, mask, limit, units, order_n):
   """Returns the chosen units, and how many targets of each example the row had no slot for."""
-  mask, examples = recipe.mask, len(rows.row_E)
+  examples = len(rows.row_E)
   if mask.rule == 'bert':
     asked_E = targets.bert_count(rows, mask.rate)
     asked_E = np.minimum(asked_E, targets.count(units.example_n, units.size_n, examples))
@@ -81,6 +82,6 @@ def _take(rows, recipe, units, order_n):
     rank_n = targets.running(np.ones_like(order_n), units.example_n, examples)
     order_n = order_n[rank_n <= number_E[units.example_n]]
     asked_E = targets.count(units.example_n[order_n], units.size_n[order_n], examples)
-  room_E = targets.room(rows, recipe, asked_E)
+  room_E = targets.share(asked_E, rows.row_E, limit)
   chosen_n = targets.fit(units.example_n[order_n], units.size_n[order_n], room_E)
   return order_n[chosen_n], asked_E - room_E

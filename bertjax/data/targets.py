@@ -5,7 +5,7 @@ A rule says which tokens are predicted and what the input shows there; the rest 
   candidates_n   the tokens that may be chosen (`not_special`)
   units          what is chosen or not as a whole: tokens (`single`) or words (`words`)
   order_n        the units in random order within their example (`shuffle`)
-  asked_E        how many targets each example asks for; `room` cuts it to what the row has
+  asked_E        how many targets each example asks for; `share` cuts it to what the row has
   index_n        the tokens chosen, ascending: `fit` and `tokens_of`; or any other way
   shown_n        the ids that the input shows there (`show`)
   batch          `emit`
@@ -147,11 +147,6 @@ def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
   return unit_of_n[token_n]
 
 
-def room(rows: Rows, recipe, asked_E: np.ndarray) -> np.ndarray:
-  """Returns how many targets each example gets of those it asks for, int64 [E]."""
-  return share(asked_E, rows.row_E, slots(recipe, rows.shape[1]))
-
-
 def share(asked_E: np.ndarray, row_E: np.ndarray, limit: int) -> np.ndarray:
   """Cuts what the examples of a row ask for down to the row's limit, in proportion.
 
@@ -253,7 +248,7 @@ def show(
 
 def emit(
   rows: Rows,
-  recipe,
+  limit: int,
   store,
   index_n: np.ndarray,
   shown: tuple[np.ndarray, np.ndarray],
@@ -264,7 +259,7 @@ def emit(
 
   Args:
     rows: the batch.
-    recipe: `config.data`.
+    limit: P; the tokens chosen in a row are at most as many.
     store: for the id of [PAD].
     index_n: int64, the chosen tokens, ascending; one that comes twice takes two slots.
     shown: as `show` returns it; equal tokens must show equal ids.
@@ -280,7 +275,6 @@ def emit(
   token_n[index_n] = shown_n
   row_n, column_n = np.divmod(rows.cell_n[index_n], rows.shape[1])
   slot_n = np.arange(len(row_n)) - np.searchsorted(row_n, row_n)
-  limit = slots(recipe, rows.shape[1])
 
   def spread(value_n, dtype):
     out_BP = np.zeros((rows.shape[0], limit), dtype)

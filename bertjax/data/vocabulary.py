@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import string
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,8 @@ SPECIAL = dict(
 CONFIG = 'tokenizer_config.json'
 SPACE = '▁'  # of SentencePiece
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as in albert
+_ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,9 +257,11 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   if prefix:
     starts_word = lambda piece: not piece.startswith(prefix)
   else:
-    marks = (BYTE_SPACE, SPACE)
-    mark = max(marks, key=lambda mark: sum(p.startswith(mark) for p in rust['pieces']))
-    starts_word = lambda piece: piece.startswith(mark)
+    starting = lambda mark: sum(piece.startswith(mark) for piece in rust['pieces'])
+    if starting(SPACE) > starting(BYTE_SPACE):
+      starts_word = _sentencepiece_starts(rust['pieces'])
+    else:
+      starts_word = lambda piece: piece.startswith(BYTE_SPACE)
   return _vocabulary(kind, (file,), lowers, starts_word, rust)
 
 
@@ -275,8 +280,23 @@ def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Vocabular
     return processor.encode(texts, num_threads=1)
 
   coder = dict(pieces=pieces, _encode=encode, _decode=processor.decode)
-  starts_word = lambda piece: piece.startswith(SPACE)
+  starts_word = _sentencepiece_starts(pieces)
   return _vocabulary('sentencepiece', (file,), lowercase, starts_word, coder)
+
+
+def _sentencepiece_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
+  """The test whether a piece begins a word, for a whole SentencePiece vocabulary.
+
+  As google-research/albert has it, a piece of punctuation, or one with a character that is neither
+  an English letter nor punctuation, is a word of its own. XLNet's vocabulary has the mark alone.
+  """
+  if '<eop>' in pieces:
+    return lambda piece: piece.startswith(SPACE)
+  return lambda piece: (
+    piece.startswith((SPACE, '<'))
+    or piece in _PUNCTUATION
+    or any(character.lower() not in _ENGLISH for character in piece)
+  )
 
 
 def _clean_google(text: str) -> str:

@@ -1,9 +1,25 @@
 """Masked batches for the tests of corruptions."""
 
 import numpy as np
-from toy_store import SPECIAL, random_store
+from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta
 
 from bertjax.data import draws, plans, rows
+
+MASKED_LM = {
+  'bert': recipe(),
+  'bert-words': recipe(mask__whole_word=True),
+  'bert-packed': recipe(pack=True),
+  'roberta': roberta(),
+  'roberta-words': roberta(mask__whole_word=True),
+  'roberta-packed': roberta(plan='doc_sentences', pack=True),
+}
+ALL = MASKED_LM | {
+  'ngrams': ngrams(),
+  'ngrams-packed': ngrams(pack=True),
+  'electra': electra(),
+  'electra-packed': electra(plan='doc_sentences', pack=True),
+  'electra-distinct': electra(mask__replacement=False),
+}
 
 
 def masked(config, length=128, rows=400, store=None, **changes):

@@ -1,10 +1,58 @@
-"""What all corruptions share: rows' slots, budgets."""
+"""What all corruptions share: the schema, special tokens, purity, slots of a row, budgets."""
 
 import numpy as np
-from masking import corrupted, count_of
-from toy_store import random_store, recipe
+import pytest
+from masking import ALL, at_targets, corrupted, count_of, masked
+from toy_store import MASK, SPECIAL, random_store, recipe
 
-from bertjax.data import targets
+from bertjax.data import plans, targets
+
+CLS, SEP, PAD = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['pad']
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_schema_and_places(name):
+  config = ALL[name]
+  batch, original_BT, _ = masked(config)
+  used_BP = batch['weight_BP'] > 0
+  assert set(np.unique(batch['weight_BP'])) <= {0.0, 1.0}
+  assert (np.diff(used_BP.astype(int), axis=1) <= 0).all()  # used slots come first
+  # ELECTRA draws with replacement: a position may have two slots.
+  least = 0 if config.mask.get('replacement') else 1
+  ascending = np.diff(batch['target_pos_BP'], axis=1) >= least
+  assert ascending[used_BP[:, 1:]].all()
+  for key in ('target_pos_BP', 'target_BP', 'masked_BP'):
+    assert (batch[key][~used_BP] == 0).all()
+  np.testing.assert_array_equal(at_targets(batch, original_BT), batch['target_BP'][used_BP])
+  shown_mask = at_targets(batch, batch['token_BT']) == MASK
+  assert (shown_mask | (batch['masked_BP'][used_BP] == 0)).all()
+  changed_BT = batch['token_BT'] != original_BT
+  target_BT = np.zeros(original_BT.shape, bool)
+  np.put_along_axis(target_BT, batch['target_pos_BP'], True, 1)
+  target_BT[:, 0] |= changed_BT[:, 0]  # unused slots point at column 0
+  assert not (changed_BT & ~target_BT).any()
+  real_BT = batch['example_BT'] > 0
+  assert (batch['token_BT'][~real_BT] == PAD).all() and (original_BT[~real_BT] == PAD).all()
+  assert at_targets(batch, real_BT.astype(int)).all()
+  dtypes = {k: v.dtype for k, v in batch.items()}
+  floats = {'weight_BP', 'masked_BP', 'example_weight_BG'}
+  assert all(dtypes[k] == (np.float32 if k in floats else np.int32) for k in dtypes)
+
+
+@pytest.mark.parametrize('name', [name for name in ALL if not name.startswith('roberta')])
+def test_special_tokens_are_never_targets(name):
+  batch, *_ = masked(ALL[name])
+  assert not np.isin(batch['target_BP'][batch['weight_BP'] > 0], [CLS, SEP, PAD]).any()
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_masks_do_not_depend_on_the_batch_around_them(name):
+  config, store = ALL[name], random_store(60)
+  examples = plans.examples_in_memory(store, config, 64, 1)
+  whole = examples.batch(np.arange(20), shuffle=True)
+  for row in (0, 7, 19):
+    alone = examples.batch(np.array([row]), shuffle=True)
+    assert all((alone[key][0] == whole[key][row]).all() for key in whole)
 
 
 def test_a_rows_slots_are_shared_in_proportion_and_the_rest_is_counted():

@@ -73,7 +73,8 @@ def recipe(**changes):
     )
   )
   for name, value in changes.items():
-    r.update_from_flattened_dict({name.replace('__', '.'): value})
+    block, _, field = name.rpartition('__')
+    (r[block] if block else r)[field] = value
   return r
 
 
@@ -81,5 +82,23 @@ def roberta(**changes):
   """`config.data` with RoBERTa's values."""
   values = dict(
     plan='full_sentences', mask__rule='roberta', mask__static=False, mask__special_ids=4
+  )
+  return recipe(**(values | changes))
+
+
+def ngrams(**changes):
+  """`config.data` with ALBERT's masking."""
+  values = dict(corrupt='ngrams', mask__whole_word=True, mask__ngram=3, mask__favor_longer=False)
+  return recipe(**(values | changes))
+
+
+def electra(**changes):
+  """`config.data` with ELECTRA's masking."""
+  values = dict(
+    corrupt='electra_mask',
+    mask__static=False,
+    mask__mask_share=0.85,
+    mask__random_share=0.0,
+    mask__replacement=True,
   )
   return recipe(**(values | changes))
