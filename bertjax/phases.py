@@ -25,11 +25,13 @@ class Timeline(NamedTuple):
     phases: in order.
     lengths: steps of each phase within one cycle.
     total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
+    interleaved: whether the phases take turns.
   """
 
   phases: tuple[Phase, ...]
   lengths: tuple[int, ...]
   total: int
+  interleaved: bool = False
 
   def at(self, step: int) -> tuple[int, int]:
     """(phase, data index) of a step: its phase, and how many earlier steps were of that phase."""
@@ -76,7 +78,7 @@ def make(config: Any) -> Timeline:
   if len(kinds) != 1:
     raise ValueError('config.phases mixes share and turns: give every phase the same kind')
   if kinds == {'turns'}:
-    return Timeline(tuple(phases), tuple(int(w) for w in weights), total)
+    return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True)
   ends = [round(total * sum(weights[: i + 1]) / sum(weights)) for i in range(len(weights))]
   lengths = tuple(end - start for start, end in zip([0, *ends[:-1]], ends, strict=True))
   return Timeline(tuple(phases), lengths, total)

@@ -43,6 +43,14 @@ class Stepper:
     """Whether `train` is ready."""
     return self._train is not None
 
+  def enter(self, state: step.State) -> step.State:
+    """The state before the phase's first step."""
+    if self.system.objective.enter is None:
+      return state
+    shardings = jax.tree.map(lambda x: x.sharding, state.variables)
+    enter = jax.jit(self.system.objective.enter, out_shardings=shardings)
+    return state._replace(variables=enter(state.variables))
+
   def train(self, state: step.State, batch: Batch) -> tuple[step.State, dict[str, Any]]:
     """One optimizer step on a host batch (this host's rows)."""
     return self._train(state, self.put(batch))
@@ -97,6 +105,7 @@ class Stepper:
       batches,
       self.put_eval,
       self._run.store.counts,
+      self.system.objective.finish,
     )
     return {f'eval/{name}': value for name, value in scores.items()}
 

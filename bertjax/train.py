@@ -15,7 +15,6 @@ from jax.experimental import multihost_utils
 
 from bertjax import checkpoint, curves, init_from, ledger, metrics, report, resume, setup
 from bertjax.data import build, loader
-from bertjax.evals import loss as loss_eval
 from bertjax.step import State
 from bertjax.stepper import Stepper
 
@@ -115,6 +114,19 @@ def require_finite(done: int, found: dict, run: setup.Run, checkpoints: checkpoi
   )
 
 
+def held_out_scores(
+  run: setup.Run, steppers: list[Stepper], phase: int, variables: Any
+) -> dict[str, float]:
+  """`eval/<term>` of the running phase, or `eval/<phase>/<term>` of all phases that take turns."""
+  if not run.timeline.interleaved:
+    return steppers[phase].evaluate(variables)
+  found = {}
+  for stepper in steppers:
+    for name, value in stepper.evaluate(variables).items():
+      found[f'eval/{stepper.system.phase.name}/{name.removeprefix("eval/")}'] = value
+  return found
+
+
 def run(config: Any, workdir: str) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
   pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
@@ -150,6 +162,8 @@ def run(config: Any, workdir: str) -> None:
       progress.note(f'Compiling the train step of phase {stepper.system.phase.name!r}')
       with book.time('compile'):
         stepper.compile_train()
+    if index == 0:
+      state = stepper.enter(state)
     with book.time('input'):
       batch, counts = stepper.next_batch(index)
     with book.time('compute'):
@@ -166,13 +180,13 @@ def run(config: Any, workdir: str) -> None:
         found = jax.device_get(found)
       require_finite(done, found, run, checkpoints)
       scalars = {k: float(found[k]) for k in ('loss', 'grad_norm', 'lr')}
-      scalars |= loss_eval.finish(found['sums']) | book.interval()
+      scalars |= stepper.system.objective.finish(found['sums']) | book.interval()
       writer.write(done, scalars)
       progress.update(done, scalars)
     scores = {}
     if done % config.eval_steps == 0 or last:
       with book.time('eval'):
-        scores = stepper.evaluate(state.variables)
+        scores = held_out_scores(run, steppers, phase, state.variables)
         if last:
           scores |= report.token_by_token(stepper, state.variables, run.store)
       writer.write(done, scores)
@@ -202,7 +216,8 @@ def evaluate(config: Any, workdir: str) -> None:
   run = prepare_run(config, workdir, progress)
   directory = checkpoint.newest(workdir)
   variables = checkpoint.read_variables(directory, run.abstract.variables)
-  stepper = Stepper(run, run.systems[-1])
-  scores = stepper.evaluate(variables) | report.token_by_token(stepper, variables, run.store)
+  steppers = [Stepper(run, system) for system in run.systems]
+  scores = held_out_scores(run, steppers, len(steppers) - 1, variables)
+  scores |= report.token_by_token(steppers[-1], variables, run.store)
   if jax.process_index() == 0:
     print(json.dumps(dict(checkpoint=str(directory), **scores)))

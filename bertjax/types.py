@@ -20,6 +20,8 @@ keys that its objective reads, always in these shapes:
   first_BG         column of the first token of each packed example; 0 in unused slots
   example_weight_BG  1.0 for a used packed example
   next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
+  <name>_BG        any other label of `config.model.labels`
+  <name>_BT        ids of a table of `config.model.extra`: language, role
   row_B            global row number within the step; added by the train step, keys the dropout
 """
 
@@ -80,6 +82,11 @@ class Out(NamedTuple):
   updates: Mapping[str, Any] = {}
 
 
+def means(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
+  """name -> total / weight on the host; terms without weight are left out."""
+  return {k: float(total) / float(weight) for k, (total, weight) in sums.items() if weight > 0}
+
+
 class Objective(NamedTuple):
   """A training system as pure functions; the loop knows nothing else about it.
 
@@ -91,6 +98,10 @@ class Objective(NamedTuple):
     carry: (batch) -> the carry before the first batch; () if there is none.
     flops: (host batch) -> model FLOPs of one forward and backward pass over it: see
       `bertjax.flops`.
+    finish: name -> (total, weight) on the host -> the metrics that are logged; an objective with
+      vector totals (counts, histograms) makes its scalars here.
+    enter: variables -> variables, applied once, before the first step of the phase (a warm start
+      of one part from another); or None.
   """
 
   init: Callable[[Array, Batch], Variables]
@@ -98,3 +109,5 @@ class Objective(NamedTuple):
   predict: Callable[[Variables, Any, Batch], dict[str, Array]]
   carry: Callable[[Batch], Any]
   flops: Callable[[Batch], float]
+  finish: Callable[[Mapping[str, tuple[Any, Any]]], dict[str, float]] = means
+  enter: Callable[[Variables], Variables] | None = None

@@ -19,11 +19,14 @@ def model(size: str) -> ConfigDict:
   return ConfigDict(
     dict(
       name='bert',
+      family='bert',  # of the classes of transformers; see bertjax/convert
       size=size,
       **SIZES[size],
       vocab_size=0,  # 0: the store's vocabulary
+      embedding_width=0,  # 0: width
       positions=512,
       types=2,
+      extra=(),
       position_offset=0,
       zero_row=placeholder(int),
       norm_eps=1e-12,
@@ -33,7 +36,8 @@ def model(size: str) -> ConfigDict:
       initializer='truncated_normal',
       init_std=0.02,
       attend='example',  # 'self': the ablation without attention
-      pooler=True,
+      transform=True,
+      labels=(('next', 2),),
       remat=False,
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )
@@ -51,7 +55,7 @@ def get_config(arg: str | None = None):
   c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
 
   c.model = model(size)
-  c.objective = dict(name='mlm', next_sentence=True, plus=1e-5)  # run_pretraining.py
+  c.objective = dict(name='mlm', plus=1e-5)  # run_pretraining.py
 
   c.optimizer = common.adamw()  # optimization.py: no bias correction
   c.optimizer.schedule = dict(

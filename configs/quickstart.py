@@ -29,8 +29,7 @@ def get_config(arg: str | None = None):
   c.model.attend = 'self' if variant == 'no_attention' else 'example'
   c.model.dropout = c.model.attention_dropout = 0.0  # one epoch or two: nothing to overfit
   c.model.init_std = 0.08  # 1 / sqrt(width); with 0.02 a model this narrow idles for long
-  c.model.pooler = False
-  c.objective.next_sentence = False
+  c.model.labels = ()
   c.optimizer.schedule.name = 'linear'
   c.optimizer.schedule.peak = 1e-3
   c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') // 10

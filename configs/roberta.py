@@ -28,17 +28,18 @@ def get_config(arg: str | None = None):
   c.model = bert.model(size)
   c.model.update(
     dict(
+      family='roberta',
       positions=514,  # fairseq starts at pad id + 1 = 2
       position_offset=2,
       types=1,  # transformers keeps one constant row; fairseq has none
       norm_eps=1e-5,
       activation='gelu_erf',
       initializer='normal',
-      pooler=False,
+      labels=(),
     )
   )
   c.model.zero_row = 1  # the pad vector starts at zero
-  c.objective = dict(name='mlm', next_sentence=False, plus=0.0)
+  c.objective = dict(name='mlm', plus=0.0)
 
   c.optimizer = common.adamw()
   c.optimizer.b2 = 0.98

@@ -12,7 +12,6 @@ def config(family: str, **model):
   """A config of the test size with VOCAB ids; `model` overrides fields of `config.model`."""
   c = {'bert': bert, 'roberta': roberta}[family].get_config('test')
   c.model.update(dict(vocab_size=VOCAB, positions=c.model.positions - 512 + 64) | model)
-  c.objective.next_sentence = c.model.pooler
   return c
 
 

@@ -9,6 +9,7 @@ import pytest
 from flax.core import meta
 
 from bertjax.kernels.dropout import Noise, noise_from_key
+from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert as bert_lib
 from bertjax.models.bert import SIZES
 from bertjax.models.transformer import Encoder
@@ -55,7 +56,7 @@ def test_parameter_counts(family, size, vocab, encoder, head):
   if head is not None:
     assert count(meta.unbox(boxed_shapes(c)), c.model) == head
   if encoder is not None:
-    c.model.pooler = c.objective.next_sentence = True
+    c.model.labels = (('next', 2),)
     params = meta.unbox(boxed_shapes(c))
     parts = {k: params[k] for k in ('embeddings', 'encoder', 'pooler')}
     assert count(parts, c.model) == encoder
@@ -106,20 +107,24 @@ def make_encoder(layers: int = 2, **fields):
   return Encoder(layers, False, layer | fields)
 
 
-def test_each_token_depends_on_all_of_its_example_and_nothing_else():
+@pytest.mark.parametrize('causal', [False, True], ids=['both ways', 'causal'])
+def test_each_token_depends_on_all_of_its_example_and_nothing_else(causal):
   example = np.array([1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0])
   rng = np.random.default_rng(0)
   x_BTD = rng.normal(size=(1, len(example), 32)).astype(np.float32)
   encoder = make_encoder(layers=1)
-  variables = encoder.init(jax.random.key(0), x_BTD, example[None], None)
+  column = np.arange(len(example))[None]
+  mask = Mask(example[None], example[None], *((column + 1, column) if causal else ()))
+  variables = encoder.init(jax.random.key(0), x_BTD, mask, None)
   direction = rng.normal(size=32).astype(np.float32)  # a plain sum is constant after a norm
 
   def out(x_BTD):
-    return encoder.apply(variables, x_BTD, example[None], None)[0][0] @ direction
+    return encoder.apply(variables, x_BTD, mask, None)[0][0] @ direction
 
   slope_TSD = jax.jacrev(out)(x_BTD)[:, 0]
   reached = np.abs(slope_TSD).max(-1) > 0
   same = (example[:, None] == example) & (example > 0)
+  same &= (column <= column.T) if causal else True
   np.testing.assert_array_equal(reached, same | np.eye(len(example), dtype=bool))
 
 
@@ -233,7 +238,10 @@ def test_each_rate_switches_its_dropout(field):
 
 
 def test_embeddings_are_dropped():
-  fields = dict(vocab_size=9, positions=8, types=2, width=512, position_offset=0, zero_row=None)
+  fields = dict(
+    vocab_size=9, positions=8, types=2, width=512, out_width=512, extra=(), position_offset=0,
+    zero_row=None,
+  )  # fmt: skip
   embeddings = bert_lib.Embeddings(
     **fields,
     norm_eps=1e-12,
@@ -261,13 +269,14 @@ def test_dropout_does_not_depend_on_microbatches():
 def test_layers_draw_apart(rates):
   x_BTD = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
   example_BT, noise = np.ones((2, 8), np.int32), Noise(jnp.uint32(5), jnp.arange(2, dtype='uint32'))
-  variables = make_encoder(**rates).init(jax.random.key(0), x_BTD, example_BT, None)
+  mask = Mask(example_BT, example_BT)
+  variables = make_encoder(**rates).init(jax.random.key(0), x_BTD, mask, None)
   second = jax.tree.map(lambda p: p[1:], meta.unbox(variables))
 
   def step(noise):
     """What layer 1 makes of layer 0's output: inside the stack, and at the bottom of another."""
-    _, h_LBTD = make_encoder(**rates).apply(variables, x_BTD, example_BT, noise)
-    alone, _ = make_encoder(1, **rates).apply(second, h_LBTD[0], example_BT, noise)
+    _, h_LBTD = make_encoder(**rates).apply(variables, x_BTD, mask, noise)
+    alone, _ = make_encoder(1, **rates).apply(second, h_LBTD[0], mask, noise)
     return h_LBTD[1], alone
 
   np.testing.assert_allclose(*step(None), atol=1e-5)
@@ -292,7 +301,7 @@ def test_rows_and_steps_draw_apart():
 
 @pytest.mark.parametrize(
   'change, message',
-  [(dict(attend='all'), "'example' or 'self'"), (dict(heads=7), 'multiple of model.heads')],
+  [(dict(attend='all'), 'causal, example, self'), (dict(heads=7), 'multiple of model.heads')],
 )
 def test_refuses_a_bad_choice(change, message):
   with pytest.raises(ValueError, match=message):

@@ -65,6 +65,27 @@ MUTATIONS = (
     'tests/parity_test.py',
   ),
   Mutation(
+    'attention: causal queries see one key further',
+    'bertjax/kernels/relative_attention/reference.py',
+    'mask.order_q_BT[:, :, None] > mask',
+    'mask.order_q_BT[:, :, None] >= mask',
+    'tests/models_test.py',
+  ),
+  Mutation(
+    'cross-entropy: padding rows count in the chunks',
+    'bertjax/kernels/cross_entropy.py',
+    'return table_KE, bias_K, id_K, id_K >= vocab_size',
+    'return table_KE, bias_K, id_K, id_K < 0',
+    'tests/kernels/cross_entropy_test.py',
+  ),
+  Mutation(
+    'cross-entropy: no one hot in the gradient of a chunk',
+    'bertjax/kernels/cross_entropy.py',
+    '(target_n[:, None] == id_K[None])) * cotangent_n[:, None]',
+    '(target_n[:, None] < 0)) * cotangent_n[:, None]',
+    'tests/kernels/cross_entropy_test.py',
+  ),
+  Mutation(
     'attention: no scale',
     'bertjax/kernels/relative_attention/reference.py',
     'scale = q_BTNH.shape[-1] ** -0.5',

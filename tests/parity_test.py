@@ -93,8 +93,8 @@ def compare(c, state, batch, model) -> None:
   at_targets = theirs['logits'][rows, batch['target_pos_BP']]
   close(ours['logits_BPV'][..., : cases.VOCAB], at_targets, LOGITS, 'logits')
   assert np.all(np.isneginf(ours['logits_BPV'][..., cases.VOCAB :]))
-  if c.model.pooler:
-    close(ours['next_BG2'][:, 0], theirs['next'], LOGITS, 'next-sentence logits')
+  if c.model.labels:
+    close(ours['label_BGC']['next'][:, 0], theirs['next'], LOGITS, 'next-sentence logits')
   assert abs(loss - theirs['loss']) <= LOSS * theirs['loss']
 
   expected = huggingface.from_huggingface(their_grads, c.model)
@@ -180,5 +180,10 @@ def test_packed_rows_equal_unpacked_rows(family):
   flat = np.asarray(two['logits_BPV'])[..., real].reshape(1, -1, cases.VOCAB)
   used = apart['weight_BP'].reshape(-1) > 0
   close(np.asarray(one['logits_BPV'])[0, used, real], flat[0, used], LOGITS, 'logits')
-  if c.model.pooler:
-    close(one['next_BG2'][0], np.asarray(two['next_BG2'])[:, 0], LOGITS, 'next-sentence logits')
+  if c.model.labels:
+    close(
+      one['label_BGC']['next'][0],
+      np.asarray(two['label_BGC']['next'])[:, 0],
+      LOGITS,
+      'next-sentence logits',
+    )

@@ -35,7 +35,7 @@ def make_model(model: Any) -> torch.nn.Module:
   if model.position_offset:
     return transformers.RobertaForMaskedLM(transformers.RobertaConfig(pad_token_id=1, **common))
   config = transformers.BertConfig(pad_token_id=0, **common)
-  kind = transformers.BertForPreTraining if model.pooler else transformers.BertForMaskedLM
+  kind = transformers.BertForPreTraining if model.labels else transformers.BertForMaskedLM
   return kind(config)
 
 
@@ -52,7 +52,7 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
     dict(params=vectors, weight_decay=0.0),
   ]
   optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
-  inputs = _inputs(batch, with_next=config.model.pooler)
+  inputs = _inputs(batch, with_next=bool(config.model.labels))
 
   def call() -> None:
     loss = model(**inputs).loss

@@ -1,10 +1,11 @@
-"""BERT and RoBERTa parameters to and from the state dicts of PyTorch `transformers`.
+"""Parameters to and from the state dicts of PyTorch `transformers`.
 
-One table of rows per family, read in both directions. A row says where a tensor lives on each side
+One table of rows per family, `family()` of the module of this package that `config.model.family`
+names, read in both directions. A row says where a tensor lives on each side
 and how its axes map, e.g. 'NH,D->DNH': theirs is a matrix [N * H, D], ours an array [D, N, H].
 Letters are those of `types.py`; here T counts the rows of the position table, S those of the
-segment table, C the labels of a head, and E is the width where D is taken. Everything is NumPy:
-neither torch nor `transformers` is imported.
+segment table, C the labels of a head, E is the width of the tables, and O is D where D is taken.
+Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertjax import names
 from bertjax.models.layers import padded_rows
 
 
@@ -27,8 +29,8 @@ class Family(NamedTuple):
   """The rows of a `transformers` class, and what its state dict holds besides them.
 
   Attributes:
-    rows: without the heads that `config.model.pooler` switches.
-    pooled: rows of the pooler and the next-sentence head; empty where the class has none.
+    rows: without the heads of `config.model.labels`.
+    pooled: rows of the pooler and the label heads; empty where the class has none.
     tied: name of a copy -> name of its source.
     ignored: endings of names that carry nothing we train.
   """
@@ -39,86 +41,34 @@ class Family(NamedTuple):
   ignored: tuple[str, ...]
 
 
-def _dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
+def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
   """A torch Linear: weight [out, in] becomes kernel [in, out]."""
   weight = Row(f'{ours}/kernel', f'{theirs}.weight', f'{out},{into}->{into}{out}')
   return weight, Row(f'{ours}/bias', f'{theirs}.bias', f'{out}->{out}')
 
 
-def _norm(ours: str, theirs: str) -> tuple[Row, Row]:
-  scale = Row(f'{ours}/scale', f'{theirs}.weight', 'D->D')
-  return scale, Row(f'{ours}/bias', f'{theirs}.bias', 'D->D')
+def norm(ours: str, theirs: str, width: str = 'D') -> tuple[Row, Row]:
+  scale = Row(f'{ours}/scale', f'{theirs}.weight', f'{width}->{width}')
+  return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}')
 
-
-def _encoder(base: str) -> tuple[Row, ...]:
-  """Embeddings and layers, the same in both families."""
-  ours, theirs = 'encoder/layers', f'{base}.encoder.layer.{{layer}}'
-  return (
-    Row('embeddings/word', f'{base}.embeddings.word_embeddings.weight', 'V,D->VD'),
-    Row('embeddings/position', f'{base}.embeddings.position_embeddings.weight', 'T,D->TD'),
-    Row('embeddings/type', f'{base}.embeddings.token_type_embeddings.weight', 'S,D->SD'),
-    *_norm('embeddings/norm', f'{base}.embeddings.LayerNorm'),
-    *_dense(f'{ours}/attention/query', f'{theirs}.attention.self.query', 'NH', 'D'),
-    *_dense(f'{ours}/attention/key', f'{theirs}.attention.self.key', 'NH', 'D'),
-    *_dense(f'{ours}/attention/value', f'{theirs}.attention.self.value', 'NH', 'D'),
-    *_dense(f'{ours}/attention/out', f'{theirs}.attention.output.dense', 'D', 'NH'),
-    *_norm(f'{ours}/attention_norm', f'{theirs}.attention.output.LayerNorm'),
-    *_dense(f'{ours}/ffn_up', f'{theirs}.intermediate.dense', 'F', 'D'),
-    *_dense(f'{ours}/ffn_down', f'{theirs}.output.dense', 'D', 'F'),
-    *_norm(f'{ours}/ffn_norm', f'{theirs}.output.LayerNorm'),
-  )
-
-
-FAMILIES: dict[str, Family] = {
-  'bert': Family(  # BertForPreTraining; BertForMaskedLM where the model has no pooler
-    rows=(
-      *_encoder('bert'),
-      *_dense('mlm/dense', 'cls.predictions.transform.dense', 'E', 'D'),
-      *_norm('mlm/norm', 'cls.predictions.transform.LayerNorm'),
-      Row('mlm/bias', 'cls.predictions.bias', 'V->V'),
-    ),
-    pooled=(
-      *_dense('pooler', 'bert.pooler.dense', 'E', 'D'),
-      *_dense('next', 'cls.seq_relationship', 'C', 'D'),
-    ),
-    tied={
-      'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
-      'cls.predictions.decoder.bias': 'cls.predictions.bias',
-    },
-    ignored=('.position_ids',),
-  ),
-  'roberta': Family(  # RobertaForMaskedLM
-    rows=(
-      *_encoder('roberta'),
-      *_dense('mlm/dense', 'lm_head.dense', 'E', 'D'),
-      *_norm('mlm/norm', 'lm_head.layer_norm'),
-      Row('mlm/bias', 'lm_head.bias', 'V->V'),
-    ),
-    pooled=(),
-    tied={
-      'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
-      'lm_head.decoder.bias': 'lm_head.bias',
-    },
-    # Some published files hold a pooler that was never trained.
-    ignored=('.position_ids', '.pooler.dense.weight', '.pooler.dense.bias'),
-  ),
-}
 
 # How TensorFlow-era files on the hub name the parameters of a norm.
 _OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'LayerNorm.bias'))
 
 
 def family_of(config_model) -> Family:
-  """The table of a `config.model`: RoBERTa is the one whose positions start after the pad id.
+  """The table of `config.model.family`.
 
   Raises:
     ValueError: a model that no class of `transformers` holds.
   """
-  if config_model.name != 'bert':
-    raise ValueError(f"conversion knows model.name='bert', got {config_model.name!r}")
-  family = FAMILIES['roberta' if config_model.position_offset else 'bert']
-  if config_model.pooler and not family.pooled:
-    raise ValueError('RobertaForMaskedLM has no next-sentence head: set model.pooler=False')
+  where = 'config.model.family'
+  family = names.load('bertjax.convert', config_model.family, 'family', where).family()
+  if config_model.labels and not family.pooled:
+    raise ValueError(
+      f'the class of transformers for {where}={config_model.family!r} has no label head: set '
+      f'config.model.labels=(), got {config_model.labels}'
+    )
   return family
 
 
@@ -126,8 +76,8 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
   """A state dict of NumPy arrays as our parameters.
 
   Args:
-    state_dict: of BertForPreTraining, BertForMaskedLM or RobertaForMaskedLM; tied copies may be
-      missing, heads that the model lacks are left out.
+    state_dict: of the family's class; tied copies may be missing, heads that the model lacks are
+      left out.
     config_model: `config.model` with the vocabulary size filled in.
 
   Returns:
@@ -137,7 +87,7 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
     ValueError: a missing, unexpected or untied tensor, or a shape that is not the config's.
   """
   family, sizes = family_of(config_model), _sizes(config_model)
-  rows = family.rows + (family.pooled if config_model.pooler else ())
+  rows = family.rows + (family.pooled if config_model.labels else ())
   state = {_new_name(name): array for name, array in state_dict.items()}
   _check_names(state, family, rows, config_model.layers)
   params: dict[str, Any] = {}
@@ -163,12 +113,12 @@ def to_huggingface(params: Mapping[str, Any], config_model) -> dict[str, np.ndar
     config_model: `config.model` with the vocabulary size filled in.
 
   Returns:
-    float32 arrays under the names of BertForPreTraining (BertForMaskedLM without a pooler) or
-    RobertaForMaskedLM, tied copies included, so that `load_state_dict(strict=True)` takes it.
+    float32 arrays under the names of the family's class, tied copies included, so that its
+    `load_state_dict(strict=True)` takes it.
   """
   family, sizes = family_of(config_model), _sizes(config_model)
   state: dict[str, np.ndarray] = {}
-  for row in family.rows + (family.pooled if config_model.pooler else ()):
+  for row in family.rows + (family.pooled if config_model.labels else ()):
     node: Any = params
     for key in row.ours.split('/'):
       node = node[key]
@@ -184,8 +134,8 @@ def to_huggingface(params: Mapping[str, Any], config_model) -> dict[str, np.ndar
 def _sizes(config_model) -> dict[str, int]:
   width, heads = config_model.width, config_model.heads
   return dict(
-    V=config_model.vocab_size, D=width, E=width, N=heads, H=width // heads, F=config_model.ffn,
-    T=config_model.positions, S=config_model.types, C=2,
+    V=config_model.vocab_size, D=width, O=width, E=config_model.embedding_width or width, N=heads,
+    H=width // heads, F=config_model.ffn, T=config_model.positions, S=config_model.types, C=2,
   )  # fmt: skip
 
 
@@ -205,7 +155,7 @@ def _check_names(
   if missing or extra:
     raise ValueError(
       f'the state dict does not fit the model: missing {missing[:5]} ({len(missing)} in all), '
-      f'unexpected {extra[:5]} ({len(extra)}); check model.layers, model.pooler and the class'
+      f'unexpected {extra[:5]} ({len(extra)}); check model.layers, model.labels and the class'
     )
   for copy, source in family.tied.items():
     if copy in state and not np.array_equal(state[copy], state[source]):

@@ -9,11 +9,6 @@ import numpy as np
 from bertjax.types import Batch
 
 
-def finish(sums: dict[str, tuple[Any, Any]]) -> dict[str, float]:
-  """name -> total / weight on the host; terms without weight are left out."""
-  return {k: float(total) / float(weight) for k, (total, weight) in sums.items() if weight > 0}
-
-
 def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
   """-log of the add-one smoothed unigram of the training tokens, float64 [V].
 
@@ -31,6 +26,7 @@ def evaluate(
   batches: Iterable[Batch],
   put: Callable[[Batch], Any],
   counts_V: np.ndarray,
+  finish: Callable[[dict], dict[str, float]],
 ) -> dict[str, float]:
   """Runs the eval step over the batches.
 
@@ -41,11 +37,12 @@ def evaluate(
     batches: host batches; rows beyond the last example have weight 0.
     put: host batch -> device batch.
     counts_V: unigram counts of the training store; all 0 where they are not known.
+    finish: of the objective.
 
   Returns:
-    Every term's global mean, and `unigram_entropy`: the cross-entropy, under the smoothed training
-    unigram, of the targets that the input shows as the mask token (those of `mlm_masked`), unless
-    that is not known.
+    What finish makes of every term's global sums, and `unigram_entropy`: the cross-entropy, under
+    the smoothed training unigram, of the targets that the input shows as the mask token (those of
+    `mlm_masked`), unless that is not known.
   """
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}

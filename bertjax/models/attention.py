@@ -9,13 +9,14 @@ import jax.numpy as jnp
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels import relative_attention
 from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import Dense, Init
 
 Array = jax.Array
 
 
 class SelfAttention(nn.Module):
-  """softmax(q k^T / sqrt(H)) v within each packed example, with biases on q, k, v and out."""
+  """softmax(q k^T / sqrt(H)) v over the visible keys, with biases on q, k, v and out."""
 
   heads: int
   initializer: Init
@@ -23,7 +24,7 @@ class SelfAttention(nn.Module):
   dtype: Any = jnp.float32
 
   @nn.compact
-  def __call__(self, x_BTD: Array, example_BT: Array, noise: Noise | None, layer: Array) -> Array:
+  def __call__(self, x_BTD: Array, mask: Mask, noise: Noise | None, layer: Array) -> Array:
     width = x_BTD.shape[-1]
     shape = (self.heads, width // self.heads)
 
@@ -36,7 +37,6 @@ class SelfAttention(nn.Module):
     if noise is not None and self.dropout:
       site = dropout_lib.site(self.path, layer)
       dropout = relative_attention.Dropout(self.dropout, noise, site)
-    mask = relative_attention.Mask(example_BT, example_BT)
     y_BTNH = relative_attention.attend(q_BTNH, k_BTNH, v_BTNH, mask, dropout)
     axes = ('heads', 'head', 'embed')
     return Dense((width,), axes, self.initializer, inputs=2, dtype=self.dtype, name='out')(y_BTNH)

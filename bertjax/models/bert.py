@@ -1,7 +1,8 @@
-"""BERT and RoBERTa: the encoder, its embeddings and its pretraining heads.
+"""The encoder of the BERT family, its embeddings and its pretraining heads.
 
-Devlin et al. 2019 (google-research/bert), Liu et al. 2019 (fairseq). Sizes with the parameter
-counts that transformers reports are in SIZES and asserted in the tests.
+BERT (Devlin et al. 2019, google-research/bert), RoBERTa (Liu et al. 2019, fairseq) and the systems
+that differ from them by fields of `Bert`. The tests assert the parameter counts that transformers
+reports.
 """
 
 from typing import Any
@@ -10,8 +11,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax import names
 from bertjax.kernels.dropout import Noise
-from bertjax.models.heads import MaskedHead, gather_positions
+from bertjax.kernels.relative_attention import Mask
+from bertjax.models.heads import WordHead, gather_positions
 from bertjax.models.layers import INITS, Dense, Dropout, Norm, padded_rows, param
 from bertjax.models.transformer import Encoder
 from bertjax.types import Batch
@@ -32,12 +35,20 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class Embeddings(nn.Module):
-  """word + position + type -> norm -> dropout."""
+  """word + position + type + extra -> norm -> dropout, then a projection where widths differ.
+
+  Attributes:
+    width: of the tables, E.
+    out_width: of the encoder, D.
+    extra: (name, rows) of further tables, looked up with `<name>_BT` of the batch.
+  """
 
   vocab_size: int
   positions: int
   types: int
   width: int
+  out_width: int
+  extra: tuple[tuple[str, int], ...]
   position_offset: int
   zero_row: int | None
   norm_eps: float
@@ -47,21 +58,33 @@ class Embeddings(nn.Module):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
+    """Returns x_BTD and the word table."""
+
     def word_init(key, shape, dtype):
-      table_VD = self.initializer(key, shape, dtype)
-      return table_VD if self.zero_row is None else table_VD.at[self.zero_row].set(0)
+      table_VE = self.initializer(key, shape, dtype)
+      return table_VE if self.zero_row is None else table_VE.at[self.zero_row].set(0)
+
+    def table(name: str, rows: int, axis: str) -> Array:
+      return param(self, name, (axis, 'embed'), (rows, self.width), self.initializer)
 
     rows = (padded_rows(self.vocab_size), self.width)
-    word_VD = param(self, 'word', ('vocab', 'embed'), rows, word_init)
-    position = param(
-      self, 'position', ('position', 'embed'), (self.positions, self.width), self.initializer
-    )
-    kind = param(self, 'type', ('type', 'embed'), (self.types, self.width), self.initializer)
-    x_BTD = word_VD[batch['token_BT']] + position[batch['position_BT'] + self.position_offset]
-    x_BTD = x_BTD + kind[jnp.minimum(batch['type_BT'], self.types - 1)]
-    x_BTD = Norm(self.norm_eps, self.dtype, name='norm')(x_BTD)
-    x_BTD = Dropout(self.dropout, name='dropout')(x_BTD, noise)
-    return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act')), word_VD
+    word_VE = param(self, 'word', ('vocab', 'embed'), rows, word_init)
+    position = table('position', self.positions, 'position')
+    x_BTE = word_VE[batch['token_BT']] + position[batch['position_BT'] + self.position_offset]
+    if self.types:
+      kind = table('type', self.types, 'type')
+      x_BTE = x_BTE + kind[jnp.minimum(batch['type_BT'], self.types - 1)]
+    for name, rows in self.extra:
+      x_BTE = x_BTE + table(name, rows, 'type')[batch[f'{name}_BT']]
+    x_BTE = Norm(self.norm_eps, self.dtype, name='norm')(x_BTE)
+    x_BTD = Dropout(self.dropout, name='dropout')(x_BTE, noise)
+    if self.width != self.out_width:
+      dense = Dense(
+        (self.out_width,), ('embed_out', 'embed'), self.initializer, dtype=self.dtype,
+        name='projection',
+      )  # fmt: skip
+      x_BTD = dense(x_BTD)
+    return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act')), word_VE
 
 
 class Bert(nn.Module):
@@ -70,12 +93,17 @@ class Bert(nn.Module):
   Attributes:
     vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
     layers, width, heads, ffn: L, D, N, F.
+    embedding_width: E of the tables (ALBERT, ELECTRA); 0: D.
     positions: rows of the position table; RoBERTa has 514 for 512 positions.
-    types: rows of the segment table. RoBERTa uses 1 (a constant row, as transformers keeps one).
+    types: rows of the segment table; 0: none. RoBERTa uses 1 (a constant row, as transformers
+      keeps one).
+    extra: (name, rows) of further embedding tables: XLM's languages, ERNIE's dialogue roles.
     position_offset: 2 for RoBERTa (fairseq starts at pad id + 1).
     zero_row: id whose word vector starts at zero (RoBERTa's pad), or None.
-    attend: 'example', or 'self': each token sees itself only, the ablation without attention.
-    pooler: dense + tanh on the first token of each packed example, and the next-sentence head.
+    attend: 'example'; 'causal': nothing later than itself; 'self': each token sees itself only,
+      the ablation without attention.
+    transform: dense, activation and norm before the output layer (all but XLM).
+    labels: (name, classes) of the heads on dense + tanh of the first token of each packed example.
   """
 
   vocab_size: int
@@ -83,8 +111,10 @@ class Bert(nn.Module):
   width: int
   heads: int
   ffn: int
+  embedding_width: int
   positions: int
   types: int
+  extra: tuple[tuple[str, int], ...]
   position_offset: int
   zero_row: int | None
   norm_eps: float
@@ -94,7 +124,8 @@ class Bert(nn.Module):
   initializer: str
   init_std: float
   attend: str
-  pooler: bool
+  transform: bool
+  labels: tuple[tuple[str, int], ...]
   remat: bool
   dtype: str
 
@@ -103,55 +134,64 @@ class Bert(nn.Module):
     """Runs the encoder and the heads.
 
     Args:
-      batch: see types.py; reads token, position, type, example, target_pos and, with a pooler,
-        first.
+      batch: see types.py; reads token, position, type, example, target_pos, the extra tables' ids
+        and, with labels, first.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with logits_BPV (float32, -inf beyond the vocabulary), last_BTD and, with a pooler,
-      next_BG2; hidden_LBTD if asked.
+      dict with word (the vocabulary's `Scores` at the targets), last_BTD and label_BGC, a dict of
+      float32 logits by label; hidden_LBTD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embeddings = Embeddings(
-      self.vocab_size, self.positions, self.types, self.width, self.position_offset, self.zero_row,
-      self.norm_eps, self.dropout, init, dtype, name='embeddings',
+      self.vocab_size, self.positions, self.types, self.embedding_width or self.width, self.width,
+      self.extra, self.position_offset, self.zero_row, self.norm_eps, self.dropout, init, dtype,
+      name='embeddings',
     )  # fmt: skip
-    x_BTD, word_VD = embeddings(batch, noise)
+    x_BTD, word_VE = embeddings(batch, noise)
     layer = dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
       dropout=self.dropout, attention_dropout=self.attention_dropout, initializer=init,
       hidden=hidden, dtype=dtype,
     )  # fmt: skip
-    example_BT = batch['example_BT']
-    if self.attend == 'self':
-      column_1T = jnp.arange(1, example_BT.shape[1] + 1)[None]
-      example_BT = jnp.where(example_BT > 0, column_1T, 0)
     x_BTD, hidden_LBTD = Encoder(self.layers, self.remat, layer, name='encoder')(
-      x_BTD, example_BT, noise
+      x_BTD, self._mask(batch), noise
     )
-    out: dict[str, Any] = dict(last_BTD=x_BTD)
+    head = WordHead(
+      self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
+    )
+    word = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
+    out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, label_BGC={})
     if hidden:
       out['hidden_LBTD'] = hidden_LBTD
-    head = MaskedHead(self.vocab_size, self.activation, self.norm_eps, init, dtype, name='mlm')
-    out['logits_BPV'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VD)
-    if self.pooler:
+    if self.labels:
       first_BGD = gather_positions(x_BTD, batch['first_BG'])
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      label = Dense((2,), ('embed', 'label'), init, dtype=dtype, name='next')
-      out['next_BG2'] = label(jnp.tanh(dense(first_BGD))).astype(jnp.float32)
+      pooled_BGD = jnp.tanh(dense(first_BGD))
+      for name, classes in self.labels:
+        label = Dense((classes,), ('embed', 'label'), init, dtype=dtype, name=name)
+        out['label_BGC'][name] = label(pooled_BGD).astype(jnp.float32)
     return out
+
+  def _mask(self, batch: Batch) -> Mask:
+    example_BT = batch['example_BT']
+    column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
+    if self.attend == 'self':
+      example_BT = jnp.where(example_BT > 0, column_BT, 0)
+    if self.attend == 'causal':
+      return Mask(example_BT, example_BT, column_BT, column_BT - 1)
+    return Mask(example_BT, example_BT)
 
 
 def make(config) -> Bert:
-  """Builds the model from `config.model` (a mapping with exactly the fields of Bert, plus `name`).
+  """Builds the model from `config.model` (the fields of Bert, and name, family and size).
 
   Raises:
     ValueError: heads that do not divide the width, or an unknown choice.
   """
-  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'size')}
-  if fields['attend'] not in ('example', 'self'):
-    raise ValueError(f"model.attend is 'example' or 'self', got {fields['attend']!r}")
+  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  names.choose(fields['attend'], ('example', 'causal', 'self'), 'config.model.attend')
   if fields['width'] % fields['heads']:
     raise ValueError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'

@@ -1,4 +1,4 @@
-"""Output heads: masked tokens over the tied word table, pooled [CLS], labels."""
+"""Output heads: the word table as an output layer, label heads on the pooled first token."""
 
 from typing import Any
 
@@ -6,36 +6,39 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.kernels.cross_entropy import Scores
 from bertjax.models.layers import ACTIVATIONS, Dense, Init, Norm, param
 
 Array = jax.Array
 
 
-class MaskedHead(nn.Module):
-  """dense -> activation -> norm -> tied word table + bias, on gathered positions only.
+class WordHead(nn.Module):
+  """Scores of the vocabulary at gathered positions, over the tied word table and a bias.
 
-  Rows of the word table beyond `vocab_size` are padding: their logits are -inf.
+  Attributes:
+    vocab_size: rows of the table beyond it are padding.
+    transform: dense -> activation -> norm to the width of the table first (BERT); without it the
+      hidden states meet the table as they are (XLM).
   """
 
   vocab_size: int
+  transform: bool
   activation: str
   norm_eps: float
   initializer: Init
   dtype: Any = jnp.float32
 
   @nn.compact
-  def __call__(self, h_BPD: Array, table_VD: Array) -> Array:
-    width, rows = h_BPD.shape[-1], table_VD.shape[0]
-    dense = Dense(
-      (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
-    )
-    h_BPD = ACTIVATIONS[self.activation](dense(h_BPD))
-    h_BPD = Norm(self.norm_eps, self.dtype, name='norm')(h_BPD)
+  def __call__(self, h_BPD: Array, table_VE: Array) -> Scores:
+    rows, width = table_VE.shape
+    if self.transform:
+      dense = Dense(
+        (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
+      )
+      h_BPD = ACTIVATIONS[self.activation](dense(h_BPD))
+      h_BPD = Norm(self.norm_eps, self.dtype, name='norm')(h_BPD)
     bias_V = param(self, 'bias', ('vocab',), (rows,), jax.nn.initializers.zeros)
-    flat = h_BPD.reshape(-1, width) @ table_VD.astype(self.dtype).T
-    logits_BPV = flat.reshape(h_BPD.shape[:-1] + (rows,)).astype(jnp.float32) + bias_V[None, None]
-    real_V = jnp.arange(rows) < self.vocab_size
-    return jnp.where(real_V[None, None], logits_BPV, -jnp.inf)
+    return Scores(h_BPD.astype(self.dtype), table_VE, bias_V, self.vocab_size)
 
 
 def gather_positions(x_BTD: Array, position_BP: Array) -> Array:

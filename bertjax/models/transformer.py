@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask
 from bertjax.models.attention import SelfAttention
 from bertjax.models.layers import ACTIVATIONS, Dense, Dropout, Init, Norm
 
@@ -28,12 +29,12 @@ class Layer(nn.Module):
   dtype: Any = jnp.float32
 
   @nn.compact
-  def __call__(self, x_BTD: Array, example_BT: Array, noise: Noise | None, layer: Array):
+  def __call__(self, x_BTD: Array, mask: Mask, noise: Noise | None, layer: Array):
     width = x_BTD.shape[-1]
     attention = SelfAttention(
       self.heads, self.initializer, self.attention_dropout, self.dtype, name='attention'
     )
-    y_BTD = attention(x_BTD, example_BT, noise, layer)
+    y_BTD = attention(x_BTD, mask, noise, layer)
     y_BTD = Dropout(self.dropout, name='attention_dropout')(y_BTD, noise, layer)
     x_BTD = Norm(self.norm_eps, self.dtype, name='attention_norm')(x_BTD + y_BTD)
     up = Dense((self.ffn,), ('embed', 'ffn'), self.initializer, dtype=self.dtype, name='ffn_up')
@@ -53,7 +54,7 @@ class Encoder(nn.Module):
   layer: dict[str, Any]  # the fields of Layer
 
   @nn.compact
-  def __call__(self, x_BTD: Array, example_BT: Array, noise: Noise | None):
+  def __call__(self, x_BTD: Array, mask: Mask, noise: Noise | None):
     body = nn.remat(Layer, prevent_cse=False) if self.remat else Layer
     scanned = nn.scan(
       body,
@@ -64,4 +65,4 @@ class Encoder(nn.Module):
       metadata_params={nn.PARTITION_NAME: 'layers'},
     )
     stack = scanned(**self.layer, name='layers')
-    return stack(x_BTD, example_BT, noise, jnp.arange(self.layers))
+    return stack(x_BTD, mask, noise, jnp.arange(self.layers))

@@ -1,34 +1,21 @@
-"""Masked language modelling, with or without next-sentence prediction.
+"""Language modelling at the targets of a batch, with or without labels of whole examples.
 
 BERT: sum(w nll) / (sum(w) + 1e-5) + mean next-sentence cross-entropy (google-research/bert).
 RoBERTa: sum of nll over all masked tokens / their number (fairseq). Both denominators are global
-  here.
+here. Which tokens are targets is the corruption's to say, what a position sees the model's: causal
+language modelling is this objective too.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bertjax import flops, names
+from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
 
-def score(logits: Array, label: Array) -> tuple[Array, Array]:
-  """-log softmax(logits)[label], and 1.0 where no class scores above the label.
-
-  Compares with the maximum instead of calling argmax, which is 60 times slower on a CPU.
-
-  Args:
-    logits: float32 [..., V].
-    label: int [...].
-  """
-  picked = jnp.take_along_axis(logits, label[..., None], axis=-1)[..., 0]
-  nll = jax.nn.logsumexp(logits, axis=-1) - picked
-  return nll, (picked >= jnp.max(logits, axis=-1)).astype(jnp.float32)
-
-
-def masked_terms(logits_BPV: Array, batch: Batch, plus: float) -> dict[str, Term]:
+def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
   """The masked-token loss and its metrics.
 
   Returns:
@@ -36,7 +23,7 @@ def masked_terms(logits_BPV: Array, batch: Batch, plus: float) -> dict[str, Term
       loss where the input shows the mask token, which copying cannot lower.
   """
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
-  nll_BP, right_BP = score(logits_BPV, target_BP)
+  nll_BP, right_BP = cross_entropy(scores, target_BP)
   masked_BP = weight_BP * batch['masked_BP']
   return dict(
     mlm=Term(jnp.sum(weight_BP * nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus),
@@ -45,30 +32,26 @@ def masked_terms(logits_BPV: Array, batch: Batch, plus: float) -> dict[str, Term
   )
 
 
-def next_terms(logits_BG2: Array, batch: Batch) -> dict[str, Term]:
-  """Next-sentence loss and accuracy over the packed examples."""
-  weight_BG, label_BG = batch['example_weight_BG'], batch['next_BG']
-  nll_BG, right_BG = score(logits_BG2, label_BG)
-  return dict(
-    next=Term(jnp.sum(weight_BG * nll_BG), jnp.sum(weight_BG), scale=1.0),
-    next_accuracy=Term(jnp.sum(weight_BG * right_BG), jnp.sum(weight_BG)),
-  )
+def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
+  """Loss and accuracy of a label, `<name>_BG` of the batch, over the packed examples."""
+  weight_BG = batch['example_weight_BG']
+  nll_BG, right_BG = score(logits_BGC, batch[f'{name}_BG'])
+  return {
+    name: Term(jnp.sum(weight_BG * nll_BG), jnp.sum(weight_BG), scale=1.0),
+    f'{name}_accuracy': Term(jnp.sum(weight_BG * right_BG), jnp.sum(weight_BG)),
+  }
 
 
 def make(config) -> Objective:
   """Builds the objective from a run's config.
 
-  `config.objective`: name, next_sentence (bool), plus (added to the masked-LM weight; BERT's 1e-5).
+  `config.objective`: name, plus (added to the masked-LM weight; BERT's 1e-5). Every label of
+  `config.model.labels` is learned beside it.
   """
   model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
     config.model
   )
-  next_sentence, plus = bool(config.objective.next_sentence), float(config.objective.plus)
-  if next_sentence != model.pooler:
-    raise ValueError(
-      f'objective.next_sentence={next_sentence} needs model.pooler={next_sentence}, '
-      f'got {model.pooler}: set both alike'
-    )
+  plus = float(config.objective.plus)
 
   def init(key: Array, batch: Batch):
     return model.init(key, batch)
@@ -76,22 +59,28 @@ def make(config) -> Objective:
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     out = model.apply(variables, batch, noise)
-    terms = masked_terms(out['logits_BPV'], batch, plus)
-    if next_sentence:
-      terms |= next_terms(out['next_BG2'], batch)
+    terms = masked_terms(out['word'], batch, plus)
+    for name, logits_BGC in out['label_BGC'].items():
+      terms |= label_terms(name, logits_BGC, batch)
     return Out(terms, carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return model.apply(variables, batch, None, hidden)
+    out = model.apply(variables, batch, None, hidden)
+    return dict(out, logits_BPV=logits(out['word']))
 
   def step_flops(batch: Batch) -> float:
-    width, vocab = model.width, model.vocab_size
+    width, table_width = model.width, model.embedding_width or model.width
     count = flops.encoder_flops(batch, layers=model.layers, width=width, ffn=model.ffn)
+    if table_width != width:
+      real = float(np.sum(batch['example_BT'] > 0))
+      count += flops.head_flops(real, table_width * width)
     predicted = float(np.sum(batch['weight_BP']))
-    count += flops.head_flops(predicted, width * width, width * vocab)
-    if next_sentence:
+    transform = width * table_width if model.transform else 0
+    count += flops.head_flops(predicted, transform, table_width * model.vocab_size)
+    if model.labels:
       examples = float(np.sum(batch['example_weight_BG']))
-      count += flops.head_flops(examples, width * width, 2 * width)
+      classes = sum(classes for _, classes in model.labels)
+      count += flops.head_flops(examples, width * width, classes * width)
     return count
 
   return Objective(init, loss, predict, lambda batch: (), step_flops)

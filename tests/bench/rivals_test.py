@@ -33,7 +33,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
   ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
   with torch.no_grad():
-    theirs = model(**rival_step._inputs(batch, with_next=c.model.pooler)).loss.item()
+    theirs = model(**rival_step._inputs(batch, with_next=bool(c.model.labels))).loss.item()
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 

@@ -11,6 +11,8 @@ from flax.core import meta
 from bertjax.convert import huggingface
 from bertjax.objectives import mlm
 
+NEXT = (('next', 2),)
+
 
 def make_params(c):
   objective = mlm.make(c)
@@ -27,13 +29,13 @@ def torch_class(c):
   )  # fmt: skip
   if m.position_offset:
     return transformers.RobertaForMaskedLM(transformers.RobertaConfig(**common))
-  kind = transformers.BertForPreTraining if m.pooler else transformers.BertForMaskedLM
+  kind = transformers.BertForPreTraining if m.labels else transformers.BertForMaskedLM
   return kind(transformers.BertConfig(**common))
 
 
-@pytest.mark.parametrize('family, pooler', [('bert', True), ('bert', False), ('roberta', False)])
-def test_round_trip(family, pooler):
-  c = cases.config(family, pooler=pooler)
+@pytest.mark.parametrize('family, labels', [('bert', NEXT), ('bert', ()), ('roberta', ())])
+def test_round_trip(family, labels):
+  c = cases.config(family, labels=labels)
   params = make_params(c)
   state = huggingface.to_huggingface(params, c.model)
   model = torch_class(c)
@@ -65,7 +67,7 @@ def test_takes_what_published_files_hold():
   got = huggingface.from_huggingface(old, c.model)
   jax.tree.map(np.testing.assert_array_equal, got, want)
 
-  c.model.pooler = False  # heads that the model lacks are left out
+  c.model.labels = ()  # heads that the model lacks are left out
   assert 'pooler' not in huggingface.from_huggingface(state, c.model)
 
 
@@ -87,5 +89,5 @@ def test_refuses_a_state_dict_that_does_not_fit(change, message):
 
 
 def test_refuses_a_model_without_a_class():
-  with pytest.raises(ValueError, match='pooler'):
-    huggingface.family_of(cases.config('roberta', pooler=True).model)
+  with pytest.raises(ValueError, match='labels'):
+    huggingface.family_of(cases.config('roberta', labels=NEXT).model)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from bertjax.evals import fill_mask, loss, pseudo_perplexity
+from bertjax.types import means
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -40,10 +41,12 @@ def test_means_are_over_all_batches_not_of_means():
   counts = np.ones(10, np.int64)
   one, two = batch(), batch()
   two['masked_BP'][1] = 0
-  found = loss.evaluate(lambda v, c, b: (next(sums), c), {}, (), [one, two], lambda b: b, counts)
+  found = loss.evaluate(
+    lambda v, c, b: (next(sums), c), {}, (), [one, two], lambda b: b, counts, means
+  )
   assert found['mlm'] == 7 / 5
   np.testing.assert_allclose(found['unigram_entropy'], np.log(10))
-  unknown = loss.evaluate(lambda v, c, b: ({}, c), {}, (), [one], lambda b: b, 0 * counts)
+  unknown = loss.evaluate(lambda v, c, b: ({}, c), {}, (), [one], lambda b: b, 0 * counts, means)
   assert unknown == {}
 
 
@@ -52,12 +55,12 @@ def test_the_unigram_counts_only_targets_shown_as_mask():
   b = batch()
   b['masked_BP'][1] = 0  # id 9 was kept or replaced: not counted
   sums = dict(mlm=(np.float32(1), np.float32(1)))
-  found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b], lambda b: b, counts)
+  found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b], lambda b: b, counts, means)
   np.testing.assert_allclose(found['unigram_entropy'], -np.log(91 / 101), rtol=1e-12)
 
 
 def test_a_term_without_weight_is_left_out():
-  assert loss.finish(dict(a=(np.float32(0), np.float32(0)), b=(1.0, 2.0))) == dict(b=0.5)
+  assert means(dict(a=(np.float32(0), np.float32(0)), b=(1.0, 2.0))) == dict(b=0.5)
 
 
 def test_restore_writes_the_targets_back():

@@ -2,19 +2,12 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from ml_collections import ConfigDict
 
 from bertjax import flops
+from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import mlm
 from configs import bert
-
-
-def test_the_score_is_minus_log_softmax_and_whether_it_is_highest():
-  logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
-  nll, right = mlm.score(logits + 7.0, jnp.array([2, 0]))
-  np.testing.assert_allclose(nll, -np.log([0.5, 0.1]), rtol=1e-5)
-  assert right.tolist() == [1.0, 0.0]
 
 
 def slots(weight, masked):
@@ -23,30 +16,29 @@ def slots(weight, masked):
   )
 
 
+def scores_of(logits_BPV):
+  """Scores whose table is the identity, so that their logits are these."""
+  words = logits_BPV.shape[-1]
+  return Scores(logits_BPV, jnp.eye(words), jnp.zeros(words), words)
+
+
 def test_unused_slots_count_nothing_and_kept_ones_are_no_masked_loss():
-  logits = jnp.log(jnp.array([[[0.2, 0.8], [0.9, 0.1]]]))
-  terms = mlm.masked_terms(logits, slots([1.0, 1.0], [1.0, 0.0]), plus=1e-5)
+  scores = scores_of(jnp.log(jnp.array([[[0.2, 0.8], [0.9, 0.1]]])))
+  terms = mlm.masked_terms(scores, slots([1.0, 1.0], [1.0, 0.0]), plus=1e-5)
   np.testing.assert_allclose(terms['mlm'].total, -np.log(0.8) - np.log(0.9), rtol=1e-5)
   np.testing.assert_allclose(terms['mlm_masked'].total, -np.log(0.8), rtol=1e-5)
   assert float(terms['mlm_masked'].weight) == 1 and terms['mlm_masked'].scale == 0
   assert terms['mlm'].plus == 1e-5 and float(terms['mlm_accuracy'].total) == 2
-  unused = mlm.masked_terms(logits, slots([1.0, 0.0], [1.0, 0.0]), plus=0.0)
+  unused = mlm.masked_terms(scores, slots([1.0, 0.0], [1.0, 0.0]), plus=0.0)
   assert float(unused['mlm'].weight) == 1
 
 
 def test_next_sentence_is_over_packed_examples():
   batch = dict(example_weight_BG=jnp.array([[1.0, 0.0]]), next_BG=jnp.array([[1, 0]]))
   logits = jnp.log(jnp.array([[[0.3, 0.7], [0.5, 0.5]]]))
-  terms = mlm.next_terms(logits, batch)
+  terms = mlm.label_terms('next', logits, batch)
   np.testing.assert_allclose(terms['next'].total, -np.log(0.7), rtol=1e-5)
   assert float(terms['next'].weight) == 1 and float(terms['next_accuracy'].total) == 1
-
-
-def test_next_sentence_and_pooler_go_together():
-  config = bert.get_config('test')
-  config.model.vocab_size, config.model.pooler = 100, False
-  with pytest.raises(ValueError, match='needs model.pooler=True'):
-    mlm.make(config)
 
 
 def test_flops_count_real_tokens_predicted_slots_and_visible_pairs():

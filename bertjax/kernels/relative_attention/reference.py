@@ -13,8 +13,9 @@ Array = jax.Array
 class Mask(NamedTuple):
   """Who sees whom, as vectors; never a [T, S] array in the arguments.
 
-  Query t sees key s iff `example_q[t] == example_k[s]` and that id is not 0 (padding). Two packed
-  examples of 2 and 1 tokens and one pad, `example = [1 1 2 0]`:
+  Query t sees key s iff `example_q[t] == example_k[s]`, that id is not 0 (padding) and, with
+  orders, `order_q[t] > order_k[s]`. Two packed examples of 2 and 1 tokens and one pad,
+  `example = [1 1 2 0]`:
 
         keys  1 1 2 0
     query 1   x x . .
@@ -25,10 +26,13 @@ class Mask(NamedTuple):
   Attributes:
     example_q_BT: int32 example ids of the queries.
     example_k_BS: int32 example ids of the keys.
+    order_q_BT, order_k_BS: int32, or None for both; causal attention has column + 1 and column.
   """
 
   example_q_BT: Array
   example_k_BS: Array
+  order_q_BT: Array | None = None
+  order_k_BS: Array | None = None
 
 
 class Dropout(NamedTuple):
@@ -42,7 +46,10 @@ class Dropout(NamedTuple):
 def visible(mask: Mask) -> Array:
   """The mask as bool [B, T, S]; for the reference and for tests only."""
   query_BT1, key_B1S = mask.example_q_BT[:, :, None], mask.example_k_BS[:, None, :]
-  return (query_BT1 == key_B1S) & (query_BT1 > 0)
+  seen_BTS = (query_BT1 == key_B1S) & (query_BT1 > 0)
+  if mask.order_q_BT is None or mask.order_k_BS is None:
+    return seen_BTS
+  return seen_BTS & (mask.order_q_BT[:, :, None] > mask.order_k_BS[:, None, :])
 
 
 def attend(

@@ -1,0 +1,182 @@
+"""Cross-entropy over a vocabulary, whose logits are the largest array of a masked-LM step.
+
+Two ways with one value and one gradient. The plain one holds [positions, V]. The chunked one walks
+over the vocabulary twice: forward for the log-normaliser, backward once more for the gradients, so
+that it holds one chunk of logits at a time. `cross_entropy` takes it where the plain logits would
+have more than PLAIN_LOGITS entries.
+"""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = jax.Array
+
+PLAIN_LOGITS = 1 << 28  # 1 GiB of float32, over all devices
+_CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time
+# Chunks are cut inside this many blocks of rows, so that a table sharded over as many devices, or
+# a divisor of them, stays where it is.
+_BLOCKS = 16
+
+
+class Scores(NamedTuple):
+  """What the logits of some positions are made of: hidden_BPE table_VE^T + bias_V.
+
+  Attributes:
+    hidden_BPE: what the head made of the hidden states; its dtype is the compute dtype.
+    table_VE: float32 word table, padded to a multiple of 128 rows.
+    bias_V: float32.
+    vocab_size: static; rows from here on are padding, with logit -inf.
+  """
+
+  hidden_BPE: Array
+  table_VE: Array
+  bias_V: Array
+  vocab_size: int
+
+
+def logits(scores: Scores) -> Array:
+  """float32 [B, P, V]."""
+  width, rows = scores.hidden_BPE.shape[-1], scores.table_VE.shape[0]
+  flat_nE = scores.hidden_BPE.reshape(-1, width)
+  padding_V = np.arange(rows) >= scores.vocab_size
+  flat_nV = _logits(flat_nE, scores.table_VE, scores.bias_V, padding_V)
+  return flat_nV.reshape(scores.hidden_BPE.shape[:-1] + (rows,))
+
+
+def score(logits: Array, label: Array) -> tuple[Array, Array]:
+  """-log softmax(logits)[label], and 1.0 where no class scores above the label.
+
+  Compares with the maximum instead of calling argmax, which is 60 times slower on a CPU.
+
+  Args:
+    logits: float32 [..., V].
+    label: int [...].
+  """
+  picked = jnp.take_along_axis(logits, label[..., None], axis=-1)[..., 0]
+  nll = jax.nn.logsumexp(logits, axis=-1) - picked
+  return nll, (picked >= jnp.max(logits, axis=-1)).astype(jnp.float32)
+
+
+def cross_entropy(scores: Scores, target_BP: Array) -> tuple[Array, Array]:
+  """`score` of the logits, which are held in full where they are few.
+
+  Args:
+    scores: see `Scores`.
+    target_BP: int32 ids below vocab_size.
+
+  Returns:
+    nll_BP and right_BP, float32; no gradient flows through right_BP.
+  """
+  size = target_BP.size * scores.table_VE.shape[0]
+  if size <= PLAIN_LOGITS:
+    return score(logits(scores), target_BP)
+  return chunked_cross_entropy(scores, target_BP, -(-size // _CHUNK_LOGITS))
+
+
+def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tuple[Array, Array]:
+  """`cross_entropy` in about so many chunks of the vocabulary: its rows admit certain counts."""
+  rows, width = scores.table_VE.shape
+  block = rows // _BLOCKS
+  divisors = [d for d in range(1, block + 1) if block % d == 0]
+  count = min(divisors, key=lambda d: abs(math.log(d / chunks)))
+  found: Any = _chunked(
+    count,
+    scores.vocab_size,
+    scores.hidden_BPE.reshape(-1, width),
+    scores.table_VE,
+    scores.bias_V,
+    target_BP.reshape(-1),
+  )
+  nll_n, right_n = found
+  return nll_n.reshape(target_BP.shape), right_n.reshape(target_BP.shape)
+
+
+def _logits(hidden_nE, table_VE, bias_V, padding_V) -> Array:
+  product_nV = jax.lax.dot_general(
+    hidden_nE,
+    table_VE.astype(hidden_nE.dtype),
+    (((1,), (1,)), ((), ())),
+    preferred_element_type=jnp.float32,
+  )
+  return jnp.where(padding_V[None], -jnp.inf, product_nV + bias_V[None])
+
+
+def _chunk(count: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array):
+  """Rows of chunk `at`: (table_KE, bias_K, id_K, padding_K). A chunk has rows of every block."""
+  rows, width = table_VE.shape
+  size = rows // _BLOCKS // count
+  cut = lambda x, shape: jax.lax.dynamic_index_in_dim(x.reshape(shape), at, 1, keepdims=False)
+  table_KE = cut(table_VE, (_BLOCKS, count, size, width)).reshape(-1, width)
+  bias_K = cut(bias_V, (_BLOCKS, count, size)).reshape(-1)
+  block_K1, place_1K = jnp.arange(_BLOCKS)[:, None], jnp.arange(size)[None]
+  id_K = (block_K1 * (rows // _BLOCKS) + at * size + place_1K).reshape(-1)
+  return table_KE, bias_K, id_K, id_K >= vocab_size
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _chunked(count, vocab_size, hidden_nE, table_VE, bias_V, target_n):
+  return _forward(count, vocab_size, hidden_nE, table_VE, bias_V, target_n)[0]
+
+
+def _forward(count, vocab_size, hidden_nE, table_VE, bias_V, target_n):
+  """First pass: the running maximum, the sum of exponentials below it and the target's logit."""
+
+  def body(running, at):
+    top_n, sum_n, picked_n = running
+    table_KE, bias_K, id_K, padding_K = _chunk(count, vocab_size, table_VE, bias_V, at)
+    logits_nK = _logits(hidden_nE, table_KE, bias_K, padding_K)
+    # A chunk of padding alone has no maximum, and -inf - -inf is no number.
+    new_top_n = jnp.maximum(top_n, jnp.max(logits_nK, 1))
+    shown_n = jnp.sum(jnp.exp(logits_nK - new_top_n[:, None]), 1)
+    sum_n = sum_n * jnp.exp(top_n - new_top_n) + shown_n
+    picked_n += jnp.sum(jnp.where(target_n[:, None] == id_K[None], logits_nK, 0.0), 1)
+    return (new_top_n, sum_n, picked_n), None
+
+  lowest_n = jnp.full(target_n.shape, jnp.finfo(jnp.float32).min)
+  start = (lowest_n, jnp.zeros_like(lowest_n), jnp.zeros_like(lowest_n))
+  (top_n, sum_n, picked_n), _ = jax.lax.scan(body, start, jnp.arange(count))
+  right_n = (picked_n >= top_n).astype(jnp.float32)
+  kept = (hidden_nE, table_VE, bias_V, target_n, top_n, sum_n)
+  return (top_n - picked_n + jnp.log(sum_n), right_n), kept
+
+
+def _backward(count, vocab_size, kept, cotangents):
+  """Second pass: (softmax - one hot) * cotangent, chunk by chunk, against both factors."""
+  hidden_nE, table_VE, bias_V, target_n, top_n, sum_n = kept
+  cotangent_n = cotangents[0]
+  dtype = hidden_nE.dtype
+  (rows, width), size = table_VE.shape, table_VE.shape[0] // _BLOCKS // count
+
+  def body(running, at):
+    d_hidden_nE, d_table, d_bias = running
+    table_KE, bias_K, id_K, padding_K = _chunk(count, vocab_size, table_VE, bias_V, at)
+    logits_nK = _logits(hidden_nE, table_KE, bias_K, padding_K)
+    d_nK = jnp.exp(logits_nK - top_n[:, None]) / sum_n[:, None]
+    d_nK = (d_nK - (target_n[:, None] == id_K[None])) * cotangent_n[:, None]
+    low_nK = d_nK.astype(dtype)
+    dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
+    d_hidden_nE += dot(low_nK, table_KE.astype(dtype), (((1,), (0,)), ((), ())))
+    d_table_KE = dot(low_nK, hidden_nE, (((0,), (0,)), ((), ())))
+    put = lambda whole, part, shape: jax.lax.dynamic_update_slice_in_dim(
+      whole, part.reshape(shape), at, 1
+    )
+    d_table = put(d_table, d_table_KE, (_BLOCKS, 1, size, width))
+    d_bias = put(d_bias, jnp.sum(d_nK, 0), (_BLOCKS, 1, size))
+    return (d_hidden_nE, d_table, d_bias), None
+
+  start = (
+    jnp.zeros(hidden_nE.shape, jnp.float32),
+    jnp.zeros((_BLOCKS, count, size, width), jnp.float32),
+    jnp.zeros((_BLOCKS, count, size), jnp.float32),
+  )
+  (d_hidden_nE, d_table, d_bias), _ = jax.lax.scan(body, start, jnp.arange(count))
+  d_target_n = np.zeros(target_n.shape, jax.dtypes.float0)
+  return d_hidden_nE.astype(dtype), d_table.reshape(rows, width), d_bias.reshape(rows), d_target_n
+
+
+_chunked.defvjp(_forward, _backward)

@@ -1,0 +1,110 @@
+"""Cross-entropy over a vocabulary: meaning, and the chunked way against the plain one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from bertjax import sharding
+from bertjax.kernels import cross_entropy as ce
+
+WORDS, ROWS, WIDTH = 1000, 1024, 24
+
+
+def test_the_score_is_minus_log_softmax_and_whether_it_is_highest():
+  logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
+  nll, right = ce.score(logits + 7.0, jnp.array([2, 0]))
+  np.testing.assert_allclose(nll, -np.log([0.5, 0.1]), rtol=1e-5)
+  assert right.tolist() == [1.0, 0.0]
+
+
+def case(dtype=jnp.float32, std: float = 0.5):
+  """Scores of 2 x 9 positions, targets among them the first and the last id."""
+  keys = jax.random.split(jax.random.key(0), 4)
+  hidden = jax.random.normal(keys[0], (2, 9, WIDTH)).astype(dtype)
+  table = std * jax.random.normal(keys[1], (ROWS, WIDTH))
+  bias = jax.random.normal(keys[2], (ROWS,))
+  target = jax.random.randint(keys[3], (2, 9), 0, WORDS).at[0, 0].set(0).at[1, 8].set(WORDS - 1)
+  return hidden, table, bias, target
+
+
+def value_and_gradients(function, hidden, table, bias, target):
+  """The weighted loss, the hits, and the gradients of the loss in all three factors."""
+  weight = jnp.linspace(0.0, 2.0, target.size).reshape(target.shape)
+
+  def loss(hidden, table, bias):
+    nll, right = function(ce.Scores(hidden, table, bias, WORDS), target)
+    return jnp.sum(weight * nll), right
+
+  return jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))(hidden, table, bias)
+
+
+def plain(scores, target):
+  return ce.score(ce.logits(scores), target)
+
+
+@pytest.mark.parametrize('chunks', [1, 4, 64])
+@pytest.mark.parametrize('std', [0.1, 4.0], ids=['flat', 'steep'])
+def test_chunked_equals_plain_in_value_and_gradient(chunks, std):
+  hidden, table, bias, target = case(std=std)
+  best = jnp.argmax(ce.logits(ce.Scores(hidden, table, bias, WORDS)), -1)
+  target = target.at[0, 3:6].set(best[0, 3:6])  # some hits
+  expected = value_and_gradients(plain, hidden, table, bias, target)
+  chunked = lambda scores, target: ce.chunked_cross_entropy(scores, target, chunks)
+  found = value_and_gradients(chunked, hidden, table, bias, target)
+  assert float(expected[0][1].sum()) >= 3
+  np.testing.assert_array_equal(found[0][1], expected[0][1])
+  np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-6)
+  for ours, theirs in zip(found[1], expected[1], strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
+
+
+def test_padding_rows_are_no_words():
+  hidden, table, bias, target = case()
+  loud = bias.at[WORDS:].set(1e4)
+  chunked = lambda scores, target: ce.chunked_cross_entropy(scores, target, 8)
+  quiet = value_and_gradients(chunked, hidden, table, bias, target)
+  found = value_and_gradients(chunked, hidden, table, loud, target)
+  jax.tree.map(np.testing.assert_array_equal, found, quiet)
+  assert not np.any(found[1][1][WORDS:]) and not np.any(found[1][2][WORDS:])
+
+
+def test_bfloat16_logits_are_summed_in_float32():
+  hidden, table, bias, target = case(jnp.bfloat16)
+  expected = value_and_gradients(plain, hidden, table, bias, target)
+  chunked = lambda scores, target: ce.chunked_cross_entropy(scores, target, 8)
+  found = value_and_gradients(chunked, hidden, table, bias, target)
+  assert found[1][0].dtype == jnp.bfloat16
+  np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-5)
+  for ours, theirs in zip(found[1], expected[1], strict=True):
+    atol = 0.02 * np.abs(np.asarray(theirs, np.float32)).max()
+    np.testing.assert_allclose(np.float32(ours), np.float32(theirs), atol=atol)
+
+
+def test_large_outputs_are_chunked_and_need_a_quarter_of_the_memory(monkeypatch):
+  hidden, table, bias, _ = case()
+  hidden, target = jnp.tile(hidden[:, :1], (1, 512, 1)), jnp.zeros((2, 512), jnp.int32)
+  weight = jnp.ones(target.shape)
+
+  def temporary() -> int:
+    loss = lambda h, t, b: jnp.sum(weight * ce.cross_entropy(ce.Scores(h, t, b, WORDS), target)[0])
+    compiled = jax.jit(jax.grad(loss, (0, 1, 2))).lower(hidden, table, bias).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+  full = temporary()
+  monkeypatch.setattr(ce, 'PLAIN_LOGITS', target.size * ROWS - 1)
+  monkeypatch.setattr(ce, '_CHUNK_LOGITS', target.size * ROWS // 16)
+  assert temporary() < full / 4
+
+
+def test_a_table_sharded_over_the_vocabulary_stays_so():
+  """Every device works on its own rows: the compiled program gathers no table."""
+  hidden, table, bias, target = case()
+  mesh = sharding.make_mesh({'data': 1, 'fsdp': 1, 'tensor': 8})
+  place = lambda x, *axes: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*axes)))
+  table, bias = place(table, 'tensor'), place(bias, 'tensor')
+  loss = lambda h, t, b: jnp.sum(ce.chunked_cross_entropy(ce.Scores(h, t, b, WORDS), target, 8)[0])
+  grad = jax.jit(jax.grad(loss, (0, 1, 2)), out_shardings=(None, table.sharding, bias.sharding))
+  text = grad.lower(hidden, table, bias).compile().as_text()
+  assert 'all-gather' not in text and 'all-to-all' not in text
