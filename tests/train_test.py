@@ -6,7 +6,6 @@ import pathlib
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -213,23 +212,12 @@ def test_training_needs_no_tensorflow(store, tmp_path):
   assert steps_logged(tmp_path) == 2
 
 
-def free_port() -> int:
-  with socket.socket() as s:
-    s.bind(('localhost', 0))
-    return s.getsockname()[1]
-
-
 @pytest.mark.full
 def test_two_processes_train_on_the_same_batches(store, straight, tmp_path):
-  more = ['--processes=2', f'--coordinator=localhost:{free_port()}', '--config.total_steps=8']
-  both = [
-    subprocess.Popen(
-      command(store, tmp_path, *more, f'--process={i}'), cwd=ROOT,
-      env=dict(environment(), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo'),
-    )
-    for i in range(2)
-  ]  # fmt: skip
-  assert [p.wait(timeout=600) for p in both] == [0, 0]
+  flags = command(store, tmp_path, '--config.total_steps=8')[3:]  # after python -m bertjax.main
+  path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
+  env = dict(environment(), PATH=path)
+  subprocess.run(['sh', 'launch/local.sh', '2', *flags], cwd=ROOT, env=env, check=True, timeout=600)
   pair = [x['loss'] for x in lines(tmp_path) if 'loss' in x]
   alone = tmp_path / 'alone'
   run(store, alone, '--config.total_steps=8')
