@@ -7,6 +7,7 @@ offsets and the seed alone. A plan module, named by `config.data.plan`, has
                                       (columns, counts); the column `length` counts all tokens
   assemble(store, column)             makes the `rows.Text` of some examples
   SPECIAL                             the special tokens it needs, by name
+  OPTIONS                             fields of the recipe that it alone follows from, if any
 
 and a corruption, named by `config.data.corrupt`, has
 
@@ -33,7 +34,7 @@ from bertjax import names
 from bertjax.data import cache, columns, draws, packing, rows
 
 FORMAT = 1
-# What a plan follows from, besides the store, the length and the seed.
+# What every plan follows from, besides the store, the length, the seed and its own OPTIONS.
 KEYS = (
   'plan',
   'dupe_factor',
@@ -130,12 +131,13 @@ def make_examples(store, recipe, length: int, seed: int, fallback: str | None = 
       length that the plan cannot use, or no place to write the plan.
   """
   pieces = _pieces(store, recipe, length, seed)
+  options = getattr(find('plan', recipe.plan), 'OPTIONS', ())
   identity = dict(
     format=FORMAT,
     length=length,
     seed=seed,
     store=cache.digest(store.meta),
-    **{key: recipe[key] for key in KEYS},
+    **{key: recipe[key] for key in (*KEYS, *options)},
   )
   roots = [pathlib.Path(store.path, 'plans'), *([pathlib.Path(fallback)] if fallback else [])]
 

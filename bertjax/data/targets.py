@@ -23,8 +23,8 @@ import numpy as np
 from bertjax.data import draws
 from bertjax.data.rows import Rows, place, ragged, starts
 
-# Sites of an example's key. COUNT is RoBERTa's; a rule's own begin at FREE.
-COUNT, _SELECT, _SHOW, _ID, FREE = range(5)
+# Sites of an example's key. COUNT is RoBERTa's, ID of any random id; a rule's own begin at FREE.
+COUNT, _SELECT, _SHOW, ID, FREE = range(5)
 # A sort key holds example, draw and position in 20, 28 and 16 bits, the same for every batch size.
 MAX_EXAMPLES, MAX_LENGTH = 1 << 20, 1 << 16
 
@@ -214,7 +214,7 @@ def running(value_n: np.ndarray, group_n: np.ndarray, groups: int) -> np.ndarray
 def uniform_ids(rows: Rows, recipe, store, index_n: np.ndarray) -> np.ndarray:
   """Draws an id per token, uniform over those from mask.special_ids up; maybe the original one."""
   low = recipe.mask.special_ids
-  return low + draws.below(at_tokens(rows, _ID, index_n), store.vocabulary_size - low)
+  return low + draws.below(at_tokens(rows, ID, index_n), store.vocabulary_size - low)
 
 
 def show(

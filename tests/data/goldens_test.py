@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from toy_store import electra, ngrams, random_store, recipe, roberta
+from toy_store import electra, ngrams, random_store, recipe, roberta, spans
 
 from bertjax.data import loader, plans
 from bertjax.data.store import open_store
@@ -32,6 +32,8 @@ CASES = {
   'roberta_contiguous_words_128': (roberta(plan='contiguous', mask__whole_word=True), 128),
   'ngrams_pairs_128': (ngrams(dupe_factor=5), 128),
   'electra_doc_sentences_packed_512': (electra(plan='doc_sentences', pack=True), 512),
+  'spanbert_512': (spans(), 512),
+  'spanbert_words_128': (spans(mask__max_words=1), 128),
 }
 SAMPLES = {
   'bert_sample_text_128': (BERT, 128, 'bert-base-uncased'),

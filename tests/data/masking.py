@@ -1,7 +1,7 @@
 """Masked batches for the tests of corruptions."""
 
 import numpy as np
-from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta
+from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta, spans
 
 from bertjax.data import draws, plans, rows
 
@@ -19,6 +19,11 @@ ALL = MASKED_LM | {
   'electra': electra(),
   'electra-packed': electra(plan='doc_sentences', pack=True),
   'electra-distinct': electra(mask__replacement=False),
+  'spans': spans(),
+  'spans-packed': spans(pack=True),
+  'spans-pairs': spans(plan='pairs', mask__max_targets=21),
+  'span-words': spans(mask__max_words=1),
+  'span-tokens': spans(mask__rule='tokens'),
 }
 
 
@@ -51,7 +56,8 @@ def count_of(config, lengths, pack=True, capacity=512):
   return out
 
 
-def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
+def placed(lengths, row_E=None, capacity=512, seed=0):
+  """Examples of these lengths between [CLS] and [SEP], packed in the rows row_E or each alone."""
   length_E = np.array(lengths, np.int64)
   total = int(length_E.sum())
   token_n = (np.arange(total) % 900 + 5).astype(np.int32)
@@ -60,5 +66,10 @@ def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
   text = rows.Text(token_n, np.zeros(total, np.int32), length_E, {})
   row_E = np.arange(len(lengths)) if row_E is None else np.array(row_E)
   key_E = draws.fold(draws.root(seed, 'test'), np.arange(len(lengths)))
-  placed = rows.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
-  return plans.find('corrupt', config.corrupt).corrupt(placed, config, store)
+  return rows.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
+
+
+def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
+  """What the recipe's corruption makes of `placed` examples."""
+  text = placed(lengths, row_E, capacity, seed)
+  return plans.find('corrupt', config.corrupt).corrupt(text, config, store)

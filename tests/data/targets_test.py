@@ -35,7 +35,7 @@ def test_schema_and_places(name):
   assert (batch['token_BT'][~real_BT] == PAD).all() and (original_BT[~real_BT] == PAD).all()
   assert at_targets(batch, real_BT.astype(int)).all()
   dtypes = {k: v.dtype for k, v in batch.items()}
-  floats = {'weight_BP', 'masked_BP', 'example_weight_BG'}
+  floats = {'weight_BP', 'masked_BP', 'pair_weight_BP', 'example_weight_BG'}
   assert all(dtypes[k] == (np.float32 if k in floats else np.int32) for k in dtypes)
 
 

@@ -21,6 +21,7 @@ class MemoryStore:
   documents: np.ndarray
   special: dict
   word_starts: np.ndarray
+  counts: np.ndarray
   path: str = 'memory'
 
   @property
@@ -47,7 +48,8 @@ def random_store(documents=60, sentences=12, words=9, seed=0, distinct=False):
   starts = draw.random(vocabulary) < 0.7
   starts[:5] = True
   offsets = lambda n: np.concatenate([[0], np.cumsum(n)]).astype(np.int64)
-  return MemoryStore(tokens, offsets(length_n), offsets(sentences_n), dict(SPECIAL), starts)
+  counts = np.bincount(tokens, minlength=vocabulary)
+  return MemoryStore(tokens, offsets(length_n), offsets(sentences_n), dict(SPECIAL), starts, counts)
 
 
 def recipe(**changes):
@@ -100,5 +102,20 @@ def electra(**changes):
     mask__mask_share=0.85,
     mask__random_share=0.0,
     mask__replacement=True,
+  )
+  return recipe(**(values | changes))
+
+
+def spans(**changes):
+  """`config.data` with SpanBERT's blocks and masking."""
+  values = dict(
+    plan='one_segment',
+    keep_block=False,
+    corrupt='spans',
+    mask__rule='spans',
+    mask__static=False,
+    mask__max_words=10,
+    mask__geometric_p=0.2,
+    mask__max_pair_targets=15,
   )
   return recipe(**(values | changes))
