@@ -1,5 +1,6 @@
-"""Held-out losses and metrics, each example counted once, and the unigram they must beat."""
+"""Held-out losses and metrics, each example counted once, and the baselines they must beat."""
 
+import collections
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -42,11 +43,12 @@ def evaluate(
   Returns:
     What finish makes of every term's global sums, and `unigram_entropy`: the cross-entropy, under
     the smoothed training unigram, of the targets that the input shows as the mask token (those of
-    `mlm_masked`), unless that is not known.
+    `mlm_masked`), unless that is not known. Beside every accuracy of a label, `<label>_majority`:
+    the share of its most frequent class among the same examples.
   """
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}
-  unigram = [0.0, 0.0]
+  unigram, classes = [0.0, 0.0], {}
   for batch in batches:
     sums, carry = eval_step(variables, carry, put(batch))
     for name, (total, weight) in jax.device_get(sums).items():
@@ -56,6 +58,11 @@ def evaluate(
       masked_BP = batch['weight_BP'] * batch['masked_BP']
       unigram[0] += float((nll_V[batch['target_BP']] * masked_BP).sum())
       unigram[1] += float(masked_BP.sum())
+    for name in (name for name in totals if f'{name}_BG' in batch):
+      used_N = batch[f'{name}_BG'][batch['example_weight_BG'] > 0]
+      classes.setdefault(name, collections.Counter()).update(used_N.tolist())
+  for name, counted in classes.items():
+    totals[f'{name}_majority'] = (max(counted.values(), default=0), counted.total())
   if unigram[1]:
     totals['unigram_entropy'] = (unigram[0], unigram[1])
   return finish(totals)

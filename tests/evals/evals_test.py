@@ -59,6 +59,15 @@ def test_the_unigram_counts_only_targets_shown_as_mask():
   np.testing.assert_allclose(found['unigram_entropy'], -np.log(91 / 101), rtol=1e-12)
 
 
+def test_a_label_comes_with_the_share_of_its_majority():
+  b = batch(rows=4) | dict(
+    next_BG=np.array([[1], [0], [1], [0]]), example_weight_BG=np.float32([[1], [1], [1], [0]])
+  )
+  sums = dict(next=(np.float32(1), np.float32(3)))
+  found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b, b], lambda b: b, np.zeros(10), means)
+  assert found == dict(next=1 / 3, next_majority=4 / 6)
+
+
 def test_a_term_without_weight_is_left_out():
   assert means(dict(a=(np.float32(0), np.float32(0)), b=(1.0, 2.0))) == dict(b=0.5)
 
