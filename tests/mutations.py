@@ -268,6 +268,27 @@ MUTATIONS = (
     'tests/data/one_segment_test.py',
   ),
   Mutation(
+    'boundary: the denominator has no one more',
+    'bertjax/objectives/span_boundary.py',
+    'weight, scale=scale, plus=plus)',
+    'weight, scale=scale)',
+    'tests/objectives/span_boundary_test.py',
+  ),
+  Mutation(
+    'boundary: left and right change places',
+    'bertjax/models/span_boundary.py',
+    'head(left_BPD, right_BPD, ',
+    'head(right_BPD, left_BPD, ',
+    'tests/objectives/span_boundary_test.py',
+  ),
+  Mutation(
+    'boundary: the gradient scale is for masked tokens alone',
+    'bertjax/objectives/span_boundary.py',
+    'boundary_scale = gradient_scale * float',
+    'boundary_scale = float',
+    'tests/objectives/span_boundary_test.py',
+  ),
+  Mutation(
     'masking: dynamic masks are static',
     'bertjax/data/plans.py',
     'if self.recipe.mask.static else epoch_n[row_E]',

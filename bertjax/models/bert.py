@@ -185,7 +185,12 @@ class Bert(nn.Module):
 
 
 def make(config) -> Bert:
-  """Builds the model from `config.model` (the fields of Bert, and name, family and size).
+  """Builds the model from `config.model`; errors as `fields`."""
+  return Bert(**fields(config))
+
+
+def fields(config) -> dict[str, Any]:
+  """The fields of a model from its `config.model`, which also has name, family and size.
 
   Raises:
     ValueError: heads that do not divide the width, or an unknown choice.
@@ -196,4 +201,4 @@ def make(config) -> Bert:
     raise ValueError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
-  return Bert(**fields)
+  return fields

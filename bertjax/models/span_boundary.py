@@ -1,0 +1,81 @@
+"""SpanBERT's model: BERT with a second head that reads a span off the tokens around it.
+
+Joshi et al. 2019, section 3.2; facebookresearch/SpanBERT, pair_bert.py.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.dropout import Noise
+from bertjax.models import bert
+from bertjax.models.heads import gather_positions
+from bertjax.models.layers import ACTIVATIONS, INITS, Dense, Init, Norm, param
+from bertjax.types import Batch
+
+Array = jax.Array
+
+
+class BoundaryHead(nn.Module):
+  """concat(left, right, place in the span) -> twice dense, activation, norm -> word table + bias.
+
+  Attributes:
+    positions: rows of the table of places in a span.
+    position_width: its width.
+  """
+
+  positions: int
+  position_width: int
+  activation: str
+  norm_eps: float
+  initializer: Init
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, left_BPD: Array, right_BPD: Array, offset_BP: Array, word: Scores) -> Scores:
+    """Returns the scores of the targets; `word` lends its table."""
+    rows, width = word.table_VE.shape
+    shape = (self.positions, self.position_width)
+    position = param(self, 'position', ('position', 'embed'), shape, self.initializer)
+    place_BPD = position[offset_BP].astype(self.dtype)
+    h_BPD = jnp.concatenate([left_BPD, right_BPD, place_BPD], -1)
+    for turn in (1, 2):
+      dense = Dense(
+        (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name=f'dense{turn}'
+      )
+      h_BPD = ACTIVATIONS[self.activation](dense(h_BPD))
+      h_BPD = Norm(self.norm_eps, self.dtype, name=f'norm{turn}')(h_BPD)
+    bias_V = param(self, 'bias', ('vocab',), (rows,), jax.nn.initializers.zeros)
+    return Scores(h_BPD, word.table_VE, bias_V, word.vocab_size)
+
+
+class SpanBert(bert.Bert):
+  """The model of `objectives/span_boundary.py`; see `Bert`.
+
+  Attributes:
+    boundary_positions: targets of a span that the boundary head predicts, at most.
+    boundary_width: of the embedding of a target's place in its span.
+  """
+
+  boundary_positions: int
+  boundary_width: int
+
+  @nn.compact
+  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
+    """As `Bert`, and `boundary`, the scores that the tokens around each target's span give it."""
+    out = super().__call__(batch, noise, hidden)
+    head = BoundaryHead(
+      self.boundary_positions, self.boundary_width, self.activation, self.norm_eps,
+      INITS[self.initializer](self.init_std), jnp.dtype(self.dtype), name='boundary',
+    )  # fmt: skip
+    left_BPD = gather_positions(out['last_BTD'], batch['left_BP'])
+    right_BPD = gather_positions(out['last_BTD'], batch['right_BP'])
+    return dict(out, boundary=head(left_BPD, right_BPD, batch['offset_BP'], out['word']))
+
+
+def make(config) -> SpanBert:
+  """Builds the model from `config.model`; fields and errors as `bert.make`."""
+  return SpanBert(**bert.fields(config))

@@ -1,0 +1,83 @@
+"""SpanBERT: masked tokens, and the tokens of a span from the two around it.
+
+  sum of nll over masked tokens / their number
+  + boundary_scale * sum of nll over the boundary's targets / (their number + plus)
+
+facebookresearch/SpanBERT, span_bert_loss.py. Both denominators are global here, where the original
+takes those of a GPU. Its trainer then multiplies the gradients of these means by
+1 / (masked tokens of a GPU), as if they were sums: `gradient_scale`. Adam hides most of it, but
+clipping at 1 never binds and eps weighs so much more. 1.0 mends it.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import flops, names
+from bertjax.kernels.cross_entropy import cross_entropy
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.objectives import mlm
+from bertjax.types import Batch, Context, Objective, Out, Term
+
+
+def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str, Term]:
+  """boundary: the trained loss over the spans' targets. boundary_accuracy: share predicted right.
+
+  Args:
+    scores: of the boundary head at every target; those outside pairs do not count.
+    batch: see `data/spans.py`.
+    scale: of the loss.
+    plus: added to the number of targets.
+  """
+  weight_BP = batch['pair_weight_BP']
+  nll_BP, right_BP = cross_entropy(scores, batch['target_BP'])
+  weight = jnp.sum(weight_BP)
+  return dict(
+    boundary=Term(jnp.sum(weight_BP * nll_BP), weight, scale=scale, plus=plus),
+    boundary_accuracy=Term(jnp.sum(weight_BP * right_BP), weight),
+  )
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config.
+
+  `config.objective`: name, boundary_scale, plus (added to the number of the boundary's targets),
+  gradient_scale.
+
+  Raises:
+    ValueError: a model without the boundary head, or spans longer than its table of places.
+  """
+  settings, most = config.objective, config.data.mask.max_pair_targets
+  if config.model.name != 'span_boundary':
+    raise ValueError(
+      "objective 'span_boundary' needs config.model.name='span_boundary', got "
+      f"{config.model.name!r}: take configs/spanbert.py, or config.objective.name='mlm'"
+    )
+  if most > config.model.boundary_positions:
+    raise ValueError(
+      f'config.data.mask.max_pair_targets={most} is more than the '
+      f'{config.model.boundary_positions} places of config.model.boundary_positions: raise that'
+    )
+  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
+    config.model
+  )
+  gradient_scale = float(settings.gradient_scale)
+  boundary_scale = gradient_scale * float(settings.boundary_scale)
+  masked = mlm.make(config)
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    out = model.apply(variables, batch, noise)
+    terms = mlm.masked_terms(out['word'], batch, plus=0.0)
+    terms['mlm'] = terms['mlm']._replace(scale=gradient_scale)
+    return Out(
+      terms | boundary_terms(out['boundary'], batch, boundary_scale, float(settings.plus)), carry
+    )
+
+  def step_flops(batch: Batch) -> float:
+    width = model.width
+    into = (2 * width + model.boundary_width) * width
+    targets = float(np.sum(batch['pair_weight_BP']))
+    boundary = flops.head_flops(targets, into, width * width, width * model.vocab_size)
+    return masked.flops(batch) + boundary
+
+  return masked._replace(loss=loss, flops=step_flops)

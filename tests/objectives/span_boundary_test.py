@@ -1,0 +1,190 @@
+"""SpanBERT against PyTorch: the encoder of `transformers`, and the boundary head written out."""
+
+import jax
+import numpy as np
+import parity_test
+import pytest
+import torch
+import transformers
+from ml_collections import ConfigDict
+
+from bertjax.convert import huggingface
+from bertjax.models.layers import padded_rows
+from bertjax.objectives import span_boundary
+from bertjax.step import trained_loss, with_rows
+from bertjax.types import Context
+from configs import spanbert
+
+VOCAB, LENGTHS, LENGTH, SLOTS = 211, (17, 32, 9), 32, 8
+
+
+def config() -> ConfigDict:
+  c = spanbert.get_config('test')
+  c.model.update(dict(vocab_size=VOCAB, positions=64, boundary_width=24))
+  c.objective.gradient_scale = 1.0
+  return c
+
+
+def batch():
+  """Two targets a row outside any pair, and five in spans between two neighbours."""
+  rng, rows = np.random.default_rng(0), len(LENGTHS)
+  out = {k: np.zeros((rows, LENGTH), np.int32) for k in ('token_BT', 'example_BT', 'type_BT')}
+  out['position_BT'] = np.zeros((rows, LENGTH), np.int32)
+  ints = ('target_pos_BP', 'target_BP', 'left_BP', 'right_BP', 'offset_BP')
+  out |= {k: np.zeros((rows, SLOTS), np.int32) for k in ints}
+  floats = ('weight_BP', 'masked_BP', 'pair_weight_BP')
+  out |= {k: np.zeros((rows, SLOTS), np.float32) for k in floats}
+  for b, length in enumerate(LENGTHS):
+    out['token_BT'][b, :length] = rng.integers(5, VOCAB, length)
+    out['example_BT'][b, :length], out['position_BT'][b, :length] = 1, np.arange(length)
+    out['target_pos_BP'][b, :7] = [1, 2, 3, 4, 6, 7, length - 2]
+    out['target_BP'][b, :7] = rng.integers(5, VOCAB, 7)
+    out['weight_BP'][b, :7] = 1
+    out['pair_weight_BP'][b, 1:6] = 1
+    out['left_BP'][b, 1:6], out['right_BP'][b, 1:6] = [1, 1, 1, 5, 5], [5, 5, 5, 8, 8]
+    out['offset_BP'][b, 1:6] = [0, 1, 2, 0, 1]
+  return out | dict(first_BG=np.zeros((rows, 1), np.int32))
+
+
+class Boundary(torch.nn.Module):
+  """pair_bert.py: the boundary head, whose output layer is the word table."""
+
+  def __init__(self, m):
+    super().__init__()
+    self.position = torch.nn.Embedding(m.boundary_positions, m.boundary_width)
+    self.dense1 = torch.nn.Linear(2 * m.width + m.boundary_width, m.width)
+    self.norm1 = torch.nn.LayerNorm(m.width, eps=1e-12)
+    self.dense2 = torch.nn.Linear(m.width, m.width)
+    self.norm2 = torch.nn.LayerNorm(m.width, eps=1e-12)
+    self.bias = torch.nn.Parameter(torch.zeros(m.vocab_size))
+
+  def forward(self, h_BTD, left_n, right_n, offset_n, row_n, table_VD):
+    x = torch.cat([h_BTD[row_n, left_n], h_BTD[row_n, right_n], self.position(offset_n)], -1)
+    x = self.norm1(torch.nn.functional.gelu(self.dense1(x)))
+    x = self.norm2(torch.nn.functional.gelu(self.dense2(x)))
+    return x @ table_VD.T + self.bias
+
+
+@pytest.fixture(scope='module')
+def both():
+  """(config, batch, our params, torch loss terms, torch gradients in our layout)."""
+  torch.manual_seed(0)
+  c, data = config(), batch()
+  m = c.model
+  bert = transformers.BertForMaskedLM(
+    transformers.BertConfig(
+      vocab_size=VOCAB,
+      hidden_size=m.width,
+      num_hidden_layers=m.layers,
+      num_attention_heads=m.heads,
+      intermediate_size=m.ffn,
+      max_position_embeddings=m.positions,
+      type_vocab_size=2,
+      layer_norm_eps=1e-12,
+      hidden_act='gelu',
+      attn_implementation='eager',
+    )  # fmt: skip
+  ).eval()
+  head = Boundary(m)
+  with torch.no_grad():
+    for module in (bert, head):
+      for name, parameter in module.named_parameters():
+        is_scale = 'norm' in name.lower() and name.endswith('weight')
+        parameter.normal_(1.0 if is_scale else 0.0, 0.1)
+  tensor = lambda key: torch.tensor(data[key]).long()
+  row, slot = np.nonzero(data['weight_BP'])
+  out = bert(tensor('token_BT'), attention_mask=tensor('example_BT'), output_hidden_states=True)
+  cross_entropy = torch.nn.functional.cross_entropy
+  at = tensor('target_pos_BP')[row, slot]
+  mlm = cross_entropy(out.logits[row, at], tensor('target_BP')[row, slot])
+  row, slot = np.nonzero(data['pair_weight_BP'])
+  pick = lambda key: tensor(key)[row, slot]
+  logits = head(
+    out.hidden_states[-1], pick('left_BP'), pick('right_BP'), pick('offset_BP'), row,
+    bert.bert.embeddings.word_embeddings.weight,
+  )  # fmt: skip
+  boundary = cross_entropy(logits, pick('target_BP'), reduction='sum')
+  (mlm + boundary / (len(row) + 1)).backward()
+
+  def ours(value):
+    state = {k: value(v).numpy().copy() for k, v in bert.named_parameters()}
+    params = huggingface.from_huggingface(state, m)
+    pad = padded_rows(VOCAB) - VOCAB
+    dense = lambda layer: dict(
+      kernel=value(layer.weight).numpy().T.copy(), bias=value(layer.bias).numpy().copy()
+    )
+    norm = lambda layer: dict(
+      scale=value(layer.weight).numpy().copy(), bias=value(layer.bias).numpy().copy()
+    )
+    return params | dict(
+      boundary=dict(
+        position=value(head.position.weight).numpy().copy(),
+        dense1=dense(head.dense1), norm1=norm(head.norm1),
+        dense2=dense(head.dense2), norm2=norm(head.norm2),
+        bias=np.pad(value(head.bias).numpy().copy(), (0, pad)),
+      )
+    )  # fmt: skip
+
+  found = dict(mlm=mlm.item(), boundary=boundary.item() / len(row), targets=len(row))
+  return c, data, ours(lambda p: p.detach()), found, ours(lambda p: p.grad)
+
+
+def our_terms(c, params, data):
+  ctx = Context(jax.random.key(0), np.int32(0), train=False)
+  return span_boundary.make(c).loss(dict(params=params), (), with_rows(data), ctx).terms
+
+
+def test_equals_pytorch(both):
+  c, data, params, found, expected = both
+
+  def loss_fn(params):
+    terms = our_terms(c, params, data)
+    return trained_loss(terms, {name: term.weight for name, term in terms.items()}), terms
+
+  (loss, terms), grads = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))(params)
+  mean = lambda name: float(terms[name].total / terms[name].weight)
+  assert mean('mlm') == pytest.approx(found['mlm'], rel=parity_test.LOSS)
+  assert mean('boundary') == pytest.approx(found['boundary'], rel=parity_test.LOSS)
+  n = found['targets']
+  total = found['mlm'] + found['boundary'] * n / (n + 1)
+  assert float(loss) == pytest.approx(total, rel=parity_test.LOSS)
+  assert jax.tree.structure(expected) == jax.tree.structure(grads)
+  for path, want in jax.tree_util.tree_flatten_with_path(expected)[0]:
+    name, got = jax.tree_util.keystr(path), grads
+    for key in path:
+      got = got[key.key]
+    signal = float(np.abs(want).max())
+    if "['key']['bias']" in name:  # both are rounding errors of zero
+      signal = float(np.abs(expected['encoder']['layers']['attention']['query']['bias']).max())
+    assert signal > 0, f'{name} gets no gradient'
+    worst = float(np.abs(np.asarray(got) - want).max()) / signal
+    assert worst <= parity_test.GRADIENT, f'gradient of {name} is off by {worst:.2e} of its signal'
+
+
+def test_scales_multiply_the_trained_loss_and_not_the_metrics(both):
+  c, data, params, found, _ = both
+  c = c.copy_and_resolve_references()
+  c.objective.update(dict(gradient_scale=0.25, boundary_scale=2.0))
+  compiled = jax.jit(lambda params, data: our_terms(c, params, data))
+  trained = lambda terms: float(trained_loss(terms, {k: term.weight for k, term in terms.items()}))
+  terms, n = compiled(params, data), found['targets']
+  total = 0.25 * (found['mlm'] + 2 * found['boundary'] * n / (n + 1))
+  assert trained(terms) == pytest.approx(total, rel=1e-5)
+  assert float(terms['mlm'].total / terms['mlm'].weight) == pytest.approx(found['mlm'], rel=1e-5)
+  # A batch without pairs trains on masked tokens alone.
+  terms = compiled(params, data | dict(pair_weight_BP=np.zeros((3, SLOTS), np.float32)))
+  assert trained(terms) == pytest.approx(0.25 * found['mlm'], rel=1e-5)
+
+
+@pytest.mark.parametrize(
+  'change,message',
+  [
+    ({'model.name': 'bert'}, "needs config.model.name='span_boundary', got 'bert'"),
+    ({'data.mask.max_pair_targets': 16}, 'more than the 15 places'),
+  ],
+)
+def test_a_wrong_config_is_refused(change, message):
+  c = config()
+  c.update_from_flattened_dict(change)
+  with pytest.raises(ValueError, match=message):
+    span_boundary.make(c)
