@@ -114,6 +114,11 @@ def _check(phase: phases.Phase, mesh: Mesh) -> None:
   hosts = jax.process_count()
   sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts)
   sharding.check_batch(config.eval.batch_size, 1, mesh, hosts)
+  if config.data.reader == 'seqio' and config.eval.data:
+    raise ValueError(
+      f'config.eval.data changes {", ".join(config.eval.data)} of the held-out documents, which a '
+      "stream has none of: leave it empty, or set config.data.reader='store'"
+    )
   room = config.model.positions - config.model.position_offset
   if config.length > room:
     raise ValueError(
@@ -148,6 +153,7 @@ def _examples(config: Any, store: Store, held_out: Store | None, fallback: str |
   if held_out is None:
     return examples, None
   recipe = copy.deepcopy(config.data)
+  recipe.update(config.eval.data)
   recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
   seed = config.eval.seed
   return examples, plans.make_examples(held_out, recipe, config.length, seed, fallback)

@@ -75,6 +75,7 @@ def base() -> ConfigDict:
       examples=1024,  # held-out rows per evaluation; 0: all of them
       batch_size=64,
       seed=17,  # of the masks, the same at every evaluation
+      data=ConfigDict(),  # overrides of config.data: other masks than in training
       pseudo_perplexity=8,  # rows scored token by token at the end of the run
       fill_mask=(),  # sentences with [MASK], completed at the end of the run
     )

@@ -1,12 +1,14 @@
 """What cannot work is refused by name before anything is compiled or written."""
 
+import shutil
+
 import jax
 import numpy as np
 import pytest
 
-from bertjax import setup
+from bertjax import phases, setup, sharding
 from bertjax.data.store_writer import write_store
-from configs import bert
+from configs import bert, spanbert
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -37,6 +39,26 @@ def test_every_leaf_of_the_state_has_a_sharding(store):
   assert all(leaf.sharding is not None for leaf in jax.tree.leaves(make(store).abstract))
 
 
+def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
+  whole = tmp_path / 'store'
+  shutil.copytree(store, whole)
+  shutil.copytree(store, whole / 'heldout')
+  config = spanbert.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 64, 8
+  config.data.mask.rule = 'tokens'
+  config.eval.data = dict(mask=dict(rule='spans', mask_share=1.0, random_share=0.0))
+  system = setup.make_run(config, whole, jax.devices()[:1]).systems[0]
+  assert (
+    system.held_out.recipe.mask.rule == 'spans' and system.examples.recipe.mask.rule == 'tokens'
+  )
+  masked = system.held_out.batch(np.arange(8), shuffle=False)
+  assert (masked['masked_BP'] == masked['weight_BP']).all() and masked['pair_weight_BP'].any()
+  assert not system.examples.batch(np.arange(8), shuffle=False)['pair_weight_BP'].any()
+  config.data.reader = 'seqio'
+  with pytest.raises(ValueError, match='config.eval.data changes mask'):
+    setup._check(phases.make(config).phases[0], sharding.make_mesh(config.mesh, jax.devices()[:1]))
+
+
 @pytest.mark.parametrize(
   'overrides, message',
   [
@@ -48,7 +70,7 @@ def test_every_leaf_of_the_state_has_a_sharding(store):
     ({'model.heads': 7}, 'must be a multiple of model.heads, got 64 and 7'),
     ({'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
     ({'mesh.tensor': 3}, 'does not fit 1 devices'),
-    ({'model.attend': 'none'}, "model.attend is 'example' or 'self'"),
+    ({'model.attend': 'none'}, "config.model.attend: .* got 'none'"),
     ({'optimizer.name': 'adamm'}, "did you mean 'adamw'"),
   ],
 )
