@@ -25,6 +25,7 @@ def model(size: str) -> ConfigDict:
       vocab_size=0,  # 0: the store's vocabulary
       embedding_width=0,  # 0: width
       positions=512,
+      sinusoid=False,
       types=2,
       extra=(),
       position_offset=0,

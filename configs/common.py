@@ -113,6 +113,10 @@ def data() -> ConfigDict:
   d.pack = False  # several short examples per row, isolated from each other
   d.max_examples = 8  # per packed row
 
+  # Languages are read with p ~ (share of the rows)^alpha; None: as often as they are in the store.
+  d.language_alpha = placeholder(float)
+  d.language_block = 1  # rows in a row that share a language
+
   d.corrupt = 'mlm'  # a module of bertjax/data with corrupt()
   d.mask = ConfigDict(
     dict(

@@ -239,8 +239,8 @@ def test_each_rate_switches_its_dropout(field):
 
 def test_embeddings_are_dropped():
   fields = dict(
-    vocab_size=9, positions=8, types=2, width=512, out_width=512, extra=(), position_offset=0,
-    zero_row=None,
+    vocab_size=9, positions=8, sinusoid=False, types=2, width=512, out_width=512, extra=(),
+    position_offset=0, zero_row=None,
   )  # fmt: skip
   embeddings = bert_lib.Embeddings(
     **fields,

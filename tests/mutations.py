@@ -386,6 +386,62 @@ MUTATIONS = (
     'first',
     'tests/data/example_tasks_test.py::test_a_stream_gives_any_rows_and_reopens_only_for_old_ones',
   ),
+  Mutation(
+    'languages: shares as large as the languages',
+    'bertjax/data/languages.py',
+    'np.maximum(rows_g, 1.0) ** alpha',
+    'np.maximum(rows_g, 1.0)',
+    'tests/data/languages_test.py::test_shares_follow_the_power_of_the_size',
+  ),
+  Mutation(
+    'languages: every window begins a language anew',
+    'bertjax/data/languages.py',
+    'window_n * each_g[group_n] - plan',
+    '0 * window_n - plan',
+    'tests/data/languages_test.py::test_a_language_reads_all_its_rows_before_it_repeats_one',
+  ),
+  Mutation(
+    'languages: every epoch in the same order',
+    'bertjax/data/languages.py',
+    'draws.fold(draws.fold(root, group), epoch_n[of_group])',
+    'draws.fold(draws.fold(root, group), 0 * epoch_n[of_group])',
+    'tests/data/languages_test.py::test_a_language_reads_all_its_rows_before_it_repeats_one',
+  ),
+  Mutation(
+    'causal: the last token predicts the next example',
+    'bertjax/data/lm.py',
+    'np.append(example_n[1:] == example_n[:-1], False)',
+    'np.append(example_n[1:] >= example_n[:-1], False)',
+    'tests/data/lm_test.py',
+  ),
+  Mutation(
+    'XLM masking: the first token has a coin',
+    'bertjax/data/xlm_mask.py',
+    'rows.position_n[index_n] > 0',
+    'rows.position_n[index_n] >= 0',
+    'tests/data/xlm_mask_test.py',
+  ),
+  Mutation(
+    'XLM masking: rare words come last',
+    'bertjax/data/xlm_mask.py',
+    '-np.log1p(-turn_n) / weight_n',
+    '-np.log1p(-turn_n) * weight_n',
+    'tests/data/xlm_mask_test.py::test_rare_words_come_first',
+  ),
+  Mutation(
+    'XLM masking: padding does not count',
+    'bertjax/data/xlm_mask.py',
+    'tokens_B.reshape(-1, mask.block).max(1)',
+    'tokens_B.reshape(-1, mask.block).mean(1)',
+    'tests/data/xlm_mask_test.py::test_a_block_draws_its_number_of_positions',
+  ),
+  Mutation(
+    'XLM masking: a row alone is a block',
+    'bertjax/data/plans.py',
+    "corruption.block(self.recipe) if hasattr(corruption, 'block') else 1",
+    '1',
+    'tests/data/xlm_mask_test.py::test_a_row_asked_for_alone_equals_the_row_in_its_batch',
+  ),
 )
 
 

@@ -4,7 +4,8 @@ One table of rows per family, `family()` of the module of this package that `con
 names, read in both directions. A row says where a tensor lives on each side
 and how its axes map, e.g. 'NH,D->DNH': theirs is a matrix [N * H, D], ours an array [D, N, H].
 Letters are those of `types.py`; here T counts the rows of the position table, S those of the
-segment table, C the labels of a head, E is the width of the tables, and O is D where D is taken.
+segment table, X those of an extra table, C the labels of a head, E is the width of the tables, and
+O is D where D is taken.
 Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
@@ -31,6 +32,7 @@ class Family(NamedTuple):
   Attributes:
     rows: without the heads of `config.model.labels`.
     pooled: rows of the pooler and the label heads; empty where the class has none.
+    extra: name of a table of `config.model.extra` -> its row.
     tied: name of a copy -> name of its source.
     ignored: endings of names that carry nothing we train.
   """
@@ -39,6 +41,7 @@ class Family(NamedTuple):
   pooled: tuple[Row, ...]
   tied: Mapping[str, str]
   ignored: tuple[str, ...]
+  extra: Mapping[str, Row] = {}
 
 
 def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
@@ -69,7 +72,19 @@ def family_of(config_model) -> Family:
       f'the class of transformers for {where}={config_model.family!r} has no label head: set '
       f'config.model.labels=(), got {config_model.labels}'
     )
+  unknown = [name for name, _ in config_model.extra if name not in family.extra]
+  if unknown or config_model.sinusoid:
+    raise ValueError(
+      f'{where}={config_model.family!r} holds a learned position table and the extra tables '
+      f'{sorted(family.extra)}, got sinusoid={config_model.sinusoid} and {config_model.extra}'
+    )
   return family
+
+
+def rows_of(family: Family, config_model) -> tuple[Row, ...]:
+  """The rows of the tensors that a model has."""
+  extra = tuple(family.extra[name] for name, _ in config_model.extra)
+  return family.rows + extra + (family.pooled if config_model.labels else ())
 
 
 def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict[str, Any]:
@@ -87,7 +102,7 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
     ValueError: a missing, unexpected or untied tensor, or a shape that is not the config's.
   """
   family, sizes = family_of(config_model), _sizes(config_model)
-  rows = family.rows + (family.pooled if config_model.labels else ())
+  rows = rows_of(family, config_model)
   state = {_new_name(name): array for name, array in state_dict.items()}
   _check_names(state, family, rows, config_model.layers)
   params: dict[str, Any] = {}
@@ -118,7 +133,7 @@ def to_huggingface(params: Mapping[str, Any], config_model) -> dict[str, np.ndar
   """
   family, sizes = family_of(config_model), _sizes(config_model)
   state: dict[str, np.ndarray] = {}
-  for row in family.rows + (family.pooled if config_model.labels else ()):
+  for row in rows_of(family, config_model):
     node: Any = params
     for key in row.ours.split('/'):
       node = node[key]
@@ -136,6 +151,7 @@ def _sizes(config_model) -> dict[str, int]:
   return dict(
     V=config_model.vocab_size, D=width, O=width, E=config_model.embedding_width or width, N=heads,
     H=width // heads, F=config_model.ffn, T=config_model.positions, S=config_model.types, C=2,
+    X=config_model.extra[0][1] if config_model.extra else 0,
   )  # fmt: skip
 
 

@@ -13,7 +13,11 @@ and a corruption, named by `config.data.corrupt`, has
 
   check(recipe, store, length)        raises ValueError where the recipe is wrong
   corrupt(rows, recipe, store)        makes token_BT and what is predicted
+  block(recipe)                       how many rows it must be given together, if more than one
   SPECIAL                             as above
+
+A plan whose column `group` says the language of each row can be read language by language: see
+`bertjax.data.languages` and `config.data.language_alpha`.
 
 A new file with these is a new plan or corruption; there is no list to add it to. What corruptions
 share is in `bertjax.data.targets`.
@@ -23,6 +27,7 @@ is read-only.
 """
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator
 from types import ModuleType
@@ -31,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from bertjax import names
-from bertjax.data import cache, columns, draws, packing, rows
+from bertjax.data import cache, columns, draws, languages, packing, rows
 
 FORMAT = 1
 # What every plan follows from, besides the store, the length, the seed and its own OPTIONS.
@@ -91,15 +96,44 @@ class Examples:
 
     Args:
       row_n: int64 row numbers counted over all epochs, >= 0.
-      shuffle: permute the rows of every epoch; otherwise they keep the corpus's order.
+      shuffle: permute the rows of every epoch, or with language_alpha those of every language;
+        otherwise they keep the corpus's order.
 
     Returns:
       The batch of `bertjax.types`, and dropped_B int32: targets that had no slot.
     """
-    epoch_n, index_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
+    row_n, block = np.asarray(row_n, np.int64), self._block
+    if block == 1:
+      return self._build(*self._rows_at(row_n, shuffle))
+    # Whatever rows are asked for, whole blocks are built.
+    block_n, at_n = np.unique(row_n // block, return_inverse=True)
+    whole_n = np.repeat(block_n * block, block) + np.tile(np.arange(block), len(block_n))
+    batch = self._build(*self._rows_at(whole_n, shuffle))
+    return {name: value[at_n * block + row_n % block] for name, value in batch.items()}
+
+  @property
+  def _block(self) -> int:
+    corruption = find('corrupt', self.recipe.corrupt)
+    return corruption.block(self.recipe) if hasattr(corruption, 'block') else 1
+
+  @functools.cached_property
+  def _schedule(self) -> languages.Schedule | None:
+    alpha = self.recipe.language_alpha
+    if alpha is None:
+      return None
+    return languages.schedule(self.column['group'], alpha, self.recipe.language_block)
+
+  def _rows_at(self, row_n, shuffle) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the epoch and the index in the epoch of these rows."""
+    if shuffle and self._schedule:
+      return languages.rows_at(row_n, self._schedule, self.seed)
+    epoch_n, index_n = np.divmod(row_n, self.rows)
     if shuffle:
       key_n = draws.fold(draws.root(self.seed, 'shuffle'), epoch_n)
       index_n = draws.permute(key_n, index_n, self.rows)
+    return epoch_n, index_n
+
+  def _build(self, epoch_n, index_n) -> dict[str, np.ndarray]:
     if self.row_start is None or self.row_example is None:
       row_E, example_E = np.arange(len(index_n)), index_n
     else:
@@ -152,7 +186,7 @@ def make_examples(store, recipe, length: int, seed: int, fallback: str | None = 
   files = sorted(directory.glob('*.npy'))
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
   packed = {name: column.pop(name, None) for name in ('row_start', 'row_example')}
-  return Examples(store, recipe, length, seed, column, count=count, **packed)
+  return _checked(Examples(store, recipe, length, seed, column, count=count, **packed))
 
 
 def examples_in_memory(store, recipe, length: int, seed: int) -> Examples:
@@ -161,7 +195,7 @@ def examples_in_memory(store, recipe, length: int, seed: int) -> Examples:
   packed: dict[str, Any] = dict(row_start=None, row_example=None)
   if recipe.pack:
     packed, _ = columns.join_columns(_packed(column['length'], recipe, length))
-  return Examples(store, recipe, length, seed, column, count=count, **packed)
+  return _checked(Examples(store, recipe, length, seed, column, count=count, **packed))
 
 
 def find(kind: str, name: str) -> ModuleType:
@@ -186,8 +220,24 @@ def _pieces(store, recipe, length, seed) -> Iterator[tuple]:
     raise ValueError(f'{store.path}: expected at least one document, got none')
   if recipe.pack and recipe.max_examples < 1:
     raise ValueError(f'config.data.max_examples must be at least 1, got {recipe.max_examples}')
+  if recipe.language_alpha is not None and (recipe.pack or recipe.language_block < 1):
+    raise ValueError(
+      'config.data.language_alpha reads rows language by language: expected pack=False and '
+      f'language_block >= 1, got {recipe.pack} and {recipe.language_block}'
+    )
   corruption.check(recipe, store, length)
   return _counted(plan.build(store, recipe, length, seed))
+
+
+def _checked(examples: Examples) -> Examples:
+  """Refuses to sample languages that the plan does not know."""
+  if examples.recipe.language_alpha is not None and 'group' not in examples.column:
+    raise ValueError(
+      f'config.data.language_alpha={examples.recipe.language_alpha} needs the language of every '
+      f'row, which the plan {examples.recipe.plan!r} over {examples.store.path} does not know: '
+      'prepare the store with languages, or set language_alpha=None'
+    )
+  return examples
 
 
 def _counted(pieces):

@@ -5,6 +5,7 @@ per example), so that padding costs nothing and packed rows are no special case.
 array out as [B, T].
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -18,12 +19,16 @@ class Text(NamedTuple):
     type_n: int32 segment, 0 or 1.
     length_E: int64 tokens of each example.
     label: name -> int32 [E]; becomes the batch's `<name>_BG`.
+    extra: name -> int32, one per token; becomes the batch's `<name>_BT`.
+    position_n: int32 positions that the model sees; None: each token's place in its example.
   """
 
   token_n: np.ndarray
   type_n: np.ndarray
   length_E: np.ndarray
   label: dict[str, np.ndarray]
+  extra: Mapping[str, np.ndarray] = {}
+  position_n: np.ndarray | None = None
 
 
 class Rows(NamedTuple):
@@ -112,11 +117,13 @@ def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
     return out_BG
 
   first_n = np.searchsorted(rows.example_n, np.arange(len(rows.row_E)))
+  position_n = rows.position_n if rows.text.position_n is None else rows.text.position_n
   batch = dict(
     example_BT=place(rows, (rows.slot_E + 1)[rows.example_n]),
     type_BT=place(rows, rows.text.type_n),
-    position_BT=place(rows, rows.position_n),
+    position_BT=place(rows, position_n),
     first_BG=slots(rows.cell_n[first_n] % rows.shape[1], np.int32),
     example_weight_BG=slots(1.0, np.float32),
   )
+  batch |= {f'{name}_BT': place(rows, value_n) for name, value_n in rows.text.extra.items()}
   return batch | {f'{name}_BG': slots(label, np.int32) for name, label in rows.text.label.items()}

@@ -60,6 +60,8 @@ BERT_PAIRS = dict(
   short_prob=0.1,
   pack=False,
   max_examples=8,
+  language_alpha=None,
+  language_block=1,
   corrupt='mlm',
   mask=_BERT_MASK,
 )

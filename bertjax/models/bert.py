@@ -10,6 +10,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bertjax import names
 from bertjax.kernels.dropout import Noise
@@ -40,11 +41,13 @@ class Embeddings(nn.Module):
   Attributes:
     width: of the tables, E.
     out_width: of the encoder, D.
+    sinusoid: see `Bert`.
     extra: (name, rows) of further tables, looked up with `<name>_BT` of the batch.
   """
 
   vocab_size: int
   positions: int
+  sinusoid: bool
   types: int
   width: int
   out_width: int
@@ -69,7 +72,10 @@ class Embeddings(nn.Module):
 
     rows = (padded_rows(self.vocab_size), self.width)
     word_VE = param(self, 'word', ('vocab', 'embed'), rows, word_init)
-    position = table('position', self.positions, 'position')
+    if self.sinusoid:
+      position = jnp.asarray(sinusoids(self.positions, self.width))
+    else:
+      position = table('position', self.positions, 'position')
     x_BTE = word_VE[batch['token_BT']] + position[batch['position_BT'] + self.position_offset]
     if self.types:
       kind = table('type', self.types, 'type')
@@ -87,6 +93,13 @@ class Embeddings(nn.Module):
     return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act')), word_VE
 
 
+def sinusoids(positions: int, width: int) -> np.ndarray:
+  """sin and cos of position / 10000^(2i / width) in turn, float32 [positions, width]."""
+  angle = np.arange(positions)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
+  both = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(positions, -1)
+  return both[:, :width].astype(np.float32)
+
+
 class Bert(nn.Module):
   """The model of `objectives/mlm.py`; fields are `config.model`.
 
@@ -95,6 +108,7 @@ class Bert(nn.Module):
     layers, width, heads, ffn: L, D, N, F.
     embedding_width: E of the tables (ALBERT, ELECTRA); 0: D.
     positions: rows of the position table; RoBERTa has 514 for 512 positions.
+    sinusoid: positions are sinusoids (Vaswani et al. 2017), not a learned table.
     types: rows of the segment table; 0: none. RoBERTa uses 1 (a constant row, as transformers
       keeps one).
     extra: (name, rows) of further embedding tables: XLM's languages, ERNIE's dialogue roles.
@@ -113,6 +127,7 @@ class Bert(nn.Module):
   ffn: int
   embedding_width: int
   positions: int
+  sinusoid: bool
   types: int
   extra: tuple[tuple[str, int], ...]
   position_offset: int
@@ -145,9 +160,9 @@ class Bert(nn.Module):
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embeddings = Embeddings(
-      self.vocab_size, self.positions, self.types, self.embedding_width or self.width, self.width,
-      self.extra, self.position_offset, self.zero_row, self.norm_eps, self.dropout, init, dtype,
-      name='embeddings',
+      self.vocab_size, self.positions, self.sinusoid, self.types,
+      self.embedding_width or self.width, self.width, self.extra, self.position_offset,
+      self.zero_row, self.norm_eps, self.dropout, init, dtype, name='embeddings',
     )  # fmt: skip
     x_BTD, word_VE = embeddings(batch, noise)
     layer = dict(

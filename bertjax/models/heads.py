@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.cross_entropy import Scores
-from bertjax.models.layers import ACTIVATIONS, Dense, Init, Norm, param
+from bertjax.models.layers import ACTIVATIONS, Dense, Init, Norm, affine_inits, param
 
 Array = jax.Array
 
@@ -37,7 +37,8 @@ class WordHead(nn.Module):
       )
       h_BPD = ACTIVATIONS[self.activation](dense(h_BPD))
       h_BPD = Norm(self.norm_eps, self.dtype, name='norm')(h_BPD)
-    bias_V = param(self, 'bias', ('vocab',), (rows,), jax.nn.initializers.zeros)
+    _, bias_init = affine_inits(self.initializer, width)
+    bias_V = param(self, 'bias', ('vocab',), (rows,), bias_init)
     return Scores(h_BPD.astype(self.dtype), table_VE, bias_V, self.vocab_size)
 
 

@@ -1,5 +1,7 @@
 """The small pieces every model is made of: parameters with axes, dense, norm, dropout."""
 
+import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,11 +21,36 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
   'relu': jax.nn.relu,
 }
 
+
+@dataclasses.dataclass(frozen=True)
+class TorchInit:
+  """Tables normal; kernels and biases uniform within 1/sqrt(inputs), as torch's Linear has them.
+
+  Attributes:
+    std: of the tables.
+  """
+
+  std: float
+
+  def __call__(self, key: Array, shape: Sequence[int], dtype: Any) -> Array:
+    return jax.nn.initializers.normal(self.std)(key, shape, dtype)
+
+
+def affine_inits(initializer: Init, inputs: int) -> tuple[Init, Init]:
+  """The initializers of the kernel and the bias of an affine map of that many inputs."""
+  if not isinstance(initializer, TorchInit):
+    return initializer, jax.nn.initializers.zeros
+  bound = 1 / math.sqrt(inputs)
+  uniform = lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
+  return uniform, uniform
+
+
 INITS: dict[str, Callable[[float], Init]] = {
   # Cut at 2 sigma and not compensated (empirical std 0.88 of the argument), as in the TensorFlow
   # original.
   'truncated_normal': jax.nn.initializers.truncated_normal,
   'normal': jax.nn.initializers.normal,  # fairseq and transformers
+  'torch': TorchInit,  # XLM
 }
 
 
@@ -53,12 +80,11 @@ class Dense(nn.Module):
   @nn.compact
   def __call__(self, x: Array) -> Array:
     contracted = x.shape[x.ndim - self.inputs :]
-    kernel = param(self, 'kernel', self.axes, contracted + self.shape, self.initializer)
-    bias = param(self, 'bias', self.axes[self.inputs :], self.shape, jax.nn.initializers.zeros)
+    rows = math.prod(contracted)
+    kernel_init, bias_init = affine_inits(self.initializer, rows)
+    kernel = param(self, 'kernel', self.axes, contracted + self.shape, kernel_init)
+    bias = param(self, 'bias', self.axes[self.inputs :], self.shape, bias_init)
     batch = x.shape[: x.ndim - self.inputs]
-    rows = 1
-    for size in contracted:
-      rows *= size
     x_2d = x.astype(self.dtype).reshape(-1, rows)
     y_2d = x_2d @ kernel.astype(self.dtype).reshape(rows, -1)
     return (y_2d + bias.astype(self.dtype).reshape(1, -1)).reshape(batch + self.shape)

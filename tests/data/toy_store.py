@@ -61,6 +61,8 @@ def recipe(**changes):
       short_prob=0.1,
       pack=False,
       max_examples=8,
+      language_alpha=None,
+      language_block=1,
       corrupt='mlm',
       mask=dict(
         rule='bert',
@@ -117,5 +119,17 @@ def spans(**changes):
     mask__max_words=10,
     mask__geometric_p=0.2,
     mask__max_pair_targets=15,
+  )
+  return recipe(**(values | changes))
+
+
+def xlm(**changes):
+  """`config.data` with XLM's masking, over RoBERTa's blocks."""
+  values = dict(
+    plan='full_sentences',
+    corrupt='xlm_mask',
+    mask__static=False,
+    mask__alpha=0.0,
+    mask__block=32,
   )
   return recipe(**(values | changes))

@@ -1,0 +1,83 @@
+"""Languages in turn: which rows a run reads where small languages are read more often than they are
+large.
+
+A language with the share q of the rows is read with p ~ q^alpha (Devlin's multilingual BERT .7,
+Conneau and Lample 2019). Rows come in blocks of one language. Every window of WINDOW blocks holds
+its rounded share of blocks of each language, at least one, in an order of its own; a language's own
+rows come in a new order in each of its epochs. So a row follows from its number and the seed alone:
+nothing is counted while it is read, and small languages repeat rather than end.
+
+What is called language here is a plan's column `group`: for parallel text it is the pair.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bertjax.data import draws
+
+WINDOW = 1 << 14  # blocks
+
+
+class Schedule(NamedTuple):
+  """Which rows belong to which group, and how often each group comes.
+
+  Attributes:
+    row_n: int64 rows, group by group.
+    start_g: int64 [G + 1], where each group begins in row_n.
+    blocks_g: int64 [G + 1], the same in a window of blocks.
+    block: rows that share a group.
+  """
+
+  row_n: np.ndarray
+  start_g: np.ndarray
+  blocks_g: np.ndarray
+  block: int
+
+
+def shares(rows_g: np.ndarray, alpha: float, blocks: int = WINDOW) -> np.ndarray:
+  """Returns how many of the blocks go to each group: those of p ~ rows^alpha, rounded, int64 [G].
+
+  A group with rows gets at least one, one without rows none; what rounding leaves over or lacks is
+  the most frequent group's.
+  """
+  weight_g = np.where(rows_g > 0, np.maximum(rows_g, 1.0) ** alpha, 0.0)
+  blocks_g = np.rint(blocks * weight_g / weight_g.sum()).astype(np.int64)
+  blocks_g = np.maximum(blocks_g, rows_g > 0)
+  blocks_g[np.argmax(blocks_g)] += blocks - blocks_g.sum()
+  return blocks_g
+
+
+def schedule(group_n: np.ndarray, alpha: float, block: int) -> Schedule:
+  """Makes the schedule of rows of these groups (integers >= 0)."""
+  rows_g = np.bincount(group_n)
+  until = lambda count_g: np.append(0, np.cumsum(count_g))
+  by_group = np.argsort(group_n, kind='stable')
+  return Schedule(by_group, until(rows_g), until(shares(rows_g, alpha)), block)
+
+
+def rows_at(row_n: np.ndarray, plan: Schedule, seed: int) -> tuple[np.ndarray, np.ndarray]:
+  """Returns which rows are read.
+
+  Args:
+    row_n: int64 row numbers counted from the start of the run.
+    plan: the schedule.
+    seed: of the order.
+
+  Returns:
+    The epoch of the row's group, and the row: both int64.
+  """
+  block_n, within_n = np.divmod(row_n, plan.block)
+  window_n, place_n = np.divmod(block_n, WINDOW)
+  root = draws.root(seed, 'languages')
+  turn_n = draws.permute(draws.fold(root, window_n), place_n, WINDOW)
+  group_n = np.searchsorted(plan.blocks_g, turn_n, 'right') - 1
+  each_g, size_g = np.diff(plan.blocks_g), np.diff(plan.start_g)
+  turn_n += window_n * each_g[group_n] - plan.blocks_g[group_n]
+  epoch_n, index_n = np.divmod(turn_n * plan.block + within_n, size_g[group_n])
+  root = draws.root(seed, 'shuffle')
+  for group in np.unique(group_n):
+    of_group = group_n == group
+    key_n = draws.fold(draws.fold(root, group), epoch_n[of_group])
+    index_n[of_group] = draws.permute(key_n, index_n[of_group], int(size_g[group]))
+  return epoch_n, plan.row_n[plan.start_g[group_n] + index_n]
