@@ -86,6 +86,27 @@ MUTATIONS = (
     'tests/kernels/cross_entropy_test.py',
   ),
   Mutation(
+    'sampling: the rest is counted from the end of the block',
+    'bertjax/kernels/sampling.py',
+    'before_nG = until_nG - sum_nG',
+    'before_nG = until_nG',
+    'tests/kernels/sampling_test.py',
+  ),
+  Mutation(
+    'sampling: a chunk forgets those before it',
+    'bertjax/kernels/sampling.py',
+    'until_nK = until_n[:, None] + jnp.cumsum(weight_nK, 1)',
+    'until_nK = jnp.cumsum(weight_nK, 1)',
+    'tests/kernels/sampling_test.py',
+  ),
+  Mutation(
+    'sampling: no temperature',
+    'bertjax/kernels/sampling.py',
+    'else logits_nK / temperature',
+    'else logits_nK',
+    'tests/kernels/sampling_test.py',
+  ),
+  Mutation(
     'attention: no scale',
     'bertjax/kernels/relative_attention/reference.py',
     'scale = q_BTNH.shape[-1] ** -0.5',

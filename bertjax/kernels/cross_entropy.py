@@ -17,10 +17,10 @@ import numpy as np
 Array = jax.Array
 
 PLAIN_LOGITS = 1 << 28  # 1 GiB of float32, over all devices
-_CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time
+CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time
 # Chunks are cut inside this many blocks of rows, so that a table sharded over as many devices, or
 # a divisor of them, stays where it is.
-_BLOCKS = 16
+BLOCKS = 16
 
 
 class Scores(NamedTuple):
@@ -44,7 +44,7 @@ def logits(scores: Scores) -> Array:
   width, rows = scores.hidden_BPE.shape[-1], scores.table_VE.shape[0]
   flat_nE = scores.hidden_BPE.reshape(-1, width)
   padding_V = np.arange(rows) >= scores.vocab_size
-  flat_nV = _logits(flat_nE, scores.table_VE, scores.bias_V, padding_V)
+  flat_nV = flat_logits(flat_nE, scores.table_VE, scores.bias_V, padding_V)
   return flat_nV.reshape(scores.hidden_BPE.shape[:-1] + (rows,))
 
 
@@ -75,17 +75,14 @@ def cross_entropy(scores: Scores, target_BP: Array) -> tuple[Array, Array]:
   size = target_BP.size * scores.table_VE.shape[0]
   if size <= PLAIN_LOGITS:
     return score(logits(scores), target_BP)
-  return chunked_cross_entropy(scores, target_BP, -(-size // _CHUNK_LOGITS))
+  return chunked_cross_entropy(scores, target_BP, -(-size // CHUNK_LOGITS))
 
 
 def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tuple[Array, Array]:
   """`cross_entropy` in about so many chunks of the vocabulary: its rows admit certain counts."""
   rows, width = scores.table_VE.shape
-  block = rows // _BLOCKS
-  divisors = [d for d in range(1, block + 1) if block % d == 0]
-  count = min(divisors, key=lambda d: abs(math.log(d / chunks)))
   found: Any = _chunked(
-    count,
+    chunk_count(rows, chunks),
     scores.vocab_size,
     scores.hidden_BPE.reshape(-1, width),
     scores.table_VE,
@@ -96,7 +93,15 @@ def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tupl
   return nll_n.reshape(target_BP.shape), right_n.reshape(target_BP.shape)
 
 
-def _logits(hidden_nE, table_VE, bias_V, padding_V) -> Array:
+def chunk_count(rows: int, chunks: int) -> int:
+  """The number of chunks nearest to `chunks` that divides a block of the table's rows."""
+  block = rows // BLOCKS
+  divisors = [d for d in range(1, block + 1) if block % d == 0]
+  return min(divisors, key=lambda d: abs(math.log(d / chunks)))
+
+
+def flat_logits(hidden_nE: Array, table_VE: Array, bias_V: Array, padding_V: Any) -> Array:
+  """float32 [n, V]; -inf where padding_V."""
   product_nV = jax.lax.dot_general(
     hidden_nE,
     table_VE.astype(hidden_nE.dtype),
@@ -106,15 +111,15 @@ def _logits(hidden_nE, table_VE, bias_V, padding_V) -> Array:
   return jnp.where(padding_V[None], -jnp.inf, product_nV + bias_V[None])
 
 
-def _chunk(count: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array):
+def chunk(count: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array):
   """Rows of chunk `at`: (table_KE, bias_K, id_K, padding_K). A chunk has rows of every block."""
   rows, width = table_VE.shape
-  size = rows // _BLOCKS // count
+  size = rows // BLOCKS // count
   cut = lambda x, shape: jax.lax.dynamic_index_in_dim(x.reshape(shape), at, 1, keepdims=False)
-  table_KE = cut(table_VE, (_BLOCKS, count, size, width)).reshape(-1, width)
-  bias_K = cut(bias_V, (_BLOCKS, count, size)).reshape(-1)
-  block_K1, place_1K = jnp.arange(_BLOCKS)[:, None], jnp.arange(size)[None]
-  id_K = (block_K1 * (rows // _BLOCKS) + at * size + place_1K).reshape(-1)
+  table_KE = cut(table_VE, (BLOCKS, count, size, width)).reshape(-1, width)
+  bias_K = cut(bias_V, (BLOCKS, count, size)).reshape(-1)
+  block_K1, place_1K = jnp.arange(BLOCKS)[:, None], jnp.arange(size)[None]
+  id_K = (block_K1 * (rows // BLOCKS) + at * size + place_1K).reshape(-1)
   return table_KE, bias_K, id_K, id_K >= vocab_size
 
 
@@ -128,8 +133,8 @@ def _forward(count, vocab_size, hidden_nE, table_VE, bias_V, target_n):
 
   def body(running, at):
     top_n, sum_n, picked_n = running
-    table_KE, bias_K, id_K, padding_K = _chunk(count, vocab_size, table_VE, bias_V, at)
-    logits_nK = _logits(hidden_nE, table_KE, bias_K, padding_K)
+    table_KE, bias_K, id_K, padding_K = chunk(count, vocab_size, table_VE, bias_V, at)
+    logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K)
     # A chunk of padding alone has no maximum, and -inf - -inf is no number.
     new_top_n = jnp.maximum(top_n, jnp.max(logits_nK, 1))
     shown_n = jnp.sum(jnp.exp(logits_nK - new_top_n[:, None]), 1)
@@ -150,12 +155,12 @@ def _backward(count, vocab_size, kept, cotangents):
   hidden_nE, table_VE, bias_V, target_n, top_n, sum_n = kept
   cotangent_n = cotangents[0]
   dtype = hidden_nE.dtype
-  (rows, width), size = table_VE.shape, table_VE.shape[0] // _BLOCKS // count
+  (rows, width), size = table_VE.shape, table_VE.shape[0] // BLOCKS // count
 
   def body(running, at):
     d_hidden_nE, d_table, d_bias = running
-    table_KE, bias_K, id_K, padding_K = _chunk(count, vocab_size, table_VE, bias_V, at)
-    logits_nK = _logits(hidden_nE, table_KE, bias_K, padding_K)
+    table_KE, bias_K, id_K, padding_K = chunk(count, vocab_size, table_VE, bias_V, at)
+    logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K)
     d_nK = jnp.exp(logits_nK - top_n[:, None]) / sum_n[:, None]
     d_nK = (d_nK - (target_n[:, None] == id_K[None])) * cotangent_n[:, None]
     low_nK = d_nK.astype(dtype)
@@ -165,14 +170,14 @@ def _backward(count, vocab_size, kept, cotangents):
     put = lambda whole, part, shape: jax.lax.dynamic_update_slice_in_dim(
       whole, part.reshape(shape), at, 1
     )
-    d_table = put(d_table, d_table_KE, (_BLOCKS, 1, size, width))
-    d_bias = put(d_bias, jnp.sum(d_nK, 0), (_BLOCKS, 1, size))
+    d_table = put(d_table, d_table_KE, (BLOCKS, 1, size, width))
+    d_bias = put(d_bias, jnp.sum(d_nK, 0), (BLOCKS, 1, size))
     return (d_hidden_nE, d_table, d_bias), None
 
   start = (
     jnp.zeros(hidden_nE.shape, jnp.float32),
-    jnp.zeros((_BLOCKS, count, size, width), jnp.float32),
-    jnp.zeros((_BLOCKS, count, size), jnp.float32),
+    jnp.zeros((BLOCKS, count, size, width), jnp.float32),
+    jnp.zeros((BLOCKS, count, size), jnp.float32),
   )
   (d_hidden_nE, d_table, d_bias), _ = jax.lax.scan(body, start, jnp.arange(count))
   d_target_n = np.zeros(target_n.shape, jax.dtypes.float0)

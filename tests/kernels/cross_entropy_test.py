@@ -94,7 +94,7 @@ def test_large_outputs_are_chunked_and_need_a_quarter_of_the_memory(monkeypatch)
 
   full = temporary()
   monkeypatch.setattr(ce, 'PLAIN_LOGITS', target.size * ROWS - 1)
-  monkeypatch.setattr(ce, '_CHUNK_LOGITS', target.size * ROWS // 16)
+  monkeypatch.setattr(ce, 'CHUNK_LOGITS', target.size * ROWS // 16)
   assert temporary() < full / 4
 
 

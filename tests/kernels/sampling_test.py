@@ -1,0 +1,135 @@
+"""Sampling from a vocabulary's scores: distribution, and the chunked way against the plain one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bertjax.kernels import sampling
+from bertjax.kernels.cross_entropy import PLAIN_LOGITS, Scores, logits
+from bertjax.kernels.dropout import Noise, random_bits
+
+WORDS, ROWS, WIDTH = 1000, 1024, 24
+
+
+def scores_of(shape=(4, 500), std: float = 0.4, words: int = WORDS) -> Scores:
+  keys = jax.random.split(jax.random.key(0), 3)
+  hidden = jax.random.normal(keys[0], (*shape, WIDTH))
+  table = std * jax.random.normal(keys[1], (ROWS, WIDTH))
+  return Scores(hidden, table, jax.random.normal(keys[2], (ROWS,)), words)
+
+
+def uniforms(shape=(4, 500)):
+  noise = Noise(jnp.uint32(5), jnp.arange(shape[0], dtype=jnp.uint32))
+  return sampling.uniform(random_bits(noise, jnp.uint32(7), shape))
+
+
+def split(scores):
+  """Scores as arrays and what is static of them, for jit."""
+  return scores[:3], lambda parts: Scores(*parts, scores.vocab_size)
+
+
+def drawn(scores, uniform, temperature=1.0, banned=None, chunks=0):
+  parts, join = split(scores)
+
+  def run(parts):
+    if chunks:
+      return sampling.chunked_sample(join(parts), uniform, temperature, banned, chunks)
+    return sampling.sample(join(parts), uniform, temperature, banned)
+
+  return np.asarray(jax.jit(run)(parts))
+
+
+def cumulative(scores, temperature=1.0, banned=None):
+  """The distribution function in float64, [B, P, V]."""
+  x = np.asarray(logits(scores), np.float64)
+  if banned is not None:
+    np.put_along_axis(x, banned[..., None], -np.inf, -1)
+  x = np.exp((x - x.max(-1, keepdims=True)) / temperature)
+  return np.cumsum(x, -1) / x.sum(-1, keepdims=True)
+
+
+def lies_between(ids, cdf, uniform) -> bool:
+  """Whether the uniform lies between the distribution function before and at the id."""
+  at = np.take_along_axis(cdf, ids[..., None], -1)[..., 0]
+  before = np.take_along_axis(cdf, np.maximum(ids - 1, 0)[..., None], -1)[..., 0] * (ids > 0)
+  u = np.asarray(uniform, np.float64)
+  return bool(((before - 2e-6 <= u) & (u < at + 2e-6) & (at > before)).all())
+
+
+@pytest.mark.parametrize('chunks', [0, 1, 4, 64], ids=lambda n: f'{n or "plain"}')
+@pytest.mark.parametrize('temperature', [1.0, 0.5])
+@pytest.mark.parametrize('std', [0.1, 2.0], ids=['flat', 'steep'])
+def test_the_id_is_the_inverse_of_the_distribution_function(chunks, temperature, std):
+  scores, uniform = scores_of(std=std), uniforms()
+  ids = drawn(scores, uniform, temperature, chunks=chunks)
+  assert lies_between(ids, cumulative(scores, temperature), uniform)
+
+
+@pytest.mark.parametrize('words', [WORDS, 210])
+def test_the_same_uniforms_give_the_same_ids_in_any_number_of_chunks(words):
+  scores, uniform = scores_of(words=words), uniforms()
+  plain = drawn(scores, uniform)
+  assert len(np.unique(plain)) > words // 2 and plain.max() < words
+  for chunks in (1, 8, 64):
+    np.testing.assert_array_equal(drawn(scores, uniform, chunks=chunks), plain)
+
+
+def test_frequencies_are_the_softmax():
+  one = scores_of((1, 1), std=0.3)
+  hidden = jnp.broadcast_to(one.hidden_BPE, (400, 500, WIDTH))
+  ids = drawn(one._replace(hidden_BPE=hidden), uniforms((400, 500)))
+  p_V = np.exp(np.asarray(jax.nn.log_softmax(logits(one)), np.float64))[0, 0, :WORDS]
+  expected = p_V * ids.size
+  chi = ((np.bincount(ids.reshape(-1), minlength=WORDS) - expected) ** 2 / expected).sum()
+  assert abs(chi - (WORDS - 1)) < 5 * np.sqrt(2 * (WORDS - 1))
+
+
+@pytest.mark.parametrize('chunks', [0, 8])
+def test_extreme_uniforms_draw_words_of_some_probability(chunks):
+  loud = scores_of().bias_V.at[WORDS:].set(1e4)  # padding
+  scores = scores_of()._replace(bias_V=loud)
+  top = sampling.uniform(jnp.uint32(2**32 - 1))
+  assert float(top) < 1.0 and float(sampling.uniform(jnp.uint32(0))) == 0.0
+  for value in (0.0, float(top)):
+    ids = drawn(scores, jnp.full((4, 500), value), chunks=chunks)
+    assert ids.max() < WORDS
+    assert (np.asarray(jax.nn.log_softmax(logits(scores)))[0, 0, ids[0, 0]]) > -30
+  banned = np.zeros((4, 500), np.int32)
+  assert drawn(scores, jnp.zeros((4, 500)), banned=banned, chunks=chunks).min() > 0
+
+
+@pytest.mark.parametrize('chunks', [0, 8])
+def test_a_banned_id_is_never_drawn_and_the_rest_keeps_its_odds(chunks):
+  scores, uniform = scores_of(std=2.0), uniforms()
+  banned = np.asarray(jnp.argmax(logits(scores), -1))
+  assert (drawn(scores, uniform, chunks=chunks) == banned).mean() > 0.5
+  ids = drawn(scores, uniform, banned=banned, chunks=chunks)
+  assert not (ids == banned).any()
+  assert lies_between(ids, cumulative(scores, banned=banned), uniform)
+
+
+def test_no_gradient_flows_through_a_draw():
+  scores, uniform = scores_of((2, 9)), uniforms((2, 9))
+  parts, join = split(scores)
+  ways = (
+    lambda parts: sampling.sample(join(parts), uniform),
+    lambda parts: sampling.chunked_sample(join(parts), uniform, 1.0, None, 8),
+  )
+  for way in ways:
+    grads = jax.grad(lambda parts, way=way: jnp.sum(way(parts) * 1.0))(parts)
+    assert not any(np.any(g) for g in jax.tree.leaves(grads))
+
+
+def test_large_vocabularies_are_sampled_in_chunks():
+  """No array of [positions, V] where the plain way would exceed PLAIN_LOGITS."""
+  rows, words = 250_112, 250_002
+  shape = (8, PLAIN_LOGITS // (8 * rows) + 1)
+  parts = (
+    jax.ShapeDtypeStruct((*shape, 8), jnp.float32),
+    jax.ShapeDtypeStruct((rows, 8), jnp.float32),
+    jax.ShapeDtypeStruct((rows,), jnp.float32),
+  )
+  run = lambda parts, u: sampling.sample(Scores(*parts, words), u)
+  text = jax.jit(run).lower(parts, jax.ShapeDtypeStruct(shape, jnp.float32)).as_text()
+  assert f'{shape[0] * shape[1]}x{rows}' not in text and 'while' in text
