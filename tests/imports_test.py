@@ -32,6 +32,7 @@ ALLOWED = {
   'bertjax.metrics': ('bertjax.ledger',),
   'bertjax.ledger': (),
   'bertjax.curves': (),
+  'bertjax.compare_masks': ('bertjax.curves', 'bertjax.train', 'bertjax.data'),
   'bertjax.step': (),
   'bertjax.init_from': ('bertjax.checkpoint',),
   'bertjax.setup': (

@@ -310,6 +310,20 @@ MUTATIONS = (
     'tests/objectives/span_boundary_test.py',
   ),
   Mutation(
+    'masks: arms are judged on their own masks',
+    'bertjax/compare_masks.py',
+    'config.eval.data = dict(mask=asked)',
+    'config.eval.data = dict()',
+    'tests/compare_masks_test.py',
+  ),
+  Mutation(
+    'masks: the gap is between seeds',
+    'bertjax/compare_masks.py',
+    'zip(values, last[first], strict=True)',
+    'zip(values, sorted(last[first]), strict=True)',
+    'tests/compare_masks_test.py',
+  ),
+  Mutation(
     'masking: dynamic masks are static',
     'bertjax/data/plans.py',
     'if self.recipe.mask.static else epoch_n[row_E]',
