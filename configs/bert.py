@@ -38,6 +38,9 @@ def model(size: str) -> ConfigDict:
       init_std=0.02,
       attend='example',  # 'self': the ablation without attention
       transform=True,
+      sharing='none',  # of parameters between layers; 'all', 'attention' or 'ffn': ALBERT
+      groups=1,
+      inner_groups=1,
       labels=(('next', 2),),
       remat=False,
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU

@@ -135,6 +135,30 @@ MUTATIONS = (
     'tests/parity_test.py',
   ),
   Mutation(
+    'sharing: the last visit leaves no gradient',
+    'bertjax/models/transformer.py',
+    "return layer.apply({'params': {**shared, **mine}}",
+    'last = block == len(order) - 1\n'
+    '      held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
+    '      mine = jax.tree.map(held, {**shared, **mine})\n'
+    "      return layer.apply({'params': mine}",
+    'tests/sharing_test.py',
+  ),
+  Mutation(
+    'sharing: groups take turns',
+    'bertjax/models/transformer.py',
+    'np.arange(layers) * groups // layers',
+    'np.arange(layers) % groups',
+    'tests/sharing_test.py',
+  ),
+  Mutation(
+    'sharing: every visit draws the same dropout',
+    'bertjax/models/transformer.py',
+    'x_BTD, mask, noise, block)',
+    'x_BTD, mask, noise, jnp.int32(0))',
+    'tests/sharing_test.py',
+  ),
+  Mutation(
     'dropout: the row does not matter',
     'bertjax/kernels/dropout.py',
     'noise.row_B * jnp.uint32(_GOLDEN) + noise.seed',

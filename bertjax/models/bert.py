@@ -17,7 +17,7 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models.heads import WordHead, gather_positions
 from bertjax.models.layers import INITS, Dense, Dropout, Norm, padded_rows, param
-from bertjax.models.transformer import Encoder
+from bertjax.models.transformer import Encoder, check_sharing
 from bertjax.types import Batch
 
 Array = jax.Array
@@ -117,6 +117,7 @@ class Bert(nn.Module):
     attend: 'example'; 'causal': nothing later than itself; 'self': each token sees itself only,
       the ablation without attention.
     transform: dense, activation and norm before the output layer (all but XLM).
+    sharing, groups, inner_groups: parameters that layers hold in common; see `Encoder`.
     labels: (name, classes) of the heads on dense + tanh of the first token of each packed example.
   """
 
@@ -140,6 +141,9 @@ class Bert(nn.Module):
   init_std: float
   attend: str
   transform: bool
+  sharing: str
+  groups: int
+  inner_groups: int
   labels: tuple[tuple[str, int], ...]
   remat: bool
   dtype: str
@@ -170,9 +174,10 @@ class Bert(nn.Module):
       dropout=self.dropout, attention_dropout=self.attention_dropout, initializer=init,
       hidden=hidden, dtype=dtype,
     )  # fmt: skip
-    x_BTD, hidden_LBTD = Encoder(self.layers, self.remat, layer, name='encoder')(
-      x_BTD, self._mask(batch), noise
+    encoder = Encoder(
+      self.layers, self.remat, layer, self.sharing, self.groups, self.inner_groups, name='encoder'
     )
+    x_BTD, hidden_LBTD = encoder(x_BTD, self._mask(batch), noise)
     head = WordHead(
       self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
     )
@@ -208,7 +213,7 @@ def fields(config) -> dict[str, Any]:
   """The fields of a model from its `config.model`, which also has name, family and size.
 
   Raises:
-    ValueError: heads that do not divide the width, or an unknown choice.
+    ValueError: heads that do not divide the width, an unknown choice, or groups that do not fit.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   names.choose(fields['attend'], ('example', 'causal', 'self'), 'config.model.attend')
@@ -216,4 +221,5 @@ def fields(config) -> dict[str, Any]:
     raise ValueError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
+  check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))
   return fields
