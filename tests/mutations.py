@@ -369,6 +369,35 @@ MUTATIONS = (
     'tests/data/pairs_test.py',
   ),
   Mutation(
+    'order: swapped text is labelled in order',
+    'bertjax/data/pairs.py',
+    'columns[task.name] = changed_n',
+    'columns[task.name] = random_n',
+    'tests/data/order_pairs_test.py',
+  ),
+  Mutation(
+    'order: the coin asks for random text',
+    'bertjax/data/pairs.py',
+    'random_n = alone_n if task.swap else changed_n',
+    'random_n = changed_n',
+    'tests/data/order_pairs_test.py',
+  ),
+  Mutation(
+    'order: lone sentences get random text even so',
+    'bertjax/data/order_pairs.py',
+    'least=1 if random_b else 2',
+    'least=1',
+    'tests/data/order_pairs_test.py',
+  ),
+  Mutation(
+    'order: truncated before the swap',
+    'bertjax/data/pairs.py',
+    'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)',
+    'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)\n'
+    '  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)',
+    'tests/data/order_pairs_test.py',
+  ),
+  Mutation(
     'schedule: decay from the end of warm-up',
     'bertjax/schedules.py',
     'decayed = _left(step, 0, total_steps) ** power',

@@ -27,6 +27,24 @@ _TARGET, _CHUNK = 0, 1
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
 
 
+class Task(NamedTuple):
+  """What the label of a pair says.
+
+  Attributes:
+    name: of the label.
+    swap: where a chunk has two sentences or more, the coin swaps A and B; otherwise it takes a
+      random B.
+    least: sentences of a chunk, at least. What a document has left below it makes no example.
+  """
+
+  name: str
+  swap: bool
+  least: int
+
+
+NEXT = Task('next', swap=False, least=1)
+
+
 class _Lanes(NamedTuple):
   """One walk over one document each; sentences are numbered from the start of the corpus."""
 
@@ -56,6 +74,11 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
   Raises:
     ValueError: a store with fewer than two documents, a length below 5, no pass, no probability.
   """
+  return pieces(store, recipe, length, seed, window, NEXT)
+
+
+def pieces(store, recipe, length: int, seed: int, window: int, task: Task) -> Iterator[tuple]:
+  """As `build`, for a task; the column of the label has its name, and 1 stands for the coin."""
   documents = len(store.documents) - 1
   if documents < 2:
     raise ValueError(
@@ -71,10 +94,10 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
       f'{recipe.dupe_factor} and {recipe.short_prob}'
     )
   windows = _windows(store.documents, max(window // recipe.dupe_factor, 1))
-  return (_window(store, recipe, length - 3, seed, window) for window in windows)
+  return (_window(store, recipe, length - 3, seed, window, task) for window in windows)
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
+def assemble(store, column: dict[str, np.ndarray], task: Task = NEXT) -> rows.Text:
   """Makes [CLS] A [SEP] B [SEP] of the given examples (columns as `build` yields them)."""
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   b_E, start_E = length_E - a_E - 3, rows.starts(length_E)
@@ -86,7 +109,7 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
     token_n=rows.fill(int(length_E.sum()), special, np.tile([cls, sep, sep], len(a_E)), body),
     type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), two(a_E + 2, b_E + 1)),
     length_E=length_E,
-    label={'next': column['next'].astype(np.int32)},
+    label={task.name: column[task.name].astype(np.int32)},
   )
 
 
@@ -109,23 +132,22 @@ def _windows(documents, sentences):
     first = last
 
 
-def _window(store, recipe, usable, seed, documents):
-  lanes = _open_lanes(store, recipe, usable, seed, documents)
+def _window(store, recipe, usable, seed, documents, task):
+  lanes, lone = _alive(_open_lanes(store, recipe, usable, seed, documents), task)
   base = int(store.documents[documents[0]])
   offset = np.asarray(store.sentences[base : int(store.documents[documents[1]]) + 1])
   pieces, order = [], []
-  while lanes.at_n.size:
-    columns, at_n = _chunk(store, lanes, (base, offset), usable)
+  while lanes.at_n.size or not pieces:  # an empty chunk where no document has enough
+    columns, at_n = _chunk(store, lanes, (base, offset), usable, task)
     pieces.append(columns)
     order.append(lanes.order_n)
-    lanes = lanes._replace(at_n=at_n)
-    alive = at_n < lanes.end_n
-    if not alive.all():
-      lanes = _Lanes(*(value[alive] for value in lanes))
+    lanes, left = _alive(lanes._replace(at_n=at_n), task)
+    lone += left
   permutation = np.argsort(np.concatenate(order), kind='stable')
   column = {name: np.concatenate([p[name] for p in pieces])[permutation] for name in pieces[0]}
-  truncated_tokens = int(column.pop('removed').sum())
-  return column, dict(random_next=int(column['next'].sum()), truncated_tokens=truncated_tokens)
+  removed, random = (int(column.pop(name).sum()) for name in ('removed', 'random'))
+  counts = dict(random_next=random, truncated_tokens=removed)
+  return column, counts | (dict(lone_sentences=lone) if task.least > 1 else {})
 
 
 def _open_lanes(store, recipe, usable, seed, documents) -> _Lanes:
@@ -137,7 +159,7 @@ def _open_lanes(store, recipe, usable, seed, documents) -> _Lanes:
   short_n = draws.uniform(draws.fold(key_n, 0)) < recipe.short_prob
   bound = np.asarray(store.documents[documents[0] : documents[1] + 1])
   local_n = document_n - documents[0]
-  lanes = _Lanes(
+  return _Lanes(
     order_n=np.arange(len(document_n)),
     document_n=document_n,
     at_n=bound[local_n],
@@ -145,40 +167,59 @@ def _open_lanes(store, recipe, usable, seed, documents) -> _Lanes:
     target_n=np.where(short_n, 2 + draws.below(draws.fold(key_n, 1), usable - 1), usable),
     key_n=draws.fold(pass_key_n, _CHUNK),
   )
-  return _Lanes(*(value[lanes.at_n < lanes.end_n] for value in lanes))
 
 
-def _chunk(store, lanes: _Lanes, local, usable):
+def _alive(lanes: _Lanes, task: Task) -> tuple[_Lanes, int]:
+  """The lanes that have sentences enough for a chunk, and how many the others have left."""
+  left_n = lanes.end_n - lanes.at_n
+  alive_n = left_n >= task.least
+  if alive_n.all():
+    return lanes, 0
+  return _Lanes(*(value[alive_n] for value in lanes)), int(left_n[~alive_n].sum())
+
+
+def _chunk(store, lanes: _Lanes, local, usable, task: Task):
   """Makes one example in every lane; returns its columns and each lane's next sentence."""
   base, offset = local
   key_n = draws.fold(lanes.key_n, lanes.at_n)
   begin_n = offset[lanes.at_n - base]
   stop_n = base + np.searchsorted(offset, begin_n + lanes.target_n)
-  stop_n = np.clip(stop_n, lanes.at_n + 1, lanes.end_n)
+  stop_n = np.clip(stop_n, lanes.at_n + task.least, lanes.end_n)
   count_n = stop_n - lanes.at_n
   a_draw_n = draws.below(draws.fold(key_n, _A_END), np.maximum(count_n - 1, 1))
   a_stop_n = lanes.at_n + 1 + a_draw_n
-  a_n = offset[a_stop_n - base] - begin_n
-  random_n = (count_n == 1) | (draws.uniform(draws.fold(key_n, _COIN)) < 0.5)
+  a_start_n, a_n = begin_n, offset[a_stop_n - base] - begin_n
+  alone_n = count_n == 1
+  changed_n = alone_n | (draws.uniform(draws.fold(key_n, _COIN)) < 0.5)
+  random_n = alone_n if task.swap else changed_n
   b_start_n, b_end_n = offset[a_stop_n - base], offset[stop_n - base]
   pick = np.flatnonzero(random_n)
   b_start_n[pick], b_end_n[pick] = _random_segment(
     store, key_n[pick], lanes.document_n[pick], (lanes.target_n - a_n)[pick]
   )
   b_n = b_end_n - b_start_n
+  if task.swap:
+    swap_n = changed_n & ~random_n
+    a_start_n, b_start_n = _exchange(a_start_n, b_start_n, swap_n)
+    a_n, b_n = _exchange(a_n, b_n, swap_n)
   a_lost_n, b_lost_n = truncated(a_n, b_n, usable)
   a_front_n = draws.coin_flips(draws.fold(key_n, _FRONT_A), a_lost_n)
   b_front_n = draws.coin_flips(draws.fold(key_n, _FRONT_B), b_lost_n)
   removed_n = a_lost_n + b_lost_n
   columns = dict(
-    a_start=begin_n + a_front_n,
+    a_start=a_start_n + a_front_n,
     b_start=b_start_n + b_front_n,
     a_length=(a_n - a_lost_n).astype(np.int32),
     length=(a_n + b_n - removed_n + 3).astype(np.int32),
-    next=random_n.astype(np.int8),
+    random=random_n,
     removed=removed_n,
   )
+  columns[task.name] = changed_n.astype(np.int8)
   return columns, np.where(random_n, a_stop_n, stop_n)
+
+
+def _exchange(left_n, right_n, where_n):
+  return np.where(where_n, right_n, left_n), np.where(where_n, left_n, right_n)
 
 
 def _random_segment(store, key_n, document_n, wanted_n):

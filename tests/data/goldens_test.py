@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from toy_store import electra, ngrams, random_store, recipe, roberta, spans
+from toy_store import albert, electra, ngrams, random_store, recipe, roberta, spans
 
 from bertjax.data import loader, plans
 from bertjax.data.store import open_store
@@ -31,6 +31,7 @@ CASES = {
   'roberta_doc_sentences_packed_512': (roberta(plan='doc_sentences', pack=True), 512),
   'roberta_contiguous_words_128': (roberta(plan='contiguous', mask__whole_word=True), 128),
   'ngrams_pairs_128': (ngrams(dupe_factor=5), 128),
+  'albert_pairs_128': (albert(dupe_factor=5), 128),
   'electra_doc_sentences_packed_512': (electra(plan='doc_sentences', pack=True), 512),
   'spanbert_512': (spans(), 512),
   'spanbert_words_128': (spans(mask__max_words=1), 128),

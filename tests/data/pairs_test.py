@@ -63,7 +63,7 @@ class FreeDraws:
     return sum(self.random.random() < 0.5 for _ in range(count))
 
 
-def sequential(documents, draw, usable, short_prob):
+def sequential(documents, draw, usable, short_prob, pair_of=None):
   """create_instances_from_document, with (tokens of A, tokens of B, label) for every instance."""
   out, at = [], 0
   for d, document in enumerate(documents):
@@ -77,7 +77,7 @@ def sequential(documents, draw, usable, short_prob):
       size += len(document[i])
       if i == len(document) - 1 or size >= target:
         draw.chunk(at + i + 1 - len(chunk))
-        pair, unused = one_pair(documents, d, chunk, target, draw)
+        pair, unused = (pair_of or one_pair)(documents, d, chunk, target, draw)
         out.append(truncate(*pair, usable, draw))
         i -= unused
         chunk, size = [], 0
@@ -129,18 +129,18 @@ def planned(store, config, length, seed=3, **kwargs):
   return column
 
 
-def instances(store, column):
+def instances(store, column, assemble=pairs.assemble, label='next'):
   """(A, B, label) of every planned example, read back from the assembled tokens."""
-  text = pairs.assemble(store, column)
+  text = assemble(store, column)
   bounds = np.cumsum(text.length_E)[:-1]
   out = []
-  for token, kind, label in zip(
-    np.split(text.token_n, bounds), np.split(text.type_n, bounds), text.label['next'], strict=True
+  for token, kind, found in zip(
+    np.split(text.token_n, bounds), np.split(text.type_n, bounds), text.label[label], strict=True
   ):
     first = int((kind == 0).sum())
     assert token[0] == store.special['cls'] and token[first - 1] == token[-1]
     assert token[-1] == store.special['sep']
-    out.append((token[1 : first - 1].tolist(), token[first:-1].tolist(), int(label)))
+    out.append((token[1 : first - 1].tolist(), token[first:-1].tolist(), int(found)))
   return out
 
 

@@ -96,6 +96,11 @@ def ngrams(**changes):
   return recipe(**(values | changes))
 
 
+def albert(**changes):
+  """`config.data` with ALBERT's pairs and masking."""
+  return ngrams(**(dict(plan='order_pairs', random_b=True) | changes))
+
+
 def electra(**changes):
   """`config.data` with ELECTRA's masking."""
   values = dict(
