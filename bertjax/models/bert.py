@@ -163,21 +163,10 @@ class Bert(nn.Module):
       float32 logits by label; hidden_LBTD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    embeddings = Embeddings(
-      self.vocab_size, self.positions, self.sinusoid, self.types,
-      self.embedding_width or self.width, self.width, self.extra, self.position_offset,
-      self.zero_row, self.norm_eps, self.dropout, init, dtype, name='embeddings',
-    )  # fmt: skip
-    x_BTD, word_VE = embeddings(batch, noise)
-    layer = dict(
-      heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
-      dropout=self.dropout, attention_dropout=self.attention_dropout, initializer=init,
-      hidden=hidden, dtype=dtype,
-    )  # fmt: skip
-    encoder = Encoder(
-      self.layers, self.remat, layer, self.sharing, self.groups, self.inner_groups, name='encoder'
+    x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
+    x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
+      x_BTD, example_mask(batch, self.attend), noise
     )
-    x_BTD, hidden_LBTD = encoder(x_BTD, self._mask(batch), noise)
     head = WordHead(
       self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
     )
@@ -194,14 +183,42 @@ class Bert(nn.Module):
         out['label_BGC'][name] = label(pooled_BGD).astype(jnp.float32)
     return out
 
-  def _mask(self, batch: Batch) -> Mask:
-    example_BT = batch['example_BT']
-    column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
-    if self.attend == 'self':
-      example_BT = jnp.where(example_BT > 0, column_BT, 0)
-    if self.attend == 'causal':
-      return Mask(example_BT, example_BT, column_BT, column_BT - 1)
-    return Mask(example_BT, example_BT)
+  def embeddings_fields(self) -> dict[str, Any]:
+    """The fields of the model's Embeddings."""
+    return dict(
+      vocab_size=self.vocab_size, positions=self.positions, sinusoid=self.sinusoid,
+      types=self.types, width=self.embedding_width or self.width, out_width=self.width,
+      extra=self.extra, position_offset=self.position_offset, zero_row=self.zero_row,
+      norm_eps=self.norm_eps, dropout=self.dropout,
+      initializer=INITS[self.initializer](self.init_std), dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+
+  def encoder_fields(self, hidden: bool) -> dict[str, Any]:
+    """The fields of the model's Encoder."""
+    layer = dict(
+      heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
+      dropout=self.dropout, attention_dropout=self.attention_dropout,
+      initializer=INITS[self.initializer](self.init_std), hidden=hidden,
+      dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+    return dict(
+      layers=self.layers, remat=self.remat, layer=layer, sharing=self.sharing, groups=self.groups,
+      inner_groups=self.inner_groups,
+    )  # fmt: skip
+
+
+def example_mask(batch: Batch, attend: str) -> Mask:
+  """Who sees whom within the packed examples: see `Bert.attend`; 'anticausal' is causal from the
+  right."""
+  example_BT = batch['example_BT']
+  column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
+  if attend == 'self':
+    example_BT = jnp.where(example_BT > 0, column_BT, 0)
+  if attend == 'causal':
+    return Mask(example_BT, example_BT, column_BT, column_BT - 1)
+  if attend == 'anticausal':
+    return Mask(example_BT, example_BT, -column_BT, -column_BT - 1)
+  return Mask(example_BT, example_BT)
 
 
 def make(config) -> Bert:
