@@ -42,7 +42,6 @@ class Arm(NamedTuple):
 ARMS = dict(
   tokens=Arm('random tokens', dict(rule='tokens'), paper='83.8'),
   words=Arm('whole words', dict(max_words=1), paper='84.3'),
-  entities=Arm('entities', dict(max_words=1, entity_prob=0.5), paper='84.8'),
   spans=Arm('random spans', {}, paper='85.4'),
   boundary=Arm('random spans and boundary', {}, boundary=True),
 )

@@ -11,7 +11,6 @@ from bertjax.data.store_writer import write_store
 from configs import bert, spanbert
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
-WITHOUT_UNITS = [name for name in compare_masks.ARMS if name != 'entities']
 
 
 def given():
@@ -33,7 +32,7 @@ def store(tmp_path_factory):
 
 def test_arms_share_text_and_judgement(store):
   first = None
-  for name in WITHOUT_UNITS:
+  for name in compare_masks.ARMS:
     config = compare_masks.arm_config(given(), compare_masks.ARMS[name], seed=3)
     system = setup.make_run(config, store, jax.devices()[:1]).systems[0]
     batch = system.examples.batch(np.arange(8), shuffle=True)

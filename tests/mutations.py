@@ -252,8 +252,8 @@ MUTATIONS = (
   Mutation(
     'spans: a masked anchor is not drawn anew',
     'bertjax/data/spans.py',
-    'fresh_S = ~chosen_c[anchor_S]',
-    'fresh_S = np.ones(len(anchor_S), bool)',
+    'hit_S = ~chosen_c[anchor_S] &',
+    'hit_S = (anchor_S >= 0) &',
     'tests/data/spans_test.py',
   ),
   Mutation(

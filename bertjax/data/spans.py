@@ -6,14 +6,13 @@ special tokens, and ceil(rate * its tokens) of them are masked. By `mask.rule`:
   spans   Until the budget is used up: draw a length l of 1 to max_words words, P(l) ~ p (1-p)^(l-1)
           with p = mask.geometric_p, and a token; draw both anew where that is masked. The span is
           the word of the token and the l-1 words after it, as far as the budget goes: the last word
-          may be cut. Tokens that are masked already cost nothing. With probability entity_prob it
-          is one of the text's entities instead, `store.units` says which (its NER scheme).
+          may be cut. Tokens that are masked already cost nothing.
   tokens  ceil(rate * tokens) of them without replacement, each decided by itself.
 
-The arms of the paper's comparison are tokens; spans with max_words=1, whole words; those with
-entity_prob=.5; and spans. Overlapping and adjacent spans merge. Each merged span is decided as a
-whole: mask_share show [MASK], random_share a token of the corpus each, drawn as often as the corpus
-has it, the others stay; all are targets.
+Arms of the paper's comparison are tokens; spans with max_words=1, whole words; and spans.
+Overlapping and adjacent spans merge. Each merged span is decided as a whole: mask_share show
+[MASK], random_share a token of the corpus each, drawn as often as the corpus has it, the others
+stay; all are targets.
 
 A merged span with a neighbour in the text on both sides is also predicted from these two, by the
 offset in the span; offsets from max_pair_targets on are not.
@@ -29,7 +28,8 @@ from bertjax.names import choose
 
 SPECIAL = ('cls', 'sep', 'mask')
 RULES = ('spans', 'tokens')
-_LENGTH, _ANCHOR, _COIN, _ENTITY = range(targets.FREE, targets.FREE + 4)
+_TURNS = 8  # drawn at once
+_LENGTH, _ANCHOR = targets.FREE, targets.FREE + 1
 
 
 class _Texts(NamedTuple):
@@ -166,26 +166,42 @@ def _choose_tokens(rows, texts, room_S):
 
 
 def _choose_spans(rows, mask, store, texts, room_S):
-  """Returns bool [c]: one span per iteration and text, until all have used up their room."""
-  words = _words(rows, store, texts)
-  until = np.cumsum(pmf(mask.max_words, mask.geometric_p))[:-1]
-  position_S = rows.position_n[texts.candidate_c[texts.first_S]]
-  key = lambda site: targets.bits(rows, site, texts.example_S, position_S)
-  length_key_S, anchor_key_S = key(_LENGTH), key(_ANCHOR)
+  """Returns bool [c]: one span per turn and text, until all have used up their room."""
+  propose = _proposals(rows, mask, store, texts)
   chosen_c = np.zeros(len(texts.candidate_c), bool)
   left_S, open_S, turn = room_S.copy(), np.flatnonzero(room_S > 0), 0
   while open_S.size:
-    length_S = 1 + np.searchsorted(until, draws.uniform(draws.fold(length_key_S[open_S], turn)))
-    anchor_S = draws.below(draws.fold(anchor_key_S[open_S], turn), texts.size_S[open_S])
-    anchor_S += texts.first_S[open_S]
-    fresh_S = ~chosen_c[anchor_S]
-    hit_S = open_S[fresh_S]
-    word_S = words.of_c[anchor_S[fresh_S]]
-    stop_S = np.minimum(word_S + length_S[fresh_S], words.stop_S[hit_S])
-    begin_S = words.first_w[word_S]
-    _mask(chosen_c, left_S, hit_S, begin_S, words.first_w[stop_S] - begin_S)
-    open_S, turn = open_S[left_S[open_S] > 0], turn + 1
+    anchor_JS, begin_JS, size_JS = propose(open_S, np.arange(turn, turn + _TURNS)[:, None])
+    for anchor_S, begin_S, size_S in zip(anchor_JS, begin_JS, size_JS, strict=True):
+      hit_S = ~chosen_c[anchor_S] & (left_S[open_S] > 0)
+      _mask(chosen_c, left_S, open_S[hit_S], begin_S[hit_S], size_S[hit_S])
+    open_S, turn = open_S[left_S[open_S] > 0], turn + _TURNS
   return chosen_c
+
+
+def _proposals(rows, mask, store, texts):
+  """Returns (open_S, turn_J1) -> anchor_JS, begin_JS, size_JS: the spans drawn in these turns.
+
+  The anchor is the candidate that must not be masked yet.
+  """
+  words = _words(rows, store, texts)
+  until = np.cumsum(pmf(mask.max_words, mask.geometric_p))[:-1]
+  position_S = rows.position_n[texts.candidate_c[texts.first_S]]
+  sites = (_LENGTH, _ANCHOR)
+  key_S = {site: targets.bits(rows, site, texts.example_S, position_S) for site in sites}
+
+  def propose(open_S, turn_J1):
+    bits_JS = lambda site: draws.fold(key_S[site][open_S], turn_J1)
+    anchor_JS = texts.first_S[open_S] + draws.below(bits_JS(_ANCHOR), texts.size_S[open_S])
+    word_JS = words.of_c[anchor_JS]
+    begin_JS = words.first_w[word_JS]
+    last_JS = word_JS + 1
+    if mask.max_words > 1:
+      last_JS += np.searchsorted(until, draws.uniform(bits_JS(_LENGTH)), 'right')
+    size_JS = words.first_w[np.minimum(last_JS, words.stop_S[open_S])] - begin_JS
+    return anchor_JS, begin_JS, size_JS
+
+  return propose
 
 
 def _mask(chosen_c, left_S, hit_S, begin_S, size_S):
