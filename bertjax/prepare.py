@@ -1,6 +1,8 @@
 """Turns text into a token store: python -m bertjax.prepare --input=... --vocab=... --output=STORE
 
   --input='wiki/*.txt.xz'           files (.txt, .jsonl; .gz, .xz), globs, a comma list of them
+  --input='en=a/*.txt,de=b/*.txt'   the same, each with its language
+  --input='en-de=a.en.gz+a.de.gz'   parallel text: two files of as many lines, or one .tsv
   --input=tfds:wikipedia/20230601.de   a TFDS builder
   --input=python_docs               a registered seqio Task or Mixture; yours with --module=my_tasks
 
@@ -11,6 +13,7 @@ never opened.
 
 import concurrent.futures
 import errno
+import hashlib
 import os
 import pathlib
 import sys
@@ -19,8 +22,9 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax.data import encode, text_flags, units
-from bertjax.data.partial import Partial, is_finished
+from bertjax.data import encode, phrases, text_flags, units
+from bertjax.data.files import find_files
+from bertjax.data.partial import Kind, Partial, is_finished
 from bertjax.data.progress import Bar
 from bertjax.data.store import Store, open_store
 from bertjax.data.vocabulary import Vocabulary, load_vocabulary
@@ -38,6 +42,18 @@ _WORKERS = flags.DEFINE_integer('workers', 0, 'Processes; 0: one per core.', 0)
 _PART_MB = flags.DEFINE_float(
   'part_mb', 64.0, 'Megabytes of tokens in a part: what a kill costs, and what memory holds.', 0.001
 )
+_LANGUAGES = flags.DEFINE_list(
+  'languages', [], 'The languages of the text, in the order of their ids; by default as they come.'
+)
+_LEXICON = flags.DEFINE_string(
+  'lexicon', '', 'Files of phrases and entities, an entry a line, whose places become units.'
+)
+_SEGMENTER = flags.DEFINE_string(
+  'segmenter',
+  '',
+  'Instead of a lexicon: MODULE:FUNCTION, text to pieces or (start, end) pairs, e.g. jieba:lcut; '
+  'or capitals, runs of capitalised words.',
+)
 
 
 def _prepare() -> Store:
@@ -45,21 +61,31 @@ def _prepare() -> Store:
   output = pathlib.Path(text_flags.OUTPUT.value)
   vocabulary = load_vocabulary(_VOCAB.value, text_flags.LOWERCASE.value)
   corpus = text_flags.open_corpus()
+  kind = _kind(corpus, vocabulary)
   names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
+  names += ('columns', 'languages', 'lexicon', 'segmenter')
   identity = dict(
     name=corpus.name,
     vocabulary=vocabulary.meta,
-    source=corpus.fingerprint,
+    source=[*corpus.fingerprint, *_lexicon_fingerprint()],
     options={name: flags.FLAGS[name].value for name in names},
   )
   if is_finished(output, identity):
     print(f'{output} is already there')
     return open_store(output)
-  partial = Partial(output, identity, _HOLDOUT.value)
+  partial = Partial(output, identity, _HOLDOUT.value, kind)
   if partial.stats.documents:
     print(f'going on after document {partial.stats.documents}')
   split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else corpus.detect()
-  options = encode.Options(_VOCAB.value, text_flags.LOWERCASE.value, split, text_flags.ERRORS.value)
+  options = encode.Options(
+    vocab=_VOCAB.value,
+    lowercase=text_flags.LOWERCASE.value,
+    split=split,
+    errors=text_flags.ERRORS.value,
+    columns=tuple(corpus.columns),
+    lexicon=_LEXICON.value,
+    segmenter=_SEGMENTER.value,
+  )
   seconds, tokens = _encode(corpus, partial, options)
   if not partial.train.documents:
     raise ValueError(
@@ -69,6 +95,34 @@ def _prepare() -> Store:
   store = open_store(output)
   _print_table(store, vocabulary, split, tokens / seconds)
   return store
+
+
+def _kind(corpus, vocabulary: Vocabulary) -> Kind:
+  """What the store will have besides tokens; meets mistakes before anything is written."""
+  finder = ''
+  if phrases.finder(_LEXICON.value, _SEGMENTER.value):
+    vocabulary.encode_spans([])
+    finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
+  unknown = [name for name in corpus.languages if name not in _LANGUAGES.value]
+  if _LANGUAGES.value and unknown:
+    raise ValueError(
+      f'--input has the language {unknown[0]!r}, which has no id: expected one of '
+      f'{", ".join(_LANGUAGES.value)}. Add it to --languages, or leave its text out'
+    )
+  if _LANGUAGES.value and 'language' not in corpus.columns:
+    raise ValueError(
+      f'--languages={",".join(_LANGUAGES.value)}, but the text does not say its language: expected '
+      '--input=LANGUAGE=FILES, --columns=language, or a Task with a feature `language`'
+    )
+  languages = _LANGUAGES.value or corpus.languages
+  return Kind(finder, tuple(corpus.columns), tuple(languages), bool(_LANGUAGES.value))
+
+
+def _lexicon_fingerprint() -> list[dict]:
+  paths = find_files(_LEXICON.value) if _LEXICON.value else []
+  return [
+    dict(lexicon=str(p.resolve()), sha256=hashlib.sha256(p.read_bytes()).hexdigest()) for p in paths
+  ]
 
 
 def _encode(corpus, partial: Partial, options: encode.Options) -> tuple[float, int]:
@@ -104,6 +158,12 @@ def _print_table(store: Store, vocabulary: Vocabulary, split: str, rate: float) 
   table.add_row('empty documents dropped', f'{stats["empty_documents"]:,}')
   table.add_row('empty sentences dropped', f'{stats["empty_sentences"]:,}')
   table.add_row('characters replaced', f'{stats["replaced"]:,}')
+  if stats['broken_pairs']:
+    table.add_row('pairs with an empty side dropped', f'{stats["broken_pairs"]:,}')
+  if meta['units']:
+    table.add_row('phrases and entities found', f'{stats["found_units"]:,}')
+  if meta['languages']:
+    table.add_row('languages', ', '.join(meta['languages']))
   table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
   table.add_row('lines are', {units.LINES: 'sentences', units.SENTENCES: 'paragraphs'}[split])
   table.add_row('tokens/s', f'{rate:,.0f}')

@@ -4,8 +4,9 @@
   --type=bpe        RoBERTa: vocab.json, merges.txt, over bytes
   --type=unigram    spiece.model                  (sentencepiece)
 
-`--input` takes what `bertjax.prepare` takes. The text is read once; a seeded sample of its
-sentences bounds the memory. The same text, seed and flags give the same files.
+`--input` takes what `bertjax.prepare` takes. The text is read once; a Mixture is drawn at its
+rates, as many documents as its members have, or --documents. A seeded sample of its sentences
+bounds the memory. The same text, seed and flags give the same files.
 """
 
 import os
@@ -71,10 +72,13 @@ def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
 def _sentences() -> Iterator[str]:
   """The sentences of the text that the flags name."""
   corpus = text_flags.open_corpus()
+  if len(corpus.tasks) > 1 and not text_flags.DOCUMENTS.value:
+    # One pass over a Mixture would hold its members as they are, not at its rates.
+    corpus = text_flags.open_corpus(corpus.documents or _SAMPLE.value)
   split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else corpus.detect()
   documents = 0
   with Bar('vocab: reading') as bar:
-    for batch in corpus.batches():
+    for batch in corpus.texts():
       documents += len(batch)
       bar.show(f'{documents:,} documents', corpus.done(documents))
       for document in batch:

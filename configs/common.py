@@ -101,6 +101,10 @@ def data() -> ConfigDict:
   d.split = 'auto'
   d.errors = 'strict'
   d.documents = 0
+  d.columns = ()  # fields of JSON lines to keep for each sentence: language, role
+  d.languages = ()  # in the order of their ids; (): as the text has them
+  d.lexicon = ''  # files of phrases and entities, or
+  d.segmenter = ''  # MODULE:FUNCTION that finds them, or capitals: the units of masks
   d.holdout = 0.01  # share of the documents kept for evaluation
   d.workers = 0  # processes of `prepare`; 0: one per core
 

@@ -29,6 +29,10 @@ WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
 
 @pytest.fixture
 def vocab(tmp_path):
+  return write_vocabulary(tmp_path)
+
+
+def write_vocabulary(tmp_path):
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *'.,!?x', '##x', *WORDS]
   (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
   return tmp_path / 'vocab.txt'
@@ -60,7 +64,10 @@ def run(**values):
   return open_store(values['output'])
 
 
-OPTIONS = 'split errors lowercase documents module field holdout part_mb'.split()
+OPTIONS = (
+  'split errors lowercase documents module field holdout part_mb '
+  'columns languages lexicon segmenter'
+).split()
 
 
 def _plain(value):
@@ -100,6 +107,8 @@ def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):
     empty_documents=1,
     empty_sentences=1,
     replaced=0,
+    broken_pairs=0,
+    found_units=0,
   )
   unknown = sum(ids.count(1) for d in found['train'] for ids in d)
   assert store.counts[1] == unknown > 0

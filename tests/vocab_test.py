@@ -1,6 +1,7 @@
 """`python -m bertjax.vocab`: the files it writes, that they are repeatable, and what it refuses."""
 
 import collections
+import functools
 import os
 import pathlib
 import random
@@ -8,9 +9,13 @@ import subprocess
 import sys
 
 import pytest
+import seqio
 import transformers
+from absl import flags
+from absl.testing import flagsaver
 
 from bertjax import vocab
+from bertjax.data import sources, tasks
 from bertjax.data.train_vocabulary import TRAINERS
 from bertjax.data.vocabulary import load_vocabulary
 
@@ -110,6 +115,24 @@ def test_sample_is_uniform_bounded_and_repeatable():
   assert not set(sample.train) & set(sample.held_out)
   quarters = collections.Counter(int(text) // 5000 for text in sample.train)
   assert all(abs(count - 250) < 60 for count in quarters.values())
+
+
+def test_a_mixture_is_sampled_at_its_rates():
+  """The small language has 1/21 of the documents, and is drawn 1 / (1 + 20**.7) of the time."""
+  if 'smooth' not in seqio.MixtureRegistry.names():
+    for name, documents in (('large', 2000), ('little', 100)):
+      text = [name.encode()] * documents
+      seqio.TaskRegistry.add_provider(
+        name, sources.stream_task(name, functools.partial(list, text))
+      )
+    sizes = dict(large=2000, little=100)
+    rate = lambda task: sizes[task.name] ** tasks.SMOOTHING
+    seqio.MixtureRegistry.add('smooth', ['large', 'little'], default_rate=rate)
+  with flagsaver.flagsaver(input='smooth', sample=2100, type='wordpiece', size=300, output=''):
+    flags.FLAGS.mark_as_parsed()
+    read = collections.Counter(vocab._sentences())
+  assert sum(read.values()) == 2100
+  assert abs(read['little'] / 2100 - 1 / (1 + 20**0.7)) < 0.02
 
 
 def test_command_line(tmp_path):

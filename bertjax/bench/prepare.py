@@ -56,7 +56,7 @@ def main(argv: list[str]) -> None:
   text = (_INPUT.value, _VOCAB.value, _SPLIT.value)
   corpus = sources.open_corpus(_INPUT.value, 0, '', 'strict', 'text')
   sentences, size = [], 0
-  for batch in corpus.batches():
+  for batch in corpus.texts():
     for document in batch:
       size += len(document)
       sentences += units.split_document(units.decode(document, 'strict'), _SPLIT.value)

@@ -72,6 +72,10 @@ def ensure_store(data, seed: int, workdir: str) -> str:
       documents=data.documents or None,
       workers=data.workers or None,
       module=data.module,
+      columns=','.join(data.columns),
+      languages=','.join(data.languages),
+      lexicon=data.lexicon,
+      segmenter=data.segmenter,
     ),
   )
   return str(store)

@@ -120,13 +120,24 @@ class ExampleSource(seqio.DataSource):
 
   @functools.cached_property
   def _corpus(self) -> Corpus:
-    return open_corpus(self._text, self._recipe.documents, errors=self._recipe.errors)
+    recipe = self._recipe
+    return open_corpus(
+      self._text, recipe.documents, errors=recipe.errors, columns=tuple(recipe.columns)
+    )
 
   @functools.cached_property
   def _coder(self) -> tuple[Vocabulary, encode.Options]:
     recipe = self._recipe
     split = self._corpus.detect() if recipe.split == units.AUTO else recipe.split
-    options = encode.Options(self.vocab(), recipe.lowercase, split, recipe.errors)
+    options = encode.Options(
+      self.vocab(),
+      recipe.lowercase,
+      split,
+      recipe.errors,
+      tuple(self._corpus.columns),
+      recipe.lexicon,
+      recipe.segmenter,
+    )
     return load_vocabulary(options.vocab, options.lowercase), options
 
   @contextlib.contextmanager

@@ -1,9 +1,13 @@
 """Files of text to documents: plain text and JSON lines, compressed or not. Bytes in, bytes out.
 
-Plain text: a blank line ends a document, except between `<doc ...>` and `</doc>` lines, where it
-ends a paragraph. JSON lines (.json, .jsonl): an object a line, its text field a document.
+A file may have a language, `en=wiki/*.txt`; parallel text has two, in two files of as many lines,
+`en-de=train.en+train.de`, or in the first two columns of one, `en-de=train.tsv`: each pair of lines
+is a document. Plain text: a blank line ends a document, except between `<doc ...>` and `</doc>`
+lines, where it ends a paragraph. JSON lines (.json, .jsonl): an object a line, its text field a
+document.
 """
 
+import contextlib
 import dataclasses
 import functools
 import glob
@@ -14,14 +18,73 @@ import lzma
 import pathlib
 import re
 import zlib
-from collections.abc import Iterator
-from typing import IO
+from collections.abc import Iterator, Sequence
+from typing import IO, NamedTuple
+
+from bertjax.data import records
 
 MAX_DOCUMENT = 8 * 2**20  # bytes; bounds the memory of `prepare`
 _DOC = re.compile(rb'<doc(\s[^>]*)?>\s*')
 _DOC_END = re.compile(rb'</doc>\s*')
 _JSON = re.compile(r'\.jsonl?(\.gz|\.xz)?')
 _BOM = b'\xef\xbb\xbf'
+_LANGUAGE = re.compile(r'\s*([A-Za-z]\w*(?:-[A-Za-z]\w*)?)=(.+)')
+_TSV = re.compile(r'\.tsv(\.gz|\.xz)?', re.IGNORECASE)
+
+
+class Source(NamedTuple):
+  """Files that are read one after the other, or parallel text.
+
+  Attributes:
+    paths: of files; of parallel text the two sides, or one with columns.
+    language: as in `records`; '' where it is not said.
+  """
+
+  paths: list[pathlib.Path]
+  language: str = ''
+
+
+def find_sources(pattern: str) -> list[Source]:
+  """The sources of a comma list of paths and globs, each with or without its language.
+
+  Raises:
+    ValueError: a pattern matches no file; a language is said for some only; parallel text is not
+      two files or one with columns, or its sides have different numbers of lines.
+  """
+  found = []
+  for part in pattern.split(','):
+    match = _LANGUAGE.fullmatch(part)
+    if not match:
+      found.append(Source(find_files(part)))
+    elif '-' in match[1]:
+      found.append(_parallel(*match.groups()))
+    else:
+      found.append(Source(find_files(match[2]), match[1]))
+  without = [str(source.paths[0]) for source in found if not source.language]
+  if 0 < len(without) < len(found):
+    raise ValueError(
+      f'{without[0]} has no language, but other files have: expected LANGUAGE={without[0]}, or no '
+      'language at all'
+    )
+  return found
+
+
+def _parallel(name: str, pattern: str) -> Source:
+  sides = [find_files(part) for part in pattern.split('+')]
+  paths = [path for side in sides for path in side]
+  if len(paths) != len(sides) or len(paths) != 2 - bool(_TSV.search(paths[0].name)):
+    raise ValueError(
+      f'{name}={pattern}: expected parallel text, two files joined by + or one .tsv, got '
+      f'{len(paths)} files. The name of one language has no hyphen: write zh_cn for zh-cn'
+    )
+  if len(paths) == 2:
+    counts = [sum(1 for _ in read_lines(path)) for path in paths]
+    if counts[0] != counts[1]:
+      raise ValueError(
+        f'parallel text needs as many lines on both sides: {paths[0]} has {counts[0]}, {paths[1]} '
+        f'has {counts[1]}. Align the files line by line'
+      )
+  return Source(paths, name.replace('-', records.PARALLEL))
 
 
 def find_files(pattern: str) -> list[pathlib.Path]:
@@ -48,16 +111,30 @@ class Files:
   """Text files, read as a stream of documents.
 
   Attributes:
-    paths: in order.
+    sources: in order.
     errors: 'strict' refuses bytes that are not UTF-8; 'replace' leaves them to whoever decodes.
     field: of JSON lines, which holds the text.
+    columns: of the records to make, as in `records`. `language` comes from the sources where they
+      say it; else, like `role`, from a field of JSON lines.
     done: bytes of the files read so far, compressed as they lie on disk.
   """
 
-  paths: list[pathlib.Path]
+  sources: list[Source]
   errors: str
   field: str
+  columns: Sequence[str] = ()
   done: int = 0
+
+  @property
+  def paths(self) -> list[pathlib.Path]:
+    """All files."""
+    return [path for source in self.sources for path in source.paths]
+
+  @property
+  def languages(self) -> list[str]:
+    """Those that the sources name, in the order of their first mention."""
+    names = [name for s in self.sources for name in s.language.split(records.PARALLEL) if name]
+    return list(dict.fromkeys(names))
 
   @functools.cached_property
   def total(self) -> int:
@@ -66,27 +143,56 @@ class Files:
 
   @property
   def fingerprint(self) -> list[dict]:
-    """Path, size and modification time in nanoseconds of every file."""
-    stats = [(path.resolve(), path.stat()) for path in self.paths]
-    return [dict(path=str(p), size=s.st_size, mtime_ns=s.st_mtime_ns) for p, s in stats]
+    """Path, size, modification time in nanoseconds and, where said, language of every file."""
+    files = [(path, source.language) for source in self.sources for path in source.paths]
+    stats = [(path.resolve(), path.stat(), language) for path, language in files]
+    return [
+      dict(path=str(p), size=s.st_size, mtime_ns=s.st_mtime_ns)
+      | (dict(language=language) if language else {})
+      for p, s, language in stats
+    ]
 
   def __iter__(self) -> Iterator[bytes]:
-    """Yields the documents of all files.
+    """Yields the records of all files.
 
     Raises:
-      ValueError: bytes that are not UTF-8, a damaged archive, a JSON line without its text; file
-        and place are named.
+      ValueError: bytes that are not UTF-8, a damaged archive, a JSON line without its text, a line
+        without its columns; file and place are named.
     """
     finished = 0
-    for path in self.paths:
-      with open(path, 'rb') as raw:
-        lines = _lines(path, raw, self.errors)
-        read = _json_documents if _JSON.search(path.name.lower()) else _text_documents
-        for document in read(path, lines, self.field, self.errors):
-          self.done = finished + raw.tell()
-          yield document
-      finished += path.stat().st_size
-      self.done = finished
+    for source in self.sources:
+      if records.PARALLEL in source.language:
+        reads = [(source.paths, _pairs(source.paths, self.errors))]
+      else:
+        reads = [([path], self._read(path)) for path in source.paths]
+      for paths, read in reads:
+        for text, said, at in read:
+          self.done = finished + at
+          values = said | (dict(language=source.language) if source.language else {})
+          yield records.join(text, [values.get(name, '') for name in self.columns])
+        finished += sum(path.stat().st_size for path in paths)
+        self.done = finished
+
+  def _read(self, path: pathlib.Path) -> Iterator[tuple[bytes, dict[str, str], int]]:
+    """Yields (text, what is said of it, bytes of the file read so far)."""
+    with open(path, 'rb') as raw:
+      lines = _lines(path, raw, self.errors)
+      if _JSON.search(path.name.lower()):
+        documents = _json_documents(path, lines, (self.field, *self.columns), self.errors)
+      else:
+        documents = ((text, {}) for text in _text_documents(path, lines))
+      for text, said in documents:
+        yield text, said, raw.tell()
+
+
+def read_lines(path: pathlib.Path) -> Iterator[bytes]:
+  """Yields the lines of a file, compressed or not, with their line feeds.
+
+  Raises:
+    ValueError: it is not UTF-8, or a damaged archive.
+  """
+  with open(path, 'rb') as raw:
+    yield from _lines(path, raw, 'strict')
 
 
 def _lines(path: pathlib.Path, raw: IO[bytes], errors: str) -> Iterator[bytes]:
@@ -121,7 +227,24 @@ def _check_utf8(path: pathlib.Path, line: bytes, offset: int) -> None:
     ) from error
 
 
-def _text_documents(path, lines, field, errors) -> Iterator[bytes]:
+def _pairs(paths, errors) -> Iterator[tuple[bytes, dict[str, str], int]]:
+  """Yields the pairs of lines of parallel text, each pair as two lines."""
+  with contextlib.ExitStack() as stack:
+    raws = [stack.enter_context(open(path, 'rb')) for path in paths]
+    sides = [_lines(path, raw, errors) for path, raw in zip(paths, raws, strict=True)]
+    for number, lines in enumerate(zip(*sides, strict=True), 1):
+      pair = [line.strip(b'\r\n') for line in lines]
+      if len(paths) == 1:
+        pair = pair[0].split(b'\t')[:2]
+        if len(pair) < 2:
+          raise ValueError(
+            f'{paths[0]}, line {number}: expected two columns with a TAB between them, got '
+            f'{lines[0][:60]!r}'
+          )
+      yield b'\n'.join(pair), {}, sum(raw.tell() for raw in raws)
+
+
+def _text_documents(path, lines) -> Iterator[bytes]:
   tagged, parts, size = False, [], 0
   for line in lines:
     opens, closes = _DOC.fullmatch(line), _DOC_END.fullmatch(line)
@@ -140,16 +263,24 @@ def _text_documents(path, lines, field, errors) -> Iterator[bytes]:
     yield b''.join(parts)
 
 
-def _json_documents(path, lines, field, errors) -> Iterator[bytes]:
+def _json_documents(path, lines, fields, errors) -> Iterator[tuple[bytes, dict[str, str]]]:
+  field, *columns = fields
   for number, line in enumerate(lines, 1):
     if not line.strip():
       continue
     try:
       # Bytes that are not UTF-8 come back from the surrogates as they were.
-      text = json.loads(line.decode('utf-8', 'surrogateescape'))[field]
-      yield text.encode('utf-8', 'surrogateescape' if errors == 'replace' else 'strict')
+      value = json.loads(line.decode('utf-8', 'surrogateescape'))
+      text = value[field].encode('utf-8', 'surrogateescape' if errors == 'replace' else 'strict')
+      said = {name: _joined(value[name]) for name in columns if name in value}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
       raise ValueError(
         f'{path}, line {number}: expected a JSON object with a string {field!r}, got {line[:60]!r} '
         f'({type(error).__name__}: {error}). Name another field with --field'
       ) from error
+    yield text, said
+
+
+def _joined(value) -> str:
+  """A column's value: a string, a number, or a list of them, one for each line."""
+  return ' '.join(map(str, value)) if isinstance(value, list) else str(value)

@@ -44,14 +44,15 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
   """Makes [CLS] tokens [SEP] of some examples (columns as `build` yields them)."""
   length_E = column['length'].astype(np.int64)
   total, start_E = int(length_E.sum()), rows.starts(length_E)
-  special = np.concatenate([start_E, start_E + length_E - 1])
+  special_n = np.concatenate([start_E, start_E + length_E - 1])
   ids = np.repeat([store.special['cls'], store.special['sep']], len(length_E))
   body = store.gather(column['start'], length_E - 2)
   return rows.Text(
-    token_n=rows.fill(total, special, ids, body),
+    token_n=rows.fill(total, special_n, ids, body),
     type_n=np.zeros(total, np.int32),
     length_E=length_E,
     label={},
+    source=rows.Source(column['start'], length_E - 2, special_n),
   )
 
 

@@ -102,14 +102,16 @@ def assemble(store, column: dict[str, np.ndarray], task: Task = NEXT) -> rows.Te
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   b_E, start_E = length_E - a_E - 3, rows.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()
-  body = store.gather(two(column['a_start'], column['b_start']), two(a_E, b_E))
+  range_n = two(column['a_start'], column['b_start']), two(a_E, b_E)
   special = np.stack([start_E, start_E + a_E + 1, start_E + length_E - 1], 1).ravel()
   cls, sep = store.special['cls'], store.special['sep']
+  body = store.gather(*range_n)
   return rows.Text(
     token_n=rows.fill(int(length_E.sum()), special, np.tile([cls, sep, sep], len(a_E)), body),
     type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), two(a_E + 2, b_E + 1)),
     length_E=length_E,
     label={task.name: column[task.name].astype(np.int32)},
+    source=rows.Source(*range_n, special),
   )
 
 

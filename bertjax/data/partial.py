@@ -9,12 +9,12 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.data import draws
+from bertjax.data import draws, phrases
 from bertjax.data.encode import Encoded
 from bertjax.data.store_writer import Writer, remove_sides, save_json
 from bertjax.data.vocabulary import Vocabulary
@@ -32,6 +32,8 @@ class Stats:
     empty_documents: dropped, since nothing was left of them.
     empty_sentences: dropped, since they had no token.
     replaced: characters put where bytes were not UTF-8.
+    broken_pairs: documents of parallel text, dropped since a side of them had no token.
+    found_units: phrases and entities in both stores.
   """
 
   documents: int = 0
@@ -39,6 +41,29 @@ class Stats:
   empty_documents: int = 0
   empty_sentences: int = 0
   replaced: int = 0
+  broken_pairs: int = 0
+  found_units: int = 0
+
+
+class Kind(NamedTuple):
+  """What a store has besides tokens.
+
+  Attributes:
+    finder: what looks for units, '' if nothing does.
+    columns: names.
+    languages: those with a number so far.
+    fixed: whether there may be no others.
+  """
+
+  finder: str = ''
+  columns: Sequence[str] = ()
+  languages: Sequence[str] = ()
+  fixed: bool = False
+
+  @property
+  def units(self) -> bool:
+    """Whether units are looked for."""
+    return bool(self.finder)
 
 
 class Partial:
@@ -46,22 +71,25 @@ class Partial:
 
   Attributes:
     stats: so far; `stats.documents` is where the source goes on.
+    languages: by their number in the column; they grow unless the user fixed them.
     train, held_out: the writers of the store and of its `heldout/`.
   """
 
-  def __init__(self, output: pathlib.Path, identity: Mapping[str, Any], holdout: float):
+  def __init__(self, output: pathlib.Path, identity: Mapping[str, Any], holdout: float, kind: Kind):
     """Starts a store, or goes on with one that was left unfinished.
 
     Args:
       output: the store's directory.
       identity: name, vocabulary, source and options, as in store.json.
       holdout: share of the documents that are kept for evaluation.
+      kind: what the store has besides tokens.
 
     Raises:
       ValueError: the directory or its .partial holds something else; the differences are listed.
     """
     self._output, self._identity, self._holdout = output, dict(identity), holdout
     self._path = output.with_name(output.name + '.partial')
+    self._kind, self.languages = kind, list(kind.languages)
     self.stats = Stats()
     parts: dict[str, list] = dict(train=[], held_out=[])
     _refuse_other_content(output)
@@ -69,9 +97,10 @@ class Partial:
       progress = _read_progress(self._path)
       _compare(self._path, progress['identity'], self._identity)
       self.stats, parts = Stats(**progress['stats']), progress['parts']
-    size = identity['vocabulary']['size']
-    self.train = Writer(self._path, size, parts['train'])
-    self.held_out = Writer(self._path / 'heldout', size, parts['held_out'])
+      self.languages = progress['languages']
+    size, also = identity['vocabulary']['size'], (kind.units, kind.columns)
+    self.train = Writer(self._path, size, parts['train'], *also)
+    self.held_out = Writer(self._path / 'heldout', size, parts['held_out'], *also)
 
   @property
   def tokens(self) -> int:
@@ -79,7 +108,14 @@ class Partial:
     return self.train.tokens + self.held_out.tokens
 
   def add(self, batch: Encoded) -> None:
-    """Appends a batch; each document goes to one of the two stores."""
+    """Appends a batch; each document goes to one of the two stores.
+
+    Raises:
+      ValueError: a language that is not among those the user fixed, or the 257th.
+    """
+    column = dict(batch.column)
+    if batch.languages:
+      column['language'] = self._numbers(batch.languages)[column['language']]
     size_D = batch.size_D[batch.size_D > 0]
     index_D = np.arange(len(size_D)) + self.train.documents + self.held_out.documents
     held_D = _is_held_out(index_D, self._holdout)
@@ -87,21 +123,57 @@ class Partial:
     held_n = np.repeat(held_S, batch.length_S)
     for writer, held in ((self.train, False), (self.held_out, True)):
       if np.any(held_D == held):
+        in_n, in_S = held_n == held, held_S == held
         writer.add(
-          batch.token_n[held_n == held], batch.length_S[held_S == held], size_D[held_D == held]
+          batch.token_n[in_n],
+          batch.length_S[in_S],
+          size_D[held_D == held],
+          None if batch.unit_n is None else batch.unit_n[in_n],
+          {name: value_S[in_S] for name, value_S in column.items()},
         )
     self.stats.documents += len(batch.size_D)
     self.stats.bytes += batch.size
     self.stats.empty_documents += len(batch.size_D) - len(size_D)
     self.stats.empty_sentences += batch.empty
     self.stats.replaced += batch.replaced
+    self.stats.broken_pairs += batch.broken_pairs
+    if batch.unit_n is not None:
+      self.stats.found_units += int(np.count_nonzero(batch.unit_n == phrases.FOUND))
+
+  def _numbers(self, names: Sequence[str]) -> np.ndarray:
+    """Returns the number of each language, and gives new ones their own where that is allowed."""
+    new = [name for name in names if name not in self.languages]
+    if new and self._kind.fixed:
+      raise ValueError(
+        f'the text has the language {new[0]!r}, which has no id: expected one of '
+        f'{", ".join(self.languages)}. Add it to --languages, or leave its text out'
+      )
+    self.languages += new
+    if len(self.languages) > 256:
+      raise ValueError(f'a store holds 256 languages, and {self.languages[256]!r} is one more')
+    return np.array([self.languages.index(name) for name in names], np.uint8)
 
   def cut(self) -> None:
-    """Makes a part of what was added since the last cut, and notes how far the source was read."""
+    """Makes a part of what was added since the last cut, and notes how far the source was read.
+
+    Raises:
+      ValueError: units are looked for, and none was found so far.
+    """
+    if self._kind.units and not self.stats.found_units:
+      raise ValueError(
+        f'{self._kind.finder} found nothing in {self.stats.documents} documents, '
+        f'{self.tokens} tokens. Case and script must be those of the text; pieces of one character '
+        'do not count'
+      )
     self.train.cut()
     self.held_out.cut()
     parts = dict(train=self.train.parts, held_out=self.held_out.parts)
-    progress = dict(identity=self._identity, stats=dataclasses.asdict(self.stats), parts=parts)
+    progress = dict(
+      identity=self._identity,
+      stats=dataclasses.asdict(self.stats),
+      parts=parts,
+      languages=self.languages,
+    )
     save_json(self._path / _PROGRESS, progress)
 
   def finish(self, vocabulary: Vocabulary) -> None:
@@ -110,14 +182,13 @@ class Partial:
       self.cut()
     name = self._identity['name']
     if self.held_out.documents:
-      meta = self._identity | dict(name=f'{name} (held out)')
+      meta = self._identity | dict(name=f'{name} (held out)', languages=self.languages)
       self.held_out.finish(vocabulary.word_starts, meta)
     elif (self._path / 'heldout').exists():
       shutil.rmtree(self._path / 'heldout')  # its parts are empty
     vocabulary.save(self._path / 'vocab')
-    self.train.finish(
-      vocabulary.word_starts, self._identity | dict(stats=dataclasses.asdict(self.stats))
-    )
+    said = dict(stats=dataclasses.asdict(self.stats), languages=self.languages)
+    self.train.finish(vocabulary.word_starts, self._identity | said)
     (self._path / _PROGRESS).unlink()
     _give_name(self._path, self._output)
 

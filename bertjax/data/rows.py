@@ -11,6 +11,20 @@ from typing import NamedTuple
 import numpy as np
 
 
+class Source(NamedTuple):
+  """Where in a store the tokens of a `Text` come from.
+
+  Attributes:
+    start_n: int64, first token of each range of the store, in the order in which they are laid out.
+    length_n: int64, tokens of each range, >= 0.
+    special_n: int64, places in the text of the special tokens, which the store does not hold.
+  """
+
+  start_n: np.ndarray
+  length_n: np.ndarray
+  special_n: np.ndarray
+
+
 class Text(NamedTuple):
   """What a plan assembles: examples end to end, special tokens included.
 
@@ -21,6 +35,7 @@ class Text(NamedTuple):
     label: name -> int32 [E]; becomes the batch's `<name>_BG`.
     extra: name -> int32, one per token; becomes the batch's `<name>_BT`.
     position_n: int32 positions that the model sees; None: each token's place in its example.
+    source: where the tokens come from; None if the plan does not say.
   """
 
   token_n: np.ndarray
@@ -29,6 +44,7 @@ class Text(NamedTuple):
   label: dict[str, np.ndarray]
   extra: Mapping[str, np.ndarray] = {}
   position_n: np.ndarray | None = None
+  source: Source | None = None
 
 
 class Rows(NamedTuple):
@@ -77,6 +93,55 @@ def fill(total: int, special_n: np.ndarray, id_n: np.ndarray | int, body: np.nda
   token_n[special_n] = id_n
   token_n[plain_n] = body
   return token_n
+
+
+def units(text: Text, store) -> np.ndarray:
+  """Returns what the store's units say of each token, uint8; 1 for special tokens.
+
+  Raises:
+    ValueError: the store has no units.
+  """
+  source = _source(text)
+  body = store.gather_units(source.start_n, source.length_n)
+  return fill(len(text.token_n), source.special_n, 1, body).astype(np.uint8)
+
+
+def column(text: Text, store, name: str) -> np.ndarray:
+  """Returns the value of each token's sentence in a column of the store, int32.
+
+  A special token has that of the token before it in its example, or after it where there is none.
+
+  Raises:
+    ValueError: the store has no such column.
+  """
+  source, value_S = _source(text), store.column(name)
+  kept_n = source.length_n > 0
+  start_n, length_n = source.start_n[kept_n], source.length_n[kept_n]
+  first_n = np.searchsorted(store.sentences, start_n, 'right') - 1
+  last_n = np.searchsorted(store.sentences, start_n + length_n, 'left')
+  # Most ranges are several sentences: their tokens are counted sentence by sentence.
+  owner_n, offset_n = ragged(last_n - first_n)
+  sentence_n = first_n[owner_n] + offset_n
+  end_n = (start_n + length_n)[owner_n]
+  size_n = np.minimum(store.sentences[sentence_n + 1], end_n) - np.maximum(
+    store.sentences[sentence_n], start_n[owner_n]
+  )
+  value_n = np.repeat(value_S[sentence_n], size_n)
+  plain_n = np.ones(len(text.token_n), bool)
+  plain_n[source.special_n] = False
+  until_n = np.cumsum(plain_n)
+  before_E = (until_n - plain_n)[starts(text.length_E)]
+  at_n = np.maximum(until_n - 1, np.repeat(before_E, text.length_E))
+  return value_n[np.minimum(at_n, len(value_n) - 1)].astype(np.int32)
+
+
+def _source(text: Text) -> Source:
+  if text.source is None:
+    raise ValueError(
+      'the plan does not say where its tokens come from: expected assemble() to set `source` of '
+      'its rows.Text'
+    )
+  return text.source
 
 
 def layout(text: Text, row_E: np.ndarray, key_E: np.ndarray, shape: tuple[int, int]) -> Rows:

@@ -58,7 +58,8 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
   from_n = np.maximum(begin_n + sentence_n, block_E[example_n])
   to_n = np.minimum(end_n, (block_E + length_E - 1)[example_n])
   closed_n = to_n == end_n
-  body = store.gather(from_n - sentence_n, to_n - from_n - closed_n)
+  range_n = from_n - sentence_n, to_n - from_n - closed_n
+  body = store.gather(*range_n)
   start_E = rows.starts(length_E)
   sep_n = (start_E[example_n] + to_n - block_E[example_n])[closed_n]
   special = np.concatenate([start_E, sep_n])
@@ -69,6 +70,7 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
     type_n=np.zeros(total, np.int32),
     length_E=length_E,
     label={},
+    source=rows.Source(*range_n, special),
   )
 
 

@@ -1,4 +1,5 @@
-"""Text as seqio Tasks, whose examples are documents, `text`; and corpora opened by what names them.
+"""Text as seqio Tasks, whose examples are documents, `text`, and may say `language` and `role` of
+their lines (see `records`); and corpora opened by what names them.
 
 tf.data and TensorFlow Datasets are used here and in `tasks.py` only.
 """
@@ -9,7 +10,6 @@ import functools
 import importlib
 import itertools
 import math
-import pathlib
 import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -18,14 +18,13 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bertjax.data import units
-from bertjax.data.files import Files, find_files
+from bertjax.data import records, units
+from bertjax.data.files import Files, find_sources
 
 tf.config.set_visible_devices([], 'GPU')  # which are JAX's
 
-_FEATURES = {
-  'text': seqio.Feature(seqio.PassThroughVocabulary(size=1), add_eos=False, dtype=tf.string, rank=0)
-}
+_STRING = seqio.Feature(seqio.PassThroughVocabulary(size=1), add_eos=False, dtype=tf.string, rank=0)
+_FEATURES = dict(text=_STRING)
 _BLOCK_BYTES = 2**18  # of documents that go to a worker at once
 _WIKI40B = r'\s*_START_(?:ARTICLE|SECTION|PARAGRAPH)_\s*|_NEWLINE_'
 
@@ -76,19 +75,27 @@ def stream_task(name: str, documents: Callable[[], Iterable[bytes]]) -> seqio.Ta
   return seqio.Task(name, StreamSource(documents), output_features=_FEATURES, preprocessors=[])
 
 
-def tfds_task(name: str, tfds_name: str, field: str = 'text') -> seqio.Task:
+def tfds_task(name: str, tfds_name: str, field: str = 'text', language: str = '') -> seqio.Task:
   """A text Task over a TFDS builder, not registered.
 
   Args:
     name: of the Task.
     tfds_name: 'NAME:VERSION' or 'NAME/CONFIG:VERSION'.
     field: the builder's feature that holds the text.
+    language: of all documents; '' where it does not matter.
   """
   preprocessors: list[Callable] = [functools.partial(_keep_text, field=field)]
   if tfds_name.startswith('wiki40b'):
     preprocessors.append(_clean_wiki40b)
+  if language:
+    preprocessors.append(functools.partial(_say_language, language=language))
+  features = _FEATURES | (dict(language=_STRING) if language else {})
   source = seqio.TfdsDataSource(tfds_name=tfds_name)
-  return seqio.Task(name, source, output_features=_FEATURES, preprocessors=preprocessors)
+  return seqio.Task(name, source, output_features=features, preprocessors=preprocessors)
+
+
+def _say_language(dataset: tf.data.Dataset, language: str) -> tf.data.Dataset:
+  return dataset.map(lambda example: example | dict(language=language))
 
 
 def _keep_text(dataset: tf.data.Dataset, field: str) -> tf.data.Dataset:
@@ -109,9 +116,11 @@ class Corpus:
     name: of the corpus.
     fingerprint: what its text depends on, for store.json.
     tasks: where it comes from.
-    dataset: makes the strings.
+    dataset: makes the strings, which are records.
     documents: how many, or None where that is not known.
     files: what tells how far reading has come, or None.
+    columns: of the records.
+    languages: those that are known before reading, in order.
   """
 
   name: str
@@ -120,9 +129,16 @@ class Corpus:
   dataset: Callable[[], tf.data.Dataset]
   documents: int | None = None
   files: Files | None = None
+  columns: Sequence[str] = ()
+  languages: Sequence[str] = ()
+
+  def texts(self) -> Iterator[list[bytes]]:
+    """As `batches`, without the columns."""
+    for batch in self.batches():
+      yield [records.text_of(record, self.columns) for record in batch]
 
   def batches(self, skip: int = 0) -> Iterator[list[bytes]]:
-    """Yields groups of documents, without the first `skip` documents.
+    """Yields groups of records, without the first `skip` documents.
 
     Raises:
       ValueError: what is wrong with the source, by name and place.
@@ -139,7 +155,7 @@ class Corpus:
 
   def detect(self) -> str:
     """Whether the lines of its beginning are sentences or paragraphs; see `units.detect`."""
-    first = itertools.chain.from_iterable(itertools.islice(self.batches(), 4))
+    first = itertools.chain.from_iterable(itertools.islice(self.texts(), 4))
     return units.detect(document.decode('utf-8', 'replace') for document in first)
 
   def done(self, position: int) -> float | None:
@@ -150,21 +166,28 @@ class Corpus:
 
 
 def open_corpus(
-  name: str, documents: int = 0, module: str = '', errors: str = 'strict', field: str = 'text'
+  name: str,
+  documents: int = 0,
+  module: str = '',
+  errors: str = 'strict',
+  field: str = 'text',
+  columns: Sequence[str] = (),
 ) -> Corpus:
   """Opens text by what names it.
 
   Args:
     name: the name of a registered seqio Task or Mixture; 'tfds:NAME' or 'tfds:NAME/CONFIG'; or a
-      comma list of files and globs.
+      comma list of files and globs, as `files.find_sources` takes it.
     documents: 0 for one pass over everything; else so many documents, those of a Mixture drawn at
       its rates.
     module: imported first; registers Tasks and Mixtures.
     errors: of files: 'strict' or 'replace'.
     field: of JSON lines and TFDS builders, which holds the text.
+    columns: fields of JSON lines that are read besides, among `records.COLUMNS`. Of Tasks all are
+      read that are features, of files the languages that the name gives.
 
   Raises:
-    ValueError: nothing has this name, or it has no text.
+    ValueError: nothing has this name, it has no text, or a member of a Mixture has none.
   """
   if module:
     importlib.import_module(module)
@@ -173,7 +196,7 @@ def open_corpus(
   elif name.startswith('tfds:'):
     corpus = _from_tfds(name, field)
   else:
-    corpus = _from_files(name, errors, field)
+    corpus = _from_files(name, errors, field, columns)
   if documents:
     whole = corpus.dataset
     corpus = dataclasses.replace(
@@ -182,34 +205,49 @@ def open_corpus(
   return corpus
 
 
-def _strings(name: str, dataset: tf.data.Dataset) -> tf.data.Dataset:
+def _strings(name: str, dataset: tf.data.Dataset, columns: Sequence[str] = ()) -> tf.data.Dataset:
   spec: Any = dataset.element_spec
   if 'text' not in spec or spec['text'].dtype != tf.string or spec['text'].shape.rank != 0:
     raise ValueError(
       f'{name} has the features {sorted(spec)}: expected one string `text`, a document. A Task of '
       'finished training examples is read with --config.data.reader=seqio, not prepared'
     )
-  return dataset.map(lambda example: example['text'])
+  separator = records.SEPARATOR.decode()
+  join = lambda example: tf.strings.join([example[k] for k in (*columns, 'text')], separator)
+  return dataset.map(join if columns else lambda example: example['text'])
 
 
-def _one_pass(task: seqio.Task) -> tf.data.Dataset:
+def _one_pass(task: seqio.Task, columns: Sequence[str] = ()) -> tf.data.Dataset:
   # seqio's cache of small datasets asks TFDS for a size that it does not know before generation.
   dataset = task.get_dataset(None, split='train', shuffle=False, try_in_mem_cache=False)
-  return _strings(task.name, dataset)
+  return _strings(task.name, dataset, columns)
 
 
 def _registered(name: str, documents: int) -> Corpus:
   provider = seqio.get_mixture_or_task(name)
   tasks = seqio.get_subtasks(provider)
   versions = [dict(task=task.name, **_version(task)) for task in tasks]
+  columns = [name for name in records.COLUMNS if name in provider.output_features]
+  one_pass = functools.partial(_one_pass, columns=columns)
+  if isinstance(provider, seqio.Mixture):
+    _refuse_empty_members(provider.name, {task.name: one_pass(task) for task in tasks})
   if documents and isinstance(provider, seqio.Mixture):
     draw = functools.partial(provider.get_dataset, None, split='train', shuffle=False, seed=0)
-    drawn = lambda: _strings(name, draw(num_epochs=None, try_in_mem_cache=False))
-    return Corpus(name, versions, tasks, drawn)
-  chain = lambda: functools.reduce(tf.data.Dataset.concatenate, map(_one_pass, tasks))
+    drawn = lambda: _strings(name, draw(num_epochs=None, try_in_mem_cache=False), columns)
+    return Corpus(name, versions, tasks, drawn, columns=columns)
+  chain = lambda: functools.reduce(tf.data.Dataset.concatenate, map(one_pass, tasks))
   sizes = [size_of(task) for task in tasks]
   known = sum(filter(None, sizes)) if all(sizes) else None
-  return Corpus(name, versions, tasks, chain, known)
+  return Corpus(name, versions, tasks, chain, known, columns=columns)
+
+
+def _refuse_empty_members(name: str, members: dict[str, tf.data.Dataset]) -> None:
+  """Raises ValueError where a member has no document: its rate would mean nothing."""
+  for member, dataset in members.items():
+    if not sum(1 for _ in dataset.take(1)):
+      raise ValueError(
+        f'{name}: its member {member} has no document: give it text, or leave it out of the Mixture'
+      )
 
 
 def _version(task: seqio.Task) -> dict[str, str]:
@@ -238,9 +276,9 @@ def _from_tfds(name: str, field: str) -> Corpus:
   return Corpus(name, [dict(tfds=versioned)], [task], lambda: _one_pass(task), size_of(task))
 
 
-def _from_files(name: str, errors: str, field: str) -> Corpus:
+def _from_files(name: str, errors: str, field: str, columns: Sequence[str]) -> Corpus:
   try:
-    files = Files(find_files(name), errors, field)
+    files = Files(find_sources(name), errors, field)
   except ValueError as error:
     known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
     near = difflib.get_close_matches(name, known, 1)
@@ -248,8 +286,17 @@ def _from_files(name: str, errors: str, field: str) -> Corpus:
   if not files.total:
     raise ValueError(f'{name}: all files are empty')
   task = stream_task('files', lambda: files)
-  title = pathlib.Path(name.split(',')[0]).name
-  return Corpus(title, files.fingerprint, [task], lambda: _one_pass(task), files=files)
+  asked = {*columns, *(['language'] if files.languages else [])}
+  files.columns = [name for name in records.COLUMNS if name in asked]
+  return Corpus(
+    name=files.paths[0].name,
+    fingerprint=files.fingerprint,
+    tasks=[task],
+    dataset=lambda: _one_pass(task),
+    files=files,
+    columns=files.columns,
+    languages=files.languages,
+  )
 
 
 def size_of(task: seqio.Task) -> int | None:

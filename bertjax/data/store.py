@@ -7,6 +7,10 @@
   documents.npy    int64 [documents + 1], offsets into sentences
   counts.npy       int64 [V], how often each id occurs
   word_starts.npy  bool [V], False for ids that continue a word
+  units-*.npy      where asked for, uint8 beside each part of tokens: 0 continues a unit, 1 starts a
+                   plain word, 2 starts a phrase or entity that a lexicon or segmenter found
+  columns/NAME.npy   uint8 [sentences], where the text says it: `language`, an index into the
+                   languages of store.json; `role`, who speaks in a dialogue
   vocab/           the vocabulary's files, so that the store stands alone
   heldout/         a store of the documents kept for evaluation; without vocab/
 
@@ -17,13 +21,17 @@ import dataclasses
 import functools
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-FORMAT = 1
+FORMAT = 2
 _REMEDY = 'Make it again with `python -m bertjax.prepare`'
+COLUMN_REMEDY = dict(
+  language='Make it again with --input=LANGUAGE=FILES, or --columns=language for JSON lines',
+  role='Make it again of JSON lines with --columns=role, or of a seqio Task with a feature role',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +46,8 @@ class Store:
     counts: int64 [V].
     word_starts: bool [V].
     parts: the tokens, memory-mapped.
+    units: uint8 beside each part of tokens, or () where units were not looked for.
+    columns: name -> uint8 [sentences].
   """
 
   path: pathlib.Path
@@ -47,6 +57,13 @@ class Store:
   counts: np.ndarray
   word_starts: np.ndarray
   parts: tuple[np.ndarray, ...]
+  units: tuple[np.ndarray, ...] = ()
+  columns: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+
+  @property
+  def languages(self) -> Sequence[str]:
+    """Names, by their index in the column `language`; () of text whose language nobody said."""
+    return self.meta['languages']
 
   @property
   def vocabulary_size(self) -> int:
@@ -62,6 +79,17 @@ class Store:
   def _part_starts(self) -> np.ndarray:
     return np.cumsum([0] + [len(part) for part in self.parts])
 
+  def column(self, name: str) -> np.ndarray:
+    """Returns one value per sentence, uint8 [sentences].
+
+    Raises:
+      ValueError: the store has no such column.
+    """
+    if name not in self.columns:
+      said = ', '.join(self.columns) or 'none'
+      raise ValueError(f'{self.path} has no column {name!r}, only {said}. {COLUMN_REMEDY[name]}')
+    return self.columns[name]
+
   def gather(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
     """Reads ranges of tokens and lays them end to end.
 
@@ -72,6 +100,26 @@ class Store:
     Returns:
       int32 [sum of length_n].
     """
+    return self._gather(self.parts, np.int32, start_n, length_n)
+
+  def gather_units(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
+    """As `gather`, for the units: uint8.
+
+    Raises:
+      ValueError: they were not looked for when the store was made.
+    """
+    self.check_units()
+    return self._gather(self.units, np.uint8, start_n, length_n)
+
+  def check_units(self) -> None:
+    """Raises ValueError where the store does not know its phrases and entities."""
+    if not self.units:
+      raise ValueError(
+        f'{self.path} has no units: expected the phrases and entities of its text beside the '
+        'tokens. Make it again with `python -m bertjax.prepare --lexicon=FILES` or --segmenter=NAME'
+      )
+
+  def _gather(self, parts, dtype, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
     start_n, length_n = np.asarray(start_n), np.asarray(length_n)
     start_n, length_n = start_n[length_n > 0], length_n[length_n > 0]
     part_n = np.searchsorted(self._part_starts, start_n, 'right') - 1
@@ -79,13 +127,13 @@ class Store:
     touch_n = (start_n[1:] == start_n[:-1] + length_n[:-1]) & (part_n[1:] == part_n[:-1])
     first_n = np.flatnonzero(np.append(True, ~touch_n)) if len(start_n) else np.zeros(0, np.int64)
     end_n = np.cumsum(length_n)
-    out = np.empty(end_n[-1] if len(end_n) else 0, np.int32)
+    out = np.empty(end_n[-1] if len(end_n) else 0, dtype)
     at_n = (end_n - length_n)[first_n]
     size_n = np.diff(np.append(at_n, len(out)))
     local_n = start_n[first_n] - self._part_starts[part_n[first_n]]
     columns = (part_n[first_n], local_n, at_n, size_n)
     for part, local, at, size in zip(*(column.tolist() for column in columns), strict=True):
-      out[at : at + size] = self.parts[part][local : local + size]
+      out[at : at + size] = parts[part][local : local + size]
     return out
 
 
@@ -112,9 +160,16 @@ def open_store(path: str | pathlib.Path) -> Store:
     array('counts.npy'),
     array('word_starts.npy'),
     tuple(array(part_name('tokens', part)) for part in range(meta['parts'])),
+    tuple(array(part_name('units', part)) for part in range(meta['parts'] * meta['units'])),
+    {name: array(column_name(name)) for name in meta['columns']},
   )
   _check(store)
   return store
+
+
+def column_name(name: str) -> str:
+  """The file name of a column, e.g. columns/language.npy."""
+  return f'columns/{name}.npy'
 
 
 def part_name(kind: str, part: int) -> str:
@@ -154,7 +209,10 @@ def _check(store: Store) -> None:
     ids=(store.vocabulary_size, len(store.counts)),
     word_starts=(store.vocabulary_size, len(store.word_starts)),
     dtype=([meta['dtype']], sorted({str(part.dtype) for part in store.parts})),
+    units=(meta['tokens'] * meta['units'], sum(len(part) for part in store.units)),
   )
+  for name, column_S in store.columns.items():
+    expected[f'column {name}'] = (meta['sentences'], len(column_S))
   for name, (said, got) in expected.items():
     if said != got:
       raise ValueError(

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data.store import FORMAT, part_name
+from bertjax.data.store import FORMAT, column_name, part_name
 
-_SIDES = ('lengths', 'sizes', 'counts')
+_NONE: Mapping[str, Any] = {}
+_SIDES = ('lengths', 'sizes', 'counts', 'column')
 
 
 def token_dtype(vocabulary_size: int) -> np.dtype:
@@ -31,8 +32,25 @@ class Writer:
       new Writer to go on after a kill.
   """
 
-  def __init__(self, path: pathlib.Path, vocabulary_size: int, parts: Sequence[Mapping] = ()):
+  def __init__(
+    self,
+    path: pathlib.Path,
+    vocabulary_size: int,
+    parts: Sequence[Mapping] = (),
+    units: bool = False,
+    columns: Sequence[str] = (),
+  ):
+    """Begins a store, or goes on with one.
+
+    Args:
+      path: its directory.
+      vocabulary_size: V.
+      parts: what the finished parts hold.
+      units: whether documents come with units.
+      columns: names of what they come with per sentence.
+    """
     self.path = path
+    self._has_units, self._names = units, tuple(columns)
     self.parts = [dict(part) for part in parts]
     self._size = vocabulary_size
     self._dtype = token_dtype(vocabulary_size)
@@ -53,14 +71,27 @@ class Writer:
     """Bytes of the tokens of the unfinished part."""
     return sum(array.nbytes for array in self._tokens)
 
-  def add(self, token_n: np.ndarray, length_S: np.ndarray, size_D: np.ndarray) -> None:
+  def add(
+    self,
+    token_n: np.ndarray,
+    length_S: np.ndarray,
+    size_D: np.ndarray,
+    unit_n: np.ndarray | None = None,
+    column: Mapping[str, np.ndarray] = _NONE,
+  ) -> None:
     """Appends D documents of S sentences.
 
     Args:
       token_n: ids, all sentences end to end.
       length_S: tokens of each sentence, > 0.
       size_D: sentences of each document, > 0.
+      unit_n: uint8 per token, of a store with units.
+      column: name -> integer from 0 to 255 per sentence, of a store with columns.
     """
+    if unit_n is not None:
+      self._units.append(unit_n.astype(np.uint8))
+    for name in self._names:
+      self._columns[name].append(column[name].astype(np.uint8))
     self._tokens.append(token_n.astype(self._dtype))
     self._lengths.append(length_S.astype(np.uint32))
     self._sizes.append(size_D.astype(np.uint32))
@@ -78,6 +109,11 @@ class Writer:
     for kind, arrays in sides.items():
       _save(self.path / part_name(kind, number), arrays, np.dtype(np.uint32))
     _save(self.path / part_name('counts', number), [self._counts], np.dtype(np.int64))
+    byte = np.dtype(np.uint8)
+    if self._has_units:
+      _save(self.path / part_name('units', number), self._units, byte)
+    for name, arrays in self._columns.items():
+      _save(self.path / part_name(f'column-{name}', number), arrays, byte)
     held = dict(tokens=self._tokens, sentences=self._lengths, documents=self._sizes)
     self.parts.append({name: sum(map(len, arrays)) for name, arrays in held.items()})
     self._clear()
@@ -86,6 +122,8 @@ class Writer:
     self._tokens: list[np.ndarray] = []
     self._lengths: list[np.ndarray] = []
     self._sizes: list[np.ndarray] = []
+    self._units: list[np.ndarray] = []
+    self._columns: dict[str, list[np.ndarray]] = {name: [] for name in self._names}
     self._counts = np.zeros(self._size, np.int64)
 
   def finish(self, word_starts: np.ndarray, meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +131,7 @@ class Writer:
 
     Args:
       word_starts: bool [V].
-      meta: what store.json says of name, vocabulary and source.
+      meta: what store.json says of name, vocabulary, source and languages.
 
     Returns:
       The contents of store.json.
@@ -108,10 +146,19 @@ class Writer:
     _save(self.path / 'word_starts.npy', [np.asarray(word_starts, bool)], np.dtype(bool))
     names = ['sentences.npy', 'documents.npy', 'counts.npy', 'word_starts.npy']
     names += [part_name('tokens', part) for part in range(len(self.parts))]
+    if self._has_units:
+      names += [part_name('units', part) for part in range(len(self.parts))]
+    for name in self._names:
+      (self.path / 'columns').mkdir(exist_ok=True)
+      sides = self._sides(f'column-{name}')
+      _stream(self.path / column_name(name), sides, np.dtype(np.uint8), total['sentences'])
+      names.append(column_name(name))
     names += sorted(str(p.relative_to(self.path)) for p in self.path.glob('vocab/*'))
     store = dict(
       format=FORMAT,
-      **meta,
+      **(dict(languages=[]) | dict(meta)),
+      units=self._has_units,
+      columns=list(self._names),
       dtype=str(self._dtype),
       **total,
       parts=len(self.parts),
@@ -130,6 +177,9 @@ def write_store(
   documents: Sequence[Sequence[Sequence[int]]],
   vocabulary: Mapping[str, Any],
   word_starts: np.ndarray | None = None,
+  units: Sequence[Sequence[Sequence[int]]] = (),
+  columns: Mapping[str, Sequence[Sequence[int]]] = _NONE,
+  languages: Sequence[str] = (),
 ) -> None:
   """Writes a small store from memory, for tests and tools.
 
@@ -138,15 +188,23 @@ def write_store(
     documents: ids of each sentence of each document; none is empty.
     vocabulary: {'type', 'size', 'sha256', 'special'}.
     word_starts: bool [V]; all True if None.
+    units: as the documents, of a store with units.
+    columns: name -> an integer for each sentence of each document.
+    languages: names, by their number in the column `language`.
   """
-  writer = Writer(pathlib.Path(path), vocabulary['size'])
+  writer = Writer(pathlib.Path(path), vocabulary['size'], (), bool(units), tuple(columns))
   sentences = [sentence for document in documents for sentence in document]
   token_n = np.array([token for sentence in sentences for token in sentence], np.int64)
   length_S = np.array([len(sentence) for sentence in sentences], np.int64)
-  writer.add(token_n, length_S, np.array([len(document) for document in documents], np.int64))
+  unit_n = np.array([u for document in units for sentence in document for u in sentence], np.uint8)
+  column = {k: np.array([v for d in value for v in d], np.uint8) for k, value in columns.items()}
+  size_D = np.array([len(document) for document in documents], np.int64)
+  writer.add(token_n, length_S, size_D, unit_n if units else None, column)
   writer.cut()
   starts = np.ones(vocabulary['size'], bool) if word_starts is None else word_starts
-  writer.finish(starts, dict(name='memory', vocabulary=vocabulary, source=[]))
+  writer.finish(
+    starts, dict(name='memory', vocabulary=vocabulary, source=[], languages=list(languages))
+  )
   remove_sides(writer.path)
 
 

@@ -55,6 +55,9 @@ BERT_PAIRS = dict(
   split='auto',
   errors='strict',
   documents=0,
+  columns=(),
+  lexicon='',
+  segmenter='',
   plan='pairs',
   dupe_factor=10,
   short_prob=0.1,
@@ -110,7 +113,7 @@ def trained_vocabulary(text: str, kind: str, size: int) -> str:
     path.parent.mkdir(parents=True, exist_ok=True)
     corpus = open_corpus(text)
     how = corpus.detect()
-    documents = itertools.islice(itertools.chain.from_iterable(corpus.batches()), _SAMPLE)
+    documents = itertools.islice(itertools.chain.from_iterable(corpus.texts()), _SAMPLE)
     sentences = [s for d in documents for s in units.split_document(d.decode(), how)]
     with tempfile.TemporaryDirectory(dir=path.parent) as directory:
       made = pathlib.Path(directory, 'made')
@@ -135,7 +138,7 @@ def _register_corpora() -> None:
   seqio.MixtureRegistry.add('wikipedia_books', ['wikipedia', 'books'], default_rate=documents_of)
   names = {language: f'wiki40b_{language.replace("-", "_")}' for language in LANGUAGES}
   for language, name in names.items():
-    add(name, tfds_task(name, f'wiki40b/{language}:1.3.0'))
+    add(name, tfds_task(name, f'wiki40b/{language}:1.3.0', language=language))
   seqio.MixtureRegistry.add('wiki40b_languages', list(names.values()), default_rate=smoothed)
 
 

@@ -2,13 +2,15 @@
 
 from absl import flags
 
-from bertjax.data import units
+from bertjax import names
+from bertjax.data import records, units
 
 INPUT = flags.DEFINE_string(
   'input',
   None,
-  'Files (.txt, .jsonl; .gz, .xz), globs, a comma list of them, tfds:NAME, or the name of a seqio '
-  'Task or Mixture.',
+  'Files (.txt, .jsonl; .gz, .xz), globs, a comma list of them, each perhaps with its language '
+  '(en=FILES) or as parallel text (en-de=FILE+FILE, en-de=FILE.tsv); tfds:NAME; or the name of a '
+  'seqio Task or Mixture.',
   required=True,
 )
 OUTPUT = flags.DEFINE_string(
@@ -32,11 +34,19 @@ DOCUMENTS = flags.DEFINE_integer(
 )
 MODULE = flags.DEFINE_string('module', '', 'Python module that registers seqio Tasks.')
 FIELD = flags.DEFINE_string('field', 'text', 'Field of JSON lines or TFDS that holds the text.')
+COLUMNS = flags.DEFINE_list(
+  'columns', [], 'Fields of JSON lines to keep for each sentence: language, role.'
+)
 
 
-def open_corpus():
-  """Opens the text that the flags name; see `sources.open_corpus`."""
+def open_corpus(documents: int | None = None):
+  """Opens the text that the flags name, or so many documents of it: see `sources.open_corpus`."""
   # TensorFlow takes seconds, so not for --help; `tasks` registers the names.
   from bertjax.data import sources, tasks  # noqa: F401
 
-  return sources.open_corpus(INPUT.value, DOCUMENTS.value, MODULE.value, ERRORS.value, FIELD.value)
+  for name in COLUMNS.value:
+    names.choose(name, records.COLUMNS, '--columns')
+  take = DOCUMENTS.value if documents is None else documents
+  return sources.open_corpus(
+    INPUT.value, take, MODULE.value, ERRORS.value, FIELD.value, COLUMNS.value
+  )

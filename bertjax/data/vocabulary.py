@@ -5,6 +5,7 @@ sentencepiece are imported here: the workers of `prepare` start in a moment, and
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import json
@@ -55,6 +56,7 @@ class Vocabulary:
   sha256: str
   _encode: Callable[[list[str]], list[list[int]]] = dataclasses.field(repr=False)
   _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
+  _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
 
   @property
   def size(self) -> int:
@@ -71,6 +73,29 @@ class Vocabulary:
     length_n = np.fromiter(map(len, ids), np.int64, len(ids))
     flat = itertools.chain.from_iterable(ids)
     return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
+
+  def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
+    """As `encode_flat`, with the characters of its text that each token covers.
+
+    Returns:
+      int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token. Bytes of
+      one character all cover it; a token may cover the space before it.
+
+    Raises:
+      ValueError: the kind of vocabulary does not keep offsets.
+    """
+    if self._spans is None:
+      raise ValueError(
+        f'{self.files[0]}: units need the offsets of the tokens in their text, which {self.type} '
+        'does not keep: expected a WordPiece vocab.txt, byte-level BPE, or a tokenizer.json'
+      )
+    encodings = self._spans(list(texts))
+    length_n = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
+    total = int(length_n.sum())
+    flat = itertools.chain.from_iterable
+    token_n = np.fromiter(flat(e.ids for e in encodings), np.int32, total)
+    offset_n2 = np.fromiter(flat(flat(e.offsets for e in encodings)), np.int64, 2 * total)
+    return token_n, length_n, *offset_n2.reshape(-1, 2).T
 
   def decode(self, ids: Iterable[int]) -> str:
     """Returns the text of these ids."""
@@ -128,7 +153,7 @@ def _vocabulary(
   starts_word: Callable[[str], bool],
   coder: Mapping[str, Any],
 ) -> Vocabulary:
-  """A vocabulary from what differs between kinds; `coder` has its pieces, _encode and _decode."""
+  """A vocabulary from what differs between kinds; `coder` has its pieces and functions."""
   pieces = coder['pieces']
   index = {piece: i for i, piece in enumerate(pieces)}
   special = {
@@ -185,7 +210,7 @@ def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) ->
 
 
 def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
-  """The pieces, _encode and _decode of a Rust tokenizer."""
+  """The pieces and functions of a Rust tokenizer."""
   index = tokenizer.get_vocab(with_added_tokens=True)
   pieces = [''] * (max(index.values()) + 1)
   for piece, i in index.items():
@@ -195,13 +220,15 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
     batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return [encoding.ids for encoding in batch]
 
-  return dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode)
+  spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
+  return dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
 
 
 def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   # Not splitlines(): some pieces are line separators of Unicode.
   lines = file.read_text(encoding='utf-8').removesuffix('\n').split('\n')
-  index = {piece.rstrip('\r'): i for i, piece in enumerate(lines)}
+  # ERNIE's files say the number of each piece after a TAB.
+  index = {piece.rstrip('\r').partition('\t')[0]: i for i, piece in enumerate(lines)}
   if '[UNK]' not in index:
     raise ValueError('expected one piece a line, [UNK] among them')
   lowercase = _lowercase(file, lowercase, index)

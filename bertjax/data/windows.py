@@ -3,6 +3,7 @@
 `tasks` makes example Tasks of them. Only NumPy is used here.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from bertjax.data import draws
 from bertjax.data.encode import Options, encode
 from bertjax.data.plans import examples_in_memory
+from bertjax.data.records import COLUMNS
 from bertjax.data.store import Store
 from bertjax.data.vocabulary import Vocabulary
 
@@ -47,7 +49,13 @@ def encode_store(
   """
   encoded = encode(documents, vocabulary, options)
   size_D = encoded.size_D[encoded.size_D > 0]
-  return _store(name, encoded.token_n, encoded.length_S, size_D, vocabulary)
+  store = _store(name, encoded.token_n, encoded.length_S, size_D, vocabulary)
+  return dataclasses.replace(
+    store,
+    meta=dict(store.meta, languages=list(encoded.languages)),
+    units=() if encoded.unit_n is None else (encoded.unit_n,),
+    columns=encoded.column,
+  )
 
 
 def vocabulary_store(directory: pathlib.Path, vocabulary: Vocabulary) -> Store:
@@ -76,6 +84,8 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
   vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL)
   starts = np.ones(1 << 15, bool)
   store = _in_memory('made-up text', token_n, length_S, size_D, vocabulary, starts)
+  columns = {name: np.zeros(4, np.uint8) for name in COLUMNS}
+  store = dataclasses.replace(store, units=(np.ones(len(token_n), np.uint8),), columns=columns)
   return examples_in_memory(store, recipe, length, seed=0).batch(np.zeros(1, np.int64), False)
 
 
@@ -101,7 +111,7 @@ def _in_memory(name, token_n, length_S, size_D, vocabulary, word_starts) -> Stor
   offsets = lambda size_n: np.append(0, np.cumsum(size_n, dtype=np.int64))
   return Store(
     path=pathlib.Path(name),
-    meta=dict(name=name, vocabulary=vocabulary),
+    meta=dict(name=name, vocabulary=vocabulary, languages=[]),
     sentences=offsets(length_S),
     documents=offsets(size_D),
     counts=np.bincount(token_n, minlength=vocabulary['size']),

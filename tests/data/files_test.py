@@ -7,11 +7,11 @@ import lzma
 import pytest
 
 from bertjax.data import files
-from bertjax.data.files import Files, find_files
+from bertjax.data.files import Files, find_sources
 
 
 def read(path, errors='strict', field='text'):
-  return list(Files(find_files(str(path)), errors, field))
+  return list(Files(find_sources(str(path)), errors, field))
 
 
 def test_blank_lines_end_documents(tmp_path):
@@ -31,7 +31,7 @@ def test_compressed_files_json_lines_and_globs(tmp_path):
   lines = [dict(body='one\n\ntwo'), dict(body='ü')]
   (tmp_path / 'c.jsonl').write_text('\n'.join(map(json.dumps, lines)) + '\n')
   source = Files(
-    find_files(f'{tmp_path}/*.gz,{tmp_path}/*.xz,{tmp_path}/c.jsonl'), 'strict', 'body'
+    find_sources(f'{tmp_path}/*.gz,{tmp_path}/*.xz,{tmp_path}/c.jsonl'), 'strict', 'body'
   )
   assert list(source) == [b'gz\n', b'xz\n', b'one\n\ntwo', 'ü'.encode()]
   assert source.done == source.total == sum(p.stat().st_size for p in tmp_path.iterdir())
@@ -86,4 +86,4 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
 def test_pattern_without_files(tmp_path):
   (tmp_path / 'a.txt').write_text('x')
   with pytest.raises(ValueError, match="no file matches '.*/b\\*'"):
-    find_files(f'{tmp_path}/a.txt,{tmp_path}/b*')
+    find_sources(f'{tmp_path}/a.txt,{tmp_path}/b*')

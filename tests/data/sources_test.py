@@ -78,6 +78,25 @@ def test_users_tasks_and_mixtures(module):
   assert len(drawn) == 2000 and abs(count['mine'] / 2000 - 0.75) < 0.03
 
 
+def test_members_of_the_multilingual_mixture_say_their_language():
+  with tfds.testing.mock_data(num_examples=2):
+    corpus = sources.open_corpus('wiki40b_languages')
+    records = [record for batch in corpus.batches() for record in batch]
+  assert corpus.columns == ['language']
+  said = [record.split(b'\x1f')[0].decode() for record in records]
+  assert said == [language for language in tasks.LANGUAGES for _ in range(2)]
+
+
+def test_an_empty_member_of_a_mixture_is_named(module):
+  sources.open_corpus('my_mixture', module=module)
+  if 'no_text' not in seqio.TaskRegistry.names():
+    seqio.TaskRegistry.add_provider('no_text', sources.stream_task('no_text', lambda: []))
+    seqio.MixtureRegistry.add('with_nothing', [('my_text', 1), ('no_text', 1)])
+  for documents in (0, 10):
+    with pytest.raises(ValueError, match='with_nothing: its member no_text has no document'):
+      sources.open_corpus('with_nothing', documents)
+
+
 def test_example_tasks_are_told_apart():
   if 'not_text' not in seqio.TaskRegistry.names():
     source = seqio.FunctionDataSource(

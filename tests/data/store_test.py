@@ -96,7 +96,7 @@ BROKEN = dict(
   no_description=(lambda p: (p / 'store.json').unlink(), 'it has no store.json'),
   truncated=(truncate, r'tokens-00000.npy: expected \d+ bytes'),
   missing=(lambda p: (p / 'counts.npy').unlink(), 'counts.npy: expected .* got no file'),
-  future=(lambda p: edit_meta(p, format=99), 'format 99, .* reads format 1'),
+  future=(lambda p: edit_meta(p, format=99), 'format 99, .* reads format 2'),
   foreign=(lambda p: (p / 'store.json').write_text('{"a": 1}'), 'not the description'),
   not_json=(lambda p: (p / 'store.json').write_text('tokens'), 'not the description'),
   other_counts=(lambda p: edit_meta(p, tokens=3), 'says 3 for tokens'),

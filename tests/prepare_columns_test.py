@@ -1,0 +1,227 @@
+"""What `prepare` writes besides tokens: units, languages, roles; and what it refuses."""
+
+import gzip
+import json
+import pathlib
+import random
+
+import numpy as np
+import prepare_test
+import pytest
+import seqio
+from prepare_test import contents, run, sentences_of
+
+from bertjax.data import phrases, rows, sources
+from bertjax.data.store import open_store
+from bertjax.data.vocabulary import load_vocabulary
+
+DATA = pathlib.Path(__file__).resolve().parents[2] / 'shared/data'
+real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
+
+
+@pytest.fixture
+def vocab(tmp_path):
+  return prepare_test.write_vocabulary(tmp_path)
+
+
+def texts_of(store):
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  return [vocabulary.decode(ids) for ids in sentences_of(store)]
+
+
+def beginning(text):
+  """A segmenter: two words or so."""
+  return [(0, text.index(' ', 4))]
+
+
+def values(store, name):
+  return store.column(name).tolist()
+
+
+def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
+  prepare_test.write_text(tmp_path / 'a.txt', documents=300)
+  (tmp_path / 'lexicon.txt').write_text('cat sat\nran far away\nThe dogs\t7\n')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, lexicon=tmp_path / 'lexicon.txt')
+  one = run(output=tmp_path / 'one', **given)
+  run(output=tmp_path / 'two', workers=2, **given)
+  assert contents(tmp_path / 'one') == contents(tmp_path / 'two')
+  parts = run(output=tmp_path / 'parts', part_mb=0.001, **given)
+  np.testing.assert_array_equal(np.concatenate(parts.units), one.units[0])
+  sentence_n = np.repeat(np.arange(len(one.sentences) - 1), np.diff(one.sentences))
+  unit_n, token_n = one.units[0], one.parts[0]
+  assert unit_n.dtype == np.uint8 and (unit_n[one.sentences[:-1]] > 0).all()
+  pieces = load_vocabulary(vocab).pieces
+  word = lambda n: pieces[token_n[n]]
+  for n in np.flatnonzero(unit_n == phrases.FOUND):
+    stop = n + 1
+    while stop < len(unit_n) and not unit_n[stop]:
+      stop += 1
+    assert [word(m) for m in range(n, stop)] in (
+      ['cat', 'sat'], ['ran', 'far', 'away'], ['the', 'dogs'],
+    )  # fmt: skip
+    assert sentence_n[n] == sentence_n[stop - 1]
+  held_out = open_store(tmp_path / 'one/heldout')
+  found = sum(int((s.units[0] == phrases.FOUND).sum()) for s in (one, held_out))
+  assert found == one.meta['stats']['found_units'] > 30
+
+
+def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
+  draw = random.Random(0)
+  for name in ('a', 'b'):
+    lines = [' '.join(draw.choices(prepare_test.WORDS, k=9)) for _ in range(500)]
+    (tmp_path / f'{name}.txt').write_text('\n\n'.join(lines))
+  given = dict(
+    input=f'xx={tmp_path}/a.txt,yy={tmp_path}/b.txt',
+    vocab=vocab,
+    segmenter=f'{__name__}:beginning',
+    part_mb=0.001,
+  )
+  monkeypatch.setattr(sources, '_BLOCK_BYTES', 4000)
+  run(output=tmp_path / 'whole', **given)
+  for cuts in (1, 2, 2):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+      prepare_test.stop_after(patch, cuts)
+      run(output=tmp_path / 's', **given)
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+  store = open_store(tmp_path / 's')
+  assert store.languages == ['xx', 'yy'] and set(values(store, 'language')) == {0, 1}
+
+
+def test_files_of_several_languages_and_parallel_text(tmp_path, vocab):
+  (tmp_path / 'de.txt').write_text('The cat.\n\nA mat far. The dogs run.\n')
+  (tmp_path / 'x.en.gz').write_bytes(gzip.compress(b'The cat sat.\n\nA cat. And dogs.\nHills\n'))
+  (tmp_path / 'x.de').write_text('Dogs run far.\nA mat.\r\nThe dogs sat.\n\u200b\n')
+  (tmp_path / 'y.tsv').write_text('The mat\tOver hills\tby me\n')
+  source = f'de={tmp_path}/de.txt,en-de={tmp_path}/x.en.gz+{tmp_path}/x.de,en-fr={tmp_path}/y.tsv'
+  given = dict(input=source, vocab=vocab, holdout=0.0, split='sentences')
+  store = run(output=tmp_path / 's', **given)
+  assert texts_of(store) == [
+    'the cat.', 'a mat far.', 'the dogs run.',
+    'the cat sat.', 'dogs run far.', 'a cat. and dogs.', 'the dogs sat.', 'the mat', 'over hills',
+  ]  # fmt: skip
+  assert np.diff(store.documents).tolist() == [1, 2, 2, 2, 2]
+  assert store.languages == ['de', 'en', 'fr']
+  assert values(store, 'language') == [0, 0, 0, 1, 0, 1, 0, 1, 2]
+  assert store.meta['stats']['broken_pairs'] == 2  # an empty line, and one without a token
+  fixed = run(output=tmp_path / 't', **given, languages=['fr', 'en', 'it', 'de'])
+  assert fixed.languages == ['fr', 'en', 'it', 'de']
+  assert values(fixed, 'language') == [3, 3, 3, 1, 3, 1, 3, 1, 0]
+
+
+def test_json_lines_say_languages_and_roles(tmp_path, vocab):
+  lines = [
+    dict(text='The cat.\nA dog.', role=[1, 0], language='en'),
+    dict(text='The mat\nHills', role='3', language='fr en'),
+    dict(text='Dogs', language='de'),
+  ]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, lines)))
+  given = dict(input=tmp_path / 'a.jsonl', vocab=vocab, holdout=0.0)
+  store = run(output=tmp_path / 's', columns=['role', 'language'], **given)
+  assert store.meta['columns'] == ['language', 'role']
+  assert store.languages == ['en', 'fr', 'de']
+  assert values(store, 'language') == [0, 0, 1, 0, 2] and values(store, 'role') == [1, 0, 3, 3, 0]
+  plain = run(output=tmp_path / 'plain', **given)
+  assert not plain.columns and texts_of(plain) == texts_of(store)
+  with pytest.raises(ValueError, match="has no column 'role', only none.*--columns=role"):
+    plain.column('role')
+  with pytest.raises(ValueError, match='has no units.*--lexicon=FILES.*--segmenter'):
+    plain.gather_units(np.zeros(1, int), np.ones(1, int))
+
+
+def test_tasks_say_languages_and_roles(tmp_path, vocab):
+  def task(name, language):
+    stream = sources.stream_task(name, lambda: [b'The cat.\nA mat.'] * 3)
+    say = lambda dataset: dataset.map(lambda e: e | dict(language=language, role='0 5'))
+    features = {k: stream.output_features['text'] for k in ('text', 'language', 'role')}
+    return seqio.Task(name, stream.source, output_features=features, preprocessors=[say])
+
+  if 'speaking' not in seqio.TaskRegistry.names():
+    for name, language in (('speaking', 'en'), ('talking', 'de')):
+      seqio.TaskRegistry.add_provider(name, task(name, language))
+    seqio.MixtureRegistry.add('spoken', ['speaking', 'talking'], default_rate=1)
+  store = run(input='spoken', vocab=vocab, output=tmp_path / 's', holdout=0.0)
+  assert store.languages == ['en', 'de'] and values(store, 'language') == [0] * 6 + [1] * 6
+  assert values(store, 'role') == [0, 5] * 6
+  drawn = run(input='spoken', vocab=vocab, output=tmp_path / 'd', holdout=0.0, documents=5)
+  assert len(drawn.documents) == 6 and values(drawn, 'role') == [0, 5] * 5
+
+
+def test_mistakes_write_nothing(tmp_path, vocab):
+  (tmp_path / 'a.txt').write_text('The cat.\nThe mat.\n')
+  (tmp_path / 'b.txt.gz').write_bytes(gzip.compress(b'The cat.\n'))
+  (tmp_path / 'c.tsv').write_text('The cat.\tA dog.\nThe mat.\n')
+  (tmp_path / 'd.jsonl').write_text('{"text": "The cat.", "language": "en"}\n{"text": "A dog."}\n')
+  (tmp_path / 'lexicon.txt').write_text('nothing of this\nthe cat\n')
+  (tmp_path / 'e.jsonl').write_text('{"text": "The cat.", "language": "en"}\n')
+  names = ('a.txt', 'b.txt.gz', 'c.tsv', 'd.jsonl', 'e.jsonl')
+  a, b, c, d, e = (f'{tmp_path}/{name}' for name in names)
+  for given, message in (
+    (dict(input=f'en-de={a}+{b}'), 'a.txt has 2, .*b.txt.gz has 1. Align the files'),
+    (dict(input=f'en-de={a}'), 'expected parallel text, two files joined by .* got 1'),
+    (dict(input=f'en-de={c}'), 'c.tsv, line 2: expected two columns with a TAB'),
+    (dict(input=f'en={a},{b}'), 'b.txt.gz has no language, but other files have'),
+    (dict(input=f'en={a},fr={b}', languages=['en', 'de']), "'fr', which has no id: .* en, de. Add"),
+    (dict(input=a, languages=['en', 'de']), '--languages=en,de, but the text does not say'),
+    (dict(input=e, columns=['language'], languages=['de']), "the language 'en', which has no id"),
+    (dict(input=d, columns=['language']), "a document has no language; it begins with 'A dog"),
+    (dict(input=d, columns=['langauge']), "--columns: .*did you mean 'language'"),
+    (dict(input=a, lexicon=f'{tmp_path}/lexicon.txt'), '--lexicon=.*found nothing in 1 documents'),
+    (dict(input=a, segmenter='capitals'), '--segmenter=capitals found nothing'),
+    (dict(input=a, segmenter='no:f'), '--segmenter=no:f: expected capitals'),
+  ):
+    with pytest.raises(SystemExit, match=message):
+      run(vocab=vocab, output=tmp_path / 's', **given)
+    assert not list(tmp_path.glob('s*'))
+
+
+def test_a_lexicon_of_another_content_is_another_store(tmp_path, vocab):
+  (tmp_path / 'a.txt').write_text('The cat sat.\n')
+  (tmp_path / 'lexicon.txt').write_text('cat sat\n')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, lexicon=tmp_path / 'lexicon.txt')
+  run(output=tmp_path / 's', **given)
+  (tmp_path / 'lexicon.txt').write_text('cat sat\nsat\n')
+  with pytest.raises(SystemExit, match='source: there .*sha256'):
+    run(output=tmp_path / 's', **given)
+
+
+@real
+def test_chinese_words_of_a_real_lexicon(tmp_path):
+  """Chinese Wikipedia, THUOCL and titles: entries are most of the found units, by characters."""
+  given = dict(
+    input=DATA / 'zh/zhwiki/valid.txt.xz',
+    vocab=DATA / 'tokenizers/ernie-1.0/vocab.txt',
+    lexicon=f'{DATA}/zh/lexicon/zhwiki_titles.txt.xz,{DATA}/zh/lexicon/thuocl/*.txt',
+    documents=60,
+  )
+  store = run(output=tmp_path / 's', **given)
+  assert store.vocabulary_size == 17964
+  assert store.special == dict(cls=1, sep=2, pad=0, mask=3, unk=17963)
+  unit_n, token_n = store.units[0], store.parts[0]
+  assert 0.03 < np.mean(unit_n == phrases.FOUND) < 0.3
+  text = rows.Text(
+    token_n.astype(np.int32), np.zeros(len(token_n)), np.array([len(token_n)]), {},
+    source=rows.Source(np.zeros(1, int), np.array([len(token_n)]), np.zeros(0, int)),
+  )  # fmt: skip
+  np.testing.assert_array_equal(rows.units(text, store), unit_n)
+
+
+@real
+def test_many_languages_with_the_vocabulary_of_multilingual_bert(tmp_path):
+  parallel = DATA / 'multilingual/parallel/wmt_human'
+  source = ','.join(
+    [f'{name}={parallel}/valid.{name}-en.{name}.gz' for name in ('cs', 'de', 'ru', 'zh')]
+    + [f'en-de={parallel}/valid.de-en.en.gz+{parallel}/valid.de-en.de.gz']
+    + [f'en-fr={DATA}/multilingual/parallel/tatoeba/eng-fra.tsv.xz']
+  )
+  store = run(
+    input=source,
+    vocab=DATA / 'tokenizers/bert-base-multilingual-cased',
+    output=tmp_path / 's',
+    documents=4000,
+  )
+  assert store.languages == ['cs', 'de', 'ru', 'zh', 'en', 'fr']
+  held_out = open_store(store.path / 'heldout')
+  count = np.bincount(store.column('language')) + np.bincount(held_out.column('language'))
+  assert count[0] == count[2] == count[3] == 1002
+  assert store.counts[100] / store.counts.sum() < 0.01  # [UNK]
