@@ -3,19 +3,19 @@
 import jax
 import numpy as np
 
-from configs import bert, roberta
+from configs import albert, bert, roberta
 
 VOCAB = 211  # padded to 256 rows
 
 
 def config(family: str, **model):
   """A config of the test size with VOCAB ids; `model` overrides fields of `config.model`."""
-  c = {'bert': bert, 'roberta': roberta}[family].get_config('test')
+  c = {'albert': albert, 'bert': bert, 'roberta': roberta}[family].get_config('test')
   c.model.update(dict(vocab_size=VOCAB, positions=c.model.positions - 512 + 64) | model)
   return c
 
 
-def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0):
+def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0, label: str = 'next'):
   """A batch of random examples.
 
   Args:
@@ -24,6 +24,7 @@ def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0):
     types: how many segments an example is cut into.
     slots: predicted slots of an example; the last one of each stays unused.
     seed: of ids, targets and labels.
+    label: name of the label.
   """
   rng, examples = np.random.default_rng(seed), max(len(row) for row in rows)
   z = lambda width: np.zeros((len(rows), width), np.int32)
@@ -32,8 +33,9 @@ def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0):
     token_BT=z(length), example_BT=z(length), type_BT=z(length), position_BT=z(length),
     target_pos_BP=z(slots * examples), target_BP=z(slots * examples),
     weight_BP=zf(slots * examples), masked_BP=zf(slots * examples),
-    first_BG=z(examples), example_weight_BG=zf(examples), next_BG=z(examples),
+    first_BG=z(examples), example_weight_BG=zf(examples),
   )  # fmt: skip
+  out[f'{label}_BG'] = z(examples)
   for b, lengths in enumerate(rows):
     start = 0
     for g, count in enumerate(lengths):
@@ -47,7 +49,7 @@ def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0):
       out['weight_BP'][b, used] = 1
       out['masked_BP'][b, used] = rng.random(slots - 1) < 0.8
       out['first_BG'][b, g], out['example_weight_BG'][b, g] = start, 1
-      out['next_BG'][b, g] = rng.integers(2)
+      out[f'{label}_BG'][b, g] = rng.integers(2)
       start += count
   return out
 

@@ -39,6 +39,20 @@ def test_sizes_set_the_shape(name, size):
   assert {k: config.model[k] for k in SIZES[size]} == SIZES[size]
 
 
+def test_albert_switches_dropout_off_by_phase_or_by_version():
+  get_config = importlib.import_module('configs.albert').get_config
+  rates = lambda c: (c.model.dropout, c.model.attention_dropout)
+  timeline = phases.make(get_config('xxlarge_v1'))
+  assert timeline.lengths == (1_000_000, 500_000)
+  assert [rates(p.config) for p in timeline.phases] == [(0.1, 0.1), (0.0, 0.0)]
+  second = get_config('base_v2')
+  assert rates(second) == (0.0, 0.0) and second.total_steps == 10_000_000
+  for c in (get_config('large'), second):
+    assert c.optimizer.schedule.warmup_steps == 3125
+  second.total_steps = 3_200_000
+  assert second.optimizer.schedule.warmup_steps == 1000
+
+
 def test_an_unknown_size_names_the_nearest():
   with pytest.raises(ValueError, match="did you mean 'large'"):
     importlib.import_module('configs.bert').get_config('larg')

@@ -1,4 +1,4 @@
-"""Properties of the BERT and RoBERTa models."""
+"""Properties of the BERT, RoBERTa and ALBERT models."""
 
 import cases
 import flax.linen as nn
@@ -17,7 +17,7 @@ from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
 from bertjax.step import accumulate, with_rows
 from bertjax.types import Context
-from configs import bert, common, roberta
+from configs import albert, bert, common, roberta
 
 # spec of the published models: family, size, vocabulary, encoder with pooler, with its head.
 COUNTS = [
@@ -33,6 +33,10 @@ COUNTS = [
   ('roberta', 'large', 50265, 355_359_744, 355_412_057),
   ('roberta', 'base', 250002, None, 278_295_186),  # XLM-R
   ('roberta', 'large', 250002, None, 560_142_482),
+  ('albert', 'base', 30000, 11_683_584, 11_813_810),
+  ('albert', 'large', 30000, 17_683_968, 17_847_474),
+  ('albert', 'xlarge', 30000, 58_724_864, 59_021_490),
+  ('albert', 'xxlarge', 30000, 222_595_584, 223_158_450),
 ]
 
 
@@ -45,24 +49,24 @@ def count(params, model) -> int:
   """Scalars of a tree of shapes, rows that only pad the vocabulary left out."""
   rows = bert_lib.padded_rows(model.vocab_size) - model.vocab_size
   total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
-  padding = rows * (model.width + ('mlm' in params))
+  padding = rows * ((model.embedding_width or model.width) + ('mlm' in params))
   return total - padding
 
 
 @pytest.mark.parametrize('family, size, vocab, encoder, head', COUNTS)
 def test_parameter_counts(family, size, vocab, encoder, head):
-  c = {'bert': bert, 'roberta': roberta}[family].get_config(size)
+  c = {'albert': albert, 'bert': bert, 'roberta': roberta}[family].get_config(size)
   c.model.vocab_size = vocab
   if head is not None:
     assert count(meta.unbox(boxed_shapes(c)), c.model) == head
   if encoder is not None:
-    c.model.labels = (('next', 2),)
+    c.model.labels = c.model.labels or (('next', 2),)
     params = meta.unbox(boxed_shapes(c))
     parts = {k: params[k] for k in ('embeddings', 'encoder', 'pooler')}
     assert count(parts, c.model) == encoder
 
 
-@pytest.mark.parametrize('family', ['bert', 'roberta'])
+@pytest.mark.parametrize('family', ['bert', 'roberta', 'albert'])
 def test_every_parameter_has_logical_axes_with_a_rule(family):
   boxed = boxed_shapes(cases.config(family))
   rules = dict(common.SHARDING_RULES)

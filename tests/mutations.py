@@ -432,6 +432,27 @@ MUTATIONS = (
     'tests/data/pairs_test.py',
   ),
   Mutation(
+    'convert: blocks of groups in another order',
+    'bertjax/convert/huggingface.py',
+    'return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]',
+    'return [row.theirs.format(group=g, inner=i) for g, i in sorted(numbers, key=lambda n: n[1])]',
+    'tests/parity_test.py::test_shared_layers_equal_transformers',
+  ),
+  Mutation(
+    'flops: a shared layer counts once a group',
+    'bertjax/objectives/mlm.py',
+    'visits = model.layers * model.inner_groups',
+    'visits = model.layers',
+    'tests/objectives/masked_lm_test.py',
+  ),
+  Mutation(
+    'albert: no second phase without dropout',
+    'configs/albert.py',
+    'share=500_000.0, model=off',
+    'share=500_000.0',
+    'tests/configs_test.py',
+  ),
+  Mutation(
     'order: swapped text is labelled in order',
     'bertjax/data/pairs.py',
     'columns[task.name] = changed_n',

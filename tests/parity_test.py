@@ -1,4 +1,5 @@
-"""BERT and RoBERTa against PyTorch `transformers` (eager attention, float32, evaluation mode)."""
+"""BERT, RoBERTa and ALBERT against PyTorch `transformers` (eager attention, float32, evaluation
+mode)."""
 
 import cases
 import jax
@@ -18,6 +19,22 @@ LENGTHS, LENGTH = (17, 32, 9), 32
 HIDDEN, LOGITS, LOSS, GRADIENT = 2e-5, 1e-4, 1e-5, 2e-5
 
 
+# Name -> (family, fields of the model).
+CASES = {
+  'bert': ('bert', {}),
+  'roberta': ('roberta', {}),
+  'albert': ('albert', {}),
+  'albert in groups': ('albert', dict(layers=4, groups=2)),
+  'albert in inner groups': ('albert', dict(inner_groups=2)),
+  'albert in both': ('albert', dict(layers=3, groups=2, inner_groups=2)),
+}
+# What the class calls our label: (its argument, its output).
+LABELS = {
+  'next': ('next_sentence_label', 'seq_relationship_logits'),
+  'order': ('sentence_order_label', 'sop_logits'),
+}
+
+
 def torch_model(c):
   m = c.model
   common = dict(
@@ -28,11 +45,17 @@ def torch_model(c):
   if m.position_offset:
     hf = transformers.RobertaConfig(hidden_act='gelu', pad_token_id=1, **common)
     return transformers.RobertaForMaskedLM(hf).eval()
+  if m.family == 'albert':
+    hf = transformers.AlbertConfig(
+      embedding_size=m.embedding_width, num_hidden_groups=m.groups, inner_group_num=m.inner_groups,
+      hidden_act='gelu_new', pad_token_id=0, **common,
+    )  # fmt: skip
+    return transformers.AlbertForPreTraining(hf).eval()
   hf = transformers.BertConfig(hidden_act='gelu_new', pad_token_id=0, **common)
   return transformers.BertForPreTraining(hf).eval()
 
 
-def torch_run(model, batch, pad: int):
+def torch_run(model, batch, pad: int, label: str | None):
   """Hidden states, logits, loss and gradients of the torch model on our batch."""
   token = np.where(batch['example_BT'] > 0, batch['token_BT'], pad)
   labels = np.full(token.shape, -100)
@@ -40,22 +63,23 @@ def torch_run(model, batch, pad: int):
     labels[b, batch['target_pos_BP'][b, p]] = batch['target_BP'][b, p]
   tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
   keys = dict(labels=tensor(labels))
-  if isinstance(model, transformers.BertForPreTraining):
-    keys['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
+  argument, label_logits = LABELS.get(label, (None, None))
+  if label:
+    keys[argument] = tensor(batch[f'{label}_BG'][:, 0])
   out = model(
     tensor(token), attention_mask=tensor(batch['example_BT'] > 0),
     token_type_ids=tensor(batch['type_BT']), output_hidden_states=True, **keys,
   )  # fmt: skip
   out.loss.backward()
   grads = {k: p.grad.numpy() for k, p in model.named_parameters()}
-  logits = out.prediction_logits if 'next_sentence_label' in keys else out.logits
+  logits = out.prediction_logits if label else out.logits
   result = dict(
     hidden=np.stack([h.detach().numpy() for h in out.hidden_states[1:]]),
     logits=logits.detach().numpy(),
     loss=out.loss.item(),
   )
-  if 'next_sentence_label' in keys:
-    result['next'] = out.seq_relationship_logits.detach().numpy()
+  if label:
+    result[label] = out[label_logits].detach().numpy()
   return result, grads
 
 
@@ -82,19 +106,22 @@ def close(ours, theirs, tolerance: float, what: str) -> None:
 
 def compare(c, state, batch, model) -> None:
   params = huggingface.from_huggingface(state, c.model)
-  theirs, their_grads = torch_run(model, batch, pad=1 if c.model.position_offset else 0)
+  label = c.model.labels[0][0] if c.model.labels else None
+  pad = 1 if c.model.position_offset else 0
+  theirs, their_grads = torch_run(model, batch, pad, label)
   ours, loss, grads = our_run(c, params, batch)
 
   real_BT = batch['example_BT'] > 0
-  for layer in range(c.model.layers):
+  assert len(ours['hidden_LBTD']) == c.model.layers * c.model.inner_groups
+  for layer in range(len(ours['hidden_LBTD'])):
     h_BTD, t_BTD = np.asarray(ours['hidden_LBTD'][layer]), theirs['hidden'][layer]
     close(h_BTD[real_BT], t_BTD[real_BT], HIDDEN, f'hidden state {layer}')
   rows = np.arange(len(real_BT))[:, None]
   at_targets = theirs['logits'][rows, batch['target_pos_BP']]
   close(ours['logits_BPV'][..., : cases.VOCAB], at_targets, LOGITS, 'logits')
   assert np.all(np.isneginf(ours['logits_BPV'][..., cases.VOCAB :]))
-  if c.model.labels:
-    close(ours['label_BGC']['next'][:, 0], theirs['next'], LOGITS, 'next-sentence logits')
+  if label:
+    close(ours['label_BGC'][label][:, 0], theirs[label], LOGITS, f'logits of {label}')
   assert abs(loss - theirs['loss']) <= LOSS * theirs['loss']
 
   expected = huggingface.from_huggingface(their_grads, c.model)
@@ -106,16 +133,18 @@ def compare(c, state, batch, model) -> None:
     signal = float(np.abs(want).max())
     # The softmax does not see the key bias: both gradients are rounding errors of zero.
     if "['key']['bias']" in name:
-      signal = float(np.abs(expected['encoder']['layers']['attention']['query']['bias']).max())
+      (stack,) = expected['encoder'].values()
+      signal = float(np.abs(stack['attention']['query']['bias']).max())
     assert signal > 0, f'{name} gets no gradient'
     worst = float(np.abs(np.asarray(got) - want).max()) / signal
     assert worst <= GRADIENT, f'gradient of {name} is off by {worst:.2e} of its signal'
 
 
-def make_case(family: str, kind: str):
+def make_case(case: str, kind: str):
   """(config, state dict, batch, torch model); kind names what the weights stress."""
   torch.manual_seed(0)
-  c = cases.config(family)
+  family, fields = CASES[case]
+  c = cases.config(family, **fields)
   model = torch_model(c)
   # 'plain': the usual scale. 'large' amplifies small errors. 'norm': rows of variance ~1e-4 enter
   # the first norm, where eps 1e-12 and 1e-5 differ by 5% in scale.
@@ -127,14 +156,29 @@ def make_case(family: str, kind: str):
       if kind == 'norm' and 'embeddings' in name and 'LayerNorm' not in name:
         parameter.mul_(0.3)
   state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
-  batch = cases.batch([[n] for n in LENGTHS], LENGTH, types=c.model.types)
+  label = c.model.labels[0][0] if c.model.labels else 'next'
+  batch = cases.batch([[n] for n in LENGTHS], LENGTH, types=c.model.types, label=label)
   return c, state, batch, model
 
 
 @pytest.mark.parametrize('kind', ['plain', 'large', 'norm'])
-@pytest.mark.parametrize('family', ['bert', 'roberta'])
-def test_equals_transformers(family, kind):
-  compare(*make_case(family, kind))
+@pytest.mark.parametrize('case', ['bert', 'roberta'])
+def test_equals_transformers(case, kind):
+  compare(*make_case(case, kind))
+
+
+@pytest.mark.parametrize(
+  'case, kind',
+  [
+    ('albert', 'large'),
+    pytest.param('albert', 'norm', marks=pytest.mark.full),
+    pytest.param('albert in groups', 'large', marks=pytest.mark.full),
+    pytest.param('albert in inner groups', 'large', marks=pytest.mark.full),
+    ('albert in both', 'plain'),
+  ],
+)
+def test_shared_layers_equal_transformers(case, kind):
+  compare(*make_case(case, kind))
 
 
 # Each of these must be caught, or the tolerances prove nothing. The type ids of RoBERTa are a

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from flax.core import meta
 
+from bertjax.bench import own_step
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.transformer import PARTS, Encoder, Layer
+from configs import albert as albert_config
+from configs import bert as bert_config
 
 FIELDS = dict(
   heads=2, ffn=32, activation='gelu_erf', norm_eps=1e-12, dropout=0.1, attention_dropout=0.1,
@@ -136,6 +139,18 @@ def test_visits_of_a_shared_layer_draw_apart(rates):
   np.testing.assert_allclose(*step(None), atol=1e-5)
   second, first = step(NOISE)
   assert np.abs(second - first).max() > 0.01
+
+
+def test_albert_base_holds_an_eighth_of_the_state_of_bert_base():
+  """Parameters and optimizer state: at most 12%."""
+  held = []
+  for config, vocab_size in ((albert_config, 30000), (bert_config, 30522)):
+    c = config.get_config('base').copy_and_resolve_references()
+    c.model.vocab_size, c.batch_size = vocab_size, 1
+    held.append(own_step.footprint(c, own_step.synthetic_batch(c)))
+  ours, theirs = held
+  assert ours['state_bytes'] == pytest.approx(12 * ours['parameters'])  # p, m and v, float32
+  assert 0.10 < ours['state_bytes'] / theirs['state_bytes'] < 0.12
 
 
 @pytest.mark.parametrize(

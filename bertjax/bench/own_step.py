@@ -20,7 +20,7 @@ def synthetic_batch(config: Any) -> Batch:
   column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   token_BT = rng.integers(5, vocab, (rows, length), dtype=np.int32)
   chosen = [np.sort(rng.choice(length, slots, replace=False)) for _ in range(rows)]
-  return dict(
+  batch = dict(
     token_BT=token_BT,
     example_BT=np.ones((rows, length), np.int32),
     type_BT=(column_BT >= length // 2).astype(np.int32) * (config.model.types > 1),
@@ -31,20 +31,39 @@ def synthetic_batch(config: Any) -> Batch:
     masked_BP=np.ones((rows, slots), np.float32),
     first_BG=np.zeros((rows, 1), np.int32),
     example_weight_BG=np.ones((rows, 1), np.float32),
-    next_BG=rng.integers(0, 2, (rows, 1), dtype=np.int32),
   )
+  for name, classes in config.model.labels:
+    batch[f'{name}_BG'] = rng.integers(0, classes, (rows, 1), dtype=np.int32)
+  return batch
+
+
+def footprint(config: Any, batch: Batch) -> dict[str, int]:
+  """Parameters, and bytes of them and the optimizer state; rows that pad the vocabulary count."""
+  _, boxed, tx, _ = _system(config, batch)
+  params = nn.meta.unbox(boxed)['params']
+  held = jax.tree.leaves((params, jax.eval_shape(tx.init, params)))
+  return dict(
+    parameters=sum(leaf.size for leaf in jax.tree.leaves(params)),
+    state_bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in held),
+  )
+
+
+def _system(config: Any, batch: Batch):
+  """The objective, its variables as boxed shapes, the optimizer and its schedule."""
+  objective = names.load(
+    'bertjax.objectives', config.objective.name, 'make', 'config.objective.name'
+  ).make(config)
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
+  shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
+  return objective, boxed, *optim.make(config.optimizer, shapes['params'], axes['params'])
 
 
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   """Our compiled train step as a call that runs it once on its own state and waits for it."""
-  objective = names.load(
-    'bertjax.objectives', config.objective.name, 'make', 'config.objective.name'
-  ).make(config)
+  objective, boxed, tx, schedule = _system(config, batch)
   mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
-  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
-  tx, schedule = optim.make(config.optimizer, shapes['params'], axes['params'])
   specs = sharding.param_specs(shapes, axes, rules, mesh)
   opt_specs = optim.state_specs(tx, shapes['params'], specs['params'])
   phase = 'bench'

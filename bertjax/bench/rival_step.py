@@ -20,11 +20,10 @@ def make_model(model: Any) -> torch.nn.Module:
   Raises:
     ValueError: a model that has no counterpart.
   """
-  if model.name != 'bert' or model.attend != 'example' or model.dtype != 'float32':
-    raise ValueError(
-      "--against=transformers needs model.name='bert', attend='example' and dtype='float32', got "
-      f'{model.name!r}, {model.attend!r}, {model.dtype!r}'
-    )
+  needed = dict(name='bert', sharing='none', attend='example', dtype='float32')
+  got = {key: model[key] for key in needed}
+  if got != needed:
+    raise ValueError(f'--against=transformers needs config.model with {needed}, got {got}')
   common = dict(
     vocab_size=model.vocab_size, hidden_size=model.width, num_hidden_layers=model.layers,
     num_attention_heads=model.heads, intermediate_size=model.ffn,

@@ -3,8 +3,9 @@
   python -m bertjax.bench step --config=configs/bert.py:base --batch_size=8 --length=128 \
       --against=transformers
 
-The batch is synthetic, full rows in the shapes of the recipe; dropout is on. With --against the
-same model, batch and optimizer run in PyTorch in alternation; `ratio` is our tokens/s over theirs.
+The batch is synthetic, full rows in the shapes of the recipe; dropout is on. `state_bytes` are the
+parameters' and the optimizer's. With --against the same model, batch and optimizer run in PyTorch
+in alternation; `ratio` is our tokens/s over theirs.
 """
 
 import json
@@ -18,8 +19,8 @@ from ml_collections import config_flags
 
 from bertjax.bench import own_step, timing
 
-# Vocabulary where the config leaves it to the store: bert-base-uncased, roberta-base.
-VOCAB_SIZES = {'bert': 30522, 'roberta': 50265}
+# Vocabulary where the config leaves it to the store: bert-base-uncased, roberta-base, ALBERT's.
+VOCAB_SIZES = {'bert': 30522, 'roberta': 50265, 'albert': 30000}
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)
@@ -40,8 +41,7 @@ def main(argv: list[str]) -> None:
   if config.length > room:
     raise ValueError(f'--length must be at most {room}, the position table; got {config.length}')
   if not config.model.vocab_size:
-    family = 'roberta' if config.model.position_offset else 'bert'
-    config.model.vocab_size = VOCAB_SIZES[family]
+    config.model.vocab_size = VOCAB_SIZES.get(config.model.family, VOCAB_SIZES['bert'])
   batch = own_step.synthetic_batch(config)
   arms = dict(ours=own_step.make_step(config, batch))
   if _AGAINST.value:
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> None:
   tokens = config.batch_size * config.length
   result: dict[str, Any] = dict(
     bench='step', config=config.name, batch_size=config.batch_size, length=config.length,
-    dtype=config.model.dtype, calls=_CALLS.value,
+    dtype=config.model.dtype, calls=_CALLS.value, **own_step.footprint(config, batch),
     **{name: timing.summary(s, tokens, 'tokens') for name, s in seconds.items()},
   )  # fmt: skip
   if _AGAINST.value:

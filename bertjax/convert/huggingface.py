@@ -9,6 +9,7 @@ O is D where D is taken.
 Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -19,7 +20,11 @@ from bertjax.models.layers import padded_rows
 
 
 class Row(NamedTuple):
-  """One tensor: our path under params, their name ('{layer}' where stacked), 'theirs->ours'."""
+  """One tensor: our path under params, their name, 'theirs->ours'.
+
+  Ours is a stack of theirs where the name holds '{layer}', or '{group}' and '{inner}', which number
+  the blocks of `config.model.groups`.
+  """
 
   ours: str
   theirs: str
@@ -35,6 +40,7 @@ class Family(NamedTuple):
     extra: name of a table of `config.model.extra` -> its row.
     tied: name of a copy -> name of its source.
     ignored: endings of names that carry nothing we train.
+    sharing: the `config.model.sharing` that the class has.
   """
 
   rows: tuple[Row, ...]
@@ -42,6 +48,7 @@ class Family(NamedTuple):
   tied: Mapping[str, str]
   ignored: tuple[str, ...]
   extra: Mapping[str, Row] = {}
+  sharing: str = 'none'
 
 
 def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
@@ -78,13 +85,37 @@ def family_of(config_model) -> Family:
       f'{where}={config_model.family!r} holds a learned position table and the extra tables '
       f'{sorted(family.extra)}, got sinusoid={config_model.sinusoid} and {config_model.extra}'
     )
+  if config_model.sharing != family.sharing:
+    raise ValueError(
+      f'{where}={config_model.family!r} needs config.model.sharing={family.sharing!r}, got '
+      f'{config_model.sharing!r}: no class of transformers holds that'
+    )
+  wide = config_model.embedding_width in (0, config_model.width)
+  if wide and any(row.ours.startswith('embeddings/projection') for row in family.rows):
+    raise ValueError(
+      f'{where}={config_model.family!r} always projects its tables, which this model does where '
+      f'config.model.embedding_width differs from width={config_model.width} only'
+    )
   return family
 
 
 def rows_of(family: Family, config_model) -> tuple[Row, ...]:
   """The rows of the tensors that a model has."""
   extra = tuple(family.extra[name] for name, _ in config_model.extra)
-  return family.rows + extra + (family.pooled if config_model.labels else ())
+  rows = family.rows + extra + (family.pooled if config_model.labels else ())
+  if config_model.sharing == 'all' and config_model.groups * config_model.inner_groups == 1:
+    alone = lambda path: path.replace('encoder/layers/', 'encoder/shared/')
+    rows = tuple(row._replace(ours=alone(row.ours)) for row in rows)
+  return rows
+
+
+def names_of(row: Row, config_model) -> list[str]:
+  """Their names of a row's tensors, in the order of our stack."""
+  if '{group}' in row.theirs:
+    numbers = itertools.product(range(config_model.groups), range(config_model.inner_groups))
+    return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
+  layers = range(config_model.layers) if '{layer}' in row.theirs else (0,)
+  return [row.theirs.format(layer=layer) for layer in layers]
 
 
 def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict[str, Any]:
@@ -104,19 +135,15 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
   family, sizes = family_of(config_model), _sizes(config_model)
   rows = rows_of(family, config_model)
   state = {_new_name(name): array for name, array in state_dict.items()}
-  _check_names(state, family, rows, config_model.layers)
+  _check_names(state, family, rows, config_model)
   params: dict[str, Any] = {}
   for row in rows:
-    if '{layer}' in row.theirs:
-      names = [row.theirs.format(layer=layer) for layer in range(config_model.layers)]
-      array = np.stack([_to_ours(name, state[name], row.axes, sizes) for name in names])
-    else:
-      array = _to_ours(row.theirs, state[row.theirs], row.axes, sizes)
+    tensors = [_to_ours(name, state[name], row.axes, sizes) for name in names_of(row, config_model)]
     *parents, leaf = row.ours.split('/')
     node = params
     for parent in parents:
       node = node.setdefault(parent, {})
-    node[leaf] = array
+    node[leaf] = np.stack(tensors) if 'layers' in parents else tensors[0]
   return params
 
 
@@ -138,11 +165,9 @@ def to_huggingface(params: Mapping[str, Any], config_model) -> dict[str, np.ndar
     for key in row.ours.split('/'):
       node = node[key]
     array = np.asarray(node, np.float32)
-    if '{layer}' in row.theirs:
-      for layer in range(config_model.layers):
-        state[row.theirs.format(layer=layer)] = _to_theirs(array[layer], row.axes, sizes)
-    else:
-      state[row.theirs] = _to_theirs(array, row.axes, sizes)
+    tensors = array if 'layers' in row.ours.split('/') else array[None]
+    for name, tensor in zip(names_of(row, config_model), tensors, strict=True):
+      state[name] = _to_theirs(tensor, row.axes, sizes)
   return state | {copy: state[source] for copy, source in family.tied.items()}
 
 
@@ -162,9 +187,9 @@ def _new_name(name: str) -> str:
 
 
 def _check_names(
-  state: Mapping[str, np.ndarray], family: Family, rows: tuple[Row, ...], layers: int
+  state: Mapping[str, np.ndarray], family: Family, rows: tuple[Row, ...], config_model
 ) -> None:
-  wanted = {row.theirs.format(layer=layer) for row in rows for layer in range(layers)}
+  wanted = {name for row in rows for name in names_of(row, config_model)}
   known = wanted | set(family.tied) | {row.theirs for row in family.pooled}
   missing = sorted(wanted - set(state))
   extra = sorted(n for n in set(state) - known if not n.endswith(family.ignored))

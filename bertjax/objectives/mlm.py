@@ -70,7 +70,8 @@ def make(config) -> Objective:
 
   def step_flops(batch: Batch) -> float:
     width, table_width = model.width, model.embedding_width or model.width
-    count = flops.encoder_flops(batch, layers=model.layers, width=width, ffn=model.ffn)
+    visits = model.layers * model.inner_groups  # what is shared is computed every time
+    count = flops.encoder_flops(batch, layers=visits, width=width, ffn=model.ffn)
     if table_width != width:
       real = float(np.sum(batch['example_BT'] > 0))
       count += flops.head_flops(real, table_width * width)

@@ -59,11 +59,17 @@ def test_alternation():
   assert ''.join(calls) == 'ababab'
 
 
-def test_the_rival_refuses_what_it_is_not():
+@pytest.mark.parametrize('field, value', [('attend', 'self'), ('sharing', 'all')])
+def test_the_rival_refuses_what_it_is_not(field, value):
   c = make_config('bert')
-  c.model.attend = 'self'
-  with pytest.raises(ValueError, match="attend='example'"):
+  c.model[field] = value
+  with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': '{value}'"):
     rival_step.make_model(c.model)
+
+
+def test_the_synthetic_batch_has_the_labels_of_the_model():
+  batch = own_step.synthetic_batch(make_config('albert'))
+  assert batch['order_BG'].shape == (8, 1) and 'next_BG' not in batch
 
 
 def test_raw_tokenizer_gives_the_ids_of_the_store(tmp_path):

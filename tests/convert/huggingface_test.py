@@ -12,6 +12,7 @@ from bertjax.convert import huggingface
 from bertjax.objectives import mlm
 
 NEXT = (('next', 2),)
+ORDER = (('order', 2),)
 
 
 def make_params(c):
@@ -29,13 +30,27 @@ def torch_class(c):
   )  # fmt: skip
   if m.position_offset:
     return transformers.RobertaForMaskedLM(transformers.RobertaConfig(**common))
+  if m.family == 'albert':
+    kind = transformers.AlbertForPreTraining if m.labels else transformers.AlbertForMaskedLM
+    fields = dict(embedding_size=m.embedding_width, num_hidden_groups=m.groups)
+    config = transformers.AlbertConfig(inner_group_num=m.inner_groups, **fields, **common)
+    return kind(config)
   kind = transformers.BertForPreTraining if m.labels else transformers.BertForMaskedLM
   return kind(transformers.BertConfig(**common))
 
 
-@pytest.mark.parametrize('family, labels', [('bert', NEXT), ('bert', ()), ('roberta', ())])
-def test_round_trip(family, labels):
-  c = cases.config(family, labels=labels)
+@pytest.mark.parametrize(
+  'family, fields',
+  [
+    ('bert', dict(labels=NEXT)),
+    ('bert', dict(labels=())),
+    ('roberta', dict(labels=())),
+    ('albert', dict(labels=ORDER)),
+    ('albert', dict(labels=(), groups=2, inner_groups=2)),
+  ],
+)
+def test_round_trip(family, fields):
+  c = cases.config(family, **fields)
   params = make_params(c)
   state = huggingface.to_huggingface(params, c.model)
   model = torch_class(c)
@@ -88,6 +103,15 @@ def test_refuses_a_state_dict_that_does_not_fit(change, message):
     huggingface.from_huggingface(state, c.model)
 
 
-def test_refuses_a_model_without_a_class():
-  with pytest.raises(ValueError, match='labels'):
-    huggingface.family_of(cases.config('roberta', labels=NEXT).model)
+@pytest.mark.parametrize(
+  'family, fields, message',
+  [
+    ('roberta', dict(labels=NEXT), 'no label head'),
+    ('bert', dict(sharing='all'), "needs config.model.sharing='none', got 'all'"),
+    ('albert', dict(sharing='ffn'), "needs config.model.sharing='all', got 'ffn'"),
+    ('albert', dict(embedding_width=64), 'always projects'),
+  ],
+)
+def test_refuses_a_model_without_a_class(family, fields, message):
+  with pytest.raises(ValueError, match=message):
+    huggingface.family_of(cases.config(family, **fields).model)
