@@ -42,6 +42,7 @@ class Arm(NamedTuple):
 ARMS = dict(
   tokens=Arm('random tokens', dict(rule='tokens'), paper='83.8'),
   words=Arm('whole words', dict(max_words=1), paper='84.3'),
+  entities=Arm('entities', dict(max_words=1, entity_prob=0.5), paper='84.8'),
   spans=Arm('random spans', {}, paper='85.4'),
   boundary=Arm('random spans and boundary', {}, boundary=True),
 )
@@ -76,7 +77,8 @@ def train_arms(config: Any, workdir: pathlib.Path, arms: list[str], seeds: int) 
   """Trains what is not there yet, seed by seed.
 
   Raises:
-    ValueError: an unknown arm, or a config that is not SpanBERT's.
+    ValueError: an unknown arm, a config that is not SpanBERT's, or a store without the units that
+      an arm needs.
   """
   for name in arms:
     choose(name, ARMS, '--arms')
@@ -84,9 +86,12 @@ def train_arms(config: Any, workdir: pathlib.Path, arms: list[str], seeds: int) 
     raise ValueError(f'--config must be of configs/spanbert.py, got {config.name!r}')
   from bertjax import train  # slow to import
   from bertjax.data import build
+  from bertjax.data.store import open_store
 
   workdir.mkdir(parents=True, exist_ok=True)
   config.data.store = str(build.ensure_store(config.data, config.seed, str(workdir)))
+  if any('entity_prob' in ARMS[name].mask for name in arms):
+    open_store(config.data.store).check_units()
   for seed in range(seeds):
     for name in arms:
       run = workdir / f'{name}-{seed}'

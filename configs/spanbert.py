@@ -10,6 +10,7 @@ The other arms of the paper's comparison, over the same blocks:
 
   random tokens   --config.data.mask.rule=tokens
   whole words     --config.data.mask.max_words=1
+  entities        the same and --config.data.mask.entity_prob=0.5, over a store with units
   spans alone     as it is, with --config.objective.boundary_scale=0
 """
 
@@ -67,6 +68,7 @@ def get_config(arg: str | None = None):
       static=False,
       max_words=10,
       geometric_p=0.2,
+      entity_prob=0.0,
       max_pair_targets=15,
     )
   )

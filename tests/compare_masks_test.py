@@ -11,6 +11,7 @@ from bertjax.data.store_writer import write_store
 from configs import bert, spanbert
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+VOCABULARY = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
 
 
 def given():
@@ -26,7 +27,8 @@ def store(tmp_path_factory):
   path = tmp_path_factory.mktemp('masks') / 'store'
   for part, documents in ((path, 40), (path / 'heldout', 10)):
     text = [[rng.integers(5, 50, 9).tolist() for _ in range(6)] for _ in range(documents)]
-    write_store(part, text, dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL))
+    units = [[rng.integers(0, 3, 9).tolist() for _ in range(6)] for _ in range(documents)]
+    write_store(part, text, VOCABULARY, units=units)
   return path
 
 
@@ -94,6 +96,15 @@ def test_mistakes_are_refused(config, arms, message, tmp_path):
   with pytest.raises(ValueError, match=message):
     compare_masks.train_arms(config, tmp_path / 'runs', arms, 1)
   assert not (tmp_path / 'runs').exists()
+
+
+def test_entities_need_a_store_with_units(tmp_path):
+  write_store(tmp_path / 'store', [[[5, 6, 7]]], VOCABULARY)
+  config = given().copy_and_resolve_references()
+  config.data.store = str(tmp_path / 'store')
+  with pytest.raises(ValueError, match='has no units'):
+    compare_masks.train_arms(config, tmp_path / 'runs', ['tokens', 'entities'], 1)
+  assert not list((tmp_path / 'runs').iterdir())
 
 
 @pytest.mark.full

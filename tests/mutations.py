@@ -315,8 +315,8 @@ MUTATIONS = (
   Mutation(
     'spans: a masked anchor is not drawn anew',
     'bertjax/data/spans.py',
-    'hit_S = ~chosen_c[anchor_S] &',
-    'hit_S = (anchor_S >= 0) &',
+    'hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]',
+    'hit_S = np.ones(len(anchor_S), bool)',
     'tests/data/spans_test.py',
   ),
   Mutation(
@@ -374,6 +374,20 @@ MUTATIONS = (
     "'right') - 1, document_end)",
     "'right') - 1, sentences)",
     'tests/data/one_segment_test.py',
+  ),
+  Mutation(
+    'spans: entities are drawn always',
+    'bertjax/data/spans.py',
+    '(draws.uniform(bits_JS(_COIN)) < mask.entity_prob)',
+    '(draws.uniform(bits_JS(_COIN)) < 1.0)',
+    'tests/data/spans_test.py',
+  ),
+  Mutation(
+    'spans: an entity is its first token',
+    'bertjax/data/spans.py',
+    'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
+    'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
+    'tests/data/spans_test.py',
   ),
   Mutation(
     'boundary: the denominator has no one more',

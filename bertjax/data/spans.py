@@ -6,13 +6,15 @@ special tokens, and ceil(rate * its tokens) of them are masked. By `mask.rule`:
   spans   Until the budget is used up: draw a length l of 1 to max_words words, P(l) ~ p (1-p)^(l-1)
           with p = mask.geometric_p, and a token; draw both anew where that is masked. The span is
           the word of the token and the l-1 words after it, as far as the budget goes: the last word
-          may be cut. Tokens that are masked already cost nothing.
+          may be cut. Tokens that are masked already cost nothing. With probability entity_prob it
+          is instead one of the text's phrases and entities, which the store's units mark, masked
+          before or not (the original's NER scheme; its adjacent entities are one, ours are not).
   tokens  ceil(rate * tokens) of them without replacement, each decided by itself.
 
-Arms of the paper's comparison are tokens; spans with max_words=1, whole words; and spans.
-Overlapping and adjacent spans merge. Each merged span is decided as a whole: mask_share show
-[MASK], random_share a token of the corpus each, drawn as often as the corpus has it, the others
-stay; all are targets.
+The arms of the paper's comparison are tokens; spans with max_words=1, whole words; those with
+entity_prob=.5 besides; and spans. Overlapping and adjacent spans merge. Each merged span is decided
+as a whole: mask_share show [MASK], random_share a token of the corpus each, drawn as often as the
+corpus has it, the others stay; all are targets.
 
 A merged span with a neighbour in the text on both sides is also predicted from these two, by the
 offset in the span; offsets from max_pair_targets on are not.
@@ -23,13 +25,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax.data import draws, targets
-from bertjax.data.rows import Rows, ragged
+from bertjax.data.rows import Rows, ragged, starts, units
 from bertjax.names import choose
 
 SPECIAL = ('cls', 'sep', 'mask')
 RULES = ('spans', 'tokens')
 _TURNS = 8  # drawn at once
-_LENGTH, _ANCHOR = targets.FREE, targets.FREE + 1
+_LENGTH, _ANCHOR, _COIN, _ENTITY = range(targets.FREE, targets.FREE + 4)
 
 
 class _Texts(NamedTuple):
@@ -50,6 +52,15 @@ class _Words(NamedTuple):
   stop_S: np.ndarray  # the word after the text's last one
 
 
+class _Entities(NamedTuple):
+  """The phrases and entities e of the texts."""
+
+  begin_e: np.ndarray  # candidate
+  size_e: np.ndarray
+  first_S: np.ndarray
+  count_S: np.ndarray
+
+
 def check(recipe, store, length: int) -> None:
   """Checks `recipe.mask`.
 
@@ -68,6 +79,10 @@ def check(recipe, store, length: int) -> None:
     raise ValueError(
       f'config.data.mask.max_pair_targets must be at least 1, got {mask.max_pair_targets}'
     )
+  if not 0 <= mask.entity_prob < 1:
+    raise ValueError(f'config.data.mask.entity_prob must be in [0, 1), got {mask.entity_prob}')
+  if mask.entity_prob:
+    store.check_units()
   if mask.random_share and not store.counts.any():
     raise ValueError(
       f'{store.path} does not know how often each id occurs, which random replacements follow: '
@@ -165,6 +180,17 @@ def _choose_tokens(rows, texts, room_S):
   return chosen_c
 
 
+def _entities(rows, store, texts) -> _Entities:
+  unit_c = units(rows.text, store)[texts.candidate_c]
+  ends_c = unit_c > 0
+  ends_c[texts.first_S] = True
+  stop_c = np.append(np.flatnonzero(ends_c), len(unit_c))
+  begin_e = np.flatnonzero(unit_c == 2)
+  size_e = stop_c[np.searchsorted(stop_c, begin_e, 'right')] - begin_e
+  count_S = targets.count(texts.text_c[begin_e], 1, len(texts.first_S))
+  return _Entities(begin_e, size_e, starts(count_S), count_S)
+
+
 def _choose_spans(rows, mask, store, texts, room_S):
   """Returns bool [c]: one span per turn and text, until all have used up their room."""
   propose = _proposals(rows, mask, store, texts)
@@ -173,7 +199,8 @@ def _choose_spans(rows, mask, store, texts, room_S):
   while open_S.size:
     anchor_JS, begin_JS, size_JS = propose(open_S, np.arange(turn, turn + _TURNS)[:, None])
     for anchor_S, begin_S, size_S in zip(anchor_JS, begin_JS, size_JS, strict=True):
-      hit_S = ~chosen_c[anchor_S] & (left_S[open_S] > 0)
+      hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]
+      hit_S &= left_S[open_S] > 0
       _mask(chosen_c, left_S, open_S[hit_S], begin_S[hit_S], size_S[hit_S])
     open_S, turn = open_S[left_S[open_S] > 0], turn + _TURNS
   return chosen_c
@@ -182,12 +209,13 @@ def _choose_spans(rows, mask, store, texts, room_S):
 def _proposals(rows, mask, store, texts):
   """Returns (open_S, turn_J1) -> anchor_JS, begin_JS, size_JS: the spans drawn in these turns.
 
-  The anchor is the candidate that must not be masked yet.
+  The anchor is the candidate that must not be masked yet, or -1 for an entity.
   """
   words = _words(rows, store, texts)
+  entities = _entities(rows, store, texts) if mask.entity_prob else None
   until = np.cumsum(pmf(mask.max_words, mask.geometric_p))[:-1]
   position_S = rows.position_n[texts.candidate_c[texts.first_S]]
-  sites = (_LENGTH, _ANCHOR)
+  sites = (_LENGTH, _ANCHOR, _COIN, _ENTITY)
   key_S = {site: targets.bits(rows, site, texts.example_S, position_S) for site in sites}
 
   def propose(open_S, turn_J1):
@@ -199,6 +227,13 @@ def _proposals(rows, mask, store, texts):
     if mask.max_words > 1:
       last_JS += np.searchsorted(until, draws.uniform(bits_JS(_LENGTH)), 'right')
     size_JS = words.first_w[np.minimum(last_JS, words.stop_S[open_S])] - begin_JS
+    if entities:
+      count_S = entities.count_S[open_S]
+      entity_JS = (draws.uniform(bits_JS(_COIN)) < mask.entity_prob) & (count_S > 0)
+      pick_JS = entities.first_S[open_S] + draws.below(bits_JS(_ENTITY), np.maximum(count_S, 1))
+      pick_n = pick_JS[entity_JS]
+      begin_JS[entity_JS], size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]
+      anchor_JS[entity_JS] = -1
     return anchor_JS, begin_JS, size_JS
 
   return propose

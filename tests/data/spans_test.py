@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from masking import corrupted, masked, placed
-from toy_store import MASK, SPECIAL, random_store, spans
+from toy_store import MASK, SPECIAL, random_store, spans, with_units
 
 from bertjax.data import draws, plans
 from bertjax.data import spans as rule
@@ -80,6 +80,63 @@ def test_spans_are_those_of_the_sequential_algorithm(words):
   for e in range(len(lengths)):
     ours = batch['target_pos_BP'][e][batch['weight_BP'][e] > 0].tolist()
     assert ours == sequential(config, store, rows, e)
+
+
+def entity_spans(units, real):
+  """(first, last) columns of the entities of a row whose tokens have these units."""
+  starts = [at for at in range(1, real - 1) if units[at] == 2]
+  ends = [next((at for at in range(b + 1, real - 1) if units[at]), real - 1) for b in starts]
+  return [(b, e - 1) for b, e in zip(starts, ends, strict=True)]
+
+
+@pytest.mark.parametrize('probability', [0.0, 0.5, 0.95])
+def test_entities_are_masked_whole_and_as_often_as_asked(probability):
+  """With a budget of one token the first draw decides: it begins an entity, or a random word."""
+  config = spans(mask__max_words=1, mask__entity_prob=probability, mask__rate=0.01)
+  store = with_units(random_store(3000))
+  examples = plans.examples_in_memory(store, config, 48, 1)
+  batch = examples.batch(np.arange(3000), shuffle=False)
+  starts = examples.column['start']
+  inside = outside = expected = 0
+  for row in range(3000):
+    real = int((batch['example_BT'][row] > 0).sum())
+    units = np.append(1, store.units[starts[row] : starts[row] + real - 2])
+    entities = entity_spans(units, real)
+    if not entities or real < 20:
+      continue
+    (at,) = batch['target_pos_BP'][row][batch['weight_BP'][row] > 0]
+    is_start = at in {first for first, _ in entities}
+    inside, outside = inside + is_start, outside + (not is_start)
+    expected += probability + (1 - probability) * word_start_share(store, units, starts, row, real)
+  total = inside + outside
+  assert total > 1000 and abs(inside - expected) < 4 * np.sqrt(total / 4)
+
+
+def word_start_share(store, units, starts, row, real):
+  """Share of the tokens whose word begins with the first token of an entity."""
+  begins = store.word_starts[store.tokens[starts[row] : starts[row] + real - 2]].copy()
+  begins[0] = True
+  lead = np.maximum.accumulate(np.where(begins, np.arange(real - 2), 0))
+  return (units[1:][lead] == 2).mean()
+
+
+def test_a_large_budget_covers_whole_entities():
+  config = spans(mask__max_words=1, mask__entity_prob=0.9, mask__rate=0.3)
+  store = with_units(random_store(600))
+  examples = plans.examples_in_memory(store, config, 64, 1)
+  batch = examples.batch(np.arange(300), shuffle=False)
+  cut = whole = 0
+  for row in range(300):
+    real = int((batch['example_BT'][row] > 0).sum())
+    start = examples.column['start'][row]
+    units = np.append(1, store.units[start : start + real - 2])
+    chosen = set(batch['target_pos_BP'][row][batch['weight_BP'][row] > 0].tolist())
+    assert len(chosen) == np.ceil(0.3 * (real - 2))
+    # One entity may be cut by the budget; a random word may take part of another.
+    for first, last in entity_spans(units, real):
+      hit = len(chosen & set(range(first, last + 1)))
+      whole, cut = whole + (hit == last - first + 1), cut + (0 < hit < last - first + 1)
+  assert whole > 5 * cut > 0
 
 
 def test_tokens_are_drawn_uniformly_and_decided_one_by_one():
@@ -159,6 +216,8 @@ def test_texts_of_a_pair_have_their_own_budgets():
   [
     (dict(mask__rule='span'), "did you mean 'spans'"),
     (dict(mask__geometric_p=1.0), r'geometric_p must be in \(0, 1\), got 1.0'),
+    (dict(mask__entity_prob=1.0), r'entity_prob must be in \[0, 1\), got 1.0'),
+    (dict(mask__entity_prob=0.5), 'no units'),
     (dict(mask__max_words=0), 'max_words must be at least 1, got 0'),
     (dict(mask__max_pair_targets=0), 'max_pair_targets must be at least 1, got 0'),
   ],

@@ -22,6 +22,7 @@ class MemoryStore:
   special: dict
   word_starts: np.ndarray
   counts: np.ndarray
+  units: np.ndarray | None = None
   path: str = 'memory'
 
   @property
@@ -35,6 +36,24 @@ class MemoryStore:
   def gather(self, start_n, length_n):
     owner, offset = rows.ragged(np.asarray(length_n))
     return self.tokens[np.asarray(start_n)[owner] + offset].astype(np.int32)
+
+  def gather_units(self, start_n, length_n):
+    owner, offset = rows.ragged(np.asarray(length_n))
+    return self.units[np.asarray(start_n)[owner] + offset]
+
+  def check_units(self):
+    if self.units is None:
+      raise ValueError('no units')
+
+
+def with_units(store, seed=0):
+  """The store with random units: some words begin a phrase, some go on with what is before them."""
+  draw = np.random.default_rng(seed)
+  starts_n = store.word_starts[store.tokens]
+  kind_n = draw.choice([0, 1, 2], len(store.tokens), p=[0.2, 0.6, 0.2])
+  units_n = np.where(starts_n, kind_n, 0).astype(np.uint8)
+  units_n[store.sentences[:-1]] = 1
+  return dataclasses.replace(store, units=units_n)
 
 
 def random_store(documents=60, sentences=12, words=9, seed=0, distinct=False):
@@ -123,6 +142,7 @@ def spans(**changes):
     mask__static=False,
     mask__max_words=10,
     mask__geometric_p=0.2,
+    mask__entity_prob=0.0,
     mask__max_pair_targets=15,
   )
   return recipe(**(values | changes))
