@@ -32,6 +32,14 @@ def synthetic_batch(config: Any) -> Batch:
     first_BG=np.zeros((rows, 1), np.int32),
     example_weight_BG=np.ones((rows, 1), np.float32),
   )
+  if config.data.corrupt == 'spans':  # each target is a span of its own
+    left_BP, right_BP = batch['target_pos_BP'] - 1, batch['target_pos_BP'] + 1
+    batch |= dict(
+      left_BP=np.maximum(left_BP, 0),
+      right_BP=np.minimum(right_BP, length - 1),
+      offset_BP=np.zeros((rows, slots), np.int32),
+      pair_weight_BP=np.ones((rows, slots), np.float32),
+    )
   for name, classes in config.model.labels:
     batch[f'{name}_BG'] = rng.integers(0, classes, (rows, 1), dtype=np.int32)
   return batch
