@@ -80,6 +80,8 @@ def make_run(
   if config.data.vocab and not streams:
     _check_vocabulary(config.data, store)
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
+  if 'extra' in config.model:
+    config.model.extra = _tables(config, store)
   timeline = phases.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   rules = sharding.as_rules(config.sharding_rules)
@@ -107,6 +109,22 @@ def _vocab_size(size: int, store: Store) -> int:
       f'config.model.vocab_size={size}: leave it at 0 to take the number of the store'
     )
   return size or store.vocabulary_size
+
+
+def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
+  """`config.model.extra`, where the rows of the languages may be left to the store."""
+  tables = dict(config.model.extra)
+  if 'language' in tables:
+    languages = config.data.languages or store.languages
+    if not languages:
+      store.column('language')  # refuses, with the remedy
+    tables['language'] = tables['language'] or len(languages)
+    if tables['language'] < len(languages):
+      raise ValueError(
+        f'config.model.extra has ids for {tables["language"]} languages, but there are '
+        f'{len(languages)}, {", ".join(languages)}: leave it at 0 to take their number'
+      )
+  return tuple(tables.items())
 
 
 def _check(phase: phases.Phase, mesh: Mesh) -> None:

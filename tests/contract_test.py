@@ -26,16 +26,18 @@ CONFIGS = sorted(
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  """A few hundred documents of random sentences."""
+  """A few hundred documents of random sentences in three languages, and pairs of translations."""
   rng = np.random.default_rng(0)
-  documents = [
-    [rng.integers(5, VOCAB, rng.integers(3, 12)).tolist() for _ in range(rng.integers(2, 9))]
-    for _ in range(300)
-  ]
+  sentence = lambda: rng.integers(5, VOCAB, rng.integers(3, 12)).tolist()
+  documents = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(300)]
+  language = [[number % 3] * len(document) for number, document in enumerate(documents)]
+  documents += [[sentence(), sentence()] for _ in range(60)]
+  language += [[0, 1 + number % 2] for number in range(60)]
   special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
   vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
   path = tmp_path_factory.mktemp('contract') / 'store'
-  write_store(path, documents, vocabulary)
+  columns = dict(language=language)
+  write_store(path, documents, vocabulary, columns=columns, languages=('de', 'en', 'fr'))
   return path
 
 

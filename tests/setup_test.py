@@ -8,7 +8,7 @@ import pytest
 
 from bertjax import phases, setup, sharding
 from bertjax.data.store_writer import write_store
-from configs import bert, spanbert
+from configs import bert, spanbert, xlm
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -85,3 +85,59 @@ def test_a_store_of_another_vocabulary_is_refused(store, tmp_path):
   )
   with pytest.raises(ValueError, match='was made with another vocabulary .50 ids'):
     make(store, **{'data.vocab': str(tmp_path)})
+
+
+@pytest.fixture(scope='module')
+def spoken(tmp_path_factory):
+  """Ten documents in de, ten in en, and ten pairs."""
+  rng = np.random.default_rng(0)
+  sentence = lambda: rng.integers(5, 50, 6).tolist()
+  documents = [[sentence() for _ in range(4)] for _ in range(20)]
+  documents += [[sentence(), sentence()] for _ in range(10)]
+  language = [[number // 10] * 4 for number in range(20)] + [[0, 1]] * 10
+  path = tmp_path_factory.mktemp('spoken') / 'store'
+  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
+  columns = dict(language=language)
+  write_store(path, documents, vocabulary, columns=columns, languages=('de', 'en'))
+  return path
+
+
+def make_xlm(store, **overrides):
+  config = xlm.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 32, 8
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoken):
+  run = make_xlm(spoken)
+  assert [s.phase.name for s in run.systems] == ['clm', 'mlm', 'tlm']
+  assert run.abstract.variables['params']['embeddings']['language'].shape == (2, 64)
+  assert [s.phase.config.model.attend for s in run.systems] == ['causal', 'example', 'example']
+  for system in run.systems:
+    batch = system.examples.batch(np.arange(8), True)
+    first_B, last_B = batch['language_BT'][:, 0], batch['language_BT'].max(1)
+    assert (first_B != last_B).all() if system.phase.name == 'tlm' else (first_B == last_B).all()
+
+
+def test_ids_of_more_languages_than_the_store_has(spoken):
+  run = make_xlm(spoken, **{'data.languages': ('ar', 'de', 'en')})
+  assert run.abstract.variables['params']['embeddings']['language'].shape == (3, 64)
+  batch = run.systems[2].examples.batch(np.arange(8), True)
+  assert set(batch['language_BT'][batch['example_BT'] > 0]) == {1, 2}
+
+
+def test_languages_that_do_not_fit_are_refused(store, spoken):
+  with pytest.raises(ValueError, match="has no column 'language', .*--input=LANGUAGE=FILES"):
+    make_xlm(store)
+  with pytest.raises(
+    ValueError, match='languages en, which have no id: expected those of .*de, fr'
+  ):
+    make_xlm(spoken, **{'data.languages': ('de', 'fr')})
+  with pytest.raises(ValueError, match='ids for 1 languages, but there are 2, de, en: leave it at'):
+    make_xlm(spoken, **{'model.extra': (('language', 1),)})
+
+
+def test_a_table_that_the_plan_has_no_ids_for_is_refused(spoken):
+  with pytest.raises(ValueError, match="table of 'language', but config.data.plan gives no"):
+    make(spoken, **{'model.extra': (('language', 2),)})

@@ -13,7 +13,7 @@ import pathlib
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ class Offsets(NamedTuple):
   path: str
   sentences: np.ndarray
   documents: np.ndarray
+  columns: Mapping[str, np.ndarray] = {}
 
 
 def random_sizes(sentences: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

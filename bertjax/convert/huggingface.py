@@ -122,8 +122,8 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
   """A state dict of NumPy arrays as our parameters.
 
   Args:
-    state_dict: of the family's class; tied copies may be missing, heads that the model lacks are
-      left out.
+    state_dict: of the family's class; of tied tensors one may be missing, heads that the model
+      lacks are left out.
     config_model: `config.model` with the vocabulary size filled in.
 
   Returns:
@@ -135,6 +135,9 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
   family, sizes = family_of(config_model), _sizes(config_model)
   rows = rows_of(family, config_model)
   state = {_new_name(name): array for name, array in state_dict.items()}
+  for copy, source in family.tied.items():
+    if copy in state:
+      state.setdefault(source, state[copy])
   _check_names(state, family, rows, config_model)
   params: dict[str, Any] = {}
   for row in rows:

@@ -40,6 +40,7 @@ def directory(
     ValueError: it is not there and no root can be written.
     OSError: writing failed for another reason, such as a full disk; nothing is left behind.
   """
+  identity = json.loads(json.dumps(identity))  # as it will be read: tuples are lists there
   name = digest(identity)[:32]
   for root in roots:
     if (record := _record(root / name, identity)) is not None:

@@ -35,6 +35,71 @@ class Schedule(NamedTuple):
   block: int
 
 
+def ids(store, recipe) -> np.ndarray:
+  """Returns the id of each language of the store, int64; empty where the store knows none.
+
+  Raises:
+    ValueError: config.data.languages, which numbers them, lacks one.
+  """
+  names = list(recipe.languages or store.languages)
+  missing = [name for name in store.languages if name not in names]
+  if missing:
+    raise ValueError(
+      f'{store.path} has the languages {", ".join(missing)}, which have no id: expected those of '
+      f'config.data.languages, {", ".join(names)}. Name them there, or leave it empty'
+    )
+  return np.array([names.index(name) for name in store.languages], np.int64)
+
+
+def parallel(store) -> np.ndarray:
+  """Returns the documents that are a sentence and its translation, int64.
+
+  They have two sentences, of different languages; a store that knows no languages has none.
+  """
+  if 'language' not in store.columns:
+    return np.zeros(0, np.int64)
+  language_S = store.column('language')
+  two_D = np.flatnonzero(np.diff(store.documents) == 2)
+  first_n = store.documents[two_D]
+  return two_D[language_S[first_n] != language_S[first_n + 1]]
+
+
+class Peers(NamedTuple):
+  """The documents of each language; those of a store that knows none are all alike.
+
+  Attributes:
+    language_D: uint8, or None.
+    document_n: int64, language by language.
+    start_l: int64, where each language begins in document_n.
+    size_l: int64, its documents.
+  """
+
+  language_D: np.ndarray | None
+  document_n: np.ndarray
+  start_l: np.ndarray
+  size_l: np.ndarray
+
+  def draw(self, bits_n: np.ndarray, document_n: np.ndarray) -> np.ndarray:
+    """Turns uint64 bits into documents of the same language as these ones, int64."""
+    if self.language_D is None:
+      return draws.below(bits_n, self.size_l)
+    language_n = self.language_D[document_n]
+    place_n = self.start_l[language_n] + draws.below(bits_n, self.size_l[language_n])
+    return self.document_n[place_n]
+
+
+def peers(store) -> Peers:
+  """Groups the documents of a store by the language of their first sentence."""
+  none = np.zeros(0, np.int64)
+  if 'language' not in store.columns:
+    return Peers(None, none, none, np.array([len(store.documents) - 1]))
+  language_D = np.asarray(store.column('language')[store.documents[:-1]])
+  size_l = np.bincount(language_D)
+  return Peers(
+    language_D, np.argsort(language_D, kind='stable'), np.cumsum(size_l) - size_l, size_l
+  )
+
+
 def shares(rows_g: np.ndarray, alpha: float, blocks: int = WINDOW) -> np.ndarray:
   """Returns how many of the blocks go to each group: those of p ~ rows^alpha, rounded, int64 [G].
 

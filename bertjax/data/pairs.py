@@ -4,6 +4,8 @@ Every pass over a document draws one target length and walks its sentences: a ch
 target or the end of the document; a part of it becomes A, and B is the rest of the chunk (next) or
 text of another document (random), in which case the sentences that A left over are put back. A pair
 that is too long loses tokens one by one from its longer side, at random from the front or the back.
+Where the store knows languages the other document is of the same one: multilingual BERT's pairs
+were made language by language.
 
 All documents of a window and all passes advance in lockstep, one chunk per iteration, by binary
 search in the sentence offsets. Each draw is keyed by (seed, pass, sentence where the chunk starts),
@@ -16,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data import draws, rows
+from bertjax.data import draws, languages, rows
 
 SPECIAL = ('cls', 'sep')
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
@@ -68,8 +70,9 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
 
   Returns:
     An iterator of (columns, counts): columns a_start, b_start int64 (into the tokens), a_length,
-    length int32 (length counts the three special tokens), next int8 (0 next, 1 random); counts of
-    random_next and truncated_tokens.
+    length int32 (length counts the three special tokens), next int8 (0 next, 1 random) and, where
+    the store knows languages, group int32, that of the document; counts of random_next and
+    truncated_tokens.
 
   Raises:
     ValueError: a store with fewer than two documents, a length below 5, no pass, no probability.
@@ -94,7 +97,8 @@ def pieces(store, recipe, length: int, seed: int, window: int, task: Task) -> It
       f'{recipe.dupe_factor} and {recipe.short_prob}'
     )
   windows = _windows(store.documents, max(window // recipe.dupe_factor, 1))
-  return (_window(store, recipe, length - 3, seed, window, task) for window in windows)
+  peers = languages.peers(store)
+  return (_window(store, peers, recipe, length - 3, seed, window, task) for window in windows)
 
 
 def assemble(store, column: dict[str, np.ndarray], task: Task = NEXT) -> rows.Text:
@@ -134,13 +138,13 @@ def _windows(documents, sentences):
     first = last
 
 
-def _window(store, recipe, usable, seed, documents, task):
+def _window(store, peers, recipe, usable, seed, documents, task):
   lanes, lone = _alive(_open_lanes(store, recipe, usable, seed, documents), task)
   base = int(store.documents[documents[0]])
   offset = np.asarray(store.sentences[base : int(store.documents[documents[1]]) + 1])
   pieces, order = [], []
   while lanes.at_n.size or not pieces:  # an empty chunk where no document has enough
-    columns, at_n = _chunk(store, lanes, (base, offset), usable, task)
+    columns, at_n = _chunk(store, peers, lanes, (base, offset), usable, task)
     pieces.append(columns)
     order.append(lanes.order_n)
     lanes, left = _alive(lanes._replace(at_n=at_n), task)
@@ -180,7 +184,7 @@ def _alive(lanes: _Lanes, task: Task) -> tuple[_Lanes, int]:
   return _Lanes(*(value[alive_n] for value in lanes)), int(left_n[~alive_n].sum())
 
 
-def _chunk(store, lanes: _Lanes, local, usable, task: Task):
+def _chunk(store, peers, lanes: _Lanes, local, usable, task: Task):
   """Makes one example in every lane; returns its columns and each lane's next sentence."""
   base, offset = local
   key_n = draws.fold(lanes.key_n, lanes.at_n)
@@ -197,7 +201,7 @@ def _chunk(store, lanes: _Lanes, local, usable, task: Task):
   b_start_n, b_end_n = offset[a_stop_n - base], offset[stop_n - base]
   pick = np.flatnonzero(random_n)
   b_start_n[pick], b_end_n[pick] = _random_segment(
-    store, key_n[pick], lanes.document_n[pick], (lanes.target_n - a_n)[pick]
+    store, peers, key_n[pick], lanes.document_n[pick], (lanes.target_n - a_n)[pick]
   )
   b_n = b_end_n - b_start_n
   if task.swap:
@@ -217,6 +221,8 @@ def _chunk(store, lanes: _Lanes, local, usable, task: Task):
     removed=removed_n,
   )
   columns[task.name] = changed_n.astype(np.int8)
+  if peers.language_D is not None:
+    columns['group'] = peers.language_D[lanes.document_n].astype(np.int32)
   return columns, np.where(random_n, a_stop_n, stop_n)
 
 
@@ -224,13 +230,13 @@ def _exchange(left_n, right_n, where_n):
   return np.where(where_n, right_n, left_n), np.where(where_n, left_n, right_n)
 
 
-def _random_segment(store, key_n, document_n, wanted_n):
+def _random_segment(store, peers, key_n, document_n, wanted_n):
   """Returns token ranges of whole sentences of other documents with at least the wanted tokens."""
   other_n, open_n = document_n.copy(), np.arange(len(document_n))
   site_n = draws.fold(key_n, _OTHER)
   for attempt in range(DRAWS):
     bits = draws.fold(site_n[open_n], attempt)
-    other_n[open_n] = draws.below(bits, len(store.documents) - 1)
+    other_n[open_n] = peers.draw(bits, document_n[open_n])
     open_n = open_n[other_n[open_n] == document_n[open_n]]
     if not open_n.size:
       break

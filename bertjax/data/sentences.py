@@ -4,7 +4,8 @@ The corpus is one virtual stream in which every sentence is followed by </s> (th
 block is a range of that stream with <s> (`cls`) in front. A sentence longer than a block is cut
 into consecutive pieces of a block each, the last of which goes on like a sentence: nothing is
 dropped (fairseq's 'complete' mode would keep it whole, and its trainer then leave it out).
-Documents leave no mark of their own. Sentence s begins at place sentences[s] + s of the stream.
+Documents leave no mark of their own. Where the store knows languages, blocks of whole sentences end
+where the language changes. Sentence s begins at place sentences[s] + s of the stream.
 """
 
 from collections.abc import Iterator
@@ -29,8 +30,8 @@ def blocks(store, length: int, within_documents: bool, window: int = WINDOW) -> 
   Returns:
     An iterator of (columns, counts): columns sentence int64 (the first one), offset int64 (tokens
     of it that an earlier block took), sentences int32 (how many it touches), length int32 (<s> and
-    </s> included); count of cut_sentences. The last block of a document or of the corpus is as
-    short as its text.
+    </s> included) and, where the store knows languages, group int32; count of cut_sentences.
+    The last block of a document, of a language or of the corpus is as short as its text.
 
   Raises:
     ValueError: a length below 3.
@@ -41,7 +42,8 @@ def blocks(store, length: int, within_documents: bool, window: int = WINDOW) -> 
 def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tuple]:
   """Makes blocks of exactly length - 1 tokens of the stream, wherever they begin.
 
-  Arguments, result and errors as `blocks`; the count is of the blocks that begin inside a sentence.
+  Arguments, result and errors as `blocks`, but languages do not matter and there is no group; the
+  count is of the blocks that begin inside a sentence.
   The last block of the corpus is shorter.
   """
   return _contiguous_blocks(store, _block(length), window)
@@ -49,21 +51,36 @@ def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tupl
 
 def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
   """Makes <s> sentence </s> sentence </s> .. of some examples (columns as `blocks` yields them)."""
-  length_E = column['length'].astype(np.int64)
+  lead_E = np.ones(len(column['length']), bool)
+  return ranges(store, column, lead_E, store.special['cls'])
+
+
+def ranges(store, column: dict[str, np.ndarray], lead_E: np.ndarray, lead: int) -> rows.Text:
+  """Makes ranges of the stream.
+
+  Args:
+    store: the token store.
+    column: sentence, offset and sentences as `blocks` yields them; length, the lead included.
+    lead_E: bool, whether the example begins with one more token.
+    lead: its id.
+  """
+  length_E, lead_E = column['length'].astype(np.int64), lead_E.astype(np.int64)
   example_n, number_n = rows.ragged(column['sentences'])
   sentence_n = column['sentence'][example_n] + number_n
   begin_n = store.sentences[sentence_n]
   end_n = store.sentences[sentence_n + 1] + sentence_n + 1
-  block_E = store.sentences[column['sentence']] + column['sentence'] + column['offset']
+  offset_E = np.maximum(column['offset'], 0)
+  block_E = store.sentences[column['sentence']] + column['sentence'] + offset_E
   from_n = np.maximum(begin_n + sentence_n, block_E[example_n])
-  to_n = np.minimum(end_n, (block_E + length_E - 1)[example_n])
+  to_n = np.minimum(end_n, (block_E + length_E - lead_E)[example_n])
   closed_n = to_n == end_n
   range_n = from_n - sentence_n, to_n - from_n - closed_n
   body = store.gather(*range_n)
   start_E = rows.starts(length_E)
-  sep_n = (start_E[example_n] + to_n - block_E[example_n])[closed_n]
-  special = np.concatenate([start_E, sep_n])
-  ids = np.repeat([store.special['cls'], store.special['sep']], [len(start_E), len(sep_n)])
+  sep_n = ((start_E + lead_E - block_E)[example_n] + to_n - 1)[closed_n]
+  lead_n = start_E[lead_E > 0]
+  special = np.concatenate([lead_n, sep_n])
+  ids = np.repeat([lead, store.special['sep']], [len(lead_n), len(sep_n)])
   total = int(length_E.sum())
   return rows.Text(
     token_n=rows.fill(total, special, ids, body),
@@ -90,6 +107,9 @@ def _blocks(store, block, within_documents, window):
     limit = edge + block
     if within_documents:
       limit = np.minimum(limit, _document_ends(store, first + owner))
+    language = store.column('language')[first:last] if 'language' in store.columns else None
+    if language is not None:
+      limit = np.minimum(limit, _language_ends(language, place, owner))
     complete = (limit <= place[-1]) | (last == total)
     following = np.searchsorted(edge, limit, 'right') - 1
     following[~complete] = len(edge)  # the next window finishes it
@@ -98,6 +118,8 @@ def _blocks(store, block, within_documents, window):
       chain.pop()
     at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
     column = _columns(first, place, owner[at], (edge[at], edge[end]))
+    if language is not None:
+      column['group'] = language[owner[at]].astype(np.int32)
     # A cut sentence fills one block with its first piece, so its second begins the next one.
     yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
     begin = edge[chain[-1]]
@@ -133,6 +155,13 @@ def _document_ends(store, sentence):
   bound = np.asarray(store.documents[low : high + 1])
   end = bound[np.minimum(np.searchsorted(bound, sentence, 'right'), len(bound) - 1)]
   return store.sentences[end] + end
+
+
+def _language_ends(language, place, owner):
+  """Returns the stream place where the language of each sentence of a window ends there, if so."""
+  change = np.flatnonzero(language[1:] != language[:-1]) + 1
+  end = np.append(place[change], np.iinfo(np.int64).max)
+  return end[np.searchsorted(change, owner, 'right')]
 
 
 def _chain(following: np.ndarray, at: int, end: int) -> list[int]:

@@ -65,6 +65,7 @@ BERT_PAIRS = dict(
   max_examples=8,
   language_alpha=None,
   language_block=1,
+  languages=(),
   corrupt='mlm',
   mask=_BERT_MASK,
 )

@@ -23,7 +23,7 @@ SPECIAL = dict(
   cls=('[CLS]', '<cls>', '<s>'),
   sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
   pad=('[PAD]', '<pad>'),
-  mask=('[MASK]', '<mask>'),
+  mask=('[MASK]', '<mask>', '<special1>'),
   unk=('[UNK]', '<unk>'),
 )
 CONFIG = 'tokenizer_config.json'
@@ -160,6 +160,8 @@ def _vocabulary(
     role: next((index[name] for name in names if name in index), None)
     for role, names in SPECIAL.items()
   }
+  if '<special1>' in index:  # XLM, whose </s> stands at both ends
+    special['cls'] = special['sep']
   starts = np.array([starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
   return Vocabulary(

@@ -81,6 +81,11 @@ class Embeddings(nn.Module):
       kind = table('type', self.types, 'type')
       x_BTE = x_BTE + kind[jnp.minimum(batch['type_BT'], self.types - 1)]
     for name, rows in self.extra:
+      if f'{name}_BT' not in batch:
+        raise ValueError(
+          f'config.model.extra has a table of {name!r}, but config.data.plan gives no {name} ids: '
+          'leave the table out, or take a plan and a store that know them'
+        )
       x_BTE = x_BTE + table(name, rows, 'type')[batch[f'{name}_BT']]
     x_BTE = Norm(self.norm_eps, self.dtype, name='norm')(x_BTE)
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTE, noise)

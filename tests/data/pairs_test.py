@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from toy_store import random_store, recipe
+from toy_store import random_store, recipe, spoken
 
 from bertjax.data import draws, pairs
 from bertjax.data.columns import join_columns
@@ -229,3 +229,25 @@ def test_a_single_document_is_refused():
     planned(random_store(1), recipe(), 64)
   with pytest.raises(ValueError, match='length >= 5'):
     planned(random_store(3), recipe(), 4)
+
+
+def languages_of(store, column):
+  """The languages of the first and the second segment of each pair."""
+  at = lambda start: np.searchsorted(store.sentences, start, 'right') - 1
+  language_S = store.columns['language']
+  return language_S[at(column['a_start'])], language_S[at(column['b_start'])]
+
+
+def test_a_random_segment_is_of_the_same_language():
+  store = spoken(random_store(80, distinct=True), runs=8)
+  column, _ = join_columns(pairs.build(store, recipe(), 64, 0))
+  a_E, b_E = languages_of(store, column)
+  np.testing.assert_array_equal(a_E, b_E)
+  np.testing.assert_array_equal(column['group'], a_E)
+  document = lambda start: np.searchsorted(store.sentences[store.documents], start, 'right')
+  random = column['next'] == 1
+  others = document(column['a_start']) != document(column['b_start'])
+  assert others[random].mean() > 0.99 and not others[~random].any()
+  # Every document of the language is drawn from.
+  drawn = set(document(column['b_start'][random]))
+  assert len(drawn) > 0.9 * (len(store.documents) - 1)

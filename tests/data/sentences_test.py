@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toy_store import random_store, roberta
+from toy_store import random_store, roberta, spoken
 
 from bertjax.data import plans, sentences
 from bertjax.data.columns import join_columns
@@ -96,3 +96,21 @@ def test_the_plans_are_found_by_name():
     assert examples.examples == len(blocks_of(store, name, 64)[0])
   with pytest.raises(ValueError, match='length >= 3'):
     plans.examples_in_memory(store, roberta(), 2, 0)
+
+
+@pytest.mark.parametrize('name', ['full_sentences', 'doc_sentences'])
+@pytest.mark.parametrize('window', [5, 40, 1000])
+def test_blocks_end_with_their_language(name, window):
+  store = spoken(random_store(60), runs=7)
+  column, _ = join_columns(sentences.blocks(store, 33, name == 'doc_sentences', window=window))
+  language_S, bound = store.columns['language'], store.documents
+  runs = np.flatnonzero(np.diff(language_S[bound[:-1]], prepend=255))
+  documents, out, group = stream(store), [], []
+  for first, last in zip(runs, [*runs[1:], len(documents)], strict=True):
+    blocks = loop(documents[first:last], 32, name == 'full_sentences')
+    out += blocks
+    group += [language_S[bound[first]]] * len(blocks)
+  text = sentences.assemble(store, column)
+  found = np.split(text.token_n, np.cumsum(text.length_E)[:-1])
+  assert [block[1:].tolist() for block in found] == out
+  assert column['group'].tolist() == group

@@ -24,6 +24,13 @@ class MemoryStore:
   counts: np.ndarray
   units: np.ndarray | None = None
   path: str = 'memory'
+  columns: dict = dataclasses.field(default_factory=dict)
+  languages: tuple = ()
+
+  def column(self, name):
+    if name not in self.columns:
+      raise ValueError(f'{self.path} has no column {name!r}')
+    return self.columns[name]
 
   @property
   def vocabulary_size(self):
@@ -82,6 +89,7 @@ def recipe(**changes):
       max_examples=8,
       language_alpha=None,
       language_block=1,
+      languages=(),
       corrupt='mlm',
       mask=dict(
         rule='bert',
@@ -158,3 +166,22 @@ def xlm(**changes):
     mask__block=32,
   )
   return recipe(**(values | changes))
+
+
+def spoken(store, languages=3, runs=5, pairs=0, seed=0):
+  """The store with languages, in so many runs of documents, and the last documents as pairs."""
+  draw, documents = np.random.default_rng(seed), len(store.documents) - 1
+  mono = documents - pairs
+  language_D = np.arange(documents) * runs // max(mono, 1) % languages
+  language_S = np.repeat(language_D, np.diff(store.documents)).astype(np.uint8)
+  if pairs:
+    first = store.documents[mono]
+    store.documents = np.concatenate([store.documents[:mono], first + 2 * np.arange(pairs + 1)])
+    store.sentences = store.sentences[: store.documents[-1] + 1]
+    language_S = language_S[: store.documents[-1]]
+    source_n = draw.integers(0, languages, pairs)
+    target_n = (source_n + draw.integers(1, languages, pairs)) % languages
+    language_S[first:] = np.stack([source_n, target_n], 1).ravel()
+  store.columns = dict(language=language_S)
+  store.languages = ('ar', 'de', 'en', 'fr')[:languages]
+  return store

@@ -1,0 +1,22 @@
+"""Multilingual BERT (google-research/bert, multilingual.md): BERT on Wikipedia in 104 languages.
+
+  python -m bertjax.main --config=configs/mbert.py:base --workdir=runs/mbert \
+      --config.data.input='en=wiki/en*.txt,is=wiki/is*.txt' --config.data.vocab=DIR_WITH_vocab.txt
+
+Sizes: those of configs/bert.py. One WordPiece vocabulary of 119,547 pieces for all languages, which
+has seen them with the same smoothing (`python -m bertjax.vocab`); no language ids. Batch, steps and
+lengths are not published: they are English BERT's (unverified).
+"""
+
+from bertjax.models.bert import SIZES
+from configs import bert, common
+
+
+def get_config(arg: str | None = None):
+  """The recipe at the size named by `arg` (default base)."""
+  size = common.parse_size(arg, SIZES, 'base')
+  c = bert.get_config(size)
+  c.name = f'mbert-{size}'
+  c.data.lowercase = False  # the recommended `new` models; lowercasing strips accents that matter
+  c.data.language_alpha = 0.7  # multilingual.md
+  return c

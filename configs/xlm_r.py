@@ -1,0 +1,21 @@
+"""XLM-R (Conneau et al. 2020, fairseq): RoBERTa on web text in 100 languages, no language ids.
+
+  python -m bertjax.main --config=configs/xlm_r.py:base --workdir=runs/xlm_r \
+      --config.data.input='en=cc100/en*.txt.xz,sw=cc100/sw*.txt.xz' --config.data.vocab=FILE.model
+
+Sizes: those of configs/roberta.py. One SentencePiece vocabulary of 250,002 pieces. The numbers that
+the fairseq repository does not give are from memory of the paper (unverified).
+"""
+
+from bertjax.models.bert import SIZES
+from configs import common, roberta
+
+
+def get_config(arg: str | None = None):
+  """The recipe at the size named by `arg` (default base)."""
+  size = common.parse_size(arg, SIZES, 'base')
+  c = roberta.get_config(size)
+  c.name = f'xlm_r-{size}'
+  c.total_steps = 1_500_000  # paper, section 3.2 (unverified)
+  c.data.language_alpha = 0.3  # paper, section 3.1 (unverified)
+  return c

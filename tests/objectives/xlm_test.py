@@ -1,0 +1,186 @@
+"""XLM and XLM-R against PyTorch `transformers`: masked, causal and translation steps."""
+
+import cases
+import jax
+import numpy as np
+import parity_test
+import pytest
+import torch
+import transformers
+from flax.core import meta
+
+from bertjax.convert import huggingface
+from bertjax.models import bert as bert_lib
+from bertjax.objectives import mlm
+from configs import mbert, xlm, xlm_r
+
+LANGUAGES = 3
+SIZES = {'en': 30145, 'xlm15': 95000}
+
+
+class Torch(transformers.XLMWithLMHeadModel):
+  """Takes what `parity_test.torch_run` gives, and the positions and languages of the batch."""
+
+  batch: dict
+
+  def forward(self, token, attention_mask, token_type_ids, **keys):
+    ids = lambda name: torch.tensor(self.batch[name], dtype=torch.long)
+    langs = ids('language_BT') if self.config.n_langs > 1 else None
+    return super().forward(
+      token, attention_mask=attention_mask, position_ids=ids('position_BT'), langs=langs, **keys
+    )
+
+
+def case(kind: str, languages: int = LANGUAGES, std: float = 0.1):
+  """(config, state dict, batch, torch model) of a masked, causal or translation step."""
+  torch.manual_seed(0)
+  c = cases.config('xlm', attend='causal' if kind == 'clm' else 'example')
+  c.model.extra = (('language', languages),) if languages > 1 else ()
+  m = c.model
+  model = Torch(
+    transformers.XLMConfig(
+      vocab_size=m.vocab_size, emb_dim=m.width, n_layers=m.layers, n_heads=m.heads,
+      n_langs=languages, max_position_embeddings=m.positions, causal=kind == 'clm', pad_token_id=2,
+      layer_norm_eps=m.norm_eps, gelu_activation=True, attn_implementation='eager',
+    )
+  ).eval()  # fmt: skip
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      parameter.normal_(float('norm' in name and name.endswith('weight')), std)
+  batch = cases.batch([[n] for n in parity_test.LENGTHS], parity_test.LENGTH)
+  batch['type_BT'][:] = 0
+  real_BT, middle_B1 = batch['example_BT'], np.array([[8], [15], [4]])
+  second_BT = (np.arange(parity_test.LENGTH) >= middle_B1) & (real_BT > 0)
+  batch['language_BT'] = np.where(kind == 'tlm', second_BT + 1, 2 * real_BT).astype(np.int32)
+  if kind == 'tlm':
+    batch['position_BT'] = np.where(
+      second_BT, batch['position_BT'] - middle_B1, batch['position_BT']
+    )
+  model.batch = batch
+  state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
+  return c, state, batch, model
+
+
+@pytest.mark.parametrize('kind', ['mlm', 'clm', 'tlm'])
+def test_equals_transformers(kind):
+  # A language that no token has gets no gradient, so every row is asked for its own.
+  parity_test.compare(*case(kind))
+
+
+def test_without_languages_equals_transformers():
+  parity_test.compare(*case('mlm', languages=1))
+
+
+@pytest.mark.parametrize(
+  'kind, fault',
+  [
+    ('mlm', dict(activation='relu')),
+    ('mlm', dict(attend='causal')),
+    ('clm', dict(attend='example')),
+  ],
+)
+def test_a_wrong_model_is_caught(kind, fault):
+  c, *rest = case(kind)
+  c.model.update(fault)
+  with pytest.raises(AssertionError, match='is off by'):
+    parity_test.compare(c, *rest)
+
+
+def test_state_dicts_round_trip():
+  c, state, _, model = case('mlm')
+  ours = huggingface.from_huggingface(state, c.model)
+  back = huggingface.to_huggingface(ours, c.model)
+  assert set(back) == set(state)
+  for name, value in state.items():
+    np.testing.assert_array_equal(back[name], value, err_msg=name)
+  model.load_state_dict({k: torch.tensor(v) for k, v in back.items()}, strict=True)
+
+
+@pytest.mark.parametrize('change', [dict(sinusoid=True), dict(extra=(('role', 3),))])
+def test_a_model_that_its_class_does_not_hold_is_refused(change):
+  c = cases.config('xlm', **change)
+  with pytest.raises(ValueError, match="learned position table and the extra tables .'language'"):
+    huggingface.family_of(c.model)
+
+
+def test_xlm_r_equals_its_class():
+  """XLMRobertaForMaskedLM under the names of RoBERTa's table: they are the same."""
+  torch.manual_seed(0)
+  c = xlm_r.get_config('test')
+  c.model.update(dict(vocab_size=cases.VOCAB, positions=66))
+  m = c.model
+  hf = transformers.XLMRobertaConfig(
+    vocab_size=m.vocab_size, hidden_size=m.width, num_hidden_layers=m.layers,
+    num_attention_heads=m.heads, intermediate_size=m.ffn, max_position_embeddings=m.positions,
+    type_vocab_size=m.types, layer_norm_eps=m.norm_eps, attn_implementation='eager',
+  )  # fmt: skip
+  model = transformers.XLMRobertaForMaskedLM(hf).eval()
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      parameter.normal_(float('norm' in name.lower() and name.endswith('weight')), 0.1)
+  state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
+  batch = cases.batch([[n] for n in parity_test.LENGTHS], parity_test.LENGTH, types=1)
+  parity_test.compare(c, state, batch, model)
+
+
+def test_sinusoids_are_those_of_the_original():
+  """transformer.py:create_sinusoidal_embeddings, entry by entry."""
+  ours = bert_lib.sinusoids(40, 12)
+  for position in range(40):
+    for entry in range(12):
+      angle = position / 10000 ** (2 * (entry // 2) / 12)
+      expected = np.cos(angle) if entry % 2 else np.sin(angle)
+      assert ours[position, entry] == pytest.approx(expected, abs=1e-6)
+
+
+def params_of(c):
+  batch = cases.batch([[8]], 8) | dict(language_BT=np.zeros((1, 8), np.int32))
+  return jax.eval_shape(mlm.make(c).init, jax.random.key(0), batch), batch
+
+
+def test_sinusoids_take_the_place_of_the_table():
+  c = cases.config('xlm', sinusoid=True, extra=())
+  shapes, _ = params_of(c)
+  assert 'position' not in meta.unbox(shapes)['params']['embeddings']
+
+
+@pytest.mark.parametrize(
+  'make, size, vocab, expected',
+  [
+    (xlm, 'en', 30145, 667_119_041),
+    (xlm, 'xlm15', 95000, 249_071_384),
+    (xlm_r, 'base', 250002, 278_295_186),
+    (xlm_r, 'large', 250002, 560_142_482),
+    # The encoder of spec 177,853,440, with the word and the next-sentence head.
+    (mbert, 'base', 119547, 178_566_653),
+  ],
+)
+def test_parameter_counts(make, size, vocab, expected):
+  c = make.get_config(size)
+  c.model.vocab_size = vocab
+  shapes, _ = params_of(c)
+  total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(meta.unbox(shapes)))
+  padding = bert_lib.padded_rows(vocab) - vocab
+  assert total - padding * (c.model.width + 1) == expected
+
+
+def test_initial_values_are_those_of_the_original():
+  """Tables N(0, 1/d), <pad> zero; torch's Linear elsewhere: U(+-1/sqrt(inputs)), biases too."""
+  c = cases.config('xlm')
+  c.model.extra = (('language', 4),)
+  _, batch = params_of(c)
+  params = meta.unbox(jax.jit(mlm.make(c).init)(jax.random.key(0), batch))['params']
+  word = np.asarray(params['embeddings']['word'])
+  assert not word[2].any() and word[3].any()
+  assert word[3:].std() == pytest.approx(64**-0.5, rel=0.03)
+  layers = params['encoder']['layers']
+  for path, inputs in (
+    (layers['attention']['query'], 64),
+    (layers['attention']['out'], 64),
+    (layers['ffn_up'], 64),
+    (layers['ffn_down'], 256),
+    (dict(kernel=params['mlm']['bias'], bias=params['mlm']['bias']), 64),
+  ):
+    for leaf in (np.asarray(path['kernel']), np.asarray(path['bias'])):
+      assert abs(leaf).max() <= inputs**-0.5
+      assert leaf.std() == pytest.approx(inputs**-0.5 / 3**0.5, rel=0.12)
