@@ -74,6 +74,13 @@ ROBERTA_SENTENCES = BERT_PAIRS | dict(
   plan='full_sentences',
   mask=_BERT_MASK | dict(rule='roberta', static=False, special_ids=4),
 )
+ALBERT_PAIRS = BERT_PAIRS | dict(
+  plan='order_pairs',
+  random_b=True,
+  dupe_factor=40,
+  corrupt='ngrams',
+  mask=_BERT_MASK | dict(whole_word=True, ngram=3, favor_longer=False, max_targets=20),
+)
 # Millions of words, Devlin et al. 2018, section 3.1; examples are of one length, so a share of the
 # words is a share of the examples.
 _WORDS = dict(wikipedia=2500, books=800)

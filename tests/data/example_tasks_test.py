@@ -19,7 +19,7 @@ from bertjax.data.store import open_store
 from bertjax.data.store_writer import write_store
 from bertjax.data.train_vocabulary import train_wordpiece
 from bertjax.data.vocabulary import load_vocabulary
-from configs import bert, roberta
+from configs import albert, bert, roberta
 
 LENGTH = 32
 
@@ -80,7 +80,9 @@ def assert_equal(got, expected):
 
 @pytest.mark.parametrize('shuffle', [False, True])
 @pytest.mark.parametrize(
-  'base', [tasks.BERT_PAIRS, tasks.ROBERTA_SENTENCES], ids=['bert', 'roberta']
+  'base',
+  [tasks.BERT_PAIRS, tasks.ROBERTA_SENTENCES, tasks.ALBERT_PAIRS],
+  ids=['bert', 'roberta', 'albert'],
 )
 def test_rows_are_those_of_the_store_epoch_by_epoch(vocab, store, base, shuffle):
   recipe = recipe_of(base, mask=base['mask'] | dict(static=False))
@@ -148,7 +150,8 @@ def test_names_that_come_with_bertjax(name):
 
 
 @pytest.mark.parametrize(
-  'recipe, config', [(tasks.BERT_PAIRS, bert), (tasks.ROBERTA_SENTENCES, roberta)]
+  'recipe, config',
+  [(tasks.BERT_PAIRS, bert), (tasks.ROBERTA_SENTENCES, roberta), (tasks.ALBERT_PAIRS, albert)],
 )
 def test_recipes_are_those_of_the_configs(recipe, config):
   data = config.get_config('base').data.to_dict()
