@@ -7,6 +7,9 @@ modelling in steps of one language each.
 
 Sizes: en (masked, one language), xlm15 (masked and translation), xlm17, xlm100 (masked, no language
 embeddings); tiny, test (all three). Without parallel text take a size without translation.
+
+What a translation tells: `--evaluate` scores a run's newest checkpoint, and scores it again without
+the other language in sight with --config.phases.tlm.model.attend=language.
 """
 
 from ml_collections import ConfigDict
@@ -90,7 +93,6 @@ def get_config(arg: str | None = None):
 
   c.data.plan = 'xlm_stream'
   c.data.reset_positions = True  # of the translation; False: one </s> between the two
-  c.data.wrong_source = False  # see bertjax/data/tlm.py
   c.data.languages = XNLI if size == 'xlm15' else ()
   if size != 'en':
     c.data.language_alpha = 0.7  # paper (unverified); 0.0, as often each, is the code's default
@@ -99,13 +101,13 @@ def get_config(arg: str | None = None):
   c.data.mask.alpha = 0.0  # sample_alpha, the code's default; paper 0.5 (unverified)
   c.data.mask.block = 32  # rows of a batch of the original
   c.data.mask.static = False
-  c.eval.data = dict(wrong_source=False)
 
   if len(KINDS[size]) > 1:
     # Of every language or pair up to five, a step each (trainer.py), in this order.
     each = 5 if size == 'xlm15' else 1
     causal = dict(model=dict(attend='causal'), data=dict(corrupt='lm'))
-    kinds = dict(clm=causal, mlm=dict(), tlm=dict(data=dict(plan='tlm')))
+    both = dict(model=dict(attend='example'), data=dict(plan='tlm'))
+    kinds = dict(clm=causal, mlm=dict(), tlm=both)
     for kind in KINDS[size]:
       c.phases[kind] = dict(turns=each, **kinds[kind])
     c.best.metric = 'eval/mlm/mlm_masked'

@@ -174,6 +174,25 @@ def test_self_attention_only_sees_one_token():
   np.testing.assert_array_equal(np.nonzero(changed)[0], [3])
 
 
+def test_attention_may_keep_to_a_language():
+  """Two packed examples of two languages each: a token reaches its own part alone."""
+  c = cases.config('bert', attend='language')
+  predict, variables = jax.jit(mlm.make(c).predict), variables_of(cases.config('bert'))
+  batch = cases.batch([[9, 8]], 20)
+  batch['language_BT'] = (np.arange(20) % 9 >= 4).astype(np.int32)[None]
+  part_T = 2 * batch['example_BT'][0] + batch['language_BT'][0]
+  before = predict(variables, (), batch)['last_BTD']
+  for column in (2, 7, 12, 16):
+    token_BT = batch['token_BT'].copy()
+    token_BT[0, column] += 1
+    after = predict(variables, (), batch | dict(token_BT=token_BT))['last_BTD']
+    changed = np.abs(after - before)[0].max(-1) > 0
+    np.testing.assert_array_equal(changed, part_T == part_T[column])
+  del batch['language_BT']
+  with pytest.raises(ValueError, match='needs language ids'):
+    predict(variables, (), batch)
+
+
 def loss_of(c, variables, batch, train: bool):
   ctx = Context(jax.random.key(3), jnp.int32(0), train)
   terms = jax.jit(lambda v, b: mlm.make(c).loss(v, (), with_rows(b), ctx).terms)(variables, batch)
@@ -305,7 +324,10 @@ def test_rows_and_steps_draw_apart():
 
 @pytest.mark.parametrize(
   'change, message',
-  [(dict(attend='all'), 'causal, example, self'), (dict(heads=7), 'multiple of model.heads')],
+  [
+    (dict(attend='all'), 'causal, example, language, self'),
+    (dict(heads=7), 'multiple of model.heads'),
+  ],
 )
 def test_refuses_a_bad_choice(change, message):
   with pytest.raises(ValueError, match=message):

@@ -657,11 +657,11 @@ MUTATIONS = (
     'tests/data/tlm_test.py::test_the_layout_of_a_pair',
   ),
   Mutation(
-    'translation: the wrong source is the right one',
-    'bertjax/data/tlm.py',
-    'np.roll(order_n, -1)',
-    'np.roll(order_n, 0)',
-    'tests/data/tlm_test.py::test_a_wrong_source_is_another_of_the_same_languages',
+    'attention: other languages are visible',
+    'bertjax/models/bert.py',
+    "(example_BT << 8) + batch['language_BT']",
+    "(example_BT << 8) + 0 * batch['language_BT']",
+    'tests/models_test.py::test_attention_may_keep_to_a_language',
   ),
   Mutation(
     'languages: ids in the order of the store',

@@ -230,7 +230,13 @@ def _pieces(store, recipe, length, seed) -> Iterator[tuple]:
 
 
 def _checked(examples: Examples) -> Examples:
-  """Refuses to sample languages that the plan does not know."""
+  """Refuses a plan without rows, and to sample languages that it does not know."""
+  if not examples.examples:
+    raise ValueError(
+      f'the plan {examples.recipe.plan!r} makes no row of {examples.length} tokens of '
+      f'{examples.store.path}, its counts are {examples.count}: raise config.length or give more '
+      'text'
+    )
   if examples.recipe.language_alpha is not None and 'group' not in examples.column:
     raise ValueError(
       f'config.data.language_alpha={examples.recipe.language_alpha} needs the language of every '

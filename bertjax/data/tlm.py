@@ -17,7 +17,7 @@ import numpy as np
 from bertjax.data import languages, rows
 
 SPECIAL = ('sep',)
-OPTIONS = ('languages', 'reset_positions', 'wrong_source')
+OPTIONS = ('languages', 'reset_positions')
 WINDOW = 1 << 20  # pairs per piece
 _BASE = 1 << 8  # languages are numbered by a byte
 
@@ -27,16 +27,16 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
 
   Args:
     store: the token store, which knows languages.
-    recipe: `config.data`, with languages and reset_positions; with wrong_source a target stands
-      beside the source of another pair of its languages, which tells what a translation is worth.
+    recipe: `config.data`, with languages and reset_positions.
     length: tokens per row.
     seed: unused; there are no draws.
-    window: pairs per piece; without wrong_source it does not change the plan.
+    window: pairs per piece; changes the pieces, not the plan.
 
   Returns:
-    An iterator of (columns, counts): columns source, target int64 (sentences), a_length int32 (of
-    the source), length int32, single int8 (one </s> in the middle), group int32 (256 * language of
-    the source + language of the target); count of long_pairs, which are left out.
+    An iterator of (columns, counts): columns source int64 (its sentence; the target is the next
+    one), a_length int32 (of the source), length int32, single int8 (one </s> in the middle), group
+    int32 (256 * language of the source + language of the target); count of long_pairs, which are
+    left out.
 
   Raises:
     ValueError: a length below 6, a language without an id, or no parallel text.
@@ -65,7 +65,7 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
   single_E = column['single'].astype(np.int64)
   b_E, start_E = length_E - a_E - 4 + single_E, rows.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()
-  sentence_n = two(column['source'], column['target'])
+  sentence_n = two(column['source'], column['source'] + 1)
   range_n = store.sentences[sentence_n], two(a_E, b_E)
   body = store.gather(*range_n)
   middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
@@ -91,30 +91,15 @@ def _pairs(store, recipe, id_l, document_n, length):
   source_n = store.documents[document_n]
   target_n, language_S = source_n + 1, store.column('language')
   group_n = id_l[language_S[source_n]] * _BASE + id_l[language_S[target_n]]
-  if recipe.wrong_source:
-    source_n = _next_of_group(source_n, group_n)
   size_n = lambda sentence_n: store.sentences[sentence_n + 1] - store.sentences[sentence_n]
   single = int(not recipe.reset_positions)
   length_n = size_n(source_n) + size_n(target_n) + 4 - single
   kept = length_n <= length
   column = dict(
     source=source_n,
-    target=target_n,
     a_length=size_n(source_n).astype(np.int32),
     length=length_n.astype(np.int32),
     single=np.full(len(source_n), single, np.int8),
     group=group_n.astype(np.int32),
   )
   return {k: value[kept] for k, value in column.items()}, dict(long_pairs=int((~kept).sum()))
-
-
-def _next_of_group(value_n, group_n):
-  """Returns the value of the next entry of each one's group; of the first, for the last one."""
-  order_n = np.argsort(group_n, kind='stable')
-  sorted_n, shifted_n = group_n[order_n], np.roll(order_n, -1)
-  first_n = np.flatnonzero(np.append(True, sorted_n[1:] != sorted_n[:-1]))
-  last_n = np.append(first_n[1:], len(order_n)) - 1
-  shifted_n[last_n] = order_n[first_n]
-  out_n = np.empty_like(value_n)
-  out_n[order_n] = value_n[shifted_n]
-  return out_n

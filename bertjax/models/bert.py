@@ -120,7 +120,8 @@ class Bert(nn.Module):
     position_offset: 2 for RoBERTa (fairseq starts at pad id + 1).
     zero_row: id whose word vector starts at zero (RoBERTa's pad), or None.
     attend: 'example'; 'causal': nothing later than itself; 'self': each token sees itself only,
-      the ablation without attention.
+      the ablation without attention; 'language': those of its own language only, the ablation of
+      translation language modelling without the translation.
     transform: dense, activation and norm before the output layer (all but XLM).
     sharing, groups, inner_groups: parameters that layers hold in common; see `Encoder`.
     labels: (name, classes) of the heads on dense + tanh of the first token of each packed example.
@@ -219,6 +220,12 @@ def example_mask(batch: Batch, attend: str) -> Mask:
   column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
   if attend == 'self':
     example_BT = jnp.where(example_BT > 0, column_BT, 0)
+  if attend == 'language':
+    if 'language_BT' not in batch:
+      raise ValueError(
+        "config.model.attend='language' needs language ids: take a plan and a store that know them"
+      )
+    example_BT = jnp.where(example_BT > 0, (example_BT << 8) + batch['language_BT'], 0)
   if attend == 'causal':
     return Mask(example_BT, example_BT, column_BT, column_BT - 1)
   if attend == 'anticausal':
@@ -238,7 +245,7 @@ def fields(config) -> dict[str, Any]:
     ValueError: heads that do not divide the width, an unknown choice, or groups that do not fit.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
-  names.choose(fields['attend'], ('example', 'causal', 'self'), 'config.model.attend')
+  names.choose(fields['attend'], ('example', 'causal', 'self', 'language'), 'config.model.attend')
   if fields['width'] % fields['heads']:
     raise ValueError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
