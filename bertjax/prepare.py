@@ -3,6 +3,7 @@
   --input='wiki/*.txt.xz'           files (.txt, .jsonl; .gz, .xz), globs, a comma list of them
   --input='en=a/*.txt,de=b/*.txt'   the same, each with its language
   --input='en-de=a.en.gz+a.de.gz'   parallel text: two files of as many lines, or one .tsv
+  --input=ernie1:demo_train_set.gz  records of ERNIE 1.0, which hold ids and units
   --input=tfds:wikipedia/20230601.de   a TFDS builder
   --input=python_docs               a registered seqio Task or Mixture; yours with --module=my_tasks
 
@@ -22,7 +23,7 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax.data import encode, phrases, text_flags, units
+from bertjax.data import encode, ernie_records, phrases, text_flags, units
 from bertjax.data.files import find_files
 from bertjax.data.partial import Kind, Partial, is_finished
 from bertjax.data.progress import Bar
@@ -60,7 +61,7 @@ def _prepare() -> Store:
   """Makes the store that the flags ask for, or finds it made already."""
   output = pathlib.Path(text_flags.OUTPUT.value)
   vocabulary = load_vocabulary(_VOCAB.value, text_flags.LOWERCASE.value)
-  corpus = text_flags.open_corpus()
+  corpus = _open(vocabulary)
   kind = _kind(corpus, vocabulary)
   names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
   names += ('columns', 'languages', 'lexicon', 'segmenter')
@@ -97,9 +98,17 @@ def _prepare() -> Store:
   return store
 
 
+def _open(vocabulary: Vocabulary):
+  """The text, or the records, that --input names."""
+  name = text_flags.INPUT.value
+  if not name.startswith(ernie_records.PREFIX):
+    return text_flags.open_corpus()
+  return ernie_records.Records(find_files(name.removeprefix(ernie_records.PREFIX)), vocabulary)
+
+
 def _kind(corpus, vocabulary: Vocabulary) -> Kind:
   """What the store will have besides tokens; meets mistakes before anything is written."""
-  finder = ''
+  finder = 'the records' if isinstance(corpus, ernie_records.Records) else ''
   if phrases.finder(_LEXICON.value, _SEGMENTER.value):
     vocabulary.encode_spans([])
     finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
@@ -128,10 +137,14 @@ def _lexicon_fingerprint() -> list[dict]:
 def _encode(corpus, partial: Partial, options: encode.Options) -> tuple[float, int]:
   """Appends the rest of the corpus; returns the seconds it took and its tokens."""
   workers = _WORKERS.value or len(os.sched_getaffinity(0))
-  batches = corpus.batches(skip=partial.stats.documents)
+  skip = partial.stats.documents
+  if isinstance(corpus, ernie_records.Records):
+    found = corpus.encoded(skip)
+  else:
+    found = encode.encode_all(corpus.batches(skip), options, workers)
   before = partial.tokens
   with Bar('prepare') as bar:
-    for batch in encode.encode_all(batches, options, workers):
+    for batch in found:
       partial.add(batch)
       if partial.train.buffered >= _PART_MB.value * 2**20:
         partial.cut()

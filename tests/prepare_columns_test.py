@@ -67,18 +67,22 @@ def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
 
 def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
   draw = random.Random(0)
-  for name in ('a', 'b'):
-    lines = [' '.join(draw.choices(prepare_test.WORDS, k=9)) for _ in range(500)]
-    (tmp_path / f'{name}.txt').write_text('\n\n'.join(lines))
+  documents = [
+    dict(text=' '.join(draw.choices(prepare_test.WORDS, k=9)), language=name)
+    for name in ('xx', 'yy')
+    for _ in range(500)
+  ]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, documents)))
   given = dict(
-    input=f'xx={tmp_path}/a.txt,yy={tmp_path}/b.txt',
+    input=tmp_path / 'a.jsonl',
+    columns=['language'],
     vocab=vocab,
     segmenter=f'{__name__}:beginning',
     part_mb=0.001,
   )
   monkeypatch.setattr(sources, '_BLOCK_BYTES', 4000)
   run(output=tmp_path / 'whole', **given)
-  for cuts in (1, 2, 2):
+  for cuts in (1, 3, 3):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
       prepare_test.stop_after(patch, cuts)
       run(output=tmp_path / 's', **given)

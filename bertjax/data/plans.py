@@ -104,11 +104,11 @@ class Examples:
     """
     row_n, block = np.asarray(row_n, np.int64), self._block
     if block == 1:
-      return self._build(*self._rows_at(row_n, shuffle))
+      return self._build(row_n, *self._rows_at(row_n, shuffle))
     # Whatever rows are asked for, whole blocks are built.
     block_n, at_n = np.unique(row_n // block, return_inverse=True)
     whole_n = np.repeat(block_n * block, block) + np.tile(np.arange(block), len(block_n))
-    batch = self._build(*self._rows_at(whole_n, shuffle))
+    batch = self._build(whole_n, *self._rows_at(whole_n, shuffle))
     return {name: value[at_n * block + row_n % block] for name, value in batch.items()}
 
   @property
@@ -133,7 +133,7 @@ class Examples:
       index_n = draws.permute(key_n, index_n, self.rows)
     return epoch_n, index_n
 
-  def _build(self, epoch_n, index_n) -> dict[str, np.ndarray]:
+  def _build(self, row_n, epoch_n, index_n) -> dict[str, np.ndarray]:
     if self.row_start is None or self.row_example is None:
       row_E, example_E = np.arange(len(index_n)), index_n
     else:
@@ -144,7 +144,7 @@ class Examples:
     text = plan.assemble(self.store, {k: column[example_E] for k, column in self.column.items()})
     epoch_E = np.zeros_like(row_E) if self.recipe.mask.static else epoch_n[row_E]
     key_E = draws.fold(draws.fold(draws.root(self.seed, 'corrupt'), epoch_E), example_E)
-    placed = rows.layout(text, row_E, key_E, (len(index_n), self.length))
+    placed = rows.layout(text, row_E, key_E, (len(index_n), self.length), row_n, self.seed)
     corruption = find('corrupt', self.recipe.corrupt)
     slots = self.recipe.max_examples if self.recipe.pack else 1
     return rows.frame(placed, slots) | corruption.corrupt(placed, self.recipe, self.store)

@@ -59,6 +59,8 @@ class Rows(NamedTuple):
     position_n: int64 position of each token in its example, from 0.
     cell_n: int64 row * T + column of each token, ascending.
     shape: (B, T).
+    number_B: int64 number of each row in the order of reading, over all epochs.
+    seed: of draws that rows share.
   """
 
   text: Text
@@ -69,6 +71,8 @@ class Rows(NamedTuple):
   position_n: np.ndarray
   cell_n: np.ndarray
   shape: tuple[int, int]
+  number_B: np.ndarray
+  seed: int
 
 
 def ragged(length_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -144,7 +148,14 @@ def _source(text: Text) -> Source:
   return text.source
 
 
-def layout(text: Text, row_E: np.ndarray, key_E: np.ndarray, shape: tuple[int, int]) -> Rows:
+def layout(
+  text: Text,
+  row_E: np.ndarray,
+  key_E: np.ndarray,
+  shape: tuple[int, int],
+  number_B: np.ndarray | None = None,
+  seed: int = 0,
+) -> Rows:
   """Places examples side by side in their rows.
 
   Args:
@@ -152,13 +163,16 @@ def layout(text: Text, row_E: np.ndarray, key_E: np.ndarray, shape: tuple[int, i
     row_E: int64, ascending, below shape[0].
     key_E: uint64.
     shape: (B, T); the examples of a row have at most T tokens together.
+    number_B: of the rows; 0, 1, .. by default.
+    seed: of draws that rows share.
   """
   example_n, position_n = ragged(text.length_E)
   start_E = starts(text.length_E)
   slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
   column_E = start_E - start_E[np.arange(len(row_E)) - slot_E]
   cell_n = (row_E * shape[1] + column_E)[example_n] + position_n
-  return Rows(text, key_E, row_E, slot_E, example_n, position_n, cell_n, shape)
+  number_B = np.arange(shape[0]) if number_B is None else number_B
+  return Rows(text, key_E, row_E, slot_E, example_n, position_n, cell_n, shape, number_B, seed)
 
 
 def place(rows: Rows, value_n: np.ndarray, fill_value: int = 0) -> np.ndarray:
