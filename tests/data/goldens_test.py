@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 import pytest
-from toy_store import albert, electra, ngrams, random_store, recipe, roberta, spans
+from toy_store import albert, electra, ngrams, random_store, recipe, roberta, spans, with_units
 
 from bertjax.data import loader, plans
 from bertjax.data.store import open_store
@@ -35,6 +35,8 @@ CASES = {
   'electra_doc_sentences_packed_512': (electra(plan='doc_sentences', pack=True), 512),
   'spanbert_512': (spans(), 512),
   'spanbert_words_128': (spans(mask__max_words=1), 128),
+  'spanbert_tokens_128': (spans(mask__rule='tokens'), 128),
+  'spanbert_entities_128': (spans(mask__max_words=1, mask__entity_prob=0.5), 128),
 }
 SAMPLES = {
   'bert_sample_text_128': (BERT, 128, 'bert-base-uncased'),
@@ -85,7 +87,7 @@ def compare(name, got):
 @pytest.mark.parametrize('name', CASES)
 def test_batches_of_random_text(name):
   config, length = CASES[name]
-  examples = plans.examples_in_memory(random_store(200), config, length, 12345)
+  examples = plans.examples_in_memory(with_units(random_store(200)), config, length, 12345)
   compare(name, describe(examples, lambda ids: ' '.join(map(str, ids))))
 
 

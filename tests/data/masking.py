@@ -1,7 +1,7 @@
 """Masked batches for the tests of corruptions."""
 
 import numpy as np
-from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta, spans
+from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta, spans, with_units
 
 from bertjax.data import draws, plans, rows
 
@@ -24,12 +24,14 @@ ALL = MASKED_LM | {
   'spans-pairs': spans(plan='pairs', mask__max_targets=21),
   'span-words': spans(mask__max_words=1),
   'span-tokens': spans(mask__rule='tokens'),
+  'span-entities': spans(mask__max_words=1, mask__entity_prob=0.5),
+  'blocks-kept': spans(keep_block=True),
 }
 
 
 def masked(config, length=128, rows=400, store=None, **changes):
   """A batch, the same rows with nothing shown as corrupted, and the store."""
-  store = store or random_store(300)
+  store = store or with_units(random_store(300))
   examples = plans.examples_in_memory(store, config, length, 1)
   batch = examples.batch(np.arange(rows), shuffle=True)
   clean = config.copy_and_resolve_references()

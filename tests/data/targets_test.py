@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from masking import ALL, at_targets, corrupted, count_of, masked
-from toy_store import MASK, SPECIAL, random_store, recipe
+from toy_store import MASK, SPECIAL, random_store, recipe, with_units
 
 from bertjax.data import plans, targets
 
@@ -47,7 +47,7 @@ def test_special_tokens_are_never_targets(name):
 
 @pytest.mark.parametrize('name', ALL)
 def test_masks_do_not_depend_on_the_batch_around_them(name):
-  config, store = ALL[name], random_store(60)
+  config, store = ALL[name], with_units(random_store(60))
   examples = plans.examples_in_memory(store, config, 64, 1)
   whole = examples.batch(np.arange(20), shuffle=True)
   for row in (0, 7, 19):
