@@ -268,13 +268,13 @@ MUTATIONS = (
     'tests/parity_test.py',
   ),
   Mutation(
-    'sharing: the last visit leaves no gradient',
+    'sharing: the last layer leaves no gradient',
     'bertjax/models/transformer.py',
-    "return layer.apply({'params': {**shared, **mine}}",
-    'last = block == len(order) - 1\n'
-    '      held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
-    '      mine = jax.tree.map(held, {**shared, **mine})\n'
-    "      return layer.apply({'params': mine}",
+    'x_BTD, h_BTD = apply({**params, **mine}, x_BTD',
+    'last = number + place == self.layers * self.inner_groups - 1\n'
+    '          held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
+    '          params = jax.tree.map(held, {**params, **mine})\n'
+    '          x_BTD, h_BTD = apply(params, x_BTD',
     'tests/sharing_test.py',
   ),
   Mutation(
@@ -287,8 +287,15 @@ MUTATIONS = (
   Mutation(
     'sharing: every visit draws the same dropout',
     'bertjax/models/transformer.py',
-    'x_BTD, mask, noise, block)',
-    'x_BTD, mask, noise, jnp.int32(0))',
+    'mask, noise, number + place)',
+    'mask, noise, jnp.int32(0))',
+    'tests/sharing_test.py',
+  ),
+  Mutation(
+    'sharing: one block of a group does for all',
+    'bertjax/models/transformer.py',
+    'inner = blocks[group * self.inner_groups :][: self.inner_groups]',
+    'inner = [blocks[group * self.inner_groups]] * self.inner_groups',
     'tests/sharing_test.py',
   ),
   Mutation(

@@ -125,6 +125,21 @@ def test_what_is_shared_is_held_once(case, rows):
   assert jax.tree.map(np.shape, params) == {k: v for k, v in expected.items() if v}
 
 
+def test_no_layer_has_a_copy_of_what_it_shares():
+  """Sixteen more visits take less memory than one block, backward pass included."""
+  x_BTD, example_BT = np.zeros((1, 2, 128), np.float32), np.ones((1, 2), np.int32)
+  mask, fields = Mask(example_BT, example_BT), FIELDS | dict(ffn=512, hidden=False)
+  needed = []
+  for layers in (4, 12):
+    encoder = Encoder(layers, False, fields, 'all', groups=2, inner_groups=2)
+    shapes = meta.unbox(jax.eval_shape(encoder.init, jax.random.key(0), x_BTD, mask, None))
+    loss = lambda p, encoder=encoder: encoder.apply(p, x_BTD, mask, None)[0].sum()
+    compiled = jax.jit(jax.grad(loss)).lower(shapes).compile()
+    needed.append(compiled.memory_analysis().temp_size_in_bytes)
+  block = sum(leaf.size * 4 for leaf in jax.tree.leaves(shapes)) // 4
+  assert needed[1] - needed[0] < block
+
+
 @pytest.mark.parametrize('rates', [dict(dropout=0.0), dict(attention_dropout=0.0)])
 def test_visits_of_a_shared_layer_draw_apart(rates):
   params = random_params(make_encoder('all'))

@@ -1,5 +1,6 @@
 """The post-LN transformer encoder, scanned over its layers."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -92,49 +93,71 @@ class Encoder(nn.Module):
     return stack(x_BTD, mask, noise, jnp.arange(self.layers))
 
   def _shared(self, x_BTD: Array, mask: Mask, noise: Noise | None):
-    """Scans over the visits. Shared parameters are constants of the scan, whose transpose adds up
-    the gradients of all visits in place; nothing is ever copied per layer."""
+    """A scan over the visits of each group. What they share is a constant of the scan, so its
+    transpose adds up the gradients of the visits, and no layer has a copy."""
     layer = Layer(**self.layer, parent=None)
+    init = lambda key: layer.init(key, x_BTD, mask, None, jnp.int32(0))['params']
+    blocks, each = self._parameters(init)
+    apply = lambda params, *args: layer.apply({'params': params}, *args)
+    apply = jax.checkpoint(apply, prevent_cse=False) if self.remat else apply
+    group_L, outputs = layer_groups(self.layers, self.groups), []
+    for group in range(self.groups):
+      inner = blocks[group * self.inner_groups :][: self.inner_groups]
+      first = jnp.asarray(np.flatnonzero(group_L == group) * self.inner_groups)
 
-    def init(key: Array, names: tuple[str, ...]):
-      params = layer.init(key, x_BTD, mask, None, jnp.int32(0))['params']
+      def visit(x_BTD: Array, inputs, inner=inner):
+        hidden, (number, mine) = [], inputs
+        for place, params in enumerate(inner):
+          x_BTD, h_BTD = apply({**params, **mine}, x_BTD, mask, noise, number + place)
+          hidden.append(h_BTD)
+        return x_BTD, hidden
+
+      x_BTD, hidden = jax.lax.scan(visit, x_BTD, (first, each))
+      if self.layer['hidden']:
+        outputs.append(jnp.stack(hidden, 1).reshape(-1, *x_BTD.shape))
+    return x_BTD, (jnp.concatenate(outputs) if outputs else None)
+
+  def _parameters(self, init: Callable[[Array], Any]) -> tuple[list[Any], Any]:
+    """Declares the parameters.
+
+    Args:
+      init: of one layer.
+
+    Returns:
+      What each block shares between its visits, group by group, and the stack of the parts that
+      every layer has for itself.
+    """
+
+    def some(key: Array, names: Sequence[str]):
+      params = init(key)
       return {name: params[name] for name in names}
 
-    def init_stack(key: Array, names: tuple[str, ...], copies: int):
-      params = jax.vmap(lambda k: init(k, names))(jax.random.split(key, copies))
+    def stacked(key: Array, names: Sequence[str], copies: int):
+      params = jax.vmap(lambda k: some(k, names))(jax.random.split(key, copies))
       return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: 'layers'})
 
-    every = tuple(name for part in PARTS.values() for name in part)
-    common = PARTS.get(self.sharing, every)
-    copies = self.layers
-    if self.sharing == 'all':
-      copies = self.groups * self.inner_groups
-      common = every if copies == 1 else ()
-    own = tuple(name for name in every if name not in common)
-    shared = self.param('shared', init, common) if common else {}
-    stack = self.param('layers', init_stack, own, copies) if own else {}
-    # A part of its own in each layer is sliced by the scan, blocks of groups are picked by number.
-    pick = self.sharing == 'all' and copies > 1
-    order = jnp.asarray(block_order(self.layers, self.groups, self.inner_groups))
-
-    def visit(x_BTD: Array, inputs):
-      block, mine = inputs
-      mine = jax.tree.map(lambda p: p[mine], stack) if pick else mine
-      return layer.apply({'params': {**shared, **mine}}, x_BTD, mask, noise, block)
-
-    body = jax.checkpoint(visit, prevent_cse=False) if self.remat else visit
-    return jax.lax.scan(body, x_BTD, (jnp.arange(len(order)), order if pick else stack))
+    every = [name for part in PARTS.values() for name in part]
+    if self.sharing != 'all':
+      common = PARTS[self.sharing]
+      own = [name for name in every if name not in common]
+      shared = self.param('shared', some, common)
+      return [shared], self.param('layers', stacked, own, self.layers)
+    copies = self.groups * self.inner_groups
+    if copies == 1:
+      return [self.param('shared', some, every)], {}
+    stack = self.param('layers', stacked, every, copies)
+    leaves, treedef = jax.tree.flatten(stack)
+    return [treedef.unflatten(p) for p in zip(*map(jnp.unstack, leaves), strict=True)], {}
 
 
-def block_order(layers: int, groups: int, inner_groups: int) -> np.ndarray:
-  """The blocks of groups in the order in which layers run them, int64 [layers * inner_groups].
+def layer_groups(layers: int, groups: int) -> np.ndarray:
+  """The group that each layer visits, int64 [layers].
 
   The quotient is exact. The original's int(l / layers * groups) and transformers'
   int(l / (layers / groups)) are rounded otherwise in some odd cases, first at 22 layers in 22
   groups and at 18 in 14.
   """
-  group = np.arange(layers) * groups // layers
-  return np.add.outer(group * inner_groups, np.arange(inner_groups)).reshape(-1)
+  return np.arange(layers) * groups // layers
 
 
 def check_sharing(sharing: str, layers: int, groups: int, inner_groups: int) -> None:
