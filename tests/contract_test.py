@@ -96,6 +96,17 @@ def test_meshes_agree(reference, store, mesh):
   np.testing.assert_allclose(losses(tiny(name, **sizes), store, devices=8), found, rtol=2e-6)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'fields', [{'model.groups': 2, 'model.inner_groups': 2}, {'model.sharing': 'attention'}], ids=str
+)
+def test_meshes_agree_on_other_ways_of_sharing(store, fields):
+  one = losses(tiny('albert', **fields), store)
+  sizes = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  many = losses(tiny('albert', **fields, **sizes), store, devices=8)
+  np.testing.assert_allclose(many, one, rtol=2e-6)
+
+
 def test_the_dropout_of_each_step_is_its_own(store):
   """Two steps that change nothing, on one batch: only the draws differ."""
   config = tiny('roberta')
