@@ -92,6 +92,7 @@ def get_config(arg: str | None = None):
   )
 
   c.data.plan = 'xlm_stream'
+  c.data.lead = 'sep'  # </s> stands at both ends
   c.data.reset_positions = True  # of the translation; False: one </s> between the two
   c.data.languages = XNLI if size == 'xlm15' else ()
   if size != 'en':

@@ -668,7 +668,7 @@ MUTATIONS = (
     'bertjax/data/languages.py',
     'draws.fold(draws.fold(root, group), epoch_n[of_group])',
     'draws.fold(draws.fold(root, group), 0 * epoch_n[of_group])',
-    'tests/data/languages_test.py::test_a_language_reads_all_its_rows_before_it_repeats_one',
+    'tests/data/languages_test.py::test_every_epoch_of_a_language_has_other_neighbours',
   ),
   Mutation(
     'causal: the last token predicts the next example',

@@ -40,6 +40,8 @@ def synthetic_batch(config: Any) -> Batch:
       offset_BP=np.zeros((rows, slots), np.int32),
       pair_weight_BP=np.ones((rows, slots), np.float32),
     )
+  for name, rows_of in config.model.extra:
+    batch[f'{name}_BT'] = rng.integers(0, rows_of, (rows, length), dtype=np.int32)
   for name, classes in config.model.labels:
     batch[f'{name}_BG'] = rng.integers(0, classes, (rows, 1), dtype=np.int32)
   return batch

@@ -20,7 +20,9 @@ def make_model(model: Any) -> torch.nn.Module:
   Raises:
     ValueError: a model that has no counterpart.
   """
-  needed = dict(name='bert', sharing='none', attend='example', dtype='float32')
+  needed = dict(
+    name='bert', sharing='none', attend='example', transform=True, extra=(), dtype='float32'
+  )
   got = {key: model[key] for key in needed}
   if got != needed:
     raise ValueError(f'--against=transformers needs config.model with {needed}, got {got}')

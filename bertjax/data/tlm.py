@@ -6,6 +6,8 @@ begin anew with the target, and every token has the language of its side. With
 positions run on. What is masked is the corruption's to say; either side can be predicted from the
 other.
 
+InfoXLM and XLM-E begin a row with <s> and have the single </s>: lead='cls', reset_positions=False.
+
 A document of two sentences of different languages is a pair of translations. The original drops
 sentences above 100 tokens; here a pair that exceeds its row is left out and counted.
 """
@@ -14,10 +16,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bertjax import names
 from bertjax.data import languages, rows
 
-SPECIAL = ('sep',)
-OPTIONS = ('languages', 'reset_positions')
+SPECIAL = ('cls', 'sep')
+OPTIONS = ('languages', 'reset_positions', 'lead')
 WINDOW = 1 << 20  # pairs per piece
 _BASE = 1 << 8  # languages are numbered by a byte
 
@@ -27,23 +30,25 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
 
   Args:
     store: the token store, which knows languages.
-    recipe: `config.data`, with languages and reset_positions.
+    recipe: `config.data`, with languages, reset_positions and lead, the special token that a row
+      begins with: sep or cls.
     length: tokens per row.
     seed: unused; there are no draws.
     window: pairs per piece; changes the pieces, not the plan.
 
   Returns:
     An iterator of (columns, counts): columns source int64 (its sentence; the target is the next
-    one), a_length int32 (of the source), length int32, single int8 (one </s> in the middle), group
-    int32 (256 * language of the source + language of the target); count of long_pairs, which are
-    left out.
+    one), a_length int32 (of the source), length int32, single int8 (one </s> in the middle), lead
+    int32 (id of the first token), group int32 (256 * language of the source + language of the
+    target); count of long_pairs, which are left out.
 
   Raises:
-    ValueError: a length below 6, a language without an id, or no parallel text.
+    ValueError: a length below 6, another lead, a language without an id, or no parallel text.
   """
   del seed
   if length < 6:
     raise ValueError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {length}')
+  names.choose(recipe.lead, ('cls', 'sep'), 'config.data.lead')
   store.column('language')  # refuses a store without languages, with the remedy
   id_l = languages.ids(store, recipe)
   document_n = languages.parallel(store)
@@ -71,11 +76,13 @@ def assemble(store, column: dict[str, np.ndarray]) -> rows.Text:
   middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
   # Where the middle is single, its place is named twice.
   special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
+  id_n = np.repeat(store.special['sep'], len(special_n))
+  id_n[::4] = column['lead']
   total, side_n = int(length_E.sum()), two(a_E + 2 - single_E, b_E + 2)
   restart_n = two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))
   _, place_n = rows.ragged(length_E)
   return rows.Text(
-    token_n=rows.fill(total, special_n, store.special['sep'], body),
+    token_n=rows.fill(total, special_n, id_n, body),
     type_n=np.zeros(total, np.int32),
     length_E=length_E,
     label={},
@@ -100,6 +107,7 @@ def _pairs(store, recipe, id_l, document_n, length):
     a_length=size_n(source_n).astype(np.int32),
     length=length_n.astype(np.int32),
     single=np.full(len(source_n), single, np.int8),
+    lead=np.full(len(source_n), store.special[recipe.lead], np.int32),
     group=group_n.astype(np.int32),
   )
   return {k: value[kept] for k, value in column.items()}, dict(long_pairs=int((~kept).sum()))

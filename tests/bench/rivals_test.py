@@ -59,11 +59,13 @@ def test_alternation():
   assert ''.join(calls) == 'ababab'
 
 
-@pytest.mark.parametrize('field, value', [('attend', 'self'), ('sharing', 'all')])
+@pytest.mark.parametrize(
+  'field, value', [('attend', 'self'), ('sharing', 'all'), ('transform', False)]
+)
 def test_the_rival_refuses_what_it_is_not(field, value):
   c = make_config('bert')
   c.model[field] = value
-  with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': '{value}'"):
+  with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': {value!r}"):
     rival_step.make_model(c.model)
 
 

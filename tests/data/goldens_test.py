@@ -13,7 +13,18 @@ import pathlib
 
 import numpy as np
 import pytest
-from toy_store import albert, electra, ngrams, random_store, recipe, roberta, spans, with_units
+from toy_store import (
+  albert,
+  electra,
+  ngrams,
+  random_store,
+  recipe,
+  roberta,
+  spans,
+  spoken,
+  with_units,
+  xlm,
+)
 
 from bertjax.data import loader, plans
 from bertjax.data.store import open_store
@@ -37,6 +48,16 @@ CASES = {
   'spanbert_words_128': (spans(mask__max_words=1), 128),
   'spanbert_tokens_128': (spans(mask__rule='tokens'), 128),
   'spanbert_entities_128': (spans(mask__max_words=1, mask__entity_prob=0.5), 128),
+  'mbert_pairs_128': (recipe(dupe_factor=5, language_alpha=0.7), 128),
+  'xlm_stream_64': (
+    xlm(plan='xlm_stream', language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),
+    64,
+  ),
+  'xlm_causal_64': (xlm(plan='xlm_stream', corrupt='lm', language_alpha=0.0), 64),
+  'xlm_translation_64': (
+    xlm(plan='tlm', language_alpha=0.7, language_block=8, reset_positions=True, lead='sep'),
+    64,
+  ),
 }
 SAMPLES = {
   'bert_sample_text_128': (BERT, 128, 'bert-base-uncased'),
@@ -87,7 +108,10 @@ def compare(name, got):
 @pytest.mark.parametrize('name', CASES)
 def test_batches_of_random_text(name):
   config, length = CASES[name]
-  examples = plans.examples_in_memory(with_units(random_store(200)), config, length, 12345)
+  store = with_units(random_store(200))
+  if config.language_alpha is not None:
+    store = spoken(store, pairs=60)
+  examples = plans.examples_in_memory(store, config, length, 12345)
   compare(name, describe(examples, lambda ids: ' '.join(map(str, ids))))
 
 

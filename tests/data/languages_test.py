@@ -55,11 +55,15 @@ def test_a_language_reads_all_its_rows_before_it_repeats_one(block):
     of_group = np.flatnonzero(GROUP_N == group)
     read_n, epochs = row_n[GROUP_N[row_n] == group], epoch_n[GROUP_N[row_n] == group]
     whole = int(epochs.max())
-    orders = [read_n[epochs == epoch] for epoch in range(whole)]
     assert whole >= 1
-    assert all(np.array_equal(np.sort(order), of_group) for order in orders)
-    if whole > 1:
-      assert (orders[0] != orders[1]).any()
+    for epoch in range(whole):
+      np.testing.assert_array_equal(np.sort(read_n[epochs == epoch]), of_group)
+
+
+def test_every_epoch_of_a_language_has_other_neighbours():
+  epoch_n, row_n = rows_at(0, languages.WINDOW * 7, block=7, group_n=np.zeros(700, np.int64))
+  rows_of = lambda epoch: set(map(tuple, row_n[epoch_n == epoch].reshape(-1, 7).tolist()))
+  assert len(rows_of(0)) == 100 and len(rows_of(0) & rows_of(1)) < 3
 
 
 def test_a_row_follows_from_its_number_and_the_seed():

@@ -10,7 +10,7 @@ SEP = 3
 
 
 def tlm(**changes):
-  return xlm(**(dict(plan='tlm', reset_positions=True) | changes))
+  return xlm(**(dict(plan='tlm', reset_positions=True, lead='sep') | changes))
 
 
 def pairs_of(store):
@@ -31,17 +31,17 @@ def batch_of(store, length=64, **changes):
   return examples.batch(np.arange(examples.rows), False), examples
 
 
-@pytest.mark.parametrize('reset', [True, False])
-def test_the_layout_of_a_pair(reset):
+@pytest.mark.parametrize('reset, lead', [(True, 'sep'), (False, 'sep'), (False, 'cls')])
+def test_the_layout_of_a_pair(reset, lead):
   store = spoken(random_store(60), pairs=30)
-  batch, examples = batch_of(store, reset_positions=reset)
+  batch, examples = batch_of(store, reset_positions=reset, lead=lead)
   fits = lambda pair: len(pair[0]) + len(pair[1]) + (4 if reset else 3) <= 64
   expected = [pair for pair in pairs_of(store) if fits(pair)]
   assert examples.rows == len(expected) > 20
   for row, (source, target, source_language, target_language) in enumerate(expected):
     a, b = len(source), len(target)
     middle = [SEP, SEP] if reset else [SEP]
-    tokens = [SEP, *source, *middle, *target, SEP]
+    tokens = [store.special[lead], *source, *middle, *target, SEP]
     first = a + 2 if reset else a + 1  # the target's first </s>
     positions = [*range(first), *range(b + 2)] if reset else range(len(tokens))
     pad = lambda values: np.pad(np.array(values), (0, 64 - len(values)))
