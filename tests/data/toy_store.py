@@ -185,3 +185,9 @@ def spoken(store, languages=3, runs=5, pairs=0, seed=0):
   store.columns = dict(language=language_S)
   store.languages = ('ar', 'de', 'en', 'fr')[:languages]
   return store
+
+
+def segments(**changes):
+  """`config.data` with ELECTRA's examples and masking."""
+  values = dict(plan='segments', short_prob=0.05, one_segment_prob=0.1, rejoin=True)
+  return electra(**(values | changes))
