@@ -149,7 +149,7 @@ def make_train_step(
 
 
 def make_eval_step(objective: Objective) -> Callable[[Variables, Any, Batch], tuple[Sums, Any]]:
-  """Builds (variables, carry, batch) -> (sums, carry), without dropout or sampling."""
+  """Builds (variables, carry, batch) -> (sums, carry), without dropout; all batches share a key."""
 
   def eval_step(variables: Variables, carry: Any, batch: Batch) -> tuple[Sums, Any]:
     ctx = Context(jax.random.key(0), jnp.int32(0), train=False)

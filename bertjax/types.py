@@ -64,7 +64,8 @@ class Context(NamedTuple):
   Attributes:
     key: PRNG key of this step; equal on every device and in every microbatch.
     step: the global step, traced, int32.
-    train: static; False switches dropout and sampling off.
+    train: static; False switches dropout off. An objective that samples does so in
+      evaluation too, with a key that stays.
   """
 
   key: Array

@@ -1,16 +1,16 @@
 """Small models and random batches that several test files share."""
 
+import importlib
+
 import jax
 import numpy as np
-
-from configs import albert, bert, roberta, xlm
 
 VOCAB = 211  # padded to 256 rows
 
 
 def config(family: str, **model):
   """A config of the test size with VOCAB ids; `model` overrides fields of `config.model`."""
-  c = {'albert': albert, 'bert': bert, 'roberta': roberta, 'xlm': xlm}[family].get_config('test')
+  c = importlib.import_module(f'configs.{family}').get_config('test')
   c.model.update(dict(vocab_size=VOCAB, positions=c.model.positions - 512 + 64) | model)
   return c
 

@@ -47,7 +47,9 @@ ALLOWED = {
   'bertjax.prepare': ('bertjax.data',),
   'bertjax.vocab': ('bertjax.data',),
   'bertjax.bench': ('bertjax',),
-  'configs': ('configs.common', 'configs.bert', 'configs.roberta', 'bertjax.models.bert'),
+  'configs': (
+    'configs.common', 'configs.bert', 'configs.roberta', 'configs.electra', 'bertjax.models.bert',
+  ),
 }  # fmt: skip
 ANYWHERE = ('bertjax.types', 'bertjax.names')
 HEAVY = ('tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text')

@@ -3,9 +3,9 @@
 from bertjax.convert.huggingface import Family, Row, dense, norm
 
 
-def encoder(base: str) -> tuple[Row, ...]:
-  """Embeddings and layers, the same in all families of this shape."""
-  ours, theirs = 'encoder/layers', f'{base}.encoder.layer.{{layer}}'
+def encoder(base: str, net: str = '') -> tuple[Row, ...]:
+  """Embeddings and layers (ours under `net`), the same in all families of this shape."""
+  ours, theirs = f'{net}encoder/layers', f'{base}.encoder.layer.{{layer}}'
   return (
     Row('embeddings/word', f'{base}.embeddings.word_embeddings.weight', 'V,E->VE'),
     Row('embeddings/position', f'{base}.embeddings.position_embeddings.weight', 'T,E->TE'),

@@ -4,8 +4,8 @@ One table of rows per family, `family()` of the module of this package that `con
 names, read in both directions. A row says where a tensor lives on each side
 and how its axes map, e.g. 'NH,D->DNH': theirs is a matrix [N * H, D], ours an array [D, N, H].
 Letters are those of `types.py`; here T counts the rows of the position table, S those of the
-segment table, X those of an extra table, C the labels of a head, E is the width of the tables, and
-O is D where D is taken.
+segment table, X those of an extra table, C the labels of a head, A is a single logit, E is the
+width of the tables, and O is D where D is taken.
 Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
@@ -37,6 +37,7 @@ class Family(NamedTuple):
   Attributes:
     rows: without the heads of `config.model.labels`.
     pooled: rows of the pooler and the label heads; empty where the class has none.
+    projection: rows of the class where the tables and the layers differ in width.
     extra: name of a table of `config.model.extra` -> its row.
     tied: name of a copy -> name of its source.
     ignored: endings of names that carry nothing we train.
@@ -47,6 +48,7 @@ class Family(NamedTuple):
   pooled: tuple[Row, ...]
   tied: Mapping[str, str]
   ignored: tuple[str, ...]
+  projection: tuple[Row, ...] = ()
   extra: Mapping[str, Row] = {}
   sharing: str = 'none'
 
@@ -103,6 +105,8 @@ def rows_of(family: Family, config_model) -> tuple[Row, ...]:
   """The rows of the tensors that a model has."""
   extra = tuple(family.extra[name] for name, _ in config_model.extra)
   rows = family.rows + extra + (family.pooled if config_model.labels else ())
+  if config_model.embedding_width not in (0, config_model.width):
+    rows += family.projection
   if config_model.sharing == 'all' and config_model.groups * config_model.inner_groups == 1:
     alone = lambda path: path.replace('encoder/layers/', 'encoder/shared/')
     rows = tuple(row._replace(ours=alone(row.ours)) for row in rows)
@@ -179,7 +183,7 @@ def _sizes(config_model) -> dict[str, int]:
   return dict(
     V=config_model.vocab_size, D=width, O=width, E=config_model.embedding_width or width, N=heads,
     H=width // heads, F=config_model.ffn, T=config_model.positions, S=config_model.types, C=2,
-    X=config_model.extra[0][1] if config_model.extra else 0,
+    A=1, X=config_model.extra[0][1] if config_model.extra else 0,
   )  # fmt: skip
 
 

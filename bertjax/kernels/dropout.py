@@ -36,6 +36,13 @@ def noise_from_key(key: Array, row_B: Array) -> Noise:
   return Noise(jax.random.bits(key, dtype=jnp.uint32), row_B.astype(jnp.uint32))
 
 
+def fork(noise: Noise | None, name: str) -> Noise | None:
+  """Other draws at the same sites: for a module that runs twice in a step."""
+  if noise is None:
+    return None
+  return noise._replace(seed=mix(noise.seed, jnp.uint32(zlib.crc32(name.encode()))))
+
+
 def site(path: tuple[str, ...], layer: Array | int = 0) -> Array:
   """A uint32 that names one use of randomness: a module path and the index of the scanned layer."""
   name = zlib.crc32('/'.join(path).encode())

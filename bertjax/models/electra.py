@@ -1,0 +1,189 @@
+"""ELECTRA's two nets over one embedding: a generator of replacements and a discriminator.
+
+Clark et al. 2020, google-research/electra, run_pretraining.py and modeling.py. Word, position and
+type tables of width E and their norm are shared. Each net has its own dropout behind them, its own
+projection to its width where that is not E, and its own layers. The generator ends in BERT's
+masked-LM head, of width E and tied to the word table; the discriminator in dense, activation and a
+logit per token. The projections and that last dense keep the framework's default initializer
+(Glorot uniform), the rest is the config's.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bertjax import names
+from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask
+from bertjax.models import bert
+from bertjax.models.heads import WordHead, gather_positions
+from bertjax.models.layers import ACTIVATIONS, INITS, Dense, Dropout, Init
+from bertjax.models.transformer import Encoder
+from bertjax.types import Batch
+
+Array = jax.Array
+
+GENERATORS = ('own', 'shared', 'uniform', 'two_tower')
+
+
+class Net(nn.Module):
+  """dropout -> projection where widths differ -> layers.
+
+  Attributes:
+    width: of the layers.
+    dropout: of what enters.
+    encoder: the fields of `Encoder`.
+  """
+
+  width: int
+  dropout: float
+  encoder: dict[str, Any]
+
+  @nn.compact
+  def __call__(self, x_BTE: Array, mask: Mask, noise: Noise | None, hidden: bool = False):
+    """Returns the last layer's output, and every layer's or None."""
+    x_BTD = Dropout(self.dropout, name='dropout')(x_BTE, noise)
+    if x_BTD.shape[-1] != self.width:
+      dense = Dense(
+        (self.width,), ('embed_out', 'embed'), jax.nn.initializers.glorot_uniform(),
+        dtype=x_BTD.dtype, name='projection',
+      )  # fmt: skip
+      x_BTD = dense(x_BTD)
+    fields = dict(self.encoder, layer=dict(self.encoder['layer'], hidden=hidden))
+    return Encoder(**fields, name='encoder')(x_BTD, mask, noise)
+
+
+class TokenHead(nn.Module):
+  """dense -> activation -> one logit per token."""
+
+  activation: str
+  initializer: Init
+  dtype: Any
+
+  @nn.compact
+  def __call__(self, x_BTD: Array) -> Array:
+    """Returns float32 [B, T]."""
+    width = x_BTD.shape[-1]
+    dense = Dense(
+      (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
+    )
+    glorot = jax.nn.initializers.glorot_uniform()
+    out = Dense((1,), ('embed', 'label'), glorot, dtype=self.dtype, name='out')
+    return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0].astype(jnp.float32)
+
+
+class Electra(bert.Bert):
+  """The model of `objectives/rtd.py`; the fields of `Bert` are the discriminator's.
+
+  Attributes:
+    generator: 'own': a net of its own. 'shared': the discriminator itself (untied_generator off in
+      the original). 'uniform': none, replacements are uniform over the vocabulary. 'two_tower': a
+      causal and an anticausal net, which see all tokens but the predicted one (Electric).
+    generator_width: of the generator's layers, as a share of the discriminator's.
+    generator_layers: their number, likewise.
+    generator_head: width of a head of the generator; its feed-forward part is 4 times its width.
+    tied_embeddings: off, the generator has embeddings of its own, as wide as the discriminator's
+      or as its layers, whichever is less (the original's have the width of its layers).
+  """
+
+  generator: str
+  generator_width: float
+  generator_layers: float
+  generator_head: int
+  tied_embeddings: bool
+
+  def setup(self):
+    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    table_width = self.embedding_width or self.width
+    tables: dict[str, Any] = dict(self.embeddings_fields(), dropout=0.0, out_width=table_width)
+    self.embeddings = bert.Embeddings(**tables)
+    self.discriminator = Net(self.width, self.dropout, self.encoder_fields(False))
+    self.rtd = TokenHead(self.activation, init, dtype)
+    if self.generator != 'uniform':
+      self.mlm = WordHead(
+        self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype
+      )
+    if self.generator in ('own', 'two_tower'):
+      size = generator_size(self)
+      encoder = self.encoder_fields(False)
+      layer = dict(encoder['layer'], heads=size['heads'], ffn=size['ffn'])
+      encoder |= dict(layers=size['layers'], layer=layer)
+      net = lambda: Net(size['width'], self.dropout, encoder)
+      if not self.tied_embeddings:
+        width = min(size['width'], table_width)
+        own: dict[str, Any] = dict(tables, width=width, out_width=width)
+        self.generator_embeddings = bert.Embeddings(**own)
+      if self.generator == 'own':
+        self.generator_net = net()
+      else:
+        self.generator_forward, self.generator_backward = net(), net()
+
+  def __call__(self, batch: Batch) -> dict[str, Any]:
+    """Runs every part once, so that all parameters are made."""
+    scores = self.generate(batch, None) if self.generator != 'uniform' else None
+    return dict(word=scores, **self.discriminate(batch, None))
+
+  def generate(self, batch: Batch, noise: Noise | None) -> Scores:
+    """The scores of the words at the targets of the batch; two towers: at every token of it."""
+    embeddings = self.embeddings
+    if self.generator in ('own', 'two_tower') and not self.tied_embeddings:
+      embeddings = self.generator_embeddings
+    x_BTE, table_VE = embeddings(batch, None)
+    if self.generator == 'two_tower':
+      masks = [bert.example_mask(batch, attend) for attend in ('causal', 'anticausal')]
+      left_BTD, _ = self.generator_forward(x_BTE, masks[0], noise)
+      right_BTD, _ = self.generator_backward(x_BTE, masks[1], noise)
+      # What stands before a token and what follows it, at the token.
+      around_BTD = jnp.concatenate([jnp.roll(left_BTD, 1, 1), jnp.roll(right_BTD, -1, 1)], -1)
+      return self.mlm(around_BTD, table_VE)
+    net = self.generator_net if self.generator == 'own' else self.discriminator
+    h_BTD, _ = net(x_BTE, bert.example_mask(batch, self.attend), noise)
+    return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), table_VE)
+
+  def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
+    """Judges the tokens of the batch.
+
+    Returns:
+      rtd_BT, float32 logits of "replaced"; last_BTD; hidden_LBTD if asked.
+    """
+    x_BTE, _ = self.embeddings(batch, None)
+    mask = bert.example_mask(batch, self.attend)
+    last_BTD, hidden_LBTD = self.discriminator(x_BTE, mask, noise, hidden)
+    out = dict(rtd_BT=self.rtd(last_BTD), last_BTD=last_BTD)
+    return dict(out, hidden_LBTD=hidden_LBTD) if hidden else out
+
+
+def generator_size(model: Any) -> dict[str, int]:
+  """width, layers, heads and ffn of the generator (util/training_utils.py, get_generator_config).
+
+  Args:
+    model: an `Electra` or its `config.model`.
+  """
+  width = round(model.width * model.generator_width)
+  layers = round(model.layers * model.generator_layers)
+  heads = max(1, width // model.generator_head)
+  return dict(width=width, layers=layers, heads=heads, ffn=4 * width)
+
+
+def make(config) -> Electra:
+  """Builds the model from `config.model`; fields as `Electra`.
+
+  Raises:
+    ValueError: an unknown generator, one without layers, heads that do not divide its width, labels
+      of examples, which have no head here; or as `bert.fields`.
+  """
+  fields = bert.fields(config)
+  names.choose(fields['generator'], GENERATORS, 'config.model.generator')
+  if fields['labels']:
+    raise ValueError(f'ELECTRA has no label heads: set config.model.labels=(), got {config.labels}')
+  size = generator_size(config)
+  if size['layers'] < 1 or size['width'] < 1 or size['width'] % size['heads']:
+    raise ValueError(
+      'expected a generator of at least one layer whose heads divide its width, got '
+      f'{size["layers"]} layers and {size["heads"]} heads of width {size["width"]}: change '
+      'config.model.generator_layers, generator_width or generator_head'
+    )
+  return Electra(**fields)

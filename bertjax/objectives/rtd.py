@@ -1,0 +1,278 @@
+"""Replaced-token detection: a generator fills the masks, a discriminator finds what it filled in.
+
+Clark et al. 2020, google-research/electra, run_pretraining.py:
+
+  generator_weight * sum(w nll) / (sum(w) + plus)
+  + discriminator_weight * sum over real tokens of BCE / (their number + plus)
+
+[CLS] and [SEP] are real tokens, with label 0. Both denominators are global here, those of a device
+there. A slot's replacement is drawn from softmax(logits / temperature), without a gradient, by one
+uniform of its position (`kernels/sampling.py`), so that the slots of a position agree. The
+original draws for each slot by itself and takes the average of the ids of a position drawn twice,
+which is no sample: not kept. A token is labelled replaced if it differs from the original.
+
+`train` says what a phase trains: 'both', 'generator' (masked-LM alone, the discriminator does not
+run) or 'discriminator' (the generator draws, its loss is a metric). Which parameters move is the
+optimizer's to say. `copy_generator` copies the generator into the discriminator when the phase
+begins: the paper's two-stage training.
+
+Electric (Clark et al. 2020b): `electric` adds log q(token | the others) of a two-tower generator
+and log(rate / (1 - rate)) to the discriminator's logit. Two towers learn from every token but the
+first and last of a segment, which are special in the plans that this is for.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import flops, names
+from bertjax.kernels import dropout, sampling
+from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
+from bertjax.kernels.dropout import Noise, noise_from_key
+from bertjax.models.electra import generator_size
+from bertjax.models.heads import gather_positions
+from bertjax.objectives.mlm import masked_terms
+from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
+
+BINS, BIN_WIDTH = 2048, 1 / 64  # of the logits, from -16 to 16
+_SITE = ('rtd', 'sample')
+
+
+def at_targets(value_BT: Array, batch: Batch) -> Array:
+  """[B, T] at the targets -> [B, P]."""
+  return jnp.take_along_axis(value_BT, batch['target_pos_BP'], axis=1)
+
+
+def scores_at_targets(scores: Scores, batch: Batch) -> Scores:
+  """Scores of every token, at the targets."""
+  return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))
+
+
+def replace(token_BT: Array, id_BP: Array, batch: Batch) -> Array:
+  """token_BT with the ids written at the used slots; the largest id where slots coincide."""
+  column_BP = jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])
+
+  def row(token_T, column_P, id_P):
+    new_T = jnp.full_like(token_T, -1).at[column_P].max(id_P, mode='drop')
+    return jnp.where(new_T >= 0, new_T, token_T)
+
+  return jax.vmap(row)(token_BT, column_BP, id_BP)
+
+
+def bits(batch: Batch, noise: Noise) -> Array:
+  """uint32 [B, P]; slots of one position have the same."""
+  bits_BT = dropout.random_bits(noise, dropout.site(_SITE), batch['token_BT'].shape)
+  return at_targets(bits_BT, batch)
+
+
+def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float, correct: bool) -> Array:
+  """Ids of the generator at the targets, int32 [B, P].
+
+  Args:
+    scores: of the words at the targets.
+    batch: the masked batch.
+    noise: keys of the step.
+    temperature: of the softmax.
+    correct: whether the original id may be drawn.
+  """
+  banned_BP = None if correct else batch['target_BP']
+  uniform_BP = sampling.uniform(bits(batch, noise))
+  return sampling.sample(scores, uniform_BP, temperature, banned_BP)
+
+
+def text_weight(batch: Batch) -> Array:
+  """1.0 at the tokens of a segment but the first of an example and the last of each segment."""
+  same = lambda x_BT: jnp.pad(x_BT[:, 1:] == x_BT[:, :-1], ((0, 0), (0, 1)))
+  inside_BT = same(batch['example_BT']) & same(batch['type_BT'])
+  return (inside_BT & (batch['position_BT'] > 0) & (batch['example_BT'] > 0)).astype(jnp.float32)
+
+
+def detection_terms(
+  logit_BT: Array, replaced_BT: Array, real_BT: Array, scale: float, plus: float
+) -> dict[str, Term]:
+  """rtd: the trained loss over real tokens. rtd_histogram: their logits by label, [2, BINS]."""
+  real_BT, label_BT = real_BT.astype(jnp.float32), replaced_BT.astype(jnp.float32)
+  bce_BT = jax.nn.softplus(logit_BT) - label_BT * logit_BT
+  count = jnp.sum(real_BT)
+  low = jax.lax.stop_gradient(jnp.floor(logit_BT / BIN_WIDTH)) + BINS // 2
+  cell_BT = jnp.clip(low, 0, BINS - 1).astype(jnp.int32) + BINS * replaced_BT
+  histogram = jnp.zeros(2 * BINS).at[cell_BT.reshape(-1)].add(real_BT.reshape(-1))
+  return dict(
+    rtd=Term(jnp.sum(real_BT * bce_BT), count, scale=scale, plus=plus),
+    rtd_histogram=Term(histogram.reshape(2, BINS), count),
+  )
+
+
+def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
+  """The means, and what the histogram of the logits tells about detection.
+
+  Returns:
+    rtd_auc: chance that a replaced token scores above an original one. Pairs within a bin count as
+      one half, so it is off by at most half the share of such pairs, and far less where the
+      densities are smooth in a bin. rtd_precision, rtd_recall: of "replaced", logit above 0 (a bin
+      begins there, so they are exact). rtd_replaced: share of replaced tokens. What has no tokens
+      to count is left out.
+  """
+  sums = dict(sums)
+  histogram, _ = sums.pop('rtd_histogram', (None, 0))
+  found = means(sums)
+  if histogram is None:
+    return found
+  original, replaced = np.asarray(histogram, np.float64)
+  negatives, positives = original.sum(), replaced.sum()
+  if negatives + positives:
+    found['rtd_replaced'] = float(positives / (negatives + positives))
+  if negatives and positives:
+    below = np.cumsum(original) - original / 2
+    found['rtd_auc'] = float((replaced * below).sum() / (positives * negatives))
+  hits, alarms = replaced[BINS // 2 :].sum(), original[BINS // 2 :].sum()
+  if positives:
+    found['rtd_recall'] = float(hits / positives)
+  if hits + alarms:
+    found['rtd_precision'] = float(hits / (hits + alarms))
+  return found
+
+
+def copy_generator(variables: Mapping[str, Any]) -> dict[str, Any]:
+  """Variables whose discriminator has the generator's weights; its head stays as it is."""
+  params = dict(variables['params'])
+  params['discriminator'] = params['generator_net']
+  params['embeddings'] = params.get('generator_embeddings', params['embeddings'])
+  return dict(variables, params=jax.tree.map(jnp.copy, params))
+
+
+def check(config: Any) -> None:
+  """Checks `config.objective` against the model.
+
+  Raises:
+    ValueError: what the model cannot do.
+  """
+  settings, model = config.objective, config.model
+  if model.name != 'electra':
+    raise ValueError(
+      f"objective 'rtd' needs config.model.name='electra', got {model.name!r}: take "
+      'configs/electra.py'
+    )
+  names.choose(settings.train, ('both', 'generator', 'discriminator'), 'config.objective.train')
+  if settings.temperature <= 0:
+    raise ValueError(f'config.objective.temperature must be above 0, got {settings.temperature}')
+  if settings.electric and model.generator != 'two_tower':
+    raise ValueError(
+      "config.objective.electric needs q of every token: set config.model.generator='two_tower', "
+      f'got {model.generator!r}'
+    )
+  if settings.train == 'generator' and model.generator == 'uniform':
+    raise ValueError("config.objective.train='generator', but config.model.generator is 'uniform'")
+  ours = generator_size(model)
+  theirs = {key: model[key] for key in ours}
+  if settings.copy_generator and (model.generator != 'own' or ours != theirs):
+    raise ValueError(
+      'config.objective.copy_generator needs a generator of the size of the discriminator, '
+      f"{theirs}, got {ours} and config.model.generator={model.generator!r}: set 'own', "
+      'generator_width=1.0, generator_layers=1.0 and generator_head=width // heads'
+    )
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config.
+
+  `config.objective`: name, plus (added to both weights), generator_weight, discriminator_weight,
+  temperature, disallow_correct (the original id is not drawn), electric, train, copy_generator.
+
+  Raises:
+    ValueError: see `check`.
+  """
+  check(config)
+  settings, kind = config.objective, config.model.generator
+  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
+    config.model
+  )
+  apply = lambda variables, batch, noise, method: model.apply(
+    variables, batch, noise, method=method
+  )
+  generator_scale = 0.0 if settings.train == 'discriminator' else float(settings.generator_weight)
+  odds = math.log(config.data.mask.rate / (1 - config.data.mask.rate))
+
+  def generator_terms(scores: Scores, batch: Batch) -> tuple[dict[str, Term], Scores]:
+    """The generator's terms, and its scores at the targets."""
+    if kind != 'two_tower':
+      terms = masked_terms(scores, batch, settings.plus)
+      return terms | dict(mlm=terms['mlm']._replace(scale=generator_scale)), scores
+    weight_BT, token_BT = text_weight(batch), replace(batch['token_BT'], batch['target_BP'], batch)
+    total = jnp.sum(weight_BT * cross_entropy(scores, token_BT)[0])
+    cloze = Term(total, jnp.sum(weight_BT), generator_scale, settings.plus)
+    scores = scores_at_targets(scores, batch)
+    terms = masked_terms(scores, batch, settings.plus)
+    return terms | dict(mlm=terms['mlm']._replace(scale=0.0), cloze=cloze), scores
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B'])
+    dropped = noise if ctx.train else None
+    original_BT = replace(batch['token_BT'], batch['target_BP'], batch)
+    terms: dict[str, Term] = {}
+    scores: Any = None
+    if kind == 'uniform':
+      id_BP = (bits(batch, noise) % jnp.uint32(config.model.vocab_size)).astype(jnp.int32)
+    else:
+      # Two towers do not see the token that they predict, so nothing is hidden from them.
+      seen = dict(batch, token_BT=original_BT) if kind == 'two_tower' else batch
+      scores = apply(variables, seen, dropped, model.generate)
+      terms, picked = generator_terms(scores, batch)
+      if settings.train == 'generator':
+        return Out(terms, carry)
+      id_BP = draw(picked, batch, noise, settings.temperature, not settings.disallow_correct)
+    fake_BT = replace(batch['token_BT'], id_BP, batch)
+    out = apply(
+      variables, dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake'), model.discriminate
+    )
+    logit_BT = out['rtd_BT']
+    if settings.electric:
+      logit_BT += jax.lax.stop_gradient(odds - cross_entropy(scores, fake_BT)[0])
+    terms |= detection_terms(
+      logit_BT, fake_BT != original_BT, batch['example_BT'] > 0,
+      float(settings.discriminator_weight), settings.plus,
+    )  # fmt: skip
+    return Out(terms, carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    """logits_BPV of the generator, and what the discriminator says of the batch as it is."""
+    del carry
+    out = model.apply(variables, batch, None, hidden, method=model.discriminate)
+    if kind != 'uniform':
+      scores = apply(variables, batch, None, model.generate)
+      out['logits_BPV'] = logits(
+        scores_at_targets(scores, batch) if kind == 'two_tower' else scores
+      )
+    return out
+
+  enter = copy_generator if settings.copy_generator else None
+  step_flops = lambda batch: rtd_flops(config, batch)
+  return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter)
+
+
+def rtd_flops(config: Any, batch: Batch) -> float:
+  """Model FLOPs of a step; a generator that only draws runs forward alone, a third of them."""
+  model, train = config.model, config.objective.train
+  table_width = model.embedding_width or model.width
+  real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+
+  def net(size: Mapping[str, int], table_width: int) -> float:
+    count = flops.encoder_flops(batch, layers=size['layers'], width=size['width'], ffn=size['ffn'])
+    into = table_width * size['width'] if table_width != size['width'] else 0
+    return count + flops.head_flops(real, into)
+
+  whole = {key: model[key] for key in ('layers', 'width', 'ffn')}
+  size = whole if model.generator == 'shared' else generator_size(model)
+  own_width = table_width if model.tied_embeddings else min(table_width, size['width'])
+  towers = dict(own=1, shared=1, uniform=0, two_tower=2)[model.generator]
+  predicted = float(np.sum(batch['weight_BP'])) if towers < 2 else real
+  head = towers * size['width'] * own_width * model.transform + own_width * model.vocab_size
+  generator = towers * net(size, own_width) + bool(towers) * flops.head_flops(predicted, head)
+  if train == 'generator':
+    return generator
+  judge = net(whole, table_width) + flops.head_flops(real, model.width * model.width + model.width)
+  return judge + (generator / 3 if train == 'discriminator' else generator)

@@ -1,0 +1,269 @@
+"""Replaced-token detection: corruption, labels, denominators, metrics, who trains whom."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+
+from bertjax import flops
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models import bert, electra
+from bertjax.objectives import rtd
+from bertjax.step import trained_loss, with_rows
+from bertjax.types import Context
+from configs import electra as config_electra
+
+# Of transformers, tied weights once: size, discriminator with its head, generator.
+COUNTS = [
+  ('small', 13_549_057, 4_620_026),
+  ('base', 109_483_009, 33_740_602),
+  ('large', 335_142_913, 51_295_290),
+]
+
+
+def shapes_of(c):
+  batch = cases.batch([[8]], 8)
+  return meta.unbox(jax.eval_shape(rtd.make(c).init, jax.random.key(0), batch))
+
+
+def variables_of(c, std: float = 0.1):
+  return jax.tree.map(jnp.asarray, cases.random_params(shapes_of(c), std))
+
+
+@pytest.mark.parametrize('size, discriminator, generator', COUNTS)
+def test_parameter_counts(size, discriminator, generator):
+  c = config_electra.get_config(size)
+  c.model.vocab_size = 30522
+  params = shapes_of(c)['params']
+  rows = bert.padded_rows(30522) - 30522
+  count = lambda *parts: sum(
+    int(np.prod(leaf.shape)) for part in parts for leaf in jax.tree.leaves(params[part])
+  )
+  width = c.model.embedding_width
+  assert count('embeddings', 'discriminator', 'rtd') - rows * width == discriminator
+  assert count('embeddings', 'generator_net', 'mlm') - rows * (width + 1) == generator
+
+
+def test_the_generator_of_each_size():
+  """training_utils.py: hidden = round(share * hidden), heads max(1, hidden // 64), ffn 4 hidden."""
+  of = lambda size: electra.generator_size(config_electra.get_config(size).model)
+  assert of('small') == dict(width=64, layers=12, heads=1, ffn=256)
+  assert of('base') == dict(width=256, layers=12, heads=4, ffn=1024)
+  assert of('large') == dict(width=256, layers=24, heads=4, ffn=1024)
+
+
+def test_only_projections_and_the_last_dense_are_glorot():
+  c = cases.config('electra', width=128, embedding_width=32)
+  init = jax.jit(lambda key: meta.unbox(rtd.make(c).init(key, cases.batch([[8]], 8))))
+  params = init(jax.random.key(0))['params']
+  bound = lambda out: np.sqrt(6 / (32 + out))
+  for net, width in (('discriminator', 128), ('generator_net', 32)):
+    if width != 32:
+      kernel = params[net]['projection']['kernel']
+      assert 0.95 * bound(width) < np.abs(kernel).max() <= bound(width)
+  assert 0.9 * np.sqrt(6 / 129) < np.abs(params['rtd']['out']['kernel']).max() <= np.sqrt(6 / 129)
+  dense = params['rtd']['dense']['kernel']
+  assert abs(dense.std() - 0.0176) < 0.0005 and np.abs(dense).max() <= 0.04
+
+
+def slots(token, pos, target, weight):
+  batch = dict(token_BT=token, target_pos_BP=pos, target_BP=target, weight_BP=weight)
+  return {k: jnp.array([v]) for k, v in batch.items()}
+
+
+def test_replacements_go_to_used_slots_and_coinciding_ones_agree():
+  batch = slots([2, 4, 7, 4, 3], [1, 1, 3, 0], [9, 9, 8, 0], [1.0, 1.0, 1.0, 0.0])
+  fake_BT = rtd.replace(batch['token_BT'], jnp.array([[20, 20, 30, 99]]), batch)
+  assert fake_BT.tolist() == [[2, 20, 7, 30, 3]]
+  assert rtd.replace(batch['token_BT'], batch['target_BP'], batch).tolist() == [[2, 9, 7, 8, 3]]
+  noise = noise_from_key(jax.random.key(0), jnp.arange(1))
+  bits_BP = rtd.bits(batch, noise)[0]
+  assert bits_BP[0] == bits_BP[1] != bits_BP[2]
+
+
+def test_label_loss_and_denominator_are_over_all_real_tokens():
+  logit, replaced = jnp.array([[0.5, -2.0, 3.0, 9.0]]), jnp.array([[True, False, False, True]])
+  real = jnp.array([[True, True, True, False]])
+  terms = rtd.detection_terms(logit, replaced, real, 50.0, 1e-6)
+  p = 1 / (1 + np.exp(-np.array([0.5, -2.0, 3.0])))
+  expected = -np.log(p[0]) - np.log(1 - p[1]) - np.log(1 - p[2])
+  np.testing.assert_allclose(terms['rtd'].total, expected, rtol=1e-6)
+  assert float(terms['rtd'].weight) == 3
+  assert terms['rtd'].scale == 50.0 and terms['rtd'].plus == 1e-6
+  assert np.asarray(terms['rtd_histogram'].total).sum(1).tolist() == [2, 1]
+
+
+def detection(logit, replaced):
+  shape = (1, len(logit))
+  terms = rtd.detection_terms(
+    jnp.asarray(logit, jnp.float32).reshape(shape), jnp.asarray(replaced).reshape(shape),
+    jnp.ones(shape, bool), 50.0, 1e-6,
+  )  # fmt: skip
+  return rtd.finish({k: (np.asarray(t.total), float(t.weight)) for k, t in terms.items()})
+
+
+def test_metrics_of_detection_equal_those_of_the_scores():
+  rng = np.random.default_rng(0)
+  replaced = rng.random(20_000) < 0.07
+  for spread, tolerance in ((1.5, 1e-4), (0.05, 5e-3)):  # wide and narrow next to a bin
+    logit = rng.normal(spread * (replaced - 0.6), spread)
+    found = detection(logit, replaced)
+    order = np.argsort(np.argsort(logit))
+    wins = order[replaced].sum() - replaced.sum() * (replaced.sum() - 1) / 2
+    assert abs(found['rtd_auc'] - wins / replaced.sum() / (~replaced).sum()) < tolerance
+    called = logit >= 0
+    np.testing.assert_allclose(found['rtd_precision'], replaced[called].mean())
+    np.testing.assert_allclose(found['rtd_recall'], called[replaced].mean())
+    np.testing.assert_allclose(found['rtd_replaced'], replaced.mean())
+
+
+def test_metrics_without_tokens_to_count_are_left_out():
+  found = detection([-1.0, -2.0], [False, False])
+  assert 'rtd_auc' not in found and 'rtd_recall' not in found and 'rtd_precision' not in found
+  assert found['rtd_replaced'] == 0.0
+  assert detection([-40.0, 40.0], [False, True])['rtd_auc'] == 1.0
+
+
+CTX = Context(jax.random.key(3), jnp.int32(0), train=True)
+
+
+def outcome(c, params, batch, **objective):
+  """(sums of the terms, gradients) of a step with dropout."""
+  c.objective.update(objective)
+  run = rtd.make(c)
+
+  def loss(params):
+    terms = run.loss(dict(params=params), (), with_rows(batch), CTX).terms
+    weights = {k: t.weight for k, t in terms.items()}
+    return trained_loss(terms, weights), {k: (t.total, t.weight) for k, t in terms.items()}
+
+  (_, sums), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  return sums, grads
+
+
+@pytest.mark.parametrize('tied', [True, False])
+def test_the_discriminator_reaches_the_generator_through_shared_embeddings_only(tied):
+  c = cases.config('electra', tied_embeddings=tied)
+  params, batch = variables_of(c)['params'], cases.batch([[20], [32], [9]], 32)
+  _, grads = outcome(c, params, batch, generator_weight=0.0)
+  parts = {'generator_net', 'mlm', *(() if tied else ('generator_embeddings',))}
+  for name, part in grads.items():
+    moved = max(float(np.abs(leaf).max()) for leaf in jax.tree.leaves(part))
+    assert (moved == 0) == (name in parts), name
+
+
+def test_phases_of_one_net_train_that_net_alone():
+  c = cases.config('electra', tied_embeddings=False)
+  params, batch = variables_of(c)['params'], cases.batch([[20], [32]], 32)
+  sums, grads = outcome(c, params, batch, train='generator')
+  assert 'rtd' not in sums and set(rtd.finish(jax.device_get(sums))) >= {'mlm', 'mlm_accuracy'}
+  assert not any(np.any(leaf) for leaf in jax.tree.leaves(grads['discriminator']))
+  assert any(np.any(leaf) for leaf in jax.tree.leaves(grads['generator_net']))
+  sums, grads = outcome(c, params, batch, train='discriminator')
+  assert float(sums['mlm'][1]) == batch['weight_BP'].sum()  # still measured
+  assert not any(np.any(leaf) for leaf in jax.tree.leaves(grads['generator_net']))
+  assert any(np.any(leaf) for leaf in jax.tree.leaves(grads['discriminator']))
+
+
+@pytest.mark.parametrize(
+  'fields, objective',
+  [
+    pytest.param(dict(generator='shared'), {}, id='shared'),
+    pytest.param(dict(generator='uniform'), {}, id='uniform', marks=pytest.mark.full),
+    pytest.param(dict(generator='two_tower'), {}, id='towers', marks=pytest.mark.full),
+    pytest.param(dict(generator='two_tower'), dict(electric=True), id='electric'),
+    pytest.param({}, dict(disallow_correct=True, temperature=0.7), id='never correct'),
+  ],
+)
+def test_every_arm_trains_all_it_has(fields, objective):
+  c = cases.config('electra', **fields)
+  params, batch = variables_of(c, 0.05)['params'], cases.batch([[20], [32], [9], [14]], 32)
+  sums, grads = outcome(c, params, batch, **objective)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(grads):
+    assert np.abs(leaf).max() > 0, jax.tree_util.keystr(path)
+  found = rtd.finish(jax.device_get(sums))
+  used = batch['weight_BP'].sum() / (batch['example_BT'] > 0).sum()
+  if objective.get('disallow_correct'):
+    np.testing.assert_allclose(found['rtd_replaced'], used, rtol=1e-6)
+  assert 0 < found['rtd_replaced'] <= used * 1.00001 and 0 < found['rtd_auc'] < 1
+
+
+def test_a_tower_does_not_see_the_token_it_predicts():
+  c = cases.config('electra', generator='two_tower', dropout=0.0, attention_dropout=0.0)
+  model, variables = electra.make(c.model), variables_of(c)
+  batch = cases.batch([[12]], 16)
+
+  def hidden(token_BT):
+    out = model.apply(variables, dict(batch, token_BT=token_BT), None, method=model.generate)
+    return out.hidden_BPE[0]
+
+  run = jax.jit(hidden)
+  before = run(batch['token_BT'])
+  changed = np.array(batch['token_BT'])
+  changed[0, 5] = (changed[0, 5] + 1) % cases.VOCAB
+  differs = np.abs(np.asarray(run(changed)) - before).max(-1)[:12] > 1e-6
+  np.testing.assert_array_equal(differs, np.arange(12) != 5)
+
+
+def test_electric_adds_the_log_odds_of_the_generator():
+  c = cases.config('electra', generator='two_tower', dropout=0.0, attention_dropout=0.0)
+  params = variables_of(c)['params']
+  quiet = jax.tree.map(jnp.zeros_like, params['rtd'])  # logits of 0
+  batch = cases.batch([[20], [32]], 32)
+  sums, _ = outcome(c, dict(params, rtd=quiet), batch, electric=True)
+  assert float(sums['rtd'][0]) != pytest.approx(float(sums['rtd'][1]) * np.log(2), rel=1e-3)
+  flat = jax.tree.map(jnp.zeros_like, params['mlm'])  # q uniform over the vocabulary
+  sums, _ = outcome(c, dict(params, rtd=quiet, mlm=flat), batch, electric=True)
+  logit = np.log(0.15 / 0.85) - np.log(cases.VOCAB)
+  original, replaced = np.asarray(sums['rtd_histogram'][0]).sum(1)
+  expected = original * np.log1p(np.exp(logit)) + replaced * np.log1p(np.exp(-logit))
+  np.testing.assert_allclose(sums['rtd'][0], expected, rtol=1e-5)
+
+
+def test_text_is_neither_the_first_token_nor_the_last_of_a_segment():
+  batch = dict(
+    example_BT=jnp.array([[1, 1, 1, 1, 1, 2, 2, 2, 0]]),
+    type_BT=jnp.array([[0, 0, 0, 1, 1, 0, 0, 0, 0]]),
+    position_BT=jnp.array([[0, 1, 2, 3, 4, 0, 1, 2, 0]]),
+  )
+  assert rtd.text_weight(batch)[0].tolist() == [0, 1, 0, 1, 0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize(
+  'model, objective, message',
+  [
+    ({}, dict(copy_generator=True), 'generator of the size of the discriminator'),
+    (dict(generator='uniform'), dict(train='generator'), 'uniform'),
+    ({}, dict(electric=True), "generator='two_tower'"),
+    ({}, dict(temperature=0.0), 'temperature must be above 0'),
+    ({}, dict(train='all'), 'both, discriminator, generator'),
+    (dict(generator='twin'), {}, 'own, shared, two_tower, uniform'),
+    (dict(generator_layers=0.1), {}, 'at least one layer'),
+    (dict(labels=(('next', 2),)), {}, 'no label heads'),
+    (dict(name='bert'), {}, "name='electra'"),
+  ],
+)
+def test_mistakes_are_met_before_anything_is_compiled(model, objective, message):
+  c = cases.config('electra', **model)
+  c.objective.update(objective)
+  with pytest.raises(ValueError, match=message):
+    rtd.make(c)
+
+
+def test_flops_count_both_nets():
+  c = config_electra.get_config('base')
+  c.model.vocab_size = 30522
+  example_BT = np.array([[1] * 100 + [0] * 28, [1] * 64 + [2] * 64])
+  batch = dict(example_BT=example_BT, weight_BP=np.ones((2, 19), np.float32))
+  pairs, real = 100**2 + 2 * 64**2, 228
+  net = lambda h: 6 * 12 * (4 * h * h + 8 * h * h) * real + 12 * 12 * h * pairs
+  generator = net(256) + 6 * real * 768 * 256 + 6 * 38 * (256 * 768 + 768 * 30522)
+  judge = net(768) + 6 * real * (768 * 768 + 768)
+  assert flops.attended_pairs(example_BT) == pairs
+  for train, expected in (
+    ('both', generator + judge), ('generator', generator), ('discriminator', generator / 3 + judge),
+  ):  # fmt: skip
+    c.objective.train = train
+    np.testing.assert_allclose(rtd.make(c).flops(batch), expected, rtol=1e-12)
