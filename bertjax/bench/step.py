@@ -19,7 +19,7 @@ from ml_collections import config_flags
 
 from bertjax.bench import own_step, timing
 
-# Vocabulary where the config leaves it to the store: those of the uncased base models, of XLM-15.
+# Vocabulary where the config leaves it to the store: of the published base models, and of XLM-15.
 VOCAB_SIZES = {'bert': 30522, 'roberta': 50265, 'albert': 30000, 'xlm': 95000}
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
