@@ -112,7 +112,11 @@ def _vocab_size(size: int, store: Store) -> int:
 
 
 def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
-  """`config.model.extra`, where the rows of the languages may be left to the store."""
+  """`config.model.extra`, where the rows of the languages may be left to the store.
+
+  Raises:
+    ValueError: a table that lacks rows for what the store has.
+  """
   tables = dict(config.model.extra)
   if 'language' in tables:
     languages = config.data.languages or store.languages
@@ -124,6 +128,12 @@ def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
         f'config.model.extra has ids for {tables["language"]} languages, but there are '
         f'{len(languages)}, {", ".join(languages)}: leave it at 0 to take their number'
       )
+  roles = 1 + int(store.columns['role'].max()) if 'role' in store.columns else 0
+  if tables.get('role', roles) < roles:
+    raise ValueError(
+      f'config.model.extra has ids for {tables["role"]} roles, but {store.path} has {roles}: set '
+      f"config.model.extra=(('role', {roles}),)"
+    )
   return tuple(tables.items())
 
 

@@ -53,6 +53,15 @@ def test_albert_switches_dropout_off_by_phase_or_by_version():
   assert second.optimizer.schedule.warmup_steps == 1000
 
 
+def test_ernie_reads_dialogues_by_name():
+  get_config = importlib.import_module('configs.ernie').get_config
+  plain, dialogues = get_config('base'), get_config('base_dialogues')
+  assert plain.model.labels == (('next', 2),) and plain.data.plan == 'ernie_pairs'
+  assert dialogues.model.extra == (('role', 2),) and not dialogues.model.types
+  assert plain.batch_size * plain.length == dialogues.batch_size * dialogues.length == 8192
+  assert plain.optimizer.schedule.warmup_steps == 4000
+
+
 def test_an_unknown_size_names_the_nearest():
   with pytest.raises(ValueError, match="did you mean 'large'"):
     importlib.import_module('configs.bert').get_config('larg')

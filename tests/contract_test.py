@@ -31,7 +31,8 @@ CONFIGS = [
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  """A few hundred documents of random sentences in three languages, and pairs of translations."""
+  """A few hundred documents of random sentences in three languages, with units and roles, and pairs
+  of translations."""
   rng = np.random.default_rng(0)
   sentence = lambda: rng.integers(5, VOCAB, rng.integers(3, 12)).tolist()
   documents = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(300)]
@@ -41,8 +42,12 @@ def store(tmp_path_factory):
   special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
   vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
   path = tmp_path_factory.mktemp('contract') / 'store'
-  columns = dict(language=language)
-  write_store(path, documents, vocabulary, columns=columns, languages=('de', 'en', 'fr'))
+  units = [[[1, *rng.integers(0, 3, len(s) - 1)] for s in document] for document in documents]
+  roles = [[turn % 2 for turn in range(len(document))] for document in documents]
+  columns = dict(language=language, role=roles)
+  write_store(
+    path, documents, vocabulary, units=units, columns=columns, languages=('de', 'en', 'fr')
+  )
   return path
 
 

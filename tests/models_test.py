@@ -17,7 +17,7 @@ from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
 from bertjax.step import accumulate, with_rows
 from bertjax.types import Context
-from configs import albert, bert, common, roberta
+from configs import albert, bert, common, ernie, roberta
 
 # spec of the published models: family, size, vocabulary, encoder with pooler, with its head.
 COUNTS = [
@@ -33,6 +33,7 @@ COUNTS = [
   ('roberta', 'large', 50265, 355_359_744, 355_412_057),
   ('roberta', 'base', 250002, None, 278_295_186),  # XLM-R
   ('roberta', 'large', 250002, None, 560_142_482),
+  ('ernie', 'base', 18000, 99_866_112, None),
   ('albert', 'base', 30000, 11_683_584, 11_813_810),
   ('albert', 'large', 30000, 17_683_968, 17_847_474),
   ('albert', 'xlarge', 30000, 58_724_864, 59_021_490),
@@ -55,7 +56,7 @@ def count(params, model) -> int:
 
 @pytest.mark.parametrize('family, size, vocab, encoder, head', COUNTS)
 def test_parameter_counts(family, size, vocab, encoder, head):
-  c = {'albert': albert, 'bert': bert, 'roberta': roberta}[family].get_config(size)
+  c = {'albert': albert, 'bert': bert, 'ernie': ernie, 'roberta': roberta}[family].get_config(size)
   c.model.vocab_size = vocab
   if head is not None:
     assert count(meta.unbox(boxed_shapes(c)), c.model) == head

@@ -1,5 +1,5 @@
-"""BERT, RoBERTa and ALBERT against PyTorch `transformers` (eager attention, float32, evaluation
-mode)."""
+"""BERT, RoBERTa, ERNIE and ALBERT against PyTorch `transformers` (eager attention, float32,
+evaluation mode)."""
 
 import cases
 import jax
@@ -23,6 +23,7 @@ HIDDEN, LOGITS, LOSS, GRADIENT = 2e-5, 1e-4, 1e-5, 2e-5
 CASES = {
   'bert': ('bert', {}),
   'roberta': ('roberta', {}),
+  'ernie': ('ernie', {}),
   'albert': ('albert', {}),
   'albert in groups': ('albert', dict(layers=4, groups=2)),
   'albert in inner groups': ('albert', dict(inner_groups=2)),
@@ -51,6 +52,9 @@ def torch_model(c):
       hidden_act='gelu_new', pad_token_id=0, **common,
     )  # fmt: skip
     return transformers.AlbertForPreTraining(hf).eval()
+  if m.family == 'ernie':
+    hf = transformers.ErnieConfig(hidden_act='relu', pad_token_id=0, use_task_id=False, **common)
+    return transformers.ErnieForPreTraining(hf).eval()
   hf = transformers.BertConfig(hidden_act='gelu_new', pad_token_id=0, **common)
   return transformers.BertForPreTraining(hf).eval()
 
@@ -162,7 +166,7 @@ def make_case(case: str, kind: str):
 
 
 @pytest.mark.parametrize('kind', ['plain', 'large', 'norm'])
-@pytest.mark.parametrize('case', ['bert', 'roberta'])
+@pytest.mark.parametrize('case', ['bert', 'roberta', 'ernie'])
 def test_equals_transformers(case, kind):
   compare(*make_case(case, kind))
 

@@ -24,19 +24,24 @@ def encoder(base: str, net: str = '') -> tuple[Row, ...]:
 
 def family() -> Family:
   """The table of this family."""
+  return pretraining('bert')
+
+
+def pretraining(base: str) -> Family:
+  """The table of a family with BERT's heads, whose encoder has this name."""
   return Family(
     rows=(
-      *encoder('bert'),
+      *encoder(base),
       *dense('mlm/dense', 'cls.predictions.transform.dense', 'E', 'D'),
       *norm('mlm/norm', 'cls.predictions.transform.LayerNorm', 'E'),
       Row('mlm/bias', 'cls.predictions.bias', 'V->V'),
     ),
     pooled=(
-      *dense('pooler', 'bert.pooler.dense', 'O', 'D'),
+      *dense('pooler', f'{base}.pooler.dense', 'O', 'D'),
       *dense('next', 'cls.seq_relationship', 'C', 'D'),
     ),
     tied={
-      'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
+      'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
       'cls.predictions.decoder.bias': 'cls.predictions.bias',
     },
     ignored=('.position_ids',),

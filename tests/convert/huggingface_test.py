@@ -35,6 +35,8 @@ def torch_class(c):
     fields = dict(embedding_size=m.embedding_width, num_hidden_groups=m.groups)
     config = transformers.AlbertConfig(inner_group_num=m.inner_groups, **fields, **common)
     return kind(config)
+  if m.family == 'ernie':
+    return transformers.ErnieForPreTraining(transformers.ErnieConfig(use_task_id=False, **common))
   kind = transformers.BertForPreTraining if m.labels else transformers.BertForMaskedLM
   return kind(transformers.BertConfig(**common))
 
@@ -45,6 +47,7 @@ def torch_class(c):
     ('bert', dict(labels=NEXT)),
     ('bert', dict(labels=())),
     ('roberta', dict(labels=())),
+    ('ernie', dict(labels=NEXT)),
     ('albert', dict(labels=ORDER)),
     ('albert', dict(labels=(), groups=2, inner_groups=2)),
   ],

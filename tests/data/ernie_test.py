@@ -7,15 +7,21 @@ import json
 import pathlib
 import zipfile
 
+import flax.linen as nn
+import jax
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
 from prepare_test import run
 from toy_store import recipe
 
+from bertjax import setup, step
 from bertjax.data import ernie_pairs, plans, rows
 from bertjax.data.store import open_store
 from bertjax.data.store_writer import write_store
+from bertjax.objectives import mlm
+from bertjax.types import Context
+from configs import ernie as configs_ernie
 
 DATA = pathlib.Path(__file__).resolve().parents[3] / 'shared/data'
 real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
@@ -328,6 +334,38 @@ def test_dialogues_need_roles(tmp_path):
     plans.make_examples(
       open_store(tmp_path / 's'), ernie(plan='dialogues', mask__word_prob=0.0), 64, 0
     )
+
+
+def test_dialogues_train_the_role_table(store):
+  """One batch of the config through its objective: finite, with a gradient for each role."""
+  c = configs_ernie.get_config('test_dialogues')
+  c.model.vocab_size, c.length = store.vocabulary_size, 64
+  batch = plans.examples_in_memory(store, c.data, c.length, 0).batch(np.arange(8), True)
+  batch.pop('dropped_B')
+  objective = mlm.make(c)
+  shapes = nn.meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))['params']
+  params = jax.tree.map(lambda s: np.random.default_rng(0).normal(0, 0.05, s.shape), shapes)
+
+  def loss(params):
+    ctx = Context(jax.random.key(0), np.int32(0), train=False)
+    terms = objective.loss(dict(params=params), (), step.with_rows(batch), ctx).terms
+    return step.trained_loss(terms, {name: term.weight for name, term in terms.items()})
+
+  value, grads = jax.jit(jax.value_and_grad(loss))(params)
+  table_XE = np.asarray(grads['embeddings']['role'])
+  assert np.isfinite(value) and table_XE.shape == (2, 64) and np.abs(table_XE).max(1).min() > 1e-4
+  assert 'fake' in grads and 'type' not in grads['embeddings']
+
+
+def test_roles_without_a_row_are_refused(tmp_path):
+  documents = [[[5, 6], [7, 8]]] * 4
+  write_store(
+    tmp_path / 's', documents, VOCABULARY, None, [[[1, 1], [1, 1]]] * 4, dict(role=[[0, 2]] * 4)
+  )
+  config = configs_ernie.get_config('test_dialogues')
+  config.batch_size = config.eval.batch_size = 8
+  with pytest.raises(ValueError, match="for 2 roles, but .* has 3: set .*'role', 3"):
+    setup.make_run(config, tmp_path / 's', jax.devices()[:1])
 
 
 @real
