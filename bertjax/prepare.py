@@ -33,7 +33,8 @@ from bertjax.data.vocabulary import Vocabulary, load_vocabulary
 _VOCAB = flags.DEFINE_string(
   'vocab',
   None,
-  'vocab.txt, vocab.json, a SentencePiece .model, tokenizer.json, or a directory with one of them.',
+  'vocab.txt, vocab.json, a SentencePiece .model, tokenizer.json, codes_NAME of fastBPE, or a '
+  'directory with one of them.',
   required=True,
 )
 _HOLDOUT = flags.DEFINE_float(
@@ -112,6 +113,14 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
   if phrases.finder(_LEXICON.value, _SEGMENTER.value):
     vocabulary.encode_spans([])
     finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
+  if vocabulary.check_language:
+    if 'language' not in corpus.columns:
+      raise ValueError(
+        f'{vocabulary.files[0]} cuts words by the rules of their language: expected '
+        '--input=LANGUAGE=FILES, --columns=language, or a Task with a feature `language`'
+      )
+    for name in _LANGUAGES.value or corpus.languages:
+      vocabulary.check_language(name)
   unknown = [name for name in corpus.languages if name not in _LANGUAGES.value]
   if _LANGUAGES.value and unknown:
     raise ValueError(

@@ -29,6 +29,20 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    'fastbpe: punctuation as it stands',
+    'bertjax/data/fastbpe.py',
+    'words = list(moses.cut(moses.normalise(text)))',
+    'words = list(moses.cut(text))',
+    'tests/data/fastbpe_test.py::test_equals_transformers',
+  ),
+  Mutation(
+    'fastbpe: the rules of English for all',
+    'bertjax/data/fastbpe.py',
+    'sacremoses.MosesTokenizer(lang=language)',
+    "sacremoses.MosesTokenizer(lang='en')",
+    'tests/data/fastbpe_test.py::test_equals_transformers',
+  ),
+  Mutation(
     'ernie: later tokens of a unit are shown as if they had been chosen themselves',
     'bertjax/data/entities.py',
     'np.where(lead_c[at_c] == at_c, mask.rate, 1.0)',

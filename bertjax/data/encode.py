@@ -89,7 +89,8 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
     for text, values in zip(texts, fields, strict=True)
   ]
   sentences = [sentence for document in split for sentence in document.texts]
-  token_n, length_U, unit_n = _tokens(sentences, vocabulary, options)
+  languages_U = [name for document in split for name in document.values.get('language', ())]
+  token_n, length_U, unit_n = _tokens(sentences, languages_U, vocabulary, options)
   kept_U = length_U > 0
   size_D = np.array([len(document.texts) for document in split], np.int64)
   end_D = np.append(0, np.cumsum(size_D))
@@ -121,11 +122,11 @@ def _values(columns, values) -> dict[str, str]:
   return {name: value.decode('utf-8') for name, value in zip(columns, values, strict=True)}
 
 
-def _tokens(sentences, vocabulary, options):
+def _tokens(sentences, languages, vocabulary, options):
   """Returns the ids of all sentences, how many each has, and their units or None."""
   find = phrases.finder(options.lexicon, options.segmenter)
   if find is None:
-    return *vocabulary.encode_flat(sentences), None
+    return *vocabulary.encode_flat(sentences, languages or None), None
   flat = vocabulary.encode_spans(sentences)
   unit_n = phrases.unit_starts(flat, sentences, map(find, sentences), vocabulary.word_starts)
   return *flat[:2], unit_n

@@ -1,4 +1,5 @@
-"""Vocabularies: WordPiece, byte-level BPE, SentencePiece and tokenizer.json, read from their files.
+"""Vocabularies, read from their files: WordPiece, byte-level BPE, SentencePiece, tokenizer.json, and
+XLM's fastBPE.
 
 Ids equal those of the `transformers` tokenizer of the same files. Only NumPy, tokenizers and
 sentencepiece are imported here: the workers of `prepare` start in a moment, and so does training.
@@ -19,6 +20,8 @@ import numpy as np
 import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from bertjax.data import fastbpe
+
 SPECIAL = dict(
   cls=('[CLS]', '<cls>', '<s>'),
   sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
@@ -27,6 +30,7 @@ SPECIAL = dict(
   unk=('[UNK]', '<unk>'),
 )
 CONFIG = 'tokenizer_config.json'
+CODES = 'codes'  # how the names of fastBPE's files of codes begin
 SPACE = '▁'  # of SentencePiece
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as in albert
@@ -45,6 +49,8 @@ class Vocabulary:
     word_starts: bool [V], False for ids that continue a word.
     special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none.
     sha256: of the files.
+    check_language: raises ValueError where words of a language cannot be cut; None where text is
+      encoded whatever its language.
   """
 
   type: str
@@ -54,25 +60,41 @@ class Vocabulary:
   word_starts: np.ndarray = dataclasses.field(repr=False)
   special: Mapping[str, int | None]
   sha256: str
-  _encode: Callable[[list[str]], list[list[int]]] = dataclasses.field(repr=False)
+  _encode: Callable[..., list[list[int]]] = dataclasses.field(repr=False)
   _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
   _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
+  check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
 
   @property
   def size(self) -> int:
     """V, the number of ids."""
     return len(self.pieces)
 
-  def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
-    """Returns the ids of each text, int32 arrays, without special tokens around them."""
-    return [np.array(ids, np.int32) for ids in self._encode(list(texts))]
+  def encode_batch(
+    self, texts: Sequence[str], languages: Sequence[str] | None = None
+  ) -> list[np.ndarray]:
+    """Returns the ids of each text, int32 arrays, without special tokens around them.
 
-  def encode_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the ids of all texts end to end, int32, and how many each has, int64 [texts]."""
-    ids = self._encode(list(texts))
+    Args:
+      texts: to encode.
+      languages: of each text, where `check_language` is given; English if None.
+    """
+    return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
+
+  def encode_flat(
+    self, texts: Sequence[str], languages: Sequence[str] | None = None
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """As `encode_batch`; returns the ids of all texts end to end, int32, and how many each has,
+    int64 [texts]."""
+    ids = self._ids(texts, languages)
     length_n = np.fromiter(map(len, ids), np.int64, len(ids))
     flat = itertools.chain.from_iterable(ids)
     return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
+
+  def _ids(self, texts: Sequence[str], languages: Sequence[str] | None) -> list[list[int]]:
+    if self.check_language is None:
+      return self._encode(list(texts))
+    return self._encode(list(texts), ['en'] * len(texts) if languages is None else languages)
 
   def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
     """As `encode_flat`, with the characters of its text that each token covers.
@@ -125,8 +147,9 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
   """Reads a vocabulary.
 
   Args:
-    path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model, or
-      tokenizer.json; or a directory that holds one of them, tokenizer.json before the others.
+    path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
+      tokenizer.json, or codes_NAME of fastBPE (with vocab_NAME beside it); or a directory that
+      holds one of them, tokenizer.json before the others.
     lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
       says, else if no piece has an ASCII capital; tokenizer.json says itself.
 
@@ -134,7 +157,9 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
     ValueError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
   """
   file = _find(pathlib.Path(path))
-  if file.name in ('vocab.json', 'merges.txt'):
+  if file.name.startswith(CODES):
+    reader = _read_fastbpe
+  elif file.name in ('vocab.json', 'merges.txt'):
     reader = _read_bpe
   else:
     reader = {'.txt': _read_wordpiece, '.json': _read_tokenizer, '.model': _read_sentencepiece}[
@@ -177,7 +202,7 @@ def _vocabulary(
 
 def _find(path: pathlib.Path) -> pathlib.Path:
   if path.is_dir():
-    names = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model')
+    names = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
     found = [sorted(path.glob(name)) for name in names]
     found = next((files for files in found if files), [])
     if len(found) != 1:
@@ -188,10 +213,11 @@ def _find(path: pathlib.Path) -> pathlib.Path:
     return found[0]
   if not path.is_file():
     raise ValueError(f'no vocabulary at {path}. Train one with `python -m bertjax.vocab`')
-  if path.suffix not in ('.txt', '.json', '.model'):
+  if path.suffix not in ('.txt', '.json', '.model') and not path.name.startswith(CODES):
     raise ValueError(
       f'{path} is no vocabulary that we know: expected vocab.txt (WordPiece), vocab.json and '
-      'merges.txt (byte-level BPE), a .model (SentencePiece) or tokenizer.json'
+      'merges.txt (byte-level BPE), a .model (SentencePiece), tokenizer.json, or codes_NAME of '
+      'fastBPE'
     )
   return path
 
@@ -311,6 +337,15 @@ def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Vocabular
   coder = dict(pieces=pieces, _encode=encode, _decode=processor.decode)
   starts_word = _sentencepiece_starts(pieces)
   return _vocabulary('sentencepiece', (file,), lowercase, starts_word, coder)
+
+
+def _read_fastbpe(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
+  settings = _settings(file)
+  if lowercase is None:
+    lowercase = bool(settings.get('do_lower_case', True))  # as all of XLM's
+  coder = fastbpe.read(file, lowercase, settings.get('max_vocab'))
+  # A piece does not say whether it begins a word: the one before it does.
+  return _vocabulary('fastbpe', (file, fastbpe.twin(file)), lowercase, lambda piece: True, coder)
 
 
 def _sentencepiece_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
