@@ -166,6 +166,20 @@ def test_every_parameter_of_every_layer_receives_a_gradient(name, store):
   assert not missing
 
 
+@pytest.mark.full
+@pytest.mark.parametrize('name', CONFIGS)
+def test_every_phase_takes_its_first_step(name, store):
+  """On the state that the phases before it left."""
+  config = tiny(name)
+  run = setup.make_run(config, store, jax.devices()[:1])
+  state = train.initial_state(config, run)
+  for system in run.systems:
+    stepper = Stepper(run, system)
+    stepper.compile_train()
+    state, metrics = stepper.train(stepper.enter(state), stepper.next_batch(0)[0])
+    assert np.isfinite(metrics['loss']), system.phase.name
+
+
 @pytest.mark.parametrize('name', CONFIGS)
 def test_save_and_resume_is_bitwise(name, store, tmp_path):
   config = tiny(name)
