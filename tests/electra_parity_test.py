@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from bertjax.bench import own_step, rival_step
 from bertjax.convert import electra_generator, huggingface
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
@@ -186,3 +187,20 @@ def test_generator_and_discriminator_are_written_for_their_classes():
     assert set(written) == set(state(model))
     for name, tensor in state(model).items():
       np.testing.assert_array_equal(tensor, written[name], err_msg=name)
+
+
+def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
+  c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
+  c.batch_size, c.length = 4, 32
+  batch = own_step.synthetic_batch(c)
+  assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
+  rival = rival_step.make_model(c)
+  state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  params = ours_of(state(rival.generator), state(rival.judge), c)
+  loss, _, _ = our_step(c, params, batch)
+  fake_BT = fakes(c, params, batch)
+  drawn = np.take_along_axis(fake_BT, batch['target_pos_BP'], 1).reshape(-1, 1)
+  monkeypatch.setattr(torch, 'multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
+  with torch.no_grad():
+    theirs = rival(**rival_step._inputs(batch, with_next=False)).loss.item()
+  assert abs(loss - theirs) <= LOSS * theirs

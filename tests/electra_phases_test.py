@@ -1,4 +1,4 @@
-"""ELECTRA in two stages: the copy at the boundary, what is frozen on either side, a resume there."""
+"""ELECTRA in two stages: the copy between them, what is frozen in each, a resume there."""
 
 import jax
 import numpy as np

@@ -310,6 +310,27 @@ MUTATIONS = (
     'tests/objectives/rtd_test.py',
   ),
   Mutation(
+    'electra: the copy leaves out the embeddings',
+    'bertjax/objectives/rtd.py',
+    "params['embeddings'] = params.get('generator_embeddings', params['embeddings'])",
+    "params['embeddings'] = params['embeddings']",
+    'tests/electra_phases_test.py',
+  ),
+  Mutation(
+    'electra: the second stage trains the generator',
+    'configs/electra_two_stage.py',
+    'optimizer=dict(freeze=GENERATOR,',
+    'optimizer=dict(freeze=DISCRIMINATOR[:0],',
+    'tests/electra_phases_test.py',
+  ),
+  Mutation(
+    'bench: the rival of ELECTRA judges the masked tokens',
+    'bertjax/bench/rival_step.py',
+    'judged = self.judge(fake,',
+    'judged = self.judge(input_ids,',
+    'tests/electra_parity_test.py::test_the_rival_of_the_bench_has_our_model_and_our_loss',
+  ),
+  Mutation(
     'segments: no sentence rejoins the first segment',
     'bertjax/data/segments.py',
     '(~begun | (rejoin_E[open_n] > 0))',

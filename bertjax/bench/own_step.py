@@ -9,14 +9,16 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from bertjax import names, optim, sharding, step
-from bertjax.data import targets
+from bertjax.data import plans, targets
 from bertjax.types import Batch
 
 
 def synthetic_batch(config: Any) -> Batch:
   """A batch of full rows of random ids in the shapes of a masked-LM recipe, one example a row."""
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
-  slots, vocab = targets.slots(config.data, length), config.model.vocab_size
+  corruption = plans.find('corrupt', config.data.corrupt)
+  slots = getattr(corruption, 'slots', targets.slots)(config.data, length)
+  vocab = config.model.vocab_size
   column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   token_BT = rng.integers(5, vocab, (rows, length), dtype=np.int32)
   chosen = [np.sort(rng.choice(length, slots, replace=False)) for _ in range(rows)]

@@ -1,5 +1,6 @@
 """The same training step in PyTorch `transformers`, as it ships: all logits, its default attention,
-fused AdamW."""
+fused AdamW. Its two ELECTRA classes are joined by the usual loop: shared embeddings, a multinomial
+draw at the targets."""
 
 import os
 from collections.abc import Callable
@@ -9,30 +10,81 @@ import numpy as np
 import torch
 import transformers
 
+from bertjax.models.electra import generator_size
 from bertjax.types import Batch
 
 ACTIVATIONS = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu', 'relu': 'relu'}
 
 
-def make_model(model: Any) -> torch.nn.Module:
-  """BertForPreTraining, BertForMaskedLM or RobertaForMaskedLM with the sizes of `config.model`.
+class Electra(torch.nn.Module):
+  """ElectraForMaskedLM and ElectraForPreTraining in one step, like `objectives/rtd.py`."""
+
+  def __init__(self, config: Any):
+    super().__init__()
+    model, objective = config.model, config.objective
+    needed = dict(generator='own', tied_embeddings=True, train='both', temperature=1.0)
+    got = {key: (model if key in model else objective)[key] for key in needed}
+    if got != needed:
+      raise ValueError(f'--against=transformers needs {needed}, got {got}')
+    table = dict(embedding_size=model.embedding_width or model.width, pad_token_id=0)
+    own = model.copy_and_resolve_references()
+    own.update(generator_size(model))
+    self.generator = transformers.ElectraForMaskedLM(
+      transformers.ElectraConfig(**fields_of(own), **table)
+    )
+    self.judge = transformers.ElectraForPreTraining(
+      transformers.ElectraConfig(**fields_of(model), **table)
+    )
+    self.generator.electra.embeddings = self.judge.electra.embeddings
+    words = self.judge.electra.embeddings.word_embeddings
+    self.generator.generator_lm_head.weight = words.weight
+    self.weights = (objective.generator_weight, objective.discriminator_weight)
+
+  def forward(self, input_ids: torch.Tensor, labels: torch.Tensor, **rest: torch.Tensor) -> Any:
+    """Returns an output with `loss`, as the classes do."""
+    made = self.generator(input_ids, labels=labels, **rest)
+    chosen = labels >= 0
+    original = torch.where(chosen, labels, input_ids)
+    fake = original.clone()
+    with torch.no_grad():
+      fake[chosen] = torch.multinomial(made.logits[chosen].softmax(-1), 1)[:, 0]
+    judged = self.judge(fake, labels=(fake != original).long(), **rest)
+    made.loss = self.weights[0] * made.loss + self.weights[1] * judged.loss
+    return made
+
+
+def fields_of(model: Any) -> dict[str, Any]:
+  """The fields of `config.model` under the names of transformers.
 
   Raises:
     ValueError: a model that has no counterpart.
   """
-  needed = dict(
-    name='bert', sharing='none', attend='example', transform=True, extra=(), dtype='float32'
-  )
+  needed = dict(sharing='none', attend='example', transform=True, extra=(), dtype='float32')
   got = {key: model[key] for key in needed}
-  if got != needed:
-    raise ValueError(f'--against=transformers needs config.model with {needed}, got {got}')
-  common = dict(
+  if got != needed or model.name not in ('bert', 'electra'):
+    raise ValueError(
+      f"--against=transformers needs config.model with name='bert' or 'electra' and {needed}, got "
+      f'name={model.name!r} and {got}'
+    )
+  return dict(
     vocab_size=model.vocab_size, hidden_size=model.width, num_hidden_layers=model.layers,
     num_attention_heads=model.heads, intermediate_size=model.ffn,
     max_position_embeddings=model.positions, type_vocab_size=model.types,
     layer_norm_eps=model.norm_eps, hidden_act=ACTIVATIONS[model.activation],
     hidden_dropout_prob=model.dropout, attention_probs_dropout_prob=model.attention_dropout,
   )  # fmt: skip
+
+
+def make_model(config: Any) -> torch.nn.Module:
+  """BertForPreTraining, BertForMaskedLM, RobertaForMaskedLM or ELECTRA's two, as `config` says.
+
+  Raises:
+    ValueError: a model that has no counterpart.
+  """
+  model = config.model
+  if model.name == 'electra':
+    return Electra(config)
+  common = fields_of(model)
   if model.position_offset:
     return transformers.RobertaForMaskedLM(transformers.RobertaConfig(pad_token_id=1, **common))
   config = transformers.BertConfig(pad_token_id=0, **common)
@@ -44,7 +96,7 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   """Their train step as a call that runs it once on its own state."""
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   torch.manual_seed(config.seed)
-  model = make_model(config.model).train()
+  model = make_model(config).train()
   o = config.optimizer
   matrices = [p for p in model.parameters() if p.ndim > 1]
   vectors = [p for p in model.parameters() if p.ndim == 1]

@@ -25,7 +25,7 @@ def make_config(family: str):
 def test_the_rival_has_our_model_and_our_loss(family):
   c = make_config(family)
   batch = own_step.synthetic_batch(c)
-  model = rival_step.make_model(c.model)
+  model = rival_step.make_model(c)
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = huggingface.from_huggingface(state, c.model)
   objective = mlm.make(c)
@@ -66,7 +66,7 @@ def test_the_rival_refuses_what_it_is_not(field, value):
   c = make_config('bert')
   c.model[field] = value
   with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': {value!r}"):
-    rival_step.make_model(c.model)
+    rival_step.make_model(c)
 
 
 def test_the_synthetic_batch_has_the_labels_of_the_model():
