@@ -53,11 +53,15 @@ def random_sizes(sentences: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def random_store(path: pathlib.Path, sentences: int, seed: int) -> None:
-  """Writes a store of random ids."""
+  """Writes a store of random ids, with units of two tokens on average and two roles."""
   length_S, size_D = random_sizes(sentences, seed)
   rng = np.random.default_rng(seed)
-  writer = Writer(path, SIZE)
-  writer.add(rng.integers(1000, SIZE, int(length_S.sum())), length_S, size_D)
+  writer = Writer(path, SIZE, units=True, columns=('role',))
+  tokens = int(length_S.sum())
+  unit_n = rng.integers(0, 2, tokens).astype(np.uint8)
+  unit_n[np.cumsum(length_S) - length_S] = 1
+  role = dict(role=np.arange(len(length_S)) % 2)
+  writer.add(rng.integers(1000, SIZE, tokens), length_S, size_D, unit_n, role)
   writer.cut()
   vocabulary = dict(type='random', size=SIZE, sha256='', special=SPECIAL)
   word_starts = rng.random(SIZE) < 0.8

@@ -20,7 +20,7 @@ from ml_collections import config_flags
 from bertjax.bench import own_step, timing
 
 # Vocabulary where the config leaves it to the store: of the published base models, and of XLM-15.
-VOCAB_SIZES = {'bert': 30522, 'roberta': 50265, 'albert': 30000, 'xlm': 95000}
+VOCAB_SIZES = {'bert': 30522, 'roberta': 50265, 'albert': 30000, 'ernie': 18000, 'xlm': 95000}
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)

@@ -1,4 +1,4 @@
-"""Vocabularies, read from their files: WordPiece, byte-level BPE, SentencePiece, tokenizer.json, and
+"""Vocabularies, read from their files: WordPiece, byte-level BPE, SentencePiece, tokenizer.json and
 XLM's fastBPE.
 
 Ids equal those of the `transformers` tokenizer of the same files. Only NumPy, tokenizers and
