@@ -11,9 +11,8 @@ import flax.linen as nn
 import jax
 import numpy as np
 import pytest
-from ml_collections import ConfigDict
 from prepare_test import run
-from toy_store import recipe
+from toy_store import ernie
 
 from bertjax import setup, step
 from bertjax.data import ernie_pairs, plans, rows
@@ -27,23 +26,6 @@ DATA = pathlib.Path(__file__).resolve().parents[3] / 'shared/data'
 real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 VOCABULARY = dict(type='t', size=3000, sha256='', special=SPECIAL)
-
-
-def ernie(**changes):
-  """`config.data` of ERNIE."""
-  fields = dict(
-    plan='ernie_pairs', corrupt='entities', mask__static=False, mask__special_ids=1,
-    mask__word_prob=0.5, mask__block=1, turns=3, fake_prob=0.5,
-  )  # fmt: skip
-  with ConfigDict(recipe()).unlocked() as config:
-    return _set(config, fields | changes)
-
-
-def _set(config, values):
-  for name, value in values.items():
-    block, _, field = name.rpartition('__')
-    (config[block] if block else config)[field] = value
-  return config
 
 
 @pytest.fixture(scope='module')

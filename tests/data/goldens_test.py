@@ -16,6 +16,7 @@ import pytest
 from toy_store import (
   albert,
   electra,
+  ernie,
   ngrams,
   random_store,
   recipe,
@@ -50,6 +51,8 @@ CASES = {
   'spanbert_words_128': (spans(mask__max_words=1), 128),
   'spanbert_tokens_128': (spans(mask__rule='tokens'), 128),
   'spanbert_entities_128': (spans(mask__max_words=1, mask__entity_prob=0.5), 128),
+  'ernie_pairs_packed_512': (ernie(dupe_factor=1, pack=True, mask__block=4), 512),
+  'ernie_dialogues_128': (ernie(plan='dialogues'), 128),
   'mbert_pairs_128': (recipe(dupe_factor=5, language_alpha=0.7), 128),
   'xlm_stream_64': (
     xlm(plan='xlm_stream', language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),
@@ -111,6 +114,7 @@ def compare(name, got):
 def test_batches_of_random_text(name):
   config, length = CASES[name]
   store = with_units(random_store(200))
+  store.columns = dict(role=(np.arange(len(store.sentences) - 1) % 2).astype(np.uint8))
   if config.language_alpha is not None:
     store = spoken(store, pairs=60)
   examples = plans.examples_in_memory(store, config, length, 12345)

@@ -168,6 +168,21 @@ def xlm(**changes):
   return recipe(**(values | changes))
 
 
+def ernie(**changes):
+  """`config.data` with ERNIE's pairs and masking, and the fields of its dialogues."""
+  values = dict(
+    plan='ernie_pairs',
+    corrupt='entities',
+    turns=3,
+    fake_prob=0.5,
+    mask__static=False,
+    mask__special_ids=1,
+    mask__word_prob=0.5,
+    mask__block=1,
+  )
+  return recipe(**(values | changes))
+
+
 def spoken(store, languages=3, runs=5, pairs=0, seed=0):
   """The store with languages, in so many runs of documents, and the last documents as pairs."""
   draw, documents = np.random.default_rng(seed), len(store.documents) - 1
