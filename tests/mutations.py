@@ -345,6 +345,13 @@ MUTATIONS = (
     'tests/data/segments_test.py',
   ),
   Mutation(
+    'prepare: a kill in the first part is not noted',
+    'bertjax/data/partial.py',
+    'if not self.train.parts:',
+    'if False:',
+    'tests/prepare_test.py',
+  ),
+  Mutation(
     'attention: no scale',
     'bertjax/kernels/relative_attention/reference.py',
     'scale = q_BTNH.shape[-1] ** -0.5',

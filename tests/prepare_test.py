@@ -175,6 +175,18 @@ def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):
   assert not (tmp_path / 's.partial').exists()
 
 
+def test_broken_off_in_the_first_part_it_starts_over(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab)
+  run(output=tmp_path / 'whole', **given)
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(store_writer, '_save', _interrupt)
+    run(output=tmp_path / 's', **given)
+  assert (tmp_path / 's.partial').exists()
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
 def test_killed_between_the_description_and_the_name(tmp_path, vocab):
   write_text(tmp_path / 'a.txt')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab)

@@ -165,14 +165,18 @@ class Partial:
         f'{self.tokens} tokens. Case and script must be those of the text; pieces of one character '
         'do not count'
       )
+    if not self.train.parts:
+      # A kill within the first part leaves a store that goes on from its beginning.
+      self._path.mkdir(parents=True, exist_ok=True)
+      self._note(Stats(), list(self._kind.languages))
     self.train.cut()
     self.held_out.cut()
+    self._note(self.stats, self.languages)
+
+  def _note(self, stats: Stats, languages: list[str]) -> None:
     parts = dict(train=self.train.parts, held_out=self.held_out.parts)
     progress = dict(
-      identity=self._identity,
-      stats=dataclasses.asdict(self.stats),
-      parts=parts,
-      languages=self.languages,
+      identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages
     )
     save_json(self._path / _PROGRESS, progress)
 
