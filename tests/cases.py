@@ -5,6 +5,8 @@ import importlib
 import jax
 import numpy as np
 
+from bertjax.data.store_writer import write_store
+
 VOCAB = 211  # padded to 256 rows
 
 
@@ -61,3 +63,23 @@ def random_params(shapes, std: float, seed: int = 0):
     float('scale' in jax.tree_util.keystr(path)), std, s.shape
   ).astype(np.float32)
   return jax.tree_util.tree_map_with_path(draw, shapes)
+
+
+def write_rich_store(path) -> None:
+  """Documents of random sentences in three languages, with units and roles, and translations; a
+  fifteenth as many held out."""
+  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+  vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
+  for folder, count, seed in ((path, 300, 0), (path / 'heldout', 20, 1)):
+    rng = np.random.default_rng(seed)
+    sentence = lambda rng=rng: rng.integers(5, VOCAB, rng.integers(3, 12)).tolist()
+    documents = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(count)]
+    language = [[number % 3] * len(document) for number, document in enumerate(documents)]
+    documents += [[sentence(), sentence()] for _ in range(count // 5)]
+    language += [[0, 1 + number % 2] for number in range(count // 5)]
+    units = [[[1, *rng.integers(0, 3, len(s) - 1)] for s in document] for document in documents]
+    roles = [[turn % 2 for turn in range(len(document))] for document in documents]
+    columns = dict(language=language, role=roles)
+    write_store(
+      folder, documents, vocabulary, units=units, columns=columns, languages=('de', 'en', 'fr')
+    )

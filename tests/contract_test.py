@@ -3,6 +3,7 @@
 import importlib
 import pathlib
 
+import cases
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -11,43 +12,25 @@ import pytest
 from ml_collections import ConfigDict
 
 from bertjax import checkpoint, setup, step, train
-from bertjax.data.store_writer import write_store
 from bertjax.stepper import Stepper
 from bertjax.types import Context
 
-VOCAB = 211  # divides nothing: the table is padded to 256
 STEPS = 3
+NAMES = sorted(
+  p.stem
+  for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
+  if p.stem not in ('__init__', 'common')
+)
 # Phases of a system that has a row of its own: checked in the full tier.
 VARIANTS = ('electra_two_stage',)
-CONFIGS = [
-  pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ())
-  for name in sorted(
-    p.stem
-    for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
-    if p.stem not in ('__init__', 'common')
-  )
-]
+CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
 
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
-  """A few hundred documents of random sentences in three languages, with units and roles, and pairs
-  of translations."""
-  rng = np.random.default_rng(0)
-  sentence = lambda: rng.integers(5, VOCAB, rng.integers(3, 12)).tolist()
-  documents = [[sentence() for _ in range(rng.integers(2, 9))] for _ in range(300)]
-  language = [[number % 3] * len(document) for number, document in enumerate(documents)]
-  documents += [[sentence(), sentence()] for _ in range(60)]
-  language += [[0, 1 + number % 2] for number in range(60)]
-  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
-  vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
+  """Random text with all that a config may ask for."""
   path = tmp_path_factory.mktemp('contract') / 'store'
-  units = [[[1, *rng.integers(0, 3, len(s) - 1)] for s in document] for document in documents]
-  roles = [[turn % 2 for turn in range(len(document))] for document in documents]
-  columns = dict(language=language, role=roles)
-  write_store(
-    path, documents, vocabulary, units=units, columns=columns, languages=('de', 'en', 'fr')
-  )
+  cases.write_rich_store(path)
   return path
 
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import random
 import shutil
 import signal
@@ -10,75 +9,18 @@ import subprocess
 import sys
 import time
 
+import cases
 import numpy as np
 import pytest
-
-from bertjax.data.store_writer import write_store
-
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-VOCAB = 211
-STEPS = 40
-EXACT = ('step', 'loss', 'grad_norm', 'lr', 'mlm', 'mlm_accuracy', 'mlm_masked', 'next')
+from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
 
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
   """A small store with held-out documents."""
-  rng = np.random.default_rng(0)
-
-  def documents(count):
-    return [
-      [rng.integers(5, VOCAB, rng.integers(3, 12)).tolist() for _ in range(rng.integers(2, 9))]
-      for _ in range(count)
-    ]
-
-  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
-  vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
   path = tmp_path_factory.mktemp('train') / 'store'
-  write_store(path, documents(300), vocabulary)
-  write_store(path / 'heldout', documents(20), vocabulary)
+  cases.write_rich_store(path)
   return path
-
-
-def command(store, workdir, *more) -> list[str]:
-  """The command of a user, who names the workdir by a relative path."""
-  return [
-    sys.executable, '-m', 'bertjax.main', '--config=configs/bert.py:test',
-    f'--workdir={os.path.relpath(workdir, ROOT)}',
-    f'--config.data.store={store}', '--config.batch_size=8', '--config.length=64',
-    f'--config.total_steps={STEPS}', '--config.log_steps=1', '--config.eval_steps=15',
-    '--config.checkpoint_steps=6', '--config.eval.batch_size=8', '--config.eval.examples=16',
-    '--config.eval.pseudo_perplexity=0', *more,
-  ]  # fmt: skip
-
-
-def environment(devices: int = 1) -> dict[str, str]:
-  """Compiled steps are shared between the processes; warnings stay warnings there."""
-  cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
-  return dict(
-    os.environ,
-    PYTHONPATH=str(ROOT),
-    XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
-    JAX_COMPILATION_CACHE_DIR=cache,
-    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
-  )
-
-
-def run(store, workdir, *more, devices: int = 1) -> subprocess.CompletedProcess:
-  return subprocess.run(
-    command(store, workdir, *more), cwd=ROOT, env=environment(devices), text=True,
-    capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
-
-
-def lines(workdir) -> list[dict]:
-  return [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
-
-
-def exact(workdir) -> list[dict]:
-  """What must be equal bit for bit: all but the wall times."""
-  keep = lambda line: {k: v for k, v in line.items() if k in EXACT or k.startswith('eval/')}
-  return [keep(line) for line in lines(workdir)]
 
 
 @pytest.fixture(scope='module')
@@ -105,23 +47,6 @@ def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(store, strai
   assert exact(tmp_path / 'same') == exact(straight)
   run(store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=3')
   assert lines(tmp_path / 'other')[0]['loss'] != lines(straight)[0]['loss']
-
-
-def kill_at(store, workdir, ready) -> None:
-  """Starts the run and kills it -9 as soon as `ready()` holds, or lets it finish."""
-  process = subprocess.Popen(
-    command(store, workdir), cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-  )  # fmt: skip
-  while process.poll() is None and not ready():
-    time.sleep(0.002)
-  process.kill()
-  process.wait()
-
-
-def steps_logged(workdir) -> int:
-  path = workdir / 'metrics.jsonl'
-  return path.read_text().count('"loss"') if path.exists() else 0
 
 
 @pytest.mark.full
@@ -174,7 +99,7 @@ def test_a_resume_over_another_store_is_refused(store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
   shutil.copytree(store, tmp_path / 'store')
   tokens = np.load(tmp_path / 'store' / 'tokens-00000.npy')
-  np.save(tmp_path / 'store' / 'tokens-00000.npy', (tokens - 4) % (VOCAB - 5) + 5)
+  np.save(tmp_path / 'store' / 'tokens-00000.npy', (tokens - 4) % (cases.VOCAB - 5) + 5)
   done = run(tmp_path / 'store', tmp_path / 'run', f'--config.total_steps={STEPS + 1}')
   assert done.returncode == 1 and 'is not the one this run was trained on' in done.stderr
 
