@@ -59,15 +59,31 @@ def mix(x: Array, key: Array | int = 0) -> Array:
   return x ^ (x >> 16)
 
 
+def row_words(noise: Noise, site: Array) -> tuple[Array, Array]:
+  """The two key words of each row, uint32 [B]: the bits at an index are mix(first + index,
+  second)."""
+  first_B = mix(noise.row_B * jnp.uint32(_GOLDEN) + noise.seed, site)
+  return first_B, mix(first_B + site, noise.seed)
+
+
+def bits_at(noise: Noise, site: Array, index: Array) -> Array:
+  """uint32 bits [B, ...] of every row at the indices uint32 [...] within the row."""
+  first_B, second_B = row_words(noise, site)
+  expand = (slice(None),) + (None,) * index.ndim
+  return mix(first_B[expand] + index[None], second_B[expand])
+
+
 def random_bits(noise: Noise, site: Array, shape: tuple[int, ...]) -> Array:
   """uint32 bits of `shape` [B, ...], keyed by (seed, site, row, index within the row)."""
-  first_B = mix(noise.row_B * jnp.uint32(_GOLDEN) + noise.seed, site)
-  second_B = mix(first_B + site, noise.seed)
   index = jnp.zeros(shape[1:], jnp.uint32)
   for axis, size in enumerate(shape[1:]):
     index = index * jnp.uint32(size) + jax.lax.broadcasted_iota(jnp.uint32, shape[1:], axis)
-  expand = (slice(None),) + (None,) * (len(shape) - 1)
-  return mix(first_B[expand] + index[None], second_B[expand])
+  return bits_at(noise, site, index)
+
+
+def threshold(rate: float) -> Array:
+  """Where the bits are below this uint32, the entry is dropped."""
+  return jnp.uint32(round(rate * 2**32))
 
 
 def dropout(x: Array, rate: float, noise: Noise | None, site: Array) -> Array:
@@ -82,5 +98,5 @@ def dropout(x: Array, rate: float, noise: Noise | None, site: Array) -> Array:
   """
   if noise is None or rate == 0.0:
     return x
-  keep = random_bits(noise, site, x.shape) >= jnp.uint32(round(rate * 2**32))
+  keep = random_bits(noise, site, x.shape) >= threshold(rate)
   return jnp.where(keep, x * (1.0 / (1.0 - rate)), 0).astype(x.dtype)

@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels import relative_attention
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import Mask
+from bertjax.kernels.relative_attention import Dropout, Mask, relative_attention
 from bertjax.models.layers import Dense, Init
 
 Array = jax.Array
@@ -36,7 +35,7 @@ class SelfAttention(nn.Module):
     dropout = None
     if noise is not None and self.dropout:
       site = dropout_lib.site(self.path, layer)
-      dropout = relative_attention.Dropout(self.dropout, noise, site)
-    y_BTNH = relative_attention.attend(q_BTNH, k_BTNH, v_BTNH, mask, dropout)
+      dropout = Dropout(self.dropout, noise, site)
+    y_BTNH = relative_attention(q_BTNH, k_BTNH, v_BTNH, mask, dropout=dropout)
     axes = ('heads', 'head', 'embed')
     return Dense((width,), axes, self.initializer, inputs=2, dtype=self.dtype, name='out')(y_BTNH)

@@ -1,79 +1,121 @@
-"""The meaning of the attention operation, in plain JAX."""
-
-from typing import NamedTuple
+"""The meaning of the attention operation, in plain JAX, on a block of queries or on all of them."""
 
 import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels.relative_attention import tables
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
 
 Array = jax.Array
 
 
-class Mask(NamedTuple):
-  """Who sees whom, as vectors; never a [T, S] array in the arguments.
-
-  Query t sees key s iff `example_q[t] == example_k[s]`, that id is not 0 (padding) and, with
-  orders, `order_q[t] > order_k[s]`. Two packed examples of 2 and 1 tokens and one pad,
-  `example = [1 1 2 0]`:
-
-        keys  1 1 2 0
-    query 1   x x . .
-          1   x x . .
-          2   . . x .
-          0   . . . .      a row that sees nothing returns zeros and passes no gradient
-
-  Attributes:
-    example_q_BT: int32 example ids of the queries.
-    example_k_BS: int32 example ids of the keys.
-    order_q_BT, order_k_BS: int32, or None for both; causal attention has column + 1 and column.
-  """
-
-  example_q_BT: Array
-  example_k_BS: Array
-  order_q_BT: Array | None = None
-  order_k_BS: Array | None = None
-
-
-class Dropout(NamedTuple):
-  """Dropout on the attention probabilities: rate (static), the step's noise and the site."""
-
-  rate: float
-  noise: dropout_lib.Noise
-  site: Array
-
-
-def visible(mask: Mask) -> Array:
-  """The mask as bool [B, T, S]; for the reference and for tests only."""
-  query_BT1, key_B1S = mask.example_q_BT[:, :, None], mask.example_k_BS[:, None, :]
-  seen_BTS = (query_BT1 == key_B1S) & (query_BT1 > 0)
-  if mask.order_q_BT is None or mask.order_k_BS is None:
-    return seen_BTS
-  return seen_BTS & (mask.order_q_BT[:, :, None] > mask.order_k_BS[:, None, :])
-
-
-def attend(
-  q_BTNH: Array, k_BSNH: Array, v_BSNH: Array, mask: Mask, dropout: Dropout | None
-) -> Array:
-  """softmax(q k^T / sqrt(H)) v over the visible keys, softmax in float32.
+def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) -> Array:
+  """The mask as bool [B, T, S]; for the reference, counts and tests only.
 
   Args:
-    q_BTNH: queries, float32 or bfloat16.
-    k_BSNH: keys.
-    v_BSNH: values.
-    mask: who sees whom.
-    dropout: None for none.
-
-  Returns:
-    [B, T, N, H] in the dtype of v.
+    mask: of the keys and of the queries wanted.
+    column_T: the queries' columns among the keys; None: they are the last T.
+    near: no key at a smaller distance is visible (`operands.nearest`).
   """
-  seen_B1TS = visible(mask)[:, None]
-  scale = q_BTNH.shape[-1] ** -0.5
-  score_BNTS = jnp.einsum(
-    'BTNH,BSNH->BNTS', q_BTNH * scale, k_BSNH, preferred_element_type=jnp.float32
-  )
+  keys = mask.example_k_BS.shape[1]
+  if column_T is None:
+    column_T = jnp.arange(keys - mask.example_q_BT.shape[1], keys)
+  distance_TS = column_T[:, None] - jnp.arange(keys)[None, :]
+  query_BT1, key_B1S = mask.example_q_BT[:, :, None], mask.example_k_BS[:, None, :]
+  seen_BTS = (query_BT1 == key_B1S) & (query_BT1 > 0)
+  if mask.order_q_BT is not None and mask.order_k_BS is not None:
+    ahead_BTS = mask.order_q_BT[:, :, None] > mask.order_k_BS[:, None, :]
+    if mask.see_self:
+      ahead_BTS |= (distance_TS == 0)[None]
+    seen_BTS &= ahead_BTS
+  if mask.window is not None:
+    near_BTS = (jnp.abs(distance_TS) < mask.window)[None]
+    if mask.global_q_BT is not None and mask.global_k_BS is not None:
+      near_BTS = near_BTS | mask.global_q_BT[:, :, None] | mask.global_k_BS[:, None, :]
+    seen_BTS &= near_BTS
+  if near is not None:
+    seen_BTS &= (distance_TS >= near)[None]
+  return seen_BTS
+
+
+def scores(q_BTNH: Array, k_BSNH: Array, relative: Relative, column: Array | int) -> Array:
+  """float32 [B, N, T, S] before the mask; `column` is the first query's among the keys."""
+  scale = q_BTNH.shape[-1] ** -0.5 if relative.scale is None else relative.scale
+  queries, keys = q_BTNH.shape[1], k_BSNH.shape[1]
+
+  def product(equation: str, bias_NH: Array | None, x: Array) -> Array:
+    biased_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(q_BTNH.dtype)
+    return jnp.einsum(equation, biased_BTNH * scale, x, preferred_element_type=jnp.float32)
+
+  def rows(table: Array) -> Array:
+    first = column + queries - 1
+    return tables.span(table, relative.far, first, queries + keys, relative.direction_B)
+
+  score_BNTS = product('BTNH,BSNH->BNTS', relative.u_NH, k_BSNH)
+  by_distance = None
+  if relative.r_RNH is not None:
+    r = rows(relative.r_RNH.astype(q_BTNH.dtype))
+    equation = 'BTNH,RNH->BNTR' if r.ndim == 3 else 'BTNH,BRNH->BNTR'
+    by_distance = product(equation, relative.w_NH, r)
+  if relative.bias_NR is not None:
+    bias = jnp.moveaxis(rows(relative.bias_NR.T), -1, -2)  # [(B), N, R]
+    bias = bias.reshape(-1, bias.shape[-2], 1, queries + keys)
+    shape = (*bias.shape[:2], *score_BNTS.shape[2:3], queries + keys)
+    by_distance = jnp.broadcast_to(bias, shape) if by_distance is None else by_distance + bias
+  if by_distance is not None:
+    score_BNTS += tables.shift(by_distance, keys)
+  if relative.segment is not None:
+    segment = relative.segment
+    embedding_2NH = segment.embedding_2NH.astype(q_BTNH.dtype)
+    either_2BNT1 = product('BTNH,KNH->KBNT', segment.z_NH, embedding_2NH)[..., None]
+    other_BTS = segment.segment_q_BT[:, :, None] != segment.segment_k_BS[:, None, :]
+    score_BNTS += jnp.where(other_BTS[:, None], either_2BNT1[1], either_2BNT1[0])
+  return score_BNTS
+
+
+def attend_block(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None,
+  dropout: Dropout | None,
+  first: Array | int,
+  queries: int,
+) -> Array:
+  """Attention of the queries from `first` on, out of `queries`; q and the mask hold these alone."""
+  column = k_BSNH.shape[1] - queries + first
+  column_T = column + jnp.arange(q_BTNH.shape[1])
+  seen_B1TS = visible(mask, column_T, nearest(relative, queries))[:, None]
+  score_BNTS = scores(q_BTNH, k_BSNH, relative or Relative(), column)
   score_BNTS = jnp.where(seen_B1TS, score_BNTS, jnp.finfo(jnp.float32).min)
   prob_BNTS = jnp.where(seen_B1TS, jax.nn.softmax(score_BNTS, axis=-1), 0.0)
   if dropout is not None:
-    prob_BNTS = dropout_lib.dropout(prob_BNTS, *dropout)
+    prob_BNTS = _drop(prob_BNTS, dropout, first, queries)
   return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(v_BSNH.dtype), v_BSNH)
+
+
+def _drop(prob_BNTS: Array, dropout: Dropout, first: Array | int, queries: int) -> Array:
+  """Zeroes probabilities by the hash of (head, query, key), counted over the whole operation."""
+  shape = prob_BNTS.shape[1:]
+  head, query, key = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in range(3))
+  head += jnp.asarray(dropout.head).astype(jnp.uint32)
+  query += jnp.asarray(first).astype(jnp.uint32)
+  index_NTS = (head * jnp.uint32(queries) + query) * jnp.uint32(shape[2]) + key
+  bits_BNTS = dropout_lib.bits_at(dropout.noise, dropout.site, index_NTS)
+  keep_BNTS = bits_BNTS >= dropout_lib.threshold(dropout.rate)
+  return jnp.where(keep_BNTS, prob_BNTS * (1.0 / (1.0 - dropout.rate)), 0.0)
+
+
+def attend(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None = None,
+  dropout: Dropout | None = None,
+) -> Array:
+  """The whole operation at once, with every score in memory; see `relative_attention`."""
+  queries = q_BTNH.shape[1]
+  return attend_block(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout, 0, queries)

@@ -1,0 +1,197 @@
+"""The operands of the attention operation: what is an array, what is static, what is refused."""
+
+import dataclasses
+
+import jax
+
+from bertjax.kernels import dropout as dropout_lib
+
+Array = jax.Array
+
+
+def _static(default):
+  return dataclasses.field(default=default, metadata=dict(static=True))
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Mask:
+  """Who sees whom, as vectors; never a [T, S] array.
+
+  The S = M + T keys are M of memory and then the queries' own columns, so query t stands at column
+  M + t, and its distance to key s is M + t - s: positive towards the past. Query t sees key s iff
+  all of these hold:
+
+    example   `example_q[t] == example_k[s]`, and that id is not 0 (padding)
+    order     there are no orders, or `order_q[t] > order_k[s]`, or `see_self` and the distance is 0
+    window    there is none, or `|distance| < window`, or `global_q[t]` or `global_k[s]`
+
+  Two packed examples of 2 and 1 tokens and one pad, `example = [1 1 2 0]`:
+
+        keys  1 1 2 0
+    query 1   x x . .
+          1   x x . .
+          2   . . x .
+          0   . . . .      a row that sees nothing returns zeros and passes no gradient
+
+  Attributes:
+    example_q_BT: int32 example ids of the queries.
+    example_k_BS: int32 example ids of the keys; 0 for memory that holds nothing yet.
+    order_q_BT, order_k_BS: int32, or None for both; causal attention has column + 1 and column.
+    global_q_BT, global_k_BS: bool, or None for both; needs a window.
+    window: static, or None. Transformer-XL's same_length is causal with a window of mem_len.
+    see_self: static; a query sees its own column whatever the orders say (XLNet's content stream).
+  """
+
+  example_q_BT: Array
+  example_k_BS: Array
+  order_q_BT: Array | None = None
+  order_k_BS: Array | None = None
+  global_q_BT: Array | None = None
+  global_k_BS: Array | None = None
+  window: int | None = _static(None)
+  see_self: bool = _static(False)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Dropout:
+  """Dropout on the attention probabilities, drawn by the counter hash of `kernels/dropout.py`.
+
+  Attributes:
+    rate: static.
+    noise: seed of the step and the global row numbers.
+    site: uint32.
+    head: the global number of the first head here, where heads are spread over devices.
+  """
+
+  rate: float = dataclasses.field(metadata=dict(static=True))
+  noise: dropout_lib.Noise
+  site: Array
+  head: Array | int = 0
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Segment:
+  """XLNet's relative segments: a query adds its product with one of two vectors.
+
+  Attributes:
+    z_NH: bias of the query in this term (r_s_bias).
+    embedding_2NH: the vectors for the same segment and for another one (seg_embed).
+    segment_q_BT, segment_k_BS: int32; memory has 0.
+  """
+
+  z_NH: Array
+  embedding_2NH: Array
+  segment_q_BT: Array
+  segment_k_BS: Array
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Relative:
+  """The terms that depend on distance or segment. Each is optional.
+
+  `score[t, s] = ((q_t + u) . k_s + (q_t + w) . r[row] + (q_t + z) . segment) * scale + bias[row]`
+
+  where row = far - distance: the first row belongs to the distance `far`, each next row to a
+  distance one less. A table has all distances from S - 1 down to 1 - T, or ends at distance 0: then
+  later keys are not visible. Conventions of the originals, with K = M + T:
+
+    XLNet             rows for K .. 1 - T, or K .. 0 with attn_type uni       far = K
+    Transformer-XL    rows for K - 1 .. 0 (clamp_len repeats a row's value)   far = K - 1
+
+  Attributes:
+    r_RNH: projected position table, or None.
+    bias_NR: float32 table over distances, in the rows of r (`tables.py`: T5, ALiBi), or None.
+    u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias), or None.
+    segment: or None.
+    direction_B: int32, or None. Rows with -1 hold their text in reverse, so their distances change
+      sign; then the table has all of S - 1 .. 1 - S.
+    far: static; the distance of the first row.
+    scale: static; None is H^-0.5. T5 has 1.
+  """
+
+  r_RNH: Array | None = None
+  bias_NR: Array | None = None
+  u_NH: Array | None = None
+  w_NH: Array | None = None
+  segment: Segment | None = None
+  direction_B: Array | None = None
+  far: int = _static(0)
+  scale: float | None = _static(None)
+
+  @property
+  def rows(self) -> int:
+    """R, of either table; 0 without one."""
+    if self.r_RNH is not None:
+      return self.r_RNH.shape[0]
+    return 0 if self.bias_NR is None else self.bias_NR.shape[1]
+
+
+def nearest(relative: Relative | None, queries: int) -> int | None:
+  """The smallest visible distance where the tables, and not the mask, set one; else None."""
+  if relative is None or not relative.rows:
+    return None
+  last = relative.far - relative.rows + 1
+  return last if last > 1 - queries else None
+
+
+def check(q: Array, k: Array, v: Array, mask: Mask, relative: Relative | None) -> None:
+  """Raises ValueError where shapes disagree or a table does not reach all distances."""
+  (batch, queries, heads, size), keys = q.shape, k.shape[1]
+
+  def expect(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
+    if array is not None and array.shape != shape:
+      raise ValueError(f'attention: expected {name} of shape {shape}, got {array.shape}')
+
+  expect('k [B, S, N, H]', k, (batch, keys, heads, size))
+  expect('v [B, S, N, H]', v, (batch, keys, heads, size))
+  if keys < queries:
+    raise ValueError(
+      f'attention: expected at least as many keys as queries, memory first; got {keys} keys and '
+      f'{queries} queries'
+    )
+  expect('example_q_BT', mask.example_q_BT, (batch, queries))
+  expect('example_k_BS', mask.example_k_BS, (batch, keys))
+  for name in ('order', 'global'):
+    mine, theirs = getattr(mask, f'{name}_q_BT'), getattr(mask, f'{name}_k_BS')
+    if (mine is None) != (theirs is None):
+      raise ValueError(f'attention: expected both {name}_q_BT and {name}_k_BS or neither, got one')
+    expect(f'{name}_q_BT', mine, (batch, queries))
+    expect(f'{name}_k_BS', theirs, (batch, keys))
+  if mask.window is not None and mask.window < 1:
+    raise ValueError(f'attention: expected a window of at least 1 (itself), got {mask.window}')
+  if mask.global_q_BT is not None and mask.window is None:
+    raise ValueError('attention: global tokens lift a window, and there is none: set window')
+  if relative is None:
+    return
+  rows = relative.rows
+  expect('r_RNH', relative.r_RNH, (rows, heads, size))
+  expect('bias_NR', relative.bias_NR, (heads, rows))
+  expect('u_NH', relative.u_NH, (heads, size))
+  expect('w_NH', relative.w_NH, (heads, size))
+  expect('direction_B', relative.direction_B, (batch,))
+  if relative.w_NH is not None and relative.r_RNH is None:
+    raise ValueError('attention: w_NH is the bias of the position term: give r_RNH, or leave it')
+  if relative.segment is not None:
+    expect('z_NH', relative.segment.z_NH, (heads, size))
+    expect('embedding_2NH', relative.segment.embedding_2NH, (2, heads, size))
+    expect('segment_q_BT', relative.segment.segment_q_BT, (batch, queries))
+    expect('segment_k_BS', relative.segment.segment_k_BS, (batch, keys))
+  if rows:
+    _check_reach(relative, queries, keys)
+
+
+def _check_reach(relative: Relative, queries: int, keys: int) -> None:
+  far, last = relative.far, relative.far - relative.rows + 1
+  short = (
+    f'attention: {relative.rows} rows from distance {far} down hold the distances {far} .. {last}, '
+    f'but {queries} queries and {keys} keys need {keys - 1} .. '
+  )
+  if relative.direction_B is not None:
+    if far < keys - 1 or last > 1 - keys:
+      raise ValueError(f'{short}{1 - keys} where rows of the batch run backwards: lengthen it')
+  elif far < keys - 1 or last > 0 or (last < 0 and last > 1 - queries):
+    raise ValueError(f'{short}{1 - queries} (or .. 0, then later keys are hidden): lengthen it')
