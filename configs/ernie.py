@@ -57,6 +57,7 @@ def get_config(arg: str | None = None):
   c.data.plan = 'ernie_pairs'
   c.data.dupe_factor = 1  # negatives are as many again
   c.data.short_prob = 0.1  # ours, as BERT's; the original's positives came ready made
+  c.data.halves = True  # ours: so that the length does not tell which pairs are next
   c.data.pack = True  # its batches hold equal counts of tokens
   c.data.max_examples = 8
   c.data.corrupt = 'entities'

@@ -85,6 +85,13 @@ MUTATIONS = (
     'tests/data/ernie_test.py::test_negatives_come_from_the_buffer',
   ),
   Mutation(
+    'ernie: a cut segment keeps its far end',
+    'bertjax/data/ernie_pairs.py',
+    "a_start=positive['a_start'] + dropped_n, ",
+    '',
+    'tests/data/ernie_test.py::test_halves_keep_what_is_next_to_the_border',
+  ),
+  Mutation(
     'ernie: positives stay swapped',
     'bertjax/data/ernie_pairs.py',
     "swapped_n = column['swapped'] > 0",

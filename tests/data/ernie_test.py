@@ -189,8 +189,9 @@ def test_a_store_without_units_is_refused(tmp_path):
   assert not (tmp_path / 's/plans').exists()
 
 
-def columns_of(store, window, seed=0, length=64):
-  pieces = list(ernie_pairs.build(store, ernie(dupe_factor=1), length, seed, window))
+def columns_of(store, window, seed=0, length=64, **changes):
+  config = ernie(dupe_factor=1, **changes)
+  pieces = list(ernie_pairs.build(store, config, length, seed, window))
   column = {k: np.concatenate([c[k] for c, _ in pieces]) for k in pieces[0][0]}
   count = collections.Counter()
   for _, counts in pieces:
@@ -228,6 +229,28 @@ def test_negatives_come_from_the_buffer(store, monkeypatch):
   of_second = dict((b, a) for a, b in segments)
   for start in column['a_start'][~positive][fits]:
     assert a_first[of_second[start]] > 61 // 2
+
+
+def test_halves_keep_what_is_next_to_the_border(store):
+  whole, _ = columns_of(store, 1 << 20)
+  column, count = columns_of(store, 1 << 20, halves=True)
+  a, b = column['a_length'], column['length'] - 3 - column['a_length']
+  assert max(a.max(), b.max()) == 61 // 2 and min(a.min(), b.min()) >= 1
+  assert count['long_negatives'] == 0
+
+  def positives(column):
+    c = {k: x[column['next'] == 1] for k, x in column.items()}
+    a_end, b_end = c['a_start'] + c['a_length'], c['b_start'] + c['length'] - 3 - c['a_length']
+    return {b: (a, end, b_end) for a, end, b, b_end in
+            zip(c['a_start'], a_end, c['b_start'], b_end, strict=True)}  # fmt: skip
+
+  before, after, cut = positives(whole), positives(column), 0
+  assert before.keys() == after.keys()
+  for start, (a, a_end, b_end) in before.items():
+    kept = max(a, a_end - 30), a_end, min(b_end, start + 30)
+    assert after[start] == kept
+    cut += kept[0] - a + b_end - kept[2]
+  assert count['cut_tokens'] == cut > 0
 
 
 def test_pairs_need_two_sentences(tmp_path):

@@ -173,6 +173,7 @@ def ernie(**changes):
   values = dict(
     plan='ernie_pairs',
     corrupt='entities',
+    halves=False,
     turns=3,
     fake_prob=0.5,
     mask__static=False,
