@@ -12,12 +12,13 @@ Complete training examples, 128 tokens of BERT and 512 of RoBERTa, with a vocabu
 on the text at first use and kept in ~/.cache/bertjax:
 
   python_docs_bert_pairs, wikipedia_bert_pairs, books_bert_pairs; bert_pairs, a Mixture of the last
-  two in the proportion of BERT's paper; the same four with roberta_sentences for bert_pairs
+  two in the proportion of BERT's paper; the same four with roberta_sentences, albert_pairs,
+  spanbert_blocks, electra_segments and ernie_pairs for bert_pairs
 
 A user's module does the same with its own (`config.data.module`), and its names work like these:
 
   seqio.TaskRegistry.add_provider('letters', sources.stream_task('letters', read_letters))
-  add_examples('letters_pairs', 'letters', 'DIR_WITH_vocab.txt', tasks.BERT_PAIRS, length=128)
+  add_examples('letters_pairs', 'letters', 'DIR_WITH_vocab.txt', recipes.BERT_PAIRS, length=128)
 
   seqio.get_mixture_or_task('letters_pairs').get_dataset(None, split='train', shuffle=False)
 """
@@ -31,7 +32,7 @@ import tempfile
 
 import seqio
 
-from bertjax.data import python_docs, units
+from bertjax.data import python_docs, recipes, units
 from bertjax.data.example_tasks import add_examples
 from bertjax.data.sources import open_corpus, size_of, stream_task, tfds_task
 from bertjax.data.train_vocabulary import TRAINERS
@@ -39,48 +40,6 @@ from bertjax.data.train_vocabulary import TRAINERS
 # Of the smoothed language sampling of multilingual BERT (google-research/bert, multilingual.md).
 SMOOTHING = 0.7
 LANGUAGES = 'ar de en es fr hi id it ja ko nl pt ru tr vi zh-cn'.split()
-# Recipes as `config.data` has them: those of configs/bert.py and configs/roberta.py.
-_BERT_MASK = dict(
-  rule='bert',
-  rate=0.15,
-  mask_share=0.8,
-  random_share=0.1,
-  whole_word=False,
-  static=True,
-  max_targets=0,
-  special_ids=0,
-)
-BERT_PAIRS = dict(
-  lowercase=None,
-  split='auto',
-  errors='strict',
-  documents=0,
-  columns=(),
-  lexicon='',
-  segmenter='',
-  plan='pairs',
-  dupe_factor=10,
-  short_prob=0.1,
-  pack=False,
-  max_examples=8,
-  language_alpha=None,
-  language_block=1,
-  languages=(),
-  corrupt='mlm',
-  mask=_BERT_MASK,
-)
-ROBERTA_SENTENCES = BERT_PAIRS | dict(
-  split='lines',
-  plan='full_sentences',
-  mask=_BERT_MASK | dict(rule='roberta', static=False, special_ids=4),
-)
-ALBERT_PAIRS = BERT_PAIRS | dict(
-  plan='order_pairs',
-  random_b=True,
-  dupe_factor=40,
-  corrupt='ngrams',
-  mask=_BERT_MASK | dict(whole_word=True, ngram=3, favor_longer=False, max_targets=20),
-)
 # Millions of words, Devlin et al. 2018, section 3.1; examples are of one length, so a share of the
 # words is a share of the examples.
 _WORDS = dict(wikipedia=2500, books=800)
@@ -112,7 +71,7 @@ def trained_vocabulary(text: str, kind: str, size: int) -> str:
 
   Args:
     text: as of `sources.open_corpus`.
-    kind: 'wordpiece', of lowercased text, or 'bpe'.
+    kind: 'wordpiece', of lowercased text, 'bpe' or 'unigram'.
     size: pieces, or fewer if the text has no more.
   """
   root = pathlib.Path(os.environ.get('XDG_CACHE_HOME', '~/.cache')).expanduser() / 'bertjax'
@@ -152,8 +111,12 @@ def _register_corpora() -> None:
 
 def _register_examples() -> None:
   for name, recipe, length, kind, pieces in (
-    ('bert_pairs', BERT_PAIRS, 128, 'wordpiece', 30522),
-    ('roberta_sentences', ROBERTA_SENTENCES, 512, 'bpe', 50265),
+    ('bert_pairs', recipes.BERT_PAIRS, 128, 'wordpiece', 30522),
+    ('roberta_sentences', recipes.ROBERTA_SENTENCES, 512, 'bpe', 50265),
+    ('albert_pairs', recipes.ALBERT_PAIRS, 512, 'unigram', 30000),
+    ('spanbert_blocks', recipes.SPANBERT_BLOCKS, 512, 'wordpiece', 30522),
+    ('electra_segments', recipes.ELECTRA_SEGMENTS, 128, 'wordpiece', 30522),
+    ('ernie_pairs', recipes.ERNIE_PAIRS, 512, 'wordpiece', 30522),
   ):
     small = functools.partial(trained_vocabulary, 'python_docs', kind, 8192)
     add_examples(f'python_docs_{name}', 'python_docs', small, recipe, length)

@@ -79,12 +79,12 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
   Raises:
     ValueError: a plan, corruption or length that does not work.
   """
-  length_S, size_D = np.full(4, max(length, 1)), np.full(2, 2)
+  length_S, size_D = np.full(8, max(length // 2, 1)), np.full(2, 4)
   token_n = np.full(int(length_S.sum()), 1 << 14, np.int32)
   vocabulary = dict(size=1 << 15, special=_PROBE_SPECIAL)
   starts = np.ones(1 << 15, bool)
   store = _in_memory('made-up text', token_n, length_S, size_D, vocabulary, starts)
-  columns = {name: np.zeros(4, np.uint8) for name in COLUMNS}
+  columns = {name: np.zeros(len(length_S), np.uint8) for name in COLUMNS}
   store = dataclasses.replace(store, units=(np.ones(len(token_n), np.uint8),), columns=columns)
   return examples_in_memory(store, recipe, length, seed=0).batch(np.zeros(1, np.int64), False)
 

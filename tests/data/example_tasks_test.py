@@ -13,13 +13,23 @@ import pytest
 import seqio
 import tensorflow as tf
 from ml_collections import ConfigDict
+from prepare_test import run
 
-from bertjax.data import example_tasks, loader, plans, sources, stream, tasks, windows
+from bertjax.data import (
+  example_tasks,
+  loader,
+  plans,
+  recipes,
+  sources,
+  stream,
+  tasks,
+  windows,
+)  # fmt: skip
 from bertjax.data.store import open_store
 from bertjax.data.store_writer import write_store
 from bertjax.data.train_vocabulary import train_wordpiece
 from bertjax.data.vocabulary import load_vocabulary
-from configs import albert, bert, roberta
+from configs import albert, bert, electra, ernie, roberta, spanbert
 
 LENGTH = 32
 
@@ -81,7 +91,7 @@ def assert_equal(got, expected):
 @pytest.mark.parametrize('shuffle', [False, True])
 @pytest.mark.parametrize(
   'base',
-  [tasks.BERT_PAIRS, tasks.ROBERTA_SENTENCES, tasks.ALBERT_PAIRS],
+  [recipes.BERT_PAIRS, recipes.ROBERTA_SENTENCES, recipes.ALBERT_PAIRS],
   ids=['bert', 'roberta', 'albert'],
 )
 def test_rows_are_those_of_the_store_epoch_by_epoch(vocab, store, base, shuffle):
@@ -95,8 +105,26 @@ def test_rows_are_those_of_the_store_epoch_by_epoch(vocab, store, base, shuffle)
   assert_equal(rows_of(again.skip(5), 40), examples.batch(np.arange(5, 45), shuffle))
 
 
+def test_ernie_rows_have_the_units_of_prepared_text(vocab, tmp_path):
+  words = [WORDS[:4], [w.title() for w in WORDS[:6]], WORDS[3:9]]
+  lines = [' '.join(draw) for draw in words] * 3
+  seqio.TaskRegistry.add_provider('names', sources.stream_task('names', lambda: iter(
+    ['\n'.join(lines).encode()] * 12)))  # fmt: skip
+  recipe = recipe_of(recipes.ERNIE_PAIRS, mask=recipes.ERNIE_PAIRS['mask'] | dict(word_prob=1.0))
+  (tmp_path / 'text.txt').write_text('\n\n'.join(['\n'.join(lines)] * 12))
+  prepared = run(
+    input=tmp_path / 'text.txt', vocab=vocab, output=tmp_path / 'store', split='lines',
+    segmenter='capitals', holdout=0.0,
+  )  # fmt: skip
+  examples = plans.make_examples(prepared, recipe, LENGTH, 3)
+  task = example_tasks.example_task('t', 'names', vocab, recipe, LENGTH, seed=3)
+  dataset = task.get_dataset(None, split='train', shuffle=False, num_epochs=1)
+  assert_equal(rows_of(dataset), examples.batch(np.arange(examples.rows), False))
+  seqio.TaskRegistry.remove('names')
+
+
 def test_features_are_declared_as_they_come(vocab):
-  recipe = recipe_of(tasks.BERT_PAIRS, pack=True, max_examples=3)
+  recipe = recipe_of(recipes.BERT_PAIRS, pack=True, max_examples=3)
   task = example_tasks.example_task('t', 'few_words', vocab, recipe, LENGTH)
   dataset = task.get_dataset(None, split='train', shuffle=False)
   assert set(dataset.element_spec) == set(task.output_features)
@@ -112,7 +140,7 @@ def test_documents_are_grouped_and_the_rest_goes_to_the_last():
 
 
 def test_windows_differ_in_their_draws_and_stay_in_order(vocab, store):
-  recipe = recipe_of(tasks.ROBERTA_SENTENCES)
+  recipe = recipe_of(recipes.ROBERTA_SENTENCES)
   small = example_tasks.example_task('t', 'few_words', vocab, recipe, LENGTH, window=10)
   got = rows_of(small.get_dataset(None, split='train', shuffle=False, num_epochs=2))
   again = rows_of(small.get_dataset(None, split='train', shuffle=False, num_epochs=2))
@@ -129,7 +157,7 @@ def test_windows_differ_in_their_draws_and_stay_in_order(vocab, store):
 
 
 def test_mixtures_of_example_tasks(vocab):
-  recipe = recipe_of(tasks.BERT_PAIRS)
+  recipe = recipe_of(recipes.BERT_PAIRS)
   for seed, name in enumerate(('mixed_a', 'mixed_b')):
     example_tasks.add_examples(name, 'few_words', vocab, recipe, LENGTH, seed=seed)
   seqio.MixtureRegistry.add('mixed', [('mixed_a', 3), ('mixed_b', 1)])
@@ -140,18 +168,29 @@ def test_mixtures_of_example_tasks(vocab):
   assert example_tasks.vocabulary_path(data) == vocab
 
 
-@pytest.mark.parametrize('name', ['bert_pairs', 'roberta_sentences'])
+NAMES = 'bert_pairs roberta_sentences albert_pairs spanbert_blocks electra_segments ernie_pairs'
+
+
+@pytest.mark.parametrize('name', NAMES.split())
 def test_names_that_come_with_bertjax(name):
+  assert tasks.LANGUAGES  # imported for what it registers
   mixture = seqio.get_mixture_or_task(name)
   assert {task.name for task in mixture.tasks} == {f'wikipedia_{name}', f'books_{name}'}
   small = seqio.get_mixture_or_task(f'python_docs_{name}')
   assert small.output_features.keys() == mixture.output_features.keys()
-  assert ('next_G' in small.output_features) == (name == 'bert_pairs')
+  assert ('next_G' in small.output_features) == (name in ('bert_pairs', 'ernie_pairs'))
 
 
 @pytest.mark.parametrize(
   'recipe, config',
-  [(tasks.BERT_PAIRS, bert), (tasks.ROBERTA_SENTENCES, roberta), (tasks.ALBERT_PAIRS, albert)],
+  [
+    (recipes.BERT_PAIRS, bert),
+    (recipes.ROBERTA_SENTENCES, roberta),
+    (recipes.ALBERT_PAIRS, albert),
+    (recipes.SPANBERT_BLOCKS, spanbert),
+    (recipes.ELECTRA_SEGMENTS, electra),
+    (recipes.ERNIE_PAIRS | dict(segmenter=''), ernie),
+  ],
 )
 def test_recipes_are_those_of_the_configs(recipe, config):
   data = config.get_config('base').data.to_dict()
@@ -160,7 +199,7 @@ def test_recipes_are_those_of_the_configs(recipe, config):
 
 def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
   with pytest.raises(ValueError, match='did you mean .full_sentences'):
-    recipe = recipe_of(tasks.BERT_PAIRS, plan='full_sentence')
+    recipe = recipe_of(recipes.BERT_PAIRS, plan='full_sentence')
     example_tasks.add_examples('wrong', 'few_words', vocab, recipe, LENGTH)
   assert 'wrong' not in seqio.TaskRegistry.names()
 
@@ -269,7 +308,7 @@ from bertjax.data import example_tasks, sources, tasks
 
 documents = lambda: (f'the {i} of words\\nand the {i % 7}\\n'.encode() for i in range(300))
 seqio.TaskRegistry.add_provider('letters', sources.stream_task('letters', documents))
-recipe = tasks.ROBERTA_SENTENCES
+recipe = recipes.ROBERTA_SENTENCES
 example_tasks.add_examples('letters_sentences', 'letters', VOCAB, recipe, length=32, window=64)
 """
 
