@@ -178,11 +178,19 @@ def _system(
 def _examples(config: Any, store: Store, held_out: Store | None, fallback: str | None):
   """The rows of the stores: those to train on, and those to evaluate on or None."""
   examples = plans.make_examples(store, config.data, config.length, config.seed, fallback)
+  if examples.ordered and config.data.lanes != config.batch_size:
+    raise ValueError(
+      f'the plan {config.data.plan!r} hands memory from each row to the same row of the next '
+      f'batch: expected config.data.lanes={config.batch_size}, the rows of a batch, got '
+      f'{config.data.lanes}, which would shuffle the columns. Leave it to follow batch_size'
+    )
   if held_out is None:
     return examples, None
   recipe = copy.deepcopy(config.data)
   recipe.update(config.eval.data)
   recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
+  if examples.ordered:
+    recipe.lanes = config.eval.batch_size
   seed = config.eval.seed
   return examples, plans.make_examples(held_out, recipe, config.length, seed, fallback)
 

@@ -26,6 +26,9 @@ keys that its objective reads, always in these shapes:
   next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
   <name>_BG        any other label of `config.model.labels`
   <name>_BT        ids of a table of `config.model.extra`: language, role
+  order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
+  start_B          1 where the row does not go on where this row of the last batch stopped
+  direction_B      -1 where the row's text runs backwards, else 1
   row_B            global row number within the step; added by the train step, keys the dropout
 """
 

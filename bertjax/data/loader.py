@@ -80,10 +80,12 @@ def eval_batches(examples: Examples | Fixed, batch_size: int, limit: int = 0) ->
   Args:
     examples: of the held-out text.
     batch_size: rows per batch. The last batch is filled up with rows of example 0 and weight 0.
-    limit: rows in all, taken evenly from the epoch; 0 takes every row.
+    limit: rows in all, taken evenly from the epoch, or its first ones where rows follow each other;
+      0 takes every row.
   """
   rows = min(limit or examples.rows, examples.rows)
-  chosen_n = np.arange(rows) * examples.rows // rows
+  evenly = not (isinstance(examples, Examples) and examples.ordered)
+  chosen_n = np.arange(rows) * (examples.rows if evenly else rows) // rows
   for first in range(0, rows, batch_size):
     batch, _ = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))
     missing = batch_size - len(batch['example_BT'])

@@ -16,6 +16,11 @@ and a corruption, named by `config.data.corrupt`, has
   block(recipe)                       how many rows it must be given together, if more than one
   SPECIAL                             as above
 
+A plan whose rows follow each other, batch by batch, has instead of `assemble` a function
+`reader(store, recipe, length, seed)`, which returns (epoch, index of rows, shuffle) -> `rows.Text`:
+see `bertjax.data.lanes`. Its rows are never permuted; `config.data.lanes` says how many a batch
+has.
+
 A plan whose column `group` says the language of each row can be read language by language: see
 `bertjax.data.languages` and `config.data.language_alpha`.
 
@@ -103,6 +108,8 @@ class Examples:
       The batch of `bertjax.types`, and dropped_B int32: targets that had no slot.
     """
     row_n, block = np.asarray(row_n, np.int64), self._block
+    if self._reader:
+      return self._read(row_n, shuffle)
     if block == 1:
       return self._build(row_n, *self._rows_at(row_n, shuffle))
     # Whatever rows are asked for, whole blocks are built.
@@ -110,6 +117,29 @@ class Examples:
     whole_n = np.repeat(block_n * block, block) + np.tile(np.arange(block), len(block_n))
     batch = self._build(whole_n, *self._rows_at(whole_n, shuffle))
     return {name: value[at_n * block + row_n % block] for name, value in batch.items()}
+
+  @property
+  def ordered(self) -> bool:
+    """Whether rows go on where those of the batch before them stopped."""
+    return self._reader is not None
+
+  @functools.cached_property
+  def _reader(self) -> Any:
+    plan = find('plan', self.recipe.plan)
+    if not hasattr(plan, 'reader'):
+      return None
+    return plan.reader(self.store, self.recipe, self.length, self.seed)
+
+  def _read(self, row_n, shuffle) -> dict[str, np.ndarray]:
+    """Builds rows epoch by epoch."""
+    epoch_n, index_n = np.divmod(row_n, self.rows)
+    parts, at_n = [], np.argsort(epoch_n, kind='stable')
+    for epoch in np.unique(epoch_n).tolist():
+      mine_n = np.flatnonzero(epoch_n == epoch)
+      text = self._reader(epoch, index_n[mine_n], shuffle)
+      parts.append(self._corrupt(text, row_n[mine_n], epoch_n[mine_n], index_n[mine_n]))
+    inverse_n = np.argsort(at_n)
+    return {name: np.concatenate([p[name] for p in parts])[inverse_n] for name in parts[0]}
 
   @property
   def _block(self) -> int:
@@ -142,9 +172,14 @@ class Examples:
       example_E = self.row_example[start_n[row_E] + offset_E]
     plan = find('plan', self.recipe.plan)
     text = plan.assemble(self.store, {k: column[example_E] for k, column in self.column.items()})
+    return self._corrupt(text, row_n, epoch_n, example_E, row_E)
+
+  def _corrupt(self, text, row_n, epoch_n, example_E, row_E=None) -> dict[str, np.ndarray]:
+    """Makes the batch of examples, by default one a row."""
+    row_E = np.arange(len(row_n)) if row_E is None else row_E
     epoch_E = np.zeros_like(row_E) if self.recipe.mask.static else epoch_n[row_E]
     key_E = draws.fold(draws.fold(draws.root(self.seed, 'corrupt'), epoch_E), example_E)
-    placed = rows.layout(text, row_E, key_E, (len(index_n), self.length), row_n, self.seed)
+    placed = rows.layout(text, row_E, key_E, (len(row_n), self.length), row_n, self.seed)
     corruption = find('corrupt', self.recipe.corrupt)
     slots = self.recipe.max_examples if self.recipe.pack else 1
     return rows.frame(placed, slots) | corruption.corrupt(placed, self.recipe, self.store)
@@ -209,7 +244,7 @@ def _pieces(store, recipe, length, seed) -> Iterator[tuple]:
   that."""
   plan, corruption = find('plan', recipe.plan), find('corrupt', recipe.corrupt)
   needed = dict.fromkeys(('pad', *plan.SPECIAL, *corruption.SPECIAL))
-  missing = [name for name in needed if store.special[name] is None]
+  missing = [name for name in needed if store.special.get(name) is None]
   if missing:
     raise ValueError(
       f'plan {recipe.plan!r} with {recipe.corrupt!r} needs the special tokens {", ".join(needed)}; '

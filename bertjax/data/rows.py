@@ -36,6 +36,7 @@ class Text(NamedTuple):
     extra: name -> int32, one per token; becomes the batch's `<name>_BT`.
     position_n: int32 positions that the model sees; None: each token's place in its example.
     source: where the tokens come from; None if the plan does not say.
+    row: name -> int32 [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
   """
 
   token_n: np.ndarray
@@ -45,6 +46,7 @@ class Text(NamedTuple):
   extra: Mapping[str, np.ndarray] = {}
   position_n: np.ndarray | None = None
   source: Source | None = None
+  row: Mapping[str, np.ndarray] = {}
 
 
 class Rows(NamedTuple):
@@ -204,5 +206,6 @@ def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
     first_BG=slots(rows.cell_n[first_n] % rows.shape[1], np.int32),
     example_weight_BG=slots(1.0, np.float32),
   )
+  batch |= {f'{name}_B': value_E.astype(np.int32) for name, value_E in rows.text.row.items()}
   batch |= {f'{name}_BT': place(rows, value_n) for name, value_n in rows.text.extra.items()}
   return batch | {f'{name}_BG': slots(label, np.int32) for name, label in rows.text.label.items()}

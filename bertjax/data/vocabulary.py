@@ -47,7 +47,8 @@ class Vocabulary:
     files: what it was read from.
     pieces: V strings, by id.
     word_starts: bool [V], False for ids that continue a word.
-    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none.
+    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none; eod where it has
+      one.
     sha256: of the files.
     check_language: raises ValueError where words of a language cannot be cut; None where text is
       encoded whatever its language.
@@ -187,6 +188,8 @@ def _vocabulary(
   }
   if '<special1>' in index:  # XLM, whose </s> stands at both ends
     special['cls'] = special['sep']
+  if '<eod>' in index:  # XLNet, whose documents end with it
+    special['eod'] = index['<eod>']
   starts = np.array([starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
   return Vocabulary(
@@ -352,15 +355,12 @@ def _sentencepiece_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
   """The test whether a piece begins a word, for a whole SentencePiece vocabulary.
 
   As google-research/albert has it, a piece of punctuation, or one with a character that is neither
-  an English letter nor punctuation, is a word of its own. XLNet's vocabulary has the mark alone.
+  an English letter nor punctuation, is a word of its own; to zihangdai/xlnet only the former is.
   """
+  plain = lambda piece: piece.startswith((SPACE, '<')) or piece in _PUNCTUATION
   if '<eop>' in pieces:
-    return lambda piece: piece.startswith(SPACE)
-  return lambda piece: (
-    piece.startswith((SPACE, '<'))
-    or piece in _PUNCTUATION
-    or any(character.lower() not in _ENGLISH for character in piece)
-  )
+    return plain
+  return lambda piece: plain(piece) or any(c.lower() not in _ENGLISH for c in piece)
 
 
 def _clean_google(text: str) -> str:

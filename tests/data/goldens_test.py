@@ -26,6 +26,7 @@ from toy_store import (
   spoken,
   with_units,
   xlm,
+  xlnet,
 )
 
 from bertjax.data import loader, plans
@@ -63,6 +64,7 @@ CASES = {
     xlm(plan='tlm', language_alpha=0.7, language_block=8, reset_positions=True, lead='sep'),
     64,
   ),
+  'xlnet_64': (xlnet(lanes=8, reuse_len=32, perm_size=16), 64),
 }
 SAMPLES = {
   'bert_sample_text_128': (BERT, 128, 'bert-base-uncased'),
@@ -117,6 +119,8 @@ def test_batches_of_random_text(name):
   store.columns = dict(role=(np.arange(len(store.sentences) - 1) % 2).astype(np.uint8))
   if config.language_alpha is not None:
     store = spoken(store, pairs=60)
+  if config.plan == 'xlnet_rows':
+    store.special['eod'] = store.special['unk']
   examples = plans.examples_in_memory(store, config, length, 12345)
   compare(name, describe(examples, lambda ids: ' '.join(map(str, ids))))
 

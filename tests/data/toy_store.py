@@ -207,3 +207,12 @@ def segments(**changes):
   """`config.data` with ELECTRA's examples and masking."""
   values = dict(plan='segments', short_prob=0.05, one_segment_prob=0.1, rejoin=True)
   return electra(**(values | changes))
+
+
+def xlnet(**changes):
+  """`config.data` with XLNet's rows and permutations, for rows of 48 tokens."""
+  values = dict(
+    plan='xlnet_rows', corrupt='permutation', lanes=4, reuse_len=20, both_directions=True,
+    perm_size=4, mask__max_words=5, mask__context=6, mask__static=False,
+  )  # fmt: skip
+  return recipe(**(values | changes))
