@@ -85,6 +85,13 @@ MUTATIONS = (
     'tests/data/ernie_test.py::test_negatives_come_from_the_buffer',
   ),
   Mutation(
+    'targets: the separators count as masked text',
+    'bertjax/data/targets.py',
+    'masked_n = masked_n & ~is_special(target_n, store)',
+    'pass',
+    'tests/data/mlm_test.py::test_what_is_told_by_the_layout_does_not_count_as_masked',
+  ),
+  Mutation(
     'ernie: a cut segment keeps its far end',
     'bertjax/data/ernie_pairs.py',
     "a_start=positive['a_start'] + dropped_n, ",

@@ -8,6 +8,7 @@ must see no later token: `config.model.attend='causal'`.
 import numpy as np
 
 from bertjax.data.rows import Rows, place
+from bertjax.data.targets import is_special
 
 SPECIAL = ()
 
@@ -23,11 +24,11 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
   Args:
     rows: the batch.
     recipe: `config.data`; unused.
-    store: for the id of [PAD].
+    store: for the ids of [PAD], [CLS] and [SEP].
 
   Returns:
     token_BT, the text itself; target_pos_BP, target_BP, weight_BP and masked_BP with P = T slots:
-    slot t is column t. masked_BP equals weight_BP: no target is visible where it is predicted.
+    slot t is column t. masked_BP is weight_BP without [CLS] and [SEP].
     dropped_B int32, all 0.
   """
   del recipe
@@ -40,6 +41,6 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
     target_pos_BP=place(rows, rows.cell_n % rows.shape[1] * followed_n),
     target_BP=place(rows, next_n * followed_n),
     weight_BP=weight_BP,
-    masked_BP=weight_BP.copy(),
+    masked_BP=weight_BP * (1 - place(rows, is_special(next_n, store))),
     dropped_B=np.zeros(rows.shape[0], np.int32),
   )

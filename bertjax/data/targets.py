@@ -95,8 +95,12 @@ def at_tokens(rows: Rows, site: int, index_n: np.ndarray) -> np.ndarray:
 def not_special(rows: Rows, store) -> np.ndarray:
   """Returns the indices of the tokens other than [CLS] and [SEP], int64, ascending."""
   token_n = rows.text.token_n
-  special_n = (token_n == store.special['cls']) | (token_n == store.special['sep'])
-  return np.flatnonzero(~special_n)
+  return np.flatnonzero(~is_special(token_n, store))
+
+
+def is_special(token_n: np.ndarray, store) -> np.ndarray:
+  """Returns bool [tokens], whether each is [CLS] or [SEP]."""
+  return (token_n == store.special['cls']) | (token_n == store.special['sep'])
 
 
 def single(rows: Rows, candidate_n: np.ndarray) -> Units:
@@ -260,7 +264,7 @@ def emit(
   Args:
     rows: the batch.
     limit: P; the tokens chosen in a row are at most as many.
-    store: for the id of [PAD].
+    store: for the ids of [PAD], [CLS] and [SEP].
     index_n: int64, the chosen tokens, ascending; one that comes twice takes two slots.
     shown: as `show` returns it; equal tokens must show equal ids.
     dropped_E: targets of each example that its row had no slot for.
@@ -271,8 +275,10 @@ def emit(
     arrays, and dropped_B int32, the targets that the rule asked for and the row had no slot for.
   """
   shown_n, masked_n = shown
-  token_n = rows.text.token_n.copy()
+  token_n, target_n = rows.text.token_n.copy(), rows.text.token_n[index_n]
   token_n[index_n] = shown_n
+  # Where [CLS] and [SEP] stand says the layout, and a unigram does not know them.
+  masked_n = masked_n & ~is_special(target_n, store)
   row_n, column_n = np.divmod(rows.cell_n[index_n], rows.shape[1])
   slot_n = np.arange(len(row_n)) - np.searchsorted(row_n, row_n)
 
@@ -284,7 +290,7 @@ def emit(
   return dict(
     token_BT=place(rows, token_n, store.special['pad']),
     target_pos_BP=spread(column_n, np.int32),
-    target_BP=spread(rows.text.token_n[index_n], np.int32),
+    target_BP=spread(target_n, np.int32),
     weight_BP=spread(1.0, np.float32),
     masked_BP=spread(masked_n, np.float32),
     dropped_B=np.bincount(rows.row_E, dropped_E, rows.shape[0]).astype(np.int32),

@@ -17,8 +17,10 @@ CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
 def test_rate_and_shares(name):
   batch, original_BT, store = masked(RECIPES[name], rows=1500, store=random_store(2500))
   used_BP = batch['weight_BP'] > 0
+  assert 0.13 < used_BP.sum() / (batch['example_BT'] > 0).sum() < 0.16
+  used_BP &= ~np.isin(batch['target_BP'], [CLS, SEP])
   count = used_BP.sum()
-  assert 0.13 < count / (batch['example_BT'] > 0).sum() < 0.16
+  batch = batch | dict(weight_BP=used_BP)
   target, shown = batch['target_BP'][used_BP], at_targets(batch, batch['token_BT'])
   vocabulary = store.vocabulary_size
   is_mask = batch['masked_BP'][used_BP].mean()
@@ -49,6 +51,14 @@ def test_roberta_predicts_every_position_equally():
   rate_T = hit_T / len(original_BT)
   assert abs(rate_T - 0.15).max() < 4.5 * np.sqrt(0.15 * 0.85 / len(original_BT))
   assert (batch['target_BP'] == SEP).any() and (batch['target_BP'][:, :1] == CLS).any()
+
+
+def test_what_is_told_by_the_layout_does_not_count_as_masked():
+  batch, original_BT, _ = masked(roberta(), rows=800, store=random_store(1500))
+  special_BP = (batch['weight_BP'] > 0) & np.isin(batch['target_BP'], [CLS, SEP])
+  shown_BP = np.take_along_axis(batch['token_BT'], batch['target_pos_BP'], 1)
+  assert (shown_BP == MASK)[special_BP].mean() > 0.7
+  assert not batch['masked_BP'][special_BP].any()
 
 
 def test_counts_of_the_bert_rule():
@@ -90,6 +100,8 @@ def test_roberta_decides_once_per_word_and_bert_once_per_token():
     batch, original_BT, _ = masked(RECIPES[name], rows=1000, store=store)
     mask_BP, pos_BP = batch['masked_BP'], batch['target_pos_BP']
     second_BP = (np.diff(pos_BP, axis=1) == 1) & (batch['weight_BP'][:, 1:] > 0)
+    special_BP = np.isin(batch['target_BP'], [CLS, SEP])
+    second_BP &= ~special_BP[:, 1:] & ~special_BP[:, :-1]
     token_BP = np.take_along_axis(original_BT, pos_BP, 1)
     same_word_BP = second_BP & ~store.word_starts[token_BP[:, 1:]]
     mixed[name] = (mask_BP[:, 1:] != mask_BP[:, :-1])[same_word_BP].mean()
