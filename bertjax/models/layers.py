@@ -69,6 +69,7 @@ class Dense(nn.Module):
     inputs: how many trailing axes of x are contracted.
     init: kernel initializer.
     dtype: compute dtype.
+    bias: without it, a linear map.
   """
 
   shape: tuple[int, ...]
@@ -76,6 +77,7 @@ class Dense(nn.Module):
   initializer: Init
   inputs: int = 1
   dtype: Any = jnp.float32
+  bias: bool = True
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
@@ -83,11 +85,13 @@ class Dense(nn.Module):
     rows = math.prod(contracted)
     kernel_init, bias_init = affine_inits(self.initializer, rows)
     kernel = param(self, 'kernel', self.axes, contracted + self.shape, kernel_init)
-    bias = param(self, 'bias', self.axes[self.inputs :], self.shape, bias_init)
     batch = x.shape[: x.ndim - self.inputs]
     x_2d = x.astype(self.dtype).reshape(-1, rows)
     y_2d = x_2d @ kernel.astype(self.dtype).reshape(rows, -1)
-    return (y_2d + bias.astype(self.dtype).reshape(1, -1)).reshape(batch + self.shape)
+    if self.bias:
+      bias = param(self, 'bias', self.axes[self.inputs :], self.shape, bias_init)
+      y_2d = y_2d + bias.astype(self.dtype).reshape(1, -1)
+    return y_2d.reshape(batch + self.shape)
 
 
 class Norm(nn.Module):
@@ -95,11 +99,12 @@ class Norm(nn.Module):
 
   eps: float
   dtype: Any = jnp.float32
+  scale_std: float = 0.0  # the scale starts at normal draws around 1 (Transformer-XL)
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
     shape = (x.shape[-1],)
-    scale = param(self, 'scale', ('norm',), shape, jax.nn.initializers.ones)
+    scale = param(self, 'scale', ('norm',), shape, _around_one(self.scale_std))
     bias = param(self, 'bias', ('norm',), shape, jax.nn.initializers.zeros)
     x = x.astype(jnp.float32)
     centred = x - jnp.mean(x, -1, keepdims=True)
@@ -107,6 +112,12 @@ class Norm(nn.Module):
     normed = centred * jax.lax.rsqrt(variance + self.eps)
     ones = (1,) * (x.ndim - 1)
     return (normed * scale.reshape(ones + shape) + bias.reshape(ones + shape)).astype(self.dtype)
+
+
+def _around_one(std: float) -> Init:
+  if not std:
+    return jax.nn.initializers.ones
+  return lambda key, shape, dtype: 1 + std * jax.random.normal(key, shape, dtype)
 
 
 class Dropout(nn.Module):

@@ -1,0 +1,77 @@
+"""What a recurrent transformer hands from batch to batch: the inputs of each layer, and their ids.
+
+A memory holds as many places as the model's mem_len, the newest last. It says itself which of them
+are filled: the originals start with no memory, and memory of zeros would be attended to.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bertjax.kernels.relative_attention import Mask
+
+Array = jax.Array
+
+
+class Memory(NamedTuple):
+  """One memory of every layer, the carry of `types.Objective`.
+
+  Attributes:
+    hidden_BLMD: inputs of the layers, in compute dtype.
+    example_BM: int32 example ids of these places; 0 where nothing is remembered.
+  """
+
+  hidden_BLMD: Array
+  example_BM: Array
+
+
+def empty(rows: int, layers: int, length: int, width: int, dtype: Any) -> Memory | tuple[()]:
+  """The memory before the first batch; () where its length is 0."""
+  if not length:
+    return ()
+  hidden_BLMD = jnp.zeros((rows, layers, length, width), dtype)
+  return Memory(hidden_BLMD, jnp.zeros((rows, length), jnp.int32))
+
+
+def start(memory: Memory, start_B: Array) -> Memory:
+  """The memory without what it holds of the rows whose text begins anew with this batch."""
+  kept_B1 = (start_B == 0)[:, None]
+  return memory._replace(example_BM=jnp.where(kept_B1, memory.example_BM, 0))
+
+
+def push(memory_BM: Array, new_BT: Array, keep: int | None = None) -> Array:
+  """The last M places of the memory followed by the first `keep` new ones, axis 1; no gradient.
+
+  Args:
+    memory_BM: [B, M, ...].
+    new_BT: [B, T, ...].
+    keep: XLNet remembers reuse_len places of its input, the next batch begins behind them; None:
+      all, as Transformer-XL.
+  """
+  length = memory_BM.shape[1]
+  both = jnp.concatenate([memory_BM, new_BT[:, :keep].astype(memory_BM.dtype)], 1)
+  return jax.lax.stop_gradient(both[:, both.shape[1] - length :])
+
+
+def join(memory_BMD: Array | None, x_BTD: Array) -> Array:
+  """[memory ; x] along the columns, [B, S, D]; no gradient reaches the memory."""
+  if memory_BMD is None:
+    return x_BTD
+  return jnp.concatenate([jax.lax.stop_gradient(memory_BMD).astype(x_BTD.dtype), x_BTD], 1)
+
+
+def keys(memory: Memory | tuple[()], example_BT: Array) -> Array:
+  """The example ids of the keys, [B, S]."""
+  if not memory:
+    return example_BT
+  return jnp.concatenate([memory.example_BM, example_BT], 1)
+
+
+def causal(memory: Memory | tuple[()], example_BT: Array, window: int | None) -> Mask:
+  """Every position sees itself and what came before, in the memory too, of its own example."""
+  example_BS = keys(memory, example_BT)
+  order_BS = jnp.broadcast_to(jnp.arange(example_BS.shape[1]), example_BS.shape)
+  queries = example_BT.shape[1]
+  order_BT = order_BS[:, -queries:] + 1
+  return Mask(example_BT, example_BS, order_BT, order_BS, window=window)
