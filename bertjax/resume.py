@@ -19,6 +19,7 @@ MAY_DIFFER = (
   'eval_steps',
   'checkpoint_steps',
   'keep_checkpoints',
+  'save_carry',
   'best',
   'mesh',
   'sharding_rules',

@@ -147,7 +147,9 @@ def _check(phase: phases.Phase, mesh: Mesh) -> None:
       f'config.eval.data changes {", ".join(config.eval.data)} of the held-out documents, which a '
       "stream has none of: leave it empty, or set config.data.reader='store'"
     )
-  room = config.model.positions - config.model.position_offset
+  room = config.length
+  if 'positions' in config.model:
+    room = config.model.positions - config.model.position_offset
   if config.length > room:
     raise ValueError(
       f'phase {phase.name!r} has sequences of {config.length} tokens, but the position table has '

@@ -75,10 +75,26 @@ def initial_state(config: Any, run: setup.Run) -> State:
   variables = init_from.apply(make(), config.init_from)
 
   def rest(variables) -> State:
-    carries = {s.phase.name: s.objective.carry(s.template) for s in run.systems}
-    return State(jax.numpy.int32(0), variables, system.tx.init(variables['params']), carries)
+    opt_state = system.tx.init(variables['params'])
+    return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
 
   return jax.jit(rest, out_shardings=shardings)(variables)
+
+
+def first_carries(run: setup.Run) -> dict[str, Any]:
+  """phase name -> the carry before its first batch."""
+  return {s.phase.name: s.objective.carry(s.template) for s in run.systems}
+
+
+def saved(config: Any, state: State) -> State:
+  """What a checkpoint holds of a state: all, or with save_carry=False no carry."""
+  return state if config.save_carry else state._replace(carry={})
+
+
+def with_first_carries(run: setup.Run, state: State) -> State:
+  """A state whose carry was not saved, as if its next batches were the first ones."""
+  shardings = jax.tree.map(lambda x: x.sharding, run.abstract.carry)
+  return state._replace(carry=jax.jit(lambda: first_carries(run), out_shardings=shardings)())
 
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
@@ -139,7 +155,7 @@ def run(config: Any, workdir: str) -> None:
   checkpoints = checkpoint.Checkpoints(
     pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
   )
-  restored = checkpoints.restore(run.abstract)
+  restored = checkpoints.restore(saved(config, run.abstract))
   if restored is None:
     progress.note('Making the initial state')
     state, start = initial_state(config, run), 0
@@ -147,6 +163,12 @@ def run(config: Any, workdir: str) -> None:
     start, state, meta = restored
     progress.note(f'Resuming after step {start}')
     check_last_batch(run, meta, start)
+    if not config.save_carry:
+      progress.note(
+        'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
+        'not those of an uninterrupted run'
+      )
+      state = with_first_carries(run, state)
   del restored
 
   steppers = [Stepper(run, system) for system in run.systems]
@@ -196,7 +218,7 @@ def run(config: Any, workdir: str) -> None:
       require_finite(done, found, run, checkpoints)
       with book.time('checkpoint'):
         meta = dict(batch_sha256=last_batch_sha256(run, done))
-        checkpoints.save(done, state, meta, scores, wait=last or leaving)
+        checkpoints.save(done, saved(config, state), meta, scores, wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by SIGTERM after step {done}; the same command resumes')
       break

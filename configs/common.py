@@ -64,6 +64,7 @@ def base() -> ConfigDict:
   c.eval_steps = 1000
   c.checkpoint_steps = 1000
   c.keep_checkpoints = 3  # the newest ones, besides the best
+  c.save_carry = True  # memory of recurrent systems; without it a resume is not bitwise
   c.best = ConfigDict(dict(metric='eval/mlm_masked', mode='min'))
 
   c.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # -1: the devices that are left

@@ -13,7 +13,9 @@ VOCAB = 211  # padded to 256 rows
 def config(family: str, **model):
   """A config of the test size with VOCAB ids; `model` overrides fields of `config.model`."""
   c = importlib.import_module(f'configs.{family}').get_config('test')
-  c.model.update(dict(vocab_size=VOCAB, positions=c.model.positions - 512 + 64) | model)
+  if 'positions' in c.model:
+    c.model.positions += 64 - 512
+  c.model.update(dict(vocab_size=VOCAB) | model)
   return c
 
 
@@ -68,7 +70,7 @@ def random_params(shapes, std: float, seed: int = 0):
 def write_rich_store(path) -> None:
   """Documents of random sentences in three languages, with units and roles, and translations; a
   fifteenth as many held out."""
-  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4, eod=1)
   vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
   for folder, count, seed in ((path, 300, 0), (path / 'heldout', 20, 1)):
     rng = np.random.default_rng(seed)

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from bertjax import phases, setup, sharding
+from bertjax import checkpoint, phases, setup, sharding, train
 from bertjax.data.store_writer import write_store
-from configs import bert, spanbert, xlm
+from configs import bert, spanbert, xlm, xlnet
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -141,3 +141,54 @@ def test_languages_that_do_not_fit_are_refused(store, spoken):
 def test_a_table_that_the_plan_has_no_ids_for_is_refused(spoken):
   with pytest.raises(ValueError, match="table of 'language', but config.data.plan gives no"):
     make(spoken, **{'model.extra': (('language', 2),)})
+
+
+@pytest.fixture(scope='module')
+def ended(tmp_path_factory):
+  """A store whose vocabulary knows the end of a document, with another one held out."""
+  path = tmp_path_factory.mktemp('ended') / 'store'
+  rng = np.random.default_rng(0)
+  vocabulary = dict(type='sentencepiece', size=50, sha256='0' * 64, special=dict(SPECIAL, eod=1))
+  for folder, count in ((path, 200), (path / 'heldout', 60)):
+    documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(count)]
+    write_store(folder, documents, vocabulary)
+  return path
+
+
+def make_xlnet(store, **overrides):
+  config = xlnet.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 64, 4
+  config.data = config.data.copy_and_resolve_references()
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
+  run = make_xlnet(ended)
+  system = run.systems[0]
+  assert system.examples.recipe.lanes == 8 and system.held_out.recipe.lanes == 4
+  assert run.abstract.carry[system.phase.name].hidden_BLMD.shape == (8, 2, 48, 64)
+  with pytest.raises(ValueError, match='expected config.data.lanes=8, .* got 4, .* shuffle'):
+    make_xlnet(ended, **{'data.lanes': 4})
+  with pytest.raises(ValueError, match='config.data.perm_size=24 must divide both parts'):
+    make_xlnet(ended, **{'data.perm_size': 24})
+  with pytest.raises(ValueError, match='has no eod. Prepare the store with a vocabulary'):
+    make_xlnet(store)
+
+
+def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
+  run = make_xlnet(ended)
+  config = run.systems[0].phase.config
+  config.save_carry = False
+  state = train.initial_state(config, run)
+  used = state._replace(carry=jax.tree.map(lambda x: x + 1, state.carry))
+  kept = checkpoint.Checkpoints(tmp_path, 1, config.best)
+  kept.save(1, train.saved(config, used), {}, {}, wait=True)
+  _, restored, _ = kept.restore(train.saved(config, run.abstract))
+  kept.close()
+  assert restored.carry == {}
+  again = train.with_first_carries(run, restored)
+  jax.tree.map(np.testing.assert_array_equal, again, state)
+  assert jax.tree.map(lambda x: x.sharding, again.carry) == jax.tree.map(
+    lambda x: x.sharding, run.abstract.carry
+  )

@@ -14,7 +14,9 @@ from bertjax.types import Batch
 
 
 def synthetic_batch(config: Any) -> Batch:
-  """A batch of full rows of random ids in the shapes of a masked-LM recipe, one example a row."""
+  """A batch of full rows of random ids in the shapes of the recipe, one example a row."""
+  if config.model.name == 'xlnet':
+    return _permuted(config)
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
   corruption = plans.find('corrupt', config.data.corrupt)
   slots = getattr(corruption, 'slots', targets.slots)(config.data, length)
@@ -46,6 +48,38 @@ def synthetic_batch(config: Any) -> Batch:
     batch[f'{name}_BT'] = rng.integers(0, rows_of, (rows, length), dtype=np.int32)
   for name, classes in config.model.labels:
     batch[f'{name}_BG'] = rng.integers(0, classes, (rows, 1), dtype=np.int32)
+  return batch
+
+
+def _permuted(config: Any) -> Batch:
+  """XLNet's: two parts with their targets and orders, A and B in the second; no row starts anew."""
+  rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
+  reuse, vocab = config.data.reuse_len, config.model.vocab_size
+  corruption = plans.find('corrupt', config.data.corrupt)
+  column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  chosen_BT = np.zeros((rows, length), bool)
+  for count, part in zip(
+    corruption.goals(config.data, length), (slice(reuse), slice(reuse, None)), strict=True
+  ):
+    turn_BT = np.argsort(rng.random(chosen_BT[:, part].shape), 1)
+    chosen_BT[:, part] = turn_BT < count
+  order_BT = rng.permuted(column_BT % reuse, axis=1)
+  later_BT = (column_BT >= reuse) * (reuse + 1)
+  key_BT = np.where(chosen_BT, order_BT, -1)
+  slots = int(chosen_BT[0].sum())
+  batch = dict(
+    token_BT=rng.integers(5, vocab, (rows, length), dtype=np.int32),
+    example_BT=np.ones((rows, length), np.int32),
+    type_BT=(column_BT >= (reuse + length) // 2).astype(np.int32) + (column_BT == length - 1),
+    target_pos_BP=np.nonzero(chosen_BT)[1].reshape(rows, slots).astype(np.int32),
+    target_BP=rng.integers(5, vocab, (rows, slots), dtype=np.int32),
+    weight_BP=np.ones((rows, slots), np.float32),
+    order_q_BT=(np.where(chosen_BT, key_BT, 0) + later_BT).astype(np.int32),
+    order_k_BT=(key_BT + later_BT).astype(np.int32),
+    start_B=np.zeros(rows, np.int32),
+  )
+  if config.data.both_directions and rows % 2 == 0:
+    batch['direction_B'] = np.where(np.arange(rows) < rows // 2, 1, -1).astype(np.int32)
   return batch
 
 

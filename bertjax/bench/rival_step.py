@@ -53,6 +53,37 @@ class Electra(torch.nn.Module):
     return made
 
 
+class XLNet(torch.nn.Module):
+  """XLNetLMHeadModel, which gets the memory that it left; both streams, logits at the targets."""
+
+  def __init__(self, config: Any):
+    super().__init__()
+    m = config.model
+    needed = dict(untie_r=True, dtype='float32')
+    got = {key: m[key] for key in needed}
+    if got != needed or m.dropout != m.attention_dropout:
+      raise ValueError(
+        f'--against=transformers needs config.model with {needed} and one rate of dropout, got '
+        f'{got} and {m.dropout}, {m.attention_dropout}'
+      )
+    self.inner = transformers.XLNetLMHeadModel(
+      transformers.XLNetConfig(
+        vocab_size=m.vocab_size, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
+        ff_activation=ACTIVATIONS[m.activation], layer_norm_eps=m.norm_eps, mem_len=m.mem_len,
+        reuse_len=m.reuse_len, clamp_len=m.clamp_len or -1, dropout=m.dropout,
+        bi_data=config.data.both_directions and config.batch_size % 2 == 0,
+      )
+    )  # fmt: skip
+    zeros = torch.zeros(m.mem_len, config.batch_size, m.width)
+    self.mems = [zeros] * m.layers if m.mem_len else None
+
+  def forward(self, **inputs: torch.Tensor) -> Any:
+    """Returns an output with `loss`, as the class does."""
+    out = self.inner(**inputs, mems=self.mems, use_mems=self.mems is not None)
+    self.mems = out.mems
+    return out
+
+
 def fields_of(model: Any) -> dict[str, Any]:
   """The fields of `config.model` under the names of transformers.
 
@@ -76,7 +107,7 @@ def fields_of(model: Any) -> dict[str, Any]:
 
 
 def make_model(config: Any) -> torch.nn.Module:
-  """BertForPreTraining, BertForMaskedLM, RobertaForMaskedLM or ELECTRA's two, as `config` says.
+  """BertForPreTraining, BertForMaskedLM, RobertaForMaskedLM, XLNetLMHeadModel or ELECTRA's two.
 
   Raises:
     ValueError: a model that has no counterpart.
@@ -84,6 +115,8 @@ def make_model(config: Any) -> torch.nn.Module:
   model = config.model
   if model.name == 'electra':
     return Electra(config)
+  if model.name == 'xlnet':
+    return XLNet(config)
   common = fields_of(model)
   if model.position_offset:
     return transformers.RobertaForMaskedLM(transformers.RobertaConfig(pad_token_id=1, **common))
@@ -105,7 +138,10 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
     dict(params=vectors, weight_decay=0.0),
   ]
   optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
-  inputs = _inputs(batch, with_next=bool(config.model.labels))
+  if config.model.name == 'xlnet':
+    inputs = _permuted(batch)
+  else:
+    inputs = _inputs(batch, with_next=bool(config.model.labels))
 
   def call() -> None:
     loss = model(**inputs).loss
@@ -131,3 +167,16 @@ def _inputs(batch: Batch, with_next: bool) -> dict[str, torch.Tensor]:
   if with_next:
     inputs['next_sentence_label'] = tensor(batch['next_BG'][:, 0])
   return inputs
+
+
+def _permuted(batch: Batch) -> dict[str, torch.Tensor]:
+  tensor = lambda x, kind: torch.tensor(np.asarray(x), dtype=kind)
+  hidden_BTT = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
+  mapping_BPT = np.eye(hidden_BTT.shape[1])[batch['target_pos_BP']]
+  return dict(
+    input_ids=tensor(batch['token_BT'], torch.long),
+    token_type_ids=tensor(batch['type_BT'], torch.long),
+    perm_mask=tensor(hidden_BTT, torch.float32),
+    target_mapping=tensor(mapping_BPT, torch.float32),
+    labels=tensor(batch['target_BP'], torch.long),
+  )

@@ -4,8 +4,8 @@ One table of rows per family, `family()` of the module of this package that `con
 names, read in both directions. A row says where a tensor lives on each side
 and how its axes map, e.g. 'NH,D->DNH': theirs is a matrix [N * H, D], ours an array [D, N, H].
 Letters are those of `types.py`; here T counts the rows of the position table, S those of the
-segment table, X those of an extra table, C the labels of a head, A is a single logit, E is the
-width of the tables, and O is D where D is taken.
+segment table, X those of an extra table, C the labels of a head, A is a single logit or an axis of
+one that ours lacks, E is the width of the tables, and O is D where D is taken.
 Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
@@ -42,6 +42,7 @@ class Family(NamedTuple):
     tied: name of a copy -> name of its source.
     ignored: endings of names that carry nothing we train.
     sharing: the `config.model.sharing` that the class has.
+    needed: other fields of `config.model`, with the values that the class has.
   """
 
   rows: tuple[Row, ...]
@@ -51,6 +52,7 @@ class Family(NamedTuple):
   projection: tuple[Row, ...] = ()
   extra: Mapping[str, Row] = {}
   sharing: str = 'none'
+  needed: Mapping[str, Any] = {}
 
 
 def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
@@ -76,6 +78,14 @@ def family_of(config_model) -> Family:
   """
   where = 'config.model.family'
   family = names.load('bertjax.convert', config_model.family, 'family', where).family()
+  got = {key: config_model[key] for key in family.needed}
+  if got != family.needed:
+    raise ValueError(
+      f'{where}={config_model.family!r} needs config.model with {dict(family.needed)}, got {got}: '
+      'no class of transformers holds that'
+    )
+  if not _like_bert(config_model):
+    return family
   if config_model.labels and not family.pooled:
     raise ValueError(
       f'the class of transformers for {where}={config_model.family!r} has no label head: set '
@@ -103,6 +113,8 @@ def family_of(config_model) -> Family:
 
 def rows_of(family: Family, config_model) -> tuple[Row, ...]:
   """The rows of the tensors that a model has."""
+  if not _like_bert(config_model):
+    return family.rows
   extra = tuple(family.extra[name] for name, _ in config_model.extra)
   rows = family.rows + extra + (family.pooled if config_model.labels else ())
   if config_model.embedding_width not in (0, config_model.width):
@@ -178,13 +190,23 @@ def to_huggingface(params: Mapping[str, Any], config_model) -> dict[str, np.ndar
   return state | {copy: state[source] for copy, source in family.tied.items()}
 
 
+def _like_bert(config_model) -> bool:
+  """Whether the model is a `models.bert.Bert`, with its choice of tables and heads."""
+  return 'labels' in config_model
+
+
 def _sizes(config_model) -> dict[str, int]:
   width, heads = config_model.width, config_model.heads
-  return dict(
-    V=config_model.vocab_size, D=width, O=width, E=config_model.embedding_width or width, N=heads,
-    H=width // heads, F=config_model.ffn, T=config_model.positions, S=config_model.types, C=2,
-    A=1, X=config_model.extra[0][1] if config_model.extra else 0,
+  sizes = dict(
+    V=config_model.vocab_size, D=width, O=width, N=heads, H=width // heads, F=config_model.ffn, S=2,
+    C=2, A=1,
   )  # fmt: skip
+  if _like_bert(config_model):
+    sizes |= dict(
+      E=config_model.embedding_width or width, T=config_model.positions, S=config_model.types,
+      X=config_model.extra[0][1] if config_model.extra else 0,
+    )  # fmt: skip
+  return sizes
 
 
 def _new_name(name: str) -> str:
@@ -219,6 +241,7 @@ def _to_ours(name: str, array: np.ndarray, axes: str, sizes: Mapping[str, int]) 
   if np.shape(array) != expected:
     raise ValueError(f'{name}: config.model says shape {expected}, got {np.shape(array)}')
   flat = ''.join(groups)
+  flat = ''.join(a for a in flat if a in ours)
   split = np.asarray(array, np.float32).reshape([sizes[a] for a in flat])
   result = split.transpose([flat.index(a) for a in ours])
   padding = padded_rows(sizes['V']) - sizes['V'] if ours[0] == 'V' else 0
@@ -230,6 +253,6 @@ def _to_theirs(array: np.ndarray, axes: str, sizes: Mapping[str, int]) -> np.nda
   groups = theirs.split(',')
   if ours[0] == 'V':
     array = array[: sizes['V']]
-  merged = array.transpose([ours.index(a) for a in ''.join(groups)])
+  merged = array.transpose([ours.index(a) for a in ''.join(groups) if a in ours])
   shape = [int(np.prod([sizes[a] for a in group])) for group in groups]
   return np.ascontiguousarray(merged.reshape(shape))

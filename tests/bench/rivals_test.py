@@ -10,7 +10,7 @@ from flax.core import meta
 from bertjax.bench import own_step, rival_prepare, rival_step, timing
 from bertjax.convert import huggingface
 from bertjax.data.vocabulary import load_vocabulary
-from bertjax.objectives import mlm
+from bertjax.objectives import mlm, plm
 from bertjax.step import trained_loss, with_rows
 from bertjax.types import Context
 
@@ -35,6 +35,28 @@ def test_the_rival_has_our_model_and_our_loss(family):
   with torch.no_grad():
     theirs = model(**rival_step._inputs(batch, with_next=bool(c.model.labels))).loss.item()
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
+  c = cases.config('xlnet', dropout=0.0, attention_dropout=0.0)
+  c.batch_size, c.length = 2, 48
+  c = c.copy_and_resolve_references()
+  batch = own_step.synthetic_batch(c)
+  assert batch['weight_BP'].shape == (2, 8) and batch['direction_B'].tolist() == [1, -1]
+  model = rival_step.make_model(c)
+  state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
+  params = huggingface.from_huggingface(state, c.model)
+  objective = plm.make(c)
+  ctx = Context(jax.random.key(0), np.int32(0), train=True)
+  # Theirs begins with a memory of zeros that is attended to.
+  carry = objective.carry(batch)
+  carry = carry._replace(example_BM=np.ones_like(carry.example_BM))
+  for _ in range(2):
+    terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
+    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+    with torch.no_grad():
+      theirs = model(**rival_step._permuted(batch)).loss.item()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_both_steps_run_and_the_batch_has_the_schema():

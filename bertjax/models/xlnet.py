@@ -1,0 +1,326 @@
+"""XLNet: two streams over permuted orders, relative positions and segments, memory.
+
+Yang et al. 2019; zihangdai/xlnet, modeling.py. The content stream h is a Transformer-XL whose order
+is the batch's; the query stream g asks what stands at the predicted slots without seeing it. Both
+go through the same weights, so a layer has them side by side: x holds T columns of h and then P
+slots of g, here [B, X, D], and only attention tells them apart. There the slots are spread to their
+columns, since the distance of a query follows from its column, and gathered again.
+
+One difference from the original: the dropout of the position table is the same for all rows.
+"""
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask, Relative, Segment
+from bertjax.models import memory as memory_lib
+from bertjax.models.heads import WordHead
+from bertjax.models.layers import INITS, Dropout, Init, Norm, padded_rows, param
+from bertjax.models.memory import Memory
+from bertjax.models.relative_layers import DistanceTable, FeedForward, RelativeAttention
+from bertjax.types import Batch
+
+Array = jax.Array
+
+MEMORY_ORDER = -2  # below every query's
+
+
+class Slots(NamedTuple):
+  """Where the predicted slots stand in their rows.
+
+  Attributes:
+    slot_BT: the slot of each column; P where it has none.
+    column_BP: the column of each slot.
+    used_BP: bool.
+  """
+
+  slot_BT: Array
+  column_BP: Array
+  used_BP: Array
+
+
+class Streams(NamedTuple):
+  """What every layer gets besides its input.
+
+  Attributes:
+    content, query: the masks of h and g; query is None where there is no g.
+    slots: of g, or None.
+    table_RD: sinusoids of the distances.
+    far: of its first row.
+    direction_B: see `Relative`, or None.
+    segment_BT, segment_BS: of the queries and of the keys.
+    biases: u, w and z, [N, H], where all layers share them, else None.
+  """
+
+  content: Mask
+  query: Mask | None
+  slots: Slots | None
+  table_RD: Array
+  direction_B: Array | None
+  segment_BT: Array
+  segment_BS: Array
+  biases: tuple[Array, ...] | None
+
+
+class Layer(nn.Module):
+  """Attention of both streams and feed-forward, each followed by dropout, residual and norm."""
+
+  heads: int
+  ffn: int
+  activation: str
+  norm_eps: float
+  dropout: float
+  attention_dropout: float
+  initializer: Init
+  reuse_len: int
+  hidden: bool
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(
+    self,
+    x_BXD: Array,
+    streams: Streams,
+    noise: Noise | None,
+    memory_BMD: Array | None,
+    layer: Array,
+  ):
+    """Returns x, and (the layer's new memory or None, x again or None)."""
+    width, length = x_BXD.shape[-1], streams.segment_BT.shape[1]
+    h_BTD = x_BXD[:, :length]
+    attention = RelativeAttention(
+      self.heads, width // self.heads, width, self.initializer, self.attention_dropout,
+      dtype=self.dtype, name='attention',
+    )  # fmt: skip
+    seen_BSD = memory_lib.join(memory_BMD, h_BTD)
+    keys = attention.key(seen_BSD), attention.value(seen_BSD)
+    relative = self._relative(attention, streams)
+    q_BXNH = attention.query(x_BXD)
+    y_BXNH = attention.attend(q_BXNH[:, :length], *keys, streams.content, relative, noise, layer)
+    if streams.query is not None and streams.slots is not None:
+      g_BTNH = spread(q_BXNH[:, length:], streams.slots)
+      noise_g = dropout_lib.fork(noise, 'query')
+      g_BTNH = attention.attend(g_BTNH, *keys, streams.query, relative, noise_g, layer)
+      y_BXNH = jnp.concatenate([y_BXNH, pick(g_BTNH, streams.slots)], 1)
+    y_BXD = Dropout(self.dropout, name='attention_dropout')(attention.out(y_BXNH), noise, layer)
+    x_BXD = Norm(self.norm_eps, self.dtype, name='attention_norm')(x_BXD + y_BXD)
+    ffn = FeedForward(
+      self.ffn, self.activation, self.initializer, self.dropout, self.dtype, name='ffn'
+    )
+    x_BXD = Norm(self.norm_eps, self.dtype, name='ffn_norm')(x_BXD + ffn(x_BXD, noise, layer))
+    x_BXD = nn.with_logical_constraint(x_BXD, ('batch', 'length', 'embed_act'))
+    new = None if memory_BMD is None else memory_lib.push(memory_BMD, h_BTD, self.reuse_len)
+    return x_BXD, (new, x_BXD if self.hidden else None)
+
+  def _relative(self, attention: RelativeAttention, streams: Streams) -> Relative:
+    shape = (self.heads, attention.head_size)
+    biases = streams.biases
+    if biases is None:
+      biases = query_biases(self, shape, self.initializer)
+    embedding_2NH = param(self, 'segment', ('type', 'heads', 'head'), (2, *shape), self.initializer)
+    u_NH, w_NH, z_NH = biases
+    segment = Segment(z_NH, embedding_2NH, streams.segment_BT, streams.segment_BS)
+    return Relative(
+      attention.project(streams.table_RD), None, u_NH, w_NH, segment, streams.direction_B,
+      far=streams.segment_BS.shape[1],
+    )  # fmt: skip
+
+
+class XLNet(nn.Module):
+  """The model of `objectives/plm.py`; fields are `config.model`.
+
+  Attributes:
+    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
+    layers, width, heads, ffn: L, D, N, F.
+    mem_len: M, places of memory; 0: none.
+    reuse_len: how many tokens of a row memory is kept of, its first ones.
+    clamp_len: the largest distance told apart; 0: all are.
+    untie_r: every layer has its own query biases.
+  """
+
+  vocab_size: int
+  layers: int
+  width: int
+  heads: int
+  ffn: int
+  mem_len: int
+  reuse_len: int
+  clamp_len: int
+  untie_r: bool
+  norm_eps: float
+  activation: str
+  dropout: float
+  attention_dropout: float
+  initializer: str
+  init_std: float
+  remat: bool
+  dtype: str
+
+  @nn.compact
+  def __call__(
+    self,
+    batch: Batch,
+    memory: Memory | tuple[()] = (),
+    noise: Noise | None = None,
+    hidden: bool = False,
+  ):
+    """Runs the streams and, where there are targets, the head.
+
+    Args:
+      batch: see types.py; reads token, type and example; order_q and order_k, without which every
+        token sees all of its example; target_pos and weight, without which there is no query
+        stream, as in fine-tuning; direction.
+      memory: of the batch before this one.
+      noise: keys of the dropout; None in evaluation.
+      hidden: static; also return every layer's output.
+
+    Returns:
+      dict with last_BTD, the content stream; memory, for the next batch; word, the vocabulary's
+      `Scores` at the slots, where there are any; hidden_LBXD if asked.
+    """
+    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    rows = (padded_rows(self.vocab_size), self.width)
+    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    x_BXD = word_VE[batch['token_BT']].astype(dtype)
+    x_BXD = Dropout(self.dropout, name='dropout')(x_BXD, noise)
+    length, predicts = x_BXD.shape[1], 'target_pos_BP' in batch
+    # Declared in either case: fine-tuning keeps the parameters of pretraining.
+    mask_D = param(self, 'mask', ('norm',), (self.width,), glorot_vector)
+    if predicts:
+      shape = (*batch['target_pos_BP'].shape, self.width)
+      g_BPD = jnp.broadcast_to(mask_D.astype(dtype), shape)
+      g_BPD = Dropout(self.dropout, name='query_dropout')(g_BPD, noise)
+      x_BXD = jnp.concatenate([x_BXD, g_BPD], 1)
+    x_BXD = nn.with_logical_constraint(x_BXD, ('batch', 'length', 'embed_act'))
+    streams = self._streams(batch, memory, noise, predicts)
+    x_BXD, (hidden_BLMD, hidden_LBXD) = self._layers(x_BXD, streams, noise, memory, hidden)
+
+    h_BTD, g_BPD = x_BXD[:, :length], x_BXD[:, length:]
+    last = Dropout(self.dropout, name='output_dropout')
+    out: dict[str, Any] = dict(last_BTD=h_BTD if predicts else last(h_BTD, noise), memory=memory)
+    if memory:
+      example_BM = memory_lib.push(memory.example_BM, batch['example_BT'], self.reuse_len)
+      out['memory'] = Memory(hidden_BLMD, example_BM)
+    head = WordHead(
+      self.vocab_size, False, self.activation, self.norm_eps, init, dtype, name='head'
+    )
+    if predicts:
+      out['word'] = head(last(g_BPD, noise), word_VE)
+    if hidden:
+      out['hidden_LBXD'] = hidden_LBXD
+    return out
+
+  def _streams(self, batch: Batch, memory, noise, predicts: bool) -> Streams:
+    example_BT, example_BS = batch['example_BT'], memory_lib.keys(memory, batch['example_BT'])
+    length, keys = example_BT.shape[1], example_BS.shape[1]
+    before = ((0, 0), (keys - length, 0))
+    orders: dict[str, Any] = {}
+    if 'order_q_BT' in batch:
+      order_BS = jnp.pad(batch['order_k_BT'], before, constant_values=MEMORY_ORDER)
+      orders = dict(order_q_BT=batch['order_q_BT'], order_k_BS=order_BS)
+    query, slots = None, None
+    if predicts:
+      query = Mask(example_BT, example_BS, **orders)
+      slots = make_slots(batch['target_pos_BP'], batch['weight_BP'] > 0, length)
+    # As in the originals there is one row more than there are distances.
+    direction_B = batch.get('direction_B')
+    last = -length if direction_B is None else -keys - 1
+    table = DistanceTable(self.dropout, jnp.dtype(self.dtype), name='table')
+    table_RD = table(np.arange(keys, last, -1), self.width, self.clamp_len, noise)
+    biases = None
+    if not self.untie_r:
+      shape, init = (self.heads, self.width // self.heads), INITS[self.initializer](self.init_std)
+      biases = query_biases(self, shape, init)
+    return Streams(
+      Mask(example_BT, example_BS, **orders, see_self=True), query, slots, table_RD, direction_B,
+      batch['type_BT'], jnp.pad(batch['type_BT'], before), biases,
+    )  # fmt: skip
+
+  def _layers(self, x_BXD: Array, streams: Streams, noise, memory, hidden: bool) -> Any:
+    layer: dict[str, Any] = dict(
+      heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
+      dropout=self.dropout, attention_dropout=self.attention_dropout,
+      initializer=INITS[self.initializer](self.init_std), reuse_len=self.reuse_len, hidden=hidden,
+      dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+    scanned = nn.scan(
+      nn.remat(Layer, prevent_cse=False) if self.remat else Layer,
+      variable_axes={'params': 0},
+      split_rngs={'params': True},
+      in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
+      out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
+      length=self.layers,
+      metadata_params={nn.PARTITION_NAME: 'layers'},
+    )
+    hidden_BLMD = memory.hidden_BLMD if memory else None
+    return scanned(**layer, name='layers')(
+      x_BXD, streams, noise, hidden_BLMD, jnp.arange(self.layers)
+    )
+
+
+def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, ...]:
+  """u, w and z of a query: for content, position and segment (r_w_bias, r_r_bias, r_s_bias)."""
+  return tuple(param(module, name, ('heads', 'head'), shape, init) for name in 'uwz')
+
+
+def glorot_vector(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+  """TensorFlow's default for the mask embedding, a variable of shape [1, 1, D]."""
+  return jax.nn.initializers.glorot_uniform()(key, (1, *shape), dtype)[0]
+
+
+def make_slots(column_BP: Array, used_BP: Array, length: int) -> Slots:
+  """The slots and their inverse."""
+  rows, slots = column_BP.shape
+  row_B1 = jnp.arange(rows)[:, None]
+  slot_BT = jnp.full((rows, length), slots, jnp.int32)
+  slot_1P = jnp.broadcast_to(jnp.arange(slots, dtype=jnp.int32)[None], column_BP.shape)
+  at_BP = jnp.where(used_BP, column_BP, length)
+  return Slots(slot_BT.at[row_B1, at_BP].set(slot_1P, mode='drop'), column_BP, used_BP)
+
+
+@jax.custom_vjp
+def spread(x_BPNH: Array, slots: Slots) -> Array:
+  """[B, P, N, H] -> [B, T, N, H]: each used slot at its column, zeros elsewhere.
+
+  Its transpose is `pick`: both are gathers, and neither ever scatters.
+  """
+  zero_BPNH = jnp.pad(x_BPNH, ((0, 0), (0, 1), (0, 0), (0, 0)))
+  return jnp.take_along_axis(zero_BPNH, slots.slot_BT[:, :, None, None], axis=1)
+
+
+@jax.custom_vjp
+def pick(y_BTNH: Array, slots: Slots) -> Array:
+  """[B, T, N, H] -> [B, P, N, H]: what stands at the column of each slot; 0 in unused ones."""
+  picked_BPNH = jnp.take_along_axis(y_BTNH, slots.column_BP[:, :, None, None], axis=1)
+  return jnp.where(slots.used_BP[:, :, None, None], picked_BPNH, 0)
+
+
+spread.defvjp(lambda x, slots: (spread(x, slots), slots), lambda slots, d: (pick(d, slots), None))
+pick.defvjp(lambda y, slots: (pick(y, slots), slots), lambda slots, d: (spread(d, slots), None))
+
+
+def make(config) -> XLNet:
+  """Builds the model from `config.model`.
+
+  Raises:
+    ValueError: heads that do not divide the width, an odd width, or a memory that remembers
+      nothing.
+  """
+  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  if fields['width'] % fields['heads'] or fields['width'] % 2:
+    raise ValueError(
+      'model.width must be even and a multiple of model.heads, got '
+      f'{fields["width"]} and {fields["heads"]}'
+    )
+  if fields['mem_len'] < 0 or (fields['mem_len'] and fields['reuse_len'] < 1):
+    raise ValueError(
+      f'memory is kept of the first model.reuse_len tokens: expected model.mem_len >= 0 and '
+      f'reuse_len >= 1, got {fields["mem_len"]} and {fields["reuse_len"]}'
+    )
+  return XLNet(**fields)

@@ -1,0 +1,83 @@
+"""Permutation language modelling: XLNet's pretraining (zihangdai/xlnet, function_builder.py).
+
+sum(w nll) / sum(w) over the slots of all rows. What a slot sees is the corruption's to say
+(`bertjax.data.permutation`), memory is the carry.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import flops, names
+from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models import memory as memory_lib
+from bertjax.types import Array, Batch, Context, Objective, Out, Term
+
+
+def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
+  """How many (query, key) pairs the content stream and the query stream see, in a host batch.
+
+  Args:
+    batch: with orders.
+    memory: places that every row remembers.
+  """
+  order_q_BT, order_k_BT = (np.asarray(batch[f'order_{side}_BT']) for side in 'qk')
+  real_BT = np.asarray(batch['example_BT']) > 0
+  row_B1 = np.arange(len(real_BT))[:, None] * (4 * real_BT.shape[1])
+  # Orders of one row lie above those of the rows before it; padding is above all queries.
+  key_n = np.sort(np.where(real_BT, order_k_BT + 1, 3 * real_BT.shape[1]) + row_B1, None)
+  before_B1 = np.arange(len(real_BT))[:, None] * real_BT.shape[1]
+  seen_BT = np.searchsorted(key_n, order_q_BT + 1 + row_B1) - before_B1 + memory
+  own_BT = order_q_BT <= order_k_BT
+  row_S, slot_S = np.nonzero(batch['weight_BP'])
+  query = seen_BT[row_S, np.asarray(batch['target_pos_BP'])[row_S, slot_S]]
+  return int((seen_BT + own_BT)[real_BT].sum()), int(query.sum())
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config; `config.objective` has its name alone."""
+  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
+    config.model
+  )
+
+  def carry(batch: Batch):
+    rows = batch['token_BT'].shape[0]
+    return memory_lib.empty(rows, model.layers, model.mem_len, model.width, model.dtype)
+
+  def before(memory, batch: Batch):
+    return memory_lib.start(memory, batch['start_B']) if memory and 'start_B' in batch else memory
+
+  def init(key: Array, batch: Batch):
+    return model.init(key, batch)
+
+  def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    out = model.apply(variables, batch, before(memory, batch), noise)
+    weight_BP = batch['weight_BP']
+    nll_BP, right_BP = cross_entropy(out['word'], batch['target_BP'])
+    weight = jnp.sum(weight_BP)
+    terms = dict(
+      plm=Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
+      plm_accuracy=Term(jnp.sum(weight_BP * right_BP), weight),
+    )
+    return Out(terms, out['memory'])
+
+  def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    out = model.apply(variables, batch, before(memory, batch), None, hidden)
+    return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
+
+  def step_flops(batch: Batch) -> float:
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    predicted = float(np.sum(batch['weight_BP']))
+    rows, length = np.shape(batch['example_BT'])
+    square, ffn = model.width * model.width, 2 * model.width * model.ffn
+    content, query = seen_pairs(batch, model.mem_len)
+    each = flops.head_flops(real, 4 * square + ffn) + flops.head_flops(predicted, 2 * square + ffn)
+    # No gradient reaches the memory or the position table, so their projections cost 4 each.
+    far = 2 * (length + model.mem_len) if 'direction_B' in batch else 2 * length + model.mem_len
+    each += flops.head_flops(rows * model.mem_len * 2 / 3, 2 * square)
+    each += flops.head_flops(far * 2 / 3, square)
+    each += 18.0 * model.width * (content + query)  # by content, by distance, and of values
+    return model.layers * each + flops.head_flops(predicted, model.width * model.vocab_size)
+
+  return Objective(init, loss, predict, carry, step_flops)

@@ -1,0 +1,221 @@
+"""XLNet's properties: no target sees itself, memory continues a text, streams share weights."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+from xlnet_parity_test import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torch_inputs
+
+from bertjax.convert import huggingface
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models import xlnet
+from bertjax.objectives import plm
+from bertjax.step import with_rows
+from bertjax.types import Context
+
+
+def system(**model):
+  """The objective and random variables of the config."""
+  objective = plm.make(config(**model))
+  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), make_batch()))
+  return objective, cases.random_params(shapes, 0.1)
+
+
+def without(batch, *names):
+  return {k: v for k, v in batch.items() if not k.startswith(names)}
+
+
+def causal(batch):
+  """The batch with every token before those behind it, all real, in one segment, and no targets."""
+  column = np.tile(np.arange(LENGTH, dtype=np.int32), (ROWS, 1))
+  batch = without(batch, 'target', 'weight', 'order')
+  one, zero = np.ones_like(column), np.zeros_like(column)
+  return dict(batch, order_q_BT=column + 1, order_k_BT=column, example_BT=one, type_BT=zero)
+
+
+def test_a_query_never_sees_its_own_token_and_the_content_does():
+  objective, variables = system()
+  batch = make_batch()
+  predict = jax.jit(objective.predict)
+  before = predict(variables, objective.carry(batch), batch)
+  order_q, order_k = batch['order_q_BT'], batch['order_k_BT']
+  for slot in range(SLOTS - 1):
+    column_B = batch['target_pos_BP'][:, slot]
+    token_BT, row_B = batch['token_BT'].copy(), np.arange(ROWS)
+    token_BT[row_B, column_B] = 5 + (token_BT[row_B, column_B] + 17) % 100
+    after = predict(variables, objective.carry(batch), dict(batch, token_BT=token_BT))
+    change = np.abs(np.asarray(after['logits_BPV'] - before['logits_BPV'])[..., : cases.VOCAB])
+    assert change[:, slot].max() == 0
+    last = np.abs(np.asarray(after['last_BTD'] - before['last_BTD'])).max(-1)
+    assert (last[row_B, column_B] > 1e-3).all()
+    # Slots that come later in the order see the new token, and those before it do not.
+    for b in range(ROWS):
+      columns = batch['target_pos_BP'][b, :-1]
+      sees = order_q[b, columns] > order_k[b, column_B[b]]
+      assert ((change[b, :-1].max(-1) > 0) == sees).all()
+
+
+@pytest.mark.parametrize('ahead', [0, LENGTH // 2])
+def test_two_segments_with_memory_equal_one_pass(ahead):
+  """However far the first row reads ahead of the part that memory is kept of."""
+  whole, reuse = causal(make_batch()), LENGTH // 2
+  cut = lambda begin, end: {k: v[:, begin:end] if v.ndim > 1 else v for k, v in whole.items()}
+  objective, variables = system(mem_len=LENGTH, reuse_len=reuse, layers=3)
+  predict = jax.jit(objective.predict)
+  empty = objective.carry(whole)
+  memory = predict(variables, empty, cut(0, reuse + ahead))['memory']
+  second = cut(reuse, LENGTH)
+  got = predict(variables, memory, second)['last_BTD']
+  wanted = predict(variables, empty, whole)['last_BTD'][:, reuse:]
+  np.testing.assert_allclose(got, wanted, atol=2e-5)
+  assert np.abs(predict(variables, empty, second)['last_BTD'] - wanted).max() > 1e-2
+
+
+def test_a_row_that_starts_anew_forgets():
+  objective, variables = system()
+  batch, later = make_batch(0), make_batch(1)
+  batch['example_BT'] = np.ones_like(batch['example_BT'])  # padding is not remembered
+  predict = jax.jit(objective.predict)
+  memory = predict(variables, objective.carry(batch), batch)['memory']
+  later['start_B'] = np.array([1, 0, 0, 1], np.int32)
+  got = predict(variables, memory, later)['logits_BPV']
+  fresh = predict(variables, objective.carry(batch), later)['logits_BPV']
+  changed = np.abs(np.asarray(got - fresh)[..., : cases.VOCAB]).max((1, 2)) > 0
+  np.testing.assert_array_equal(changed, [False, True, True, False])
+
+
+def test_reversed_rows_mirror_the_distances():
+  """A text read backwards with direction -1 gives what it gives forwards, mirrored."""
+  objective, variables = system()
+  ahead = without(make_batch(), 'target', 'weight', 'order')
+  ahead['example_BT'] = np.ones_like(ahead['example_BT'])
+  back = {k: v[:, ::-1] if k.endswith('BT') else v for k, v in ahead.items()}
+  predict = jax.jit(objective.predict)
+  run = lambda batch, sign: predict(
+    variables, (), dict(batch, direction_B=np.full(ROWS, sign, np.int32))
+  )['last_BTD']
+  plain = predict(variables, (), ahead)['last_BTD']
+  np.testing.assert_allclose(run(ahead, 1), plain, atol=2e-5)
+  np.testing.assert_allclose(run(back, -1)[:, ::-1], plain, atol=2e-5)
+  assert np.abs(run(back, 1)[:, ::-1] - plain).max() > 1e-2
+
+
+def test_fine_tuning_has_no_query_stream_and_equals_transformers():
+  c, state, (batch, _), theirs = make_case('large')
+  params = huggingface.from_huggingface(state, c.model)
+  alone = without(batch, 'target', 'weight', 'order')
+  out = jax.jit(plm.make(c).predict)(dict(params=params), (), alone)
+  assert 'word' not in out
+  want = theirs.transformer(**torch_inputs(batch, predicts=False)).last_hidden_state
+  real = batch['example_BT'] > 0
+  assert np.abs(np.asarray(out['last_BTD'])[real] - want.detach().numpy()[real]).max() < 2e-5
+
+
+def test_shared_query_biases_are_one_for_all_layers():
+  objective, _ = system()
+  _, tied = system(untie_r=False)
+  assert {'u', 'w', 'z'} <= set(tied['params']) and 'u' not in tied['params']['layers']
+  assert tied['params']['u'].shape == (8, 8)
+  _, untied = system()
+  assert untied['params']['layers']['u'].shape == (2, 8, 8)
+  many = jax.tree.map(lambda x: x, tied['params'])
+  layers = dict(many['layers'], **{k: np.stack([many.pop(k)] * 2) for k in 'uwz'})
+  batch = make_batch()
+  carry, apart = objective.carry(batch), dict(params=dict(many, layers=layers))
+  want = jax.jit(plm.make(config(untie_r=False)).predict)(tied, carry, batch)
+  got = jax.jit(objective.predict)(apart, carry, batch)
+  np.testing.assert_allclose(got['last_BTD'], want['last_BTD'], atol=1e-6)
+
+
+def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
+  rng = np.random.default_rng(0)
+  batch = make_batch()
+  slots = xlnet.make_slots(
+    jnp.asarray(batch['target_pos_BP']), jnp.asarray(batch['weight_BP'] > 0), LENGTH
+  )
+  x = rng.normal(size=(ROWS, SLOTS, 2, 3)).astype(np.float32)
+  y = rng.normal(size=(ROWS, LENGTH, 2, 3)).astype(np.float32)
+  placed = np.zeros((ROWS, LENGTH, 2, 3), np.float32)
+  for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True):
+    placed[b, batch['target_pos_BP'][b, p]] = x[b, p]
+  np.testing.assert_array_equal(xlnet.spread(x, slots), placed)
+  np.testing.assert_allclose(
+    (xlnet.spread(x, slots) * y).sum(), (x * xlnet.pick(y, slots)).sum(), rtol=1e-5
+  )
+  transpose = lambda f, at, d: jax.vjp(lambda z: f(z, slots), at)[1](d)[0]
+  np.testing.assert_array_equal(transpose(xlnet.spread, x, y), xlnet.pick(y, slots))
+  np.testing.assert_array_equal(transpose(xlnet.pick, y, x), xlnet.spread(x, slots))
+
+
+def test_dropout_is_drawn_apart_for_the_two_streams():
+  objective, variables = system(dropout=0.0, attention_dropout=0.5, mem_len=0)
+  batch = make_batch()
+  # Without content at the slots both streams ask the same, so only the draws tell them apart.
+  batch['token_BT'] = np.full_like(batch['token_BT'], 9)
+  variables['params']['mask'] = variables['params']['word'][9]
+  batch['order_q_BT'] = np.ones_like(batch['order_q_BT'])
+  batch['order_k_BT'] = np.zeros_like(batch['order_k_BT'])
+  predict = jax.jit(objective.predict, static_argnames='hidden')
+  still = predict(variables, (), batch, hidden=True)['hidden_LBXD'][0]
+  used, row = batch['weight_BP'] > 0, np.arange(ROWS)[:, None]
+  at_slots = lambda x: (
+    np.asarray(x[:, :LENGTH])[row, batch['target_pos_BP']][used],
+    x[:, LENGTH:][used],
+  )
+  np.testing.assert_allclose(*at_slots(still), atol=1e-5)
+  noise = noise_from_key(jax.random.key(0), jnp.arange(ROWS))
+  net = xlnet.make(config(dropout=0.0, attention_dropout=0.5, mem_len=0).model)
+  drawn = jax.jit(lambda v: net.apply(v, batch, (), noise, True))(variables)['hidden_LBXD'][0]
+  content, query = at_slots(drawn)
+  assert np.abs(content - query).max() > 1e-2
+
+
+def test_pairs_are_counted_as_the_masks_say():
+  batch = make_batch()
+  hidden = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
+  real = batch['example_BT'] > 0
+  sees = ~hidden & real[:, :, None] & real[:, None, :]
+  content = sees | (np.eye(LENGTH, dtype=bool) & real[:, :, None])
+  query = sum(
+    sees[b, batch['target_pos_BP'][b, p]].sum()
+    for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True)
+  )
+  used = int(batch['weight_BP'].sum())
+  assert plm.seen_pairs(batch, 0) == (content.sum(), query)
+  assert plm.seen_pairs(batch, 10) == (content.sum() + 10 * real.sum(), query + 10 * used)
+
+
+def test_the_loss_is_the_mean_over_used_slots():
+  objective, variables = system()
+  batch = make_batch()
+  out = objective.loss(
+    variables,
+    objective.carry(batch),
+    with_rows(batch),
+    Context(jax.random.key(0), jnp.int32(0), False),
+  )
+  logits = objective.predict(variables, objective.carry(batch), batch)['logits_BPV']
+  log_p = jax.nn.log_softmax(logits)
+  nll = -np.take_along_axis(np.asarray(log_p), batch['target_BP'][..., None], -1)[..., 0]
+  term = out.terms['plm']
+  np.testing.assert_allclose(
+    term.total / term.weight, nll[batch['weight_BP'] > 0].mean(), rtol=1e-5
+  )
+  assert term.plus == 0 and term.weight == ROWS * (SLOTS - 1)
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    (dict(width=60), 'must be even and a multiple of model.heads, got 60 and 8'),
+    (dict(mem_len=-1), 'expected model.mem_len >= 0'),
+    (dict(reuse_len=0), 'expected model.mem_len >= 0 and reuse_len >= 1, got 10 and 0'),
+  ],
+)
+def test_refuses(fields, message):
+  c = config()
+  c.model.update(fields)
+  with pytest.raises(ValueError, match=message):
+    plm.make(c)
