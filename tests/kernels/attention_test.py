@@ -3,7 +3,9 @@
 import functools
 
 import attention_cases as cases
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from bertjax.kernels.relative_attention import relative_attention, xla
@@ -44,3 +46,26 @@ def test_equals_the_formula_in_float64(impl, name):
     assert abs(x).max() > 0.05, key  # there is a signal
     error = abs(got[key] - x).max() / abs(x).max()
     assert error < tolerance, f'{key}: error {error:.2e} of the signal'
+
+
+def test_the_same_operands_give_the_same_bits(impl):
+  built, _ = problem('all')
+  once, again = run(built, impl), run(built, impl)
+  for key, x in once.items():
+    np.testing.assert_array_equal(again[key], x, err_msg=key)
+
+
+def test_backward_drops_what_forward_dropped(impl):
+  """With unit vectors as values the output is the dropped probabilities, and with unit tangents
+  their gradient is the same again, transposed."""
+  size = 32
+  case = cases.Case('unit', queries=size, size=size, rows=2, rate=0.3)
+  built = cases.build(case)
+  unit_BTNH = jnp.broadcast_to(jnp.eye(size)[None, :, None], (2, size, case.heads, size))
+  q, k = built.values['q'], built.values['k']
+  attend = lambda v: relative_attention(q, k, v, built.mask, None, built.dropout, impl)
+  prob_BTNS, pull = jax.vjp(attend, unit_BTNH)
+  (slope_BSNT,) = pull(unit_BTNH)
+  assert 0.1 < (prob_BTNS > 0).mean() < 0.5
+  np.testing.assert_array_equal(jnp.swapaxes(slope_BSNT, 1, 3) > 0, prob_BTNS > 0)
+  np.testing.assert_allclose(jnp.swapaxes(slope_BSNT, 1, 3), prob_BTNS, rtol=1e-6, atol=1e-7)
