@@ -25,6 +25,8 @@ class System(NamedTuple):
     objective: the training system.
     examples, held_out: rows to train and to evaluate on; held_out is None where there are none.
     template: a host batch of zeros in the shapes of the phase.
+    evaluation: the objective on held-out rows: with `config.eval.model` and `config.eval.length`.
+    eval_template: a batch of zeros in the shapes of evaluation.
     tx, schedule: the optimizer.
   """
 
@@ -33,6 +35,8 @@ class System(NamedTuple):
   examples: plans.Examples | stream.Stream
   held_out: plans.Examples | stream.Fixed | None
   template: Batch
+  evaluation: Objective
+  eval_template: Batch
   tx: Any
   schedule: Callable
 
@@ -147,13 +151,19 @@ def _check(phase: phases.Phase, mesh: Mesh) -> None:
       f'config.eval.data changes {", ".join(config.eval.data)} of the held-out documents, which a '
       "stream has none of: leave it empty, or set config.data.reader='store'"
     )
-  room = config.length
+  if config.data.reader == 'seqio' and config.eval.length:
+    raise ValueError(
+      f'config.eval.length={config.eval.length}, but a stream has rows of config.length alone: '
+      "leave it at 0, or set config.data.reader='store'"
+    )
+  longest = max(config.length, config.eval.length)
+  room = longest
   if 'positions' in config.model:
     room = config.model.positions - config.model.position_offset
-  if config.length > room:
+  if longest > room:
     raise ValueError(
-      f'phase {phase.name!r} has sequences of {config.length} tokens, but the position table has '
-      f'room for {room}: lower config.length or raise config.model.positions'
+      f'phase {phase.name!r} has sequences of {longest} tokens, but the position table has room '
+      f'for {room}: lower config.length or raise config.model.positions'
     )
 
 
@@ -171,10 +181,40 @@ def _system(
   row.pop('dropped_B')
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
   boxed = jax.eval_shape(objective.init, jax.random.key(0), _shapes(template, 1))
+  evaluation, eval_template = _evaluation(config, module, template, evaluated, boxed)
   params = nn.meta.unbox(boxed)['params']
   axes = sharding.logical_axes(boxed)['params']
   tx, schedule = optim.make(config.optimizer, params, axes)
-  return System(phase, objective, examples, evaluated, template, tx, schedule)
+  return System(
+    phase, objective, examples, evaluated, template, evaluation, eval_template, tx, schedule
+  )
+
+
+def _evaluation(config: Any, module: Any, template: Batch, held_out: Any, boxed: Any):
+  """The objective on held-out rows and a batch of zeros for it.
+
+  Raises:
+    ValueError: `config.eval.model` has a field that the model lacks, or changes the parameters.
+  """
+  changed = copy.deepcopy(config)
+  for name, value in config.eval.model.items():
+    names.choose(name, config.model, 'config.eval.model')
+    changed.model[name] = value
+  changed.length = config.eval.length or config.length
+  objective = module.make(changed)
+  row = template
+  if held_out is not None:
+    row = held_out.batch(np.zeros(1, np.int64), shuffle=False)
+  zeros = {
+    k: np.zeros((config.eval.batch_size, *row[k].shape[1:]), v.dtype) for k, v in template.items()
+  }
+  found = jax.eval_shape(objective.init, jax.random.key(0), _shapes(zeros, 1))
+  if jax.tree.map(lambda x: x.shape, found) != jax.tree.map(lambda x: x.shape, boxed):
+    raise ValueError(
+      f'config.eval.model={dict(config.eval.model)} changes the shapes of parameters, which '
+      'evaluation takes from training: override only what leaves them'
+    )
+  return objective, zeros
 
 
 def _examples(config: Any, store: Store, held_out: Store | None, fallback: str | None):
@@ -193,8 +233,8 @@ def _examples(config: Any, store: Store, held_out: Store | None, fallback: str |
   recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
   if examples.ordered:
     recipe.lanes = config.eval.batch_size
-  seed = config.eval.seed
-  return examples, plans.make_examples(held_out, recipe, config.length, seed, fallback)
+  seed, length = config.eval.seed, config.eval.length or config.length
+  return examples, plans.make_examples(held_out, recipe, length, seed, fallback)
 
 
 def _shapes(template: Batch, rows: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:

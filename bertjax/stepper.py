@@ -76,7 +76,7 @@ class Stepper:
   def eval_step(self, variables: Variables, carry: Any, batch: Any):
     """(variables, carry, device batch) -> (sums, carry), compiled at its first use."""
     if self._eval is None:
-      jitted = jax.jit(step.make_eval_step(self.system.objective))
+      jitted = jax.jit(step.make_eval_step(self.system.evaluation))
       with jax.set_mesh(self._run.mesh), nn.logical_axis_rules(self._run.rules):
         self._eval = jitted.lower(variables, carry, batch).compile()
     return self._eval(variables, carry, batch)
@@ -87,10 +87,9 @@ class Stepper:
 
   def eval_carry(self) -> Any:
     """The carry before the first evaluation batch."""
-    rows = self.system.phase.config.eval.batch_size
-    template = self._abstract_batch(rows)
-    zeros = {k: jax.numpy.zeros(v.shape, v.dtype) for k, v in template.items()}
-    return self.system.objective.carry(zeros)
+    carry = self.system.evaluation.carry(self.system.eval_template)
+    spec = jax.sharding.NamedSharding(self._run.mesh, sharding.batch_spec())
+    return jax.tree.map(lambda x: jax.device_put(x, spec), carry)
 
   def evaluate(self, variables: Variables) -> dict[str, float]:
     """`eval/<term>` over the held-out rows; empty where there are none."""
@@ -105,7 +104,7 @@ class Stepper:
       batches,
       self.put_eval,
       self._run.store.counts,
-      self.system.objective.finish,
+      self.system.evaluation.finish,
     )
     return {f'eval/{name}': value for name, value in scores.items()}
 

@@ -17,7 +17,9 @@ keys that its objective reads, always in these shapes:
   target_BP        the original id there
   weight_BP        1.0 for a used slot, 0.0 for an unused one
   masked_BP        1.0 where the input shows the mask token at that slot (0.8 of them for BERT), or
-                   the target comes later (causal), for any target but [CLS] and [SEP]
+                   the target comes later (causal), for any target but [CLS] and [SEP]. Where every
+                   position is predicted (objectives/lm.py), P = T and slot t is column t: the
+                   target is the token after it, of the last column the next batch's first
   left_BP, right_BP  columns of the tokens around the span of a target (SpanBERT)
   offset_BP        its place in the span, from 0
   pair_weight_BP   1.0 where it is predicted from these two

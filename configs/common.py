@@ -77,6 +77,8 @@ def base() -> ConfigDict:
       batch_size=64,
       seed=17,  # of the masks, the same at every evaluation
       data=ConfigDict(),  # overrides of config.data: other masks than in training
+      model=ConfigDict(),  # overrides of config.model: a longer memory than in training
+      length=0,  # tokens per row; 0: config.length
       pseudo_perplexity=8,  # rows scored token by token at the end of the run
       fill_mask=(),  # sentences with [MASK], completed at the end of the run
     )

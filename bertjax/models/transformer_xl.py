@@ -1,0 +1,308 @@
+"""Transformer-XL and the vanilla models it was compared with: causal transformers over a stream.
+
+Dai et al. 2019; kimiyoung/transformer-xl, pytorch/mem_transformer.py. A layer sees its memory, the
+inputs it had in earlier batches, and what of the batch came before. The original keeps one memory
+more, of the last layer's output, which nothing reads.
+
+Differences from the original: the dropout of the position table is the same for all microbatches,
+and absolute positions (attn_type 2 and 3) take no memory, in which two tokens would share one.
+"""
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import names
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask, Relative
+from bertjax.models import memory as memory_lib
+from bertjax.models.heads import WordHead
+from bertjax.models.layers import INITS, Dropout, Init, Norm, padded_rows, param
+from bertjax.models.memory import Memory
+from bertjax.models.relative_layers import (
+  DistanceTable,
+  FeedForward,
+  RelativeAttention,
+  sinusoids,
+)
+from bertjax.types import Batch
+
+Array = jax.Array
+
+# In the order of the original's attn_type, 0 to 3.
+ATTENTION = ('relative', 'shaw', 'absolute', 'deeper')
+
+
+class Context(NamedTuple):
+  """What every layer gets besides its input.
+
+  Attributes:
+    mask: who sees whom.
+    table_RD: sinusoids of the distances, furthest first, of 'relative'; else None.
+    biases: u and w, [N, H], where all layers share them, else None.
+  """
+
+  mask: Mask
+  table_RD: Array | None
+  biases: tuple[Array, Array] | None
+
+
+class Layer(nn.Module):
+  """Attention over memory and input, and feed-forward, each with dropout, residual and norm.
+
+  Fields as in `TransformerXL`, but hidden: also return the layer's output.
+  """
+
+  heads: int
+  head_size: int
+  ffn: int
+  attention: str
+  learned_positions: int
+  pre_norm: bool
+  norm_eps: float
+  norm_std: float
+  activation: str
+  dropout: float
+  attention_dropout: float
+  initializer: Init
+  hidden: bool
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(
+    self,
+    x_BTD: Array,
+    context: Context,
+    noise: Noise | None,
+    memory_BMD: Array | None,
+    layer: Array,
+  ):
+    """Returns x, and (the layer's new memory or None, x again or None)."""
+    new = None if memory_BMD is None else memory_lib.push(memory_BMD, x_BTD)
+    width, length = x_BTD.shape[-1], x_BTD.shape[1]
+    if self.attention == 'deeper':
+      table = param(
+        self, 'positions', ('position', 'embed'), (self.learned_positions, width), self.initializer
+      )
+      x_BTD = x_BTD + table[None, self.learned_positions - length :].astype(self.dtype)
+    norms = [
+      Norm(self.norm_eps, self.dtype, self.norm_std, name=f'{name}_norm')
+      for name in ('attention', 'ffn')
+    ]
+    before, after = zip(*((n, same) if self.pre_norm else (same, n) for n in norms), strict=True)
+
+    seen_BSD = before[0](memory_lib.join(memory_BMD, x_BTD))
+    attention = RelativeAttention(
+      self.heads, self.head_size, width, self.initializer, self.attention_dropout,
+      self.attention == 'relative', self.dtype, name='attention',
+    )  # fmt: skip
+    relative = self._relative(attention, context, seen_BSD.shape[1])
+    y_BTD = attention(seen_BSD[:, -length:], seen_BSD, context.mask, relative, noise, layer)
+    y_BTD = Dropout(self.dropout, name='attention_dropout')(y_BTD, noise, layer)
+    x_BTD = after[0](x_BTD + y_BTD)
+    ffn = FeedForward(
+      self.ffn, self.activation, self.initializer, self.dropout, self.dtype, name='ffn'
+    )
+    x_BTD = after[1](x_BTD + ffn(before[1](x_BTD), noise, layer))
+    x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+    return x_BTD, (new, x_BTD if self.hidden else None)
+
+  def _relative(self, attention: RelativeAttention, context: Context, keys: int) -> Relative:
+    shape = (self.heads, self.head_size)
+    if context.table_RD is not None:
+      u_NH, w_NH = context.biases or query_biases(self, shape, self.initializer)
+      r_RNH = attention.project(context.table_RD)
+      return Relative(r_RNH, u_NH=u_NH, w_NH=w_NH, far=keys - 1)
+    if self.attention != 'shaw':
+      return Relative()
+    # A row per distance, and beyond them the last one again. The original adds this bias to the
+    # product before it is scaled, as all of the score.
+    axes, place_R = ('position', 'heads', 'head'), np.arange(keys - 1, -1, -1)
+    place_R = np.minimum(place_R, self.learned_positions - 1)
+    r_RNH = param(self, 'positions', axes, (self.learned_positions, *shape), self.initializer)
+    biases = (self.learned_positions, self.heads)
+    bias_RN = param(self, 'position_bias', axes[:2], biases, jax.nn.initializers.zeros)
+    u_NH = param(self, 'u', axes[1:], shape, self.initializer)
+    bias_NR = bias_RN[place_R].T * self.head_size**-0.5
+    return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
+
+
+class TransformerXL(nn.Module):
+  """The model of `objectives/lm.py`; fields are `config.model`.
+
+  Attributes:
+    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
+    layers, width, heads, head_size, ffn: L, D, N, H, F; N * H need not be D.
+    attention: one of ATTENTION. 'relative' is Transformer-XL; 'shaw' has a learned vector and bias
+      for each distance and layer (Shaw et al. 2018); 'absolute' adds sinusoids to the embedding
+      (Vaswani et al. 2017); 'deeper' adds learned positions to every layer's input (Al-Rfou et al.
+      2018).
+    learned_positions: rows of the tables of 'shaw' and 'deeper'; 0: none.
+    mem_len: M, places of memory; 0: none.
+    clamp_len: the largest distance told apart; 0: all are.
+    same_length: every query sees mem_len keys, itself included, and none that are further.
+    untie_r: every layer has its own query biases.
+    pre_norm: norms stand before attention and feed-forward, not behind; none follows the last.
+    norm_std: how much the scales of the norms differ from 1 at the start.
+  """
+
+  vocab_size: int
+  layers: int
+  width: int
+  heads: int
+  head_size: int
+  ffn: int
+  attention: str
+  learned_positions: int
+  mem_len: int
+  clamp_len: int
+  same_length: bool
+  untie_r: bool
+  pre_norm: bool
+  norm_eps: float
+  norm_std: float
+  activation: str
+  dropout: float
+  attention_dropout: float
+  initializer: str
+  init_std: float
+  remat: bool
+  dtype: str
+
+  @nn.compact
+  def __call__(
+    self,
+    batch: Batch,
+    memory: Memory | tuple[()] = (),
+    noise: Noise | None = None,
+    hidden: bool = False,
+  ):
+    """Runs the layers and the head.
+
+    Args:
+      batch: see types.py; reads token and example.
+      memory: of the batch before this one.
+      noise: keys of the dropout; None in evaluation.
+      hidden: static; also return every layer's output.
+
+    Returns:
+      dict with word, the vocabulary's `Scores` at every position; last_BTD; memory, for the next
+      batch; hidden_LBTD if asked.
+    """
+    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    rows = (padded_rows(self.vocab_size), self.width)
+    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    x_BTD = word_VE[batch['token_BT']].astype(dtype) * self.width**0.5
+    if self.attention == 'absolute':
+      # Counted from the last token, as the original's tables are.
+      place_T = np.arange(x_BTD.shape[1] - 1, -1, -1)
+      x_BTD = x_BTD + jnp.asarray(sinusoids(place_T, self.width, self.clamp_len), dtype)[None]
+    x_BTD = Dropout(self.dropout, name='dropout')(x_BTD, noise)
+    x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+    x_BTD, (hidden_BLMD, hidden_LBTD) = self._layers(x_BTD, batch, memory, noise, hidden)
+    last_BTD = Dropout(self.dropout, name='output_dropout')(x_BTD, noise)
+    head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, name='head')
+    out: dict[str, Any] = dict(word=head(last_BTD, word_VE), last_BTD=last_BTD, memory=memory)
+    if memory:
+      example_BM = memory_lib.push(memory.example_BM, batch['example_BT'])
+      out['memory'] = Memory(hidden_BLMD, example_BM)
+    if hidden:
+      out['hidden_LBTD'] = hidden_LBTD
+    return out
+
+  def _layers(self, x_BTD: Array, batch: Batch, memory, noise, hidden: bool) -> Any:
+    init, dtype = INITS[self.initializer](self.init_std), jnp.dtype(self.dtype)
+    window = self.mem_len if self.same_length else None
+    mask = memory_lib.causal(memory, batch['example_BT'], window)
+    table_RD, biases = None, None
+    if self.attention == 'relative':
+      distance_R = np.arange(mask.example_k_BS.shape[1] - 1, -1, -1)
+      table = DistanceTable(self.dropout, dtype, name='table')
+      table_RD = table(distance_R, self.width, self.clamp_len, noise)
+      if not self.untie_r:
+        biases = query_biases(self, (self.heads, self.head_size), init)
+    layer: dict[str, Any] = dict(
+      heads=self.heads, head_size=self.head_size, ffn=self.ffn, attention=self.attention,
+      learned_positions=self.learned_positions, pre_norm=self.pre_norm, norm_eps=self.norm_eps,
+      norm_std=self.norm_std, activation=self.activation, dropout=self.dropout,
+      attention_dropout=self.attention_dropout, initializer=init, hidden=hidden, dtype=dtype,
+    )  # fmt: skip
+    scanned = nn.scan(
+      nn.remat(Layer, prevent_cse=False) if self.remat else Layer,
+      variable_axes={'params': 0},
+      split_rngs={'params': True},
+      in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
+      out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
+      length=self.layers,
+      metadata_params={nn.PARTITION_NAME: 'layers'},
+    )
+    hidden_BLMD = memory.hidden_BLMD if memory else None
+    return scanned(**layer, name='layers')(
+      x_BTD, Context(mask, table_RD, biases), noise, hidden_BLMD, jnp.arange(self.layers)
+    )
+
+
+def same(x: Array) -> Array:
+  """x."""
+  return x
+
+
+def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, Array]:
+  """u and w of a query: for content and for position (r_w_bias, r_r_bias)."""
+  u_NH, w_NH = (param(module, name, ('heads', 'head'), shape, init) for name in 'uw')
+  return u_NH, w_NH
+
+
+def make(config) -> TransformerXL:
+  """Builds the model from `config.model`.
+
+  Raises:
+    ValueError: an unknown attention, an odd width, a memory for absolute positions, learned
+      positions where none are read or none where they are, or same_length without memory.
+  """
+  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  attention, mem_len = fields['attention'], fields['mem_len']
+  names.choose(attention, ATTENTION, 'config.model.attention')
+  if fields['width'] % 2:
+    raise ValueError(
+      f'model.width: sinusoids come in pairs, expected an even width, got {fields["width"]}'
+    )
+  if mem_len < 0 or (mem_len and attention in ('absolute', 'deeper')):
+    raise ValueError(
+      f'config.model.attention={attention!r} names two tokens of memory and input by one position: '
+      f"expected config.model.mem_len=0, got {mem_len}; memory needs 'relative' or 'shaw'"
+    )
+  if bool(fields['learned_positions']) != (attention in ('shaw', 'deeper')):
+    raise ValueError(
+      f'config.model.attention={attention!r} '
+      + ('learns' if attention in ('shaw', 'deeper') else 'learns no')
+      + f' positions, got config.model.learned_positions={fields["learned_positions"]}'
+    )
+  if fields['same_length'] and not mem_len:
+    raise ValueError(
+      'config.model.same_length shows every query mem_len keys, itself included: expected '
+      'config.model.mem_len >= 1, got 0'
+    )
+  return TransformerXL(**fields)
+
+
+def check_length(model: TransformerXL, length: int) -> None:
+  """Checks the model for batches of so many columns.
+
+  Raises:
+    ValueError: more columns than learned positions, or with same_length than places of memory.
+  """
+  if model.attention == 'deeper' and length > model.learned_positions:
+    raise ValueError(
+      f'{length} columns, but config.model.learned_positions={model.learned_positions}: raise it, '
+      'or lower the length'
+    )
+  if model.same_length and model.mem_len < length:
+    raise ValueError(
+      f'config.model.same_length shows every query mem_len={model.mem_len} keys, fewer than the '
+      f'{length} columns of its own batch: expected config.model.mem_len >= {length}; raise it, or '
+      'lower the length'
+    )

@@ -1,0 +1,99 @@
+"""Language modelling of a stream: every position predicts the token after it, with memory.
+
+Transformer-XL's loss: the mean over all tokens of a batch (kimiyoung/transformer-xl, train.py).
+The memory is the carry; evaluation has its own, of its own length (`config.eval.model`).
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import flops, names
+from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models import memory as memory_lib
+from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
+
+UNITS = ('word', 'character')
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config.
+
+  `config.objective`: name, unit (a token is a 'word': perplexity is logged; or a 'character': bits
+  per character).
+
+  Raises:
+    ValueError: an unknown unit, or a model that does not take `config.length` columns.
+  """
+  module = names.load('bertjax.models', config.model.name, 'make', 'config.model.name')
+  model = module.make(config.model)
+  module.check_length(model, config.length)
+  unit = names.choose(config.objective.unit, UNITS, 'config.objective.unit')
+
+  def carry(batch: Batch):
+    rows = batch['token_BT'].shape[0]
+    return memory_lib.empty(rows, model.layers, model.mem_len, model.width, model.dtype)
+
+  def before(memory, batch: Batch):
+    return memory_lib.start(memory, batch['start_B']) if memory else memory
+
+  def init(key: Array, batch: Batch):
+    return model.init(key, batch)
+
+  def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    out = model.apply(variables, batch, before(memory, batch), noise)
+    weight_BP = batch['weight_BP']
+    nll_BP, right_BP = cross_entropy(out['word'], batch['target_BP'])
+    weight = jnp.sum(weight_BP)
+    terms = dict(
+      lm=Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
+      lm_accuracy=Term(jnp.sum(weight_BP * right_BP), weight),
+    )
+    return Out(terms, out['memory'])
+
+  def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    out = model.apply(variables, batch, before(memory, batch), None, hidden)
+    return dict(out, logits_BPV=logits(out['word']))
+
+  def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
+    found = means(sums)
+    if 'lm' in found:
+      found |= in_unit(found['lm'], unit)
+    return found
+
+  def step_flops(batch: Batch) -> float:
+    return stream_flops(model, batch)
+
+  return Objective(init, loss, predict, carry, step_flops, finish)
+
+
+def in_unit(nll: float, unit: str) -> dict[str, float]:
+  """A mean loss in nats as the papers give it."""
+  if unit == 'character':
+    return dict(bits_per_character=nll / math.log(2))
+  return dict(perplexity=math.exp(min(nll, 700.0)))  # beyond, a double overflows
+
+
+def stream_flops(model: Any, batch: Batch) -> float:
+  """Model FLOPs of a training step on a host batch, with a full memory; see `bertjax.flops`."""
+  real_BT = np.asarray(batch['example_BT']) > 0
+  rows, length = real_BT.shape
+  real, heads = float(real_BT.sum()), model.heads * model.head_size
+  relative = model.attention == 'relative'
+  count = flops.head_flops(real, 4 * model.width * heads + 2 * model.width * model.ffn)
+  # No gradient reaches the memory or the table of distances: their projections cost 4, not 6.
+  count += flops.head_flops(rows * model.mem_len * 2 / 3, 2 * model.width * heads)
+  count += relative * flops.head_flops((length + model.mem_len) * 2 / 3, model.width * heads)
+  seen_T = np.arange(1, length + 1) + model.mem_len
+  if model.same_length:
+    seen_T = np.minimum(seen_T, model.mem_len)
+  pairs = float((real_BT * seen_T).sum())
+  by_distance = model.attention in ('relative', 'shaw')
+  count += (18.0 if by_distance else 12.0) * heads * pairs
+  predicted = float(np.sum(batch['weight_BP']))
+  return model.layers * count + flops.head_flops(predicted, model.width * model.vocab_size)

@@ -1,0 +1,235 @@
+"""Transformer-XL: what it computes, how far it remembers, what it refuses."""
+
+import functools
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+
+from bertjax.models import transformer_xl
+from bertjax.models.relative_layers import sinusoids
+from bertjax.objectives import lm
+
+ROWS = 2
+
+
+def make(length: int, **fields):
+  """(model, objective, random variables) without dropout, for batches of so many columns."""
+  c = cases.config('transformer_xl', dropout=0.0, attention_dropout=0.0, **fields)
+  c.length = length
+  model, objective = transformer_xl.make(c.model), lm.make(c)
+  shapes = jax.eval_shape(objective.init, jax.random.key(0), batch(np.zeros((ROWS, length), int)))
+  variables = cases.random_params(meta.unbox(shapes), std=0.1)
+  return model, objective, jax.tree.map(jnp.asarray, variables)
+
+
+def batch(token_BT, start: int = 0):
+  """A batch of next tokens whose targets do not matter."""
+  token_BT = np.asarray(token_BT, np.int32)
+  ones_BT = np.ones_like(token_BT)
+  return dict(
+    token_BT=token_BT, example_BT=ones_BT, target_BP=token_BT,
+    weight_BP=ones_BT.astype(np.float32), start_B=np.full(len(token_BT), start, np.int32),
+  )  # fmt: skip
+
+
+def text(columns: int, seed: int = 0):
+  return np.random.default_rng(seed).integers(0, cases.VOCAB, (ROWS, columns))
+
+
+def stream(objective, variables, token_BT, length: int):
+  """The last layer's output over a text in segments, [B, columns, D]."""
+  segments = np.asarray(token_BT).reshape(ROWS, -1, length).swapaxes(0, 1)
+  first = batch(segments[0], 1)
+
+  @jax.jit
+  def run(token_KBT):
+    def step(memory, token_BT):
+      out = objective.predict(variables, memory, dict(first, token_BT=token_BT, start_B=zero_B))
+      return out['memory'], out['last_BTD']
+
+    zero_B = jnp.zeros(ROWS, jnp.int32)
+    return jax.lax.scan(step, objective.carry(first), token_KBT)[1]
+
+  return np.asarray(run(segments)).swapaxes(0, 1).reshape(ROWS, np.shape(token_BT)[1], -1)
+
+
+@pytest.mark.parametrize('pre_norm', [False, True])
+def test_segments_with_memory_equal_one_pass(pre_norm):
+  token_BT = text(12)
+  _, objective, variables = make(4, mem_len=12, pre_norm=pre_norm)
+  found = stream(objective, variables, token_BT, 4)
+  _, whole, _ = make(12, mem_len=0, pre_norm=pre_norm)
+  np.testing.assert_allclose(found, stream(whole, variables, token_BT, 12), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize('same_length, reach', [(False, 2 * 3), (True, 2 * (3 - 1))])
+def test_memory_reaches_back_exactly_layers_times_its_length(same_length, reach):
+  """With segments of one token; same_length counts the token itself among the mem_len."""
+  _, objective, variables = make(1, mem_len=3, same_length=same_length)
+  token_BT, other_BT = text(reach + 3), text(reach + 3)
+  other_BT[:, 0] = (other_BT[:, 0] + 1) % cases.VOCAB
+  one, two = (stream(objective, variables, x, 1) for x in (token_BT, other_BT))
+  differs = np.abs(one - two).max((0, 2)) > 0
+  assert differs[: reach + 1].all() and not differs[reach + 1 :].any()
+
+
+def test_no_position_sees_a_later_one_and_all_see_the_earlier():
+  _, objective, variables = make(6, mem_len=4)
+  token_BT = np.stack([np.arange(6), np.arange(6)])
+  params = variables['params']
+
+  def last(word_VE, t):
+    changed = dict(params, word=word_VE)
+    return objective.predict(dict(params=changed), (), batch(token_BT))['last_BTD'][0, t].sum()
+
+  grad = jax.jit(jax.vmap(jax.grad(last), (None, 0)))(params['word'], jnp.arange(6))
+  seen_TS = np.abs(grad).max(-1)[:, :6] > 0
+  np.testing.assert_array_equal(seen_TS, np.tril(np.ones((6, 6), bool)))
+
+
+def test_no_gradient_reaches_the_memory_that_is_read():
+  _, objective, variables = make(4, mem_len=4)
+  first = batch(text(4), 1)
+  memory = objective.predict(variables, objective.carry(first), first)['memory']
+  second = batch(text(4, 1))
+
+  def total(hidden_BLMD):
+    out = objective.predict(variables, memory._replace(hidden_BLMD=hidden_BLMD), second)
+    return out['last_BTD'][..., 0].sum()
+
+  value = total(memory.hidden_BLMD)
+  assert float(value) != float(total(memory.hidden_BLMD * 2))  # it is read
+  assert not np.any(jax.grad(total)(memory.hidden_BLMD))
+
+
+def test_a_start_makes_a_row_new_and_leaves_the_other():
+  _, objective, variables = make(4, mem_len=4)
+  first, second = batch(text(4), 1), batch(text(4, 1))
+  fresh = objective.carry(first)
+  memory = objective.predict(variables, fresh, first)['memory']
+  run = lambda held, start: np.asarray(
+    objective.predict(variables, held, dict(second, start_B=np.array(start)))['last_BTD']
+  )
+  found = run(memory, [1, 0])
+  np.testing.assert_array_equal(found[0], run(fresh, [0, 0])[0])
+  np.testing.assert_array_equal(found[1], run(memory, [0, 0])[1])
+  assert np.abs(found[0] - run(memory, [0, 0])[0]).max() > 1e-3
+
+
+def formula(model, params, token_BT, memory):
+  """The last layer's output and the inputs of all layers, query by query, in float64."""
+  params = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+  length, scale = token_BT.shape[1], model.head_size**-0.5
+  x_BTD = params['word'][token_BT] * model.width**0.5
+  if model.attention == 'absolute':
+    x_BTD = x_BTD + sinusoids(np.arange(length - 1, -1, -1), model.width, model.clamp_len)
+  inputs = []
+
+  def norm(x, p):
+    centred = x - x.mean(-1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + model.norm_eps)
+    return centred / deviation * p['scale'] + p['bias']
+
+  for layer in range(model.layers):
+    p = jax.tree.map(lambda x, layer=layer: x[layer], params['layers'])
+    a = p['attention']
+    before = (lambda x, name, p=p: norm(x, p[name])) if model.pre_norm else (lambda x, name: x)
+    after = (lambda x, name: x) if model.pre_norm else (lambda x, name, p=p: norm(x, p[name]))
+    inputs.append(x_BTD)
+    if model.attention == 'deeper':
+      x_BTD = x_BTD + p['positions'][-length:]
+    seen_BSD = x_BTD if memory is None else np.concatenate([memory[layer], x_BTD], 1)
+    past = seen_BSD.shape[1] - length
+    seen_BSD = before(seen_BSD, 'attention_norm')
+    k_BSNH, v_BSNH = (np.tensordot(seen_BSD, a[name]['kernel'], 1) for name in ('key', 'value'))
+    q_BTNH = np.tensordot(seen_BSD[:, past:], a['query']['kernel'], 1)
+    u_NH = p.get('u', params.get('u', 0))
+    y_BTNH = np.zeros_like(q_BTNH)
+    for t in range(length):
+      first = max(0, past + t - model.mem_len + 1) if model.same_length else 0
+      score = []
+      for s in range(first, past + t + 1):
+        distance = past + t - s
+        score_BN = ((q_BTNH[:, t] + u_NH) * k_BSNH[:, s]).sum(-1)
+        if model.attention == 'relative':
+          r_NH = np.tensordot(
+            sinusoids(np.array([distance]), model.width, model.clamp_len)[0],
+            a['position']['kernel'], 1,
+          )  # fmt: skip
+          score_BN = score_BN + ((q_BTNH[:, t] + p.get('w', params.get('w'))) * r_NH).sum(-1)
+        if model.attention == 'shaw':
+          row = min(distance, model.learned_positions - 1)
+          score_BN = score_BN + (q_BTNH[:, t] * p['positions'][row]).sum(-1)
+          score_BN = score_BN + p['position_bias'][row]
+        score.append(score_BN * scale)
+      weight_SBN = np.exp(score - np.max(score, 0))
+      weight_SBN /= weight_SBN.sum(0)
+      y_BTNH[:, t] = np.einsum('SBN,BSNH->BNH', weight_SBN, v_BSNH[:, first : past + t + 1])
+    y_BTD = np.tensordot(y_BTNH, a['out']['kernel'], 2)
+    x_BTD = after(x_BTD + y_BTD, 'attention_norm')
+    up, down = p['ffn']['up'], p['ffn']['down']
+    h_BTF = np.maximum(before(x_BTD, 'ffn_norm') @ up['kernel'] + up['bias'], 0)
+    x_BTD = after(x_BTD + h_BTF @ down['kernel'] + down['bias'], 'ffn_norm')
+  return x_BTD, inputs
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [
+    dict(mem_len=6, pre_norm=True, clamp_len=4, same_length=True),
+    dict(mem_len=6, attention='shaw', learned_positions=5),
+    dict(mem_len=0, attention='absolute', clamp_len=3),
+    dict(mem_len=0, attention='deeper', learned_positions=7, pre_norm=True),
+  ],
+  ids=lambda fields: fields.get('attention', 'relative'),
+)
+def test_equals_the_formula(fields):
+  model, objective, variables = make(5, **fields)
+  run = jax.jit(functools.partial(objective.predict, variables))
+  one, two = batch(text(5), 1), batch(text(5, 1))
+  out = run(objective.carry(one), one)
+  expected, inputs = formula(model, variables['params'], one['token_BT'], None)
+  np.testing.assert_allclose(out['last_BTD'], expected, rtol=0, atol=2e-5)
+  if model.mem_len:
+    out = run(out['memory'], two)
+    expected, _ = formula(model, variables['params'], two['token_BT'], inputs)
+    np.testing.assert_allclose(out['last_BTD'], expected, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+  'fields, said',
+  [
+    (dict(attention='absolute'), 'mem_len=0'),
+    (dict(attention='shaw'), 'learned_positions=0'),
+    (dict(learned_positions=3), 'learns no positions'),
+    (dict(attention='deeper', mem_len=0, learned_positions=3), 'raise it'),
+    (dict(same_length=True, mem_len=0), 'mem_len >= 1'),
+    (dict(same_length=True, mem_len=3), 'mem_len >= 4'),
+    (dict(width=63), 'even width'),
+    (dict(attention='relativ'), "did you mean 'relative'"),
+  ],
+  ids=str,
+)
+def test_what_cannot_work_is_refused_before_anything_is_compiled(fields, said):
+  with pytest.raises(ValueError, match=said):
+    make(4, **fields)
+
+
+def test_initial_values_are_those_of_the_original():
+  c = cases.config('transformer_xl', attention='shaw', learned_positions=40)
+  params = meta.unbox(lm.make(c).init(jax.random.key(0), batch(text(32))))['params']
+  deviation = lambda x: round(float(np.std(x)), 2)
+  layers = params['layers']
+  assert deviation(params['word']) == deviation(layers['ffn']['up']['kernel']) == 0.02
+  assert deviation(layers['positions']) == 0.02 and not layers['position_bias'].any()
+  scale = np.concatenate([layers[f'{name}_norm']['scale'].ravel() for name in ('attention', 'ffn')])
+  assert abs(scale.mean() - 1) < 0.01 and 0.015 < scale.std() < 0.025
+
+
+def test_a_loss_in_nats_is_given_as_the_papers_give_it():
+  assert lm.in_unit(np.log(24.0), 'word')['perplexity'] == pytest.approx(24.0)
+  assert lm.in_unit(np.log(2.0), 'character') == dict(bits_per_character=pytest.approx(1.0))
