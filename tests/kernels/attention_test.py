@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bertjax.kernels.relative_attention import relative_attention, xla
+from bertjax.kernels.relative_attention import gpu, relative_attention, xla
 
 # Largest error over the largest value: some roundings of float32, and of bfloat16 (2^-8).
 TOLERANCE = {'float32': 1e-5, 'bfloat16': 2e-2}
@@ -29,14 +29,30 @@ def run(built, impl):
   return cases.with_gradients(built, attend, built.values)
 
 
-@pytest.fixture(params=['reference', 'xla'])
+# Interpreted kernels are slow to compile: what their other cases have, these have too.
+QUICK = ('bert', 'all', 'all_bfloat16')
+KERNELS = ('gpu',)
+FULL = pytest.mark.full
+
+
+@pytest.fixture(params=['reference', 'xla', *(pytest.param(k, marks=FULL) for k in KERNELS)])
 def impl(request, monkeypatch):
   """An implementation with blocks so small that every case has several."""
   monkeypatch.setattr(xla, 'SCORES', 256)
+  monkeypatch.setattr(gpu, 'BLOCKS', (16, 16))
+  monkeypatch.setattr(gpu, 'BLOCKS_BACKWARD', (16, 16))
+  monkeypatch.setattr(gpu, 'INTERPRET', True)
   return request.param
 
 
-@pytest.mark.parametrize('name', cases.BY_NAME)
+PAIRS = [
+  pytest.param(impl, name, marks=FULL if impl in KERNELS and name not in QUICK else ())
+  for impl in ('reference', 'xla', *KERNELS)
+  for name in cases.BY_NAME
+]
+
+
+@pytest.mark.parametrize('impl, name', PAIRS, indirect=['impl'])
 def test_equals_the_formula_in_float64(impl, name):
   built, want = problem(name)
   got = run(built, impl)

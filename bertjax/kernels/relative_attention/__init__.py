@@ -2,11 +2,13 @@
 
 reference   every score at once; the meaning (`reference.py`)
 xla         the same in blocks of queries; what CPUs run (`xla.py`)
+gpu         a Pallas Triton kernel (`gpu.py`)
 """
+
+import importlib
 
 import jax
 
-from bertjax.kernels.relative_attention import reference, xla
 from bertjax.kernels.relative_attention.operands import Dropout as Dropout
 from bertjax.kernels.relative_attention.operands import Mask as Mask
 from bertjax.kernels.relative_attention.operands import Relative as Relative
@@ -16,7 +18,7 @@ from bertjax.kernels.relative_attention.reference import visible as visible
 
 Array = jax.Array
 
-IMPLEMENTATIONS = {'reference': reference.attend, 'xla': xla.attend}
+IMPLEMENTATIONS = ('reference', 'xla', 'gpu')
 
 
 def relative_attention(
@@ -45,11 +47,27 @@ def relative_attention(
 
   Raises:
     ValueError: shapes disagree, or a table is too short for the distances.
+    NotImplementedError: the named implementation does not take the operands; says why and which
+      one does.
   """
   check(q_BTNH, k_BSNH, v_BSNH, mask, relative)
   if impl is None:
-    impl = 'xla'
+    impl = _fastest(q_BTNH, k_BSNH, v_BSNH)
   if impl not in IMPLEMENTATIONS:
     expected = ', '.join(IMPLEMENTATIONS)
     raise ValueError(f'attention: expected an implementation among {expected}; got {impl!r}')
-  return IMPLEMENTATIONS[impl](q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  return _module(impl).attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+
+
+def _module(impl: str):
+  """The implementation, imported when it is used: Pallas alone takes half a second."""
+  return importlib.import_module(f'{__name__}.{impl}')
+
+
+def _fastest(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array) -> str:
+  """The kernel of this machine where it takes the operands, else the one that always does."""
+  # A kernel under jit has no sharding of its own: on several devices it would gather its operands.
+  if jax.default_backend() == 'gpu' and jax.device_count() == 1:
+    if _module('gpu').refusal(q_BTNH, k_BSNH, v_BSNH) is None:
+      return 'gpu'
+  return 'xla'

@@ -1,0 +1,127 @@
+"""The attention as a Pallas Triton kernel, forward: online softmax over the blocks of keys.
+
+A program has one block of queries of one row and head, and walks over the blocks of keys that may
+hold something visible. It saves the logarithm of the sum (base 2) for the backward pass of
+`gpu_vjp.py`. Tiles are in `gpu_tile.py`.
+"""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from bertjax.kernels.relative_attention import fold, gpu_tile, gpu_vjp
+from bertjax.kernels.relative_attention.gpu_tile import LEAST, LOG2E, Plan
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+
+Array = jax.Array
+
+BLOCKS = (64, 64)  # queries, keys
+BLOCKS_BACKWARD = (64, 64)
+SIZE = 128  # a program holds whole heads
+INTERPRET = False  # tests run the kernels without a GPU
+
+
+def _kernel(x: gpu_tile.Refs, out: gpu_tile.Refs, *, plan: Plan) -> None:
+  t0 = pl.program_id(0) * plan.block_q
+  line = t0 + jnp.arange(plan.block_q)
+  q = gpu_tile.take(x['q_BTNH'], line, plan.queries, plan)
+  w = gpu_tile.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
+
+  def step(visit: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+    y, most, total = carry
+    j, fresh = gpu_tile.visited(x['list_BXJ'], visit)
+    s0 = j * plan.block_k
+    column = s0 + jnp.arange(plan.block_k)
+    k = gpu_tile.take(x['k_BSNH'], column, plan.keys, plan)
+    score = gpu_tile.scores(x, out.get('ring_BNXQK'), plan, q, w, k, t0, j, fresh)
+    seen = gpu_tile.seen(x, plan, t0, s0)
+    score = jnp.where(seen, score * LOG2E, LEAST)
+    new = jnp.maximum(most, jnp.max(score, axis=1))
+    prob = jnp.where(seen, jnp.exp2(score - new[:, None]), 0.0)
+    fade = jnp.exp2(most - new)
+    total = total * fade + jnp.sum(prob, axis=1)
+    if plan.rules.rate:
+      prob = jnp.where(gpu_tile.kept(x, plan, t0, s0), prob / (1.0 - plan.rules.rate), 0.0)
+    v = gpu_tile.take(x['v_BSNH'], column, plan.keys, plan)
+    return y * fade[:, None] + gpu_tile.dot(prob.astype(v.dtype), v, (1, 0)), new, total
+
+  carry = (
+    jnp.zeros((plan.block_q, plan.padded), jnp.float32),
+    jnp.full((plan.block_q,), LEAST, jnp.float32),
+    jnp.zeros((plan.block_q,), jnp.float32),
+  )
+  y, most, total = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
+  safe = jnp.where(total > 0, total, 1.0)
+  gpu_tile.put(out['y_BTNH'], t0, y / safe[:, None], plan.queries, plan)
+  triton.store(out['lse_BNT'].at[line], most + jnp.log2(safe), mask=line < plan.queries)
+
+
+def forward(folded: fold.Folded, vectors: fold.Vectors, rules: fold.Rules) -> tuple[Array, Array]:
+  """The output [B, T, N, H] and the logarithm to base 2 of each query's sum, [B, N, T]."""
+  batch, queries, heads, _ = folded.q_BTNH.shape
+  plan = gpu_tile.plan_of(folded, rules, BLOCKS, INTERPRET)
+  x = gpu_tile.named(folded, vectors)
+  seen_BIJ = fold.visits(vectors, rules, plan.block_q, plan.block_k)
+  x['list_BXJ'], x['count_BX'] = fold.listed(seen_BIJ)
+  blocks = seen_BIJ.shape[1]
+  out = {
+    'y_BTNH': jax.ShapeDtypeStruct(folded.q_BTNH.shape, folded.v_BSNH.dtype),
+    'lse_BNT': jax.ShapeDtypeStruct((batch, heads, queries), jnp.float32),
+  }
+  out |= gpu_tile.ring(plan, (batch, heads, blocks)) if 'r_RNH' in x else {}
+  out = gpu_tile.call(_kernel, plan, (blocks, heads, batch), x, out)
+  return out['y_BTNH'], out['lse_BNT']
+
+
+def refusal(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array) -> str | None:
+  """Why these operands are not taken, or None."""
+  types = {x.dtype.name for x in (q_BTNH, k_BSNH, v_BSNH)}
+  if len(types) > 1 or not types <= {'float32', 'bfloat16'}:
+    return f'expected q, k and v all float32 or all bfloat16, got {", ".join(sorted(types))}'
+  if q_BTNH.shape[-1] > SIZE:
+    return f'expected a head size of at most {SIZE}, got {q_BTNH.shape[-1]}'
+  return None
+
+
+def attend(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None = None,
+  dropout: Dropout | None = None,
+) -> Array:
+  """See `relative_attention`.
+
+  Raises:
+    NotImplementedError: see `refusal`.
+  """
+  reason = refusal(q_BTNH, k_BSNH, v_BSNH)
+  if reason is not None:
+    raise NotImplementedError(f"attention: the kernel for GPUs: {reason}; 'xla' takes these")
+  folded, vectors, rules = fold.fold(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  return _core(rules, folded, vectors)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _core(rules: fold.Rules, folded: fold.Folded, vectors: fold.Vectors) -> Array:
+  return forward(folded, vectors, rules)[0]
+
+
+def _core_forward(rules, folded, vectors):
+  y_BTNH, lse_BNT = forward(folded, vectors, rules)
+  return y_BTNH, (folded, vectors, y_BTNH, lse_BNT)
+
+
+def _core_backward(rules, saved, dy_BTNH):
+  folded, vectors, y_BTNH, lse_BNT = saved
+  slopes = gpu_vjp.backward(
+    rules, folded, vectors, y_BTNH, lse_BNT, dy_BTNH, BLOCKS_BACKWARD, INTERPRET
+  )
+  return slopes, None
+
+
+_core.defvjp(_core_forward, _core_backward)

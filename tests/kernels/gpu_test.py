@@ -1,0 +1,60 @@
+"""The Triton kernel without a GPU: it lowers for CUDA, and it refuses what it cannot do."""
+
+import re
+
+import attention_cases as cases
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bertjax.kernels import relative_attention as ra
+from bertjax.kernels.relative_attention import gpu
+
+
+def lowered(case: cases.Case) -> str:
+  """Forward and backward of a case, lowered for CUDA."""
+  built = cases.build(case)
+
+  def loss(values):
+    relative = cases.fill(built, values)
+    q, k, v = (values[name] for name in 'qkv')
+    y = ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
+    return jnp.sum(y.astype(jnp.float32))
+
+  traced = jax.jit(jax.grad(loss)).trace(built.values)
+  return traced.lower(lowering_platforms=('cuda',)).as_text()
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize('name', ['bert', 'transformer_xl_head41', 't5', 'longformer', 'all'])
+def test_lowers_for_cuda_and_holds_no_scores(name, dtype):
+  case = cases.BY_NAME[name]._replace(queries=211, memory=102, dtype=dtype)
+  text = lowered(case)
+  kernels = 3 + bool(case.table)  # forward, queries, keys; the diagonals where there is a table
+  assert text.count('custom_call @__gpu$xla.gpu.triton') == kernels
+  shapes = {tuple(map(int, dims.split('x'))) for dims in re.findall(r'tensor<([\dx]+)x\w', text)}
+  assert (case.rows, case.queries, case.heads, case.size) in shapes
+  assert not [s for s in shapes if {211, 313} <= set(s)]
+
+
+def test_refuses_by_name_and_says_what_takes_the_operands():
+  def attend(size=32, dtype=jnp.float32, impl='gpu'):
+    x = jnp.ones((1, 4, 1, size), dtype)
+    ones = jnp.ones((1, 4), jnp.int32)
+    return ra.relative_attention(x, x, x.astype(jnp.float32), ra.Mask(ones, ones), impl=impl)
+
+  with pytest.raises(NotImplementedError, match="bfloat16, float32; 'xla' takes these"):
+    attend(dtype=jnp.bfloat16)
+  with pytest.raises(NotImplementedError, match='at most 128, got 160'):
+    attend(size=160)
+
+
+def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch):
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  monkeypatch.setattr(jax, 'device_count', lambda: 1)
+  monkeypatch.setattr(gpu, 'attend', lambda *_: 'kernel')
+  ones = jnp.ones((1, 4), jnp.int32)
+  for size, expected in ((32, True), (160, False)):
+    x = jnp.ones((1, 4, 1, size))
+    y = ra.relative_attention(x, x, x, ra.Mask(ones, ones))
+    assert isinstance(y, str) == expected
