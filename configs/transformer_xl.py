@@ -105,9 +105,10 @@ def get_config(arg: str | None = None):
   if large:
     c.optimizer.schedule.end_ratio = 0.01  # min_lr_ratio of the TPU trainer
 
-  c.data.plan = 'columns'
-  c.data.corrupt = 'next_token'
+  c.data.plan = 'lm_rows'
   c.data.lanes = c.get_ref('batch_size')
+  c.data.ends = ''  # a special token behind each document; none in enwik8
+  c.data.corrupt = 'lm'
 
   c.eval.batch_size = 8  # 10 in the scripts; it changes where columns begin
   c.eval.length = eval_length

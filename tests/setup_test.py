@@ -8,7 +8,8 @@ import pytest
 
 from bertjax import checkpoint, phases, setup, sharding, train
 from bertjax.data.store_writer import write_store
-from configs import bert, spanbert, xlm, xlnet
+from bertjax.stepper import Stepper
+from configs import bert, spanbert, transformer_xl, xlm, xlnet
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -192,3 +193,38 @@ def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
   assert jax.tree.map(lambda x: x.sharding, again.carry) == jax.tree.map(
     lambda x: x.sharding, run.abstract.carry
   )
+
+
+def make_transformer_xl(store, **overrides):
+  config = transformer_xl.get_config('test')
+  config.eval.batch_size, config.eval.examples = 4, 32
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
+  run = make_transformer_xl(ended)
+  state, stepper = (
+    train.initial_state(run.systems[0].phase.config, run),
+    Stepper(run, run.systems[0]),
+  )
+  assert state.carry['main'].hidden_BLMD.shape == (8, 2, 32, 64)
+  assert stepper.eval_carry().hidden_BLMD.shape == (4, 2, 64, 64)
+  assert run.systems[0].held_out.length == 16
+  found = stepper.evaluate(state.variables)
+  assert found['eval/lm'] == pytest.approx(found['eval/bits_per_character'] * np.log(2))
+  short = make_transformer_xl(ended, **{'eval.model.mem_len': 16})
+  assert Stepper(short, short.systems[0]).evaluate(state.variables) != found
+
+
+@pytest.mark.parametrize(
+  'overrides, message',
+  [
+    ({'eval.model': {'mem_lenn': 3}}, "config.eval.model: .* did you mean 'mem_len'"),
+    ({'eval.model': {'width': 32}}, 'changes the shapes of parameters'),
+    ({'eval.model.mem_len': 8}, 'expected config.model.mem_len >= 16'),
+  ],
+)
+def test_evaluation_that_does_not_fit_the_model_is_refused(ended, overrides, message):
+  with pytest.raises(ValueError, match=message):
+    make_transformer_xl(ended, **overrides)

@@ -1,8 +1,9 @@
 """Causal language modelling: every token is predicted from those before it, and nothing is hidden.
 
-The target of a position is the next token of its example, so the last token of an example has none.
-XLM's CLM step (facebookresearch/XLM, trainer.py:clm_step without context) and GPT's loss. The model
-must see no later token: `config.model.attend='causal'`.
+The target of a position is the next token of its example; the last one of an example has a target
+where the plan tells what comes after (`rows.Text.after_E`). XLM's CLM step (facebookresearch/XLM,
+trainer.py:clm_step without context), GPT's and Transformer-XL's loss. The model must see no later
+token: `config.model.attend='causal'`.
 """
 
 import numpy as np
@@ -35,6 +36,9 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
   token_n, example_n = rows.text.token_n, rows.example_n
   followed_n = np.append(example_n[1:] == example_n[:-1], False)
   next_n = np.append(token_n[1:], 0)
+  if rows.text.after_E is not None:
+    next_n[~followed_n] = rows.text.after_E
+    followed_n[:] = True
   weight_BP = place(rows, followed_n).astype(np.float32)
   return dict(
     token_BT=place(rows, token_n, store.special['pad']),

@@ -37,6 +37,7 @@ class Text(NamedTuple):
     position_n: int32 positions that the model sees; None: each token's place in its example.
     source: where the tokens come from; None if the plan does not say.
     row: name -> int32 [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
+    after_E: int32 token after each example, which goes on in the next batch; None: they end.
   """
 
   token_n: np.ndarray
@@ -47,6 +48,7 @@ class Text(NamedTuple):
   position_n: np.ndarray | None = None
   source: Source | None = None
   row: Mapping[str, np.ndarray] = {}
+  after_E: np.ndarray | None = None
 
 
 class Rows(NamedTuple):

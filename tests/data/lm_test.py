@@ -2,7 +2,7 @@
 
 import numpy as np
 from masking import placed
-from toy_store import random_store, recipe
+from toy_store import SPECIAL, random_store, recipe
 
 from bertjax.data import lm
 
@@ -23,7 +23,8 @@ def test_every_target_is_the_next_token_of_its_example():
     )
   assert not (batch['target_BP'] * (1 - batch['weight_BP'])).any()
   assert not (batch['target_pos_BP'] * (1 - batch['weight_BP'])).any()
-  np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'])
+  special_BP = np.isin(batch['target_BP'], (SPECIAL['cls'], SPECIAL['sep']))
+  np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'] * ~special_BP)
   assert batch['weight_BP'].shape == token_BT.shape and not batch['dropped_B'].any()
 
 

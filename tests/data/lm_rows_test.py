@@ -1,0 +1,59 @@
+"""Rows of a language model: each goes on where it stopped, and predicts across the border."""
+
+import numpy as np
+import pytest
+from toy_store import random_store, recipe
+
+from bertjax.data import lm_rows, loader, plans
+
+LENGTH, LANES = 7, 3
+
+
+def examples(store, seed: int = 5, **fields):
+  chosen = dict(plan='lm_rows', corrupt='lm', lanes=LANES, ends='') | fields
+  return plans.make_examples(store, recipe(**chosen), LENGTH, seed)
+
+
+def read(found, steps: int, first: int = 0, shuffle: bool = True):
+  """Batches, each a dict, and their tokens and targets side by side, [lanes, steps * length]."""
+  batches = [
+    found.batch(np.arange(step * LANES, (step + 1) * LANES), shuffle)
+    for step in range(first, first + steps)
+  ]
+  side = lambda name: np.concatenate([b[name] for b in batches], 1)
+  return batches, side('token_BT'), side('target_BP')
+
+
+@pytest.mark.parametrize('ends', ['', 'sep'])
+def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
+  store = random_store(20, distinct=True)
+  found = examples(store, ends=ends)
+  steps = found.rows // LANES
+  batches, token_BT, target_BP = read(found, steps, shuffle=False)
+  text = []
+  for first, last in zip(store.documents, store.documents[1:], strict=False):
+    text += store.tokens[store.sentences[first] : store.sentences[last]].tolist()
+    text += [store.special['sep']] * bool(ends)
+  size = len(text) // LANES
+  assert steps == (size - 1) // LENGTH > 2
+  column_BT = np.array(text)[: size * LANES].reshape(LANES, size)
+  np.testing.assert_array_equal(token_BT, column_BT[:, : steps * LENGTH])
+  np.testing.assert_array_equal(target_BP, column_BT[:, 1 : steps * LENGTH + 1])
+  assert all(b['weight_BP'].all() for b in batches)
+  assert batches[0]['start_B'].all() and not any(b['start_B'].any() for b in batches[1:])
+
+
+def test_an_epoch_has_an_order_of_its_own_and_begins_anew():
+  found = examples(random_store(20, distinct=True))
+  steps = found.rows // LANES
+  _, one, _ = read(found, steps)
+  batches, two, _ = read(found, steps, first=steps)
+  assert batches[0]['start_B'].all() and not np.array_equal(one, two)
+  again = loader.batch_at(found, steps, LANES)
+  np.testing.assert_array_equal(again['token_BT'], batches[0]['token_BT'])
+
+
+def test_a_token_that_the_vocabulary_lacks_is_refused():
+  store = random_store(20)
+  with pytest.raises(ValueError, match="ends='eod'.*special tokens"):
+    list(lm_rows.build(store, recipe(lanes=LANES, ends='eod'), LENGTH, 0))
