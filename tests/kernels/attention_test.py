@@ -39,8 +39,7 @@ FULL = pytest.mark.full
 def impl(request, monkeypatch):
   """An implementation with blocks so small that every case has several."""
   monkeypatch.setattr(xla, 'SCORES', 256)
-  monkeypatch.setattr(gpu, 'BLOCKS', (16, 16))
-  monkeypatch.setattr(gpu, 'BLOCKS_BACKWARD', (16, 16))
+  monkeypatch.setattr(gpu, 'TILES', dict.fromkeys(gpu.TILES, gpu.Tile(16, 16)))
   monkeypatch.setattr(gpu, 'INTERPRET', True)
   return request.param
 

@@ -5,7 +5,6 @@ gradients are autodiff's and a kernel's core has seven arrays to differentiate a
 """
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -85,9 +84,14 @@ def fold(
   folded = Folded(biased(relative.u_NH), k_BSNH, v_BSNH, bias_NR=relative.bias_NR)
   if r_RNH is not None:
     folded = folded._replace(w_BTNH=biased(relative.w_NH), r_RNH=r_RNH.astype(dtype))
-  whole: Callable[[Any], Any] = lambda x: None if x is None else jnp.asarray(x).astype(jnp.int32)
-  names = [name for name in Vectors._fields if hasattr(mask, name)]
-  vectors = Vectors(**{name: whole(getattr(mask, name)) for name in names})
+
+  def whole(x: Any) -> Any:
+    return None if x is None else jnp.asarray(x).astype(jnp.int32)
+
+  vectors = Vectors(
+    whole(mask.example_q_BT), whole(mask.example_k_BS), whole(mask.order_q_BT),
+    whole(mask.order_k_BS), whole(mask.global_q_BT), whole(mask.global_k_BS),
+  )  # fmt: skip
   if segment is not None:
     embedding_2NH = segment.embedding_2NH.astype(dtype)
     segment_BNT2 = jnp.einsum(
@@ -101,10 +105,10 @@ def fold(
     vectors = vectors._replace(direction_B=whole(relative.direction_B))
   if dropout is not None:
     words = dropout_lib.row_words(dropout.noise, dropout.site)
-    heads = jnp.asarray(dropout.head).astype(jnp.uint32) + jnp.arange(
+    head_N = jnp.asarray(dropout.head).astype(jnp.uint32) + jnp.arange(
       q_BTNH.shape[2], dtype=jnp.uint32
     )
-    vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=heads)
+    vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=head_N)
   near = nearest(relative, q_BTNH.shape[1])
   rate = 0.0 if dropout is None else dropout.rate
   return folded, vectors, Rules(mask.window, mask.see_self, relative.far, near, rate)

@@ -13,30 +13,33 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from bertjax.kernels.relative_attention import fold, gpu_tile, gpu_vjp
-from bertjax.kernels.relative_attention.gpu_tile import LEAST, LOG2E, Plan
+from bertjax.kernels.relative_attention.gpu_tile import LEAST, LOG2E, Plan, Tile
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
 
 Array = jax.Array
 
-BLOCKS = (64, 64)  # queries, keys
-BLOCKS_BACKWARD = (64, 64)
+TILES = {
+  'forward': Tile(64, 64, 4, 2),
+  'queries': Tile(64, 64, 4, 2),
+  'keys': Tile(64, 64, 4, 2),
+  'diagonals': Tile(64, 64, 8, 1),
+}
 SIZE = 128  # a program holds whole heads
 INTERPRET = False  # tests run the kernels without a GPU
 
 
 def _kernel(x: gpu_tile.Refs, out: gpu_tile.Refs, *, plan: Plan) -> None:
-  t0 = pl.program_id(0) * plan.block_q
-  line = t0 + jnp.arange(plan.block_q)
+  t0 = pl.program_id(0) * plan.tile.queries
+  line = t0 + jnp.arange(plan.tile.queries)
   q = gpu_tile.take(x['q_BTNH'], line, plan.queries, plan)
   w = gpu_tile.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
 
   def step(visit: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
     y, most, total = carry
-    j, fresh = gpu_tile.visited(x['list_BXJ'], visit)
-    s0 = j * plan.block_k
-    column = s0 + jnp.arange(plan.block_k)
+    s0 = x['list_BXJ'][visit] * plan.tile.keys
+    column = s0 + jnp.arange(plan.tile.keys)
     k = gpu_tile.take(x['k_BSNH'], column, plan.keys, plan)
-    score = gpu_tile.scores(x, out.get('ring_BNXQK'), plan, q, w, k, t0, j, fresh)
+    score = gpu_tile.scores(x, out.get('buffer_BNXQK'), plan, q, w, k, t0, s0)
     seen = gpu_tile.seen(x, plan, t0, s0)
     score = jnp.where(seen, score * LOG2E, LEAST)
     new = jnp.maximum(most, jnp.max(score, axis=1))
@@ -49,9 +52,9 @@ def _kernel(x: gpu_tile.Refs, out: gpu_tile.Refs, *, plan: Plan) -> None:
     return y * fade[:, None] + gpu_tile.dot(prob.astype(v.dtype), v, (1, 0)), new, total
 
   carry = (
-    jnp.zeros((plan.block_q, plan.padded), jnp.float32),
-    jnp.full((plan.block_q,), LEAST, jnp.float32),
-    jnp.zeros((plan.block_q,), jnp.float32),
+    jnp.zeros((plan.tile.queries, plan.padded), jnp.float32),
+    jnp.full((plan.tile.queries,), LEAST, jnp.float32),
+    jnp.zeros((plan.tile.queries,), jnp.float32),
   )
   y, most, total = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
   safe = jnp.where(total > 0, total, 1.0)
@@ -62,17 +65,15 @@ def _kernel(x: gpu_tile.Refs, out: gpu_tile.Refs, *, plan: Plan) -> None:
 def forward(folded: fold.Folded, vectors: fold.Vectors, rules: fold.Rules) -> tuple[Array, Array]:
   """The output [B, T, N, H] and the logarithm to base 2 of each query's sum, [B, N, T]."""
   batch, queries, heads, _ = folded.q_BTNH.shape
-  plan = gpu_tile.plan_of(folded, rules, BLOCKS, INTERPRET)
+  plan = gpu_tile.plan(folded, rules, TILES['forward'], INTERPRET)
   x = gpu_tile.named(folded, vectors)
-  seen_BIJ = fold.visits(vectors, rules, plan.block_q, plan.block_k)
+  seen_BIJ = fold.visits(vectors, rules, plan.tile.queries, plan.tile.keys)
   x['list_BXJ'], x['count_BX'] = fold.listed(seen_BIJ)
-  blocks = seen_BIJ.shape[1]
   out = {
     'y_BTNH': jax.ShapeDtypeStruct(folded.q_BTNH.shape, folded.v_BSNH.dtype),
     'lse_BNT': jax.ShapeDtypeStruct((batch, heads, queries), jnp.float32),
   }
-  out |= gpu_tile.ring(plan, (batch, heads, blocks)) if 'r_RNH' in x else {}
-  out = gpu_tile.call(_kernel, plan, (blocks, heads, batch), x, out)
+  out = gpu_tile.call(_kernel, plan, seen_BIJ.shape[1], x, out, 'r_RNH' in x)
   return out['y_BTNH'], out['lse_BNT']
 
 
@@ -118,9 +119,7 @@ def _core_forward(rules, folded, vectors):
 
 def _core_backward(rules, saved, dy_BTNH):
   folded, vectors, y_BTNH, lse_BNT = saved
-  slopes = gpu_vjp.backward(
-    rules, folded, vectors, y_BTNH, lse_BNT, dy_BTNH, BLOCKS_BACKWARD, INTERPRET
-  )
+  slopes = gpu_vjp.backward(rules, folded, vectors, y_BTNH, lse_BNT, dy_BTNH, TILES, INTERPRET)
   return slopes, None
 
 

@@ -2,8 +2,8 @@
 
 Triton has neither a roll nor a gather of registers. The product of a tile's queries with the rows
 of r that it meets, [block_q, block_q + block_k], goes through a buffer of the program in global
-memory, in reach of the caches, and comes back with a skewed index. The buffer is a ring of pieces
-of block_k rows each: the next block of keys needs one new piece alone.
+memory, in reach of the caches, where each line is written one place further than the line below it.
+It is made in pieces of block_k rows.
 
 Operands are dictionaries by name; the letters of a name say which axes its array has, and a
 program sees one row of the batch (B) and one head (N) of it.
@@ -11,8 +11,8 @@ program sees one row of the batch (B) and one head (N) of it.
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,16 +29,24 @@ LOG2E = 1.4426950408889634
 LEAST = -1e30  # below every score; finite, so that differences of two of them are numbers
 
 
+class Tile(NamedTuple):
+  """How a kernel cuts the pairs: powers of two from 16, and how its programs run."""
+
+  queries: int = 64
+  keys: int = 64
+  warps: int = 4
+  stages: int = 2
+
+
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """Sizes of the operands and of a tile; `rows` is R, 0 without a table."""
+  """Sizes of the operands, and the tile; `rows` is R, 0 without a table."""
 
   queries: int
   keys: int
   size: int
   rows: int
-  block_q: int
-  block_k: int
+  tile: Tile
   rules: Rules
   interpret: bool
 
@@ -48,17 +56,20 @@ class Plan:
     return max(pl.next_power_of_2(self.size), 16)
 
   @property
-  def slots(self) -> int:
-    """Pieces of block_k rows of the table that a tile meets."""
-    return pl.cdiv(self.block_q + self.block_k - 1, self.block_k)
+  def pieces(self) -> int:
+    """How often `tile.keys` rows of the table a tile meets."""
+    return pl.cdiv(self.tile.queries + self.tile.keys - 1, self.tile.keys)
 
 
-def plan_of(folded: Folded, rules: Rules, blocks: tuple[int, int], interpret: bool) -> Plan:
-  """The plan of a kernel with tiles of `blocks`."""
-  queries, size, keys = *folded.q_BTNH.shape[1::2], folded.k_BSNH.shape[1]
-  table = folded.r_RNH if folded.r_RNH is not None else folded.bias_NR
-  rows = 0 if table is None else max(table.shape[0 if table is folded.r_RNH else 1], 0)
-  return Plan(queries, keys, size, rows, *blocks, rules, interpret)
+def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
+  """The plan of a kernel."""
+  _, queries, _, size = folded.q_BTNH.shape
+  rows = 0
+  if folded.r_RNH is not None:
+    rows = folded.r_RNH.shape[0]
+  elif folded.bias_NR is not None:
+    rows = folded.bias_NR.shape[1]
+  return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret)
 
 
 def named(folded: Folded, vectors: Vectors) -> Refs:
@@ -67,11 +78,12 @@ def named(folded: Folded, vectors: Vectors) -> Refs:
 
 
 def call(
-  kernel: Callable, plan: Plan, grid: tuple[int, ...], x: Refs, out: Refs, stages: int = 2
+  kernel: Callable, plan: Plan, programs: int, x: Refs, out: Refs, buffer: bool = False
 ) -> Refs:
   """Runs a kernel over the grid (X, N, B); it has the operands' and the outputs' references.
 
-  Of an axis X, N or B a program has its own entry; of the other axes everything.
+  Of an axis X, N or B a program has its own entry; of the other axes everything. The buffer is an
+  output that nobody reads. Its rows are longer than a tile's: see `_skewed`.
   """
 
   def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
@@ -81,26 +93,25 @@ def call(
     mine = lambda *ids: tuple(ids['XNB'.index(a)] if a in 'XNB' else 0 for a in axes)
     return pl.BlockSpec(block, mine)
 
+  batch, _, heads, _ = x['q_BTNH'].shape
+  tile = plan.tile
+  if buffer:
+    shape = (batch, heads, programs, tile.queries, tile.keys + 4)
+    out = out | {'buffer_BNXQK': jax.ShapeDtypeStruct(shape, jnp.float32)}
   return pl.pallas_call(
     functools.partial(kernel, plan=plan),
     out_shape=out,
-    grid=grid,
+    grid=(programs, heads, batch),
     in_specs=[{name: spec(name, array.shape) for name, array in x.items()}],
     out_specs={name: spec(name, array.shape) for name, array in out.items()},
     compiler_params=triton.CompilerParams(
-      num_warps=4 if plan.padded <= 64 else 8,
-      # Loads of the ring must not be moved to an earlier step, before the stores they wait for.
-      num_stages=1 if any(name.startswith('ring') for name in out) else stages,
+      num_warps=tile.warps,
+      # Loads of the buffer must not be moved to an earlier step, before the stores they wait for.
+      num_stages=1 if buffer else tile.stages,
     ),
     interpret=plan.interpret,
     name=kernel.__name__.strip('_'),
   )(x)
-
-
-def ring(plan: Plan, programs: tuple[int, ...]) -> Refs:
-  """The buffer of `shifted`, as an output that nobody reads."""
-  shape = (*programs, plan.block_q, plan.slots * plan.block_k)
-  return {'ring_BNXQK': jax.ShapeDtypeStruct(shape, jnp.float32)}
 
 
 def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
@@ -108,12 +119,6 @@ def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
   precision = jax.lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
   axes = (((contract[0],), (contract[1],)), ((), ()))
   return jax.lax.dot_general(a, b, axes, precision, preferred_element_type=jnp.float32)
-
-
-def visited(list_ref: Any, visit: Array) -> tuple[Array, Array]:
-  """The block of a visit, and whether the visit before was not to the block before it."""
-  j = list_ref[visit]
-  return j, (visit == 0) | (list_ref[jnp.maximum(visit - 1, 0)] != j - 1)
 
 
 def barrier(plan: Plan) -> None:
@@ -129,11 +134,15 @@ def vector(ref: Any, first: Array, count: int, limit: int) -> Array:
 
 
 def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
-  """Rows of an [L, H] array, [count, H padded]; zeros where the index is not in [0, limit)."""
-  column = jnp.arange(plan.padded)
-  inside = ((index >= 0) & (index < limit))[:, None] & (column < plan.size)[None]
-  safe = jnp.where((index >= 0) & (index < limit), index, 0)
-  return triton.load(ref.at[safe[:, None], column[None]], mask=inside, other=0)
+  """Rows of an [L, H] array, [count, H padded]; an index outside has the nearest row.
+
+  What is outside of an array is seen by nobody and sees nothing, so any finite numbers do.
+  """
+  index, column = jnp.clip(index, 0, limit - 1)[:, None], jnp.arange(plan.padded)[None]
+  if plan.padded == plan.size:
+    return triton.load(ref.at[index, column])
+  inside = jnp.broadcast_to(column < plan.size, (index.shape[0], plan.padded))
+  return triton.load(ref.at[index, column], mask=inside, other=0)
 
 
 def put(ref: Any, first: Array | int, x: Array, limit: int, plan: Plan) -> None:
@@ -145,16 +154,15 @@ def put(ref: Any, first: Array | int, x: Array, limit: int, plan: Plan) -> None:
 
 def _distance(plan: Plan, t0: Array, s0: Array) -> Array:
   """Distances of a tile, int32 [block_q, block_k]."""
-  t = jax.lax.broadcasted_iota(jnp.int32, (plan.block_q, plan.block_k), 0)
-  s = jax.lax.broadcasted_iota(jnp.int32, (plan.block_q, plan.block_k), 1)
-  return plan.keys - plan.queries + t0 - s0 + t - s
+  first = plan.keys - plan.queries + t0 - s0
+  return (first + jnp.arange(plan.tile.queries))[:, None] - jnp.arange(plan.tile.keys)[None]
 
 
 def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
   """The mask of a tile, bool [block_q, block_k]; `reference.visible`."""
   rules = plan.rules
-  mine = lambda name: vector(x[f'{name}_q_BT'], t0, plan.block_q, plan.queries)[:, None]
-  theirs = lambda name: vector(x[f'{name}_k_BS'], s0, plan.block_k, plan.keys)[None]
+  mine = lambda name: vector(x[f'{name}_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
+  theirs = lambda name: vector(x[f'{name}_k_BS'], s0, plan.tile.keys, plan.keys)[None]
   distance = _distance(plan, t0, s0)
   out = (mine('example') == theirs('example')) & (mine('example') > 0)
   if 'order_q_BT' in x:
@@ -174,10 +182,9 @@ def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
 
 def kept(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
   """Where dropout keeps the probability, bool [block_q, block_k]; `reference._drop`."""
-  shape = (plan.block_q, plan.block_k)
-  query = (t0 + jax.lax.broadcasted_iota(jnp.int32, shape, 0)).astype(jnp.uint32)
-  key = (s0 + jax.lax.broadcasted_iota(jnp.int32, shape, 1)).astype(jnp.uint32)
-  index = (x['head_N'][...] * plan.queries + query) * plan.keys + key
+  query = x['head_N'][...] * plan.queries + (t0 + jnp.arange(plan.tile.queries)).astype(jnp.uint32)
+  key = (s0 + jnp.arange(plan.tile.keys)).astype(jnp.uint32)
+  index = (query * plan.keys)[:, None] + key[None]
   bits = dropout_lib.mix(x['word_B2'][0] + index, x['word_B2'][1])
   return bits >= round(plan.rules.rate * 2**32)
 
@@ -194,68 +201,62 @@ def piece(x: Refs, plan: Plan, k: int, t0: Array, s0: Array) -> Array:
 
   Its c-th row is for s - t = k block_k + c - (block_q - 1), counted within the tile.
   """
-  ahead = k * plan.block_k + jnp.arange(plan.block_k) - (plan.block_q - 1)
+  ahead = k * plan.tile.keys + jnp.arange(plan.tile.keys) - (plan.tile.queries - 1)
   distance = plan.keys - plan.queries + t0 - s0 - ahead
   return take(x['r_RNH'], _row(x, plan, distance), plan.rows, plan)
 
 
-def shifted(
-  x: Refs, ring: Any, plan: Plan, w: Array, t0: Array, j: Array, fresh: Array | bool
-) -> Array:
-  """w . r[row] for the pairs of a tile, float32 [block_q, block_k].
+def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Array, Array]:
+  """Where the k-th piece of a tile's rows lies among its keys: index and whether it is inside.
 
-  Args:
-    x: the operands.
-    ring: the program's buffer, [block_q, slots * block_k].
-    plan: sizes.
-    w: the tile's queries.
-    t0: its first query.
-    j: its block of keys.
-    fresh: whether the last tile was not the one of block j - 1, so that all pieces are new.
+  Row c of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k].
   """
-  s0 = j * plan.block_k
-  line, column = jnp.arange(plan.block_q), jnp.arange(plan.block_k)
+  # The zero depends on the visit: else these arrays would stay in registers over the whole loop.
+  zero = jax.lax.shift_right_logical(t0 | s0, 30)
+  first = zero + (k * plan.tile.keys - (plan.tile.queries - 1))
+  s = (first + jnp.arange(plan.tile.queries))[:, None] + jnp.arange(plan.tile.keys)[None]
+  inside = (s >= 0) & (s < plan.tile.keys)
+  # A GPU leaves alone what is masked; interpreted, it is written back: into a column of no use.
+  return jnp.where(inside, s, outside) if plan.interpret else s, inside
 
-  def fill(k: int) -> None:
-    slot = jax.lax.rem(j + k, plan.slots)
-    index = (slot * plan.block_k + column)[None]
+
+def shifted(x: Refs, buffer: Any, plan: Plan, w: Array, t0: Array, s0: Array) -> Array:
+  """w . r[row] for the pairs of a tile, float32 [block_q, block_k]."""
+  line = jnp.arange(plan.tile.queries)[:, None]
+  barrier(plan)  # all have read what the buffer held
+  for k in range(plan.pieces):
     product = dot(w, piece(x, plan, k, t0, s0), (1, 1))
-    triton.store(ring.at[line[:, None], index], product)
-
-  if fresh is True:
-    for k in range(plan.slots - 1):
-      fill(k)
-  else:
-
-    @pl.when(fresh)
-    def _() -> None:
-      for k in range(plan.slots - 1):
-        fill(k)
-
-  fill(plan.slots - 1)
+    at, inside = _skewed(plan, k, t0, s0, plan.tile.keys)
+    triton.store(buffer.at[line, at], product, mask=inside)
   barrier(plan)
-  at = column[None] - line[:, None] + (plan.block_q - 1)
-  slot = jax.lax.rem(j + at // plan.block_k, plan.slots)
-  out = triton.load(ring.at[line[:, None], slot * plan.block_k + at % plan.block_k])
-  barrier(plan)  # all have read before the next tile writes
-  return out
+  return triton.load(buffer.at[line, jnp.arange(plan.tile.keys)[None]])
+
+
+def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> Iterator[Array]:
+  """The transpose of `shifted`: for each piece a tile's slopes by row, [block_q, block_k]."""
+  line = jnp.arange(plan.tile.queries)[:, None]
+  barrier(plan)
+  triton.store(buffer.at[line, jnp.arange(plan.tile.keys)[None]], slope)
+  barrier(plan)
+  for k in range(plan.pieces):
+    at, inside = _skewed(plan, k, t0, s0, 0)
+    yield triton.load(buffer.at[line, at], mask=inside, other=0)
 
 
 def scores(
-  x: Refs, ring: Any, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, j: Array, fresh
+  x: Refs, buffer: Any, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, s0: Array
 ) -> Array:
   """float32 [block_q, block_k], before the mask."""
-  s0 = j * plan.block_k
   out = dot(q, k, (1, 1))
   if w is not None:
-    out = out + shifted(x, ring, plan, w, t0, j, fresh)
+    out = out + shifted(x, buffer, plan, w, t0, s0)
   if 'bias_NR' in x:
     row = _row(x, plan, _distance(plan, t0, s0))
     inside = (row >= 0) & (row < plan.rows)
     out = out + triton.load(x['bias_NR'].at[jnp.where(inside, row, 0)], mask=inside, other=0)
   if 'segment_BNT2' in x:
     other = differ(x, plan, t0, s0)
-    line = t0 + jnp.arange(plan.block_q)
+    line = t0 + jnp.arange(plan.tile.queries)
     either = [
       triton.load(x['segment_BNT2'].at[line, which], mask=line < plan.queries, other=0)[:, None]
       for which in (0, 1)
@@ -266,5 +267,5 @@ def scores(
 
 def differ(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
   """Whether query and key have different segments, bool [block_q, block_k]."""
-  mine = vector(x['segment_q_BT'], t0, plan.block_q, plan.queries)[:, None]
-  return mine != vector(x['segment_k_BS'], s0, plan.block_k, plan.keys)[None]
+  mine = vector(x['segment_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
+  return mine != vector(x['segment_k_BS'], s0, plan.tile.keys, plan.keys)[None]

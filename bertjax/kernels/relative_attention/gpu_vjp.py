@@ -8,9 +8,6 @@ Three kernels, none with an atomic addition, so that a gradient is the same to t
              the batch and diagonal, which are then added up outside
 """
 
-import dataclasses
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
@@ -23,16 +20,15 @@ Array = jax.Array
 
 
 def _slopes(
-  x: Refs, out: Refs, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, j: Array, fresh
+  x: Refs, out: Refs, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, s0: Array
 ) -> tuple[Array, Array, Array]:
   """Of a tile: the probabilities after dropout, the slopes of the scores, and its rows of dy."""
-  line, s0 = t0 + jnp.arange(plan.block_q), j * plan.block_k
-  ring = out.get('ring_BNXQK')
-  score = gpu_tile.scores(x, ring, plan, q, w, k, t0, j, fresh) * LOG2E
+  line = t0 + jnp.arange(plan.tile.queries)
+  score = gpu_tile.scores(x, out.get('buffer_BNXQK'), plan, q, w, k, t0, s0) * LOG2E
   lse = triton.load(x['lse_BNT'].at[line], mask=line < plan.queries, other=0)
   prob = jnp.where(gpu_tile.seen(x, plan, t0, s0), jnp.exp2(score - lse[:, None]), 0.0)
   dy = gpu_tile.take(x['dy_BTNH'], line, plan.queries, plan)
-  v = gpu_tile.take(x['v_BSNH'], s0 + jnp.arange(plan.block_k), plan.keys, plan)
+  v = gpu_tile.take(x['v_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
   slope = gpu_tile.dot(dy, v, (1, 1))
   dropped = prob
   if plan.rules.rate:
@@ -42,40 +38,21 @@ def _slopes(
   return dropped, prob * (slope - delta[:, None]), dy
 
 
-def _unshifted(buffer: Any, plan: Plan, slope: Array) -> list[Array]:
-  """A tile's slopes by row of the table: for each piece of its rows [block_q, block_k].
-
-  The transpose of `gpu_tile.shifted`: stored by key, read with a skewed index.
-  """
-  line, column = jnp.arange(plan.block_q)[:, None], jnp.arange(plan.block_k)[None]
-  triton.store(buffer.at[line, column], slope)
-  gpu_tile.barrier(plan)
-  pieces = []
-  for k in range(plan.slots):
-    s = k * plan.block_k + column - (plan.block_q - 1) + line
-    inside = (s >= 0) & (s < plan.block_k)
-    at = jnp.where(inside, s, 0)
-    pieces.append(triton.load(buffer.at[line, at], mask=inside, other=0))
-  gpu_tile.barrier(plan)
-  return pieces
-
-
 def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
   i = pl.program_id(0)
-  t0 = i * plan.block_q
-  line = t0 + jnp.arange(plan.block_q)
+  t0 = i * plan.tile.queries
+  line = t0 + jnp.arange(plan.tile.queries)
   q = gpu_tile.take(x['q_BTNH'], line, plan.queries, plan)
   w = gpu_tile.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
 
   def step(visit: Array, carry: Refs) -> Refs:
-    j, fresh = gpu_tile.visited(x['list_BXJ'], visit)
-    s0 = j * plan.block_k
-    k = gpu_tile.take(x['k_BSNH'], s0 + jnp.arange(plan.block_k), plan.keys, plan)
-    _, slope, _ = _slopes(x, out, plan, q, w, k, t0, j, fresh)
+    s0 = x['list_BXJ'][visit] * plan.tile.keys
+    k = gpu_tile.take(x['k_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
+    _, slope, _ = _slopes(x, out, plan, q, w, k, t0, s0)
     add = {'q': gpu_tile.dot(slope.astype(k.dtype), k, (1, 0))}
     if w is not None:
       add['w'] = jnp.zeros_like(carry['w'])
-      for n, part in enumerate(_unshifted(out['ring_slope_BNXQK'], plan, slope)):
+      for n, part in enumerate(gpu_tile.unshifted(out['buffer_BNXQK'], plan, slope, t0, s0)):
         r = gpu_tile.piece(x, plan, n, t0, s0)
         add['w'] += gpu_tile.dot(part.astype(r.dtype), r, (1, 0))
     if 'segment_BNT2' in x:
@@ -84,11 +61,11 @@ def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
       add['same'] = jnp.sum(jnp.where(other, 0.0, slope), axis=1)
     return {name: carry[name] + add[name] for name in carry}
 
-  carry = {'q': jnp.zeros((plan.block_q, plan.padded), jnp.float32)}
+  carry = {'q': jnp.zeros((plan.tile.queries, plan.padded), jnp.float32)}
   if w is not None:
     carry['w'] = jnp.zeros_like(carry['q'])
   if 'segment_BNT2' in x:
-    carry['other'] = carry['same'] = jnp.zeros((plan.block_q,), jnp.float32)
+    carry['other'] = carry['same'] = jnp.zeros((plan.tile.queries,), jnp.float32)
   carry = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
   for name in ('q', 'w'):
     if name in carry:
@@ -100,57 +77,57 @@ def _queries(x: Refs, out: Refs, *, plan: Plan) -> None:
 
 
 def _keys(x: Refs, out: Refs, *, plan: Plan) -> None:
-  j = pl.program_id(0)
-  s0 = j * plan.block_k
-  k = gpu_tile.take(x['k_BSNH'], s0 + jnp.arange(plan.block_k), plan.keys, plan)
+  s0 = pl.program_id(0) * plan.tile.keys
+  k = gpu_tile.take(x['k_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
 
   def step(visit: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-    t0 = x['list_BXI'][visit] * plan.block_q
-    line = t0 + jnp.arange(plan.block_q)
+    t0 = x['list_BXI'][visit] * plan.tile.queries
+    line = t0 + jnp.arange(plan.tile.queries)
     q = gpu_tile.take(x['q_BTNH'], line, plan.queries, plan)
     w = gpu_tile.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
-    prob, slope, dy = _slopes(x, out, plan, q, w, k, t0, j, True)
+    prob, slope, dy = _slopes(x, out, plan, q, w, k, t0, s0)
     dk = gpu_tile.dot(slope.astype(q.dtype), q, (0, 0))
     dv = gpu_tile.dot(prob.astype(dy.dtype), dy, (0, 0))
     return carry[0] + dk, carry[1] + dv
 
-  zeros = jnp.zeros((plan.block_k, plan.padded), jnp.float32)
+  zeros = jnp.zeros((plan.tile.keys, plan.padded), jnp.float32)
   dk, dv = jax.lax.fori_loop(0, x['count_BX'][...], step, (zeros, zeros))
   gpu_tile.put(out['k_BSNH'], s0, dk, plan.keys, plan)
   gpu_tile.put(out['v_BSNH'], s0, dv, plan.keys, plan)
 
 
 def _diagonals(x: Refs, out: Refs, *, plan: Plan) -> None:
-  ahead = pl.program_id(0) - (pl.cdiv(plan.queries, plan.block_q) - 1)  # j - i
+  ahead = pl.program_id(0) - (pl.cdiv(plan.queries, plan.tile.queries) - 1)  # j - i
 
   def step(visit: Array, carry: list[list[Array]]) -> list[list[Array]]:
     i = x['list_BXI'][visit]
-    t0, j = i * plan.block_q, i + ahead
-    line = t0 + jnp.arange(plan.block_q)
+    t0, s0 = i * plan.tile.queries, (i + ahead) * plan.tile.keys
+    line = t0 + jnp.arange(plan.tile.queries)
     q = gpu_tile.take(x['q_BTNH'], line, plan.queries, plan)
     w = gpu_tile.take(x['w_BTNH'], line, plan.queries, plan) if 'w_BTNH' in x else None
-    column = j * plan.block_k + jnp.arange(plan.block_k)
-    k = gpu_tile.take(x['k_BSNH'], column, plan.keys, plan)
-    _, slope, _ = _slopes(x, out, plan, q, w, k, t0, j, True)
-    parts = _unshifted(out['ring_slope_BNXQK'], plan, slope)
-    add = []
-    if w is not None:
-      add.append([gpu_tile.dot(part.astype(w.dtype), w, (0, 0)) for part in parts])
-    if 'bias_NR' in x:
-      add.append([jnp.sum(part, axis=0) for part in parts])
-    return jax.tree.map(jnp.add, carry, add)
+    k = gpu_tile.take(x['k_BSNH'], s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
+    _, slope, _ = _slopes(x, out, plan, q, w, k, t0, s0)
+    sums = [list(pieces) for pieces in carry]
+    for n, part in enumerate(gpu_tile.unshifted(out['buffer_BNXQK'], plan, slope, t0, s0)):
+      if w is not None:
+        sums[0][n] += gpu_tile.dot(part.astype(w.dtype), w, (0, 0))
+      if 'bias_NR' in x:
+        sums[-1][n] += jnp.sum(part, axis=0)
+    return sums
 
   carry = []
   if 'r_RNH' in x:
-    carry.append([jnp.zeros((plan.block_k, plan.padded), jnp.float32)] * plan.slots)
+    carry.append([jnp.zeros((plan.tile.keys, plan.padded), jnp.float32)] * plan.pieces)
   if 'bias_NR' in x:
-    carry.append([jnp.zeros((plan.block_k,), jnp.float32)] * plan.slots)
+    carry.append([jnp.zeros((plan.tile.keys,), jnp.float32)] * plan.pieces)
   carry = jax.lax.fori_loop(0, x['count_BX'][...], step, carry)
-  for n in range(plan.slots):
+  for n in range(plan.pieces):
     if 'r_RNH' in x:
-      gpu_tile.put(out['r_BXNRH'], n * plan.block_k, carry[0][n], plan.slots * plan.block_k, plan)
+      gpu_tile.put(
+        out['r_BXNRH'], n * plan.tile.keys, carry[0][n], plan.pieces * plan.tile.keys, plan
+      )
     if 'bias_NR' in x:
-      out['bias_BXNR'][pl.ds(n * plan.block_k, plan.block_k)] = carry[-1][n]
+      out['bias_BXNR'][pl.ds(n * plan.tile.keys, plan.tile.keys)] = carry[-1][n]
 
 
 def by_row(part_BXNR: Array, plan: Plan, direction_B: Array | None) -> Array:
@@ -159,7 +136,7 @@ def by_row(part_BXNR: Array, plan: Plan, direction_B: Array | None) -> Array:
   Entry c of diagonal X is for s - t = X block + c - (blocks of queries * block - 1), with s and t
   counted from the first key and the first query.
   """
-  block, memory = plan.block_k, plan.keys - plan.queries
+  block, memory = plan.tile.keys, plan.keys - plan.queries
   last = pl.cdiv(plan.queries, block) * block - 1
 
   def along(total_XNR: Array) -> Array:
@@ -190,50 +167,52 @@ def backward(
   y_BTNH: Array,
   lse_BNT: Array,
   dy_BTNH: Array,
-  blocks: tuple[int, int],
+  tiles: dict[str, gpu_tile.Tile],
   interpret: bool,
 ) -> fold.Folded:
   """The gradients of the folded operands."""
-  plan = gpu_tile.plan_of(folded, rules, blocks, interpret)
-  batch, _, heads, _ = folded.q_BTNH.shape
   dy = dy_BTNH.astype(folded.v_BSNH.dtype)
   delta_BTN = jnp.sum(dy.astype(jnp.float32) * y_BTNH.astype(jnp.float32), axis=-1)
   x = gpu_tile.named(folded, vectors)
   x |= dict(lse_BNT=lse_BNT, delta_BNT=jnp.swapaxes(delta_BTN, 1, 2), dy_BTNH=dy)
+  plan = lambda name: gpu_tile.plan(folded, rules, tiles[name], interpret)
+  visits = lambda plan: fold.visits(vectors, rules, plan.tile.queries, plan.tile.keys)
   like = lambda *names: {n: jax.ShapeDtypeStruct(x[n].shape, x[n].dtype) for n in names if n in x}
 
-  def run(kernel, plan, seen_BXY, name, out, slope_ring):
-    lists = dict(zip((f'list_BX{name}', 'count_BX'), fold.listed(seen_BXY), strict=True))
-    programs = seen_BXY.shape[1]
-    shape = (batch, heads, programs)
-    if 'r_RNH' in x:
-      out |= gpu_tile.ring(plan, shape)
-    if slope_ring:
-      shape = (*shape, plan.block_q, plan.block_k)
-      out['ring_slope_BNXQK'] = jax.ShapeDtypeStruct(shape, jnp.float32)
-    return gpu_tile.call(kernel, plan, (programs, heads, batch), x | lists, out)
+  def run(kernel, plan, name, seen_BXY, out, buffer):
+    order, count = fold.listed(seen_BXY)
+    operands = x | {name: order, 'count_BX': count}
+    return gpu_tile.call(kernel, plan, seen_BXY.shape[1], operands, out, buffer)
 
-  seen_BIJ = fold.visits(vectors, rules, plan.block_q, plan.block_k)
+  table, mine = 'r_RNH' in x, plan('queries')
   out = like('q_BTNH', 'w_BTNH', 'segment_BNT2')
-  grads = run(_queries, plan, seen_BIJ, 'J', out, 'r_RNH' in x)
-  grads |= run(_keys, plan, jnp.swapaxes(seen_BIJ, 1, 2), 'I', like('k_BSNH', 'v_BSNH'), False)
-  if plan.rows:
-    plan = dataclasses.replace(plan, block_q=min(blocks), block_k=min(blocks))
-    seen_BXI = diagonals(fold.visits(vectors, rules, plan.block_q, plan.block_k))
-    shape = (batch, seen_BXI.shape[1], heads, plan.slots * plan.block_k)
-    out = {}
-    if 'r_RNH' in x:
-      out['r_BXNRH'] = jax.ShapeDtypeStruct((*shape, plan.size), jnp.float32)
-    if 'bias_NR' in x:
-      out['bias_BXNR'] = jax.ShapeDtypeStruct(shape, jnp.float32)
-    parts = run(_diagonals, plan, seen_BXI, 'I', out, True)
-    if 'r_RNH' in x:
-      dr_RNH = by_row(parts['r_BXNRH'], plan, vectors.direction_B)
-      grads['r_RNH'] = dr_RNH.astype(folded.q_BTNH.dtype)
-    if 'bias_NR' in x:
-      grads['bias_NR'] = by_row(parts['bias_BXNR'], plan, vectors.direction_B).T
-  named = {name: grads.get(name) for name in folded._fields}
-  return folded._replace(**named)
+  grads = run(_queries, mine, 'list_BXJ', visits(mine), out, table)
+  mine = plan('keys')
+  seen_BJI = jnp.swapaxes(visits(mine), 1, 2)
+  grads |= run(_keys, mine, 'list_BXI', seen_BJI, like('k_BSNH', 'v_BSNH'), table)
+  if mine.rows:
+    mine = plan('diagonals')
+    seen_BXI = diagonals(visits(mine))
+    out = _windows(folded, mine, seen_BXI.shape[1])
+    parts = run(_diagonals, mine, 'list_BXI', seen_BXI, out, True)
+    if folded.r_RNH is not None:
+      dr_RNH = by_row(parts['r_BXNRH'], mine, vectors.direction_B)
+      grads['r_RNH'] = dr_RNH.astype(folded.r_RNH.dtype)
+    if folded.bias_NR is not None:
+      grads['bias_NR'] = by_row(parts['bias_BXNR'], mine, vectors.direction_B).T
+  return folded._replace(**{name: grads.get(name) for name in folded._fields})
+
+
+def _windows(folded: fold.Folded, plan: Plan, programs: int) -> Refs:
+  """The outputs of the diagonals: sums over the rows of the tables that each of them meets."""
+  batch, _, heads, size = folded.q_BTNH.shape
+  shape = (batch, programs, heads, plan.pieces * plan.tile.keys)
+  out = {}
+  if folded.r_RNH is not None:
+    out['r_BXNRH'] = jax.ShapeDtypeStruct((*shape, size), jnp.float32)
+  if folded.bias_NR is not None:
+    out['bias_BXNR'] = jax.ShapeDtypeStruct(shape, jnp.float32)
+  return out
 
 
 def diagonals(seen_BIJ: Array) -> Array:
