@@ -3,6 +3,8 @@
   --type=wordpiece  BERT: vocab.txt               (Rust tokenizers)
   --type=bpe        RoBERTa: vocab.json, merges.txt, over bytes
   --type=unigram    spiece.model                  (sentencepiece)
+  --type=words      tokenizer.json, words by frequency, each line ended by <eos>
+  --type=characters   the same of characters, each line ended by its newline
 
 `--input` takes what `bertjax.prepare` takes. The text is read once; a Mixture is drawn at its
 rates, as many documents as its members have, or --documents. A seeded sample of its sentences

@@ -1084,6 +1084,27 @@ MUTATIONS = (
     'tests/data/lm_rows_test.py',
   ),
   Mutation(
+    'words: ids not by frequency',
+    'bertjax/data/stream_vocabulary.py',
+    'key=lambda piece: (-counts[piece], piece)',
+    'key=lambda piece: piece',
+    'tests/data/stream_vocabulary_test.py',
+  ),
+  Mutation(
+    'words: lines without an end',
+    'bertjax/data/stream_vocabulary.py',
+    'unk) for part in found), end]',
+    'unk) for part in found)]',
+    'tests/data/stream_vocabulary_test.py',
+  ),
+  Mutation(
+    'characters: the newline is not one of them',
+    'bertjax/data/stream_vocabulary.py',
+    'counts[END[kind]] = len(sentences)',
+    'counts[END[kind]] = 0',
+    'tests/data/stream_vocabulary_test.py',
+  ),
+  Mutation(
     'setup: evaluation has the memory of training',
     'bertjax/setup.py',
     '    changed.model[name] = value\n',

@@ -36,7 +36,7 @@ def contents(path):
 
 
 @pytest.mark.parametrize('lowercase', [True, False])
-@pytest.mark.parametrize('kind', TRAINERS)
+@pytest.mark.parametrize('kind', ['wordpiece', 'bpe', 'unigram'])
 def test_vocabulary_reads_back_and_fits_its_text(tmp_path, kind, lowercase):
   TRAINERS[kind](sentences(), 400, lowercase, tmp_path)
   vocabulary = load_vocabulary(tmp_path)

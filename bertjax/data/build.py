@@ -105,6 +105,7 @@ def _vocabulary(data, text: str, seed: int, workdir: str) -> str:
         input=text,
         type=data.train_vocab.type,
         size=data.train_vocab.size,
+        split=data.split,
         output=vocab,
         lowercase=data.lowercase,
         module=data.module,

@@ -1,6 +1,7 @@
 """Trains vocabularies from a sample of sentences; equal samples give equal files, byte for byte."""
 
 import collections
+import functools
 import io
 import json
 import pathlib
@@ -17,6 +18,7 @@ from tokenizers import (
   trainers,
 )
 
+from bertjax.data import stream_vocabulary
 from bertjax.data.vocabulary import CONFIG, SPECIAL
 
 # Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers.
@@ -142,8 +144,22 @@ def train_unigram(
   _save_config(directory, dict(do_lower_case=lowercase))
 
 
+def train_stream(
+  kind: str, sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes tokenizer.json, as `stream_vocabulary.train` does, and tokenizer_config.json."""
+  stream_vocabulary.train(kind, sentences, size, lowercase, directory)
+  names = dict(unk_token='<unk>', pad_token='<pad>', eos_token=stream_vocabulary.END[kind])
+  name = 'PreTrainedTokenizerFast'
+  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase, **names))
+
+
 TRAINERS: dict[str, Callable] = dict(
-  wordpiece=train_wordpiece, bpe=train_bpe, unigram=train_unigram
+  wordpiece=train_wordpiece,
+  bpe=train_bpe,
+  unigram=train_unigram,
+  words=functools.partial(train_stream, stream_vocabulary.WORDS),
+  characters=functools.partial(train_stream, stream_vocabulary.CHARACTERS),
 )
 
 

@@ -1,5 +1,5 @@
 """Vocabularies, read from their files: WordPiece, byte-level BPE, SentencePiece, tokenizer.json and
-XLM's fastBPE.
+XLM's fastBPE; of words and of characters.
 
 Ids equal those of the `transformers` tokenizer of the same files. Only NumPy, tokenizers and
 sentencepiece are imported here: the workers of `prepare` start in a moment, and so does training.
@@ -20,7 +20,7 @@ import numpy as np
 import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data import fastbpe
+from bertjax.data import fastbpe, stream_vocabulary
 
 SPECIAL = dict(
   cls=('[CLS]', '<cls>', '<s>'),
@@ -48,7 +48,7 @@ class Vocabulary:
     pieces: V strings, by id.
     word_starts: bool [V], False for ids that continue a word.
     special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none; eod where it has
-      one.
+      one; eos, the end of a line, of words and of characters.
     sha256: of the files.
     check_language: raises ValueError where words of a language cannot be cut; None where text is
       encoded whatever its language.
@@ -190,6 +190,8 @@ def _vocabulary(
     special['cls'] = special['sep']
   if '<eod>' in index:  # XLNet, whose documents end with it
     special['eod'] = index['<eod>']
+  if kind in stream_vocabulary.END:
+    special['eos'] = index[stream_vocabulary.END[kind]]
   starts = np.array([starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
   return Vocabulary(
@@ -311,6 +313,10 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
     )
   kind = spec['model']['type'].lower()
   rust = _rust(tokenizer)
+  stream = stream_vocabulary.kind_of(spec['model'])
+  if stream:
+    coder = stream_vocabulary.coder(stream, rust['pieces'], lowers)
+    return _vocabulary(stream, (file,), lowers, lambda piece: True, coder)
   prefix = spec['model'].get('continuing_subword_prefix')
   if prefix:
     starts_word = lambda piece: not piece.startswith(prefix)
