@@ -1,5 +1,6 @@
 """One body for every implementation of the attention operation: output and every gradient."""
 
+import collections
 import functools
 
 import attention_cases as cases
@@ -39,7 +40,7 @@ FULL = pytest.mark.full
 def impl(request, monkeypatch):
   """An implementation with blocks so small that every case has several."""
   monkeypatch.setattr(xla, 'SCORES', 256)
-  monkeypatch.setattr(gpu, 'TILES', dict.fromkeys(gpu.TILES, gpu.Tile(16, 16)))
+  monkeypatch.setattr(gpu, 'tiles', lambda _: collections.defaultdict(lambda: gpu.Tile(16, 16)))
   monkeypatch.setattr(gpu, 'INTERPRET', True)
   return request.param
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import pytest
 
 from bertjax.kernels import relative_attention as ra
-from bertjax.kernels.relative_attention import gpu
+from bertjax.kernels.relative_attention import gpu, shapes
 
 
 def lowered(case: cases.Case) -> str:
@@ -58,3 +58,49 @@ def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch):
     x = jnp.ones((1, 4, 1, size))
     y = ra.relative_attention(x, x, x, ra.Mask(ones, ones))
     assert isinstance(y, str) == expected
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', cases.BY_NAME)
+@pytest.mark.parametrize('queries, keys', [(32, 16), (16, 32)])
+def test_oblong_tiles_give_the_same(monkeypatch, name, queries, keys):
+  """Interpreted, with tiles of 16 x 16 and with oblong ones."""
+  monkeypatch.setattr(gpu, 'INTERPRET', True)
+  built = cases.build(cases.BY_NAME[name])
+
+  def run(tile):
+    square = gpu.Tile(16, 16)
+    kernels = dict(forward=tile, queries=tile, keys=tile, diagonals=square)
+    monkeypatch.setattr(gpu, 'tiles', lambda _: kernels)
+
+    def attend(values):
+      relative = cases.fill(built, values)
+      q, k, v = (values[name] for name in 'qkv')
+      return ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
+
+    return cases.with_gradients(built, attend, built.values)
+
+  want, got = run(gpu.Tile(16, 16)), run(gpu.Tile(queries, keys))
+  for key, x in want.items():
+    tolerance = 1e-5 if built.case.dtype == jnp.float32 else 2e-2
+    assert abs(got[key] - x).max() < tolerance * abs(x).max(), key
+
+
+def test_tiles_are_powers_of_two(monkeypatch):
+  monkeypatch.setattr(gpu, 'FLOAT32', gpu.Tile(48, 16))
+  with pytest.raises(ValueError, match='powers of two from 16, got Tile'):
+    lowered(cases.BY_NAME['bert'])
+
+
+@pytest.mark.full
+def test_every_published_shape_lowers():
+  """Traced, and made into Triton's code, at full size; compiled it is on a GPU alone."""
+  for shape in shapes.SHAPES.values():
+    arguments = jax.eval_shape(lambda shape=shape: shapes.operands(shape, jax.random.key(0)))
+
+    def loss(x):
+      y = ra.relative_attention(*x, impl='gpu')
+      return jnp.sum(y.astype(jnp.float32))
+
+    traced = jax.jit(jax.grad(loss, allow_int=True)).trace(arguments)
+    assert 'xla.gpu.triton' in traced.lower(lowering_platforms=('cuda',)).as_text()

@@ -18,12 +18,23 @@ from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
 
 Array = jax.Array
 
+# Tiles of each kernel in bfloat16, by (product with r, head size above 64). Not timed yet: they are
+# the largest whose programs keep to their registers, but for some words, compiled for sm_90.
 TILES = {
-  'forward': Tile(64, 64, 4, 2),
-  'queries': Tile(64, 64, 4, 2),
-  'keys': Tile(64, 64, 4, 2),
-  'diagonals': Tile(64, 64, 8, 1),
+  (False, False): dict(
+    forward=Tile(128, 64, 8), queries=Tile(64, 64), keys=Tile(64, 64), diagonals=Tile(64, 64)
+  ),
+  (False, True): dict(
+    forward=Tile(64, 64, 8), queries=Tile(64, 64), keys=Tile(64, 64, 8), diagonals=Tile(64, 64, 8)
+  ),
+  (True, False): dict(
+    forward=Tile(64, 64), queries=Tile(64, 64, 8), keys=Tile(64, 64), diagonals=Tile(64, 64, 8)
+  ),
+  (True, True): dict(
+    forward=Tile(64, 64, 8), queries=Tile(32, 64, 8), keys=Tile(32, 64, 8), diagonals=Tile(32, 32)
+  ),
 }
+FLOAT32 = Tile(32, 32)
 SIZE = 128  # a program holds whole heads
 INTERPRET = False  # tests run the kernels without a GPU
 
@@ -62,10 +73,16 @@ def _kernel(x: gpu_tile.Refs, out: gpu_tile.Refs, *, plan: Plan) -> None:
   triton.store(out['lse_BNT'].at[line], most + jnp.log2(safe), mask=line < plan.queries)
 
 
+def tiles(folded: fold.Folded) -> dict[str, Tile]:
+  """The tile of each kernel."""
+  table = TILES[folded.r_RNH is not None, folded.q_BTNH.shape[-1] > 64]
+  return table if folded.q_BTNH.dtype == jnp.bfloat16 else dict.fromkeys(table, FLOAT32)
+
+
 def forward(folded: fold.Folded, vectors: fold.Vectors, rules: fold.Rules) -> tuple[Array, Array]:
   """The output [B, T, N, H] and the logarithm to base 2 of each query's sum, [B, N, T]."""
   batch, queries, heads, _ = folded.q_BTNH.shape
-  plan = gpu_tile.plan(folded, rules, TILES['forward'], INTERPRET)
+  plan = gpu_tile.plan(folded, rules, tiles(folded)['forward'], INTERPRET)
   x = gpu_tile.named(folded, vectors)
   seen_BIJ = fold.visits(vectors, rules, plan.tile.queries, plan.tile.keys)
   x['list_BXJ'], x['count_BX'] = fold.listed(seen_BIJ)
@@ -119,7 +136,9 @@ def _core_forward(rules, folded, vectors):
 
 def _core_backward(rules, saved, dy_BTNH):
   folded, vectors, y_BTNH, lse_BNT = saved
-  slopes = gpu_vjp.backward(rules, folded, vectors, y_BTNH, lse_BNT, dy_BTNH, TILES, INTERPRET)
+  slopes = gpu_vjp.backward(
+    rules, folded, vectors, y_BTNH, lse_BNT, dy_BTNH, tiles(folded), INTERPRET
+  )
   return slopes, None
 
 

@@ -62,7 +62,14 @@ class Plan:
 
 
 def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
-  """The plan of a kernel."""
+  """The plan of a kernel.
+
+  Raises:
+    ValueError: a tile is not made of powers of two from 16.
+  """
+  for size in tile[:2]:
+    if size < 16 or size & (size - 1):
+      raise ValueError(f'attention: expected tiles of powers of two from 16, got {tile}')
   _, queries, _, size = folded.q_BTNH.shape
   rows = 0
   if folded.r_RNH is not None:
@@ -115,10 +122,13 @@ def call(
 
 
 def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
-  """A product on the tensor cores, summed in float32; float32 operands keep their precision."""
-  precision = jax.lax.Precision.HIGHEST if a.dtype == jnp.float32 else None
+  """A product on the tensor cores, summed in float32.
+
+  Float32 operands are multiplied as `jax.default_matmul_precision` says, as everywhere in JAX: on a
+  GPU that is TF32, and float32 with 'highest'.
+  """
   axes = (((contract[0],), (contract[1],)), ((), ()))
-  return jax.lax.dot_general(a, b, axes, precision, preferred_element_type=jnp.float32)
+  return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
 
 
 def barrier(plan: Plan) -> None:

@@ -192,6 +192,7 @@ def backward(
   grads |= run(_keys, mine, 'list_BXI', seen_BJI, like('k_BSNH', 'v_BSNH'), table)
   if mine.rows:
     mine = plan('diagonals')
+    assert mine.tile.queries == mine.tile.keys, 'diagonals are of squares'
     seen_BXI = diagonals(visits(mine))
     out = _windows(folded, mine, seen_BXI.shape[1])
     parts = run(_diagonals, mine, 'list_BXI', seen_BXI, out, True)
