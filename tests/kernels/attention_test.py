@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bertjax.kernels.relative_attention import gpu, relative_attention, xla
+from bertjax.kernels.relative_attention import gpu, relative_attention, tpu, xla
 
 # Largest error over the largest value: some roundings of float32, and of bfloat16 (2^-8).
 TOLERANCE = {'float32': 1e-5, 'bfloat16': 2e-2}
@@ -32,7 +32,7 @@ def run(built, impl):
 
 # Interpreted kernels are slow to compile: what their other cases have, these have too.
 QUICK = ('bert', 'all', 'all_bfloat16')
-KERNELS = ('gpu',)
+KERNELS = ('gpu', 'tpu')
 FULL = pytest.mark.full
 
 
@@ -42,6 +42,8 @@ def impl(request, monkeypatch):
   monkeypatch.setattr(xla, 'SCORES', 256)
   monkeypatch.setattr(gpu, 'tiles', lambda _: collections.defaultdict(lambda: gpu.Tile(16, 16)))
   monkeypatch.setattr(gpu, 'INTERPRET', True)
+  interpreted = functools.partial(tpu.attend, kind='TPU v5 lite', block=16, interpret=True)
+  monkeypatch.setattr(tpu, 'attend', interpreted)
   return request.param
 
 

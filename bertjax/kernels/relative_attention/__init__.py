@@ -2,6 +2,7 @@
 
 reference   every score at once; the meaning (`reference.py`)
 xla         the same in blocks of queries; what CPUs run (`xla.py`)
+tpu         a Pallas Mosaic kernel (`tpu.py`)
 gpu         a Pallas Triton kernel (`gpu.py`)
 """
 
@@ -15,10 +16,12 @@ from bertjax.kernels.relative_attention.operands import Relative as Relative
 from bertjax.kernels.relative_attention.operands import Segment as Segment
 from bertjax.kernels.relative_attention.operands import check
 from bertjax.kernels.relative_attention.reference import visible as visible
+from bertjax.kernels.relative_attention.shards import sharded
 
 Array = jax.Array
 
-IMPLEMENTATIONS = ('reference', 'xla', 'gpu')
+KERNELS = ('tpu', 'gpu')  # each is named like the backend that it is for
+IMPLEMENTATIONS = ('reference', 'xla', *KERNELS)
 
 
 def relative_attention(
@@ -46,28 +49,27 @@ def relative_attention(
     [B, T, N, H] in the dtype of v. A query that sees nothing has zeros and passes no gradient.
 
   Raises:
-    ValueError: shapes disagree, or a table is too short for the distances.
+    ValueError: shapes disagree, a table is too short for the distances, or the mesh does not divide
+      rows or heads.
     NotImplementedError: the named implementation does not take the operands; says why and which
       one does.
   """
   check(q_BTNH, k_BSNH, v_BSNH, mask, relative)
+  operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
   if impl is None:
-    impl = _fastest(q_BTNH, k_BSNH, v_BSNH)
+    if jax.default_backend() in KERNELS:
+      try:
+        return _attend(jax.default_backend())(*operands)
+      except NotImplementedError:
+        pass  # xla takes everything
+    impl = 'xla'
   if impl not in IMPLEMENTATIONS:
     expected = ', '.join(IMPLEMENTATIONS)
     raise ValueError(f'attention: expected an implementation among {expected}; got {impl!r}')
-  return _module(impl).attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  return _attend(impl)(*operands)
 
 
-def _module(impl: str):
+def _attend(impl: str):
   """The implementation, imported when it is used: Pallas alone takes half a second."""
-  return importlib.import_module(f'{__name__}.{impl}')
-
-
-def _fastest(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array) -> str:
-  """The kernel of this machine where it takes the operands, else the one that always does."""
-  # A kernel under jit has no sharding of its own: on several devices it would gather its operands.
-  if jax.default_backend() == 'gpu' and jax.device_count() == 1:
-    if _module('gpu').refusal(q_BTNH, k_BSNH, v_BSNH) is None:
-      return 'gpu'
-  return 'xla'
+  attend = importlib.import_module(f'{__name__}.{impl}').attend
+  return sharded(attend) if impl in KERNELS else attend

@@ -1,0 +1,59 @@
+"""Attention on a mesh: XLA cannot split a kernel, so every device runs it on its rows and heads."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+Array = jax.Array
+
+ROWS, HEADS = ('data', 'fsdp'), 'tensor'  # axes of the mesh
+
+
+def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
+  """An implementation that runs on each device's share of the current mesh (`jax.set_mesh`).
+
+  Raises (when called):
+    ValueError: the mesh does not divide the rows or the heads.
+  """
+
+  def over_mesh(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout):
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.size == 1:
+      return attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+    rows, heads = tuple(a for a in ROWS if a in mesh.shape), mesh.shape.get(HEADS, 1)
+    ways = 1
+    for axis in rows:
+      ways *= mesh.shape[axis]
+    if q_BTNH.shape[0] % ways or q_BTNH.shape[2] % heads:
+      raise ValueError(
+        f'attention: expected rows and heads that the mesh {dict(mesh.shape)} divides ({ways} and '
+        f'{heads} ways), got {q_BTNH.shape[0]} rows and {q_BTNH.shape[2]} heads'
+      )
+    operands = dict(
+      q_BTNH=q_BTNH, k_BSNH=k_BSNH, v_BSNH=v_BSNH, mask=mask, relative=relative, dropout=dropout
+    )
+
+    def part(x: dict[str, Any]) -> Array:
+      dropout = x['dropout']
+      if dropout is not None and heads > 1:
+        first = jax.lax.axis_index(HEADS) * x['q_BTNH'].shape[2]
+        dropout = dataclasses.replace(dropout, head=dropout.head + first)
+      return attend(x['q_BTNH'], x['k_BSNH'], x['v_BSNH'], x['mask'], x['relative'], dropout)
+
+    names = dict(B=rows, N=HEADS if heads > 1 else None)
+    specs = jax.tree_util.tree_map_with_path(lambda path, _: _spec(path[-1], names), operands)
+    out = PartitionSpec(rows, None, names['N'], None)
+    # A kernel's results do not say over which axes they vary.
+    return jax.shard_map(part, in_specs=(specs,), out_specs=out, check_vma=False)(operands)
+
+  return over_mesh
+
+
+def _spec(key: Any, names: dict[str, Any]) -> PartitionSpec:
+  """How an operand is split, from the axis letters that its name ends in: q_BTNH, u_NH, site."""
+  name = getattr(key, 'name', None) or key.key
+  tail = name.rpartition('_')[2]
+  return PartitionSpec(*(names.get(letter) for letter in tail if tail.isupper()))
