@@ -39,10 +39,12 @@ SIZES: dict[str, dict[str, Any]] = {
     layers=24, width=1024, heads=8, head_size=128, ffn=3072, mem_len=768, **TF
   ),
 }  # fmt: skip
+# Of 267,735 words, ordered by frequency.
+CUTOFFS = dict.fromkeys(('wt103_base', 'wt103_large'), (20_000, 40_000, 200_000))
 # Dropout, of attention; segment, rows, steps, warm-up; segment, memory and clamp of evaluation.
 RECIPES: dict[str, tuple] = {
   'test': (0.1, 0.0, 32, 8, 1000, 0, 16, 64, 48),
-  'tiny': (0.1, 0.0, 64, 32, 10_000, 0, 32, 128, 96),
+  'tiny': (0.1, 0.0, 64, 32, 10_000, 100, 64, 256, 192),
   'wt103_base': (0.1, 0.0, 150, 60, 200_000, 0, 64, 640, 400),
   'wt103_large': (0.2, 0.2, 384, 128, 4_000_000, 16_000, 128, 1600, 1000),
   'enwik8_base': (0.1, 0.0, 512, 22, 400_000, 0, 80, 2100, 820),
@@ -60,6 +62,8 @@ def model(size: str) -> ConfigDict:
       size=size,
       **SIZES[size],
       vocab_size=0,  # 0: the store's vocabulary
+      cutoffs=CUTOFFS.get(size, ()),  # (): a plain softmax
+      div_val=4 if size == 'wt103_large' else 1,
       attention='relative',  # attn_type 0; 'shaw' 1, 'absolute' 2, 'deeper' 3
       learned_positions=0,  # of 'shaw' and 'deeper'
       clamp_len=0,  # -1 in the scripts' training
@@ -86,8 +90,7 @@ def get_config(arg: str | None = None):
   c.best.metric = 'eval/lm'
 
   c.model = model(size)
-  words = size.startswith('wt103')
-  c.objective = dict(name='lm', unit='word' if words else 'character')
+  c.objective = dict(name='lm', unit='character' if size.startswith('enwik8') else 'word')
 
   c.optimizer = common.adamw()  # torch.optim.Adam
   c.optimizer.eps = 1e-8
@@ -98,7 +101,7 @@ def get_config(arg: str | None = None):
   large = size.endswith('large')
   c.optimizer.schedule = dict(
     name='cosine' if large else 'cosine_absolute',  # train.py of TF, of torch
-    peak=2.5e-4,
+    peak=1e-3 if size == 'tiny' else 2.5e-4,
     warmup_steps=warmup,
     total_steps=c.get_ref('total_steps'),
   )

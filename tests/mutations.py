@@ -1237,6 +1237,27 @@ MUTATIONS = (
     'return Out(terms, memory)',
     'tests/transformer_xl_parity_test.py',
   ),
+  Mutation(
+    'adaptive softmax: clusters are counted from the first',
+    'bertjax/kernels/adaptive_softmax.py',
+    'self.head.vocab_size - 1 - cluster',
+    'self.bounds[0] + cluster',
+    'tests/models/adaptive_test.py::test_equals_torch_with_the_clusters_counted_from_the_end',
+  ),
+  Mutation(
+    'adaptive softmax: right by the head alone',
+    'bertjax/kernels/adaptive_softmax.py',
+    'right_BP *= jnp.where(inside[cluster], tail_right_BP, 1.0)',
+    'pass',
+    'tests/models/adaptive_test.py::test_right_are_the_targets_that_score_best_on_each_level',
+  ),
+  Mutation(
+    'adaptive inputs: a cutoff belongs to the cluster before it',
+    'bertjax/models/adaptive.py',
+    '(token_BT >= self.bounds[i])',
+    '(token_BT > self.bounds[i] - (i == 0))',
+    'tests/models/adaptive_test.py::test_inputs_are_looked_up_in_their_cluster',
+  ),
 )
 
 

@@ -212,7 +212,7 @@ def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   assert stepper.eval_carry().hidden_BLMD.shape == (4, 2, 64, 64)
   assert run.systems[0].held_out.length == 16
   found = stepper.evaluate(state.variables)
-  assert found['eval/lm'] == pytest.approx(found['eval/bits_per_character'] * np.log(2))
+  assert np.exp(found['eval/lm']) == pytest.approx(found['eval/perplexity'])
   short = make_transformer_xl(ended, **{'eval.model.mem_len': 16})
   assert Stepper(short, short.systems[0]).evaluate(state.variables) != found
 

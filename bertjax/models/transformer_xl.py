@@ -8,6 +8,7 @@ Differences from the original: the dropout of the position table is the same for
 and absolute positions (attn_type 2 and 3) take no memory, in which two tokens would share one.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -18,7 +19,9 @@ import numpy as np
 from bertjax import names
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative
+from bertjax.models import adaptive
 from bertjax.models import memory as memory_lib
+from bertjax.models.adaptive import AdaptiveWords
 from bertjax.models.heads import WordHead
 from bertjax.models.layers import INITS, Dropout, Init, Norm, padded_rows, param
 from bertjax.models.memory import Memory
@@ -32,6 +35,7 @@ from bertjax.types import Batch
 
 Array = jax.Array
 
+PROJECTION_STD = 0.01  # proj_init_std, of the adaptive softmax
 # In the order of the original's attn_type, 0 to 3.
 ATTENTION = ('relative', 'shaw', 'absolute', 'deeper')
 
@@ -134,7 +138,8 @@ class TransformerXL(nn.Module):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
-    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
+    vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
+    cutoffs, div_val: of adaptive inputs and softmax, see `AdaptiveWords`; () and 1: one table.
     layers, width, heads, head_size, ffn: L, D, N, H, F; N * H need not be D.
     attention: one of ATTENTION. 'relative' is Transformer-XL; 'shaw' has a learned vector and bias
       for each distance and layer (Shaw et al. 2018); 'absolute' adds sinusoids to the embedding
@@ -150,6 +155,8 @@ class TransformerXL(nn.Module):
   """
 
   vocab_size: int
+  cutoffs: tuple[int, ...]
+  div_val: int
   layers: int
   width: int
   heads: int
@@ -189,13 +196,12 @@ class TransformerXL(nn.Module):
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with word, the vocabulary's `Scores` at every position; last_BTD; memory, for the next
-      batch; hidden_LBTD if asked.
+      dict with word, the vocabulary's `Scores` or `AdaptiveScores` at every position; last_BTD;
+      memory, for the next batch; hidden_LBTD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    rows = (padded_rows(self.vocab_size), self.width)
-    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
-    x_BTD = word_VE[batch['token_BT']].astype(dtype) * self.width**0.5
+    embed, scores = self._words(init, dtype)
+    x_BTD = embed(batch['token_BT']) * self.width**0.5
     if self.attention == 'absolute':
       # Counted from the last token, as the original's tables are.
       place_T = np.arange(x_BTD.shape[1] - 1, -1, -1)
@@ -204,14 +210,26 @@ class TransformerXL(nn.Module):
     x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
     x_BTD, (hidden_BLMD, hidden_LBTD) = self._layers(x_BTD, batch, memory, noise, hidden)
     last_BTD = Dropout(self.dropout, name='output_dropout')(x_BTD, noise)
-    head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, name='head')
-    out: dict[str, Any] = dict(word=head(last_BTD, word_VE), last_BTD=last_BTD, memory=memory)
+    out: dict[str, Any] = dict(word=scores(last_BTD), last_BTD=last_BTD, memory=memory)
     if memory:
       example_BM = memory_lib.push(memory.example_BM, batch['example_BT'])
       out['memory'] = Memory(hidden_BLMD, example_BM)
     if hidden:
       out['hidden_LBTD'] = hidden_LBTD
     return out
+
+  def _words(self, init: Init, dtype: Any) -> tuple[Callable, Callable]:
+    """(token_BT -> x_BTD, h_BPD -> scores), over the same tables."""
+    if self.cutoffs:
+      words = AdaptiveWords(
+        self.vocab_size, self.width, self.cutoffs, self.div_val, init, PROJECTION_STD, dtype,
+        name='words',
+      )  # fmt: skip
+      return words.embed, words.scores
+    rows = (padded_rows(self.vocab_size), self.width)
+    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, name='head')
+    return lambda token_BT: word_VE[token_BT].astype(dtype), lambda h_BPD: head(h_BPD, word_VE)
 
   def _layers(self, x_BTD: Array, batch: Batch, memory, noise, hidden: bool) -> Any:
     init, dtype = INITS[self.initializer](self.init_std), jnp.dtype(self.dtype)
@@ -266,6 +284,13 @@ def make(config) -> TransformerXL:
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   attention, mem_len = fields['attention'], fields['mem_len']
   names.choose(attention, ATTENTION, 'config.model.attention')
+  if fields['cutoffs']:
+    adaptive.check(*(fields[key] for key in ('vocab_size', 'width', 'cutoffs', 'div_val')))
+  elif fields['div_val'] != 1:
+    raise ValueError(
+      f'config.model.div_val={fields["div_val"]} narrows the clusters of config.model.cutoffs, and '
+      'there are none: set it to 1'
+    )
   if fields['width'] % 2:
     raise ValueError(
       f'model.width: sinusoids come in pairs, expected an even width, got {fields["width"]}'

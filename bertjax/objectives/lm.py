@@ -6,13 +6,16 @@ The memory is the carry; evaluation has its own, of its own length (`config.eval
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from bertjax import flops, names
-from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.kernels import adaptive_softmax
+from bertjax.kernels.adaptive_softmax import AdaptiveScores
+from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import memory as memory_lib
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
@@ -48,7 +51,7 @@ def make(config) -> Objective:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     out = model.apply(variables, batch, before(memory, batch), noise)
     weight_BP = batch['weight_BP']
-    nll_BP, right_BP = cross_entropy(out['word'], batch['target_BP'])
+    nll_BP, right_BP = score(out['word'], batch['target_BP'])
     weight = jnp.sum(weight_BP)
     terms = dict(
       lm=Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
@@ -58,7 +61,7 @@ def make(config) -> Objective:
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, before(memory, batch), None, hidden)
-    return dict(out, logits_BPV=logits(out['word']))
+    return dict(out, logits_BPV=all_scores(out['word']))
 
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
     found = means(sums)
@@ -70,6 +73,20 @@ def make(config) -> Objective:
     return stream_flops(model, batch)
 
   return Objective(init, loss, predict, carry, step_flops, finish)
+
+
+def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Array]:
+  """-log p of the targets, and where they score best; float32 [B, P]."""
+  if isinstance(scores, AdaptiveScores):
+    return adaptive_softmax.adaptive_cross_entropy(scores, target_BP)
+  return cross_entropy(scores, target_BP)
+
+
+def all_scores(scores: Scores | AdaptiveScores) -> Array:
+  """Logits of all words, or with clusters their log-probabilities; float32 [B, P, V]."""
+  if isinstance(scores, AdaptiveScores):
+    return adaptive_softmax.log_probabilities(scores)
+  return logits(scores)
 
 
 def in_unit(nll: float, unit: str) -> dict[str, float]:
@@ -96,4 +113,6 @@ def stream_flops(model: Any, batch: Batch) -> float:
   by_distance = model.attention in ('relative', 'shaw')
   count += (18.0 if by_distance else 12.0) * heads * pairs
   predicted = float(np.sum(batch['weight_BP']))
-  return model.layers * count + flops.head_flops(predicted, model.width * model.vocab_size)
+  bounds = (0, *model.cutoffs, model.vocab_size)
+  words = [model.width // model.div_val**i * (b - a) for i, (a, b) in enumerate(pairwise(bounds))]
+  return model.layers * count + flops.head_flops(predicted, *words)

@@ -11,7 +11,7 @@ LENGTH, LANES = 7, 3
 
 def examples(store, seed: int = 5, **fields):
   chosen = dict(plan='lm_rows', corrupt='lm', lanes=LANES, ends='') | fields
-  return plans.make_examples(store, recipe(**chosen), LENGTH, seed)
+  return plans.examples_in_memory(store, recipe(**chosen), LENGTH, seed)
 
 
 def read(found, steps: int, first: int = 0, shuffle: bool = True):

@@ -1,0 +1,130 @@
+"""Adaptive inputs and softmax, against torch's own."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from flax.core import meta
+
+from bertjax.kernels import adaptive_softmax
+from bertjax.models.adaptive import AdaptiveWords
+from bertjax.objectives import lm
+from bertjax.step import with_rows
+from bertjax.types import Context
+
+VOCAB, WIDTH, CUTOFFS = 150, 16, (20, 50)
+
+
+def words(div_val: int):
+  """The module and random parameters of it."""
+  module = AdaptiveWords(
+    VOCAB, WIDTH, CUTOFFS, div_val, jax.nn.initializers.normal(0.02), 0.01
+  )  # fmt: skip
+  both = lambda m, token, h: (m.embed(token), m.scores(h))
+  args = (jnp.zeros((2, 3), jnp.int32), jnp.zeros((2, 3, WIDTH)))
+  shapes = jax.eval_shape(lambda key: module.init(key, *args, method=both), jax.random.key(0))
+  return module, jax.tree.map(jnp.asarray, cases.random_params(meta.unbox(shapes), std=0.5))
+
+
+def test_equals_torch_with_the_clusters_counted_from_the_end():
+  module, variables = words(div_val=4)
+  params = dict(variables['params'], head_projection=jnp.eye(WIDTH))
+  for i in range(3):  # torch's tails have no biases
+    params[f'bias_{i}'] = jnp.zeros_like(params[f'bias_{i}'])
+  params['cluster_bias'] = jnp.zeros_like(params['cluster_bias'])
+  theirs = torch.nn.AdaptiveLogSoftmaxWithLoss(WIDTH, VOCAB, list(CUTOFFS), div_value=4.0)
+  tensor = lambda x: torch.tensor(np.asarray(x))
+  state = {'head.weight': tensor(jnp.concatenate([params['word_0'][:20], params['cluster'][::-1]]))}
+  for i, size in ((1, 30), (2, 100)):
+    state[f'tail.{i - 1}.0.weight'] = tensor(params[f'projection_{i}'])
+    state[f'tail.{i - 1}.1.weight'] = tensor(params[f'word_{i}'][:size])
+  theirs.load_state_dict(state)
+  rng = np.random.default_rng(0)
+  h_BPD = rng.normal(size=(3, 9, WIDTH)).astype(np.float32)
+  target_BP = rng.integers(0, VOCAB, (3, 9))
+  target_BP[0, :6] = (0, 19, 20, 49, 50, 149)
+
+  scores = module.apply(dict(params=params), h_BPD, method='scores')
+  nll_BP, right_BP = adaptive_softmax.adaptive_cross_entropy(scores, jnp.asarray(target_BP))
+  log_BPV = np.asarray(adaptive_softmax.log_probabilities(scores))
+  flat = tensor(h_BPD.reshape(-1, WIDTH))
+  expected = theirs.log_prob(flat).detach().numpy().reshape(3, 9, VOCAB)
+  np.testing.assert_allclose(log_BPV, expected, rtol=1e-5, atol=1e-5)
+  loss = -theirs(flat, tensor(target_BP.reshape(-1))).output.detach().numpy()
+  np.testing.assert_allclose(nll_BP.reshape(-1), loss, rtol=1e-5, atol=1e-5)
+  np.testing.assert_allclose(np.exp(log_BPV).sum(-1), 1, rtol=1e-5)
+  assert set(np.unique(right_BP)) <= {0.0, 1.0}
+
+
+def test_right_are_the_targets_that_score_best_on_each_level():
+  module, variables = words(div_val=1)
+  h_BPD = np.random.default_rng(0).normal(size=(1, 40, WIDTH)).astype(np.float32)
+  scores = module.apply(variables, h_BPD, method='scores')
+  log_BPV = np.asarray(adaptive_softmax.log_probabilities(scores))
+  head_BPV = np.asarray(adaptive_softmax.logits(scores.head))[..., :22]
+  best_BP = head_BPV.argmax(-1)
+  for cluster, first, last in ((0, 20, 50), (1, 50, 150)):
+    inner_BP = first + log_BPV[..., first:last].argmax(-1)
+    best_BP = np.where(head_BPV.argmax(-1) == scores.entry(cluster), inner_BP, best_BP)
+  assert (best_BP >= 50).any() and (best_BP < 20).any()
+  assert np.all(adaptive_softmax.adaptive_cross_entropy(scores, best_BP)[1] == 1)
+  assert not np.any(adaptive_softmax.adaptive_cross_entropy(scores, (best_BP + 1) % VOCAB)[1])
+
+
+@pytest.mark.parametrize('div_val', [1, 4])
+def test_inputs_are_looked_up_in_their_cluster(div_val):
+  module, variables = words(div_val)
+  params = variables['params']
+  token_BT = np.array([[0, 19, 20], [49, 50, 149]])
+  found = module.apply(variables, token_BT, method='embed')
+  for token, vector in zip(token_BT.ravel(), found.reshape(-1, WIDTH), strict=True):
+    i = int(np.searchsorted(CUTOFFS, token, 'right'))
+    expected = params[f'word_{i}'][token - (0, *CUTOFFS)[i]]
+    if div_val > 1:
+      expected = expected @ params[f'projection_{i}']
+    np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_model_with_clusters_trains_every_parameter():
+  c = cases.config('transformer_xl', cutoffs=(40, 100), div_val=2)
+  objective = lm.make(c)
+  rng = np.random.default_rng(0)
+  token_BT = rng.integers(0, cases.VOCAB, (4, 33)).astype(np.int32)
+  ones_BT = np.ones((4, 32), np.int32)
+  batch = dict(
+    token_BT=token_BT[:, :-1], example_BT=ones_BT, target_BP=token_BT[:, 1:],
+    weight_BP=ones_BT.astype(np.float32), start_B=np.ones(4, np.int32),
+  )  # fmt: skip
+  variables = meta.unbox(objective.init(jax.random.key(0), batch))
+  ctx = Context(jax.random.key(0), jnp.int32(0), True)
+
+  @jax.jit
+  def gradient(params):
+    run = lambda params: objective.loss(
+      dict(params=params), objective.carry(batch), with_rows(batch), ctx
+    ).terms['lm']
+    return jax.value_and_grad(lambda params: run(params).total / run(params).weight)(params)
+
+  loss, grads = gradient(variables['params'])
+  # 40 words and 2 clusters, then 60 or 111 words.
+  share = np.array([40, 60, 111]) / cases.VOCAB
+  assert float(loss) == pytest.approx(share @ np.log([42, 42 * 60, 42 * 111]), abs=0.1)
+  for path, leaf in jax.tree_util.tree_leaves_with_path(grads):
+    assert np.abs(leaf).max() > 0, jax.tree_util.keystr(path)
+
+
+@pytest.mark.parametrize(
+  'fields, said',
+  [
+    (dict(cutoffs=(20, 300)), 'ascend between 0 and the 211 words'),
+    (dict(cutoffs=(50, 20)), 'must ascend'),
+    (dict(cutoffs=(50, 60), div_val=16), 'must divide config.model.width=64'),
+    (dict(div_val=4), 'set it to 1'),
+  ],
+  ids=str,
+)
+def test_clusters_that_do_not_fit_are_refused(fields, said):
+  with pytest.raises(ValueError, match=said):
+    lm.make(cases.config('transformer_xl', **fields))
