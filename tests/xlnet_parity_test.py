@@ -172,3 +172,30 @@ def compare_gradients(c, model, grads) -> None:
 )
 def test_equals_transformers(kind, fields):
   compare(*make_case(kind, **fields))
+
+
+# Each of these must be caught, or the tolerances prove nothing.
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'kind, fault',
+  [
+    ('large', dict(activation='gelu_erf')),
+    ('norm', dict(norm_eps=1e-5)),
+    ('large', dict(clamp_len=20)),
+    ('large', dict(reuse_len=REUSE - 1)),
+  ],
+)
+def test_a_wrong_model_is_caught(kind, fault):
+  c, state, batches, model = make_case(kind)
+  c.model.update(fault)
+  with pytest.raises(AssertionError, match='is off by'):
+    compare(c, state, batches, model)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', ['r_w_bias', 'r_r_bias', 'r_s_bias', 'seg_embed'])
+def test_a_wrong_term_is_caught(name):
+  c, state, batches, model = make_case('large')
+  key = f'transformer.layer.0.rel_attn.{name}'
+  with pytest.raises(AssertionError, match='is off by'):
+    compare(c, state | {key: state[key][::-1]}, batches, model)

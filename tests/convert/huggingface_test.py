@@ -9,7 +9,7 @@ import transformers
 from flax.core import meta
 
 from bertjax.convert import huggingface
-from bertjax.objectives import mlm
+from bertjax.objectives import mlm, plm
 
 NEXT = (('next', 2),)
 ORDER = (('order', 2),)
@@ -72,6 +72,24 @@ def test_round_trip(family, fields):
     np.testing.assert_array_equal(got[real], want[real], err_msg=name)
     assert got.shape == want.shape and got.dtype == np.float32
     assert name not in padding or not got[cases.VOCAB :].any()
+
+
+def test_xlnet_round_trip_and_what_it_has_no_class_for():
+  c = cases.config('xlnet')
+  shapes = jax.eval_shape(plm.make(c).init, jax.random.key(0), cases.batch([[8]], 8))
+  params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  state = huggingface.to_huggingface(params, c.model)
+  m = c.model
+  fields = dict(d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn)
+  hf = transformers.XLNetConfig(vocab_size=m.vocab_size, **fields)
+  model = transformers.XLNetLMHeadModel(hf)
+  model.load_state_dict({k: torch.tensor(v) for k, v in state.items()}, strict=True)
+  back = huggingface.from_huggingface(state, c.model)
+  params['word'][cases.VOCAB :] = params['head']['bias'][cases.VOCAB :] = 0
+  jax.tree.map(np.testing.assert_array_equal, back, params)
+  c.model.untie_r = False
+  with pytest.raises(ValueError, match="needs config.model with {'untie_r': True}, got"):
+    huggingface.family_of(c.model)
 
 
 def test_takes_what_published_files_hold():

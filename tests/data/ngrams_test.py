@@ -97,12 +97,12 @@ def test_every_token_is_decided_by_itself():
 
 
 def test_word_starts_of_a_sentencepiece_vocabulary():
-  """is_start_piece_sp of google-research/albert."""
+  """is_start_piece_sp of google-research/albert, and _is_start_piece of zihangdai/xlnet."""
   starts = {'▁the': 1, 'ing': 0, '.': 1, 's.': 0, '7': 1, 'é': 1, '中': 1, "'": 1, '<unk>': 1}
   test = _sentencepiece_starts(list(starts))
   assert {piece: test(piece) for piece in starts} == starts
-  xlnet = _sentencepiece_starts(['<eop>', '▁the', '.'])
-  assert xlnet('▁the') and not xlnet('.')
+  test = _sentencepiece_starts([*starts, '<eop>'])
+  assert {piece: test(piece) for piece in starts} == starts | {'7': 0, 'é': 0, '中': 0, "'": 0}
 
 
 def test_ngrams_of_no_words_are_refused():
