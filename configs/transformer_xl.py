@@ -2,8 +2,9 @@
 memory.
 
   python -m bertjax.main --config=configs/transformer_xl.py:wt103_base --workdir=runs/wt103 \
-      --config.data.input='wiki.train.txt' --config.data.vocab=words.txt
+      --config.data.input='wiki.train.txt' --config.data.vocab=words
 
+A vocabulary of words or characters comes of `python -m bertjax.vocab --type=words`, or characters.
 Sizes: test, tiny, wt103_base, wt103_large (words), enwik8_base, enwik8_large (characters). The
 vanilla models of the paper's comparison are --config.model.attention=absolute (or deeper, with
 --config.model.learned_positions=LENGTH) and --config.model.mem_len=0.
@@ -110,7 +111,9 @@ def get_config(arg: str | None = None):
 
   c.data.plan = 'lm_rows'
   c.data.lanes = c.get_ref('batch_size')
+  c.data.split = 'lines'  # each ends with the <eos> or newline of the vocabulary
   c.data.ends = ''  # a special token behind each document; none in enwik8
+  c.data.shuffle_documents = False  # LMOrderedIterator; True: an order of its own for each epoch
   c.data.corrupt = 'lm'
 
   c.eval.batch_size = 8  # 10 in the scripts; it changes where columns begin

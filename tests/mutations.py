@@ -1203,6 +1203,13 @@ MUTATIONS = (
     'tests/data/lm_rows_test.py',
   ),
   Mutation(
+    'lm rows: documents shuffled unasked',
+    'bertjax/data/lm_rows.py',
+    'shuffle and recipe.shuffle_documents',
+    'shuffle',
+    'tests/data/lm_rows_test.py',
+  ),
+  Mutation(
     'words: ids not by frequency',
     'bertjax/data/stream_vocabulary.py',
     'key=lambda piece: (-counts[piece], piece)',

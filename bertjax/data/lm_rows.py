@@ -5,8 +5,10 @@
   step 1   | a3 a4 a5 |     each row predicts b3 after b2: `Text.after_E`
 
 kimiyoung/transformer-xl, pytorch/data_utils.py:LMOrderedIterator. What does not fill the last row
-of a column is left out. The documents of an epoch have an order of their own, whereas the original
-keeps that of the corpus; with `config.data.ends` each ends with that special token.
+of a column is left out. Every epoch reads the documents in the order of the corpus, as the original
+does: where blank lines separate paragraphs, as in WikiText, a document is no more than one. With
+`config.data.shuffle_documents` each epoch has an order of its own; with `config.data.ends` each
+document ends with that special token.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +27,8 @@ def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
 
   Args:
     store: the token store; only its offsets are read.
-    recipe: `config.data`, with lanes (rows of a batch) and ends (a special token, or '').
+    recipe: `config.data`, with lanes (rows of a batch), ends (a special token, or '') and
+      shuffle_documents.
     length: tokens per row.
     seed: of the orders of the documents.
 
@@ -48,7 +51,7 @@ def reader(store, recipe, length: int, seed: int) -> Callable[[int, np.ndarray, 
   lanes = _lanes(store, recipe, seed)
 
   def read(epoch: int, index_E: np.ndarray, shuffle: bool) -> rows.Text:
-    order = lanes.order(epoch if shuffle else None)
+    order = lanes.order(epoch if shuffle and recipe.shuffle_documents else None)
     step_E, lane_E = np.divmod(index_E, recipe.lanes)
     begin_E = lane_E * lanes.size + step_E * length
     length_E = np.full(len(index_E), length)

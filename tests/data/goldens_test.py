@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from toy_store import (
   albert,
+  continued,
   electra,
   ernie,
   ngrams,
@@ -64,6 +65,8 @@ CASES = {
     xlm(plan='tlm', language_alpha=0.7, language_block=8, reset_positions=True, lead='sep'),
     64,
   ),
+  'lm_rows_64': (continued(lanes=8), 64),
+  'lm_rows_shuffled_64': (continued(lanes=8, ends='sep', shuffle_documents=True), 64),
   'xlnet_64': (xlnet(lanes=8, reuse_len=32, perm_size=16), 64),
 }
 SAMPLES = {

@@ -216,3 +216,9 @@ def xlnet(**changes):
     perm_size=4, mask__max_words=5, mask__context=6, mask__static=False,
   )  # fmt: skip
   return recipe(**(values | changes))
+
+
+def continued(**changes):
+  """`config.data` with Transformer-XL's rows, of 4 columns."""
+  values = dict(plan='lm_rows', corrupt='lm', lanes=4, ends='', shuffle_documents=False)
+  return recipe(**(values | changes))
