@@ -382,8 +382,8 @@ MUTATIONS = (
   Mutation(
     'shapes: halves of a permutation see each other',
     'bertjax/kernels/relative_attention/shapes.py',
-    'return order + half * (REUSE + 1), before + half * (REUSE + 1)',
-    'return order + half * REUSE // 2, before + half * REUSE // 2',
+    'return order + half * (reuse + 1), before + half * (reuse + 1)',
+    'return order + half * reuse // 2, before + half * reuse // 2',
     'tests/kernels/mask_test.py::test_shapes_hold_what_their_sources_say',
   ),
   Mutation(
@@ -434,6 +434,34 @@ MUTATIONS = (
     "first = jax.lax.axis_index(HEADS) * x['q_BTNH'].shape[2]",
     'first = 0',
     'tests/kernels/tpu_test.py::test_a_mesh_changes_nothing',
+  ),
+  Mutation(
+    'traffic: a scanned body counts once',
+    'bertjax/bench/traffic.py',
+    'times * part.bytes, pallas',
+    'part.bytes, pallas',
+    'tests/bench/traffic_test.py::test_counts_a_program_by_hand',
+  ),
+  Mutation(
+    'traffic: a slice reads the whole',
+    'bertjax/bench/traffic.py',
+    "if user.opcode in ('dynamic-slice', 'slice', 'gather') and",
+    "if user.opcode in ('slice', 'gather') and",
+    'tests/bench/traffic_test.py::test_counts_a_program_by_hand',
+  ),
+  Mutation(
+    'traffic: what stays on the chip counts',
+    'bertjax/bench/traffic.py',
+    "if dims and not re.search(r'S\\([1-9]', layout):",
+    'if dims:',
+    'tests/bench/traffic_test.py::test_counts_a_program_by_hand',
+  ),
+  Mutation(
+    'bench: a wrong implementation is timed',
+    'bertjax/bench/kernel_time.py',
+    'if not errors[impl] < TOLERANCE[dtype]:',
+    'if False:',
+    'tests/bench/kernel_bench_test.py::test_a_wrong_implementation_is_not_timed',
   ),
   Mutation(
     'cross-entropy: padding rows count in the chunks',

@@ -1,11 +1,14 @@
-"""Measured speed: python -m bertjax.bench step|input|prepare [flags]; each prints one JSON line."""
+"""Measured speed, memory and traffic, one JSON line each:
+
+python -m bertjax.bench step|input|prepare|kernel|preflight [flags]
+"""
 
 import importlib
 import sys
 
 from absl import app, flags
 
-BENCHES = ('step', 'input', 'prepare')
+BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight')
 
 
 def main() -> None:

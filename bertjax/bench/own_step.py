@@ -6,11 +6,16 @@ from typing import Any
 import flax.linen as nn
 import jax
 import numpy as np
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import names, optim, sharding, step
 from bertjax.data import plans, targets
 from bertjax.types import Batch
+
+# Vocabulary where the config leaves it to the store: of the published base models, and of XLM-15.
+VOCAB_SIZES = {
+  'bert': 30522, 'roberta': 50265, 'albert': 30000, 'ernie': 18000, 'xlm': 95000, 'xlnet': 32000,
+}  # fmt: skip
 
 
 def synthetic_batch(config: Any) -> Batch:
@@ -104,10 +109,14 @@ def _system(config: Any, batch: Batch):
   return objective, boxed, *optim.make(config.optimizer, shapes['params'], axes['params'])
 
 
-def make_step(config: Any, batch: Batch) -> Callable[[], None]:
-  """Our compiled train step as a call that runs it once on its own state and waits for it."""
+def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
+  """Our train step, lowered for the devices of a mesh, which need not be there.
+
+  Returns:
+    (lowered step of (state, batch), key -> state, shardings of the state).
+  """
   objective, boxed, tx, schedule = _system(config, batch)
-  mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
+  rules = sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
   specs = sharding.param_specs(shapes, axes, rules, mesh)
@@ -120,13 +129,28 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
     return step.State(jax.numpy.int32(0), variables, tx.init(variables['params']), carry)
 
   whole: Any = PartitionSpec()
-  layout = sharding.named(mesh, step.State(whole, specs, opt_specs, {phase: sharding.batch_spec()}))
+  layout = step.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
+  layout = sharding.named(mesh, layout)
   function = step.make_train_step(objective, tx, schedule, phase, config.microbatches, config.seed)
-  device_batch = sharding.put_batch(batch, mesh)
+  # Outside of the mesh: a key is made on a device.
+  state = jax.eval_shape(init, jax.random.key(0))
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    # One sharding stands for every leaf below it, as in jit.
+    places = jax.tree.map(lambda place, part: jax.tree.map(lambda _: place, part), layout, state)
+    rows = sharding.named(mesh, sharding.batch_spec())
+    placed = lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+    arguments = jax.tree.map(placed, state, places), {k: placed(x, rows) for k, x in batch.items()}
+    jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
+    return jitted.lower(*arguments), init, layout
+
+
+def make_step(config: Any, batch: Batch) -> Callable[[], None]:
+  """Our compiled train step as a call that runs it once on its own state and waits for it."""
+  mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
+  lowered, init, layout = lower(config, batch, mesh)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     state = jax.jit(init, out_shardings=layout)(jax.random.key(config.seed))
-    jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
-    compiled = jitted.lower(state, device_batch).compile()
+  compiled, device_batch = lowered.compile(), sharding.put_batch(batch, mesh)
 
   def call() -> None:
     nonlocal state

@@ -19,11 +19,6 @@ from ml_collections import config_flags
 
 from bertjax.bench import own_step, timing
 
-# Vocabulary where the config leaves it to the store: of the published base models, and of XLM-15.
-VOCAB_SIZES = {
-  'bert': 30522, 'roberta': 50265, 'albert': 30000, 'ernie': 18000, 'xlm': 95000, 'xlnet': 32000,
-}  # fmt: skip
-
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', 128, 'Tokens per row.', lower_bound=8)
@@ -45,7 +40,9 @@ def main(argv: list[str]) -> None:
     if config.length > room:
       raise ValueError(f'--length must be at most {room}, the position table; got {config.length}')
   if not config.model.vocab_size:
-    config.model.vocab_size = VOCAB_SIZES.get(config.model.family, VOCAB_SIZES['bert'])
+    config.model.vocab_size = own_step.VOCAB_SIZES.get(
+      config.model.family, own_step.VOCAB_SIZES['bert']
+    )
   batch = own_step.synthetic_batch(config)
   arms = dict(ours=own_step.make_step(config, batch))
   if _AGAINST.value:

@@ -6,7 +6,10 @@ tpu         a Pallas Mosaic kernel (`tpu.py`)
 gpu         a Pallas Triton kernel (`gpu.py`)
 """
 
+import contextlib
+import contextvars
 import importlib
+from collections.abc import Iterator
 
 import jax
 
@@ -22,6 +25,18 @@ Array = jax.Array
 
 KERNELS = ('tpu', 'gpu')  # each is named like the backend that it is for
 IMPLEMENTATIONS = ('reference', 'xla', *KERNELS)
+
+_DEFAULT: contextvars.ContextVar[str | None] = contextvars.ContextVar('impl', default=None)
+
+
+@contextlib.contextmanager
+def default(impl: str | None) -> Iterator[None]:
+  """Within it, `impl=None` means this implementation: what is traced there is compared with it."""
+  token = _DEFAULT.set(impl)
+  try:
+    yield
+  finally:
+    _DEFAULT.reset(token)
 
 
 def relative_attention(
@@ -56,6 +71,7 @@ def relative_attention(
   """
   check(q_BTNH, k_BSNH, v_BSNH, mask, relative)
   operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  impl = impl or _DEFAULT.get()
   if impl is None:
     if jax.default_backend() in KERNELS:
       try:

@@ -22,15 +22,14 @@ from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative,
 
 Array = jax.Array
 
-REUSE = 256  # XLNet's first half, permuted apart from the second
-
 
 class Shape(NamedTuple):
   """One call of the operation.
 
   Attributes:
     rows, queries, memory, heads, size: B, T, M, N, H; S = M + T.
-    order: '' none, 'causal', or 'permuted' as in XLNet, halves of REUSE.
+    order: '' none, 'causal', or 'permuted': XLNet's halves, of which the first does not see the
+      second.
     window: as in `Mask`; globals_: the first key is global.
     see_self: as in `Mask`.
     table: '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse.
@@ -153,11 +152,12 @@ def mask(shape: Shape, key: Array) -> Mask:
 def _permuted(key: Array, length: int) -> tuple[Array, Array]:
   """Orders of queries and keys as XLNet has them, a sixth of the tokens as targets: int32 [T]."""
   place, choice = jax.random.split(key)
-  half = jnp.arange(length) // REUSE
+  reuse = length // 2
+  half = jnp.arange(length) // reuse
   # Sorting by (half, random) permutes within the halves.
   random = jax.random.uniform(place, (length,))
-  index = jnp.argsort(jnp.argsort(half + random)).astype(jnp.int32) - half * REUSE
+  index = jnp.argsort(jnp.argsort(half + random)).astype(jnp.int32) - half * reuse
   target = jax.random.uniform(choice, (length,)) < 1 / 6
   before = jnp.where(target, index, -1)
   order = jnp.where(target, before, before + 1)
-  return order + half * (REUSE + 1), before + half * (REUSE + 1)
+  return order + half * (reuse + 1), before + half * (reuse + 1)

@@ -1,0 +1,61 @@
+"""Forward and backward of the attention operation as one function of arrays, and what they cost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.kernels.relative_attention import relative_attention, visible
+from bertjax.kernels.relative_attention.shapes import Operands, Shape, mask, operands
+
+Array = jax.Array
+
+
+def forward_backward(impl: str | None) -> Callable[[Operands, Array], tuple[Array, list[Array]]]:
+  """(operands, tangent [B, T, N, H]) -> (output, the gradient of every float array)."""
+
+  def run(x: Operands, tangent_BTNH: Array) -> tuple[Array, list[Array]]:
+    leaves, tree = jax.tree.flatten((x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative))
+    is_float = [jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves]
+
+    def attend(floats: list[Array]) -> Array:
+      left = iter(floats)
+      both = zip(leaves, is_float, strict=True)
+      q, k, v, relative = tree.unflatten([next(left) if f else leaf for leaf, f in both])
+      return relative_attention(q, k, v, x.mask, relative, x.dropout, impl)
+
+    floats = [leaf for leaf, f in zip(leaves, is_float, strict=True) if f]
+    y_BTNH, pull = jax.vjp(attend, floats)
+    return y_BTNH, pull(tangent_BTNH)[0]
+
+  return run
+
+
+def arguments(shape: Shape, dtype: Any = jnp.bfloat16) -> tuple[Operands, Array]:
+  """Random arguments of `forward_backward`; shapes alone under `jax.eval_shape`."""
+  x = operands(shape, jax.random.key(0), dtype)
+  return x, jax.random.normal(jax.random.key(1), x.q_BTNH.shape, dtype)
+
+
+def flops(shape: Shape) -> float:
+  """What forward and backward must compute: products over the visible pairs, none of them twice.
+
+  Forward has q k, p v and, with projected positions, q r; backward two for each.
+  """
+  one = shape._replace(rows=1)
+  seen_TS = jax.jit(lambda key: visible(mask(one, key)))(jax.random.key(0))
+  products = 2 + bool(shape.table and not shape.bias)
+  pairs = shape.rows * shape.heads * float(np.asarray(seen_TS).sum())
+  return 3 * products * 2 * shape.size * pairs
+
+
+def largest_error(got: Any, want: Any) -> float:
+  """The largest error of any array, over the largest value of that array."""
+
+  def error(g, w) -> float:
+    g, w = np.asarray(g, np.float32), np.asarray(w, np.float32)
+    return float(np.abs(g - w).max() / max(np.abs(w).max(), 1e-30))
+
+  return max(jax.tree.leaves(jax.tree.map(error, got, want)))

@@ -1,0 +1,27 @@
+"""What the TPU compiler says of a train step: its memory, and the bytes that it moves."""
+
+import time
+from typing import Any
+
+import jax
+
+from bertjax import sharding
+from bertjax.bench import own_step, topology, traffic
+from bertjax.kernels import relative_attention
+from bertjax.types import Batch
+
+
+def check(config: Any, batch: Batch, kind: str, impl: str) -> dict[str, Any]:
+  """What the compiler says of the step with an implementation of attention, or why not."""
+  start, said = time.perf_counter(), dict(kind=kind, impl=impl)
+  mesh = sharding.make_mesh(config.mesh, [topology.device(kind)])
+  try:
+    with relative_attention.default(impl):
+      compiled = topology.compile_absent(own_step.lower(config, batch, mesh)[0])
+  except jax.errors.JaxRuntimeError as error:
+    return said | dict(reason=topology.reason(error))
+  moved = traffic.account(compiled.as_text())
+  tokens = config.batch_size * config.length
+  said |= topology.memory(compiled) | dict(bytes_per_token=round(moved.bytes / tokens))
+  said |= dict(pallas_share=round(moved.pallas_bytes / moved.bytes, 4))
+  return said | dict(seconds=round(time.perf_counter() - start, 1))

@@ -1,0 +1,82 @@
+"""The kernel bench: what it times has been checked, and what does not compile has a reason."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bertjax.bench import kernel_compile, kernel_time, own_step, passes, step_compile, topology
+from bertjax.kernels import relative_attention
+from bertjax.kernels.relative_attention import reference, shapes, xla
+from configs import bert
+
+SMALL = dict(small=shapes.Shape(2, 8, 0, 2, 8, 'causal'))
+
+
+def arguments(shape):
+  return jax.jit(lambda: passes.arguments(shape, jnp.float32))()
+
+
+def test_flops_are_those_of_the_visible_pairs():
+  causal = shapes.Shape(3, 4, 2, 5, 16, 'causal')
+  pairs = 3 * 5 * (3 + 4 + 5 + 6)
+  assert passes.flops(causal) == 3 * 2 * 2 * 16 * pairs
+  assert passes.flops(causal._replace(table='past')) == 3 * 3 * 2 * 16 * pairs
+  assert passes.flops(causal._replace(table='past', bias=True)) == passes.flops(causal)
+
+
+def test_every_float_has_a_gradient():
+  shape = shapes.SHAPES['xlnet_base_content']
+  x, tangent = arguments(shape._replace(rows=2, queries=8, memory=4, heads=2, size=8))
+  y, slopes = jax.jit(passes.forward_backward('xla'))(x, tangent)
+  names = (x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative.r_RNH, x.relative.u_NH, x.relative.w_NH,
+           x.relative.segment.z_NH, x.relative.segment.embedding_2NH)  # fmt: skip
+  assert y.shape == x.q_BTNH.shape
+  assert sorted(s.shape for s in slopes) == sorted(n.shape for n in names)
+  assert all(float(jnp.abs(s).max()) > 0 for s in slopes)
+
+
+def test_a_wrong_implementation_is_not_timed(monkeypatch):
+  monkeypatch.setitem(kernel_time.PRODUCT, 'cpu', 64)
+  rate, first, second = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
+  assert rate['matmul_flops_per_second'] > 0
+  assert first['impl'] == 'reference' and first['speedup'] == 1.0
+  assert second['median_s'] > 0 and second['error'] < 1e-4
+  wrong = lambda q, *rest: reference.attend(q * 1.5, *rest)
+  monkeypatch.setattr(xla, 'attend', wrong)
+  _, first, _ = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
+  assert first['impl'] == 'xla' and 'differs from the reference' in first['reason']
+
+
+def test_compiles_or_says_why_not(monkeypatch):
+  pytest.importorskip('libtpu')
+
+  def refuse(*operands):
+    raise ValueError('expected something else')
+
+  monkeypatch.setattr(xla, 'attend', refuse)
+  takes, refuses = kernel_compile.compiles(['v5e'], ['reference', 'xla'], SMALL)
+  assert takes['temp_bytes'] >= 0 and 'reason' not in takes
+  assert refuses['reason'] == 'ValueError: expected something else'
+
+
+def test_default_names_what_none_means():
+  x, _ = arguments(SMALL['small'])
+  with relative_attention.default('nothing'), pytest.raises(ValueError, match="got 'nothing'"):
+    relative_attention.relative_attention(*x)
+  assert relative_attention.relative_attention(*x).shape == x.q_BTNH.shape
+
+
+def test_an_unknown_kind_is_refused():
+  with pytest.raises(ValueError, match='v5e, v5p, v6e, v4'):
+    topology.device('v99')
+
+
+@pytest.mark.full
+def test_preflight_compiles_a_train_step_for_a_tpu():
+  pytest.importorskip('libtpu')
+  config = bert.get_config('test').copy_and_resolve_references()
+  config.batch_size, config.length, config.model.vocab_size = 2, 32, 128
+  batch = own_step.synthetic_batch(config)
+  said = step_compile.check(config, batch, 'v5e', 'reference')
+  state = own_step.footprint(config, batch)['state_bytes']
+  assert said['argument_bytes'] > state and said['bytes_per_token'] * 64 > state
