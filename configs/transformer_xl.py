@@ -10,6 +10,8 @@ vanilla models of the paper's comparison are --config.model.attention=absolute (
 --config.model.learned_positions=LENGTH) and --config.model.mem_len=0.
 
 Evaluation is on shorter segments with a longer memory: `config.eval.length`, `config.eval.model`.
+What the memory is worth, from the newest checkpoint of a run: the same command with --evaluate
+--config.eval.model.same_length=False and --config.eval.model.mem_len=0, then 64, 128 and so on.
 """
 
 from typing import Any
