@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention import Mask
+from bertjax.types import Batch
 
 Array = jax.Array
 
@@ -26,17 +27,20 @@ class Memory(NamedTuple):
   example_BM: Array
 
 
-def empty(rows: int, layers: int, length: int, width: int, dtype: Any) -> Memory | tuple[()]:
-  """The memory before the first batch; () where its length is 0."""
-  if not length:
+def empty(model: Any, batch: Batch) -> Memory | tuple[()]:
+  """The memory of a model before the first batch; () where its mem_len is 0."""
+  if not model.mem_len:
     return ()
-  hidden_BLMD = jnp.zeros((rows, layers, length, width), dtype)
-  return Memory(hidden_BLMD, jnp.zeros((rows, length), jnp.int32))
+  rows = batch['token_BT'].shape[0]
+  hidden_BLMD = jnp.zeros((rows, model.layers, model.mem_len, model.width), model.dtype)
+  return Memory(hidden_BLMD, jnp.zeros((rows, model.mem_len), jnp.int32))
 
 
-def start(memory: Memory, start_B: Array) -> Memory:
+def before(memory: Memory | tuple[()], batch: Batch) -> Memory | tuple[()]:
   """The memory without what it holds of the rows whose text begins anew with this batch."""
-  kept_B1 = (start_B == 0)[:, None]
+  if not memory or 'start_B' not in batch:
+    return memory
+  kept_B1 = (batch['start_B'] == 0)[:, None]
   return memory._replace(example_BM=jnp.where(kept_B1, memory.example_BM, 0))
 
 

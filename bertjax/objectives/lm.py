@@ -37,19 +37,12 @@ def make(config) -> Objective:
   module.check_length(model, config.length)
   unit = names.choose(config.objective.unit, UNITS, 'config.objective.unit')
 
-  def carry(batch: Batch):
-    rows = batch['token_BT'].shape[0]
-    return memory_lib.empty(rows, model.layers, model.mem_len, model.width, model.dtype)
-
-  def before(memory, batch: Batch):
-    return memory_lib.start(memory, batch['start_B']) if memory else memory
-
   def init(key: Array, batch: Batch):
     return model.init(key, batch)
 
   def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, before(memory, batch), noise)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch), noise)
     weight_BP = batch['weight_BP']
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
     weight = jnp.sum(weight_BP)
@@ -60,7 +53,7 @@ def make(config) -> Objective:
     return Out(terms, out['memory'])
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, before(memory, batch), None, hidden)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
     return dict(out, logits_BPV=all_scores(out['word']))
 
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
@@ -72,6 +65,7 @@ def make(config) -> Objective:
   def step_flops(batch: Batch) -> float:
     return stream_flops(model, batch)
 
+  carry = lambda batch: memory_lib.empty(model, batch)
   return Objective(init, loss, predict, carry, step_flops, finish)
 
 

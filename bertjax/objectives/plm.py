@@ -40,19 +40,12 @@ def make(config) -> Objective:
     config.model
   )
 
-  def carry(batch: Batch):
-    rows = batch['token_BT'].shape[0]
-    return memory_lib.empty(rows, model.layers, model.mem_len, model.width, model.dtype)
-
-  def before(memory, batch: Batch):
-    return memory_lib.start(memory, batch['start_B']) if memory and 'start_B' in batch else memory
-
   def init(key: Array, batch: Batch):
     return model.init(key, batch)
 
   def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, before(memory, batch), noise)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch), noise)
     weight_BP = batch['weight_BP']
     nll_BP, right_BP = cross_entropy(out['word'], batch['target_BP'])
     weight = jnp.sum(weight_BP)
@@ -63,7 +56,7 @@ def make(config) -> Objective:
     return Out(terms, out['memory'])
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, before(memory, batch), None, hidden)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
 
   def step_flops(batch: Batch) -> float:
@@ -80,4 +73,5 @@ def make(config) -> Objective:
     each += 18.0 * model.width * (content + query)  # by content, by distance, and of values
     return model.layers * each + flops.head_flops(predicted, model.width * model.vocab_size)
 
+  carry = lambda batch: memory_lib.empty(model, batch)
   return Objective(init, loss, predict, carry, step_flops)

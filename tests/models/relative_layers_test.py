@@ -1,5 +1,7 @@
 """The pieces that recurrent models share: memory and the table of distances."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,20 +12,25 @@ from bertjax.kernels.relative_attention import visible
 from bertjax.models import memory, relative_layers
 
 
+def model(mem_len: int):
+  """What a memory needs to know of a model."""
+  return types.SimpleNamespace(layers=3, mem_len=mem_len, width=4, dtype='float32')
+
+
 def test_memory_keeps_the_last_places_and_reports_what_is_filled():
-  held = memory.empty(2, 3, 5, 4, jnp.float32)
+  held = memory.empty(model(5), dict(token_BT=np.zeros((2, 1))))
   assert isinstance(held, memory.Memory) and not held.example_BM.any()
   new_BT = jnp.arange(1, 9).reshape(2, 4)
   once_BM = memory.push(held.example_BM, new_BT)
   np.testing.assert_array_equal(once_BM, [[0, 1, 2, 3, 4], [0, 5, 6, 7, 8]])
   np.testing.assert_array_equal(memory.push(once_BM, new_BT, keep=2)[0], [2, 3, 4, 1, 2])
   np.testing.assert_array_equal(memory.push(once_BM, jnp.tile(new_BT, 2))[0, :2], [4, 1])
-  assert memory.empty(2, 3, 0, 4, jnp.float32) == ()
+  assert memory.empty(model(0), {}) == ()
 
 
 def test_a_start_forgets_the_row_and_no_other():
   held = memory.Memory(jnp.ones((2, 1, 3, 4)), jnp.ones((2, 3), jnp.int32))
-  kept = memory.start(held, jnp.array([1, 0]))
+  kept = memory.before(held, dict(start_B=jnp.array([1, 0])))
   np.testing.assert_array_equal(kept.example_BM, [[0, 0, 0], [1, 1, 1]])
 
 
