@@ -1387,8 +1387,8 @@ MUTATIONS = (
   Mutation(
     'xlnet: memory outlives the start of a row',
     'bertjax/objectives/plm.py',
-    'memory_lib.before(memory, batch), noise)',
-    'memory, noise)',
+    'memory_lib.before(memory, batch), None, hidden)',
+    'memory, None, hidden)',
     'tests/models/xlnet_test.py::test_a_row_that_starts_anew_forgets',
   ),
   Mutation(
