@@ -21,6 +21,7 @@ from absl.testing import flagsaver
 from bertjax import prepare
 from bertjax.data import partial, sources, store_writer, units
 from bertjax.data.store import open_store
+from bertjax.data.train_vocabulary import TRAINERS
 from bertjax.data.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -81,6 +82,24 @@ def contents(path):
 def sentences_of(store):
   tokens = store.gather(store.sentences[:-1], np.diff(store.sentences))
   return np.split(tokens, store.sentences[1:-1])
+
+
+@pytest.mark.parametrize('kind', ['words', 'characters'])
+def test_a_stream_is_the_text_with_the_ends_of_its_lines(tmp_path, capsys, kind):
+  (tmp_path / 'v').mkdir()
+  text = 'the cat sat on a mat\nit ran\n\n  the dog saw the cat  \nand zzz\n'
+  TRAINERS[kind](['the cat sat on a mat', 'it ran and the dog saw'], 300, False, tmp_path / 'v')
+  (tmp_path / 'a.txt').write_text(text)
+  store = run(
+    input=tmp_path / 'a.txt', vocab=tmp_path / 'v', output=tmp_path / 's', holdout=0, split='lines'
+  )
+  token_n = store.gather(store.sentences[:-1], np.diff(store.sentences))
+  unknown = {'words': '<unk>', 'characters': '<unk>' * 3}[kind]
+  expected = 'the cat sat on a mat\nit ran\nthe dog saw the cat\nand zzz\n'
+  assert load_vocabulary(tmp_path / 's/vocab').decode(token_n) == expected.replace('zzz', unknown)
+  assert store.counts[store.special['eos']] == 4  # what the unigram knows of the ends of lines
+  rate = {'words': 1 / 19, 'characters': 3 / len(expected)}[kind]
+  assert f'{rate:.4%}' in capsys.readouterr().out
 
 
 def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):

@@ -26,7 +26,7 @@ from bertjax.data.store import open_store
 from bertjax.data.store_writer import Writer
 
 SIZE = 30522  # of bert-base-uncased, and its special ids
-SPECIAL = dict(pad=0, unk=100, cls=101, sep=102, mask=103)
+SPECIAL = dict(pad=0, unk=100, cls=101, sep=102, mask=103, eod=104, eos=105)
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 256, 'Rows per batch.', lower_bound=1)
@@ -147,8 +147,9 @@ def main(argv: list[str]) -> None:
   """Times batches and plans, and prints one JSON line."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  config = _CONFIG.value.copy_and_resolve_references()
+  config = _CONFIG.value
   config.batch_size, config.length = _BATCH_SIZE.value, _LENGTH.value
+  config = config.copy_and_resolve_references()  # config.data.lanes follows batch_size
   with tempfile.TemporaryDirectory() as directory:
     path = config.data.store
     if not path:

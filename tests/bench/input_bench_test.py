@@ -8,6 +8,18 @@ import pytest
 
 
 @pytest.mark.full
+@pytest.mark.parametrize('config', ['transformer_xl', 'xlnet'])
+def test_times_rows_that_follow_each_other(config):
+  command = f'bertjax.bench input --config=configs/{config}.py:test --batch_size=16 --length=96'
+  command += ' --calls=2 --sentences=2000'
+  done = subprocess.run(
+    [sys.executable, '-m', *command.split()], capture_output=True, text=True, check=True
+  )
+  result = json.loads(done.stdout)
+  assert result['real_tokens_per_batch'] == 16 * 96 and result['plan'].endswith('_rows')
+
+
+@pytest.mark.full
 def test_prints_one_json_line():
   command = (
     'bertjax.bench input --config=configs/bert.py:test --batch_size=64 --length=128 --calls=10 '
