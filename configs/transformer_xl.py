@@ -5,6 +5,9 @@ memory.
       --config.data.input='wiki.train.txt' --config.data.vocab=words
 
 A vocabulary of words or characters comes of `python -m bertjax.vocab --type=words`, or characters.
+Blank lines separate documents, and whole documents are held out: articles with blank lines in them,
+as WikiText's, are put between lines of <doc> and </doc>.
+
 Sizes: test, tiny, wt103_base, wt103_large (words), enwik8_base, enwik8_large (characters). The
 vanilla models of the paper's comparison are --config.model.attention=absolute (or deeper, with
 --config.model.learned_positions=LENGTH) and --config.model.mem_len=0.
