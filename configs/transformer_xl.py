@@ -2,9 +2,9 @@
 memory.
 
   python -m bertjax.main --config=configs/transformer_xl.py:wt103_base --workdir=runs/wt103 \
-      --config.data.input='wiki.train.txt' --config.data.vocab=words
+      --config.data.input='wiki.train.tokens'
 
-A vocabulary of words or characters comes of `python -m bertjax.vocab --type=words`, or characters.
+A vocabulary of words or of characters is made of the text, unless config.data.vocab names one.
 Blank lines separate documents, and whole documents are held out: articles with blank lines in them,
 as WikiText's, are put between lines of <doc> and </doc>.
 
@@ -114,6 +114,11 @@ def get_config(arg: str | None = None):
   if large:
     c.optimizer.schedule.end_ratio = 0.01  # min_lr_ratio of the TPU trainer
 
+  if size.startswith('wt103'):
+    c.data.train_vocab.update(dict(type='words', size=267_735))  # all words of the training text
+  if size.startswith('enwik8'):
+    # The original reads bytes, of which 204 occur; the rarer characters are <unk> here.
+    c.data.train_vocab.update(dict(type='characters', size=300))
   c.data.plan = 'lm_rows'
   c.data.lanes = c.get_ref('batch_size')
   c.data.split = 'lines'  # each ends with the <eos> or newline of the vocabulary
