@@ -1,5 +1,6 @@
 """Times of the attention operation on the device at hand, beside its rate of plain products."""
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.bench import passes, timing
+from bertjax.kernels.relative_attention import reference, relative_attention
 from bertjax.kernels.relative_attention.shapes import Shape
 
 WARMUP = 3
@@ -43,10 +45,10 @@ def rows(
     arguments = jax.jit(lambda shape=shape: passes.arguments(shape, jnp.dtype(dtype)))()
     work = passes.flops(shape)
     made = dict(shape=name, dtype=dtype)
-    want = jax.jit(passes.forward_backward('reference'))(*arguments)
+    want = jax.jit(passes.forward_backward(reference.attend))(*arguments)
     arms, errors = {}, {}
     for impl in impls:
-      function = jax.jit(passes.forward_backward(impl))
+      function = jax.jit(passes.forward_backward(functools.partial(relative_attention, impl=impl)))
       try:
         errors[impl] = passes.largest_error(function(*arguments), want)
       except Exception as error:  # of many types; whatever it is goes into the table

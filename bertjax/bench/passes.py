@@ -7,13 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.kernels.relative_attention import relative_attention, visible
+from bertjax.kernels.relative_attention import visible
 from bertjax.kernels.relative_attention.shapes import Operands, Shape, mask, operands
 
 Array = jax.Array
 
 
-def forward_backward(impl: str | None) -> Callable[[Operands, Array], tuple[Array, list[Array]]]:
+def forward_backward(
+  attention: Callable[..., Array],
+) -> Callable[[Operands, Array], tuple[Array, list[Array]]]:
   """(operands, tangent [B, T, N, H]) -> (output, the gradient of every float array)."""
 
   def run(x: Operands, tangent_BTNH: Array) -> tuple[Array, list[Array]]:
@@ -24,7 +26,7 @@ def forward_backward(impl: str | None) -> Callable[[Operands, Array], tuple[Arra
       left = iter(floats)
       both = zip(leaves, is_float, strict=True)
       q, k, v, relative = tree.unflatten([next(left) if f else leaf for leaf, f in both])
-      return relative_attention(q, k, v, x.mask, relative, x.dropout, impl)
+      return attention(q, k, v, x.mask, relative, x.dropout)
 
     floats = [leaf for leaf, f in zip(leaves, is_float, strict=True) if f]
     y_BTNH, pull = jax.vjp(attend, floats)

@@ -27,7 +27,7 @@ def test_flops_are_those_of_the_visible_pairs():
 def test_every_float_has_a_gradient():
   shape = shapes.SHAPES['xlnet_base_content']
   x, tangent = arguments(shape._replace(rows=2, queries=8, memory=4, heads=2, size=8))
-  y, slopes = jax.jit(passes.forward_backward('xla'))(x, tangent)
+  y, slopes = jax.jit(passes.forward_backward(xla.attend))(x, tangent)
   names = (x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative.r_RNH, x.relative.u_NH, x.relative.w_NH,
            x.relative.segment.z_NH, x.relative.segment.embedding_2NH)  # fmt: skip
   assert y.shape == x.q_BTNH.shape

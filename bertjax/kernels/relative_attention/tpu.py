@@ -154,12 +154,14 @@ def forward(
   """
   scalars, arrays, specs = tpu_tile.inputs(shape, floats, integers)
   b, size, q_blocks = shape.block, floats.q_BNTH.shape[-1], shape.blocks[0]
+  out = (
+    jax.ShapeDtypeStruct(floats.q_BNTH.shape, floats.v_BNSH.dtype),
+    jax.ShapeDtypeStruct((shape.rows, shape.heads, 1, q_blocks * b), jnp.float32),
+  )
+  products = 4 if shape.position else 2  # two of them with the 2b rows of a table
   call = pl.pallas_call(
     functools.partial(_kernel, shape, strided),
-    out_shape=(
-      jax.ShapeDtypeStruct(floats.q_BNTH.shape, floats.v_BNSH.dtype),
-      jax.ShapeDtypeStruct((shape.rows, shape.heads, 1, q_blocks * b), jnp.float32),
-    ),
+    out_shape=out,
     grid_spec=pltpu.PrefetchScalarGridSpec(
       num_scalar_prefetch=len(scalars),
       grid=(shape.rows, shape.heads, *shape.blocks),
@@ -177,6 +179,7 @@ def forward(
     compiler_params=pltpu.CompilerParams(
       dimension_semantics=('parallel', 'parallel', 'parallel', 'arbitrary')
     ),
+    cost_estimate=tpu_tile.cost(shape, scalars, arrays, list(out), [], products),
     interpret=interpret,
     name='relative_attention',
   )

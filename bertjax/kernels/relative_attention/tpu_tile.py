@@ -7,6 +7,7 @@ j. Turning is one strided rotation; v4 has none and takes log2(b) of them under 
 """
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -207,6 +208,39 @@ def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list
     twice(floats.bias_EN1R), integers.q_BT8, integers.k_B8S,
   ]  # fmt: skip
   return scalars, arrays, _specs(shape, floats)
+
+
+def cost(
+  shape: Shape, scalars: list, arrays: list, per_query: list, per_head: list, products: int
+) -> pl.CostEstimate:
+  """What a kernel does if it visits every block: all the grid, re-reads of blocks included.
+
+  Args:
+    shape: of the operation.
+    scalars, arrays: from `inputs`.
+    per_query: further arrays that are read or written once, block by block of queries.
+    per_head: those that are written once, when a head is done.
+    products: tiles of b x b x H that are multiplied at a visit.
+  """
+  q, k, v, vectors, r, bias, q_info, k_info = arrays
+  bytes_of = lambda xs: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(xs))
+  block_of = lambda xs: sum(
+    math.prod(x.shape[2:]) * x.dtype.itemsize * shape.block // length
+    for x, length in ((x, max(x.shape[2:])) for x in xs)
+  )
+  q_blocks, k_blocks = shape.blocks
+  heads, queries = shape.rows * shape.heads, shape.rows * shape.heads * q_blocks
+  visits = queries * k_blocks
+  per_visit = bytes_of([k, v]) // (heads * k_blocks) + bytes_of(k_info) // (shape.rows * k_blocks)
+  per_visit += block_of([*r, *bias])
+  moved = visits * per_visit + bytes_of(scalars) + bytes_of([q, *per_query, *per_head])
+  moved += shape.heads * bytes_of(q_info) + shape.rows * bytes_of(vectors)
+  size = q.shape[-1]
+  return pl.CostEstimate(
+    flops=visits * products * 2 * shape.block**2 * size,
+    transcendentals=visits * shape.block**2,
+    bytes_accessed=moved,
+  )
 
 
 def program(shape: Shape, count_ref, index_ref) -> tuple[tuple, Array]:

@@ -168,6 +168,14 @@ def _call(shape, floats, integers, dy, lse, delta, strided, interpret) -> list[A
       dimension_semantics=('parallel', 'parallel', 'arbitrary', 'arbitrary'),
       vmem_limit_bytes=_TILE_BYTES + sum(_vmem_bytes(out) for out, _ in sums),
     ),
+    cost_estimate=tpu_tile.cost(
+      shape,
+      scalars,
+      arrays,
+      [dy, dy, lse, delta],
+      [out for out, _ in sums],
+      11 if shape.position else 5,
+    ),  # fmt: skip
     interpret=interpret,
     name='relative_attention_vjp',
   )
