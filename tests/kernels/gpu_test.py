@@ -1,6 +1,7 @@
 """The Triton kernel without a GPU: it lowers for CUDA, and it refuses what it cannot do."""
 
 import re
+import types
 
 import attention_cases as cases
 import jax
@@ -47,6 +48,15 @@ def test_refuses_by_name_and_says_what_takes_the_operands():
     attend(dtype=jnp.bfloat16)
   with pytest.raises(NotImplementedError, match='at most 128, got 160'):
     attend(size=160)
+
+
+@pytest.mark.parametrize('capability, taken', [('7.5', False), ('9.0', True), ('gfx90a', False)])
+def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, taken):
+  device = types.SimpleNamespace(platform='gpu', compute_capability=capability)
+  monkeypatch.setattr(jax, 'devices', lambda: [device])
+  x = jnp.ones((1, 4, 1, 32))
+  reason = gpu.refusal(x, x, x)
+  assert reason is None if taken else f'8.0 or above, got {capability}' in str(reason)
 
 
 def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch):

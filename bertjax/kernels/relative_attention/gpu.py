@@ -101,6 +101,11 @@ def refusal(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array) -> str | None:
     return f'expected q, k and v all float32 or all bfloat16, got {", ".join(sorted(types))}'
   if q_BTNH.shape[-1] > SIZE:
     return f'expected a head size of at most {SIZE}, got {q_BTNH.shape[-1]}'
+  device = jax.devices()[0]
+  if device.platform == 'gpu':
+    capability = str(device.compute_capability)  # of AMD's a name such as gfx90a
+    if not capability[0].isdigit() or float(capability) < 8.0:
+      return f'expected an NVIDIA GPU of compute capability 8.0 or above, got {capability}'
   return None
 
 
