@@ -18,7 +18,9 @@ ALLOWED = {
     'bertjax.objectives', 'bertjax.models', 'bertjax.kernels', 'bertjax.flops',
   ),
   'bertjax.data': ('bertjax.data',),
-  'bertjax.evals': ('bertjax.evals', 'bertjax.objectives', 'bertjax.data'),
+  'bertjax.evals': (
+    'bertjax.evals', 'bertjax.objectives', 'bertjax.data', 'bertjax.kernels',
+  ),
   'bertjax.convert': ('bertjax.convert', 'bertjax.models', 'bertjax.checkpoint'),
   'bertjax.sharding': (),
   'bertjax.phases': (),

@@ -1433,6 +1433,41 @@ MUTATIONS = (
     'state',
     'tests/setup_test.py::test_a_carry_that_was_not_saved_starts_anew',
   ),
+  Mutation(
+    'recurrence: every segment begins with an empty memory',
+    'bertjax/evals/recurrence.py',
+    'nll_BT, memory = way.step(variables, memory, batch)',
+    'nll_BT, _ = way.step(variables, memory, batch)',
+    'tests/evals/recurrence_test.py::test_the_ways_agree_until_a_window_is_full',
+  ),
+  Mutation(
+    'recurrence: a difference of the two ways is passed over',
+    'bertjax/evals/recurrence.py',
+    'if abs(total - anew) > RTOL',
+    'if total > 1e9 * RTOL',
+    'tests/evals/recurrence_test.py::test_a_memory_that_is_lost_is_refused',
+  ),
+  Mutation(
+    'recurrence: what a window lacks before the text is attended to',
+    'bertjax/evals/recurrence.py',
+    'example_BT=(at_BT >= 0).astype(np.int32),',
+    'example_BT=np.ones_like(at_BT, np.int32),',
+    'tests/evals/recurrence_test.py::test_the_ways_agree_until_a_window_is_full',
+  ),
+  Mutation(
+    'recurrence: the table of memories gives all of them one segment',
+    'bertjax/evals/recurrence.py',
+    'cached(config, count * segment, segment, same_length=False)',
+    'cached(config, segment, segment, same_length=False)',
+    'tests/evals/recurrence_test.py::test_memory_grows_to_the_whole_stream',
+  ),
+  Mutation(
+    'bench recurrence: the sweep ends at the first that is slower',
+    'bertjax/bench/recurrence.py',
+    'slower < 2:',
+    'slower < 1:',
+    'tests/bench/recurrence_bench_test.py::test_the_sweep_ends_after_two_that_are_slower',
+  ),
 )
 
 

@@ -1,6 +1,6 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench step|input|prepare|kernel|preflight [flags]
+python -m bertjax.bench step|input|prepare|kernel|preflight|recurrence [flags]
 """
 
 import importlib
@@ -8,7 +8,7 @@ import sys
 
 from absl import app, flags
 
-BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight')
+BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence')
 
 
 def main() -> None:

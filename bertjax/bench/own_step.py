@@ -10,7 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import names, optim, sharding, step
 from bertjax.data import plans, targets
-from bertjax.types import Batch
+from bertjax.types import Batch, Objective
 
 # Vocabulary where the config leaves it to the store: of the published base models, and of XLM-15.
 VOCAB_SIZES = {
@@ -107,6 +107,11 @@ def _system(config: Any, batch: Batch):
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
   return objective, boxed, *optim.make(config.optimizer, shapes['params'], axes['params'])
+
+
+def initial_variables(objective: Objective, batch: Batch, seed: int) -> Any:
+  """The objective's variables from a seed, unboxed."""
+  return nn.meta.unbox(objective.init(jax.random.key(seed), batch))
 
 
 def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
