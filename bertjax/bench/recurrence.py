@@ -22,8 +22,9 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax import checkpoint, metrics, train
+from bertjax import checkpoint, setup
 from bertjax.bench import own_step, timing
+from bertjax.data import build
 from bertjax.data.lanes import Lanes
 from bertjax.data.store import open_store
 from bertjax.evals import recurrence
@@ -145,7 +146,8 @@ def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.n
     size: of random text.
   """
   if workdir:
-    run = train.prepare_run(config, workdir, metrics.Progress(config.total_steps))
+    path = build.ensure_store(config.data, config.seed, workdir)
+    run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
     return (
       run.systems[0].phase.config,
       checkpoint.read_variables(workdir),
