@@ -1184,8 +1184,8 @@ MUTATIONS = (
   Mutation(
     'transformer-xl: the embedding is not scaled',
     'bertjax/models/transformer_xl.py',
-    '.astype(dtype) * self.width**0.5',
-    '.astype(dtype)',
+    "embed(batch['token_BT']) * self.width**0.5",
+    "embed(batch['token_BT'])",
     'tests/models/transformer_xl_test.py::test_equals_the_formula',
   ),
   Mutation(
