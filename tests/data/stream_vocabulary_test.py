@@ -98,9 +98,7 @@ def test_a_document_becomes_lines_with_their_ends(tmp_path, kind):
 
 def test_real_words_are_all_kept_and_come_back(shared, tmp_path):
   """WikiText-2's validation text, whose words are set apart by spaces: 213,886 of them."""
-  with gzip.open(
-    shared / 'text_en/wikitext2/wiki.valid.tokens.gz', 'rt', encoding='utf-8'
-  ) as f:
+  with gzip.open(shared / 'text_en/wikitext2/wiki.valid.tokens.gz', 'rt', encoding='utf-8') as f:
     lines = [line for line in (' '.join(line.split()) for line in f) if line]
   found = made(tmp_path, 'words', 300_000, lines=lines)
   token_n, length_n = found.encode_flat(lines)
