@@ -429,6 +429,14 @@ MUTATIONS = (
     'tests/kernels/tpu_test.py::test_blocks_that_hold_nothing_are_not_visited',
   ),
   Mutation(
+    'preflight: the kernel is compiled for another kind of TPU',
+    'bertjax/bench/step_compile.py',
+    ', tpu.compiled_for(target.device_kind):',
+    ':',
+    'tests/bench/kernel_bench_test.py::'
+    'test_preflight_compiles_the_kernel_for_the_kind_that_is_asked_for',
+  ),
+  Mutation(
     'tpu kernel: every device drops as the first one',
     'bertjax/kernels/relative_attention/shards.py',
     "first = jax.lax.axis_index(HEADS) * x['q_BTNH'].shape[2]",

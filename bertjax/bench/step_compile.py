@@ -8,15 +8,17 @@ import jax
 from bertjax import sharding
 from bertjax.bench import own_step, topology, traffic
 from bertjax.kernels import relative_attention
+from bertjax.kernels.relative_attention import tpu
 from bertjax.types import Batch
 
 
 def check(config: Any, batch: Batch, kind: str, impl: str) -> dict[str, Any]:
   """What the compiler says of the step with an implementation of attention, or why not."""
   start, said = time.perf_counter(), dict(kind=kind, impl=impl)
-  mesh = sharding.make_mesh(config.mesh, [topology.device(kind)])
+  target = topology.device(kind)
+  mesh = sharding.make_mesh(config.mesh, [target])
   try:
-    with relative_attention.default(impl):
+    with relative_attention.default(impl), tpu.compiled_for(target.device_kind):
       compiled = topology.compile_absent(own_step.lower(config, batch, mesh)[0])
   except jax.errors.JaxRuntimeError as error:
     return said | dict(reason=topology.reason(error))

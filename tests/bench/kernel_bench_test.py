@@ -7,7 +7,7 @@ import pytest
 from bertjax.bench import kernel_compile, kernel_time, own_step, passes, step_compile, topology
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention import reference, shapes, xla
-from configs import bert
+from configs import bert, xlnet
 
 SMALL = dict(small=shapes.Shape(2, 8, 0, 2, 8, 'causal'))
 
@@ -80,3 +80,13 @@ def test_preflight_compiles_a_train_step_for_a_tpu():
   said = step_compile.check(config, batch, 'v5e', 'reference')
   state = own_step.footprint(config, batch)['state_bytes']
   assert said['argument_bytes'] > state and said['bytes_per_token'] * 64 > state
+
+
+@pytest.mark.full
+def test_preflight_compiles_the_kernel_for_the_kind_that_is_asked_for():
+  """v4 has no strided rotation; the kind assumed where no TPU is there has one."""
+  pytest.importorskip('libtpu')
+  config = xlnet.get_config('test').copy_and_resolve_references()
+  config.batch_size, config.length, config.model.vocab_size = 2, 64, 128
+  said = step_compile.check(config, own_step.synthetic_batch(config), 'v4', 'tpu')
+  assert 'reason' not in said and said['pallas_share'] > 0, said

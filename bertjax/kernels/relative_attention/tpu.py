@@ -4,7 +4,10 @@ A block of queries stays while the blocks of keys that it may see pass by; softm
 float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in `tpu_tile.py`.
 """
 
+import contextlib
+import contextvars
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -24,6 +27,18 @@ _NO_STRIDED_ROTATION = ('TPU v4', 'TPU v3', 'TPU v2')
 _SUM_BYTES = {kind: 10 * 2**20 for kind in _NO_STRIDED_ROTATION}
 _MOST_SUM_BYTES = 40 * 2**20
 
+_TARGET: contextvars.ContextVar[str | None] = contextvars.ContextVar('target', default=None)
+
+
+@contextlib.contextmanager
+def compiled_for(kind: str) -> Iterator[None]:
+  """Within it, what is traced is for this kind of device, which need not be there."""
+  token = _TARGET.set(kind)
+  try:
+    yield
+  finally:
+    _TARGET.reset(token)
+
 
 def attend(
   q_BTNH: Array,
@@ -41,8 +56,8 @@ def attend(
 
   Args:
     q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: the operands.
-    kind: the device kind to compile for; None: that of the first device, or one of today's where
-      that is no TPU (a program that is compiled ahead).
+    kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
+      of today's where that is no TPU (a program that is compiled ahead).
     block: queries and keys of a tile; None: by the kind.
     interpret: runs without a TPU, slowly.
 
@@ -50,6 +65,7 @@ def attend(
     NotImplementedError: what the kernel does not take; says why, and what does.
   """
   operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  kind = kind or _TARGET.get()
   if kind is None:
     device = jax.devices()[0]
     kind = device.device_kind if device.platform == 'tpu' else 'TPU v5 lite'
