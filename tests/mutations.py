@@ -1295,6 +1295,21 @@ MUTATIONS = (
     'tests/models/adaptive_test.py::test_equals_torch_with_the_clusters_counted_from_the_end',
   ),
   Mutation(
+    'adaptive softmax: tails without their biases',
+    'bertjax/models/adaptive.py',
+    'self.tables[i], self.biases[i], self._size(i))',
+    'self.tables[i], 0 * self.biases[i], self._size(i))',
+    'tests/models/adaptive_test.py::test_loss_and_every_gradient_equal_the_formula_in_float64',
+  ),
+  Mutation(
+    'adaptive softmax: no gradient reaches the head from the words of clusters',
+    'bertjax/kernels/adaptive_softmax.py',
+    'nll_BP, right_BP = cross_entropy(scores.head, head_BP)',
+    'nll_BP, right_BP = cross_entropy(scores.head, head_BP)\n'
+    '  nll_BP = jnp.where(head_BP == target_BP, nll_BP, jax.lax.stop_gradient(nll_BP))',
+    'tests/models/adaptive_test.py::test_loss_and_every_gradient_equal_the_formula_in_float64',
+  ),
+  Mutation(
     'adaptive softmax: right by the head alone',
     'bertjax/kernels/adaptive_softmax.py',
     'right_BP *= jnp.where(inside[cluster], tail_right_BP, 1.0)',

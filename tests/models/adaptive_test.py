@@ -1,4 +1,4 @@
-"""Adaptive inputs and softmax, against torch's own."""
+"""Adaptive inputs and softmax, against torch's own and against the formula in float64."""
 
 import cases
 import jax
@@ -56,6 +56,58 @@ def test_equals_torch_with_the_clusters_counted_from_the_end():
   np.testing.assert_allclose(nll_BP.reshape(-1), loss, rtol=1e-5, atol=1e-5)
   np.testing.assert_allclose(np.exp(log_BPV).sum(-1), 1, rtol=1e-5)
   assert set(np.unique(right_BP)) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize('div_val', [1, 4])
+def test_loss_and_every_gradient_equal_the_formula_in_float64(div_val):
+  module, variables = words(div_val)
+  rng = np.random.default_rng(0)
+  h_BPD = rng.normal(size=(2, 9, WIDTH)).astype(np.float32)
+  target_BP = rng.integers(0, VOCAB, (2, 9))
+  target_BP[0, :6] = (0, 19, 20, 49, 50, 149)
+  weight_BP = rng.normal(size=(2, 9))  # differ, so that every place counts by itself
+
+  def ours(params, h_BPD):
+    scores = module.apply(dict(params=params), h_BPD, method='scores')
+    nll_BP, _ = adaptive_softmax.adaptive_cross_entropy(scores, jnp.asarray(target_BP))
+    return jnp.sum(weight_BP.astype(np.float32) * nll_BP)
+
+  double = lambda x: torch.tensor(np.asarray(x, np.float64), requires_grad=True)
+  params, h = {k: double(v) for k, v in variables['params'].items()}, double(h_BPD)
+  total = 0.0
+  for place in np.ndindex(2, 9):
+    total = total + weight_BP[place] * formula(params, h[place], int(target_BP[place]))
+  total.backward()
+
+  loss, (grads, h_grad) = jax.value_and_grad(ours, (0, 1))(variables['params'], h_BPD)
+  np.testing.assert_allclose(loss, total.item(), rtol=1e-5)
+  for name, found, theirs in (
+    ('h', h_grad, h),
+    *((k, grads[k], params[k]) for k in grads),
+  ):
+    if name == 'projection_0':  # of the inputs alone: the head has its own
+      assert theirs.grad is None and not np.any(found)
+      continue
+    expected = theirs.grad.numpy()
+    scale = np.abs(expected).max()
+    assert scale > 0, name
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * scale, err_msg=name)
+
+
+def formula(params, h_D, target: int):
+  """-log p of a word, as proj_adaptive_softmax.py has it: cluster i is the head's entry -i."""
+  project = lambda name: params[name] @ h_D if name in params else h_D
+  words, biases = params['word_0'][:20], params['bias_0'][:20]
+  table = torch.cat([words, params['cluster']])
+  head = table @ project('head_projection') + torch.cat([biases, params['cluster_bias']])
+  head = torch.log_softmax(head, 0)
+  bounds = (0, *CUTOFFS, VOCAB)
+  i = int(np.searchsorted(CUTOFFS, target, 'right'))
+  if not i:
+    return -head[target]
+  size = bounds[i + 1] - bounds[i]
+  tail = params[f'word_{i}'][:size] @ project(f'projection_{i}') + params[f'bias_{i}'][:size]
+  return -head[-i] - torch.log_softmax(tail, 0)[target - bounds[i]]
 
 
 def test_right_are_the_targets_that_score_best_on_each_level():
