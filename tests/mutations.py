@@ -1486,7 +1486,7 @@ MUTATIONS = (
   ),
   Mutation(
     'bench recurrence: the sweep ends at the first that is slower',
-    'bertjax/bench/recurrence.py',
+    'bertjax/bench/recurrence_time.py',
     'slower < 2:',
     'slower < 1:',
     'tests/bench/recurrence_bench_test.py::test_the_sweep_ends_after_two_that_are_slower',

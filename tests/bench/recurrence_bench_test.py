@@ -8,21 +8,21 @@ import sys
 import numpy as np
 import pytest
 
-from bertjax.bench import recurrence
+from bertjax.bench import recurrence_time
 
 
 def sweep_of(monkeypatch, rates, limit=1000):
   """The sweep where 1, 2, 4 .. rows predict so many tokens per second, 5 tokens a row and call."""
   called = zip((2**i for i in itertools.count()), rates, strict=False)
   alternate = lambda arms, calls, warmup: dict(arm=np.full(3, arms['arm']()))
-  monkeypatch.setattr(recurrence.timing, 'alternate', alternate)
+  monkeypatch.setattr(recurrence_time.timing, 'alternate', alternate)
 
   def make(rows):
     expected, rate = next(called)
     assert rows == expected
     return lambda: rows * 5 / rate
 
-  return recurrence.sweep(make, 5, limit)
+  return recurrence_time.sweep(make, 5, limit)
 
 
 def test_the_sweep_ends_after_two_that_are_slower(monkeypatch):
