@@ -133,6 +133,28 @@ class DistanceTable(nn.Module):
     return dropped_1RD[0]
 
 
+def memory_scan(layer: Any, layers: int, remat: bool) -> Any:
+  """A stack of layers as one scan over (x, what all get, noise, memory, number of the layer).
+
+  Args:
+    layer: a module class that returns x, and (its new memory or None, its output or None).
+    layers: L.
+    remat: recompute the layers in the backward pass.
+
+  Returns:
+    The class of the stack. Memories have their layers on axis 1, outputs and parameters on axis 0.
+  """
+  return nn.scan(
+    nn.remat(layer, prevent_cse=False) if remat else layer,
+    variable_axes={'params': 0},
+    split_rngs={'params': True},
+    in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
+    out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
+    length=layers,
+    metadata_params={nn.PARTITION_NAME: 'layers'},
+  )
+
+
 def sinusoids(distance_R: np.ndarray, width: int, clamp: int = 0) -> np.ndarray:
   """[sin | cos] of distance / 10000^(2k / width), k < width / 2, float32 [R, width].
 

@@ -29,6 +29,7 @@ from bertjax.models.relative_layers import (
   DistanceTable,
   FeedForward,
   RelativeAttention,
+  memory_scan,
   sinusoids,
 )
 from bertjax.types import Batch
@@ -248,15 +249,7 @@ class TransformerXL(nn.Module):
       norm_std=self.norm_std, activation=self.activation, dropout=self.dropout,
       attention_dropout=self.attention_dropout, initializer=init, hidden=hidden, dtype=dtype,
     )  # fmt: skip
-    scanned = nn.scan(
-      nn.remat(Layer, prevent_cse=False) if self.remat else Layer,
-      variable_axes={'params': 0},
-      split_rngs={'params': True},
-      in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
-      out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
-      length=self.layers,
-      metadata_params={nn.PARTITION_NAME: 'layers'},
-    )
+    scanned = memory_scan(Layer, self.layers, self.remat)
     hidden_BLMD = memory.hidden_BLMD if memory else None
     return scanned(**layer, name='layers')(
       x_BTD, Context(mask, table_RD, biases), noise, hidden_BLMD, jnp.arange(self.layers)

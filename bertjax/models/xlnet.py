@@ -23,7 +23,12 @@ from bertjax.models import memory as memory_lib
 from bertjax.models.heads import WordHead
 from bertjax.models.layers import INITS, Dropout, Init, Norm, padded_rows, param
 from bertjax.models.memory import Memory
-from bertjax.models.relative_layers import DistanceTable, FeedForward, RelativeAttention
+from bertjax.models.relative_layers import (
+  DistanceTable,
+  FeedForward,
+  RelativeAttention,
+  memory_scan,
+)
 from bertjax.types import Batch
 
 Array = jax.Array
@@ -249,15 +254,7 @@ class XLNet(nn.Module):
       initializer=INITS[self.initializer](self.init_std), reuse_len=self.reuse_len, hidden=hidden,
       dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
-    scanned = nn.scan(
-      nn.remat(Layer, prevent_cse=False) if self.remat else Layer,
-      variable_axes={'params': 0},
-      split_rngs={'params': True},
-      in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
-      out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
-      length=self.layers,
-      metadata_params={nn.PARTITION_NAME: 'layers'},
-    )
+    scanned = memory_scan(Layer, self.layers, self.remat)
     hidden_BLMD = memory.hidden_BLMD if memory else None
     return scanned(**layer, name='layers')(
       x_BXD, streams, noise, hidden_BLMD, jnp.arange(self.layers)

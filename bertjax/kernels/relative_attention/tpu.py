@@ -58,7 +58,7 @@ def attend(
     q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: the operands.
     kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
       of today's where that is no TPU (a program that is compiled ahead).
-    block: queries and keys of a tile; None: by the kind.
+    block: queries and keys of a tile; None: `default_block`.
     interpret: runs without a TPU, slowly.
 
   Raises:

@@ -1,9 +1,9 @@
 """A tile of the TPU kernels: a block of queries against a block of keys.
 
-The relative term of a tile of b queries and
-b keys needs 2b - 1 rows of the position table: the product of the queries with 2b rows is made and
-each row of it turned left by b - 1 - i, after which column j holds the distance of query i and key
-j. Turning is one strided rotation; v4 has none and takes log2(b) of them under masks.
+The relative term of a tile of b queries and b keys needs 2b - 1 rows of the position table: the
+product of the queries with 2b rows is made and each row of it turned left by b - 1 - i, after which
+column j holds the distance of query i and key j. Turning is one strided rotation; v4 has none and
+takes log2(b) of them under masks.
 """
 
 import functools
@@ -61,7 +61,7 @@ class Tile:
   """One block of queries against one block of keys, inside a kernel.
 
   Attributes:
-    q_b: the queries with the biases u, w and z, by name; k_b, v_b, r_2b.
+    q_b, k_b, v_b, r_2b: the operands of the tile; `biased` adds u, w or z to the queries.
     seen_bb: the mask.
     other_bb: whether the segments differ.
     score_bb: float32.
