@@ -4,11 +4,14 @@
                                                      compared with the reference's first
   python -m bertjax.bench kernel --mode=compile      compile for TPUs, which need not be there
   python -m bertjax.bench kernel --mode=memory       temporary memory by length, by the TPU compiler
+  python -m bertjax.bench kernel --mode=tune         time tiles of this device's kernel, and write
+                                                     kernels/relative_attention/tiles/KIND.json
 
 Every row is printed as it is known, then all as one JSON line. The shapes are those of
 `kernels/relative_attention/shapes.py`; --rows, --heads and --lengths make them smaller.
 """
 
+import datetime
 import json
 import sys
 from collections.abc import Iterable
@@ -17,11 +20,11 @@ from typing import Any
 import jax
 from absl import app, flags
 
-from bertjax.bench import kernel_compile, kernel_time, timing, topology
-from bertjax.kernels.relative_attention import IMPLEMENTATIONS
+from bertjax.bench import kernel_compile, kernel_time, kernel_tune, timing, topology
+from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
 from bertjax.kernels.relative_attention.shapes import SHAPES
 
-_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory'], 'What to do.')
+_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'What to do.')
 _IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')
 _KINDS = flags.DEFINE_list('kinds', list(topology.KINDS), 'TPUs of --mode=compile.')
 _KIND = flags.DEFINE_string('kind', 'v5e', 'TPU of --mode=memory.')
@@ -64,6 +67,14 @@ def main(argv: list[str]) -> None:
   elif _MODE.value == 'memory':
     lengths = [int(x) for x in _LENGTHS.value or kernel_compile.LENGTHS]
     rows = kernel_compile.memory(_KIND.value, impls, lengths)
+  elif _MODE.value == 'tune':
+    impl = jax.default_backend()
+    if impl not in KERNELS:
+      raise ValueError(
+        f'--mode=tune: expected a TPU or a GPU, got {impl}: it has no kernel to tune'
+      )
+    made = f'{datetime.date.today()}, jax {jax.__version__}'
+    rows = kernel_tune.rows(_shapes(), impl, _DTYPE.value, _CALLS.value, made)
   else:
     rows = kernel_time.rows(_shapes(), impls, _DTYPE.value, _CALLS.value)
   result: dict[str, Any] = dict(bench='kernel', mode=_MODE.value, rows=[])

@@ -8,6 +8,13 @@ import numpy as np
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, Segment
+from bertjax.kernels.relative_attention.tiles import KERNELS, Entry, Tile, using
+
+
+def small_tiles(side: int = 16):
+  """Within it, kernels have tiles so small that every case has several."""
+  names = [name for kernels in KERNELS.values() for name in kernels]
+  return using((Entry(dict.fromkeys(names, Tile(side, side))),))
 
 
 class Case(NamedTuple):

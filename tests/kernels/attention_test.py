@@ -1,6 +1,5 @@
 """One body for every implementation of the attention operation: output and every gradient."""
 
-import collections
 import functools
 
 import attention_cases as cases
@@ -39,12 +38,13 @@ FULL = pytest.mark.full
 @pytest.fixture(params=['reference', 'xla', *(pytest.param(k, marks=FULL) for k in KERNELS)])
 def impl(request, monkeypatch):
   """An implementation with blocks so small that every case has several."""
+  monkeypatch.setattr(xla, 'WHOLE', 0)
   monkeypatch.setattr(xla, 'SCORES', 256)
-  monkeypatch.setattr(gpu, 'tiles', lambda _: collections.defaultdict(lambda: gpu.Tile(16, 16)))
   monkeypatch.setattr(gpu, 'INTERPRET', True)
-  interpreted = functools.partial(tpu.attend, kind='TPU v5 lite', block=16, interpret=True)
+  interpreted = functools.partial(tpu.attend, kind='TPU v5 lite', interpret=True)
   monkeypatch.setattr(tpu, 'attend', interpreted)
-  return request.param
+  with cases.small_tiles():
+    yield request.param
 
 
 PAIRS = [

@@ -10,6 +10,7 @@ import pytest
 
 from bertjax.kernels import relative_attention as ra
 from bertjax.kernels.relative_attention import gpu, shapes
+from bertjax.kernels.relative_attention.tiles import Entry, Tile, using
 
 
 def lowered(case: cases.Case) -> str:
@@ -84,27 +85,20 @@ def test_oblong_tiles_give_the_same(monkeypatch, name, queries, keys):
   built = cases.build(cases.BY_NAME[name])
 
   def run(tile):
-    square = gpu.Tile(16, 16)
-    kernels = dict(forward=tile, queries=tile, keys=tile, diagonals=square)
-    monkeypatch.setattr(gpu, 'tiles', lambda _: kernels)
+    kernels = dict(forward=tile, queries=tile, keys=tile, diagonals=Tile(16, 16))
 
     def attend(values):
       relative = cases.fill(built, values)
       q, k, v = (values[name] for name in 'qkv')
       return ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
 
-    return cases.with_gradients(built, attend, built.values)
+    with using((Entry(kernels),)):
+      return cases.with_gradients(built, attend, built.values)
 
-  want, got = run(gpu.Tile(16, 16)), run(gpu.Tile(queries, keys))
+  want, got = run(Tile(16, 16)), run(Tile(queries, keys))
   for key, x in want.items():
     tolerance = 1e-5 if built.case.dtype == jnp.float32 else 2e-2
     assert abs(got[key] - x).max() < tolerance * abs(x).max(), key
-
-
-def test_tiles_are_powers_of_two(monkeypatch):
-  monkeypatch.setattr(gpu, 'FLOAT32', gpu.Tile(48, 16))
-  with pytest.raises(ValueError, match='powers of two from 16, got Tile'):
-    lowered(cases.BY_NAME['bert'])
 
 
 @pytest.mark.full

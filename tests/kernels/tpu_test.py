@@ -1,6 +1,5 @@
 """What is particular to the TPU kernel: visits, meshes, v4's rotation, refusals, compilation."""
 
-import functools
 import importlib.util
 import os
 import subprocess
@@ -21,9 +20,13 @@ from bertjax.kernels.relative_attention import (
   tpu,
   tpu_tile,
 )
-from bertjax.kernels.relative_attention.blocks import visits
+from bertjax.kernels.relative_attention.blocks import seen, visits
 
-attend = functools.partial(tpu.attend, kind='TPU v5 lite', block=16, interpret=True)
+
+def attend(*operands, **options):
+  """Interpreted, with tiles of 16."""
+  with cases.small_tiles():
+    return tpu.attend(*operands, kind='TPU v5 lite', interpret=True, **options)
 
 
 def visited(case: cases.Case, block: int):
@@ -60,7 +63,7 @@ def test_blocks_that_hold_nothing_are_not_visited():
   changes = (np.diff(index_BQK, axis=-1) != 0).sum(-1) + 1
   assert (changes == np.maximum(visited_BQK.sum(-1), 1)).all()
   example = jnp.asarray([[1] * 8 + [2] * 16 + [0] * 8])
-  count_BQ, _ = visits(Mask(example, example), 0, None, 8)
+  count_BQ, _ = visits(seen(Mask(example, example), 0, None, 8, 8))
   np.testing.assert_array_equal(count_BQ, [[1, 2, 2, 0]])
 
 

@@ -1,5 +1,6 @@
 """Which blocks of scores hold anything: a kernel visits those alone."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -13,66 +14,72 @@ _FAR = 2**30
 
 
 class Visits(NamedTuple):
-  """The blocks of keys that each block of queries visits, in order.
+  """For each block of queries the blocks of keys to visit, in order; or the other way round.
 
   Attributes:
-    count_BQ: int32, how many.
-    index_BQK: int32, which, then the last one again; a block that does not change is not fetched.
+    count_BI: int32, how many.
+    index_BIJ: int32, which, then the last one again; a block that does not change is not fetched.
   """
 
-  count_BQ: Array
-  index_BQK: Array
+  count_BI: Array
+  index_BIJ: Array
 
 
-def visits(mask: Mask, memory: int, near: int | None, block: int) -> Visits:
-  """Finds the blocks in which a query may see a key.
+def visits(seen_BIJ: Array) -> Visits:
+  """Lists the blocks of the last axis that are True."""
+  count_BI = seen_BIJ.sum(-1, dtype=jnp.int32)
+  order_BIJ = jnp.argsort(~seen_BIJ, -1, stable=True)
+  last_BI1 = jnp.maximum(count_BI - 1, 0)[..., None]
+  step_11J = jnp.arange(seen_BIJ.shape[-1])[None, None]
+  index_BIJ = jnp.take_along_axis(order_BIJ, jnp.minimum(step_11J, last_BI1), -1)
+  return Visits(count_BI, index_BIJ.astype(jnp.int32))
 
-  A block is left out where the extremes of its vectors already say that nothing is visible, so some
-  that hold nothing may remain.
+
+def seen(mask: Mask, memory: int, near: int | None, block_q: int, block_k: int) -> Array:
+  """Finds the blocks in which a query may see a key: bool [B, blocks of queries, of keys].
+
+  A block is left out where the extremes of its vectors already say that nothing is visible. That is
+  exact for packed rows, causal order and windows; where ids or orders are in no order, blocks that
+  hold nothing may remain.
 
   Args:
-    mask: of padded queries and keys, whole blocks of both; padding is example 0.
+    mask: of any lengths; what they lack of whole blocks is padding, as is example 0.
     memory: distance of the first query to the first key.
     near: no key at a smaller distance is visible.
-    block: queries and keys of a block.
+    block_q, block_k: queries and keys of a block.
   """
-  may_BQK = _may_see(mask, memory, near, block)
-  count_BQ = may_BQK.sum(-1, dtype=jnp.int32)
-  order_BQK = jnp.argsort(~may_BQK, -1, stable=True)
-  last_BQ1 = jnp.maximum(count_BQ - 1, 0)[..., None]
-  step_K = jnp.arange(may_BQK.shape[-1])[None, None]
-  index_BQK = jnp.take_along_axis(order_BQK, jnp.minimum(step_K, last_BQ1), -1)
-  return Visits(count_BQ, index_BQK.astype(jnp.int32))
+  real_q_BT, real_k_BS = mask.example_q_BT > 0, mask.example_k_BS > 0
 
+  def extreme(reduce: Callable, x_BL: Array, real_BL: Array, fill: int, block: int) -> Array:
+    x_BL = jnp.where(real_BL, x_BL.astype(jnp.int32), fill)
+    x_BL = jnp.pad(x_BL, ((0, 0), (0, -x_BL.shape[1] % block)), constant_values=fill)
+    return reduce(x_BL.reshape(x_BL.shape[0], -1, block), -1)
 
-def _may_see(mask: Mask, memory: int, near: int | None, block: int) -> Array:
-  split = lambda x: x.reshape(x.shape[0], -1, block)
-  real_q, real_k = split(mask.example_q_BT) > 0, split(mask.example_k_BS) > 0
+  def of_q(reduce: Callable, x_BT: Array, fill: int) -> Array:
+    return extreme(reduce, x_BT, real_q_BT, fill, block_q)[:, :, None]
 
-  def low(x, real):
-    return jnp.where(real, split(x), _FAR).min(-1)
+  def of_k(reduce: Callable, x_BS: Array, fill: int) -> Array:
+    return extreme(reduce, x_BS, real_k_BS, fill, block_k)[:, None, :]
 
-  def high(x, real):
-    return jnp.where(real, split(x), -_FAR).max(-1)
-
-  q, k = (lambda x: x[:, :, None]), (lambda x: x[:, None, :])
-  may = q(high(mask.example_q_BT, real_q)) >= k(low(mask.example_k_BS, real_k))
-  may &= k(high(mask.example_k_BS, real_k)) >= q(low(mask.example_q_BT, real_q))
-  may &= q(real_q.any(-1)) & k(real_k.any(-1))
-  first_q = memory + block * jnp.arange(real_q.shape[1])[None, :, None]
-  first_k = block * jnp.arange(real_k.shape[1])[None, None, :]
-  # Distances within a block: from (first_q - first_k) - (block - 1) to + (block - 1).
-  apart = first_q - first_k
+  # A block without a real token has its least above its most, and meets no other.
+  may_BIJ = of_q(jnp.max, mask.example_q_BT, -_FAR) >= of_k(jnp.min, mask.example_k_BS, _FAR)
+  may_BIJ &= of_k(jnp.max, mask.example_k_BS, -_FAR) >= of_q(jnp.min, mask.example_q_BT, _FAR)
+  blocks_q, blocks_k = may_BIJ.shape[1:]
+  first_q_I1 = memory + block_q * jnp.arange(blocks_q)[:, None]
+  first_k_1J = block_k * jnp.arange(blocks_k)[None, :]
+  most_IJ = first_q_I1 + block_q - 1 - first_k_1J  # the largest distance in a block
+  least_IJ = first_q_I1 - (first_k_1J + block_k - 1)
   if mask.order_q_BT is not None and mask.order_k_BS is not None:
-    ahead = q(high(mask.order_q_BT, real_q)) > k(low(mask.order_k_BS, real_k))
+    ahead_BIJ = of_q(jnp.max, mask.order_q_BT, -_FAR) > of_k(jnp.min, mask.order_k_BS, _FAR)
     if mask.see_self:
-      ahead |= jnp.abs(apart) < block
-    may &= ahead
+      ahead_BIJ |= ((most_IJ >= 0) & (least_IJ <= 0))[None]
+    may_BIJ &= ahead_BIJ
   if mask.window is not None:
-    inside = jnp.abs(apart) < mask.window + block - 1
+    inside_BIJ = ((most_IJ > -mask.window) & (least_IJ < mask.window))[None]
     if mask.global_q_BT is not None and mask.global_k_BS is not None:
-      inside = inside | q(split(mask.global_q_BT).any(-1)) | k(split(mask.global_k_BS).any(-1))
-    may &= inside
+      inside_BIJ = inside_BIJ | (of_q(jnp.max, mask.global_q_BT, 0) > 0)
+      inside_BIJ = inside_BIJ | (of_k(jnp.max, mask.global_k_BS, 0) > 0)
+    may_BIJ &= inside_BIJ
   if near is not None:
-    may &= apart + block - 1 >= near
-  return may
+    may_BIJ &= (most_IJ >= near)[None]
+  return may_BIJ

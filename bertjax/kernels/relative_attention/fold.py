@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels.relative_attention import blocks
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
 
 Array = jax.Array
@@ -37,7 +38,10 @@ class Folded(NamedTuple):
 
 
 class Vectors(NamedTuple):
-  """The operands without gradients; None where the feature is absent. int32, the words uint32."""
+  """The operands without gradients; None where the feature is absent. int32, the words uint32.
+
+  The first six are those of `Mask`, in its order.
+  """
 
   example_q_BT: Array
   example_k_BS: Array
@@ -114,60 +118,8 @@ def fold(
   return folded, vectors, Rules(mask.window, mask.see_self, relative.far, near, rate)
 
 
-def visits(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:
-  """Which blocks may hold a visible pair: bool [B, I, J], from the extremes of the vectors.
-
-  A block is left out where its ids cannot meet, its queries' orders are not above its keys', it is
-  outside of the window or beyond the table. Exact for packed rows, causal order and windows; where
-  ids or orders are in no order it may visit a block that turns out to be empty.
-  """
-  (queries, keys) = vectors.example_q_BT.shape[1], vectors.example_k_BS.shape[1]
-  blocks_q, blocks_k = -(-queries // block_q), -(-keys // block_k)
-  big = jnp.iinfo(jnp.int32).max
-
-  def extremes(x_BL: Array, there_BL: Array, size: int) -> tuple[Array, Array]:
-    """Smallest and largest value of each block among those that are there, [B, blocks]."""
-
-    def each(reduce, fill: int) -> Array:
-      x = jnp.where(there_BL, x_BL, fill)
-      x = jnp.pad(x, ((0, 0), (0, -x.shape[1] % size)), constant_values=fill)
-      return reduce(x.reshape(x.shape[0], -1, size), axis=-1)
-
-    return each(jnp.min, big), each(jnp.max, -big)
-
-  def both(name: str) -> tuple[Array, Array, Array, Array]:
-    least_q, most_q = extremes(getattr(vectors, f'{name}_q_BT'), there_q, block_q)
-    least_k, most_k = extremes(getattr(vectors, f'{name}_k_BS'), there_k, block_k)
-    return least_q[:, :, None], most_q[:, :, None], least_k[:, None, :], most_k[:, None, :]
-
-  there_q, there_k = vectors.example_q_BT != 0, vectors.example_k_BS != 0
-  least_q, most_q, least_k, most_k = both('example')
-  seen_BIJ = (least_q <= most_k) & (least_k <= most_q)
-
-  # Distances within a block, largest and smallest: its first query's column is keys - queries + ..
-  first_I1 = (keys - queries + jnp.arange(blocks_q) * block_q)[:, None]
-  first_1J = (jnp.arange(blocks_k) * block_k)[None]
-  last_I1 = jnp.minimum(first_I1 + block_q, keys) - 1
-  last_1J = jnp.minimum(first_1J + block_k, keys) - 1
-  most_IJ, least_IJ = last_I1 - first_1J, first_I1 - last_1J
-  if vectors.order_q_BT is not None:
-    _, most_q, least_k, _ = both('order')
-    ahead_BIJ = most_q > least_k
-    if rules.see_self:
-      ahead_BIJ |= ((most_IJ >= 0) & (least_IJ <= 0))[None]
-    seen_BIJ &= ahead_BIJ
-  if rules.window is not None:
-    near_BIJ = ((most_IJ > -rules.window) & (least_IJ < rules.window))[None]
-    if vectors.global_q_BT is not None:
-      _, most_q, _, most_k = both('global')
-      near_BIJ = near_BIJ | (most_q > 0) | (most_k > 0)
-    seen_BIJ &= near_BIJ
-  if rules.near is not None:
-    seen_BIJ &= (most_IJ >= rules.near)[None]
-  return seen_BIJ
-
-
-def listed(seen: Array) -> tuple[Array, Array]:
-  """For a loop: indices of the last axis, those visited first and in order, and their number."""
-  order = jnp.argsort(~seen, axis=-1, stable=True).astype(jnp.int32)
-  return order, jnp.sum(seen, axis=-1, dtype=jnp.int32)
+def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:
+  """The blocks that may hold a visible pair, see `blocks.seen`: bool [B, I, J]."""
+  mask = Mask(*vectors[:6], window=rules.window, see_self=rules.see_self)
+  memory = vectors.example_k_BS.shape[1] - vectors.example_q_BT.shape[1]
+  return blocks.seen(mask, memory, rules.near, block_q, block_k)

@@ -6,35 +6,20 @@ hold something visible. It saves the logarithm of the sum (base 2) for the backw
 """
 
 import functools
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from bertjax.kernels.relative_attention import fold, gpu_tile, gpu_vjp
-from bertjax.kernels.relative_attention.gpu_tile import LEAST, LOG2E, Plan, Tile
+from bertjax.kernels.relative_attention import blocks, fold, gpu_tile, gpu_vjp
+from bertjax.kernels.relative_attention.gpu_tile import LEAST, LOG2E, Plan
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+from bertjax.kernels.relative_attention.tiles import Call, Tile, choose
 
 Array = jax.Array
 
-# Tiles of each kernel in bfloat16, by (product with r, head size above 64). Not timed yet: they are
-# the largest whose programs keep to their registers, but for some words, compiled for sm_90.
-TILES = {
-  (False, False): dict(
-    forward=Tile(128, 64, 8), queries=Tile(64, 64), keys=Tile(64, 64), diagonals=Tile(64, 64)
-  ),
-  (False, True): dict(
-    forward=Tile(64, 64, 8), queries=Tile(64, 64), keys=Tile(64, 64, 8), diagonals=Tile(64, 64, 8)
-  ),
-  (True, False): dict(
-    forward=Tile(64, 64), queries=Tile(64, 64, 8), keys=Tile(64, 64), diagonals=Tile(64, 64, 8)
-  ),
-  (True, True): dict(
-    forward=Tile(64, 64, 8), queries=Tile(32, 64, 8), keys=Tile(32, 64, 8), diagonals=Tile(32, 32)
-  ),
-}
-FLOAT32 = Tile(32, 32)
 SIZE = 128  # a program holds whole heads
 INTERPRET = False  # tests run the kernels without a GPU
 
@@ -73,10 +58,12 @@ def _kernel(x: gpu_tile.Refs, out: gpu_tile.Refs, *, plan: Plan) -> None:
   triton.store(out['lse_BNT'].at[line], most + jnp.log2(safe), mask=line < plan.queries)
 
 
-def tiles(folded: fold.Folded) -> dict[str, Tile]:
+def tiles(folded: fold.Folded) -> Mapping[str, Tile]:
   """The tile of each kernel."""
-  table = TILES[folded.r_RNH is not None, folded.q_BTNH.shape[-1] > 64]
-  return table if folded.q_BTNH.dtype == jnp.bfloat16 else dict.fromkeys(table, FLOAT32)
+  _, queries, _, size = folded.q_BTNH.shape
+  length = max(queries, folded.k_BSNH.shape[1])
+  call = Call(folded.q_BTNH.dtype.name, folded.r_RNH is not None, size, length)
+  return choose('gpu', jax.devices()[0].device_kind, call)
 
 
 def forward(folded: fold.Folded, vectors: fold.Vectors, rules: fold.Rules) -> tuple[Array, Array]:
@@ -84,8 +71,8 @@ def forward(folded: fold.Folded, vectors: fold.Vectors, rules: fold.Rules) -> tu
   batch, queries, heads, _ = folded.q_BTNH.shape
   plan = gpu_tile.plan(folded, rules, tiles(folded)['forward'], INTERPRET)
   x = gpu_tile.named(folded, vectors)
-  seen_BIJ = fold.visits(vectors, rules, plan.tile.queries, plan.tile.keys)
-  x['list_BXJ'], x['count_BX'] = fold.listed(seen_BIJ)
+  seen_BIJ = fold.seen(vectors, rules, plan.tile.queries, plan.tile.keys)
+  x['count_BX'], x['list_BXJ'] = blocks.visits(seen_BIJ)
   out = {
     'y_BTNH': jax.ShapeDtypeStruct(folded.q_BTNH.shape, folded.v_BSNH.dtype),
     'lse_BNT': jax.ShapeDtypeStruct((batch, heads, queries), jnp.float32),

@@ -12,7 +12,7 @@ program sees one row of the batch (B) and one head (N) of it.
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,21 +21,13 @@ from jax.experimental.pallas import triton
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention.fold import Folded, Rules, Vectors
+from bertjax.kernels.relative_attention.tiles import Tile
 
 Array = jax.Array
 Refs = dict[str, Any]
 
 LOG2E = 1.4426950408889634
 LEAST = -1e30  # below every score; finite, so that differences of two of them are numbers
-
-
-class Tile(NamedTuple):
-  """How a kernel cuts the pairs: powers of two from 16, and how its programs run."""
-
-  queries: int = 64
-  keys: int = 64
-  warps: int = 4
-  stages: int = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +54,7 @@ class Plan:
 
 
 def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
-  """The plan of a kernel.
-
-  Raises:
-    ValueError: a tile is not made of powers of two from 16.
-  """
-  for size in tile[:2]:
-    if size < 16 or size & (size - 1):
-      raise ValueError(f'attention: expected tiles of powers of two from 16, got {tile}')
+  """The plan of a kernel."""
   _, queries, _, size = folded.q_BTNH.shape
   rows = 0
   if folded.r_RNH is not None:

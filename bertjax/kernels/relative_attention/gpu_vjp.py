@@ -8,13 +8,16 @@ Three kernels, none with an atomic addition, so that a gradient is the same to t
              the batch and diagonal, which are then added up outside
 """
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
-from bertjax.kernels.relative_attention import fold, gpu_tile
+from bertjax.kernels.relative_attention import blocks, fold, gpu_tile
 from bertjax.kernels.relative_attention.gpu_tile import LOG2E, Plan, Refs
+from bertjax.kernels.relative_attention.tiles import Tile
 
 Array = jax.Array
 
@@ -167,7 +170,7 @@ def backward(
   y_BTNH: Array,
   lse_BNT: Array,
   dy_BTNH: Array,
-  tiles: dict[str, gpu_tile.Tile],
+  tiles: Mapping[str, Tile],
   interpret: bool,
 ) -> fold.Folded:
   """The gradients of the folded operands."""
@@ -176,24 +179,24 @@ def backward(
   x = gpu_tile.named(folded, vectors)
   x |= dict(lse_BNT=lse_BNT, delta_BNT=jnp.swapaxes(delta_BTN, 1, 2), dy_BTNH=dy)
   plan = lambda name: gpu_tile.plan(folded, rules, tiles[name], interpret)
-  visits = lambda plan: fold.visits(vectors, rules, plan.tile.queries, plan.tile.keys)
+  seen = lambda plan: fold.seen(vectors, rules, plan.tile.queries, plan.tile.keys)
   like = lambda *names: {n: jax.ShapeDtypeStruct(x[n].shape, x[n].dtype) for n in names if n in x}
 
   def run(kernel, plan, name, seen_BXY, out, buffer):
-    order, count = fold.listed(seen_BXY)
-    operands = x | {name: order, 'count_BX': count}
+    count_BX, order_BXY = blocks.visits(seen_BXY)
+    operands = x | {name: order_BXY, 'count_BX': count_BX}
     return gpu_tile.call(kernel, plan, seen_BXY.shape[1], operands, out, buffer)
 
   table, mine = 'r_RNH' in x, plan('queries')
   out = like('q_BTNH', 'w_BTNH', 'segment_BNT2')
-  grads = run(_queries, mine, 'list_BXJ', visits(mine), out, table)
+  grads = run(_queries, mine, 'list_BXJ', seen(mine), out, table)
   mine = plan('keys')
-  seen_BJI = jnp.swapaxes(visits(mine), 1, 2)
+  seen_BJI = jnp.swapaxes(seen(mine), 1, 2)
   grads |= run(_keys, mine, 'list_BXI', seen_BJI, like('k_BSNH', 'v_BSNH'), table)
   if mine.rows:
     mine = plan('diagonals')
     assert mine.tile.queries == mine.tile.keys, 'diagonals are of squares'
-    seen_BXI = diagonals(visits(mine))
+    seen_BXI = diagonals(seen(mine))
     out = _windows(folded, mine, seen_BXI.shape[1])
     parts = run(_diagonals, mine, 'list_BXI', seen_BXI, out, True)
     if folded.r_RNH is not None:

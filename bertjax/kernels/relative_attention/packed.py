@@ -191,7 +191,7 @@ def _integers(shape: Shape, mask: Mask, relative: Relative, dropout: Dropout | N
   return Integers(
     jnp.stack(q, -1),
     jnp.stack(k, 1),
-    blocks.visits(padded, shape.memory, shape.near, shape.block),
+    blocks.visits(blocks.seen(padded, shape.memory, shape.near, shape.block, shape.block)),
     jnp.stack([as_int(words[0]), as_int(words[1]), way_B, head_B]),
   )
 

@@ -18,6 +18,7 @@ from jax.experimental.pallas import tpu as pltpu
 from bertjax.kernels.relative_attention import packed, tpu_tile, tpu_vjp
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
 from bertjax.kernels.relative_attention.packed import Floats, Integers, Shape
+from bertjax.kernels.relative_attention.tiles import Call, choose
 from bertjax.kernels.relative_attention.tpu_tile import INPUTS, LANES, LEAST, Tile, dot
 
 Array = jax.Array
@@ -49,7 +50,6 @@ def attend(
   dropout: Dropout | None = None,
   *,
   kind: str | None = None,
-  block: int | None = None,
   interpret: bool = False,
 ) -> Array:
   """See `relative_attention`.
@@ -58,7 +58,6 @@ def attend(
     q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: the operands.
     kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
       of today's where that is no TPU (a program that is compiled ahead).
-    block: queries and keys of a tile; None: `default_block`.
     interpret: runs without a TPU, slowly.
 
   Raises:
@@ -70,17 +69,14 @@ def attend(
     device = jax.devices()[0]
     kind = device.device_kind if device.platform == 'tpu' else 'TPU v5 lite'
   strided = kind not in _NO_STRIDED_ROTATION
-  if block is None:
-    block = default_block(q_BTNH.shape[1], k_BSNH.shape[1])
+  position = relative is not None and relative.r_RNH is not None
+  length = max(q_BTNH.shape[1], k_BSNH.shape[1])
+  call = Call(q_BTNH.dtype.name, position, q_BTNH.shape[-1], length)
+  block = choose('tpu', kind, call)['both'].keys
   _check_takes(q_BTNH, k_BSNH, relative, block, kind)
   shape, floats, integers = packed.pack(*operands, block)
   y_BNTH: Any = _core(shape, strided, interpret, floats, integers)
   return packed.unpack(shape, y_BNTH)
-
-
-def default_block(queries: int, keys: int) -> int:
-  """Queries and keys of a tile: 256, or 128 where that pads less than it saves."""
-  return 128 if max(queries, keys) <= 128 else 256
 
 
 def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block, kind) -> None:

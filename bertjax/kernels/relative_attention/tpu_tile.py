@@ -198,8 +198,8 @@ def _specs(shape: Shape, floats: Floats) -> list[Any]:
 def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list, list]:
   """What every kernel reads: the scalars, the arrays and their blocks."""
   scalars = [
-    integers.visits.count_BQ.reshape(-1),
-    integers.visits.index_BQK.reshape(-1),
+    integers.visits.count_BI.reshape(-1),
+    integers.visits.index_BIJ.reshape(-1),
     integers.row_4B,
   ]
   twice = lambda x: [] if x is None else [x, x]

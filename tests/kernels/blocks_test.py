@@ -6,24 +6,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bertjax.kernels.relative_attention import fold
-from bertjax.kernels.relative_attention.operands import Mask
+from bertjax.kernels.relative_attention import blocks
+from bertjax.kernels.relative_attention.operands import Mask, nearest
 
 TIDY = ('bert', 'transformer_xl', 'alibi')
 
 
 @pytest.mark.parametrize('name', cases.BY_NAME)
 def test_every_block_with_a_visible_pair_is_visited(name):
-  built = cases.build(cases.BY_NAME[name])
-  values = {k: jnp.asarray(x) for k, x in built.values.items()}
-  relative = cases.fill(built, values)
-  q, k, v = (values[k] for k in 'qkv')
-  _, vectors, rules = fold.fold(q, k, v, built.mask, relative, built.dropout)
-  seen = cases.seen(built.mask, rules.near)
+  case = cases.BY_NAME[name]
+  built = cases.build(case)
+  near = nearest(cases.fill(built, built.values), case.queries)
+  seen = cases.seen(built.mask, near)
+  find = jax.jit(blocks.seen, static_argnums=(1, 2, 3, 4))
   for block_q, block_k in ((4, 4), (8, 2), (16, 32)):
-    got = np.asarray(
-      jax.jit(fold.visits, static_argnums=(1, 2, 3))(vectors, rules, block_q, block_k)
-    )
+    got = np.asarray(find(built.mask, case.memory, near, block_q, block_k))
     want = np.pad(seen, ((0, 0), (0, -seen.shape[1] % block_q), (0, -seen.shape[2] % block_k)))
     want = want.reshape(-1, got.shape[1], block_q, got.shape[2], block_k).any((2, 4))
     assert not (want & ~got).any()
@@ -36,8 +33,8 @@ def test_a_causal_window_visits_a_band():
   column = jnp.arange(128, dtype=jnp.int32)[None]
   ones = jnp.ones((1, 128), jnp.int32)
   mask = Mask(ones[:, 64:], ones, column[:, 64:] + 1, column, window=17)
-  x = jnp.zeros((1, 128, 1, 8))
-  _, vectors, rules = fold.fold(x[:, 64:], x, x, mask, None, None)
-  order, count = fold.listed(fold.visits(vectors, rules, 8, 8))
+  count, index = blocks.visits(blocks.seen(mask, 64, None, 8, 8))
   assert count.tolist() == [[3] * 8]
-  assert order[0, :, :3].tolist() == [[i + 6, i + 7, i + 8] for i in range(8)]
+  assert index[0, :, :3].tolist() == [[i + 6, i + 7, i + 8] for i in range(8)]
+  # A block that does not change is not fetched again: the list goes on with its last one.
+  assert index[0, :, 3:].tolist() == [[i + 8] * 13 for i in range(8)]

@@ -1,0 +1,132 @@
+"""Finds the fastest tiles of a kernel on the device at hand, and writes its kind's table."""
+
+import functools
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import manifest
+from bertjax.bench import passes, timing
+from bertjax.bench.kernel_time import TOLERANCE, WARMUP
+from bertjax.kernels.relative_attention import reference, relative_attention, tiles
+from bertjax.kernels.relative_attention.shapes import Shape
+from bertjax.kernels.relative_attention.tiles import Call, Entry, Tile
+
+Tiles = Mapping[str, Tile]
+# Median seconds of forward and backward with these tiles; raises what the compiler raises.
+Clock = Callable[[Tiles], float]
+
+SIDES = (16, 32, 64, 128)
+
+
+def candidates(impl: str, kernel: str) -> list[Tile]:
+  """The tiles that are tried for a kernel."""
+  if impl == 'tpu':
+    return [Tile(side, side) for side in (128, 256, 512)]
+  pairs = [(q, k) for q in SIDES for k in SIDES if max(q, k) >= 32]
+  if kernel == 'diagonals':
+    pairs = [(q, k) for q, k in pairs if q == k]
+  return [Tile(q, k, warps, 2) for q, k in pairs for warps in (4, 8)]
+
+
+def fastest(impl: str, start: Tiles, clock: Clock) -> tuple[dict[str, Tile], dict[Tile, str]]:
+  """Changes the tile of one kernel after the other, and keeps the fastest of each.
+
+  Returns:
+    The tiles, and why candidates were left out: they do not compile, or their results differ.
+  """
+  best, left_out = dict(start), {}
+  least = clock(best)
+  for kernel in best:
+    for tile in candidates(impl, kernel):
+      if tile == best[kernel]:
+        continue
+      try:
+        seconds = clock(best | {kernel: tile})
+      except Exception as error:  # of many types, one for each way that a tile is too large
+        left_out[tile] = f'{type(error).__name__}: {str(error)[:80]}'
+        continue
+      if seconds < least:
+        best, least = best | {kernel: tile}, seconds
+  return best, left_out
+
+
+def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
+  """Times a shape's forward and backward, once its results equal the reference's."""
+  arguments = jax.jit(lambda: passes.arguments(shape, jnp.dtype(dtype)))()
+  want = jax.jit(passes.forward_backward(reference.attend))(*arguments)
+
+  def median(chosen: Tiles) -> float:
+    attention = functools.partial(relative_attention, impl=impl)
+    function = jax.jit(passes.forward_backward(attention))
+    with tiles.using((Entry(chosen),)):
+      error = passes.largest_error(function(*arguments), want)
+      if not error < TOLERANCE[dtype]:
+        raise ValueError(f'differs from the reference by {error:.2g}')
+      arms = dict(it=lambda: jax.block_until_ready(function(*arguments)))
+      return float(np.median(timing.alternate(arms, calls, WARMUP)['it']))
+
+  return median
+
+
+def merged(impl: str, old: tiles.Table, new: list[Entry]) -> tiles.Table:
+  """The new entries and the old ones for other calls; the narrowest are tried first."""
+  condition = lambda e: (e.dtype, e.position, e.size, e.length)
+  replaced = {condition(entry) for entry in new}
+  timed = [e for e in old if None not in condition(e) and condition(e) not in replaced]
+  rest = [e for e in old if None in condition(e)]
+  order = lambda e: (e.dtype or '', bool(e.position), e.size or 0, e.length or 0)
+  table = (*sorted([*new, *timed], key=order), *rest)
+  for entry in table:
+    for kernel, tile in entry.kernels.items():
+      tiles.check(impl, kernel, tile)
+  return table
+
+
+def rows(
+  shapes: Mapping[str, Shape], impl: str, dtype: str, calls: int, made: str
+) -> Iterator[dict[str, Any]]:
+  """Tunes the shapes, a row for each, and writes the table of the device's kind after each.
+
+  Args:
+    shapes: by name; of those that meet the same entry the first is timed.
+    impl: whose tiles.
+    dtype: of the operands.
+    calls: timed calls of each candidate.
+    made: what the table says of how it was made.
+  """
+  kind = jax.devices()[0].device_kind
+  path, entries = tiles.path(kind), []
+  writable(path)
+  for name, shape in shapes.items():
+    length = max(shape.queries, shape.keys)
+    call = Call(dtype, bool(shape.table and not shape.bias), shape.size, length)
+    if any((e.dtype, e.position, e.size, e.length) == call for e in entries):
+      continue
+    start = tiles.choose(impl, kind, call)
+    time = clock(shape, impl, dtype, calls)
+    before = time(start)
+    best, left_out = fastest(impl, start, time)
+    entries.append(Entry(best, *call))
+    manifest.write_json(path, tiles.dump(merged(impl, tiles.load(impl, kind), entries), made))
+    row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(before / time(best), 3))
+    yield row | {kernel: tuple(tile) for kernel, tile in best.items()} | dict(skipped=len(left_out))
+  yield dict(written=str(path))
+
+
+def writable(path: pathlib.Path) -> None:
+  """Refuses before hours of timing, not after.
+
+  Raises:
+    ValueError: the folder of the tables cannot be written to.
+  """
+  if not os.access(path.parent, os.W_OK):
+    raise ValueError(
+      f'tune: expected a writable folder {path.parent}, got one that is not; '
+      'run it from a checkout of the repository'
+    )

@@ -1,0 +1,184 @@
+"""The tiles of the kernels, as data: a JSON file for each kind of device, tried from the top.
+
+`tpu.json` and `gpu.json` are for kinds without a file of their own. `python -m bertjax.bench kernel
+--mode=tune` times candidates on the device at hand and writes the file of its kind.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+FOLDER = pathlib.Path(__file__).parent
+
+# The kernels of an implementation that have tiles of their own.
+KERNELS = {'tpu': ('both',), 'gpu': ('forward', 'queries', 'keys', 'diagonals')}
+
+
+class Tile(NamedTuple):
+  """How a kernel cuts the pairs of queries and keys, and how a GPU's programs run.
+
+  Attributes:
+    queries, keys: of a tile. TPU: the same multiple of 128. GPU: powers of two from 16.
+    warps, stages: of a GPU's programs.
+  """
+
+  queries: int
+  keys: int
+  warps: int = 4
+  stages: int = 2
+
+
+class Call(NamedTuple):
+  """What tiles are chosen by: dtype of q, whether there are projected positions, H, max(T, S)."""
+
+  dtype: str
+  position: bool
+  size: int
+  length: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """The tiles of the calls that it covers.
+
+  Attributes:
+    kernels: a tile for each of KERNELS.
+    dtype, position: of the calls it covers; None: of any.
+    size, length: at most these; None: any.
+  """
+
+  kernels: Mapping[str, Tile]
+  dtype: str | None = None
+  position: bool | None = None
+  size: int | None = None
+  length: int | None = None
+
+  def covers(self, call: Call) -> bool:
+    """Whether the entry is for such a call."""
+    same = all(
+      mine is None or mine == its
+      for mine, its in ((self.dtype, call.dtype), (self.position, call.position))
+    )
+    below = all(
+      mine is None or its <= mine
+      for mine, its in ((self.size, call.size), (self.length, call.length))
+    )
+    return same and below
+
+
+Table = tuple[Entry, ...]
+
+_CHOSEN: contextvars.ContextVar[Table | None] = contextvars.ContextVar('tiles', default=None)
+
+
+@contextlib.contextmanager
+def using(table: Table) -> Iterator[None]:
+  """Within it, this table is that of every device: what is traced there is timed or tested."""
+  token = _CHOSEN.set(table)
+  try:
+    yield
+  finally:
+    _CHOSEN.reset(token)
+
+
+def choose(impl: str, kind: str, call: Call) -> Mapping[str, Tile]:
+  """The tile of each kernel of an implementation, for a call on a kind of device.
+
+  Raises:
+    ValueError: the file of the kind is not a table; see `parse`.
+  """
+  table = _CHOSEN.get() or load(impl, kind)
+  return next(entry.kernels for entry in table if entry.covers(call))
+
+
+def path(kind: str) -> pathlib.Path:
+  """Where the table of a kind of device lies, or would: 'TPU v5 lite' in `tpu_v5_lite.json`."""
+  return FOLDER / (re.sub(r'\W+', '_', kind.strip().lower()) + '.json')
+
+
+@functools.cache
+def load(impl: str, kind: str) -> Table:
+  """The table of a kind of device, or that of all kinds without one."""
+  own = path(kind)
+  file = own if own.exists() else FOLDER / f'{impl}.json'
+  try:
+    return parse(impl, json.loads(file.read_text()))
+  except ValueError as error:
+    remedy = f'python -m bertjax.bench kernel --mode=tune --impls={impl} writes it anew'
+    raise ValueError(f'{file}: {error}; {remedy}') from error
+
+
+def parse(impl: str, data: Any) -> Table:
+  """A table from its file's content.
+
+  Args:
+    impl: whose kernels the tiles are for.
+    data: {'timed': None or where and when, 'entries': [..]}, each entry with the fields of `Entry`.
+
+  Raises:
+    ValueError: unknown or missing fields, tiles that the kernel cannot have, or calls that no entry
+      covers.
+  """
+  if not isinstance(data, dict) or set(data) != {'timed', 'entries'} or not data['entries']:
+    raise ValueError("expected {'timed': .., 'entries': [..]} with an entry at least")
+  table = tuple(_entry(impl, entry) for entry in data['entries'])
+  last = dataclasses.asdict(table[-1])
+  conditions = [name for name, x in last.items() if name != 'kernels' and x is not None]
+  if conditions:
+    raise ValueError(f'expected a last entry for all calls, got one with {", ".join(conditions)}')
+  return table
+
+
+def _entry(impl: str, data: dict[str, Any]) -> Entry:
+  known = {field.name for field in dataclasses.fields(Entry)}
+  if not set(data) <= known:
+    raise ValueError(f'expected fields among {", ".join(sorted(known))}; got {sorted(data)}')
+  kernels = data.get('kernels', {})
+  if set(kernels) != set(KERNELS[impl]):
+    raise ValueError(f'expected tiles of {", ".join(KERNELS[impl])}; got {sorted(kernels)}')
+  tiles = {}
+  for name, fields in kernels.items():
+    try:
+      tiles[name] = Tile(**fields)
+    except TypeError as error:
+      raise ValueError(f'expected {", ".join(Tile._fields)}; got {fields}') from error
+    check(impl, name, tiles[name])
+  return Entry(tiles, **{name: x for name, x in data.items() if name != 'kernels'})
+
+
+def check(impl: str, kernel: str, tile: Tile) -> None:
+  """Refuses a tile that the kernel cannot have.
+
+  Raises:
+    ValueError: says which tiles it can.
+  """
+  square = impl == 'tpu' or kernel == 'diagonals'
+  if square and tile.queries != tile.keys:
+    raise ValueError(f'attention: expected as many queries as keys in {kernel}, got {tile}')
+  if impl == 'tpu' and (tile.keys % 128 or tile.keys <= 0):
+    raise ValueError(f'attention: expected tiles of a multiple of 128, got {tile}')
+  if impl == 'gpu' and any(n < 16 or n & (n - 1) for n in tile[:2]):
+    raise ValueError(f'attention: expected tiles of powers of two from 16, got {tile}')
+  if tile.warps not in (1, 2, 4, 8, 16) or tile.stages < 1:
+    raise ValueError(f'attention: expected 1, 2, 4, 8 or 16 warps and a stage or more, got {tile}')
+
+
+def dump(table: Table, timed: str | None) -> dict[str, Any]:
+  """The content of a table's file; `parse` reads it."""
+  entries = []
+  for entry in table:
+    fields = {k: x for k, x in dataclasses.asdict(entry).items() if x is not None}
+    fields['kernels'] = {name: _spoken(tile) for name, tile in entry.kernels.items()}
+    entries.append(fields)
+  return dict(timed=timed, entries=entries)
+
+
+def _spoken(tile: Tile) -> dict[str, int]:
+  """A tile's fields but those that have their default."""
+  return {k: x for k, x in tile._asdict().items() if Tile._field_defaults.get(k) != x}
