@@ -1,0 +1,49 @@
+"""Every system learns one batch by heart: all that it is asked about the batch can be learned.
+
+Where a signal stays at its baseline for long on real text, this rules out that it cannot rise.
+"""
+
+import contract_test
+import jax
+import pytest
+from contract_test import store  # noqa: F401  a fixture is found by its name
+from ml_collections import ConfigDict
+
+from bertjax import setup, train
+from bertjax.stepper import Stepper
+
+STEPS = 400
+STILL = {'model.dropout': 0.0, 'model.attention_dropout': 0.0, 'model.init_std': 0.08}
+# A generator that has learned the batch replaces nothing: one that cannot learn does.
+UNIFORM = {'model.generator': 'uniform'}
+SYSTEMS = [*((name, {}) for name in contract_test.NAMES), ('electra', UNIFORM)]
+
+
+def learned(config: ConfigDict, store) -> dict[str, float]:  # noqa: F811
+  """What is logged of each phase's first batch after so many steps on it."""
+  run = setup.make_run(config, store, jax.devices()[:1])
+  state, scores = train.initial_state(config, run), {}
+  for system in run.systems:
+    stepper = Stepper(run, system)
+    stepper.compile_train()
+    batch = stepper.next_batch(0)[0]
+    for _ in range(STEPS):
+      state, metrics = stepper.train(state, batch)
+    found = system.objective.finish(jax.device_get(metrics['sums']))
+    scores |= {f'{system.phase.name}/{key}': x for key, x in found.items()}
+  return scores
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name, fields', SYSTEMS, ids=str)
+def test_one_batch_is_learned_by_heart(name, fields, store):  # noqa: F811
+  config = contract_test.tiny(name, **STILL, **fields)
+  config.optimizer.schedule = ConfigDict(dict(name='constant', peak=2e-3))
+  for phase in config.phases.values():
+    if 'optimizer' in phase:
+      del phase.optimizer
+  scores = learned(config, store)
+  parts = [x for key, x in scores.items() if key.endswith(('accuracy', 'auc'))]
+  assert parts and min(parts) > 0.95, scores
+  if fields == UNIFORM:
+    assert scores['main/rtd_replaced'] > 0.1 and scores['main/rtd_auc'] > 0.99
