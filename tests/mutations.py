@@ -29,6 +29,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    "bench: Transformer-XL's batch has no weights",
+    'bertjax/bench/own_step.py',
+    'weight_BP=ones, masked_BP=ones, start_B',
+    'masked_BP=ones, start_B',
+    'tests/bench/own_step_test.py',
+  ),
+  Mutation(
     'overfit: labels are told the same of every row',
     'bertjax/models/bert.py',
     'pooled_BGD = jnp.tanh(dense(first_BGD))',

@@ -16,12 +16,34 @@ from bertjax.types import Batch, Objective
 VOCAB_SIZES = {
   'bert': 30522, 'roberta': 50265, 'albert': 30000, 'ernie': 18000, 'xlm': 95000, 'xlnet': 32000,
 }  # fmt: skip
+LANGUAGES = 15  # of XLM-15, likewise
+
+
+def sized(config: Any, batch_size: int, length: int) -> Any:
+  """A config file's recipe for rows of a size, with a vocabulary where the store would tell it.
+
+  Raises:
+    ValueError: the model has fewer positions.
+  """
+  config.batch_size, config.length = batch_size, length
+  config = config.copy_and_resolve_references()
+  model = config.model
+  if 'positions' in model and length > model.positions - model.position_offset:
+    room = model.positions - model.position_offset
+    raise ValueError(f'--length must be at most {room}, the position table; got {length}')
+  published = VOCAB_SIZES.get(model.family, VOCAB_SIZES['bert'])
+  model.vocab_size = model.vocab_size or config.data.train_vocab.size or published
+  if 'extra' in model:
+    model.extra = tuple((name, rows or LANGUAGES) for name, rows in model.extra)
+  return config
 
 
 def synthetic_batch(config: Any) -> Batch:
   """A batch of full rows of random ids in the shapes of the recipe, one example a row."""
   if config.model.name == 'xlnet':
     return _permuted(config)
+  if config.model.name == 'transformer_xl':
+    return _stream(config)
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
   corruption = plans.find('corrupt', config.data.corrupt)
   slots = getattr(corruption, 'slots', targets.slots)(config.data, length)
@@ -54,6 +76,18 @@ def synthetic_batch(config: Any) -> Batch:
   for name, classes in config.model.labels:
     batch[f'{name}_BG'] = rng.integers(0, classes, (rows, 1), dtype=np.int32)
   return batch
+
+
+def _stream(config: Any) -> Batch:
+  """Columns of a stream: every token is read and the next one predicted; no column starts anew."""
+  rng, shape = np.random.default_rng(config.seed), (config.batch_size, config.length)
+  column_BT = np.broadcast_to(np.arange(config.length, dtype=np.int32), shape)
+  ids = lambda: rng.integers(2, config.model.vocab_size, shape, dtype=np.int32)
+  ones = np.ones(shape, np.float32)
+  return dict(
+    token_BT=ids(), example_BT=np.ones(shape, np.int32), target_pos_BP=column_BT, target_BP=ids(),
+    weight_BP=ones, masked_BP=ones, start_B=np.zeros(shape[0], np.int32),
+  )  # fmt: skip
 
 
 def _permuted(config: Any) -> Batch:

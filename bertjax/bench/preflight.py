@@ -30,12 +30,7 @@ def main(argv: list[str]) -> None:
   """Prints a line for each implementation, then one JSON line."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  config = _CONFIG.value
-  config.batch_size, config.length = _BATCH_SIZE.value, _LENGTH.value
-  config = config.copy_and_resolve_references()
-  if not config.model.vocab_size:
-    sizes = own_step.VOCAB_SIZES
-    config.model.vocab_size = sizes.get(config.model.family, sizes['bert'])
+  config = own_step.sized(_CONFIG.value, _BATCH_SIZE.value, _LENGTH.value)
   batch = own_step.synthetic_batch(config)
   result: dict[str, Any] = dict(
     bench='preflight', config=config.name, batch_size=config.batch_size, length=config.length,

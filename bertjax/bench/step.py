@@ -32,17 +32,7 @@ def main(argv: list[str]) -> None:
   """Times the step and prints one JSON line."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  config = _CONFIG.value
-  config.batch_size, config.length = _BATCH_SIZE.value, _LENGTH.value
-  config = config.copy_and_resolve_references()
-  if 'positions' in config.model:
-    room = config.model.positions - config.model.position_offset
-    if config.length > room:
-      raise ValueError(f'--length must be at most {room}, the position table; got {config.length}')
-  if not config.model.vocab_size:
-    config.model.vocab_size = own_step.VOCAB_SIZES.get(
-      config.model.family, own_step.VOCAB_SIZES['bert']
-    )
+  config = own_step.sized(_CONFIG.value, _BATCH_SIZE.value, _LENGTH.value)
   batch = own_step.synthetic_batch(config)
   arms = dict(ours=own_step.make_step(config, batch))
   if _AGAINST.value:
