@@ -4,7 +4,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,14 +34,24 @@ def candidates(impl: str, kernel: str) -> list[Tile]:
   return [Tile(q, k, warps, 2) for q, k in pairs for warps in (4, 8)]
 
 
-def fastest(impl: str, start: Tiles, clock: Clock) -> tuple[dict[str, Tile], dict[Tile, str]]:
-  """Changes the tile of one kernel after the other, and keeps the fastest of each.
+class Found(NamedTuple):
+  """The fastest tiles.
 
-  Returns:
-    The tiles, and why candidates were left out: they do not compile, or their results differ.
+  Attributes:
+    tiles: of each kernel.
+    speedup: the first tiles' time over theirs.
+    left_out: why candidates were not taken: they do not compile, or their results differ.
   """
+
+  tiles: dict[str, Tile]
+  speedup: float
+  left_out: dict[Tile, str]
+
+
+def fastest(impl: str, start: Tiles, clock: Clock) -> Found:
+  """Changes the tile of one kernel after the other, and keeps the fastest of each."""
   best, left_out = dict(start), {}
-  least = clock(best)
+  before = least = clock(best)
   for kernel in best:
     for tile in candidates(impl, kernel):
       if tile == best[kernel]:
@@ -53,7 +63,7 @@ def fastest(impl: str, start: Tiles, clock: Clock) -> tuple[dict[str, Tile], dic
         continue
       if seconds < least:
         best, least = best | {kernel: tile}, seconds
-  return best, left_out
+  return Found(best, before / least, left_out)
 
 
 def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
@@ -109,13 +119,12 @@ def rows(
     if any((e.dtype, e.position, e.size, e.length) == call for e in entries):
       continue
     start = tiles.choose(impl, kind, call)
-    time = clock(shape, impl, dtype, calls)
-    before = time(start)
-    best, left_out = fastest(impl, start, time)
-    entries.append(Entry(best, *call))
+    found = fastest(impl, start, clock(shape, impl, dtype, calls))
+    entries.append(Entry(found.tiles, *call))
     manifest.write_json(path, tiles.dump(merged(impl, tiles.load(impl, kind), entries), made))
-    row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(before / time(best), 3))
-    yield row | {kernel: tuple(tile) for kernel, tile in best.items()} | dict(skipped=len(left_out))
+    row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(found.speedup, 3))
+    row |= {kernel: tuple(tile) for kernel, tile in found.tiles.items()}
+    yield row | dict(left_out=len(found.left_out))
   yield dict(written=str(path))
 
 

@@ -76,11 +76,12 @@ def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
     apart = lambda tile, want: sum(abs(a.bit_length() - b.bit_length()) for a, b in zip(tile, want))  # noqa: B905
     return 1 + sum(apart(tile, goal[name]) for name, tile in chosen.items())
 
-  best, left_out = kernel_tune.fastest('gpu', start, clock)
-  assert {name: tile[:2] for name, tile in best.items()} == goal
-  assert best['forward'].warps == 8
-  assert {tile.queries for tile in left_out} == {128}
-  assert set(left_out.values()) == {'RuntimeError: out of registers'}
+  found = kernel_tune.fastest('gpu', start, clock)
+  assert {name: tile[:2] for name, tile in found.tiles.items()} == goal
+  assert found.tiles['forward'].warps == 8
+  assert found.speedup == clock(start) / clock(found.tiles) > 1
+  assert {tile.queries for tile in found.left_out} == {128}
+  assert set(found.left_out.values()) == {'RuntimeError: out of registers'}
 
 
 @pytest.mark.full
