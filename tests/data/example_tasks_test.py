@@ -304,7 +304,7 @@ def test_errors_of_a_stream(vocab, tmp_path):
 
 USER_MODULE = """
 import seqio
-from bertjax.data import example_tasks, sources, tasks
+from bertjax.data import example_tasks, recipes, sources, tasks
 
 documents = lambda: (f'the {i} of words\\nand the {i % 7}\\n'.encode() for i in range(300))
 seqio.TaskRegistry.add_provider('letters', sources.stream_task('letters', documents))
