@@ -10,6 +10,10 @@
 Documents in plain text are separated by blank lines, or by <doc> and </doc> lines. A run that was
 killed goes on where it was when the same command is given again; a store that is not finished is
 never opened.
+
+A text of its own for evaluation, instead of a share of the documents:
+
+  python -m bertjax.prepare --input=valid.txt --vocab=STORE/vocab --output=STORE/heldout --holdout=0
 """
 
 import concurrent.futures
@@ -56,6 +60,10 @@ _SEGMENTER = flags.DEFINE_string(
   'Instead of a lexicon: MODULE:FUNCTION, text to pieces or (start, end) pairs, e.g. jieba:lcut; '
   'or capitals, runs of capitalised words.',
 )
+
+_LINES_ARE = {
+  units.LINES: 'sentences', units.SENTENCES: 'paragraphs', units.VERBATIM: 'kept as they are'
+}  # fmt: skip
 
 
 def _prepare() -> Store:
@@ -187,7 +195,7 @@ def _print_table(store: Store, vocabulary: Vocabulary, split: str, rate: float) 
   if meta['languages']:
     table.add_row('languages', ', '.join(meta['languages']))
   table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
-  table.add_row('lines are', {units.LINES: 'sentences', units.SENTENCES: 'paragraphs'}[split])
+  table.add_row('lines are', _LINES_ARE[split])
   table.add_row('tokens/s', f'{rate:,.0f}')
   Console().print(table)
 

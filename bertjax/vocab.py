@@ -5,25 +5,28 @@
   --type=unigram    spiece.model                  (sentencepiece)
   --type=words      tokenizer.json, words by frequency, each line ended by <eos>
   --type=characters   the same of characters, each line ended by its newline
+  --type=bytes      the same of bytes
 
 `--input` takes what `bertjax.prepare` takes. The text is read once; a Mixture is drawn at its
 rates, as many documents as its members have, or --documents. A seeded sample of its sentences
-bounds the memory. The same text, seed and flags give the same files.
+bounds the memory; words, characters and bytes are counted in all of the text. The same text, seed
+and flags give the same files.
 """
 
+import itertools
 import os
 import pathlib
 import random
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax.data import text_flags, units
+from bertjax.data import stream_vocabulary, text_flags, units
 from bertjax.data.progress import Bar
 from bertjax.data.train_vocabulary import TRAINERS
 from bertjax.data.vocabulary import load_vocabulary
@@ -35,7 +38,7 @@ _SAMPLE = flags.DEFINE_integer(
 )
 _SEED = flags.DEFINE_integer('seed', 0, 'Of the sample.', 0)
 
-_HELD_OUT = 10_000  # sentences for the figures
+_HELD_OUT = 10_000  # sentences for the figures; of a text that is counted whole, its first
 _EVERY = 50  # one sentence in so many is held out
 _LONGEST = 4096  # characters of a sentence that are used
 
@@ -87,29 +90,41 @@ def _sentences() -> Iterator[str]:
         yield from units.split_document(units.decode(document, text_flags.ERRORS.value), split)
 
 
+def _text() -> tuple[Iterable[str], list[str], str]:
+  """Returns what to train on, sentences for the figures, and what those are called."""
+  sentences = _sentences()
+  if _TYPE.value in stream_vocabulary.END:
+    first = list(itertools.islice(sentences, _HELD_OUT))
+    return itertools.chain(first, sentences) if first else [], first, 'first sentences'
+  sample = draw(sentences, _SAMPLE.value, _SEED.value)
+  if sample.train:
+    print(f'training on {len(sample.train):,} of {sample.seen:,} sentences', flush=True)
+  if sample.held_out:
+    return sample.train, sample.held_out, 'sentences held out'
+  return sample.train, sample.train, 'sentences'
+
+
 def _train() -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
   output = pathlib.Path(text_flags.OUTPUT.value)
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
     raise ValueError(f'{output} exists: remove it, or name another --output')
-  sample = draw(_sentences(), _SAMPLE.value, _SEED.value)
-  if not sample.train:
+  train, shown, which = _text()
+  if not train:
     raise ValueError(f'{text_flags.INPUT.value} has no text')
-  print(f'training on {len(sample.train):,} of {sample.seen:,} sentences', flush=True)
   partial = output.with_name(output.name + '.partial')
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)
   try:
-    TRAINERS[_TYPE.value](sample.train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial)
+    TRAINERS[_TYPE.value](train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial)
     os.replace(partial, output)
   finally:
     shutil.rmtree(partial, ignore_errors=True)
-  _print_table(output, sample)
+  _print_table(output, shown, which)
 
 
-def _print_table(output: pathlib.Path, sample: Sample) -> None:
+def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None:
   vocabulary = load_vocabulary(output)
-  sentences = sample.held_out or sample.train
   token_n, length_n = vocabulary.encode_flat(sentences)
   words = sum(len(sentence.split()) for sentence in sentences)
   unknown = int((token_n == vocabulary.special['unk']).sum())
@@ -122,9 +137,7 @@ def _print_table(output: pathlib.Path, sample: Sample) -> None:
   table.add_row('tokens per word', f'{len(token_n) / max(words, 1):.3f}')
   table.add_row('tokens per sentence', f'{length_n.mean():.1f}')
   table.add_row('unknown tokens', f'{unknown / max(len(token_n), 1):.4%}')
-  table.add_row(
-    'measured on', f'{len(sentences):,} sentences' + (' held out' if sample.held_out else '')
-  )
+  table.add_row('measured on', f'{len(sentences):,} {which}')
   Console().print(table)
 
 

@@ -101,14 +101,15 @@ def data() -> ConfigDict:
   d.vocab = ''
   d.train_vocab = ConfigDict(dict(type='', size=0))  # trained where no vocab is given
   d.lowercase = placeholder(bool)  # None: as the vocabulary says
-  d.split = 'auto'
+  d.split = 'auto'  # lines, sentences, verbatim: see `prepare --help`
   d.errors = 'strict'
   d.documents = 0
   d.columns = ()  # fields of JSON lines to keep for each sentence: language, role
   d.languages = ()  # in the order of their ids; (): as the text has them
   d.lexicon = ''  # files of phrases and entities, or
   d.segmenter = ''  # MODULE:FUNCTION that finds them, or capitals: the units of masks
-  d.holdout = 0.01  # share of the documents kept for evaluation
+  d.holdout = 0.01  # share of the documents kept for evaluation, or
+  d.heldout = ''  # text for it, as d.input
   d.workers = 0  # processes of `prepare`; 0: one per core
 
   d.reader = 'store'  # 'seqio' streams examples without a store

@@ -29,6 +29,27 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    'bytes: those of another encoding',
+    'bertjax/data/stream_vocabulary.py',
+    "line.encode().decode('latin-1')",
+    "line.encode('utf-16-le').decode('latin-1')",
+    'tests/data/stream_vocabulary_test.py',
+  ),
+  Mutation(
+    'verbatim: blank lines are lost',
+    'bertjax/data/units.py',
+    r"'[^\n]*\n|[^\n]+'",
+    r"'[^\n]+\n|[^\n]+'",
+    'tests/prepare_test.py::test_verbatim_text_is_a_stream_in_which_nothing_is_lost',
+  ),
+  Mutation(
+    'held-out text: a share of the training text is held out too',
+    'bertjax/data/build.py',
+    'holdout = 0.0 if data.heldout else data.holdout',
+    'holdout = data.holdout',
+    'tests/data/build_test.py::test_a_text_of_its_own_is_held_out',
+  ),
+  Mutation(
     "bench: Transformer-XL's batch has no weights",
     'bertjax/bench/own_step.py',
     'weight_BP=ones, masked_BP=ones, start_B',
@@ -1290,15 +1311,15 @@ MUTATIONS = (
   Mutation(
     'words: lines without an end',
     'bertjax/data/stream_vocabulary.py',
-    'unk) for part in found), end]',
-    'unk) for part in found)]',
+    'unk) for part in cut(text)), end]',
+    'unk) for part in cut(text))]',
     'tests/data/stream_vocabulary_test.py',
   ),
   Mutation(
     'characters: the newline is not one of them',
     'bertjax/data/stream_vocabulary.py',
-    'counts[END[kind]] = len(sentences)',
-    'counts[END[kind]] = 0',
+    '    counts[end] += 1\n',
+    '',
     'tests/data/stream_vocabulary_test.py',
   ),
   Mutation(

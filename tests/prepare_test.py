@@ -102,6 +102,27 @@ def test_a_stream_is_the_text_with_the_ends_of_its_lines(tmp_path, capsys, kind)
   assert f'{rate:.4%}' in capsys.readouterr().out
 
 
+@pytest.mark.parametrize('kind', ['words', 'bytes'])
+def test_verbatim_text_is_a_stream_in_which_nothing_is_lost(tmp_path, kind):
+  text = '\n  the cat \n\n\n<doc>\nsat\x85 on\u2028a mat\r\n \n</doc>\n' * 4000 + 'é\n'
+  (tmp_path / 'a.txt').write_bytes(text.encode())
+  (tmp_path / 'v').mkdir()
+  TRAINERS[kind](text.split('\n')[:-1], 300, False, tmp_path / 'v')
+  store = run(
+    input=tmp_path / 'a.txt',
+    vocab=tmp_path / 'v',
+    output=tmp_path / 's',
+    holdout=0,
+    split='verbatim',
+  )
+  token_n = store.gather(store.sentences[:-1], np.diff(store.sentences))
+  found = load_vocabulary(tmp_path / 's/vocab').decode(token_n)
+  words = '\n'.join(' '.join(line.split()) for line in text.split('\n'))
+  assert found == {'bytes': text, 'words': words}[kind]
+  assert store.counts[store.special['eos']] == text.count('\n')
+  assert store.meta['documents'] == 3  # 188,003 bytes in blocks of 64 KiB
+
+
 def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):
   texts = write_text(tmp_path / 'a.txt')
   store = run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', holdout=0.1)

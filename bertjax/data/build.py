@@ -4,6 +4,7 @@ Runs `bertjax.vocab` and `bertjax.prepare` as child processes, so that the train
 imports TensorFlow; unless `config.data.reader` asks for a stream without a store.
 """
 
+import json
 import os
 import pathlib
 import subprocess
@@ -44,13 +45,34 @@ def ensure_store(data, seed: int, workdir: str) -> str:
   if choose(data.reader, READERS, 'config.data.reader') == 'seqio':
     if data.store:
       raise ValueError('config.data.reader=seqio reads text and config.data.store is none: set one')
+    if data.heldout:
+      raise ValueError(
+        f'config.data.heldout={data.heldout} is for a store; config.data.reader=seqio evaluates on '
+        "the Task's split 'validation': give it one, or prepare a store"
+      )
     text = _text(data)
     return stream.ensure_vocabulary(data, workdir, _vocabulary(data, text, seed, workdir))
   if data.store:
+    if data.heldout:
+      raise ValueError(
+        f'config.data.heldout is for the store that is made of config.data.input, but {data.store} '
+        'is finished. Put the text beside it: python -m bertjax.prepare '
+        f'--input={data.heldout} --vocab={data.store}/vocab --output={data.store}/heldout '
+        '--holdout=0'
+      )
     return data.store
   store = pathlib.Path(workdir, 'store')
-  if (store / 'store.json').exists():
-    return str(store)
+  if not (store / 'store.json').exists():
+    _prepare(data, seed, workdir, store)
+  held_out = store / 'heldout'
+  if data.heldout and not (held_out / 'store.json').exists():
+    languages = json.loads((store / 'store.json').read_text(encoding='utf-8'))['languages']
+    flags = _flags(data, data.heldout, store / 'vocab', held_out, 0.0)
+    _run('bertjax.prepare', flags | dict(languages=','.join(languages), documents=None))
+  return str(store)
+
+
+def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
   text = _text(data)
   vocab = _vocabulary(data, text, seed, workdir)
   if not vocab:
@@ -59,26 +81,28 @@ def ensure_store(data, seed: int, workdir: str) -> str:
       'to train one, e.g. --config.data.train_vocab.type=wordpiece '
       '--config.data.train_vocab.size=30522'
     )
-  _run(
-    'bertjax.prepare',
-    dict(
-      input=text,
-      vocab=vocab,
-      output=store,
-      holdout=data.holdout,
-      split=data.split,
-      errors=data.errors,
-      lowercase=data.lowercase,
-      documents=data.documents or None,
-      workers=data.workers or None,
-      module=data.module,
-      columns=','.join(data.columns),
-      languages=','.join(data.languages),
-      lexicon=data.lexicon,
-      segmenter=data.segmenter,
-    ),
+  holdout = 0.0 if data.heldout else data.holdout
+  _run('bertjax.prepare', _flags(data, text, vocab, store, holdout))
+
+
+def _flags(data, text: str, vocab, output: pathlib.Path, holdout: float) -> dict[str, object]:
+  """Of `prepare`."""
+  return dict(
+    input=text,
+    vocab=vocab,
+    output=output,
+    holdout=holdout,
+    split=data.split,
+    errors=data.errors,
+    lowercase=data.lowercase,
+    documents=data.documents or None,
+    workers=data.workers or None,
+    module=data.module,
+    columns=','.join(data.columns),
+    languages=','.join(data.languages),
+    lexicon=data.lexicon,
+    segmenter=data.segmenter,
   )
-  return str(store)
 
 
 def _text(data) -> str:

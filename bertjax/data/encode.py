@@ -24,7 +24,7 @@ class Options(NamedTuple):
 
   Attributes:
     vocab, lowercase: as of `load_vocabulary`.
-    split: 'lines' or 'sentences'.
+    split: 'lines', 'sentences' or 'verbatim'.
     errors: 'strict' or 'replace', of bytes that are not UTF-8.
     columns: of the records.
     lexicon, segmenter: as of `phrases.finder`.

@@ -122,7 +122,11 @@ class ExampleSource(seqio.DataSource):
   def _corpus(self) -> Corpus:
     recipe = self._recipe
     return open_corpus(
-      self._text, recipe.documents, errors=recipe.errors, columns=tuple(recipe.columns)
+      self._text,
+      recipe.documents,
+      errors=recipe.errors,
+      columns=tuple(recipe.columns),
+      verbatim=recipe.split == units.VERBATIM,
     )
 
   @functools.cached_property

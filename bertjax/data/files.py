@@ -3,8 +3,8 @@
 A file may have a language, `en=wiki/*.txt`; parallel text has two, in two files of as many lines,
 `en-de=train.en+train.de`, or in the first two columns of one, `en-de=train.tsv`: each pair of lines
 is a document. Plain text: a blank line ends a document, except between `<doc ...>` and `</doc>`
-lines, where it ends a paragraph. JSON lines (.json, .jsonl): an object a line, its text field a
-document.
+lines, where it ends a paragraph; verbatim, nothing ends one. JSON lines (.json, .jsonl): an object
+a line, its text field a document.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from typing import IO, NamedTuple
 from bertjax.data import records
 
 MAX_DOCUMENT = 8 * 2**20  # bytes; bounds the memory of `prepare`
+_BLOCK = 2**16  # bytes of verbatim text that go together
 _DOC = re.compile(rb'<doc(\s[^>]*)?>\s*')
 _DOC_END = re.compile(rb'</doc>\s*')
 _JSON = re.compile(r'\.jsonl?(\.gz|\.xz)?')
@@ -116,6 +117,7 @@ class Files:
     field: of JSON lines, which holds the text.
     columns: of the records to make, as in `records`. `language` comes from the sources where they
       say it; else, like `role`, from a field of JSON lines.
+    verbatim: whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB.
     done: bytes of the files read so far, compressed as they lie on disk.
   """
 
@@ -123,6 +125,7 @@ class Files:
   errors: str
   field: str
   columns: Sequence[str] = ()
+  verbatim: bool = False
   done: int = 0
 
   @property
@@ -180,7 +183,8 @@ class Files:
       if _JSON.search(path.name.lower()):
         documents = _json_documents(path, lines, (self.field, *self.columns), self.errors)
       else:
-        documents = ((text, {}) for text in _text_documents(path, lines))
+        read = _blocks(lines) if self.verbatim else _text_documents(path, lines)
+        documents = ((text, {}) for text in read)
       for text, said in documents:
         yield text, said, raw.tell()
 
@@ -259,6 +263,18 @@ def _text_documents(path, lines) -> Iterator[bytes]:
     if not (opens or closes or blank):
       parts.append(line)
       size += len(line)
+  if parts:
+    yield b''.join(parts)
+
+
+def _blocks(lines) -> Iterator[bytes]:
+  parts, size = [], 0
+  for line in lines:
+    parts.append(line)
+    size += len(line)
+    if size >= _BLOCK:
+      yield b''.join(parts)
+      parts, size = [], 0
   if parts:
     yield b''.join(parts)
 

@@ -3,7 +3,8 @@
 A corpus with columns has records that begin with the value of each, in the order of COLUMNS, each
 followed by U+001F; then comes the text. A corpus without columns has the text alone.
 
-  language  'en', of the whole document; 'en de en', one for each of its lines that is not empty;
+  language  'en', of the whole document; 'en de en', one for each of its lines that is not empty
+            (verbatim: each line);
             or 'en+de': parallel text, whose lines say the same in these languages. They are not
             split into sentences, and the document is dropped where one of them is empty.
   role      '0 1 0', who speaks each line that is not empty, from 0 to 255; one for all; '' is 0
@@ -55,7 +56,7 @@ def split(text: str, values: Mapping[str, str], how: str) -> Sentences:
   Args:
     text: of the document.
     values: column -> the value of the document.
-    how: 'lines' or 'sentences'.
+    how: 'lines', 'sentences' or 'verbatim'.
 
   Raises:
     ValueError: not one value for each line, a role that is no number, or no language.
@@ -65,8 +66,8 @@ def split(text: str, values: Mapping[str, str], how: str) -> Sentences:
     texts = [line.strip() for line in text.split('\n')]
     parts = dict(values, language=' '.join(names))
     return Sentences(texts, {k: _spread(v, texts, k) for k, v in parts.items()}, True)
-  lines = units.split_document(text, units.LINES)
-  if how == units.LINES:
+  lines = units.split_document(text, units.LINES if how == units.SENTENCES else how)
+  if how != units.SENTENCES:
     return Sentences(lines, {k: _spread(v, lines, k) for k, v in values.items()}, False)
   texts = [units.split_sentences(line) for line in lines]
   spread = {

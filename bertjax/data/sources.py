@@ -172,6 +172,7 @@ def open_corpus(
   errors: str = 'strict',
   field: str = 'text',
   columns: Sequence[str] = (),
+  verbatim: bool = False,
 ) -> Corpus:
   """Opens text by what names it.
 
@@ -185,6 +186,7 @@ def open_corpus(
     field: of JSON lines and TFDS builders, which holds the text.
     columns: fields of JSON lines that are read besides, among `records.COLUMNS`. Of Tasks all are
       read that are features, of files the languages that the name gives.
+    verbatim: of plain text: nothing in it separates documents; see `files.Files`.
 
   Raises:
     ValueError: nothing has this name, it has no text, or a member of a Mixture has none.
@@ -196,7 +198,7 @@ def open_corpus(
   elif name.startswith('tfds:'):
     corpus = _from_tfds(name, field)
   else:
-    corpus = _from_files(name, errors, field, columns)
+    corpus = _from_files(name, errors, field, columns, verbatim)
   if documents:
     whole = corpus.dataset
     corpus = dataclasses.replace(
@@ -276,9 +278,11 @@ def _from_tfds(name: str, field: str) -> Corpus:
   return Corpus(name, [dict(tfds=versioned)], [task], lambda: _one_pass(task), size_of(task))
 
 
-def _from_files(name: str, errors: str, field: str, columns: Sequence[str]) -> Corpus:
+def _from_files(
+  name: str, errors: str, field: str, columns: Sequence[str], verbatim: bool
+) -> Corpus:
   try:
-    files = Files(find_sources(name), errors, field)
+    files = Files(find_sources(name), errors, field, verbatim=verbatim)
   except ValueError as error:
     known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
     near = difflib.get_close_matches(name, known, 1)

@@ -19,9 +19,11 @@ OUTPUT = flags.DEFINE_string(
 SPLIT = flags.DEFINE_enum(
   'split',
   units.AUTO,
-  [units.AUTO, units.LINES, units.SENTENCES],
+  [units.AUTO, units.LINES, units.SENTENCES, units.VERBATIM],
   'What a line of a document is: a sentence that is kept as it is, or a paragraph that is split '
-  'into sentences. auto: paragraphs, if more than a quarter of the first lines hold several.',
+  'into sentences. auto: paragraphs, if more than a quarter of the first lines hold several. '
+  'verbatim: blank lines and white space are kept too, as streams of bytes and words want them; '
+  'files are then one stream and not documents.',
 )
 ERRORS = flags.DEFINE_enum(
   'errors', 'strict', ['strict', 'replace'], 'What becomes of bytes that are not UTF-8.'
@@ -48,5 +50,11 @@ def open_corpus(documents: int | None = None):
     names.choose(name, records.COLUMNS, '--columns')
   take = DOCUMENTS.value if documents is None else documents
   return sources.open_corpus(
-    INPUT.value, take, MODULE.value, ERRORS.value, FIELD.value, COLUMNS.value
+    INPUT.value,
+    take,
+    MODULE.value,
+    ERRORS.value,
+    FIELD.value,
+    COLUMNS.value,
+    SPLIT.value == units.VERBATIM,
   )

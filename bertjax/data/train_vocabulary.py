@@ -1,11 +1,12 @@
-"""Trains vocabularies from a sample of sentences; equal samples give equal files, byte for byte."""
+"""Trains vocabularies from a sample of sentences, of words, characters and bytes from all; equal
+sentences give equal files, byte for byte."""
 
 import collections
 import functools
 import io
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import sentencepiece
 from tokenizers import (
@@ -145,7 +146,7 @@ def train_unigram(
 
 
 def train_stream(
-  kind: str, sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+  kind: str, sentences: Iterable[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
   """Writes tokenizer.json, as `stream_vocabulary.train` does, and tokenizer_config.json."""
   stream_vocabulary.train(kind, sentences, size, lowercase, directory)
@@ -158,8 +159,7 @@ TRAINERS: dict[str, Callable] = dict(
   wordpiece=train_wordpiece,
   bpe=train_bpe,
   unigram=train_unigram,
-  words=functools.partial(train_stream, stream_vocabulary.WORDS),
-  characters=functools.partial(train_stream, stream_vocabulary.CHARACTERS),
+  **{kind: functools.partial(train_stream, kind) for kind in stream_vocabulary.END},
 )
 
 

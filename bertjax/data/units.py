@@ -1,13 +1,14 @@
 """Documents to units, the "sentences" of the token store: lines, or sentences that we find in them.
 
 The splitter is rule-based and knows no language: terminal punctuation of many scripts, what follows
-it, and a list of abbreviations. Nothing is lost but the white space between units.
+it, and a list of abbreviations. Nothing is lost but the white space between units; verbatim lines
+lose none.
 """
 
 import re
 from collections.abc import Iterable
 
-LINES, SENTENCES, AUTO = 'lines', 'sentences', 'auto'
+LINES, SENTENCES, VERBATIM, AUTO = 'lines', 'sentences', 'verbatim', 'auto'
 
 # Of the lines in the sample, how many may hold several sentences where lines are sentences.
 _PARAGRAPH_SHARE = 0.25
@@ -65,12 +66,14 @@ def decode(document: bytes, errors: str) -> str:
 
 
 def split_document(text: str, how: str) -> list[str]:
-  """Returns the units of a document, stripped, without empty ones.
+  """Returns the units of a document, stripped, without empty ones; verbatim, as they are.
 
   Args:
     text: the document; each of its lines is a unit or a paragraph.
-    how: 'lines' or 'sentences'.
+    how: 'lines', 'sentences' or 'verbatim': all lines, each with its line feed.
   """
+  if how == VERBATIM:
+    return re.findall('[^\n]*\n|[^\n]+', text)
   # Not splitlines(): a line may hold U+0085 or U+2028.
   lines = [line for line in map(str.strip, text.split('\n')) if line]
   if how == LINES:

@@ -1,5 +1,5 @@
 """Vocabularies, read from their files: WordPiece, byte-level BPE, SentencePiece, tokenizer.json and
-XLM's fastBPE; of words and of characters.
+XLM's fastBPE; of words, of characters and of bytes.
 
 Ids equal those of the `transformers` tokenizer of the same files. Only NumPy, tokenizers and
 sentencepiece are imported here: the workers of `prepare` start in a moment, and so does training.
@@ -48,7 +48,7 @@ class Vocabulary:
     pieces: V strings, by id.
     word_starts: bool [V], False for ids that continue a word.
     special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none; eod where it has
-      one; eos, the end of a line, of words and of characters.
+      one; eos, the end of a line, of words, characters and bytes.
     sha256: of the files.
     check_language: raises ValueError where words of a language cannot be cut; None where text is
       encoded whatever its language.
@@ -313,7 +313,7 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
     )
   kind = spec['model']['type'].lower()
   rust = _rust(tokenizer)
-  stream = stream_vocabulary.kind_of(spec['model'])
+  stream = stream_vocabulary.kind_of(spec)
   if stream:
     coder = stream_vocabulary.coder(stream, rust['pieces'], lowers)
     return _vocabulary(stream, (file,), lowers, lambda piece: True, coder)

@@ -20,14 +20,14 @@ from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import memory as memory_lib
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
 
-UNITS = ('word', 'character')
+UNITS = ('word', 'character', 'byte')
 
 
 def make(config) -> Objective:
   """Builds the objective from a run's config.
 
-  `config.objective`: name, unit (a token is a 'word': perplexity is logged; or a 'character': bits
-  per character).
+  `config.objective`: name, unit (a token is a 'word': perplexity is logged; or a 'character' or
+  'byte': bits per each).
 
   Raises:
     ValueError: an unknown unit, or a model that does not take `config.length` columns.
@@ -85,8 +85,8 @@ def all_scores(scores: Scores | AdaptiveScores) -> Array:
 
 def in_unit(nll: float, unit: str) -> dict[str, float]:
   """A mean loss in nats as the papers give it."""
-  if unit == 'character':
-    return dict(bits_per_character=nll / math.log(2))
+  if unit != 'word':
+    return {f'bits_per_{unit}': nll / math.log(2)}
   return dict(perplexity=math.exp(min(nll, 700.0)))  # beyond, a double overflows
 
 

@@ -1,4 +1,4 @@
-"""Words and characters: ids by frequency, ends of lines, and the stream that comes of them."""
+"""Words, characters and bytes: ids by frequency, ends of lines, and the stream of them."""
 
 import collections
 import gzip
@@ -7,8 +7,9 @@ import pathlib
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, pre_tokenizers
 
+from bertjax.data import units
 from bertjax.data.encode import Options, encode
 from bertjax.data.train_vocabulary import TRAINERS
 from bertjax.data.vocabulary import load_vocabulary
@@ -39,8 +40,29 @@ def test_characters_are_numbered_by_frequency_with_spaces_and_newlines(tmp_path)
   assert found.type == 'characters' and found.special['eos'] == found.pieces.index('\n')
 
 
+def test_bytes_are_those_of_utf8_in_gpt2s_letters(tmp_path):
+  found = made(tmp_path, 'bytes')
+  counts = collections.Counter(b''.join(line.encode() + b'\n' for line in LINES))
+  letters = {letter: byte for letter, byte in gpt2_letters()}
+  assert {letters[piece]: counts[letters[piece]] for piece in found.pieces[:-2]} == counts
+  rank = [counts[letters[piece]] for piece in found.pieces[:-2]]
+  assert rank == sorted(rank, reverse=True)
+  assert found.type == 'bytes' and letters[found.pieces[found.special['eos']]] == ord('\n')
+  assert found.decode(found.encode_batch(['漢'])[0]) == '漢\n'
+
+
+def gpt2_letters():
+  """Which byte each letter of GPT-2's alphabet stands for, as the library has it."""
+  cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+  for character in map(chr, range(2**11)):  # whose UTF-8 has all bytes but some from 0xe0 on
+    ((found, _),) = cut.pre_tokenize_str(character)
+    yield from zip(found, character.encode(), strict=True)
+  ((found, _),) = cut.pre_tokenize_str('漢')
+  yield from zip(found, '漢'.encode(), strict=True)
+
+
 @pytest.mark.parametrize('lowercase', [True, False])
-@pytest.mark.parametrize('kind', ['words', 'characters'])
+@pytest.mark.parametrize('kind', ['words', 'characters', 'bytes'])
 def test_lines_come_back_each_with_its_end(tmp_path, kind, lowercase):
   found = made(tmp_path, kind, lowercase=lowercase)
   assert found.lowercase == lowercase
@@ -48,15 +70,17 @@ def test_lines_come_back_each_with_its_end(tmp_path, kind, lowercase):
   token_n, length_n = found.encode_flat(lines)
   text = ''.join(line + '\n' for line in lines)
   assert found.decode(token_n) == (text.lower() if lowercase else text)
-  sizes = [len(line.split()) if kind == 'words' else len(line) for line in lines]
+  size = dict(words=lambda s: len(s.split()), characters=len, bytes=lambda s: len(s.encode()))
+  sizes = [size[kind](line) for line in lines]
   assert length_n.tolist() == [size + 1 for size in sizes]
-  assert [ids.tolist() for ids in found.encode_batch([''])] == [[]]
+  end = found.special['eos']
+  assert [ids.tolist() for ids in found.encode_batch(['', '\n'])] == [[], [end]]
+  same = zip(found.encode_batch(lines), found.encode_batch([f'{s}\n' for s in lines]), strict=True)
+  assert all((a == b).all() for a, b in same)
   # The Rust tokenizer of the same file says the same, but for the ends of lines.
   theirs = Tokenizer.from_file(str(tmp_path / 'tokenizer.json'))
   ids = [theirs.encode(line, add_special_tokens=False).ids for line in lines]
-  assert [[*line, found.special['eos']] for line in ids] == [
-    x.tolist() for x in found.encode_batch(lines)
-  ]
+  assert [[*line, end] for line in ids] == [x.tolist() for x in found.encode_batch(lines)]
 
 
 def test_a_smaller_vocabulary_keeps_the_frequent_ones_and_the_rest_is_unknown(tmp_path):
@@ -86,7 +110,7 @@ def test_a_vocabulary_without_unknown_is_refused(tmp_path):
     load_vocabulary(tmp_path)
 
 
-@pytest.mark.parametrize('kind', ['words', 'characters'])
+@pytest.mark.parametrize('kind', ['words', 'characters', 'bytes'])
 def test_a_document_becomes_lines_with_their_ends(tmp_path, kind):
   found = made(tmp_path, kind)
   options = Options(vocab='', lowercase=None, split='lines', errors='strict')
@@ -97,13 +121,15 @@ def test_a_document_becomes_lines_with_their_ends(tmp_path, kind):
 
 
 def test_real_words_are_all_kept_and_come_back(shared, tmp_path):
-  """WikiText-2's validation text, whose words are set apart by spaces: 213,886 of them."""
+  """WikiText-2's validation text, whose words are set apart by spaces: 213,886 of them, and 217,646
+  tokens with an <eos> for each line, as papers have it."""
   with gzip.open(shared / 'text_en/wikitext2/wiki.valid.tokens.gz', 'rt', encoding='utf-8') as f:
-    lines = [line for line in (' '.join(line.split()) for line in f) if line]
+    text = f.read()
+  lines = units.split_document(text, units.VERBATIM)
   found = made(tmp_path, 'words', 300_000, lines=lines)
   token_n, length_n = found.encode_flat(lines)
-  assert len(token_n) == 213_886 + len(lines) and len(length_n) == len(lines)
-  assert found.decode(token_n) == '\n'.join(lines) + '\n'
+  assert len(token_n) == 217_646 == 213_886 + len(lines) and len(length_n) == len(lines)
+  assert found.decode(token_n).split('\n') == [s.strip() for s in text.split('\n')]
   counts = np.bincount(token_n, minlength=found.size)
   assert found.size == len(set(' '.join(lines).split())) + 2  # <eos> and <pad>; <unk> is there
   assert (np.diff(counts[2:]) <= 0).all() and counts[0] == len(lines)

@@ -247,4 +247,5 @@ def test_initial_values_are_those_of_the_original():
 
 def test_a_loss_in_nats_is_given_as_the_papers_give_it():
   assert lm.in_unit(np.log(24.0), 'word')['perplexity'] == pytest.approx(24.0)
-  assert lm.in_unit(np.log(2.0), 'character') == dict(bits_per_character=pytest.approx(1.0))
+  for unit in ('character', 'byte'):
+    assert lm.in_unit(np.log(2.0), unit) == {f'bits_per_{unit}': pytest.approx(1.0)}
