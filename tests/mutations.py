@@ -29,6 +29,27 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    'flops: words of clusters count at every position',
+    'bertjax/objectives/lm.py',
+    'if i else True',
+    'if i > 99 else True',
+    'tests/models/adaptive_test.py::test_flops_count_the_words_of_a_cluster_where_they_are',
+  ),
+  Mutation(
+    'adaptive softmax: the last group of a cluster is left out',
+    'bertjax/kernels/adaptive_softmax.py',
+    '(jnp.sum(inside_n) + group - 1) // group',
+    'jnp.sum(inside_n) // group',
+    'tests/models/adaptive_test.py::test_a_cluster_is_scored_where_its_words_are',
+  ),
+  Mutation(
+    'adaptive softmax: a cluster is scored at every position',
+    'bertjax/kernels/adaptive_softmax.py',
+    '(jnp.sum(inside_n) + group - 1) // group',
+    'jnp.int32(len(order_m) // group)',
+    'tests/models/adaptive_test.py::test_a_cluster_costs_as_many_groups_as_its_words_fill',
+  ),
+  Mutation(
     'bytes: those of another encoding',
     'bertjax/data/stream_vocabulary.py',
     "line.encode().decode('latin-1')",
@@ -1361,8 +1382,8 @@ MUTATIONS = (
   Mutation(
     'adaptive softmax: right by the head alone',
     'bertjax/kernels/adaptive_softmax.py',
-    'right_BP *= jnp.where(inside[cluster], tail_right_BP, 1.0)',
-    'pass',
+    'right_BP *= tail_right_BP',
+    'right_BP *= 1.0',
     'tests/models/adaptive_test.py::test_right_are_the_targets_that_score_best_on_each_level',
   ),
   Mutation(

@@ -6,18 +6,35 @@ ordered by frequency: those below the first cutoff are entries of the head, besi
   log p(word) = head(word)                            for a word of the head
               = head(cluster) + tail_cluster(word)    otherwise
 
-Every cluster is computed at every position, since shapes are static: the order of ids decides what
-is learned, not what it costs.
+The words of a cluster are scored at the positions whose target is one of them, and nowhere else:
+positions are sorted by whether it is, and a loop with as many turns as that takes goes over them in
+groups of equal size. So rare words cost what they should, shapes are static, and a group holds no
+more than CHUNK_LOGITS scores.
 """
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
 
-from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
+from bertjax.kernels.cross_entropy import (
+  CHUNK_LOGITS,
+  Scores,
+  cross_entropy,
+  flat_logits,
+  logits,
+  score,
+)
 
 Array = jax.Array
+
+ROWS = ('data', 'fsdp')  # axes of the mesh that split the batch
+GROUPS = (
+  16  # at least, where there are positions enough: a group is as many as are computed in vain
+)
 
 
 class AdaptiveScores(NamedTuple):
@@ -49,10 +66,112 @@ def adaptive_cross_entropy(scores: AdaptiveScores, target_BP: Array) -> tuple[Ar
   nll_BP, right_BP = cross_entropy(scores.head, head_BP)
   for cluster, tail in enumerate(scores.tails):
     place_BP = jnp.where(inside[cluster], target_BP - scores.bounds[cluster], 0)
-    tail_nll_BP, tail_right_BP = cross_entropy(tail, place_BP)
-    nll_BP += jnp.where(inside[cluster], tail_nll_BP, 0.0)
-    right_BP *= jnp.where(inside[cluster], tail_right_BP, 1.0)
+    tail_nll_BP, tail_right_BP = inside_cross_entropy(tail, place_BP, inside[cluster])
+    nll_BP += tail_nll_BP
+    right_BP *= tail_right_BP
   return nll_BP, right_BP
+
+
+def inside_cross_entropy(scores: Scores, target_BP: Array, inside_BP: Array) -> tuple[Array, Array]:
+  """`cross_entropy` where `inside_BP`, at the cost of those positions; 0 and 1.0 elsewhere.
+
+  On a mesh (`jax.set_mesh`) each device sorts its own rows.
+
+  Args:
+    scores: see `Scores`.
+    target_BP: int32 ids below vocab_size.
+    inside_BP: bool.
+
+  Returns:
+    nll_BP and right_BP, float32; no gradient flows through right_BP.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  rows = tuple(axis for axis in ROWS if mesh.shape.get(axis, 1) > 1)
+  size = scores.vocab_size
+
+  def local(hidden_BPE, table_VE, bias_V, target_BP, inside_BP):
+    group = group_size(target_BP.size, table_VE.shape[0])
+    flat = hidden_BPE.reshape(-1, hidden_BPE.shape[-1]), table_VE, bias_V
+    found: Any = _inside(group, size, *flat, target_BP.reshape(-1), inside_BP.reshape(-1))
+    return tuple(x_n.reshape(target_BP.shape) for x_n in found)
+
+  if rows:
+    split, whole = PartitionSpec(rows), PartitionSpec()
+    # A loop of as many turns as a device needs does not say over which axes its results vary.
+    specs = (split, whole, whole, split, split)
+    local = jax.shard_map(local, in_specs=specs, out_specs=(split, split), check_vma=False)
+  return local(scores.hidden_BPE, scores.table_VE, scores.bias_V, target_BP, inside_BP)
+
+
+def group_size(positions: int, words: int) -> int:
+  """How many positions are scored at a time: a multiple of 8."""
+  most = min(positions // GROUPS, CHUNK_LOGITS // words)
+  return max(8, most // 8 * 8)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _inside(group, vocab_size, hidden_nE, table_VE, bias_V, target_n, inside_n):
+  return _forward(group, vocab_size, hidden_nE, table_VE, bias_V, target_n, inside_n)[0]
+
+
+def _sorted(group, inside_n) -> tuple[Array, Array]:
+  """The positions, those inside first, padded to whole groups; and how many groups have any."""
+  n = len(inside_n)
+  order_n = jnp.argsort(~inside_n, stable=True).astype(jnp.int32)
+  order_m = jnp.pad(order_n, (0, -n % group), constant_values=n)
+  return order_m, (jnp.sum(inside_n) + group - 1) // group
+
+
+def _group(group, vocab_size, order_m, at, hidden_nE, table_VE, bias_V, target_n, inside_n):
+  """The positions of a group, its hidden states, targets and logits, and which are inside."""
+  at_g = jax.lax.dynamic_slice_in_dim(order_m, at * group, group)
+  take = functools.partial(jnp.take, indices=at_g, axis=0, mode='fill', fill_value=0)
+  hidden_gE, padding_V = take(hidden_nE), np.arange(len(table_VE)) >= vocab_size
+  return (
+    at_g, hidden_gE, take(target_n), flat_logits(hidden_gE, table_VE, bias_V, padding_V),
+    take(inside_n),
+  )  # fmt: skip
+
+
+def _forward(group, vocab_size, hidden_nE, table_VE, bias_V, target_n, inside_n):
+  kept = (hidden_nE, table_VE, bias_V, target_n, inside_n)
+  order_m, groups = _sorted(group, inside_n)
+
+  def body(at, found):
+    at_g, _, target_g, logits_gV, inside_g = _group(group, vocab_size, order_m, at, *kept)
+    nll_g, right_g = score(logits_gV, target_g)
+    put = lambda x_n, x_g, other: x_n.at[at_g].set(jnp.where(inside_g, x_g, other), mode='drop')
+    return put(found[0], nll_g, 0.0), put(found[1], right_g, 1.0)
+
+  start = jnp.zeros(len(target_n)), jnp.ones(len(target_n))
+  return jax.lax.fori_loop(0, groups, body, start), kept
+
+
+def _backward(group, vocab_size, kept, cotangents):
+  """(softmax - one hot) * cotangent, group by group, against both factors."""
+  hidden_nE, table_VE, bias_V, target_n, inside_n = kept
+  order_m, groups = _sorted(group, inside_n)
+  cotangent_n, dtype = jnp.where(inside_n, cotangents[0], 0.0), hidden_nE.dtype
+  dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
+
+  def body(at, sums):
+    d_hidden_nE, d_table_VE, d_bias_V = sums
+    at_g, hidden_gE, target_g, logits_gV, _ = _group(group, vocab_size, order_m, at, *kept)
+    hot_gV = target_g[:, None] == jnp.arange(len(table_VE))[None]
+    cotangent_g = jnp.take(cotangent_n, at_g, mode='fill', fill_value=0.0)
+    d_gV = (jax.nn.softmax(logits_gV) - hot_gV) * cotangent_g[:, None]
+    low_gV = d_gV.astype(dtype)
+    d_hidden_gE = dot(low_gV, table_VE.astype(dtype), (((1,), (0,)), ((), ())))
+    d_hidden_nE = d_hidden_nE.at[at_g].set(d_hidden_gE.astype(dtype), mode='drop')
+    d_table_VE += dot(low_gV, hidden_gE, (((0,), (0,)), ((), ())))
+    return d_hidden_nE, d_table_VE, d_bias_V + jnp.sum(d_gV, 0)
+
+  start = jnp.zeros_like(hidden_nE), jnp.zeros_like(table_VE), jnp.zeros_like(bias_V)
+  none = (np.zeros(target_n.shape, jax.dtypes.float0), np.zeros(inside_n.shape, jax.dtypes.float0))
+  return *jax.lax.fori_loop(0, groups, body, start), *none
+
+
+_inside.defvjp(_forward, _backward)
 
 
 def log_probabilities(scores: AdaptiveScores) -> Array:

@@ -106,7 +106,12 @@ def stream_flops(model: Any, batch: Batch) -> float:
   pairs = float((real_BT * seen_T).sum())
   by_distance = model.attention in ('relative', 'shaw')
   count += (18.0 if by_distance else 12.0) * heads * pairs
-  predicted = float(np.sum(batch['weight_BP']))
-  bounds = (0, *model.cutoffs, model.vocab_size)
-  words = [model.width // model.div_val**i * (b - a) for i, (a, b) in enumerate(pairwise(bounds))]
-  return model.layers * count + flops.head_flops(predicted, *words)
+  weight_BP, target_BP = np.asarray(batch['weight_BP']), np.asarray(batch['target_BP'])
+  total = model.layers * count
+  # The head, with an entry for each cluster, is at every position; a cluster's words at its own.
+  for i, (first, last) in enumerate(pairwise((0, *model.cutoffs, model.vocab_size))):
+    inside_BP = (target_BP >= first) & (target_BP < last) if i else True
+    entries = last - first + (0 if i else len(model.cutoffs))
+    width = model.width // model.div_val**i
+    total += flops.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
+  return total

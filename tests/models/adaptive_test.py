@@ -9,6 +9,7 @@ import torch
 from flax.core import meta
 
 from bertjax.kernels import adaptive_softmax
+from bertjax.kernels.cross_entropy import Scores, cross_entropy
 from bertjax.models.adaptive import AdaptiveWords
 from bertjax.objectives import lm
 from bertjax.step import with_rows
@@ -125,6 +126,74 @@ def test_right_are_the_targets_that_score_best_on_each_level():
   assert not np.any(adaptive_softmax.adaptive_cross_entropy(scores, (best_BP + 1) % VOCAB)[1])
 
 
+SIZE = 100  # words of a cluster
+
+
+def one_cluster(positions: int, seed: int = 0):
+  """Scores, targets below SIZE, and cotangents, for [8, positions / 8] positions."""
+  rng = np.random.default_rng(seed)
+  normal = lambda *shape: jnp.asarray(rng.normal(size=shape), jnp.float32)
+  scores = Scores(normal(8, positions // 8, WIDTH), normal(128, WIDTH), normal(128), SIZE)
+  target_BP = jnp.asarray(rng.integers(0, SIZE, (8, positions // 8)), jnp.int32)
+  return scores, target_BP, normal(*target_BP.shape)
+
+
+def gradients(of, scores, target_BP, weight_BP, inside_BP):
+  """Loss at every position, whether it is right, and gradients of hidden states, table, bias."""
+
+  @jax.jit
+  def run(hidden, table, bias):
+    found = Scores(hidden, table, bias, SIZE)
+    total = lambda *args: jnp.sum(weight_BP * of(Scores(*args, SIZE), target_BP, inside_BP)[0])
+    return of(found, target_BP, inside_BP), jax.grad(total, (0, 1, 2))(hidden, table, bias)
+
+  return run(scores.hidden_BPE, scores.table_VE, scores.bias_V)
+
+
+def everywhere(scores, target_BP, inside_BP):
+  """`inside_cross_entropy`, computed at every position."""
+  nll_BP, right_BP = cross_entropy(scores, target_BP)
+  return jnp.where(inside_BP, nll_BP, 0.0), jnp.where(inside_BP, right_BP, 1.0)
+
+
+@pytest.mark.parametrize('on_mesh', [False, True])
+@pytest.mark.parametrize('share', [0.0, 0.01, 0.3, 1.0])
+def test_a_cluster_is_scored_where_its_words_are(share, on_mesh):
+  scores, target_BP, weight_BP = one_cluster(520)
+  inside_BP = jnp.asarray(np.random.default_rng(1).random(target_BP.shape) < share)
+  args = scores, target_BP, weight_BP, inside_BP
+  expected = gradients(everywhere, *args)
+  if on_mesh:
+    axes = (jax.sharding.AxisType.Auto,) * 3
+    with jax.set_mesh(jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'), axes)):
+      found = gradients(adaptive_softmax.inside_cross_entropy, *args)
+  else:
+    found = gradients(adaptive_softmax.inside_cross_entropy, *args)
+  for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+    np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize('count, groups', [(0, 0), (1, 1), (32, 1), (33, 2), (520, 17)])
+def test_a_cluster_costs_as_many_groups_as_its_words_fill(count, groups, monkeypatch):
+  scores, target_BP, weight_BP = one_cluster(520)
+  assert adaptive_softmax.group_size(520, 128) == 32
+  assert adaptive_softmax.group_size(64, 128) == 8
+  most = adaptive_softmax.CHUNK_LOGITS // 160_000
+  assert most - 8 < adaptive_softmax.group_size(2**20, 160_000) <= most
+  inside_BP = (jnp.arange(520) < count).reshape(target_BP.shape)
+  seen, plain = [], adaptive_softmax.flat_logits
+
+  def counting(*args):
+    jax.debug.callback(lambda: seen.append(1))
+    return plain(*args)
+
+  monkeypatch.setattr(adaptive_softmax, 'flat_logits', counting)
+  args = scores, target_BP, weight_BP, inside_BP
+  jax.block_until_ready(gradients(adaptive_softmax.inside_cross_entropy, *args))
+  jax.effects_barrier()
+  assert len(seen) == 3 * groups  # the losses, and forward and backward of the gradient
+
+
 @pytest.mark.parametrize('div_val', [1, 4])
 def test_inputs_are_looked_up_in_their_cluster(div_val):
   module, variables = words(div_val)
@@ -165,6 +234,16 @@ def test_a_model_with_clusters_trains_every_parameter():
   assert float(loss) == pytest.approx(share @ np.log([42, 42 * 60, 42 * 111]), abs=0.1)
   for path, leaf in jax.tree_util.tree_leaves_with_path(grads):
     assert np.abs(leaf).max() > 0, jax.tree_util.keystr(path)
+
+
+def test_flops_count_the_words_of_a_cluster_where_they_are():
+  objective = lm.make(cases.config('transformer_xl', cutoffs=(40, 100), div_val=2))
+  target_BP = np.zeros((2, 8), np.int32)
+  batch = dict(example_BT=np.ones((2, 8)), weight_BP=np.ones((2, 8)), target_BP=target_BP)
+  before = objective.flops(batch)
+  target_BP[0, :3], target_BP[1, :5] = 99, 100  # the last word of one cluster, the next one's first
+  added = 6 * (3 * 32 * 60 + 5 * 16 * (cases.VOCAB - 100))
+  assert objective.flops(batch) - before == added
 
 
 @pytest.mark.parametrize(
