@@ -79,10 +79,13 @@ def synthetic_batch(config: Any) -> Batch:
 
 
 def _stream(config: Any) -> Batch:
-  """Columns of a stream: every token is read and the next one predicted; no column starts anew."""
+  """Columns of a stream: every token is read and the next one predicted; no column starts anew.
+
+  Ids are as frequent as Zipf's law has them, which is what clusters of words cost.
+  """
   rng, shape = np.random.default_rng(config.seed), (config.batch_size, config.length)
   column_BT = np.broadcast_to(np.arange(config.length, dtype=np.int32), shape)
-  ids = lambda: rng.integers(2, config.model.vocab_size, shape, dtype=np.int32)
+  ids = lambda: (config.model.vocab_size ** rng.random(shape)).astype(np.int32) - 1
   ones = np.ones(shape, np.float32)
   return dict(
     token_BT=ids(), example_BT=np.ones(shape, np.int32), target_pos_BP=column_BT, target_BP=ids(),

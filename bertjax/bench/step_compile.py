@@ -26,4 +26,6 @@ def check(config: Any, batch: Batch, kind: str, impl: str) -> dict[str, Any]:
   tokens = config.batch_size * config.length
   said |= topology.memory(compiled) | dict(bytes_per_token=round(moved.bytes / tokens))
   said |= dict(pallas_share=round(moved.pallas_bytes / moved.bytes, 4))
+  if moved.open_loops:  # they count as one turn in bytes_per_token
+    said |= dict(open_loops=moved.open_loops)
   return said | dict(seconds=round(time.perf_counter() - start, 1))
