@@ -4,7 +4,8 @@
       --config.data.input='wiki/*.txt' --config.data.vocab=vocab.txt
 
 Sizes: test, tiny, mini, small, medium, base, large. The recipe is the paper's: batch 256, one
-  million steps, peak learning rate 1e-4, 90% of the steps at length 128 and the rest at 512.
+million steps, peak learning rate 1e-4, 90% of the steps at length 128 and the rest at 512. tiny, of
+this and the other systems, has a laptop's batches and rates: see `common.laptop`.
 """
 
 from ml_collections import ConfigDict
@@ -77,4 +78,7 @@ def get_config(arg: str | None = None):
 
   short = dict(share=0.9, length=c.get_ref('length') // 4)  # 128 of 512
   c.phases.phase1, c.phases.phase2 = short, dict(share=0.1)
+  if size == 'tiny':
+    common.laptop(c)
+    c.phases = ConfigDict()
   return c

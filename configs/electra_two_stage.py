@@ -45,4 +45,6 @@ def get_config(arg: str | None = None):
     objective=dict(train='discriminator', copy_generator=True),
     optimizer=dict(freeze=GENERATOR, schedule=dict(start=half)),
   )
+  if size == 'tiny':
+    common.laptop(c)
   return c

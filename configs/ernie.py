@@ -72,6 +72,8 @@ def get_config(arg: str | None = None):
   )
   if name.endswith(DIALOGUES):
     _read_dialogues(c)
+  if size == 'tiny':
+    common.laptop(c)
   return c
 
 

@@ -10,8 +10,6 @@ learning rate, larger initial weights, no next-sentence task.
 comes from copying and from word frequencies, and the gap to it is what comes from context.
 """
 
-from ml_collections import ConfigDict
-
 from configs import bert, common
 
 
@@ -22,14 +20,11 @@ def get_config(arg: str | None = None):
   c.name = f'quickstart-{variant}'
   c.total_steps = 4000
   c.batch_size = 16
-  c.length = 64
-  c.phases = ConfigDict()
   c.log_steps, c.eval_steps, c.checkpoint_steps = 20, 500, 1000
 
   c.model.attend = 'self' if variant == 'no_attention' else 'example'
-  c.model.dropout = c.model.attention_dropout = 0.0  # one epoch or two: nothing to overfit
-  c.model.init_std = 0.08  # 1 / sqrt(width); with 0.02 a model this narrow idles for long
   c.model.labels = ()
+  c.optimizer.update(dict(b2=0.999, bias_correction=False))  # BERT's
   c.optimizer.schedule.name = 'linear'
   c.optimizer.schedule.peak = 1e-3
   c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') // 10

@@ -58,4 +58,6 @@ def get_config(arg: str | None = None):
   c.data.mask.rule = 'roberta'
   c.data.mask.static = False
   c.data.mask.special_ids = 4  # <s>, <pad>, </s>, <unk> are never random replacements
+  if size == 'tiny':
+    common.laptop(c)
   return c

@@ -72,4 +72,7 @@ def get_config(arg: str | None = None):
       max_pair_targets=15,
     )
   )
+  if size == 'tiny':
+    common.laptop(c)
+    c.objective.gradient_scale = 1.0
   return c

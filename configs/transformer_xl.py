@@ -30,7 +30,9 @@ TORCH: dict[str, Any] = dict(norm_eps=1e-5, norm_std=0.02, init_std=0.02, untie_
 TF: dict[str, Any] = dict(norm_eps=1e-12, norm_std=0.0, init_std=0.02, untie_r=False)
 SIZES: dict[str, dict[str, Any]] = {
   'test': dict(layers=2, width=64, heads=8, head_size=8, ffn=256, mem_len=32, **TORCH),
-  'tiny': dict(layers=4, width=128, heads=4, head_size=32, ffn=512, mem_len=64, **TORCH),
+  'tiny': dict(
+    layers=4, width=128, heads=4, head_size=32, ffn=512, mem_len=64, **dict(TORCH, init_std=0.08)
+  ),
   'wt103_base': dict(
     layers=16, width=410, heads=10, head_size=41, ffn=2100, mem_len=150, **TORCH
   ),
@@ -50,7 +52,7 @@ CUTOFFS = dict.fromkeys(('wt103_base', 'wt103_large'), (20_000, 40_000, 200_000)
 # Dropout, of attention; segment, rows, steps, warm-up; segment, memory and clamp of evaluation.
 RECIPES: dict[str, tuple] = {
   'test': (0.1, 0.0, 32, 8, 1000, 0, 16, 64, 48),
-  'tiny': (0.1, 0.0, 64, 32, 10_000, 100, 64, 256, 192),
+  'tiny': (0.0, 0.0, 64, 32, 10_000, 100, 64, 256, 192),
   'wt103_base': (0.1, 0.0, 150, 60, 200_000, 0, 64, 640, 400),
   'wt103_large': (0.2, 0.2, 384, 128, 4_000_000, 16_000, 128, 1600, 1000),
   'enwik8_base': (0.1, 0.0, 512, 22, 400_000, 0, 80, 2100, 820),

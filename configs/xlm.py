@@ -112,5 +112,7 @@ def get_config(arg: str | None = None):
     for kind in KINDS[size]:
       c.phases[kind] = dict(turns=each, **kinds[kind])
     c.best.metric = 'eval/mlm/mlm_masked'
+  if size == 'tiny':
+    common.laptop(c)
   c.eval.pseudo_perplexity = 0  # a causal step is not to be scored with both sides visible
   return c

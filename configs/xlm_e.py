@@ -43,4 +43,6 @@ def get_config(arg: str | None = None):
   c.data.reset_positions = False
   c.phases.mrtd = dict(turns=1)
   c.phases.trtd = dict(turns=1, data=dict(plan='tlm'))
+  if size == 'tiny':
+    common.laptop(c)
   return c

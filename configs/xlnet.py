@@ -82,9 +82,7 @@ def get_config(arg: str | None = None):
 
   c.eval.pseudo_perplexity = 0  # every target has a mask of its own
   if size in ('test', 'tiny'):
-    c.batch_size, c.length = 32, 128
-    c.total_steps = 20_000
-    c.optimizer.schedule.peak = 1e-3
     c.eval.batch_size = 16
-    c.eval_steps = c.checkpoint_steps = 1000
+    common.laptop(c)
+    c.batch_size, c.length = 16, 128
   return c

@@ -69,12 +69,28 @@ def test_an_unknown_size_names_the_nearest():
 
 def parse(monkeypatch, *arguments):
   """The config that `bertjax.main` would see; config_flags reads the process's own arguments."""
-  argv = ['main', '--config=configs/bert.py:tiny', *arguments]
+  argv = ['main', '--config=configs/bert.py:small', *arguments]
   monkeypatch.setattr(sys, 'argv', argv)
   values = flags.FlagValues()
   config_flags.DEFINE_config_file('config', flag_values=values)
   values(argv)
   return values['config'].value
+
+
+@pytest.mark.parametrize(
+  'name',
+  'albert bert electra electra_two_stage ernie mbert roberta spanbert xlm xlm_e xlm_r'.split(),
+)
+def test_tiny_has_a_laptops_recipe_and_the_systems_rules(name):
+  module = importlib.import_module(f'configs.{name}')
+  tiny, published = module.get_config('tiny'), module.get_config(None)
+  assert (tiny.total_steps, tiny.batch_size, tiny.length) == (2500, 32, 64)
+  assert tiny.optimizer.schedule.warmup_steps == 200 and tiny.model.init_std == 0.08
+  tiny.total_steps = 50
+  assert tiny.optimizer.schedule.warmup_steps == 4
+  for key in ('plan', 'corrupt', 'split', 'pack'):
+    assert tiny.data[key] == published.data[key]
+  assert tiny.objective.name == published.objective.name
 
 
 def test_a_mistyped_key_names_the_nearest(monkeypatch):
