@@ -110,7 +110,7 @@ def get_config(arg: str | None = None):
   c.optimizer.schedule = dict(
     name='cosine' if large else 'cosine_absolute',  # train.py of TF, of torch
     peak=1e-3 if size == 'tiny' else 2.5e-4,
-    warmup_steps=warmup,
+    warmup_steps=c.get_ref('total_steps') * warmup // steps,
     total_steps=c.get_ref('total_steps'),
   )
   if large:
