@@ -29,6 +29,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    'lm rows: the end of a column is left out',
+    'bertjax/data/lm_rows.py',
+    '-(-predicted // length)',
+    'predicted // length',
+    'tests/data/lm_rows_test.py',
+  ),
+  Mutation(
     'flops: words of clusters count at every position',
     'bertjax/objectives/lm.py',
     'if i else True',

@@ -4,10 +4,9 @@
            | b0 b1 b2 |     lane 1
   step 1   | a3 a4 a5 |     each row predicts b3 after b2: `Text.after_E`
 
-kimiyoung/transformer-xl, pytorch/data_utils.py:LMOrderedIterator. What does not fill the last row
-of a column is left out. Every epoch reads the documents in the order of the corpus, as the original
-does: where blank lines separate paragraphs, as in WikiText, a document is no more than one. With
-`config.data.shuffle_documents` each epoch has an order of its own; with `config.data.ends` each
+kimiyoung/transformer-xl, pytorch/data_utils.py:LMOrderedIterator. The last row of a column holds
+what is left of it. Every epoch reads the documents in the order of the corpus, as the original;
+with `config.data.shuffle_documents` each has an order of its own. With `config.data.ends` each
 document ends with that special token.
 """
 
@@ -38,8 +37,10 @@ def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
   Raises:
     ValueError: the vocabulary lacks the special token.
   """
-  steps = max(_lanes(store, recipe, seed).size - 1, 0) // length
-  return iter([(dict(length=np.full(steps * recipe.lanes, length, np.int32)), {})])
+  predicted = max(_lanes(store, recipe, seed).size - 1, 0)
+  length_t = np.full(-(-predicted // length), length, np.int32)
+  length_t[-1:] -= -predicted % length
+  return iter([(dict(length=np.repeat(length_t, recipe.lanes)), {})])
 
 
 def reader(store, recipe, length: int, seed: int) -> Callable[[int, np.ndarray, bool], rows.Text]:
@@ -54,15 +55,17 @@ def reader(store, recipe, length: int, seed: int) -> Callable[[int, np.ndarray, 
     order = lanes.order(epoch if shuffle and recipe.shuffle_documents else None)
     step_E, lane_E = np.divmod(index_E, recipe.lanes)
     begin_E = lane_E * lanes.size + step_E * length
-    length_E = np.full(len(index_E), length)
-    token_ET = lanes.tokens(order, begin_E, length_E + 1).reshape(-1, length + 1)
+    length_E = np.minimum(length, lanes.size - 1 - step_E * length)
+    read_m = lanes.tokens(order, begin_E, length_E + 1)
+    after_E = np.cumsum(length_E + 1) - 1
+    token_n = np.delete(read_m, after_E)
     return rows.Text(
-      token_n=token_ET[:, :-1].ravel(),
-      type_n=np.zeros(token_ET[:, :-1].size, np.int32),
+      token_n=token_n,
+      type_n=np.zeros_like(token_n),
       length_E=length_E,
       label={},
       row=dict(start=step_E == 0),
-      after_E=token_ET[:, -1],
+      after_E=read_m[after_E],
     )
 
   return read

@@ -26,7 +26,7 @@ def read(found, steps: int, first: int = 0, shuffle: bool = True):
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
 def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
-  store = random_store(20, distinct=True)
+  store = random_store(19, distinct=True)
   found = examples(store, ends=ends, shuffle_documents=True)
   steps = found.rows // LANES
   batches, token_BT, target_BP = read(found, steps, shuffle=False)
@@ -35,11 +35,14 @@ def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
     text += store.tokens[store.sentences[first] : store.sentences[last]].tolist()
     text += [store.special['sep']] * bool(ends)
   size = len(text) // LANES
-  assert steps == (size - 1) // LENGTH > 2
+  assert steps == (size - 1) // LENGTH + 1 > 3 and (size - 1) % LENGTH  # the last row is shorter
   column_BT = np.array(text)[: size * LANES].reshape(LANES, size)
-  np.testing.assert_array_equal(token_BT, column_BT[:, : steps * LENGTH])
-  np.testing.assert_array_equal(target_BP, column_BT[:, 1 : steps * LENGTH + 1])
-  assert all(b['weight_BP'].all() for b in batches)
+  np.testing.assert_array_equal(token_BT[:, : size - 1], column_BT[:, :-1])
+  np.testing.assert_array_equal(target_BP[:, : size - 1], column_BT[:, 1:])
+  weight_BP = np.concatenate([b['weight_BP'] for b in batches], 1)
+  assert weight_BP[:, : size - 1].all() and not weight_BP[:, size - 1 :].any()
+  example_BT = np.concatenate([b['example_BT'] for b in batches], 1)
+  assert example_BT[:, : size - 1].all() and not example_BT[:, size - 1 :].any()
   assert batches[0]['start_B'].all() and not any(b['start_B'].any() for b in batches[1:])
 
 
