@@ -29,6 +29,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    'vocab: words of the first sentences alone',
+    'bertjax/vocab.py',
+    'itertools.chain(first, sentences) if first else []',
+    'first',
+    'tests/vocab_test.py::test_words_are_counted_in_all_of_the_text',
+  ),
+  Mutation(
     'lm rows: the end of a column is left out',
     'bertjax/data/lm_rows.py',
     '-(-predicted // length)',

@@ -150,3 +150,16 @@ def test_command_line(tmp_path):
   ]
   again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
   assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
+
+
+def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
+  """However small the sample is, and however long a line."""
+  words = [f'w{i}' for i in range(20_000)]
+  (tmp_path / 'a.txt').write_text(' '.join(words[:8000]) + '\n\n' + '\n'.join(words[8000:]) + '\n')
+  output = str(tmp_path / 'v')
+  given = dict(input=f'{tmp_path}/a.txt', type='words', size=30_000, sample=1, output=output)
+  with flagsaver.flagsaver(split='verbatim', **given):
+    flags.FLAGS.mark_as_parsed()
+    vocab.main(['vocab'])
+  assert set(load_vocabulary(tmp_path / 'v').pieces) == {*words, '<eos>', '<unk>', '<pad>'}
+  assert '10,000 first sentences' in capsys.readouterr().out
