@@ -5,7 +5,7 @@ The memory is the carry; evaluation has its own, of its own length (`config.eval
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -37,21 +37,6 @@ def make(config) -> Objective:
   module.check_length(model, config.length)
   unit = names.choose(config.objective.unit, UNITS, 'config.objective.unit')
 
-  def init(key: Array, batch: Batch):
-    return model.init(key, batch)
-
-  def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, memory_lib.before(memory, batch), noise)
-    weight_BP = batch['weight_BP']
-    nll_BP, right_BP = score(out['word'], batch['target_BP'])
-    weight = jnp.sum(weight_BP)
-    terms = dict(
-      lm=Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
-      lm_accuracy=Term(jnp.sum(weight_BP * right_BP), weight),
-    )
-    return Out(terms, out['memory'])
-
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
     return dict(out, logits_BPV=all_scores(out['word']))
@@ -66,7 +51,25 @@ def make(config) -> Objective:
     return stream_flops(model, batch)
 
   carry = lambda batch: memory_lib.empty(model, batch)
-  return Objective(init, loss, predict, carry, step_flops, finish)
+  return Objective(model.init, mean_loss(model, 'lm'), predict, carry, step_flops, finish)
+
+
+def mean_loss(model: Any, name: str) -> Callable[..., Out]:
+  """`Objective.loss` of a model with memory: the mean of its slots' losses, as term `name`."""
+
+  def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    out = model.apply(variables, batch, memory_lib.before(memory, batch), noise)
+    weight_BP = batch['weight_BP']
+    nll_BP, right_BP = score(out['word'], batch['target_BP'])
+    weight = jnp.sum(weight_BP)
+    terms = {
+      name: Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
+      f'{name}_accuracy': Term(jnp.sum(weight_BP * right_BP), weight),
+    }
+    return Out(terms, out['memory'])
+
+  return loss
 
 
 def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Array]:

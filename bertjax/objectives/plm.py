@@ -4,14 +4,13 @@ sum(w nll) / sum(w) over the slots of all rows. What a slot sees is the corrupti
 (`bertjax.data.permutation`), memory is the carry.
 """
 
-import jax.numpy as jnp
 import numpy as np
 
 from bertjax import flops, names
-from bertjax.kernels.cross_entropy import cross_entropy, logits
-from bertjax.kernels.dropout import noise_from_key
+from bertjax.kernels.cross_entropy import logits
 from bertjax.models import memory as memory_lib
-from bertjax.types import Array, Batch, Context, Objective, Out, Term
+from bertjax.objectives import lm
+from bertjax.types import Array, Batch, Objective
 
 
 def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
@@ -40,21 +39,6 @@ def make(config) -> Objective:
     config.model
   )
 
-  def init(key: Array, batch: Batch):
-    return model.init(key, batch)
-
-  def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, memory_lib.before(memory, batch), noise)
-    weight_BP = batch['weight_BP']
-    nll_BP, right_BP = cross_entropy(out['word'], batch['target_BP'])
-    weight = jnp.sum(weight_BP)
-    terms = dict(
-      plm=Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
-      plm_accuracy=Term(jnp.sum(weight_BP * right_BP), weight),
-    )
-    return Out(terms, out['memory'])
-
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
@@ -74,4 +58,4 @@ def make(config) -> Objective:
     return model.layers * each + flops.head_flops(predicted, model.width * model.vocab_size)
 
   carry = lambda batch: memory_lib.empty(model, batch)
-  return Objective(init, loss, predict, carry, step_flops)
+  return Objective(model.init, lm.mean_loss(model, 'plm'), predict, carry, step_flops)
