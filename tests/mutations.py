@@ -29,6 +29,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    'recurrence: padding counts',
+    'bertjax/evals/recurrence.py',
+    "np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0]",
+    'np.asarray(nll_BT, np.float64)',
+    'tests/evals/recurrence_test.py',
+  ),
+  Mutation(
     'vocab: words of the first sentences alone',
     'bertjax/vocab.py',
     'itertools.chain(first, sentences) if first else []',

@@ -72,7 +72,7 @@ def windows(config: Any, length: int) -> Way:
 
 
 def segment_batches(token_n: np.ndarray, rows: int, segment: int) -> Iterator[Batch]:
-  """The stream in `rows` columns, as `data/lm_rows.py` lays them out; all targets count.
+  """The stream in `rows` columns, as `data/lm_rows.py` lays them out: the last batch is padded.
 
   Args:
     token_n: the stream.
@@ -84,11 +84,13 @@ def segment_batches(token_n: np.ndarray, rows: int, segment: int) -> Iterator[Ba
   next_BN = np.asarray(token_n, np.int32)[
     np.arange(1, size)[None] + size * np.arange(rows)[:, None]
   ]
-  for begin in range(0, (size - 1) // segment * segment, segment):
+  for begin in range(0, size - 1, segment):
+    end = min(begin + segment, size - 1)
+    fill = lambda part_BT: np.pad(part_BT, ((0, 0), (0, segment - part_BT.shape[1])))
     yield dict(
-      token_BT=column_BN[:, begin : begin + segment],
-      example_BT=np.ones((rows, segment), np.int32),
-      target_BP=next_BN[:, begin : begin + segment],
+      token_BT=fill(column_BN[:, begin:end]),
+      example_BT=fill(np.ones((rows, end - begin), np.int32)),
+      target_BP=fill(next_BN[:, begin:end]),
       start_B=np.full(rows, begin == 0, np.int32),
     )
 
@@ -105,14 +107,14 @@ def window_batch(token_n: np.ndarray, place_B: np.ndarray, length: int) -> Batch
 
 
 def segment_nll(way: Way, variables: Variables, batches: Iterator[Batch]) -> np.ndarray:
-  """-log p of every target, float64 [B, batches * T], the memory handed on from batch to batch."""
+  """-log p of every target, float64 [B, N], the memory handed on from batch to batch."""
   memory, found = None, []
   for batch in batches:
     memory = way.memory(batch) if memory is None else memory
     nll_BT, memory = way.step(variables, memory, batch)
-    found.append(np.asarray(nll_BT, np.float64))
+    found.append(np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0])
   if not found:
-    raise ValueError('the stream has fewer tokens than one segment: shorten it, or take fewer rows')
+    raise ValueError('the stream has fewer than two tokens a row: take fewer rows')
   return np.concatenate(found, 1)
 
 

@@ -37,7 +37,9 @@ def test_the_sweep_ends_at_its_limit_but_tries_one_row(monkeypatch):
 @pytest.mark.full
 def test_a_run_is_scored_with_each_memory(tmp_path):
   text = tmp_path / 'text.txt'
-  text.write_text('\n\n'.join(f'{"ab" * i} bba {i}.\nc' * 9 for i in range(80)))
+  lines = [f'{"ab" * i} bba {i}.\nc' * 9 for i in range(80)]
+  text.write_text('\n\n'.join(lines))
+  (tmp_path / 'held_out.txt').write_text('\n\n'.join(lines[::9]))
   run = tmp_path / 'run'
 
   def say(command):
@@ -50,6 +52,7 @@ def test_a_run_is_scored_with_each_memory(tmp_path):
   flags = (
     f'--config=configs/transformer_xl.py:test --config.data.input={text} '
     f'--config.data.vocab={tmp_path}/vocab --config.total_steps=20 --workdir={run} '
+    f'--config.data.heldout={tmp_path}/held_out.txt '
     '--config.objective.unit=character --config.eval.model.same_length=False'
   )
   say(f'bertjax.main {flags}')
