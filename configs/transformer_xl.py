@@ -6,7 +6,7 @@ memory.
 
 A vocabulary of words or of bytes is made of the text, unless config.data.vocab names one. The text
 is one stream, blank lines and white space included. Without config.data.heldout a hundredth of it
-is held out, in blocks of 64 KiB.
+is held out, in blocks of at most 64 KiB.
 
 Sizes: test, tiny, wt103_base, wt103_large (words), enwik8_base, enwik8_large (bytes). The
 vanilla models of the paper's comparison are --config.model.attention=absolute (or deeper, with

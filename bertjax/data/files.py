@@ -24,7 +24,7 @@ from typing import IO, NamedTuple
 from bertjax.data import records
 
 MAX_DOCUMENT = 8 * 2**20  # bytes; bounds the memory of `prepare`
-_BLOCK = 2**16  # bytes of verbatim text that go together
+_BLOCK = 2**16  # bytes of verbatim text that go together, where that is no more than a hundredth
 _DOC = re.compile(rb'<doc(\s[^>]*)?>\s*')
 _DOC_END = re.compile(rb'</doc>\s*')
 _JSON = re.compile(r'\.jsonl?(\.gz|\.xz)?')
@@ -117,7 +117,8 @@ class Files:
     field: of JSON lines, which holds the text.
     columns: of the records to make, as in `records`. `language` comes from the sources where they
       say it; else, like `role`, from a field of JSON lines.
-    verbatim: whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB.
+    verbatim: whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB
+      or a hundredth of all files, so that a share of them can be held out.
     done: bytes of the files read so far, compressed as they lie on disk.
   """
 
@@ -183,7 +184,8 @@ class Files:
       if _JSON.search(path.name.lower()):
         documents = _json_documents(path, lines, (self.field, *self.columns), self.errors)
       else:
-        read = _blocks(lines) if self.verbatim else _text_documents(path, lines)
+        block = min(_BLOCK, self.total // 100)
+        read = _blocks(lines, block) if self.verbatim else _text_documents(path, lines)
         documents = ((text, {}) for text in read)
       for text, said in documents:
         yield text, said, raw.tell()
@@ -267,12 +269,12 @@ def _text_documents(path, lines) -> Iterator[bytes]:
     yield b''.join(parts)
 
 
-def _blocks(lines) -> Iterator[bytes]:
+def _blocks(lines, least: int) -> Iterator[bytes]:
   parts, size = [], 0
   for line in lines:
     parts.append(line)
     size += len(line)
-    if size >= _BLOCK:
+    if size >= least:
       yield b''.join(parts)
       parts, size = [], 0
   if parts:

@@ -42,7 +42,7 @@ def test_a_child_that_fails_is_named_with_its_command(tmp_path):
 
 
 def test_a_text_of_its_own_is_held_out(tmp_path):
-  (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 4000)  # two blocks
+  (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
   (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')
   given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
   given |= {'train_vocab.type': 'words', 'train_vocab.size': 300, 'split': 'verbatim'}
@@ -50,7 +50,7 @@ def test_a_text_of_its_own_is_held_out(tmp_path):
   held_out = open_store(store.path / 'heldout')
   vocabulary = load_vocabulary(store.path / 'vocab')
   assert vocabulary.decode(held_out.gather([0], [held_out.sentences[-1]])) == 'a cat\n\nthe mat\n'
-  assert store.sentences[-1] == 4000 * 10 and store.vocabulary_size == 9
+  assert store.sentences[-1] == 20 * 10 and store.vocabulary_size == 9
   # A run that was killed between the two makes the second one.
   shutil.rmtree(held_out.path)
   ensure(tmp_path / 'run', **given)
