@@ -49,9 +49,8 @@ def model(size: str) -> ConfigDict:
   )
 
 
-def get_config(arg: str | None = None):
-  """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
+def recipe(size: str) -> ConfigDict:
+  """The paper's, whatever the size."""
   c = common.base()
   c.name = f'bert-{size}'
   c.total_steps = 1_000_000  # paper, appendix A.2
@@ -78,6 +77,13 @@ def get_config(arg: str | None = None):
 
   short = dict(share=0.9, length=c.get_ref('length') // 4)  # 128 of 512
   c.phases.phase1, c.phases.phase2 = short, dict(share=0.1)
+  return c
+
+
+def get_config(arg: str | None = None):
+  """The recipe at the size named by `arg` (default base)."""
+  size = common.parse_size(arg, SIZES, 'base')
+  c = recipe(size)
   if size == 'tiny':
     common.laptop(c)
     c.phases = ConfigDict()

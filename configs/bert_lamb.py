@@ -18,7 +18,7 @@ FIRST, SECOND = 7038, 1563
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default large)."""
   size = common.parse_size(arg, bert.SIZES, 'large')
-  c = bert.get_config(size)
+  c = bert.recipe(size)
   c.name = f'bert-lamb-{size}'
   c.total_steps = FIRST + SECOND
   c.batch_size = 65_536

@@ -93,6 +93,12 @@ def test_tiny_has_a_laptops_recipe_and_the_systems_rules(name):
   assert tiny.objective.name == published.objective.name
 
 
+@pytest.mark.parametrize('size', ['tiny', 'large'])
+def test_lamb_keeps_its_two_lengths_at_every_size(size):
+  c = importlib.import_module('configs.bert_lamb').get_config(size)
+  assert (c.phases.phase1.length, c.length, c.model.init_std) == (128, 512, 0.02)
+
+
 def test_a_mistyped_key_names_the_nearest(monkeypatch):
   with pytest.raises(Exception, match='total_step.*total_steps'):
     parse(monkeypatch, '--config.total_step=5')

@@ -29,6 +29,13 @@ class Mutation(NamedTuple):
 
 MUTATIONS = (
   Mutation(
+    "configs: LAMB's tiny has the laptop's length",
+    'configs/bert_lamb.py',
+    'bert.recipe(size)',
+    'bert.get_config(size)',
+    'tests/configs_test.py::test_lamb_keeps_its_two_lengths_at_every_size',
+  ),
+  Mutation(
     'recurrence: padding counts',
     'bertjax/evals/recurrence.py',
     "np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0]",
