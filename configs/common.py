@@ -90,13 +90,13 @@ def base() -> ConfigDict:
   return c
 
 
-def laptop(c: ConfigDict, steps: int = 2500) -> None:
+def laptop(c: ConfigDict) -> None:
   """Gives a recipe at size `tiny` what lets it learn on one core in minutes (docs/learning.md).
 
   Initial weights of 0.02 leave so narrow a model at the unigram for long, and batches this small
   take no harm from a peak this high. What the system is, its data, masks and losses, stays.
   """
-  c.total_steps, c.batch_size, c.length = steps, 32, 64
+  c.total_steps, c.batch_size, c.length = 2500, 32, 64
   c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 500, 500
   c.model.update(dict(init_std=0.08, dropout=0.0, attention_dropout=0.0))  # 1 / sqrt(width)
   c.optimizer.update(dict(b2=0.98, bias_correction=True))

@@ -105,7 +105,7 @@ def _count(computations: dict[str, Computation], name: str) -> Account:
     times, inner = 1, []
     if x.opcode == 'while':
       trips, inner = _trips(computations, x), [_callee(x, 'body'), _callee(x, 'condition')]
-      times, open_loops = trips or 1, open_loops + (trips is None)
+      times, open_loops = 1 if trips is None else trips, open_loops + (trips is None)
     elif x.opcode == 'conditional':
       inner = [max(_branches(x), key=lambda branch: _count(computations, branch).bytes)]
     elif x.opcode == 'call' or (x.opcode.endswith('-start') and 'calls=' in x.rest):

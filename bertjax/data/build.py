@@ -58,7 +58,7 @@ def ensure_store(data, seed: int, workdir: str) -> str:
         f'config.data.heldout is for the store that is made of config.data.input, but {data.store} '
         'is finished. Put the text beside it: python -m bertjax.prepare '
         f'--input={data.heldout} --vocab={data.store}/vocab --output={data.store}/heldout '
-        '--holdout=0'
+        '--holdout=0, and the other flags that it was made with'
       )
     return data.store
   store = pathlib.Path(workdir, 'store')

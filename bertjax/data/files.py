@@ -184,9 +184,11 @@ class Files:
       if _JSON.search(path.name.lower()):
         documents = _json_documents(path, lines, (self.field, *self.columns), self.errors)
       else:
-        block = min(_BLOCK, self.total // 100)
-        read = _blocks(lines, block) if self.verbatim else _text_documents(path, lines)
-        documents = ((text, {}) for text in read)
+        if self.verbatim:
+          texts = map(b''.join, records.blocks(lines, min(_BLOCK, self.total // 100)))
+        else:
+          texts = _text_documents(path, lines)
+        documents = ((text, {}) for text in texts)
       for text, said in documents:
         yield text, said, raw.tell()
 
@@ -265,18 +267,6 @@ def _text_documents(path, lines) -> Iterator[bytes]:
     if not (opens or closes or blank):
       parts.append(line)
       size += len(line)
-  if parts:
-    yield b''.join(parts)
-
-
-def _blocks(lines, least: int) -> Iterator[bytes]:
-  parts, size = [], 0
-  for line in lines:
-    parts.append(line)
-    size += len(line)
-    if size >= least:
-      yield b''.join(parts)
-      parts, size = [], 0
   if parts:
     yield b''.join(parts)
 

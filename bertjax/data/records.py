@@ -10,7 +10,7 @@ followed by U+001F; then comes the text. A corpus without columns has the text a
   role      '0 1 0', who speaks each line that is not empty, from 0 to 255; one for all; '' is 0
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bertjax.data import units
@@ -32,6 +32,22 @@ class Sentences(NamedTuple):
   texts: list[str]
   values: dict[str, list[str]]
   parallel: bool
+
+
+def blocks(parts: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
+  """Groups documents, or lines of one, greedily: each group but the last has so many bytes.
+
+  Where a group ends follows from where it begins, so a resumed run groups as an uninterrupted one.
+  """
+  block, size = [], 0
+  for part in parts:
+    block.append(part)
+    size += len(part)
+    if size >= least:
+      yield block
+      block, size = [], 0
+  if block:
+    yield block
 
 
 def join(text: bytes, values: Sequence[str]) -> bytes:

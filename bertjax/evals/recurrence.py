@@ -81,16 +81,17 @@ def segment_batches(token_n: np.ndarray, rows: int, segment: int) -> Iterator[Ba
   """
   size = len(token_n) // rows
   column_BN = np.asarray(token_n[: size * rows], np.int32).reshape(rows, size)
-  next_BN = np.asarray(token_n, np.int32)[
-    np.arange(1, size)[None] + size * np.arange(rows)[:, None]
-  ]
-  for begin in range(0, size - 1, segment):
-    end = min(begin + segment, size - 1)
-    fill = lambda part_BT: np.pad(part_BT, ((0, 0), (0, segment - part_BT.shape[1])))
+  before_BN, next_BN = column_BN[:, :-1], column_BN[:, 1:]
+  padding = ((0, 0), (0, -next_BN.shape[1] % segment))
+  token_BN, target_BN, example_BN = (
+    np.pad(x_BN, padding) for x_BN in (before_BN, next_BN, np.ones_like(next_BN))
+  )
+  for begin in range(0, token_BN.shape[1], segment):
+    part = slice(begin, begin + segment)
     yield dict(
-      token_BT=fill(column_BN[:, begin:end]),
-      example_BT=fill(np.ones((rows, end - begin), np.int32)),
-      target_BP=fill(next_BN[:, begin:end]),
+      token_BT=token_BN[:, part],
+      example_BT=example_BN[:, part],
+      target_BP=target_BN[:, part],
       start_B=np.full(rows, begin == 0, np.int32),
     )
 

@@ -28,13 +28,12 @@ from bertjax.kernels.cross_entropy import (
   logits,
   score,
 )
+from bertjax.kernels.relative_attention.shards import ROWS
 
 Array = jax.Array
 
-ROWS = ('data', 'fsdp')  # axes of the mesh that split the batch
-GROUPS = (
-  16  # at least, where there are positions enough: a group is as many as are computed in vain
-)
+# At least, where there are positions enough: less than a group is computed in vain.
+GROUPS = 16
 
 
 class AdaptiveScores(NamedTuple):
@@ -122,41 +121,41 @@ def _sorted(group, inside_n) -> tuple[Array, Array]:
   return order_m, (jnp.sum(inside_n) + group - 1) // group
 
 
-def _group(group, vocab_size, order_m, at, hidden_nE, table_VE, bias_V, target_n, inside_n):
-  """The positions of a group, its hidden states, targets and logits, and which are inside."""
+def _group(group, vocab_size, order_m, at, hidden_nE, table_VE, bias_V, target_n):
+  """The positions of a group, its hidden states, targets and logits."""
   at_g = jax.lax.dynamic_slice_in_dim(order_m, at * group, group)
   take = functools.partial(jnp.take, indices=at_g, axis=0, mode='fill', fill_value=0)
   hidden_gE, padding_V = take(hidden_nE), np.arange(len(table_VE)) >= vocab_size
-  return (
-    at_g, hidden_gE, take(target_n), flat_logits(hidden_gE, table_VE, bias_V, padding_V),
-    take(inside_n),
-  )  # fmt: skip
+  return at_g, hidden_gE, take(target_n), flat_logits(hidden_gE, table_VE, bias_V, padding_V)
 
 
 def _forward(group, vocab_size, hidden_nE, table_VE, bias_V, target_n, inside_n):
-  kept = (hidden_nE, table_VE, bias_V, target_n, inside_n)
+  operands = (hidden_nE, table_VE, bias_V, target_n)
   order_m, groups = _sorted(group, inside_n)
 
   def body(at, found):
-    at_g, _, target_g, logits_gV, inside_g = _group(group, vocab_size, order_m, at, *kept)
-    nll_g, right_g = score(logits_gV, target_g)
-    put = lambda x_n, x_g, other: x_n.at[at_g].set(jnp.where(inside_g, x_g, other), mode='drop')
-    return put(found[0], nll_g, 0.0), put(found[1], right_g, 1.0)
+    at_g, _, target_g, logits_gV = _group(group, vocab_size, order_m, at, *operands)
+    return [
+      x_n.at[at_g].set(x_g, mode='drop')
+      for x_n, x_g in zip(found, score(logits_gV, target_g), strict=True)
+    ]
 
-  start = jnp.zeros(len(target_n)), jnp.ones(len(target_n))
-  return jax.lax.fori_loop(0, groups, body, start), kept
+  nll_n, right_n = jax.lax.fori_loop(0, groups, body, [jnp.zeros(len(target_n))] * 2)
+  # The last group has positions that are outside.
+  found = jnp.where(inside_n, nll_n, 0.0), jnp.where(inside_n, right_n, 1.0)
+  return found, (*operands, inside_n, order_m, groups)
 
 
 def _backward(group, vocab_size, kept, cotangents):
   """(softmax - one hot) * cotangent, group by group, against both factors."""
-  hidden_nE, table_VE, bias_V, target_n, inside_n = kept
-  order_m, groups = _sorted(group, inside_n)
+  *operands, inside_n, order_m, groups = kept
+  hidden_nE, table_VE, bias_V, target_n = operands
   cotangent_n, dtype = jnp.where(inside_n, cotangents[0], 0.0), hidden_nE.dtype
   dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
 
   def body(at, sums):
     d_hidden_nE, d_table_VE, d_bias_V = sums
-    at_g, hidden_gE, target_g, logits_gV, _ = _group(group, vocab_size, order_m, at, *kept)
+    at_g, hidden_gE, target_g, logits_gV = _group(group, vocab_size, order_m, at, *operands)
     hot_gV = target_g[:, None] == jnp.arange(len(table_VE))[None]
     cotangent_g = jnp.take(cotangent_n, at_g, mode='fill', fill_value=0.0)
     d_gV = (jax.nn.softmax(logits_gV) - hot_gV) * cotangent_g[:, None]

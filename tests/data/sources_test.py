@@ -8,7 +8,7 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bertjax.data import sources, tasks
+from bertjax.data import records, sources, tasks
 
 REGISTERING = """
 import seqio
@@ -48,9 +48,10 @@ def test_files_go_through_a_task_and_can_be_entered_anywhere(tmp_path):
 
 def test_groups_begin_anew_wherever_the_source_is_entered(tmp_path):
   documents = [b'x' * (40_000 + 7 * i) for i in range(40)]
-  groups = list(sources.blocks(documents))
+  grouped = lambda documents: list(records.blocks(documents, sources._BLOCK_BYTES))
+  groups = grouped(documents)
   behind = sum(map(len, groups[:3]))
-  assert len(groups) > 5 and list(sources.blocks(documents[behind:])) == groups[3:]
+  assert len(groups) > 5 and grouped(documents[behind:]) == groups[3:]
 
 
 @pytest.mark.parametrize('name', ['lm1b', 'wikipedia/20230601.de', 'wiki40b/en', 'c4/en'])
