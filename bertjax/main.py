@@ -1,6 +1,6 @@
 """Trains or evaluates: python -m bertjax.main --config=configs/bert.py:base --workdir=runs/bert
 
-Flags, jax.distributed, one call; the rest is in bertjax/train.py.
+Flags, jax.distributed, one call; the rest is in bertjax/train/loop.py.
 """
 
 import os
@@ -9,6 +9,8 @@ import sys
 import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
+
+from bertjax.errors import UserError
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -42,17 +44,17 @@ def _on_cluster() -> bool:
 
 
 def main(argv: list[str]) -> None:
-  """Runs `train.run` or `train.evaluate`; a user's mistake ends in one message, not a traceback."""
+  """Trains or evaluates; a user's mistake ends in one message, not a traceback."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)  # orbax describes each of its files at INFO
-  from bertjax import train  # after the flags, so that --help is quick
+  from bertjax.train import loop as train_loop  # after the flags, so that --help is quick
 
   _initialize_distributed()
   try:
-    (train.evaluate if _EVALUATE.value else train.run)(_CONFIG.value, _WORKDIR.value)
-  except ValueError as error:
+    (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
+  except UserError as error:
     logging.debug('traceback of the error below', exc_info=True)
     sys.exit(f'bertjax: {error}\n(--verbosity=1 prints the traceback)')
 

@@ -27,12 +27,15 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax.data import encode, ernie_records, phrases, text_flags, units
-from bertjax.data.files import find_files
-from bertjax.data.partial import Kind, Partial, is_finished
-from bertjax.data.progress import Bar
-from bertjax.data.store import Store, open_store
-from bertjax.data.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.seqio_tasks import flags as text_flags
+from bertjax.data.store import encode, ernie_records
+from bertjax.data.store.builder import Kind, Partial, is_finished
+from bertjax.data.store.reader import Store, open_store
+from bertjax.data.text import phrases, sentence_split
+from bertjax.data.text.files import find_files
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.errors import UserError
+from bertjax.metrics.bar import Bar
 
 _VOCAB = flags.DEFINE_string(
   'vocab',
@@ -62,8 +65,10 @@ _SEGMENTER = flags.DEFINE_string(
 )
 
 _LINES_ARE = {
-  units.LINES: 'sentences', units.SENTENCES: 'paragraphs', units.VERBATIM: 'kept as they are'
-}  # fmt: skip
+  sentence_split.LINES: 'sentences',
+  sentence_split.SENTENCES: 'paragraphs',
+  sentence_split.VERBATIM: 'kept as they are',
+}
 
 
 def _prepare() -> Store:
@@ -86,7 +91,9 @@ def _prepare() -> Store:
   partial = Partial(output, identity, _HOLDOUT.value, kind)
   if partial.stats.documents:
     print(f'going on after document {partial.stats.documents}')
-  split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else corpus.detect()
+  split = (
+    text_flags.SPLIT.value if text_flags.SPLIT.value != sentence_split.AUTO else corpus.detect()
+  )
   options = encode.Options(
     vocab=_VOCAB.value,
     lowercase=text_flags.LOWERCASE.value,
@@ -98,7 +105,7 @@ def _prepare() -> Store:
   )
   seconds, tokens = _encode(corpus, partial, options)
   if not partial.train.documents:
-    raise ValueError(
+    raise UserError(
       f'{text_flags.INPUT.value} has no text: {partial.stats.documents} documents, all empty'
     )
   partial.finish(vocabulary)
@@ -123,7 +130,7 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
     finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
   if vocabulary.check_language:
     if 'language' not in corpus.columns:
-      raise ValueError(
+      raise UserError(
         f'{vocabulary.files[0]} cuts words by the rules of their language: expected '
         '--input=LANGUAGE=FILES, --columns=language, or a Task with a feature `language`'
       )
@@ -131,12 +138,12 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
       vocabulary.check_language(name)
   unknown = [name for name in corpus.languages if name not in _LANGUAGES.value]
   if _LANGUAGES.value and unknown:
-    raise ValueError(
+    raise UserError(
       f'--input has the language {unknown[0]!r}, which has no id: expected one of '
       f'{", ".join(_LANGUAGES.value)}. Add it to --languages, or leave its text out'
     )
   if _LANGUAGES.value and 'language' not in corpus.columns:
-    raise ValueError(
+    raise UserError(
       f'--languages={",".join(_LANGUAGES.value)}, but the text does not say its language: expected '
       '--input=LANGUAGE=FILES, --columns=language, or a Task with a feature `language`'
     )
@@ -206,7 +213,7 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   try:
     _prepare()
-  except ValueError as error:
+  except UserError as error:
     sys.exit(f'bertjax.prepare: {error}')
   except concurrent.futures.BrokenExecutor as error:
     sys.exit(

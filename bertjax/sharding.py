@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from bertjax.errors import UserError
 from bertjax.types import Batch
 
 Rules = Sequence[tuple[str, Any]]  # (logical axis, mesh axis or axes or None)
@@ -21,17 +22,17 @@ def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
   Axis types are Auto: Linen asserts on Explicit ones, which `jax.make_mesh` makes by default.
 
   Raises:
-    ValueError: sizes whose product is not the number of devices.
+    UserError: sizes whose product is not the number of devices.
   """
   devices = jax.devices() if devices is None else devices
   sizes = [int(config_mesh[axis]) for axis in MESH_AXES]
   if sizes.count(-1) > 1:
-    raise ValueError(
+    raise UserError(
       f'at most one mesh axis may be -1, got {dict(zip(MESH_AXES, sizes, strict=True))}'
     )
   known = int(np.prod([s for s in sizes if s != -1]))
   if known <= 0 or len(devices) % known or (-1 not in sizes and known != len(devices)):
-    raise ValueError(
+    raise UserError(
       f'mesh {dict(zip(MESH_AXES, sizes, strict=True))} does not fit {len(devices)} devices: '
       f'the product must be {len(devices)}; leave one axis at -1'
     )
@@ -61,7 +62,7 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
   """PartitionSpecs for a tree of shapes.
 
   Raises:
-    ValueError: a logical axis without a rule, two axes of one leaf on the same mesh axis, or a
+    UserError: a logical axis without a rule, two axes of one leaf on the same mesh axis, or a
       size that the mesh does not divide; the leaf is named.
   """
   table = dict(rules)
@@ -70,7 +71,7 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
     leaf, used, entries = leaf_path(path), {}, []
     for name, size in zip(names, shape.shape, strict=True):
       if name not in table:
-        raise ValueError(
+        raise UserError(
           f'{leaf}: no sharding rule for axis {name!r}; config.sharding_rules has {sorted(table)}'
         )
       axes = table[name] or ()
@@ -78,14 +79,14 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
       axes = tuple(a for a in axes if mesh.shape[a] > 1)
       for axis in axes:
         if axis in used:
-          raise ValueError(
+          raise UserError(
             f'{leaf} {names}: the sharding rules put both {used[axis]!r} and {name!r} on mesh axis '
             f'{axis!r}; give one of them another axis or None in config.sharding_rules'
           )
         used[axis] = name
       ways = int(np.prod([mesh.shape[a] for a in axes]))
       if size % ways:
-        raise ValueError(
+        raise UserError(
           f'{leaf}: axis {name!r} of size {size} is not divisible by {ways} '
           f'(mesh axes {axes}); change config.mesh, the model size or config.sharding_rules'
         )
@@ -111,7 +112,7 @@ def check_batch(batch_size: int, microbatches: int, mesh: Mesh, hosts: int) -> N
   """Refuses a batch that devices, microbatches or hosts do not divide."""
   ways = mesh.shape['data'] * mesh.shape['fsdp']
   if batch_size % (ways * microbatches) or batch_size % hosts:
-    raise ValueError(
+    raise UserError(
       f'config.batch_size={batch_size} must be a multiple of data x fsdp x microbatches = '
       f'{mesh.shape["data"]} x {mesh.shape["fsdp"]} x {microbatches} = {ways * microbatches} '
       f'and of {hosts} hosts'

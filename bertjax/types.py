@@ -34,14 +34,180 @@ keys that its objective reads, always in these shapes:
   row_B            global row number within the step; added by the train step, keys the dropout
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple, Protocol
 
 import jax
+import numpy as np
 
 Array = jax.Array
 Batch = Mapping[str, Any]  # arrays of the device or of the host
 Variables = Mapping[str, Any]  # collections; only 'params' is trained
+
+
+class Bounds(NamedTuple):
+  """Which numbers a field of the config takes; never NaN.
+
+  Attributes:
+    low, high: the least and the largest.
+    open_low, open_high: whether these two are left out.
+  """
+
+  low: float = -math.inf
+  high: float = math.inf
+  open_low: bool = False
+  open_high: bool = False
+
+  def hold(self, value: float) -> bool:
+    """Whether the value lies between them."""
+    above = value > self.low if self.open_low else value >= self.low
+    return above and (value < self.high if self.open_high else value <= self.high)
+
+  def __str__(self) -> str:
+    parts = [] if self.low == -math.inf else [f'{">" if self.open_low else ">="} {self.low:g}']
+    parts += [] if self.high == math.inf else [f'{"<" if self.open_high else "<="} {self.high:g}']
+    return ' and '.join(parts)
+
+
+# Types of config fields. A choice among words is a `Literal`; what may be left out is `X | None`.
+Count = Annotated[int, Bounds(1)]
+Natural = Annotated[int, Bounds(0)]
+Positive = Annotated[float, Bounds(0, open_low=True)]
+NonNegative = Annotated[float, Bounds(0)]
+Share = Annotated[float, Bounds(0, 1)]
+PositiveShare = Annotated[float, Bounds(0, 1, open_low=True)]
+Fraction = Annotated[float, Bounds(0, 1, open_high=True)]  # rates of dropout, betas
+OpenShare = Annotated[float, Bounds(0, 1, open_low=True, open_high=True)]
+
+
+class Factory(NamedTuple):
+  """What a model and an objective are chosen by: models/NAME.py exports it as MODEL,
+  objectives/NAME.py as OBJECTIVE.
+
+  Attributes:
+    options: a class or function whose annotated keyword arguments are the fields of `config.model`
+      or `config.objective`, besides its name.
+    make: builds it: of a model from `config.model`, of an objective from the run's config.
+  """
+
+  options: Callable[..., Any]
+  make: Callable[[Any], Any]
+
+
+class Ranges(NamedTuple):
+  """Where the tokens of some examples lie in the store; suffix n: one entry per token, r: per
+  range, s: per special token, E: per example.
+
+  The examples are laid end to end. Their special tokens are not in the store; all other places are
+  filled, in order, with the tokens of the ranges.
+
+  Attributes:
+    start_r, length_r: int64, first token and tokens (>= 0) of each range of the store.
+    special_s: int64, places of the special tokens; one may be named twice.
+    id_s: int32, their ids.
+    length_E: int64, tokens of each example, special ones included.
+    type_n: int32 segment, 0, 1 or 2; None: all 0.
+    label: name -> int32 [E]; becomes the batch's `<name>_BG`.
+    table: name -> int32 [n]; becomes the batch's `<name>_BT`.
+    position_n: int32 positions that the model sees; None: each token's place in its example.
+    row: name -> [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
+    order_n: int64, the place among the tokens of the ranges of each token that is not special, where
+      text is read in another order than the store's; None: as they come.
+    ahead: whether each example is followed, in the ranges and places, by one more token, which is
+      not part of it: the one that the next batch begins with.
+  """
+
+  start_r: np.ndarray
+  length_r: np.ndarray
+  special_s: np.ndarray
+  id_s: np.ndarray
+  length_E: np.ndarray
+  type_n: np.ndarray | None = None
+  label: Mapping[str, np.ndarray] = {}
+  table: Mapping[str, np.ndarray] = {}
+  position_n: np.ndarray | None = None
+  row: Mapping[str, np.ndarray] = {}
+  order_n: np.ndarray | None = None
+  ahead: bool = False
+
+
+Columns = dict[str, np.ndarray]  # one entry per example: what a plan keeps
+Piece = tuple[Columns, dict[str, int]]  # some examples, and what was counted while making them
+
+
+class Plan(NamedTuple):
+  """Which tokens make up which example: data/plans/NAME.py exports it as PLAN.
+
+  Attributes:
+    options: a NamedTuple class, the fields of `config.data.plan` besides its name. The examples
+      follow from them, the store, the length and the seed alone.
+    special: names of the special tokens that it needs.
+    build: (text, options, length, seed) -> the examples in pieces. `text` is a `plans.Text`: the
+      store's offsets and columns, never its tokens. The column `length` is each example's tokens,
+      special ones included. What cannot work is refused before the first piece.
+    ranges: (text, options, length, seed, columns) -> Ranges of the examples in these columns. A
+      plan that is `ordered` gets in place of columns a `plans.Rows`: epoch, rows, shuffle.
+    ordered: rows go on where the same rows of the batch before stopped; they are never permuted.
+    row: names of the `<name>_B` that it gives.
+    group: whether it may give the column `group`, the language of an example.
+  """
+
+  options: type
+  special: Sequence[str]
+  build: Callable[..., Iterator[Piece]]
+  ranges: Callable[..., Ranges]
+  ordered: bool = False
+  row: Sequence[str] = ()
+  group: bool = False
+
+
+class Masking(NamedTuple):
+  """What is hidden and predicted: data/masking/NAME.py exports it as MASKING.
+
+  Attributes:
+    options: a NamedTuple class, the fields of `config.data.mask` besides its name. One that draws
+      has `static`: whether it draws the same in every epoch.
+    special: names of the special tokens that it needs.
+    check: (options, store, length); refuses what cannot work.
+    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`.
+    slots: (options, length) -> P, predicted slots of a row.
+    block: options -> how many rows must be corrupted together.
+    row: names of the `<name>_B` that it reads, which the plan must give.
+    whole_rows: whether every row must be one example.
+  """
+
+  options: type
+  special: Sequence[str]
+  check: Callable[..., None]
+  corrupt: Callable[..., dict[str, np.ndarray]]
+  slots: Callable[[Any, int], int]
+  block: Callable[[Any], int] = lambda options: 1
+  row: Sequence[str] = ()
+  whole_rows: bool = False
+
+
+class RowSource(Protocol):
+  """Rows to train or evaluate on: `Examples` over a store, a seqio stream, or rows in memory."""
+
+  @property
+  def rows(self) -> int:
+    """Rows of an epoch."""
+    ...
+
+  @property
+  def ordered(self) -> bool:
+    """Whether rows go on where those of the batch before them stopped."""
+    ...
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """What is worth saying of it before a run."""
+    ...
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
+    """These rows, counted over all epochs, as a batch with dropped_B."""
+    ...
 
 
 class Term(NamedTuple):

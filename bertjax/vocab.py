@@ -26,10 +26,13 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax.data import stream_vocabulary, text_flags, units
-from bertjax.data.progress import Bar
-from bertjax.data.train_vocabulary import TRAINERS
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data.seqio_tasks import flags as text_flags
+from bertjax.data.text import sentence_split
+from bertjax.data.vocab import whole_words
+from bertjax.data.vocab.train import TRAINERS
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+from bertjax.metrics.bar import Bar
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
 _SIZE = flags.DEFINE_integer('size', None, 'Pieces, special ones included.', 300, required=True)
@@ -80,20 +83,24 @@ def _sentences() -> Iterator[str]:
   if len(corpus.tasks) > 1 and not text_flags.DOCUMENTS.value:
     # One pass over a Mixture would hold its members as they are, not at its rates.
     corpus = text_flags.open_corpus(corpus.documents or _SAMPLE.value)
-  split = text_flags.SPLIT.value if text_flags.SPLIT.value != units.AUTO else corpus.detect()
+  split = (
+    text_flags.SPLIT.value if text_flags.SPLIT.value != sentence_split.AUTO else corpus.detect()
+  )
   documents = 0
   with Bar('vocab: reading') as bar:
     for batch in corpus.texts():
       documents += len(batch)
       bar.show(f'{documents:,} documents', corpus.done(documents))
       for document in batch:
-        yield from units.split_document(units.decode(document, text_flags.ERRORS.value), split)
+        yield from sentence_split.split_document(
+          sentence_split.decode(document, text_flags.ERRORS.value), split
+        )
 
 
 def _text() -> tuple[Iterable[str], list[str], str]:
   """Returns what to train on, sentences for the figures, and what those are called."""
   sentences = _sentences()
-  if _TYPE.value in stream_vocabulary.END:
+  if _TYPE.value in whole_words.END:
     first = list(itertools.islice(sentences, _HELD_OUT))
     return itertools.chain(first, sentences) if first else [], first, 'first sentences'
   sample = draw(sentences, _SAMPLE.value, _SEED.value)
@@ -108,10 +115,10 @@ def _train() -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
   output = pathlib.Path(text_flags.OUTPUT.value)
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
-    raise ValueError(f'{output} exists: remove it, or name another --output')
+    raise UserError(f'{output} exists: remove it, or name another --output')
   train, shown, which = _text()
   if not train:
-    raise ValueError(f'{text_flags.INPUT.value} has no text')
+    raise UserError(f'{text_flags.INPUT.value} has no text')
   partial = output.with_name(output.name + '.partial')
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)
@@ -147,7 +154,7 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   try:
     _train()
-  except ValueError as error:
+  except UserError as error:
     sys.exit(f'bertjax.vocab: {error}')
 
 

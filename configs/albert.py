@@ -82,7 +82,7 @@ def get_config(arg: str | None = None):
   c.data.random_b = True  # quirk: a lone sentence gets random text and the label of a swap
   c.data.dupe_factor = 40  # create_pretraining_data.py
   c.data.short_prob = 0.1
-  c.data.corrupt = 'ngrams'
+  c.data.corrupt = 'albert_ngrams'
   c.data.mask.update(
     dict(
       static=True,

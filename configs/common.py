@@ -12,6 +12,8 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
+from bertjax.errors import UserError
+
 SHARDING_RULES = (
   ('batch', ('data', 'fsdp')),
   ('length', None),
@@ -38,14 +40,14 @@ def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
   """The size named after the colon of `--config=FILE.py:SIZE`.
 
   Raises:
-    ValueError: an unknown size; the nearest one is named.
+    UserError: an unknown size; the nearest one is named.
   """
   sizes = list(sizes)
   name = arg or default
   if name not in sizes:
     near = difflib.get_close_matches(name, sizes, 1)
     hint = f'; did you mean {near[0]!r}?' if near else ''
-    raise ValueError(f'unknown size {name!r}, expected one of {", ".join(sizes)}{hint}')
+    raise UserError(f'unknown size {name!r}, expected one of {", ".join(sizes)}{hint}')
   return name
 
 
@@ -84,8 +86,10 @@ def base() -> ConfigDict:
     )
   )
 
-  c.phases = ConfigDict()  # name -> overrides, in the order of the names; see bertjax/phases.py
-  c.init_from = ()  # ((checkpoint, from path, to path, layers), ...); see bertjax/checkpoint.py
+  c.phases = (
+    ConfigDict()
+  )  # name -> overrides, in the order of the names; see bertjax/train/timeline.py
+  c.init_from = ()  # ((checkpoint, from path, to path, layers), ...); bertjax/checkpoint/init_from.py
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
   return c
 
@@ -140,7 +144,7 @@ def data() -> ConfigDict:
   d.language_alpha = placeholder(float)
   d.language_block = 1  # rows in a row that share a language
 
-  d.corrupt = 'mlm'  # a module of bertjax/data with corrupt()
+  d.corrupt = 'bert'  # a module of bertjax/data with corrupt()
   d.mask = ConfigDict(
     dict(
       rule='bert',
@@ -157,7 +161,7 @@ def data() -> ConfigDict:
 
 
 def adamw() -> ConfigDict:
-  """AdamW with every field that bertjax/optim.py reads; BERT's values."""
+  """AdamW with every field that bertjax/optim/optimizer.py reads; BERT's values."""
   o = ConfigDict()
   o.name = 'adamw'
   o.b1 = 0.9

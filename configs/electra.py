@@ -85,12 +85,12 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'segments'  # build_pretraining_dataset.py
+  c.data.plan = 'electra_segments'  # build_pretraining_dataset.py
   c.data.short_prob = 0.05
   c.data.one_segment_prob = 0.1
   # Quirk: a short sentence joins the first segment even after the second has begun.
   c.data.rejoin = True
-  c.data.corrupt = 'electra_mask'
+  c.data.corrupt = 'electra'
   c.data.mask.update(
     dict(
       static=False,  # new masks at every step

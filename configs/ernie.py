@@ -60,7 +60,7 @@ def get_config(arg: str | None = None):
   c.data.halves = True  # ours: so that the length does not tell which pairs are next
   c.data.pack = True  # its batches hold equal counts of tokens
   c.data.max_examples = 8
-  c.data.corrupt = 'entities'
+  c.data.corrupt = 'ernie'
   c.data.mask.update(
     dict(
       rule='units',

@@ -59,9 +59,9 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'one_segment'
+  c.data.plan = 'spanbert_blocks'
   c.data.keep_block = False  # quirk: a document's last block is lost before an over-long sentence
-  c.data.corrupt = 'spans'
+  c.data.corrupt = 'spanbert'
   c.data.mask.update(
     dict(
       rule='spans',

@@ -121,12 +121,12 @@ def get_config(arg: str | None = None):
     c.data.train_vocab.update(dict(type='words', size=267_736))
   if size.startswith('enwik8'):
     c.data.train_vocab.update(dict(type='bytes', size=300))  # those that occur
-  c.data.plan = 'lm_rows'
+  c.data.plan = 'lm_columns'
   c.data.lanes = c.get_ref('batch_size')
   c.data.split = 'verbatim'  # each line ends with the <eos> or newline of the vocabulary
   c.data.ends = ''  # a special token behind each document; none in enwik8
   c.data.shuffle_documents = False  # LMOrderedIterator; True: an order of its own for each epoch
-  c.data.corrupt = 'lm'
+  c.data.corrupt = 'causal'
 
   c.eval.batch_size = 8  # 10 in the scripts; it changes where columns begin
   c.eval.length = eval_length

@@ -98,7 +98,7 @@ def get_config(arg: str | None = None):
   if size != 'en':
     c.data.language_alpha = 0.7  # paper (unverified); 0.0, as often each, is the code's default
     c.data.language_block = c.get_ref('batch_size')
-  c.data.corrupt = 'xlm_mask'
+  c.data.corrupt = 'xlm'
   c.data.mask.alpha = 0.0  # sample_alpha, the code's default; paper 0.5 (unverified)
   c.data.mask.block = 32  # rows of a batch of the original
   c.data.mask.static = False
@@ -106,8 +106,8 @@ def get_config(arg: str | None = None):
   if len(KINDS[size]) > 1:
     # Of every language or pair up to five, a step each (trainer.py), in this order.
     each = 5 if size == 'xlm15' else 1
-    causal = dict(model=dict(attend='causal'), data=dict(corrupt='lm'))
-    both = dict(model=dict(attend='example'), data=dict(plan='tlm'))
+    causal = dict(model=dict(attend='causal'), data=dict(corrupt='causal'))
+    both = dict(model=dict(attend='example'), data=dict(plan='translation_pairs'))
     kinds = dict(clm=causal, mlm=dict(), tlm=both)
     for kind in KINDS[size]:
       c.phases[kind] = dict(turns=each, **kinds[kind])

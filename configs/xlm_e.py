@@ -42,7 +42,7 @@ def get_config(arg: str | None = None):
   c.data.lead = 'cls'  # <s> source </s> target </s>, as InfoXLM has it
   c.data.reset_positions = False
   c.phases.mrtd = dict(turns=1)
-  c.phases.trtd = dict(turns=1, data=dict(plan='tlm'))
+  c.phases.trtd = dict(turns=1, data=dict(plan='translation_pairs'))
   if size == 'tiny':
     common.laptop(c)
   return c

@@ -33,11 +33,11 @@ def get_config(arg: str | None = None):
   c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
   c.best.metric = 'eval/plm'
 
-  c.data.plan = 'xlnet_rows'
+  c.data.plan = 'xlnet_columns'
   c.data.lanes = c.get_ref('batch_size')
   c.data.reuse_len = c.get_ref('length') // 2  # 256
   c.data.both_directions = True  # bi_data
-  c.data.corrupt = 'permutation'
+  c.data.corrupt = 'xlnet_permutation'
   c.data.perm_size = c.get_ref('length') // 2  # 256
   c.data.mask.context = 6  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
   c.data.mask.max_words = 5  # max_gram

@@ -8,8 +8,8 @@ import pytest
 from absl import flags
 from ml_collections import config_flags
 
-from bertjax import phases
 from bertjax.models.bert import SIZES
+from bertjax.train import timeline as timeline_lib
 
 CONFIGS = sorted(
   p.stem
@@ -27,7 +27,7 @@ def test_a_config_says_what_it_is_and_how_to_run_it(name):
 @pytest.mark.parametrize('name', CONFIGS)
 def test_phases_resolve_and_json_round_trips(name):
   config = importlib.import_module(f'configs.{name}').get_config()
-  timeline = phases.make(config)
+  timeline = timeline_lib.make(config)
   assert timeline.interleaved or sum(timeline.lengths) == config.total_steps
   assert config.copy_and_resolve_references().to_json()
 
@@ -42,7 +42,7 @@ def test_sizes_set_the_shape(name, size):
 def test_albert_switches_dropout_off_by_phase_or_by_version():
   get_config = importlib.import_module('configs.albert').get_config
   rates = lambda c: (c.model.dropout, c.model.attention_dropout)
-  timeline = phases.make(get_config('xxlarge_v1'))
+  timeline = timeline_lib.make(get_config('xxlarge_v1'))
   assert timeline.lengths == (1_000_000, 500_000)
   assert [rates(p.config) for p in timeline.phases] == [(0.1, 0.1), (0.0, 0.0)]
   second = get_config('base_v2')

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bertjax import checkpoint, setup, step, train
-from bertjax.stepper import Stepper
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.train import loop as train_loop
+from bertjax.train import setup
+from bertjax.train import step as step_lib
+from bertjax.train.phase import Stepper
 from bertjax.types import Context
 
 STEPS = 3
@@ -52,7 +55,7 @@ def tiny(name: str, **overrides) -> ConfigDict:
 def losses(config: ConfigDict, store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
   """The losses of the first steps from the seed, on so many devices."""
   run = setup.make_run(config, store, jax.devices()[:devices])
-  state, stepper = train.initial_state(config, run), Stepper(run, run.systems[0])
+  state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
   stepper.compile_train()
   found = []
   for index in range(steps):  # the compiled step refuses a state that came back otherwise
@@ -105,7 +108,7 @@ def test_the_dropout_of_each_step_is_its_own(store):
   config = tiny('roberta')
   config.optimizer.schedule.peak = 0.0
   run = setup.make_run(config, store, jax.devices()[:1])
-  state, stepper = train.initial_state(config, run), Stepper(run, run.systems[0])
+  state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
   stepper.compile_train()
   batch = stepper.next_batch(0)[0]
   state, first = stepper.train(state, batch)
@@ -115,11 +118,11 @@ def test_the_dropout_of_each_step_is_its_own(store):
 
 def without_gradient(run: setup.Run, system: setup.System, state) -> set[str]:
   """The parameters, layer by layer, that a phase's first batch gives no gradient."""
-  batch = step.with_rows(Stepper(run, system).next_batch(0)[0])
+  batch = step_lib.with_rows(Stepper(run, system).next_batch(0)[0])
   ctx = Context(jax.random.key(0), jnp.int32(0), True)
   carry = state.carry[system.phase.name]
   grads = jax.jit(
-    lambda variables: step.accumulate(system.objective, variables, carry, batch, ctx, 1)[0]
+    lambda variables: step_lib.accumulate(system.objective, variables, carry, batch, ctx, 1)[0]
   )(state.variables)
   boxed = jax.eval_shape(system.objective.init, jax.random.key(0), batch)['params']
   stacked = jax.tree.map(
@@ -142,7 +145,7 @@ def test_every_parameter_of_every_layer_receives_a_gradient(name, store):
   """In one of the phases at least: some train a part of the model."""
   config = tiny(name)
   run = setup.make_run(config, store, jax.devices()[:1])
-  state = train.initial_state(config, run)
+  state = train_loop.initial_state(config, run)
   missing = without_gradient(run, run.systems[0], state)
   for system in run.systems[1:]:
     missing = missing and missing & without_gradient(run, system, state)
@@ -155,7 +158,7 @@ def test_every_phase_takes_its_first_step(name, store):
   """On the state that the phases before it left."""
   config = tiny(name)
   run = setup.make_run(config, store, jax.devices()[:1])
-  state = train.initial_state(config, run)
+  state = train_loop.initial_state(config, run)
   for system in run.systems:
     stepper = Stepper(run, system)
     stepper.compile_train()
@@ -167,14 +170,14 @@ def test_every_phase_takes_its_first_step(name, store):
 def test_save_and_resume_is_bitwise(name, store, tmp_path):
   config = tiny(name)
   run = setup.make_run(config, store, jax.devices()[:1])
-  state, stepper = train.initial_state(config, run), Stepper(run, run.systems[0])
+  state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
   stepper.compile_train()
   state, _ = stepper.train(state, stepper.next_batch(0)[0])
-  kept = checkpoint.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, state, dict(batch_sha256=train.last_batch_sha256(run, 1)), {}, wait=True)
+  kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
+  kept.save(1, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 1)), {}, wait=True)
   straight, _ = stepper.train(state, stepper.next_batch(1)[0])
   done, restored, meta = kept.restore(run.abstract)
   kept.close()
-  train.check_last_batch(run, meta, done)
+  train_loop.check_last_batch(run, meta, done)
   resumed, _ = stepper.train(restored, Stepper(run, run.systems[0]).next_batch(1)[0])
   jax.tree.map(np.testing.assert_array_equal, resumed, straight)

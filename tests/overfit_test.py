@@ -9,8 +9,9 @@ import pytest
 from contract_test import store  # noqa: F401  a fixture is found by its name
 from ml_collections import ConfigDict
 
-from bertjax import setup, train
-from bertjax.stepper import Stepper
+from bertjax.train import loop as train_loop
+from bertjax.train import setup
+from bertjax.train.phase import Stepper
 
 STEPS = 400
 STILL = {'model.dropout': 0.0, 'model.attention_dropout': 0.0, 'model.init_std': 0.08}
@@ -22,7 +23,7 @@ SYSTEMS = [*((name, {}) for name in contract_test.NAMES), ('electra', UNIFORM)]
 def learned(config: ConfigDict, store) -> dict[str, float]:  # noqa: F811
   """What is logged of each phase's first batch after so many steps on it."""
   run = setup.make_run(config, store, jax.devices()[:1])
-  state, scores = train.initial_state(config, run), {}
+  state, scores = train_loop.initial_state(config, run), {}
   for system in run.systems:
     stepper = Stepper(run, system)
     stepper.compile_train()

@@ -11,9 +11,11 @@ import pytest
 import seqio
 from prepare_test import contents, run, sentences_of
 
-from bertjax.data import phrases, rows, sources
-from bertjax.data.store import open_store
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data import layout
+from bertjax.data.seqio_tasks import corpora
+from bertjax.data.store.reader import open_store
+from bertjax.data.text import phrases
+from bertjax.data.vocab.vocabulary import load_vocabulary
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / 'shared/data'
 real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
@@ -80,7 +82,7 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
     segmenter=f'{__name__}:beginning',
     part_mb=0.001,
   )
-  monkeypatch.setattr(sources, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpora, '_BLOCK_BYTES', 4000)
   run(output=tmp_path / 'whole', **given)
   for cuts in (1, 3, 3):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -135,7 +137,7 @@ def test_json_lines_say_languages_and_roles(tmp_path, vocab):
 
 def test_tasks_say_languages_and_roles(tmp_path, vocab):
   def task(name, language):
-    stream = sources.stream_task(name, lambda: [b'The cat.\nA mat.'] * 3)
+    stream = corpora.stream_task(name, lambda: [b'The cat.\nA mat.'] * 3)
     say = lambda dataset: dataset.map(lambda e: e | dict(language=language, role='0 5'))
     features = {k: stream.output_features['text'] for k in ('text', 'language', 'role')}
     return seqio.Task(name, stream.source, output_features=features, preprocessors=[say])
@@ -203,11 +205,11 @@ def test_chinese_words_of_a_real_lexicon(tmp_path):
   assert store.special == dict(cls=1, sep=2, pad=0, mask=3, unk=17963)
   unit_n, token_n = store.units[0], store.parts[0]
   assert 0.03 < np.mean(unit_n == phrases.FOUND) < 0.3
-  text = rows.Text(
+  text = layout.Text(
     token_n.astype(np.int32), np.zeros(len(token_n)), np.array([len(token_n)]), {},
-    source=rows.Source(np.zeros(1, int), np.array([len(token_n)]), np.zeros(0, int)),
+    source=layout.Source(np.zeros(1, int), np.array([len(token_n)]), np.zeros(0, int)),
   )  # fmt: skip
-  np.testing.assert_array_equal(rows.units(text, store), unit_n)
+  np.testing.assert_array_equal(layout.units(text, store), unit_n)
 
 
 @real

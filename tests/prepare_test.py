@@ -19,10 +19,13 @@ from absl import flags
 from absl.testing import flagsaver
 
 from bertjax import prepare
-from bertjax.data import partial, sources, store_writer, units
-from bertjax.data.store import open_store
-from bertjax.data.train_vocabulary import TRAINERS
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data.seqio_tasks import corpora
+from bertjax.data.store import builder as store_builder
+from bertjax.data.store import writer as store_writer
+from bertjax.data.store.reader import open_store
+from bertjax.data.text import sentence_split
+from bertjax.data.vocab.train import TRAINERS
+from bertjax.data.vocab.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
@@ -42,7 +45,7 @@ def write_vocabulary(tmp_path):
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
   """Many groups of documents from little text."""
-  monkeypatch.setattr(sources, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpora, '_BLOCK_BYTES', 4000)
 
 
 def write_text(path, documents=200, seed=0):
@@ -130,7 +133,10 @@ def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):
   vocabulary = load_vocabulary(tmp_path / 's/vocab')
   del texts[5]
   documents = [
-    [ids.tolist() for ids in vocabulary.encode_batch(units.split_document(text, 'sentences'))]
+    [
+      ids.tolist()
+      for ids in vocabulary.encode_batch(sentence_split.split_document(text, 'sentences'))
+    ]
     for text in texts
   ]
   found = {}
@@ -180,9 +186,9 @@ def test_every_small_corpus_has_a_held_out_document_if_it_can(tmp_path, vocab):
 
 def test_share_of_the_held_out_documents():
   index = np.arange(100_000)
-  held_out = partial._is_held_out(index, 0.01)
+  held_out = store_builder._is_held_out(index, 0.01)
   assert abs(held_out.mean() - 0.01) < 0.001 and held_out[:2].tolist() == [False, True]
-  np.testing.assert_array_equal(held_out[500:], partial._is_held_out(index[500:], 0.01))
+  np.testing.assert_array_equal(held_out[500:], store_builder._is_held_out(index[500:], 0.01))
 
 
 def stop_after(monkeypatch, cuts):
@@ -195,7 +201,7 @@ def stop_after(monkeypatch, cuts):
       raise KeyboardInterrupt
     save(path, value)
 
-  monkeypatch.setattr(partial, 'save_json', save_json)
+  monkeypatch.setattr(store_builder, 'save_json', save_json)
   monkeypatch.setattr(store_writer, 'save_json', save_json)
 
 
@@ -232,7 +238,7 @@ def test_killed_between_the_description_and_the_name(tmp_path, vocab):
   given = dict(input=tmp_path / 'a.txt', vocab=vocab)
   run(output=tmp_path / 'whole', **given)
   with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr(partial, '_give_name', _interrupt)
+    patch.setattr(store_builder, '_give_name', _interrupt)
     run(output=tmp_path / 's', **given)
   run(output=tmp_path / 's', **given)
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
@@ -374,6 +380,6 @@ def test_command_line_in_several_processes(tmp_path, vocab):
 
 
 def test_workers_import_no_tensorflow():
-  code = 'import sys, bertjax.prepare, bertjax.data.encode; print(*sys.modules)'
+  code = 'import sys, bertjax.prepare, bertjax.data.store.encode; print(*sys.modules)'
   done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
   assert not {'tensorflow', 'seqio', 'jax', 'torch'} & set(done.stdout.split())

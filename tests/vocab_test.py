@@ -15,9 +15,9 @@ from absl import flags
 from absl.testing import flagsaver
 
 from bertjax import vocab
-from bertjax.data import sources, tasks
-from bertjax.data.train_vocabulary import TRAINERS
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data.seqio_tasks import corpora, registered
+from bertjax.data.vocab.train import TRAINERS
+from bertjax.data.vocab.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
@@ -78,7 +78,7 @@ def test_equal_seeds_give_equal_files(tmp_path):
   command = [sys.executable, '-c', 'import sys\nfrom tests_seed import train\ntrain(sys.argv[1:])']
   (tmp_path / 'tests_seed.py').write_text(
     'import pathlib\n'
-    'from bertjax.data.train_vocabulary import TRAINERS\n'
+    'from bertjax.data.vocab.train import TRAINERS\n'
     'def train(arguments):\n'
     '  for kind in TRAINERS:\n'
     '    path = pathlib.Path(arguments[1], kind)\n'
@@ -123,10 +123,10 @@ def test_a_mixture_is_sampled_at_its_rates():
     for name, documents in (('large', 2000), ('little', 100)):
       text = [name.encode()] * documents
       seqio.TaskRegistry.add_provider(
-        name, sources.stream_task(name, functools.partial(list, text))
+        name, corpora.stream_task(name, functools.partial(list, text))
       )
     sizes = dict(large=2000, little=100)
-    rate = lambda task: sizes[task.name] ** tasks.SMOOTHING
+    rate = lambda task: sizes[task.name] ** registered.SMOOTHING
     seqio.MixtureRegistry.add('smooth', ['large', 'little'], default_rate=rate)
   with flagsaver.flagsaver(input='smooth', sample=2100, type='wordpiece', size=300, output=''):
     flags.FLAGS.mark_as_parsed()

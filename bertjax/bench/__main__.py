@@ -8,6 +8,8 @@ import sys
 
 from absl import app, flags
 
+from bertjax.errors import UserError
+
 BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence')
 
 
@@ -22,7 +24,7 @@ def main() -> None:
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   try:
     app.run(bench.main, [sys.argv[0], *sys.argv[2:]])
-  except ValueError as error:
+  except UserError as error:
     sys.exit(f'bertjax.bench: {error}')
 
 

@@ -21,9 +21,10 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from bertjax.bench import rival_input, timing
-from bertjax.data import loader, packing, plans
-from bertjax.data.store import open_store
-from bertjax.data.store_writer import Writer
+from bertjax.data import examples as examples_lib
+from bertjax.data import loader, packing
+from bertjax.data.store.reader import open_store
+from bertjax.data.store.writer import Writer
 
 SIZE = 30522  # of bert-base-uncased, and its special ids
 SPECIAL = dict(pad=0, unk=100, cls=101, sep=102, mask=103, eod=104, eos=105)
@@ -82,11 +83,11 @@ def plan_rates(recipe: Any, length: int, sentences: int, seed: int) -> dict[str,
   store = Offsets('made-up offsets', until(length_S), until(size_D))
 
   def pairs() -> int:
-    pieces = plans.find('plan', 'pairs').build(store, recipe, length, seed)
+    pieces = examples_lib.find('plan', 'pairs').build(store, recipe, length, seed)
     return sum(len(columns['length']) for columns, _ in pieces)
 
   def packed() -> int:
-    pieces = plans.find('plan', 'doc_sentences').build(store, recipe, length, seed)
+    pieces = examples_lib.find('plan', 'doc_sentences').build(store, recipe, length, seed)
     length_E = np.concatenate([columns['length'] for columns, _ in pieces])
     rows = packing.pack(length_E, length, recipe.max_examples)
     return sum(len(count) for _, count in rows)
@@ -116,7 +117,7 @@ def run(config: Any, store_path: str, calls: int) -> dict[str, Any]:
     For each side the median seconds of a batch and its real tokens/s, and the ratios.
   """
   store = open_store(store_path)
-  examples = plans.make_examples(store, config.data, config.length, config.seed)
+  examples = examples_lib.make_examples(store, config.data, config.length, config.seed)
   warmup = 3
   stream = loader.train_batches(examples, config.batch_size, threads=0)
   rows = rival_input.features(examples, config.batch_size, warmup + calls)

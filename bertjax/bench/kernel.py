@@ -21,8 +21,9 @@ import jax
 from absl import app, flags
 
 from bertjax.bench import kernel_compile, kernel_time, kernel_tune, timing, topology
+from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
-from bertjax.kernels.relative_attention.shapes import SHAPES
+from bertjax.kernels.relative_attention.arg_specs import SHAPES
 
 _MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'What to do.')
 _IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')
@@ -39,7 +40,7 @@ _CALLS = flags.DEFINE_integer('calls', 10, 'Timed calls of each side.', lower_bo
 def _listed(name: str, got: list[str], known: Iterable[str]) -> list[str]:
   unknown = [x for x in got if x not in known]
   if unknown:
-    raise ValueError(f'--{name}: expected names among {", ".join(known)}; got {unknown[0]!r}')
+    raise UserError(f'--{name}: expected names among {", ".join(known)}; got {unknown[0]!r}')
   return got
 
 
@@ -70,9 +71,7 @@ def main(argv: list[str]) -> None:
   elif _MODE.value == 'tune':
     impl = jax.default_backend()
     if impl not in KERNELS:
-      raise ValueError(
-        f'--mode=tune: expected a TPU or a GPU, got {impl}: it has no kernel to tune'
-      )
+      raise UserError(f'--mode=tune: expected a TPU or a GPU, got {impl}: it has no kernel to tune')
     made = f'{datetime.date.today()}, jax {jax.__version__}'
     rows = kernel_tune.rows(_shapes(), impl, _DTYPE.value, _CALLS.value, made)
   else:

@@ -8,8 +8,9 @@ from typing import Any
 import jax
 
 from bertjax.bench import passes, topology
-from bertjax.kernels.relative_attention import relative_attention, tpu
-from bertjax.kernels.relative_attention.shapes import SHAPES, Shape
+from bertjax.kernels.relative_attention import relative_attention
+from bertjax.kernels.relative_attention.arg_specs import SHAPES, Shape
+from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 
@@ -22,7 +23,7 @@ def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
   """
   start, attention = time.perf_counter(), functools.partial(relative_attention, impl=impl)
   if impl == 'tpu':  # which otherwise asks the devices that are there
-    attention = functools.partial(tpu.attend, kind=target.device_kind)
+    attention = functools.partial(tpu_forward.attend, kind=target.device_kind)
   arguments = topology.on(target, jax.eval_shape(lambda: passes.arguments(shape)))
   try:
     lowered = jax.jit(passes.forward_backward(attention)).lower(*arguments)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bertjax.bench import passes, timing
 from bertjax.kernels.relative_attention import reference, relative_attention
-from bertjax.kernels.relative_attention.shapes import Shape
+from bertjax.kernels.relative_attention.arg_specs import Shape
 
 WARMUP = 3
 # Largest error over the largest value, of implementations that round in different places.

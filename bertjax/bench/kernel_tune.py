@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import manifest
 from bertjax.bench import passes, timing
 from bertjax.bench.kernel_time import TOLERANCE, WARMUP
-from bertjax.kernels.relative_attention import reference, relative_attention, tiles
-from bertjax.kernels.relative_attention.shapes import Shape
-from bertjax.kernels.relative_attention.tiles import Call, Entry, Tile
+from bertjax.checkpoint import manifest
+from bertjax.errors import UserError
+from bertjax.kernels.relative_attention import reference, relative_attention, tuning
+from bertjax.kernels.relative_attention.arg_specs import Shape
+from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
 
 Tiles = Mapping[str, Tile]
 # Median seconds of forward and backward with these tiles; raises what the compiler raises.
@@ -74,17 +75,17 @@ def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
   def median(chosen: Tiles) -> float:
     attention = functools.partial(relative_attention, impl=impl)
     function = jax.jit(passes.forward_backward(attention))
-    with tiles.using((Entry(chosen),)):
+    with tuning.using((Entry(chosen),)):
       error = passes.largest_error(function(*arguments), want)
       if not error < TOLERANCE[dtype]:
-        raise ValueError(f'differs from the reference by {error:.2g}')
+        raise UserError(f'differs from the reference by {error:.2g}')
       arms = dict(it=lambda: jax.block_until_ready(function(*arguments)))
       return float(np.median(timing.alternate(arms, calls, WARMUP)['it']))
 
   return median
 
 
-def merged(impl: str, old: tiles.Table, new: list[Entry]) -> tiles.Table:
+def merged(impl: str, old: tuning.Table, new: list[Entry]) -> tuning.Table:
   """The new entries and the old ones for other calls; the narrowest are tried first."""
   condition = lambda e: (e.dtype, e.position, e.size, e.length)
   replaced = {condition(entry) for entry in new}
@@ -94,7 +95,7 @@ def merged(impl: str, old: tiles.Table, new: list[Entry]) -> tiles.Table:
   table = (*sorted([*new, *timed], key=order), *rest)
   for entry in table:
     for kernel, tile in entry.kernels.items():
-      tiles.check(impl, kernel, tile)
+      tuning.check(impl, kernel, tile)
   return table
 
 
@@ -111,17 +112,17 @@ def rows(
     made: what the table says of how it was made.
   """
   kind = jax.devices()[0].device_kind
-  path, entries = tiles.path(kind), []
+  path, entries = tuning.path(kind), []
   writable(path)
   for name, shape in shapes.items():
     length = max(shape.queries, shape.keys)
     call = Call(dtype, bool(shape.table and not shape.bias), shape.size, length)
     if any((e.dtype, e.position, e.size, e.length) == call for e in entries):
       continue
-    start = tiles.choose(impl, kind, call)
+    start = tuning.choose(impl, kind, call)
     found = fastest(impl, start, clock(shape, impl, dtype, calls))
     entries.append(Entry(found.tiles, *call))
-    manifest.write_json(path, tiles.dump(merged(impl, tiles.load(impl, kind), entries), made))
+    manifest.write_json(path, tuning.dump(merged(impl, tuning.load(impl, kind), entries), made))
     row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(found.speedup, 3))
     row |= {kernel: tuple(tile) for kernel, tile in found.tiles.items()}
     yield row | dict(left_out=len(found.left_out))
@@ -132,10 +133,10 @@ def writable(path: pathlib.Path) -> None:
   """Refuses before hours of timing, not after.
 
   Raises:
-    ValueError: the folder of the tables cannot be written to.
+    UserError: the folder of the tables cannot be written to.
   """
   if not os.access(path.parent, os.W_OK):
-    raise ValueError(
+    raise UserError(
       f'tune: expected a writable folder {path.parent}, got one that is not; '
       'run it from a checkout of the repository'
     )

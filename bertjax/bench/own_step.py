@@ -8,8 +8,12 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from bertjax import names, optim, sharding, step
-from bertjax.data import plans, targets
+from bertjax import registry, sharding
+from bertjax.data import examples as examples_lib
+from bertjax.data import targets
+from bertjax.errors import UserError
+from bertjax.optim import optimizer
+from bertjax.train import step as step_lib
 from bertjax.types import Batch, Objective
 
 # Vocabulary where the config leaves it to the store: of the published base models, and of XLM-15.
@@ -23,14 +27,14 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   """A config file's recipe for rows of a size, with a vocabulary where the store would tell it.
 
   Raises:
-    ValueError: the model has fewer positions.
+    UserError: the model has fewer positions.
   """
   config.batch_size, config.length = batch_size, length
   config = config.copy_and_resolve_references()
   model = config.model
   if 'positions' in model and length > model.positions - model.position_offset:
     room = model.positions - model.position_offset
-    raise ValueError(f'--length must be at most {room}, the position table; got {length}')
+    raise UserError(f'--length must be at most {room}, the position table; got {length}')
   published = VOCAB_SIZES.get(model.family, VOCAB_SIZES['bert'])
   model.vocab_size = model.vocab_size or config.data.train_vocab.size or published
   if 'extra' in model:
@@ -45,7 +49,7 @@ def synthetic_batch(config: Any) -> Batch:
   if config.model.name == 'transformer_xl':
     return _stream(config)
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
-  corruption = plans.find('corrupt', config.data.corrupt)
+  corruption = examples_lib.find('corrupt', config.data.corrupt)
   slots = getattr(corruption, 'slots', targets.slots)(config.data, length)
   vocab = config.model.vocab_size
   column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
@@ -97,7 +101,7 @@ def _permuted(config: Any) -> Batch:
   """XLNet's: two parts with their targets and orders, A and B in the second; no row starts anew."""
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
   reuse, vocab = config.data.reuse_len, config.model.vocab_size
-  corruption = plans.find('corrupt', config.data.corrupt)
+  corruption = examples_lib.find('corrupt', config.data.corrupt)
   column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   chosen_BT = np.zeros((rows, length), bool)
   for count, part in zip(
@@ -138,12 +142,11 @@ def footprint(config: Any, batch: Batch) -> dict[str, int]:
 
 def _system(config: Any, batch: Batch):
   """The objective, its variables as boxed shapes, the optimizer and its schedule."""
-  objective = names.load(
-    'bertjax.objectives', config.objective.name, 'make', 'config.objective.name'
-  ).make(config)
+  name = config.objective.name
+  objective = registry.find('bertjax.objectives', name, 'config.objective.name').make(config)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
-  return objective, boxed, *optim.make(config.optimizer, shapes['params'], axes['params'])
+  return objective, boxed, *optimizer.make(config.optimizer, shapes['params'], axes['params'])
 
 
 def initial_variables(objective: Objective, batch: Batch, seed: int) -> Any:
@@ -162,18 +165,20 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
   specs = sharding.param_specs(shapes, axes, rules, mesh)
-  opt_specs = optim.state_specs(tx, shapes['params'], specs['params'])
+  opt_specs = optimizer.state_specs(tx, shapes['params'], specs['params'])
   phase = 'bench'
 
-  def init(key: jax.Array) -> step.State:
+  def init(key: jax.Array) -> step_lib.State:
     variables = nn.meta.unbox(objective.init(key, batch))
     carry = {phase: objective.carry(batch)}
-    return step.State(jax.numpy.int32(0), variables, tx.init(variables['params']), carry)
+    return step_lib.State(jax.numpy.int32(0), variables, tx.init(variables['params']), carry)
 
   whole: Any = PartitionSpec()
-  layout = step.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
+  layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
   layout = sharding.named(mesh, layout)
-  function = step.make_train_step(objective, tx, schedule, phase, config.microbatches, config.seed)
+  function = step_lib.make_train_step(
+    objective, tx, schedule, phase, config.microbatches, config.seed
+  )
   # Outside of the mesh: a key is made on a device.
   state = jax.eval_shape(init, jax.random.key(0))
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.kernels.relative_attention import visible
-from bertjax.kernels.relative_attention.shapes import Operands, Shape, mask, operands
+from bertjax.kernels.relative_attention.arg_specs import Operands, Shape, mask, operands
 
 Array = jax.Array
 

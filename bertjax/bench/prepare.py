@@ -20,11 +20,18 @@ import numpy as np
 from absl import app, flags
 
 from bertjax.bench import rival_prepare, timing
-from bertjax.data import sources, units
+from bertjax.data.seqio_tasks import corpora
+from bertjax.data.text import sentence_split
+from bertjax.errors import UserError
 
 _INPUT = flags.DEFINE_string('input', None, 'Text, as `prepare` takes it.', required=True)
 _VOCAB = flags.DEFINE_string('vocab', None, 'vocab.txt or tokenizer.json.', required=True)
-_SPLIT = flags.DEFINE_enum('split', units.LINES, [units.LINES, units.SENTENCES], 'As in `prepare`.')
+_SPLIT = flags.DEFINE_enum(
+  'split',
+  sentence_split.LINES,
+  [sentence_split.LINES, sentence_split.SENTENCES],
+  'As in `prepare`.',
+)
 _CALLS = flags.DEFINE_integer('calls', 3, 'Timed runs of each side.', lower_bound=1)
 _WARMUP = flags.DEFINE_integer('warmup', 1, 'Discarded runs of each side.', lower_bound=0)
 
@@ -44,7 +51,7 @@ def command(source: str, vocab: str, split: str, documents: int) -> Callable[[],
       ]
       done = subprocess.run(words, capture_output=True, text=True)
       if done.returncode:
-        raise ValueError(f'{" ".join(words)} failed: {done.stderr[-2000:]}')
+        raise UserError(f'{" ".join(words)} failed: {done.stderr[-2000:]}')
 
   return call
 
@@ -54,12 +61,14 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   text = (_INPUT.value, _VOCAB.value, _SPLIT.value)
-  corpus = sources.open_corpus(_INPUT.value, 0, '', 'strict', 'text')
+  corpus = corpora.open_corpus(_INPUT.value, 0, '', 'strict', 'text')
   sentences, size = [], 0
   for batch in corpus.texts():
     for document in batch:
       size += len(document)
-      sentences += units.split_document(units.decode(document, 'strict'), _SPLIT.value)
+      sentences += sentence_split.split_document(
+        sentence_split.decode(document, 'strict'), _SPLIT.value
+      )
   arms = dict(
     ours=command(*text, documents=0),
     tokenizers=rival_prepare.encode(rival_prepare.raw_tokenizer(_VOCAB.value), sentences),

@@ -7,13 +7,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax import checkpoint, setup
 from bertjax.bench import own_step, timing
-from bertjax.data import build
-from bertjax.data.lanes import Lanes
-from bertjax.data.store import open_store
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.data import ensure_store
+from bertjax.data.column_stream import Lanes
+from bertjax.data.store.reader import open_store
+from bertjax.errors import UserError
 from bertjax.evals import recurrence
 from bertjax.objectives import lm
+from bertjax.train import setup
 
 CHARACTERS = 256  # vocabulary of random text
 
@@ -101,7 +103,7 @@ def held_out_text(run: Any, config: Any) -> np.ndarray:
   """The held-out documents of a run as one stream, in the order of the corpus."""
   path = run.store.path / 'heldout'
   if not path.exists():
-    raise ValueError(f'the store {run.store.path} holds nothing out: prepare one that does')
+    raise UserError(f'the store {run.store.path} holds nothing out: prepare one that does')
   store = open_store(path)
   ends = store.special[config.data.ends] if config.data.ends else None
   lanes = Lanes(store, 1, ends, 0)
@@ -117,11 +119,11 @@ def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.n
     size: of random text.
   """
   if workdir:
-    path = build.ensure_store(config.data, config.seed, workdir)
+    path = ensure_store.ensure_store(config.data, config.seed, workdir)
     run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
     return (
       run.systems[0].phase.config,
-      checkpoint.read_variables(workdir),
+      checkpoints_lib.read_variables(workdir),
       held_out_text(run, config),
     )
   config = config.copy_and_resolve_references()

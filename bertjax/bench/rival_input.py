@@ -7,7 +7,7 @@ import numpy as np
 import tokenizers
 import transformers
 
-from bertjax.data.plans import Examples
+from bertjax.data.examples import Examples
 
 
 def features(examples: Examples, batch_size: int, batches: int) -> list[list[dict[str, Any]]]:

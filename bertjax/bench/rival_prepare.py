@@ -5,7 +5,8 @@ from typing import Any
 
 import tokenizers
 
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
 
 BATCH = 10_000  # sentences per call of encode_batch
 
@@ -15,7 +16,7 @@ def raw_tokenizer(path: str) -> Any:
   if path.endswith('.json'):
     return tokenizers.Tokenizer.from_file(path)
   if not path.endswith('.txt'):
-    raise ValueError(f'--vocab: expected vocab.txt or tokenizer.json, got {path}')
+    raise UserError(f'--vocab: expected vocab.txt or tokenizer.json, got {path}')
   return tokenizers.BertWordPieceTokenizer(path, lowercase=load_vocabulary(path).lowercase)
 
 

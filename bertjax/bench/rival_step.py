@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import transformers
 
+from bertjax.errors import UserError
 from bertjax.models.electra import generator_size
 from bertjax.types import Batch
 
@@ -25,7 +26,7 @@ class Electra(torch.nn.Module):
     needed = dict(generator='own', tied_embeddings=True, train='both', temperature=1.0)
     got = {key: (model if key in model else objective)[key] for key in needed}
     if got != needed:
-      raise ValueError(f'--against=transformers needs {needed}, got {got}')
+      raise UserError(f'--against=transformers needs {needed}, got {got}')
     table = dict(embedding_size=model.embedding_width or model.width, pad_token_id=0)
     own = model.copy_and_resolve_references()
     own.update(generator_size(model))
@@ -62,7 +63,7 @@ class XLNet(torch.nn.Module):
     needed = dict(untie_r=True, dtype='float32')
     got = {key: m[key] for key in needed}
     if got != needed or m.dropout != m.attention_dropout:
-      raise ValueError(
+      raise UserError(
         f'--against=transformers needs config.model with {needed} and one rate of dropout, got '
         f'{got} and {m.dropout}, {m.attention_dropout}'
       )
@@ -88,12 +89,12 @@ def fields_of(model: Any) -> dict[str, Any]:
   """The fields of `config.model` under the names of transformers.
 
   Raises:
-    ValueError: a model that has no counterpart.
+    UserError: a model that has no counterpart.
   """
   needed = dict(sharing='none', attend='example', transform=True, extra=(), dtype='float32')
   got = {key: model[key] for key in needed}
   if got != needed or model.name not in ('bert', 'electra'):
-    raise ValueError(
+    raise UserError(
       f"--against=transformers needs config.model with name='bert' or 'electra' and {needed}, got "
       f'name={model.name!r} and {got}'
     )
@@ -110,7 +111,7 @@ def make_model(config: Any) -> torch.nn.Module:
   """BertForPreTraining, BertForMaskedLM, RobertaForMaskedLM, XLNetLMHeadModel or ELECTRA's two.
 
   Raises:
-    ValueError: a model that has no counterpart.
+    UserError: a model that has no counterpart.
   """
   model = config.model
   if model.name == 'electra':

@@ -8,7 +8,7 @@ import jax
 from bertjax import sharding
 from bertjax.bench import own_step, topology, traffic
 from bertjax.kernels import relative_attention
-from bertjax.kernels.relative_attention import tpu
+from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 from bertjax.types import Batch
 
 
@@ -18,7 +18,7 @@ def check(config: Any, batch: Batch, kind: str, impl: str) -> dict[str, Any]:
   target = topology.device(kind)
   mesh = sharding.make_mesh(config.mesh, [target])
   try:
-    with relative_attention.default(impl), tpu.compiled_for(target.device_kind):
+    with relative_attention.default(impl), tpu_forward.compiled_for(target.device_kind):
       compiled = topology.compile_absent(own_step.lower(config, batch, mesh)[0])
   except jax.errors.JaxRuntimeError as error:
     return said | dict(reason=topology.reason(error))

@@ -7,6 +7,8 @@ from typing import Any
 import jax
 
 # Kind -> the name of a small topology and its accelerator type. One of its chips is compiled for.
+from bertjax.errors import UserError
+
 KINDS = {
   'v5e': ('v5e:2x2', 'v5litepod-4'),
   'v5p': ('v5p:2x2x1', 'v5p-8'),
@@ -19,10 +21,10 @@ def device(kind: str) -> Any:
   """One chip of a kind, which programs can be compiled for and cannot run on.
 
   Raises:
-    ValueError: an unknown kind, or libtpu is absent.
+    UserError: an unknown kind, or libtpu is absent.
   """
   if kind not in KINDS:
-    raise ValueError(f'expected a kind of TPU among {", ".join(KINDS)}; got {kind!r}')
+    raise UserError(f'expected a kind of TPU among {", ".join(KINDS)}; got {kind!r}')
   name, accelerator = KINDS[kind]
   os.environ['TPU_ACCELERATOR_TYPE'] = accelerator
   for key, value in dict(
@@ -34,7 +36,7 @@ def device(kind: str) -> Any:
   try:
     return topologies.get_topology_desc(platform='tpu', topology_name=name).devices[0]
   except Exception as error:
-    raise ValueError(
+    raise UserError(
       f'no compiler for TPU {kind}: {error}; pip install libtpu, in the version that '
       f'jax[tpu]=={jax.__version__} asks for'
     ) from error

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bertjax.errors import UserError
+
 BYTES = {
   'pred': 1, 's8': 1, 'u8': 1, 's16': 2, 'u16': 2, 'bf16': 2, 'f16': 2, 's32': 4, 'u32': 4,
   'f32': 4, 's64': 8, 'u64': 8, 'f64': 8,
@@ -75,7 +77,7 @@ def parse(text: str) -> tuple[dict[str, Computation], str]:
       )
       current[name] = Instruction(name, shape, opcode, inside, rest, bool(root))
   if not entry:
-    raise ValueError('traffic: expected the text of a compiled program with an ENTRY; got none')
+    raise UserError('traffic: expected the text of a compiled program with an ENTRY; got none')
   return computations, entry
 
 
@@ -86,14 +88,14 @@ def _operands(tail: str) -> tuple[list[str], str]:
     depth += (letter == '(') - (letter == ')')
     if not depth:
       return re.findall(r'%([\w.-]+)', tail[:i]), tail[i + 1 :]
-  raise ValueError(f'traffic: expected operands in brackets, got {tail[:80]!r}')
+  raise UserError(f'traffic: expected operands in brackets, got {tail[:80]!r}')
 
 
 def account(text: str) -> Account:
   """Counts a compiled program, given as its HLO text.
 
   Raises:
-    ValueError: a Pallas call without a cost estimate.
+    UserError: a Pallas call without a cost estimate.
   """
   computations, entry = parse(text)
   return _count(computations, entry)
@@ -125,7 +127,7 @@ def _count(computations: dict[str, Computation], name: str) -> Account:
 def _callee(x: Instruction, name: str) -> str:
   found = re.search(rf'\b{name}=%([\w.-]+)', x.rest)
   if not found:
-    raise ValueError(f'traffic: expected {name}= in {x.name}, got {x.rest[:120]!r}')
+    raise UserError(f'traffic: expected {name}= in {x.name}, got {x.rest[:120]!r}')
   return found[1]
 
 
@@ -150,7 +152,7 @@ def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
 def _estimate(x: Instruction) -> int:
   found = re.search(r'"cost_estimate":\{[^}]*"bytes_accessed":"(\d+)"', x.rest)
   if not found:
-    raise ValueError(f'traffic: expected a cost_estimate in the Pallas call {x.name}, got none')
+    raise UserError(f'traffic: expected a cost_estimate in the Pallas call {x.name}, got none')
   return int(found[1])
 
 

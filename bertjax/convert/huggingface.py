@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import names
-from bertjax.models.layers import padded_rows
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.models.layers.basic import padded_rows
 
 
 class Row(NamedTuple):
@@ -74,37 +75,37 @@ def family_of(config_model) -> Family:
   """The table of `config.model.family`.
 
   Raises:
-    ValueError: a model that no class of `transformers` holds.
+    UserError: a model that no class of `transformers` holds.
   """
   where = 'config.model.family'
-  family = names.load('bertjax.convert', config_model.family, 'family', where).family()
+  family = registry.find('bertjax.convert.families', config_model.family, where).family()
   got = {key: config_model[key] for key in family.needed}
   if got != family.needed:
-    raise ValueError(
+    raise UserError(
       f'{where}={config_model.family!r} needs config.model with {dict(family.needed)}, got {got}: '
       'no class of transformers holds that'
     )
   if not _like_bert(config_model):
     return family
   if config_model.labels and not family.pooled:
-    raise ValueError(
+    raise UserError(
       f'the class of transformers for {where}={config_model.family!r} has no label head: set '
       f'config.model.labels=(), got {config_model.labels}'
     )
   unknown = [name for name, _ in config_model.extra if name not in family.extra]
   if unknown or config_model.sinusoid:
-    raise ValueError(
+    raise UserError(
       f'{where}={config_model.family!r} holds a learned position table and the extra tables '
       f'{sorted(family.extra)}, got sinusoid={config_model.sinusoid} and {config_model.extra}'
     )
   if config_model.sharing != family.sharing:
-    raise ValueError(
+    raise UserError(
       f'{where}={config_model.family!r} needs config.model.sharing={family.sharing!r}, got '
       f'{config_model.sharing!r}: no class of transformers holds that'
     )
   wide = config_model.embedding_width in (0, config_model.width)
   if wide and any(row.ours.startswith('embeddings/projection') for row in family.rows):
-    raise ValueError(
+    raise UserError(
       f'{where}={config_model.family!r} always projects its tables, which this model does where '
       f'config.model.embedding_width differs from width={config_model.width} only'
     )
@@ -146,7 +147,7 @@ def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict
     nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with zero rows.
 
   Raises:
-    ValueError: a missing, unexpected or untied tensor, or a shape that is not the config's.
+    UserError: a missing, unexpected or untied tensor, or a shape that is not the config's.
   """
   family, sizes = family_of(config_model), _sizes(config_model)
   rows = rows_of(family, config_model)
@@ -223,15 +224,13 @@ def _check_names(
   missing = sorted(wanted - set(state))
   extra = sorted(n for n in set(state) - known if not n.endswith(family.ignored))
   if missing or extra:
-    raise ValueError(
+    raise UserError(
       f'the state dict does not fit the model: missing {missing[:5]} ({len(missing)} in all), '
       f'unexpected {extra[:5]} ({len(extra)}); check model.layers, model.labels and the class'
     )
   for copy, source in family.tied.items():
     if copy in state and not np.array_equal(state[copy], state[source]):
-      raise ValueError(
-        f'{copy} differs from {source}: this model ties them, untied ones do not fit'
-      )
+      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
 
 
 def _to_ours(name: str, array: np.ndarray, axes: str, sizes: Mapping[str, int]) -> np.ndarray:
@@ -239,7 +238,7 @@ def _to_ours(name: str, array: np.ndarray, axes: str, sizes: Mapping[str, int]) 
   groups = theirs.split(',')
   expected = tuple(int(np.prod([sizes[a] for a in group])) for group in groups)
   if np.shape(array) != expected:
-    raise ValueError(f'{name}: config.model says shape {expected}, got {np.shape(array)}')
+    raise UserError(f'{name}: config.model says shape {expected}, got {np.shape(array)}')
   flat = ''.join(groups)
   flat = ''.join(a for a in flat if a in ours)
   split = np.asarray(array, np.float32).reshape([sizes[a] for a in flat])

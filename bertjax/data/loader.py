@@ -12,8 +12,9 @@ from typing import Any
 import grain
 import numpy as np
 
-from bertjax.data.plans import Examples
-from bertjax.data.stream import Fixed, Stream
+from bertjax.data.examples import Examples
+from bertjax.data.seqio_tasks.row_stream import Fixed, Stream
+from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches; Grain wants a length
@@ -25,7 +26,7 @@ class _Batches:
   def __init__(self, examples: Examples | Stream, batch_size: int, hosts: tuple[int, int]):
     host, count = hosts
     if batch_size % count:
-      raise ValueError(
+      raise UserError(
         f'each of {count} hosts builds an equal share of a batch: expected a batch_size divisible '
         f'by {count}, got {batch_size}'
       )
@@ -62,7 +63,7 @@ def train_batches(
     targets dropped for lack of slots.
 
   Raises:
-    ValueError: a batch_size that the hosts do not divide.
+    UserError: a batch_size that the hosts do not divide.
   """
   source = grain.MapDataset.source(_Batches(examples, batch_size, hosts))
   options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)

@@ -26,7 +26,7 @@ BERT_PAIRS = dict(
   language_alpha=None,
   language_block=1,
   languages=(),
-  corrupt='mlm',
+  corrupt='bert',
   mask=_BERT_MASK,
 )
 ROBERTA_SENTENCES = BERT_PAIRS | dict(
@@ -38,13 +38,13 @@ ALBERT_PAIRS = BERT_PAIRS | dict(
   plan='order_pairs',
   random_b=True,
   dupe_factor=40,
-  corrupt='ngrams',
+  corrupt='albert_ngrams',
   mask=_BERT_MASK | dict(whole_word=True, ngram=3, favor_longer=False, max_targets=20),
 )
 SPANBERT_BLOCKS = BERT_PAIRS | dict(
-  plan='one_segment',
+  plan='spanbert_blocks',
   keep_block=False,
-  corrupt='spans',
+  corrupt='spanbert',
   mask=_BERT_MASK
   | dict(
     rule='spans',
@@ -56,11 +56,11 @@ SPANBERT_BLOCKS = BERT_PAIRS | dict(
   ),
 )
 ELECTRA_SEGMENTS = BERT_PAIRS | dict(
-  plan='segments',
+  plan='electra_segments',
   short_prob=0.05,
   one_segment_prob=0.1,
   rejoin=True,
-  corrupt='electra_mask',
+  corrupt='electra',
   mask=_BERT_MASK | dict(static=False, mask_share=0.85, random_share=0.0, replacement=True),
 )
 # Its units are ours for English: runs of capitalised words. A text of another language wants
@@ -71,6 +71,6 @@ ERNIE_PAIRS = BERT_PAIRS | dict(
   dupe_factor=1,
   halves=True,
   pack=True,
-  corrupt='entities',
+  corrupt='ernie',
   mask=_BERT_MASK | dict(rule='units', static=False, special_ids=1, word_prob=0.5, block=64),
 )

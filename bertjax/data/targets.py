@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data import draws
-from bertjax.data.rows import Rows, place, ragged, starts
+from bertjax.data import counter_rng
+from bertjax.data.layout import Rows, place, ragged, starts
+from bertjax.errors import UserError
 
 # Sites of an example's key. COUNT is RoBERTa's, ID of any random id; a rule's own begin at FREE.
 COUNT, _SELECT, _SHOW, ID, FREE = range(5)
@@ -47,26 +48,26 @@ def check(recipe, store, length: int) -> None:
   """Checks the fields of `recipe.mask` that all rules have.
 
   Raises:
-    ValueError: a rate outside (0, 1], shares that are negative or exceed 1 together, a negative
+    UserError: a rate outside (0, 1], shares that are negative or exceed 1 together, a negative
       number of slots, no id to draw, or rows that are too long.
   """
   mask = recipe.mask
   if not 0 < mask.rate <= 1:
-    raise ValueError(f'config.data.mask.rate must be in (0, 1], got {mask.rate}')
+    raise UserError(f'config.data.mask.rate must be in (0, 1], got {mask.rate}')
   if min(mask.mask_share, mask.random_share) < 0 or mask.mask_share + mask.random_share > 1:
-    raise ValueError(
+    raise UserError(
       'config.data.mask.mask_share and random_share must be >= 0 and at most 1 together, got '
       f'{mask.mask_share} and {mask.random_share}'
     )
   if mask.max_targets < 0:
-    raise ValueError(f'config.data.mask.max_targets must be >= 0, got {mask.max_targets}')
+    raise UserError(f'config.data.mask.max_targets must be >= 0, got {mask.max_targets}')
   if not 0 <= mask.special_ids < store.vocabulary_size:
-    raise ValueError(
+    raise UserError(
       f'config.data.mask.special_ids must be below the {store.vocabulary_size} ids of the '
       f'vocabulary, got {mask.special_ids}'
     )
   if length > MAX_LENGTH:
-    raise ValueError(f'masking handles rows of at most {MAX_LENGTH} tokens, got length {length}')
+    raise UserError(f'masking handles rows of at most {MAX_LENGTH} tokens, got length {length}')
 
 
 def slots(recipe, length: int) -> int:
@@ -84,7 +85,7 @@ def bert_count(rows: Rows, rate: float) -> np.ndarray:
 
 def bits(rows: Rows, site: int, example_n: np.ndarray, counter_n: np.ndarray | int):
   """Draws uint64 [n] at one site of the keys of these examples."""
-  return draws.fold(draws.fold(rows.key_E, site)[example_n], counter_n)
+  return counter_rng.fold(counter_rng.fold(rows.key_E, site)[example_n], counter_n)
 
 
 def at_tokens(rows: Rows, site: int, index_n: np.ndarray) -> np.ndarray:
@@ -131,14 +132,14 @@ def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
   """Returns the units in random order within each example, examples in order.
 
   Raises:
-    ValueError: more than 2**20 examples in one batch.
+    UserError: more than 2**20 examples in one batch.
   """
   if len(rows.row_E) > MAX_EXAMPLES:
-    raise ValueError(f'expected at most {MAX_EXAMPLES} examples per batch, got {len(rows.row_E)}')
+    raise UserError(f'expected at most {MAX_EXAMPLES} examples per batch, got {len(rows.row_E)}')
   lead_n = candidate_n[units.first_n]
   position_n = rows.position_n[lead_n].astype(np.uint64)
-  site_E = draws.fold(rows.key_E, _SELECT)
-  bits_n = draws.fold(site_E[units.example_n], position_n) >> np.uint64(36) << np.uint64(16)
+  site_E = counter_rng.fold(rows.key_E, _SELECT)
+  bits_n = counter_rng.fold(site_E[units.example_n], position_n) >> np.uint64(36) << np.uint64(16)
   key_n = units.example_n.astype(np.uint64) << np.uint64(44) | bits_n | position_n
   # Sorting the keys themselves is faster than argsort; the position leads back to the unit.
   sorted_n = np.sort(key_n)
@@ -218,7 +219,7 @@ def running(value_n: np.ndarray, group_n: np.ndarray, groups: int) -> np.ndarray
 def uniform_ids(rows: Rows, recipe, store, index_n: np.ndarray) -> np.ndarray:
   """Draws an id per token, uniform over those from mask.special_ids up; maybe the original one."""
   low = recipe.mask.special_ids
-  return low + draws.below(at_tokens(rows, ID, index_n), store.vocabulary_size - low)
+  return low + counter_rng.below(at_tokens(rows, ID, index_n), store.vocabulary_size - low)
 
 
 def show(
@@ -243,7 +244,7 @@ def show(
   Returns:
     The ids shown, and bool, where they are [MASK] by decision.
   """
-  u_n = draws.uniform(at_tokens(rows, _SHOW, decide_n))
+  u_n = counter_rng.uniform(at_tokens(rows, _SHOW, decide_n))
   masked_n = u_n < mask.mask_share
   random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
   kept_n = np.where(random_n, random_id_n, rows.text.token_n[index_n])

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.types import Batch
 
 BLANK = '[MASK]'
@@ -20,13 +21,13 @@ def encode(
   """Sentences with [MASK] as a batch shaped like `template`.
 
   Raises:
-    ValueError: no [MASK] or more than slots, a sentence too long, more sentences than rows.
+    UserError: no [MASK] or more than slots, a sentence too long, more sentences than rows.
   """
   batch = {k: np.zeros_like(v) for k, v in template.items()}
   rows, length = batch['token_BT'].shape
   slots = batch['target_pos_BP'].shape[1]
   if len(sentences) > rows:
-    raise ValueError(f'{len(sentences)} sentences, but eval.batch_size={rows}: give fewer')
+    raise UserError(f'{len(sentences)} sentences, but eval.batch_size={rows}: give fewer')
   for row, sentence in enumerate(sentences):
     pieces = [list(ids) for ids in encode_batch(sentence.split(BLANK))]
     ids = [special['cls'], *pieces[0]]
@@ -36,7 +37,7 @@ def encode(
       ids += [special['mask'], *piece]
     ids.append(special['sep'])
     if not 0 < len(columns) <= slots or len(ids) > length:
-      raise ValueError(
+      raise UserError(
         f'{sentence!r}: expected 1 to {slots} times {BLANK} and at most {length} tokens, '
         f'got {len(columns)} and {len(ids)}'
       )

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import lm
@@ -48,7 +49,7 @@ def cached(config: Any, length: int, segment: int, same_length: bool = True) -> 
     same_length: or each position sees its memory and what comes before it in the segment.
 
   Raises:
-    ValueError: the model takes no memory, or with same_length one shorter than the segment.
+    UserError: the model takes no memory, or with same_length one shorter than the segment.
   """
   same_length = same_length and length > 0
   objective = _objective(config, segment, dict(mem_len=length, same_length=same_length))
@@ -115,7 +116,7 @@ def segment_nll(way: Way, variables: Variables, batches: Iterator[Batch]) -> np.
     nll_BT, memory = way.step(variables, memory, batch)
     found.append(np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0])
   if not found:
-    raise ValueError('the stream has fewer than two tokens a row: take fewer rows')
+    raise UserError('the stream has fewer than two tokens a row: take fewer rows')
   return np.concatenate(found, 1)
 
 
@@ -136,11 +137,11 @@ def compare(
     `agree`, the mean loss in nats where both must give the same, `cached` and `windows` behind it.
 
   Raises:
-    ValueError: a stream that is too short; or the total losses of the first half differ.
+    UserError: a stream that is too short; or the total losses of the first half differ.
   """
   steps = -(-2 * length // segment)
   if len(token_n) <= steps * segment:
-    raise ValueError(
+    raise UserError(
       f'to compare both ways at length {length} takes {steps * segment + 1} tokens, the stream has '
       f'{len(token_n)}: hold out more text, or leave this length out'
     )
@@ -156,7 +157,7 @@ def compare(
   known_2S = nll_N[place_2S]
   total, anew = float(known_2S[0].sum()), float(anew_2S[0].sum())
   if abs(total - anew) > RTOL[config.model.dtype] * abs(anew):
-    raise ValueError(
+    raise UserError(
       f'cached segments and windows must agree on the first {length} tokens, but {samples} of them '
       f'cost {total:.6f} and {anew:.6f} nats: memory is not what the tokens before were'
     )

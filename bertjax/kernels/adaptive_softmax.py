@@ -28,7 +28,7 @@ from bertjax.kernels.cross_entropy import (
   logits,
   score,
 )
-from bertjax.kernels.relative_attention.shards import ROWS
+from bertjax.kernels.relative_attention.sharded import ROWS
 
 Array = jax.Array
 

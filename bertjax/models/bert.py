@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import names
+from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
-from bertjax.models.heads import WordHead, gather_positions
-from bertjax.models.layers import INITS, Dense, Dropout, Norm, padded_rows, param
-from bertjax.models.transformer import Encoder, check_sharing
+from bertjax.models.layers.basic import INITS, Dense, Dropout, Norm, padded_rows, param
+from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.transformer import Encoder, check_sharing
 from bertjax.types import Batch
 
 Array = jax.Array
@@ -82,7 +82,7 @@ class Embeddings(nn.Module):
       x_BTE = x_BTE + kind[jnp.minimum(batch['type_BT'], self.types - 1)]
     for name, rows in self.extra:
       if f'{name}_BT' not in batch:
-        raise ValueError(
+        raise UserError(
           f'config.model.extra has a table of {name!r}, but config.data.plan gives no {name} ids: '
           'leave the table out, or take a plan and a store that know them'
         )
@@ -222,7 +222,7 @@ def example_mask(batch: Batch, attend: str) -> Mask:
     example_BT = jnp.where(example_BT > 0, column_BT, 0)
   if attend == 'language':
     if 'language_BT' not in batch:
-      raise ValueError(
+      raise UserError(
         "config.model.attend='language' needs language ids: take a plan and a store that know them"
       )
     example_BT = jnp.where(example_BT > 0, (example_BT << 8) + batch['language_BT'], 0)
@@ -242,12 +242,12 @@ def fields(config) -> dict[str, Any]:
   """The fields of a model from its `config.model`, which also has name, family and size.
 
   Raises:
-    ValueError: heads that do not divide the width, an unknown choice, or groups that do not fit.
+    UserError: heads that do not divide the width, an unknown choice, or groups that do not fit.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
-  names.choose(fields['attend'], ('example', 'causal', 'self', 'language'), 'config.model.attend')
+  choose(fields['attend'], ('example', 'causal', 'self', 'language'), 'config.model.attend')
   if fields['width'] % fields['heads']:
-    raise ValueError(
+    raise UserError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))

@@ -14,14 +14,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from bertjax import names
+from bertjax.errors import UserError, choose
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
-from bertjax.models.heads import WordHead, gather_positions
-from bertjax.models.layers import ACTIVATIONS, INITS, Dense, Dropout, Init
-from bertjax.models.transformer import Encoder
+from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init
+from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.transformer import Encoder
 from bertjax.types import Batch
 
 Array = jax.Array
@@ -172,16 +172,16 @@ def make(config) -> Electra:
   """Builds the model from `config.model`; fields as `Electra`.
 
   Raises:
-    ValueError: an unknown generator, one without layers, heads that do not divide its width, labels
+    UserError: an unknown generator, one without layers, heads that do not divide its width, labels
       of examples, which have no head here; or as `bert.fields`.
   """
   fields = bert.fields(config)
-  names.choose(fields['generator'], GENERATORS, 'config.model.generator')
+  choose(fields['generator'], GENERATORS, 'config.model.generator')
   if fields['labels']:
-    raise ValueError(f'ELECTRA has no label heads: set config.model.labels=(), got {config.labels}')
+    raise UserError(f'ELECTRA has no label heads: set config.model.labels=(), got {config.labels}')
   size = generator_size(config)
   if size['layers'] < 1 or size['width'] < 1 or size['width'] % size['heads']:
-    raise ValueError(
+    raise UserError(
       'expected a generator of at least one layer whose heads divide its width, got '
       f'{size["layers"]} layers and {size["heads"]} heads of width {size["width"]}: change '
       'config.model.generator_layers, generator_width or generator_head'

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import bert
-from bertjax.models.heads import gather_positions
-from bertjax.models.layers import ACTIVATIONS, INITS, Dense, Init, Norm, param
+from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Init, Norm, param
+from bertjax.models.layers.heads import gather_positions
 from bertjax.types import Batch
 
 Array = jax.Array

@@ -16,16 +16,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import names
+from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative
-from bertjax.models import adaptive
-from bertjax.models import memory as memory_lib
-from bertjax.models.adaptive import AdaptiveWords
-from bertjax.models.heads import WordHead
-from bertjax.models.layers import INITS, Dropout, Init, Norm, padded_rows, param
-from bertjax.models.memory import Memory
-from bertjax.models.relative_layers import (
+from bertjax.models.layers import adaptive
+from bertjax.models.layers import memory as memory_lib
+from bertjax.models.layers.adaptive import AdaptiveWords
+from bertjax.models.layers.basic import INITS, Dropout, Init, Norm, padded_rows, param
+from bertjax.models.layers.heads import WordHead
+from bertjax.models.layers.memory import Memory
+from bertjax.models.layers.relative_layers import (
   DistanceTable,
   FeedForward,
   RelativeAttention,
@@ -271,36 +271,36 @@ def make(config) -> TransformerXL:
   """Builds the model from `config.model`.
 
   Raises:
-    ValueError: an unknown attention, an odd width, a memory for absolute positions, learned
+    UserError: an unknown attention, an odd width, a memory for absolute positions, learned
       positions where none are read or none where they are, or same_length without memory.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   attention, mem_len = fields['attention'], fields['mem_len']
-  names.choose(attention, ATTENTION, 'config.model.attention')
+  choose(attention, ATTENTION, 'config.model.attention')
   if fields['cutoffs']:
     adaptive.check(*(fields[key] for key in ('vocab_size', 'width', 'cutoffs', 'div_val')))
   elif fields['div_val'] != 1:
-    raise ValueError(
+    raise UserError(
       f'config.model.div_val={fields["div_val"]} narrows the clusters of config.model.cutoffs, and '
       'there are none: set it to 1'
     )
   if fields['width'] % 2:
-    raise ValueError(
+    raise UserError(
       f'model.width: sinusoids come in pairs, expected an even width, got {fields["width"]}'
     )
   if mem_len < 0 or (mem_len and attention in ('absolute', 'deeper')):
-    raise ValueError(
+    raise UserError(
       f'config.model.attention={attention!r} names two tokens of memory and input by one position: '
       f"expected config.model.mem_len=0, got {mem_len}; memory needs 'relative' or 'shaw'"
     )
   if bool(fields['learned_positions']) != (attention in ('shaw', 'deeper')):
-    raise ValueError(
+    raise UserError(
       f'config.model.attention={attention!r} '
       + ('learns' if attention in ('shaw', 'deeper') else 'learns no')
       + f' positions, got config.model.learned_positions={fields["learned_positions"]}'
     )
   if fields['same_length'] and not mem_len:
-    raise ValueError(
+    raise UserError(
       'config.model.same_length shows every query mem_len keys, itself included: expected '
       'config.model.mem_len >= 1, got 0'
     )
@@ -311,15 +311,15 @@ def check_length(model: TransformerXL, length: int) -> None:
   """Checks the model for batches of so many columns.
 
   Raises:
-    ValueError: more columns than learned positions, or with same_length than places of memory.
+    UserError: more columns than learned positions, or with same_length than places of memory.
   """
   if model.attention == 'deeper' and length > model.learned_positions:
-    raise ValueError(
+    raise UserError(
       f'{length} columns, but config.model.learned_positions={model.learned_positions}: raise it, '
       'or lower the length'
     )
   if model.same_length and model.mem_len < length:
-    raise ValueError(
+    raise UserError(
       f'config.model.same_length shows every query mem_len={model.mem_len} keys, fewer than the '
       f'{length} columns of its own batch: expected config.model.mem_len >= {length}; raise it, or '
       'lower the length'

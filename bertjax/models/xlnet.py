@@ -16,14 +16,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, Segment
-from bertjax.models import memory as memory_lib
-from bertjax.models.heads import WordHead
-from bertjax.models.layers import INITS, Dropout, Init, Norm, padded_rows, param
-from bertjax.models.memory import Memory
-from bertjax.models.relative_layers import (
+from bertjax.models.layers import memory as memory_lib
+from bertjax.models.layers.basic import INITS, Dropout, Init, Norm, padded_rows, param
+from bertjax.models.layers.heads import WordHead
+from bertjax.models.layers.memory import Memory
+from bertjax.models.layers.relative_layers import (
   DistanceTable,
   FeedForward,
   RelativeAttention,
@@ -306,17 +307,17 @@ def make(config) -> XLNet:
   """Builds the model from `config.model`.
 
   Raises:
-    ValueError: heads that do not divide the width, an odd width, or a memory that remembers
+    UserError: heads that do not divide the width, an odd width, or a memory that remembers
       nothing.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   if fields['width'] % fields['heads'] or fields['width'] % 2:
-    raise ValueError(
+    raise UserError(
       'model.width must be even and a multiple of model.heads, got '
       f'{fields["width"]} and {fields["heads"]}'
     )
   if fields['mem_len'] < 0 or (fields['mem_len'] and fields['reuse_len'] < 1):
-    raise ValueError(
+    raise UserError(
       f'memory is kept of the first model.reuse_len tokens: expected model.mem_len >= 0 and '
       f'reuse_len >= 1, got {fields["mem_len"]} and {fields["reuse_len"]}'
     )

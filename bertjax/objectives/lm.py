@@ -12,12 +12,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import flops, names
+from bertjax import flops, registry
+from bertjax.errors import choose
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.models import memory as memory_lib
+from bertjax.models.layers import memory as memory_lib
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
 
 UNITS = ('word', 'character', 'byte')
@@ -30,12 +31,12 @@ def make(config) -> Objective:
   'byte': bits per each).
 
   Raises:
-    ValueError: an unknown unit, or a model that does not take `config.length` columns.
+    UserError: an unknown unit, or a model that does not take `config.length` columns.
   """
-  module = names.load('bertjax.models', config.model.name, 'make', 'config.model.name')
+  module = registry.find('bertjax.models', config.model.name, 'config.model.name')
   model = module.make(config.model)
   module.check_length(model, config.length)
-  unit = names.choose(config.objective.unit, UNITS, 'config.objective.unit')
+  unit = choose(config.objective.unit, UNITS, 'config.objective.unit')
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)

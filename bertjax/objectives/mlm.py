@@ -9,7 +9,7 @@ language modelling is this objective too.
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import flops, names
+from bertjax import flops, registry
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.types import Array, Batch, Context, Objective, Out, Term
@@ -48,9 +48,7 @@ def make(config) -> Objective:
   `config.objective`: name, plus (added to the masked-LM weight; BERT's 1e-5). Every label of
   `config.model.labels` is learned beside it.
   """
-  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
-    config.model
-  )
+  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
   plus = float(config.objective.plus)
 
   def init(key: Array, batch: Batch):

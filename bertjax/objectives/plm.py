@@ -1,14 +1,14 @@
 """Permutation language modelling: XLNet's pretraining (zihangdai/xlnet, function_builder.py).
 
 sum(w nll) / sum(w) over the slots of all rows. What a slot sees is the corruption's to say
-(`bertjax.data.permutation`), memory is the carry.
+(`bertjax.data.masking.xlnet_permutation`), memory is the carry.
 """
 
 import numpy as np
 
-from bertjax import flops, names
+from bertjax import flops, registry
 from bertjax.kernels.cross_entropy import logits
-from bertjax.models import memory as memory_lib
+from bertjax.models.layers import memory as memory_lib
 from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Objective
 
@@ -35,9 +35,7 @@ def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
 
 def make(config) -> Objective:
   """Builds the objective from a run's config; `config.objective` has its name alone."""
-  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
-    config.model
-  )
+  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)

@@ -29,12 +29,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import flops, names
+from bertjax import flops, registry
+from bertjax.errors import UserError, choose
 from bertjax.kernels import dropout, sampling
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.models.electra import generator_size
-from bertjax.models.heads import gather_positions
+from bertjax.models.layers.heads import gather_positions
 from bertjax.objectives.mlm import masked_terms
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
 
@@ -149,28 +150,28 @@ def check(config: Any) -> None:
   """Checks `config.objective` against the model.
 
   Raises:
-    ValueError: what the model cannot do.
+    UserError: what the model cannot do.
   """
   settings, model = config.objective, config.model
   if model.name != 'electra':
-    raise ValueError(
+    raise UserError(
       f"objective 'rtd' needs config.model.name='electra', got {model.name!r}: take "
       'configs/electra.py'
     )
-  names.choose(settings.train, ('both', 'generator', 'discriminator'), 'config.objective.train')
+  choose(settings.train, ('both', 'generator', 'discriminator'), 'config.objective.train')
   if settings.temperature <= 0:
-    raise ValueError(f'config.objective.temperature must be above 0, got {settings.temperature}')
+    raise UserError(f'config.objective.temperature must be above 0, got {settings.temperature}')
   if settings.electric and model.generator != 'two_tower':
-    raise ValueError(
+    raise UserError(
       "config.objective.electric needs q of every token: set config.model.generator='two_tower', "
       f'got {model.generator!r}'
     )
   if settings.train == 'generator' and model.generator == 'uniform':
-    raise ValueError("config.objective.train='generator', but config.model.generator is 'uniform'")
+    raise UserError("config.objective.train='generator', but config.model.generator is 'uniform'")
   ours = generator_size(model)
   theirs = {key: model[key] for key in ours}
   if settings.copy_generator and (model.generator != 'own' or ours != theirs):
-    raise ValueError(
+    raise UserError(
       'config.objective.copy_generator needs a generator of the size of the discriminator, '
       f"{theirs}, got {ours} and config.model.generator={model.generator!r}: set 'own', "
       'generator_width=1.0, generator_layers=1.0 and generator_head=width // heads'
@@ -184,13 +185,11 @@ def make(config) -> Objective:
   temperature, disallow_correct (the original id is not drawn), electric, train, copy_generator.
 
   Raises:
-    ValueError: see `check`.
+    UserError: see `check`.
   """
   check(config)
   settings, kind = config.objective, config.model.generator
-  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
-    config.model
-  )
+  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
   apply = lambda variables, batch, noise, method: model.apply(
     variables, batch, noise, method=method
   )

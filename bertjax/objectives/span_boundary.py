@@ -12,7 +12,8 @@ clipping at 1 never binds and eps weighs so much more. 1.0 mends it.
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import flops, names
+from bertjax import flops, registry
+from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import mlm
@@ -44,22 +45,20 @@ def make(config) -> Objective:
   gradient_scale.
 
   Raises:
-    ValueError: a model without the boundary head, or spans longer than its table of places.
+    UserError: a model without the boundary head, or spans longer than its table of places.
   """
   settings, most = config.objective, config.data.mask.max_pair_targets
   if config.model.name != 'span_boundary':
-    raise ValueError(
+    raise UserError(
       "objective 'span_boundary' needs config.model.name='span_boundary', got "
       f"{config.model.name!r}: take configs/spanbert.py, or config.objective.name='mlm'"
     )
   if most > config.model.boundary_positions:
-    raise ValueError(
+    raise UserError(
       f'config.data.mask.max_pair_targets={most} is more than the '
       f'{config.model.boundary_positions} places of config.model.boundary_positions: raise that'
     )
-  model = names.load('bertjax.models', config.model.name, 'make', 'config.model.name').make(
-    config.model
-  )
+  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
   gradient_scale = float(settings.gradient_scale)
   boundary_scale = gradient_scale * float(settings.boundary_scale)
   masked = mlm.make(config)

@@ -6,10 +6,10 @@ import pytest
 
 from bertjax.bench import kernel_compile, kernel_time, own_step, passes, step_compile, topology
 from bertjax.kernels import relative_attention
-from bertjax.kernels.relative_attention import reference, shapes, xla
+from bertjax.kernels.relative_attention import arg_specs, reference, xla_chunked
 from configs import bert, xlnet
 
-SMALL = dict(small=shapes.Shape(2, 8, 0, 2, 8, 'causal'))
+SMALL = dict(small=arg_specs.Shape(2, 8, 0, 2, 8, 'causal'))
 
 
 def arguments(shape):
@@ -17,7 +17,7 @@ def arguments(shape):
 
 
 def test_flops_are_those_of_the_visible_pairs():
-  causal = shapes.Shape(3, 4, 2, 5, 16, 'causal')
+  causal = arg_specs.Shape(3, 4, 2, 5, 16, 'causal')
   pairs = 3 * 5 * (3 + 4 + 5 + 6)
   assert passes.flops(causal) == 3 * 2 * 2 * 16 * pairs
   assert passes.flops(causal._replace(table='past')) == 3 * 3 * 2 * 16 * pairs
@@ -25,9 +25,9 @@ def test_flops_are_those_of_the_visible_pairs():
 
 
 def test_every_float_has_a_gradient():
-  shape = shapes.SHAPES['xlnet_base_content']
+  shape = arg_specs.SHAPES['xlnet_base_content']
   x, tangent = arguments(shape._replace(rows=2, queries=8, memory=4, heads=2, size=8))
-  y, slopes = jax.jit(passes.forward_backward(xla.attend))(x, tangent)
+  y, slopes = jax.jit(passes.forward_backward(xla_chunked.attend))(x, tangent)
   names = (x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative.r_RNH, x.relative.u_NH, x.relative.w_NH,
            x.relative.segment.z_NH, x.relative.segment.embedding_2NH)  # fmt: skip
   assert y.shape == x.q_BTNH.shape
@@ -42,7 +42,7 @@ def test_a_wrong_implementation_is_not_timed(monkeypatch):
   assert first['impl'] == 'reference' and first['speedup'] == 1.0
   assert second['median_s'] > 0 and second['error'] < 1e-4
   wrong = lambda q, *rest: reference.attend(q * 1.5, *rest)
-  monkeypatch.setattr(xla, 'attend', wrong)
+  monkeypatch.setattr(xla_chunked, 'attend', wrong)
   _, first, _ = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
   assert first['impl'] == 'xla' and 'differs from the reference' in first['reason']
 
@@ -53,7 +53,7 @@ def test_compiles_or_says_why_not(monkeypatch):
   def refuse(*operands):
     raise ValueError('expected something else')
 
-  monkeypatch.setattr(xla, 'attend', refuse)
+  monkeypatch.setattr(xla_chunked, 'attend', refuse)
   takes, refuses = kernel_compile.compiles(['v5e'], ['reference', 'xla'], SMALL)
   assert takes['temp_bytes'] >= 0 and 'reason' not in takes
   assert refuses['reason'] == 'ValueError: expected something else'

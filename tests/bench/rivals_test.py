@@ -9,9 +9,9 @@ from flax.core import meta
 
 from bertjax.bench import own_step, rival_prepare, rival_step, timing
 from bertjax.convert import huggingface
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.objectives import mlm, plm
-from bertjax.step import trained_loss, with_rows
+from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
 

@@ -14,11 +14,14 @@ import pytest
 from prepare_test import run
 from toy_store import ernie
 
-from bertjax import setup, step
-from bertjax.data import ernie_pairs, plans, rows
-from bertjax.data.store import open_store
-from bertjax.data.store_writer import write_store
+from bertjax.data import examples as examples_lib
+from bertjax.data import layout
+from bertjax.data.plans import ernie_pairs
+from bertjax.data.store.reader import open_store
+from bertjax.data.store.writer import write_store
 from bertjax.objectives import mlm
+from bertjax.train import setup
+from bertjax.train import step as step_lib
 from bertjax.types import Context
 from configs import ernie as configs_ernie
 
@@ -44,10 +47,10 @@ def store(tmp_path_factory):
 
 
 def batch_of(store, config, rows=600, length=64, seed=1):
-  examples = plans.examples_in_memory(store, config, length, seed)
+  examples = examples_lib.examples_in_memory(store, config, length, seed)
   clean = config.copy_and_resolve_references()
   clean.mask.mask_share = clean.mask.random_share = 0.0
-  clean = plans.examples_in_memory(store, clean, length, seed)
+  clean = examples_lib.examples_in_memory(store, clean, length, seed)
   row_n = np.arange(rows)
   return examples.batch(row_n, True), clean.batch(row_n, True)['token_BT']
 
@@ -56,22 +59,22 @@ class Masks:
   """What a batch masks, token by token, and the units of the rows."""
 
   def __init__(self, store, config, batch, original_BT, seed=1, length=64):
-    examples = plans.examples_in_memory(store, config, length, seed)
+    examples = examples_lib.examples_in_memory(store, config, length, seed)
     seen = {}
 
     def look(placed, recipe, store):
       seen['placed'] = placed
       return {}
 
-    module = plans.find('corrupt', config.corrupt)
+    module = examples_lib.find('corrupt', config.corrupt)
     with pytest.MonkeyPatch.context() as patch:
       patch.setattr(module, 'corrupt', look)
       examples.batch(np.arange(len(original_BT)), True)
     placed = seen['placed']
-    unit_n = rows.units(placed.text, store)
+    unit_n = layout.units(placed.text, store)
     self.special = np.isin(original_BT, [store.special[k] for k in ('cls', 'sep')])
     self.real = (batch['example_BT'] > 0) & ~self.special
-    self.begins = rows.place(placed, unit_n) > 0
+    self.begins = layout.place(placed, unit_n) > 0
     self.begins[:, 1:] |= self.special[:, :-1]  # a pair may begin inside a unit, having lost tokens
     self.target = np.zeros(original_BT.shape, bool)
     row, slot = np.nonzero(batch['weight_BP'])
@@ -164,7 +167,7 @@ def test_one_coin_for_a_block_of_rows(store, block):
   assert abs(found.mean() - 0.3) < 4 * np.sqrt(0.21 / len(blocks)) + (0.2 if block == 1 else 0)
   if block > 1:  # most rows of such a block have a unit hit in part
     assert blocks[found].mean() > 0.6
-  examples = plans.examples_in_memory(store, config, 64, 1)
+  examples = examples_lib.examples_in_memory(store, config, 64, 1)
   alone = examples.batch(np.arange(300, 310), True)
   np.testing.assert_array_equal(alone['token_BT'], batch['token_BT'][300:310])
 
@@ -182,10 +185,10 @@ def test_a_store_without_units_is_refused(tmp_path):
   write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
   bare = open_store(tmp_path / 's')
   with pytest.raises(ValueError, match='has no units: .*--lexicon=FILES. or --segmenter'):
-    plans.make_examples(bare, ernie(), 64, 0)
+    examples_lib.make_examples(bare, ernie(), 64, 0)
   for change in (dict(mask__word_prob=1.5), dict(mask__block=0)):
     with pytest.raises(ValueError, match='word_prob from 0 to 1 and mask.block >= 1'):
-      plans.make_examples(bare, ernie(**change), 64, 0)
+      examples_lib.make_examples(bare, ernie(**change), 64, 0)
   assert not (tmp_path / 's/plans').exists()
 
 
@@ -256,12 +259,12 @@ def test_halves_keep_what_is_next_to_the_border(store):
 def test_pairs_need_two_sentences(tmp_path):
   write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY, None, [[[1, 1]], [[1, 1]]])
   with pytest.raises(ValueError, match='documents of two sentences and more, got 2'):
-    plans.make_examples(open_store(tmp_path / 's'), ernie(), 64, 0)
+    examples_lib.make_examples(open_store(tmp_path / 's'), ernie(), 64, 0)
 
 
 def dialogue_batch(store, length=96, **changes):
   config = ernie(plan='dialogues', mask__mask_share=0.0, mask__random_share=0.0, **changes)
-  examples = plans.examples_in_memory(store, config, length, 3)
+  examples = examples_lib.examples_in_memory(store, config, length, 3)
   return examples, examples.batch(np.arange(examples.rows), shuffle=False)
 
 
@@ -315,7 +318,7 @@ def test_long_dialogues_are_cut_evenly(store):
   used = np.arange(3) < examples.column['turns'][:, None]
   assert (sizes[used] > 0).all() and not sizes[~used].any()
   assert (batch['example_BT'] > 0).sum() == examples.column['length'].sum()
-  windows = list(plans.find('plan', 'dialogues').build(store, ernie(), 28, 3, 100))
+  windows = list(examples_lib.find('plan', 'dialogues').build(store, ernie(), 28, 3, 100))
   joined = np.concatenate([c['start_1'] for c, _ in windows])
   np.testing.assert_array_equal(joined, examples.column['start_1'])
 
@@ -330,13 +333,13 @@ def test_long_dialogues_are_cut_evenly(store):
 )
 def test_wrong_dialogues_are_refused(store, change, message):
   with pytest.raises(ValueError, match=message):
-    plans.examples_in_memory(store, ernie(plan='dialogues', **change), 64, 0)
+    examples_lib.examples_in_memory(store, ernie(plan='dialogues', **change), 64, 0)
 
 
 def test_dialogues_need_roles(tmp_path):
   write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
   with pytest.raises(ValueError, match="no column 'role'"):
-    plans.make_examples(
+    examples_lib.make_examples(
       open_store(tmp_path / 's'), ernie(plan='dialogues', mask__word_prob=0.0), 64, 0
     )
 
@@ -345,7 +348,7 @@ def test_dialogues_train_the_role_table(store):
   """One batch of the config through its objective: finite, with a gradient for each role."""
   c = configs_ernie.get_config('test_dialogues')
   c.model.vocab_size, c.length = store.vocabulary_size, 64
-  batch = plans.examples_in_memory(store, c.data, c.length, 0).batch(np.arange(8), True)
+  batch = examples_lib.examples_in_memory(store, c.data, c.length, 0).batch(np.arange(8), True)
   batch.pop('dropped_B')
   objective = mlm.make(c)
   shapes = nn.meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))['params']
@@ -353,8 +356,8 @@ def test_dialogues_train_the_role_table(store):
 
   def loss(params):
     ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    terms = objective.loss(dict(params=params), (), step.with_rows(batch), ctx).terms
-    return step.trained_loss(terms, {name: term.weight for name, term in terms.items()})
+    terms = objective.loss(dict(params=params), (), step_lib.with_rows(batch), ctx).terms
+    return step_lib.trained_loss(terms, {name: term.weight for name, term in terms.items()})
 
   value, grads = jax.jit(jax.value_and_grad(loss))(params)
   table_XE = np.asarray(grads['embeddings']['role'])
@@ -391,7 +394,7 @@ def test_records_of_the_original(tmp_path):
   assert (lengths > 0).all() and (unit_n[golden.sentences[:-1]] > 0).all()
   for word_prob in (0.0, 1.0):
     config = ernie(mask__word_prob=word_prob)
-    examples = plans.examples_in_memory(golden, config, 128, 0)
+    examples = examples_lib.examples_in_memory(golden, config, 128, 0)
     assert abs(examples.count['positives'] - examples.count['negatives']) < 100
     batch = examples.batch(np.arange(3000), True)
     real_tokens = (batch['example_BT'] > 0).sum() - 3 * 3000

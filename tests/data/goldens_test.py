@@ -30,10 +30,11 @@ from toy_store import (
   xlnet,
 )
 
-from bertjax.data import loader, plans
-from bertjax.data.store import open_store
-from bertjax.data.store_writer import write_store
-from bertjax.data.vocabulary import load_vocabulary
+from bertjax.data import examples as examples_lib
+from bertjax.data import loader
+from bertjax.data.store.reader import open_store
+from bertjax.data.store.writer import write_store
+from bertjax.data.vocab.vocabulary import load_vocabulary
 
 DIRECTORY = pathlib.Path(__file__).parents[1] / 'goldens'
 UPDATE = 'BERTJAX_UPDATE_GOLDENS'
@@ -60,9 +61,15 @@ CASES = {
     xlm(plan='xlm_stream', language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),
     64,
   ),
-  'xlm_causal_64': (xlm(plan='xlm_stream', corrupt='lm', language_alpha=0.0), 64),
+  'xlm_causal_64': (xlm(plan='xlm_stream', corrupt='causal', language_alpha=0.0), 64),
   'xlm_translation_64': (
-    xlm(plan='tlm', language_alpha=0.7, language_block=8, reset_positions=True, lead='sep'),
+    xlm(
+      plan='translation_pairs',
+      language_alpha=0.7,
+      language_block=8,
+      reset_positions=True,
+      lead='sep',
+    ),
     64,
   ),
   'lm_rows_64': (continued(lanes=8), 64),
@@ -124,7 +131,7 @@ def test_batches_of_random_text(name):
     store = spoken(store, pairs=60)
   if config.plan == 'xlnet_rows':
     store.special['eod'] = store.special['unk']
-  examples = plans.examples_in_memory(store, config, length, 12345)
+  examples = examples_lib.examples_in_memory(store, config, length, 12345)
   compare(name, describe(examples, lambda ids: ' '.join(map(str, ids))))
 
 
@@ -142,5 +149,5 @@ def test_batches_of_the_sample_text(name, shared, tmp_path):
   vocabulary = load_vocabulary(shared / 'tokenizers' / folder)
   text = (shared / 'golden' / 'google_bert' / 'sample_text.txt').read_text(encoding='utf-8')
   store = sample_store(tmp_path / 'store', text, vocabulary)
-  examples = plans.make_examples(store, config, length, 12345)
+  examples = examples_lib.make_examples(store, config, length, 12345)
   compare(name, describe(examples, lambda ids: ' '.join(vocabulary.pieces[i] for i in ids)))

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from toy_store import SPECIAL, random_store, recipe, roberta
 
-from bertjax.data import loader, plans
+from bertjax.data import examples as examples_lib
+from bertjax.data import loader
 
 RECIPES = [recipe(), recipe(pack=True), roberta()]
 
 
 def examples_of(config, documents=40):
-  return plans.examples_in_memory(random_store(documents), config, 64, 7)
+  return examples_lib.examples_in_memory(random_store(documents), config, 64, 7)
 
 
 def first(count, *args, **kwargs):

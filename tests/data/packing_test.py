@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from toy_store import random_store, recipe, roberta
 
-from bertjax.data import packing, plans
+from bertjax.data import examples as examples_lib
+from bertjax.data import packing
 
 
 def rows_of(length_E, capacity, most):
@@ -51,10 +52,10 @@ def test_windows_bound_the_work_and_lose_nothing(monkeypatch):
 @pytest.mark.parametrize('config', [recipe(pack=True), roberta(plan='doc_sentences', pack=True)])
 def test_packed_rows_are_the_examples_side_by_side(config):
   store = random_store(80, sentences=4)
-  packed = plans.examples_in_memory(store, config, 128, 5)
+  packed = examples_lib.examples_in_memory(store, config, 128, 5)
   config = config.copy_and_resolve_references()
   config.pack = False
-  single = plans.examples_in_memory(store, config, 128, 5)
+  single = examples_lib.examples_in_memory(store, config, 128, 5)
   assert packed.examples == single.examples and packed.rows < 0.8 * single.rows
   batch = packed.batch(np.arange(packed.rows), shuffle=False)
   alone = single.batch(np.arange(single.rows), shuffle=False)
@@ -79,8 +80,8 @@ def test_packed_rows_are_the_examples_side_by_side(config):
 def test_masks_of_an_example_are_the_same_packed_or_alone():
   """Unless its row ran out of slots: keys follow the example, not the row."""
   store, config = random_store(80, sentences=4), recipe(pack=True)
-  packed = plans.examples_in_memory(store, config, 128, 5)
-  alone = plans.examples_in_memory(store, recipe(), 128, 5)
+  packed = examples_lib.examples_in_memory(store, config, 128, 5)
+  alone = examples_lib.examples_in_memory(store, recipe(), 128, 5)
   batch = packed.batch(np.arange(packed.rows), shuffle=False)
   whole = np.flatnonzero(batch['dropped_B'] == 0)
   assert len(whole) > packed.rows / 2

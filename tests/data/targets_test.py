@@ -5,7 +5,8 @@ import pytest
 from masking import ALL, at_targets, corrupted, count_of, masked
 from toy_store import MASK, SPECIAL, random_store, recipe, with_units
 
-from bertjax.data import plans, targets
+from bertjax.data import examples as examples_lib
+from bertjax.data import targets
 
 CLS, SEP, PAD = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['pad']
 
@@ -48,7 +49,7 @@ def test_special_tokens_are_never_targets(name):
 @pytest.mark.parametrize('name', ALL)
 def test_masks_do_not_depend_on_the_batch_around_them(name):
   config, store = ALL[name], with_units(random_store(60))
-  examples = plans.examples_in_memory(store, config, 64, 1)
+  examples = examples_lib.examples_in_memory(store, config, 64, 1)
   whole = examples.batch(np.arange(20), shuffle=True)
   for row in (0, 7, 19):
     alone = examples.batch(np.array([row]), shuffle=True)

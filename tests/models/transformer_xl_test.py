@@ -10,7 +10,7 @@ import pytest
 from flax.core import meta
 
 from bertjax.models import transformer_xl
-from bertjax.models.relative_layers import sinusoids
+from bertjax.models.layers.relative_layers import sinusoids
 from bertjax.objectives import lm
 from configs import transformer_xl as recipes
 

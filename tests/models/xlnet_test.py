@@ -12,7 +12,7 @@ from bertjax.convert import huggingface
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import xlnet
 from bertjax.objectives import plm
-from bertjax.step import with_rows
+from bertjax.train.step import with_rows
 from bertjax.types import Context
 
 

@@ -11,7 +11,7 @@ from bertjax import flops
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import bert, electra
 from bertjax.objectives import rtd
-from bertjax.step import trained_loss, with_rows
+from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import electra as config_electra
 

@@ -9,9 +9,9 @@ import transformers
 from ml_collections import ConfigDict
 
 from bertjax.convert import huggingface
-from bertjax.models.layers import padded_rows
+from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import span_boundary
-from bertjax.step import trained_loss, with_rows
+from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import spanbert
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels.relative_attention import tables
+from bertjax.kernels.relative_attention import distance_tables
 from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
 
 Array = jax.Array
@@ -50,7 +50,7 @@ def scores(q_BTNH: Array, k_BSNH: Array, relative: Relative, column: Array | int
 
   def rows(table: Array) -> Array:
     first = column + queries - 1
-    return tables.span(table, relative.far, first, queries + keys, relative.direction_B)
+    return distance_tables.span(table, relative.far, first, queries + keys, relative.direction_B)
 
   score_BNTS = product('BTNH,BSNH->BNTS', relative.u_NH, k_BSNH)
   by_distance = None
@@ -64,7 +64,7 @@ def scores(q_BTNH: Array, k_BSNH: Array, relative: Relative, column: Array | int
     shape = (*bias.shape[:2], *score_BNTS.shape[2:3], queries + keys)
     by_distance = jnp.broadcast_to(bias, shape) if by_distance is None else by_distance + bias
   if by_distance is not None:
-    score_BNTS += tables.shift(by_distance, keys)
+    score_BNTS += distance_tables.shift(by_distance, keys)
   if relative.segment is not None:
     segment = relative.segment
     embedding_2NH = segment.embedding_2NH.astype(q_BTNH.dtype)

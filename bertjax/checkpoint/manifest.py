@@ -1,0 +1,129 @@
+"""The record of a checkpoint: a sha256 of every file, written last and verified before a restore.
+
+`manifest.json` in the checkpoint's directory is one JSON object: `format`, whatever the writer
+adds, `files` (path -> [bytes, sha256]) and `sha256`, of the object without that key. Every format
+keeps `format` and `sha256` in this sense, so that a newer checkpoint is told from a damaged one.
+"""
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.errors import UserError
+
+FORMAT = 1
+NAME = 'manifest.json'
+
+
+class Damaged(Exception):
+  """A checkpoint is not what was written; the message names the file, what was expected and what
+  was found."""
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+  """Writes a JSON file that is there whole or not at all, also after a power cut."""
+  temporary = path.with_name(path.name + '.tmp')
+  with open(temporary, 'w') as file:
+    json.dump(value, file, indent=1)
+    file.flush()
+    os.fsync(file.fileno())
+  temporary.rename(path)
+  sync(path.parent)
+
+
+def sync(path: pathlib.Path) -> None:
+  """Flushes a file or a directory to the disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def write(directory: pathlib.Path, record: Mapping[str, Any]) -> None:
+  """Flushes the directory's files, hashes them and writes the manifest beside them.
+
+  Args:
+    directory: a finished checkpoint; nothing writes to it any more.
+    record: JSON values to store along.
+  """
+  files = {}
+  for path in _files(directory):
+    sync(path)
+    files[_name(path, directory)] = [path.stat().st_size, _sha256(path)]
+  for folder in (p for p in directory.rglob('*') if p.is_dir()):
+    sync(folder)
+  body = dict(record, format=FORMAT, files=files)
+  write_json(directory / NAME, dict(body, sha256=_digest(body)))
+
+
+def read(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the record of a checkpoint without looking at its other files.
+
+  Raises:
+    Damaged: there is no manifest, or it was changed.
+    UserError: it was written by a newer bertjax.
+  """
+  body = _load(directory)
+  if body['format'] > FORMAT:
+    raise UserError(
+      f'{directory} has format {body["format"]}, this bertjax reads up to {FORMAT}: update bertjax'
+    )
+  return body
+
+
+def verify(directory: pathlib.Path) -> None:
+  """Compares every file with the manifest. A newer format is not judged; `read` refuses it.
+
+  Raises:
+    Damaged: a missing, extra, truncated or changed file.
+  """
+  body = _load(directory)
+  if body['format'] > FORMAT:
+    return
+  found = {_name(path, directory): path for path in _files(directory)}
+  for name in sorted(body['files'].keys() | found.keys()):
+    if name not in found:
+      raise Damaged(f'{name} is missing')
+    if name not in body['files']:
+      raise Damaged(f'{name} is extra: the manifest does not list it')
+    size, sha256 = body['files'][name]
+    if (got := found[name].stat().st_size) != size:
+      raise Damaged(f'{name}: expected {size} bytes, got {got}')
+    if (got := _sha256(found[name])) != sha256:
+      raise Damaged(f'{name}: expected sha256 {sha256[:12]}, got {got[:12]}')
+
+
+def _load(directory: pathlib.Path) -> dict[str, Any]:
+  path = directory / NAME
+  if not path.is_file():
+    raise Damaged(f'{NAME} is missing')
+  try:
+    body = json.loads(path.read_bytes())
+    expected = body.pop('sha256')
+  except (ValueError, KeyError, AttributeError) as error:
+    raise Damaged(f'{NAME} is not the JSON that was written: {error!r}') from error
+  if (got := _digest(body)) != expected:
+    raise Damaged(f'{NAME}: expected sha256 {str(expected)[:12]}, got {got[:12]}')
+  return body
+
+
+def _digest(body: Mapping[str, Any]) -> str:
+  return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _sha256(path: pathlib.Path) -> str:
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def _files(directory: pathlib.Path) -> list[pathlib.Path]:
+  own = directory / NAME
+  return sorted(p for p in directory.rglob('*') if not p.is_dir() and p != own)
+
+
+def _name(path: pathlib.Path, directory: pathlib.Path) -> str:
+  return path.relative_to(directory).as_posix()

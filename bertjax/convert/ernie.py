@@ -1,9 +1,0 @@
-"""ErnieForPreTraining without task ids; ErnieForMaskedLM where the model has no labels."""
-
-from bertjax.convert.bert import pretraining
-from bertjax.convert.huggingface import Family
-
-
-def family() -> Family:
-  """The table of this family."""
-  return pretraining('ernie')

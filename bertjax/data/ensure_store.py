@@ -1,0 +1,140 @@
+"""Makes the token store of a run where the config gives text instead of a store.
+
+Runs `bertjax.vocab` and `bertjax.prepare` as child processes, so that the training process never
+imports TensorFlow; unless `config.data.reader` asks for a stream without a store.
+"""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from bertjax.data.seqio_tasks import row_stream
+from bertjax.errors import UserError, choose
+
+READERS = ('store', 'seqio')
+
+
+def _run(module: str, flags: dict[str, object]) -> None:
+  given = {k: v for k, v in flags.items() if v not in ('', None)}
+  arguments = [f'--{k}={str(v).lower() if isinstance(v, bool) else v}' for k, v in given.items()]
+  quiet = dict(os.environ, CUDA_VISIBLE_DEVICES='-1')  # TensorFlow looks for a GPU otherwise
+  done = subprocess.run([sys.executable, '-m', module, *arguments], env=quiet, check=False)
+  if done.returncode:
+    raise UserError(
+      f'{module} failed with exit status {done.returncode}; its message is above. '
+      f'Run it alone with: python -m {module} {" ".join(arguments)}'
+    )
+
+
+def ensure_store(data, seed: int, workdir: str) -> str:
+  """The path of the store of `config.data`, made in the workdir if need be.
+
+  Args:
+    data: `config.data`.
+    seed: of the vocabulary's sample.
+    workdir: the run's directory; its `vocab` and `store` are written.
+
+  Returns:
+    The store's directory; of a run that streams, the workdir, which then has `vocab` alone.
+
+  Raises:
+    UserError: neither store nor text is named, no vocabulary, or a child process failed.
+  """
+  if choose(data.reader, READERS, 'config.data.reader') == 'seqio':
+    if data.store:
+      raise UserError('config.data.reader=seqio reads text and config.data.store is none: set one')
+    if data.heldout:
+      raise UserError(
+        f'config.data.heldout={data.heldout} is for a store; config.data.reader=seqio evaluates on '
+        "the Task's split 'validation': give it one, or prepare a store"
+      )
+    text = _text(data)
+    return row_stream.ensure_vocabulary(data, workdir, _vocabulary(data, text, seed, workdir))
+  if data.store:
+    if data.heldout:
+      raise UserError(
+        f'config.data.heldout is for the store that is made of config.data.input, but {data.store} '
+        'is finished. Put the text beside it: python -m bertjax.prepare '
+        f'--input={data.heldout} --vocab={data.store}/vocab --output={data.store}/heldout '
+        '--holdout=0, and the other flags that it was made with'
+      )
+    return data.store
+  store = pathlib.Path(workdir, 'store')
+  if not (store / 'store.json').exists():
+    _prepare(data, seed, workdir, store)
+  held_out = store / 'heldout'
+  if data.heldout and not (held_out / 'store.json').exists():
+    languages = json.loads((store / 'store.json').read_text(encoding='utf-8'))['languages']
+    flags = _flags(data, data.heldout, store / 'vocab', held_out, 0.0)
+    _run('bertjax.prepare', flags | dict(languages=','.join(languages), documents=None))
+  return str(store)
+
+
+def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
+  text = _text(data)
+  vocab = _vocabulary(data, text, seed, workdir)
+  if not vocab:
+    raise UserError(
+      'no vocabulary: set config.data.vocab to a file or directory, or config.data.train_vocab '
+      'to train one, e.g. --config.data.train_vocab.type=wordpiece '
+      '--config.data.train_vocab.size=30522'
+    )
+  holdout = 0.0 if data.heldout else data.holdout
+  _run('bertjax.prepare', _flags(data, text, vocab, store, holdout))
+
+
+def _flags(data, text: str, vocab, output: pathlib.Path, holdout: float) -> dict[str, object]:
+  """Of `prepare`."""
+  return dict(
+    input=text,
+    vocab=vocab,
+    output=output,
+    holdout=holdout,
+    split=data.split,
+    errors=data.errors,
+    lowercase=data.lowercase,
+    documents=data.documents or None,
+    workers=data.workers or None,
+    module=data.module,
+    columns=','.join(data.columns),
+    languages=','.join(data.languages),
+    lexicon=data.lexicon,
+    segmenter=data.segmenter,
+  )
+
+
+def _text(data) -> str:
+  text = data.mixture or data.input
+  if not text:
+    raise UserError(
+      'no data: set config.data.store to a finished store, or config.data.input or '
+      'config.data.mixture to text (files, tfds:NAME, or the name of a seqio Task)'
+    )
+  if data.mixture and data.input:
+    raise UserError('set one of config.data.mixture and config.data.input, got both')
+  return text
+
+
+def _vocabulary(data, text: str, seed: int, workdir: str) -> str:
+  """The vocabulary that the config names, or the one it has trained; '' if it says neither."""
+  if data.vocab or not data.train_vocab.type:
+    return data.vocab
+  vocab = pathlib.Path(workdir, 'vocab')
+  if not vocab.exists():
+    _run(
+      'bertjax.vocab',
+      dict(
+        input=text,
+        type=data.train_vocab.type,
+        size=data.train_vocab.size,
+        split=data.split,
+        output=vocab,
+        lowercase=data.lowercase,
+        module=data.module,
+        errors=data.errors,
+        seed=seed,
+      ),
+    )
+  return str(vocab)

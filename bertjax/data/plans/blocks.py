@@ -1,0 +1,185 @@
+"""Blocks of whole sentences, shared by the plans of RoBERTa (fairseq `TokenBlockDataset`).
+
+The corpus is one virtual stream in which every sentence is followed by </s> (the `sep` token). A
+block is a range of that stream with <s> (`cls`) in front. A sentence longer than a block is cut
+into consecutive pieces of a block each, the last of which goes on like a sentence: nothing is
+dropped (fairseq's 'complete' mode would keep it whole, and its trainer then leave it out).
+Documents leave no mark of their own. Where the store knows languages, blocks of whole sentences end
+where the language changes. Sentence s begins at place sentences[s] + s of the stream.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertjax.data import layout
+from bertjax.errors import UserError
+
+SPECIAL = ('cls', 'sep')
+WINDOW = 1 << 19  # sentences whose offsets are held at once
+
+
+def blocks(store, length: int, within_documents: bool, window: int = WINDOW) -> Iterator[tuple]:
+  """Makes blocks of as many whole sentences as fit.
+
+  Args:
+    store: the token store; only its offsets are read.
+    length: tokens per block, <s> and the </s> included.
+    within_documents: a block ends with its document, rather than with the corpus alone.
+    window: sentences per piece; changes the pieces, not the plan.
+
+  Returns:
+    An iterator of (columns, counts): columns sentence int64 (the first one), offset int64 (tokens
+    of it that an earlier block took), sentences int32 (how many it touches), length int32 (<s> and
+    </s> included) and, where the store knows languages, group int32; count of cut_sentences.
+    The last block of a document, of a language or of the corpus is as short as its text.
+
+  Raises:
+    UserError: a length below 3.
+  """
+  return _blocks(store, _block(length), within_documents, max(window, length))
+
+
+def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tuple]:
+  """Makes blocks of exactly length - 1 tokens of the stream, wherever they begin.
+
+  Arguments, result and errors as `blocks`, but languages do not matter and there is no group; the
+  count is of the blocks that begin inside a sentence.
+  The last block of the corpus is shorter.
+  """
+  return _contiguous_blocks(store, _block(length), window)
+
+
+def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
+  """Makes <s> sentence </s> sentence </s> .. of some examples (columns as `blocks` yields them)."""
+  lead_E = np.ones(len(column['length']), bool)
+  return ranges(store, column, lead_E, store.special['cls'])
+
+
+def ranges(store, column: dict[str, np.ndarray], lead_E: np.ndarray, lead: int) -> layout.Text:
+  """Makes ranges of the stream.
+
+  Args:
+    store: the token store.
+    column: sentence, offset and sentences as `blocks` yields them; length, the lead included.
+    lead_E: bool, whether the example begins with one more token.
+    lead: its id.
+  """
+  length_E, lead_E = column['length'].astype(np.int64), lead_E.astype(np.int64)
+  example_n, number_n = layout.ragged(column['sentences'])
+  sentence_n = column['sentence'][example_n] + number_n
+  begin_n = store.sentences[sentence_n]
+  end_n = store.sentences[sentence_n + 1] + sentence_n + 1
+  offset_E = np.maximum(column['offset'], 0)
+  block_E = store.sentences[column['sentence']] + column['sentence'] + offset_E
+  from_n = np.maximum(begin_n + sentence_n, block_E[example_n])
+  to_n = np.minimum(end_n, (block_E + length_E - lead_E)[example_n])
+  closed_n = to_n == end_n
+  range_n = from_n - sentence_n, to_n - from_n - closed_n
+  body = store.gather(*range_n)
+  start_E = layout.starts(length_E)
+  sep_n = ((start_E + lead_E - block_E)[example_n] + to_n - 1)[closed_n]
+  lead_n = start_E[lead_E > 0]
+  special = np.concatenate([lead_n, sep_n])
+  ids = np.repeat([lead, store.special['sep']], [len(lead_n), len(sep_n)])
+  total = int(length_E.sum())
+  return layout.Text(
+    token_n=layout.fill(total, special, ids, body),
+    type_n=np.zeros(total, np.int32),
+    length_E=length_E,
+    label={},
+    source=layout.Source(*range_n, special),
+  )
+
+
+def _block(length):
+  if length < 3:
+    raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {length}')
+  return length - 1
+
+
+def _blocks(store, block, within_documents, window):
+  total = len(store.sentences) - 1
+  first, begin = 0, 0
+  while first < total:
+    last = min(first + window, total)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    edge, owner = _edges(place, block)
+    limit = edge + block
+    if within_documents:
+      limit = np.minimum(limit, _document_ends(store, first + owner))
+    language = store.column('language')[first:last] if 'language' in store.columns else None
+    if language is not None:
+      limit = np.minimum(limit, _language_ends(language, place, owner))
+    complete = (limit <= place[-1]) | (last == total)
+    following = np.searchsorted(edge, limit, 'right') - 1
+    following[~complete] = len(edge)  # the next window finishes it
+    chain = _chain(following, int(np.searchsorted(edge, begin)), len(edge) - 1)
+    if chain[-1] == len(edge):
+      chain.pop()
+    at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
+    column = _columns(first, place, owner[at], (edge[at], edge[end]))
+    if language is not None:
+      column['group'] = language[owner[at]].astype(np.int32)
+    # A cut sentence fills one block with its first piece, so its second begins the next one.
+    yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
+    begin = edge[chain[-1]]
+    first += int(owner[chain[-1]])
+
+
+def _contiguous_blocks(store, block, window):
+  total = len(store.sentences) - 1
+  size = int(store.sentences[total]) + total
+  for first in range(0, total, window):
+    # Each sentence takes a place at least: the last block ends within `block` sentences more.
+    last = min(first + window + block, total)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    stop = place[min(window, last - first)]
+    begin = np.arange(-(-place[0] // block) * block, stop, block)
+    owner = np.searchsorted(place, begin, 'right') - 1
+    column = _columns(first, place, owner, (begin, np.minimum(begin + block, size)))
+    yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
+
+
+def _edges(place, block):
+  """Returns where a block may begin or end (sentences, cuts, the end), and in which sentence."""
+  pieces = -(-np.diff(place) // block)
+  owner, number = layout.ragged(pieces)
+  edge = np.append(place[owner] + number * block, place[-1])
+  return edge, np.append(owner, len(place) - 1)
+
+
+def _document_ends(store, sentence):
+  """Returns the stream place where each sentence's document ends."""
+  low = np.searchsorted(store.documents, sentence[0], 'right') - 1
+  high = np.searchsorted(store.documents, sentence[-1], 'right')
+  bound = np.asarray(store.documents[low : high + 1])
+  end = bound[np.minimum(np.searchsorted(bound, sentence, 'right'), len(bound) - 1)]
+  return store.sentences[end] + end
+
+
+def _language_ends(language, place, owner):
+  """Returns the stream place where the language of each sentence of a window ends there, if so."""
+  change = np.flatnonzero(language[1:] != language[:-1]) + 1
+  end = np.append(place[change], np.iinfo(np.int64).max)
+  return end[np.searchsorted(change, owner, 'right')]
+
+
+def _chain(following: np.ndarray, at: int, end: int) -> list[int]:
+  """Follows the links from `at` until `end` or beyond."""
+  link, chain = following.tolist(), [at]
+  while at < end:
+    at = link[at]
+    chain.append(at)
+  return chain
+
+
+def _columns(first, place, owner, span):
+  """Returns the columns of the blocks (begin, end) = span, each beginning in first + owner."""
+  begin, end = span
+  return dict(
+    sentence=first + owner,
+    offset=begin - place[owner],
+    sentences=(np.searchsorted(place, end) - owner).astype(np.int32),
+    length=(end - begin + 1).astype(np.int32),
+  )

@@ -1,0 +1,113 @@
+"""Translation language modelling: a sentence and its translation in one row.
+
+facebookresearch/XLM, utils.py:concat_batches. A row is </s> source </s> </s> target </s>, positions
+begin anew with the target, and every token has the language of its side. With
+`reset_positions=False` the two </s> in the middle are one, which has the target's language, and
+positions run on. What is masked is the corruption's to say; either side can be predicted from the
+other.
+
+InfoXLM and XLM-E begin a row with <s> and have the single </s>: lead='cls', reset_positions=False.
+
+A document of two sentences of different languages is a pair of translations. The original drops
+sentences above 100 tokens; here a pair that exceeds its row is left out and counted.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertjax.data import language_sampling, layout
+from bertjax.errors import UserError, choose
+
+SPECIAL = ('cls', 'sep')
+OPTIONS = ('languages', 'reset_positions', 'lead')
+WINDOW = 1 << 20  # pairs per piece
+_BASE = 1 << 8  # languages are numbered by a byte
+
+
+def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
+  """Makes the plan in pieces.
+
+  Args:
+    store: the token store, which knows languages.
+    recipe: `config.data`, with languages, reset_positions and lead, the special token that a row
+      begins with: sep or cls.
+    length: tokens per row.
+    seed: unused; there are no draws.
+    window: pairs per piece; changes the pieces, not the plan.
+
+  Returns:
+    An iterator of (columns, counts): columns source int64 (its sentence; the target is the next
+    one), a_length int32 (of the source), length int32, single int8 (one </s> in the middle), lead
+    int32 (id of the first token), group int32 (256 * language of the source + language of the
+    target); count of long_pairs, which are left out.
+
+  Raises:
+    UserError: a length below 6, another lead, a language without an id, or no parallel text.
+  """
+  del seed
+  if length < 6:
+    raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {length}')
+  choose(recipe.lead, ('cls', 'sep'), 'config.data.lead')
+  store.column('language')  # refuses a store without languages, with the remedy
+  id_l = language_sampling.ids(store, recipe)
+  document_n = language_sampling.parallel(store)
+  if not len(document_n):
+    raise UserError(
+      f'{store.path} holds no parallel text: the plan translation_pairs expected documents of two '
+      f'sentences in two of its languages {", ".join(store.languages)}. Prepare it with pairs, or '
+      'leave the translation phase out'
+    )
+  return (
+    _pairs(store, recipe, id_l, document_n[first : first + window], length)
+    for first in range(0, len(document_n), window)
+  )
+
+
+def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
+  """Makes the pairs of some examples (columns as `build` yields them)."""
+  a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
+  single_E = column['single'].astype(np.int64)
+  b_E, start_E = length_E - a_E - 4 + single_E, layout.starts(length_E)
+  two = lambda a, b: np.stack([a, b], 1).ravel()
+  sentence_n = two(column['source'], column['source'] + 1)
+  range_n = store.sentences[sentence_n], two(a_E, b_E)
+  body = store.gather(*range_n)
+  middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
+  # Where the middle is single, its place is named twice.
+  special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
+  id_n = np.repeat(store.special['sep'], len(special_n))
+  id_n[::4] = column['lead']
+  total, side_n = int(length_E.sum()), two(a_E + 2 - single_E, b_E + 2)
+  restart_n = two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))
+  _, place_n = layout.ragged(length_E)
+  return layout.Text(
+    token_n=layout.fill(total, special_n, id_n, body),
+    type_n=np.zeros(total, np.int32),
+    length_E=length_E,
+    label={},
+    source=layout.Source(*range_n, special_n),
+    extra=dict(
+      language=np.repeat(two(*np.divmod(column['group'], _BASE)), side_n).astype(np.int32)
+    ),
+    position_n=(place_n - np.repeat(restart_n, side_n)).astype(np.int32),
+  )
+
+
+def _pairs(store, recipe, id_l, document_n, length):
+  source_n = store.documents[document_n]
+  target_n, language_S = source_n + 1, store.column('language')
+  group_n = id_l[language_S[source_n]] * _BASE + id_l[language_S[target_n]]
+  size_n = lambda sentence_n: store.sentences[sentence_n + 1] - store.sentences[sentence_n]
+  single = int(not recipe.reset_positions)
+  length_n = size_n(source_n) + size_n(target_n) + 4 - single
+  kept = length_n <= length
+  column = dict(
+    source=source_n,
+    a_length=size_n(source_n).astype(np.int32),
+    length=length_n.astype(np.int32),
+    single=np.full(len(source_n), single, np.int8),
+    lead=np.full(len(source_n), store.special[recipe.lead], np.int32),
+    group=group_n.astype(np.int32),
+  )
+  return {k: value[kept] for k, value in column.items()}, dict(long_pairs=int((~kept).sum()))

@@ -1,0 +1,107 @@
+"""XLM's streams: per language one long line of sentences, cut into rows wherever a row is full.
+
+facebookresearch/XLM, dataset.py:StreamDataset. Every sentence is followed by </s> (`sep`), one more
+stands at the head of the stream, and a row is the next `length` tokens; nothing marks its ends, so
+most rows begin inside a sentence. The original cuts a stream into as many columns as its batch has
+rows, and fills it up with </s>; here it is one column whose rows are permuted, and the last row is
+short.
+
+A stream is a range of the store without change of language: one per language if the text was
+prepared language by language, more and shorter ones if it was mixed. Parallel documents (see
+`bertjax.data.plans.translation_pairs`) are left to the translation steps.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertjax.data import language_sampling, layout
+from bertjax.data.plans.blocks import ranges
+from bertjax.errors import UserError
+
+SPECIAL = ('sep',)
+OPTIONS = ('languages',)
+WINDOW = 1 << 19  # sentences whose offsets are held at once
+
+
+def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
+  """Makes the plan in pieces.
+
+  Args:
+    store: the token store; its offsets and languages are read.
+    recipe: `config.data`, with languages.
+    length: tokens per row.
+    seed: unused; there are no draws.
+    window: sentences per piece; changes the pieces, not the plan.
+
+  Returns:
+    An iterator of (columns, counts): columns sentence int64 (whose first token is the row's first
+    or second), offset int64 (tokens of it that an earlier row took; -1 where the row begins with
+    the </s> before it), sentences int32 (how many it touches), length int32, and, where the store
+    knows languages, group int32, the id of the language. The count is of rows that begin inside a
+    sentence.
+
+  Raises:
+    UserError: a length below 2, a language without an id, or parallel text alone.
+  """
+  del seed
+  if length < 2:
+    raise UserError(f'a stream needs rows of at least 2 tokens, got length {length}')
+  id_l = language_sampling.ids(store, recipe)
+  spans = _spans(store)
+  if not spans:
+    raise UserError(
+      f'{store.path} holds parallel text alone: expected monolingual documents for '
+      "config.data.plan='xlm_stream'. Prepare the store with some, or use plan='translation_pairs'"
+    )
+  return (
+    piece for span in spans for piece in _rows(store, id_l, span, length, max(window, length))
+  )
+
+
+def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
+  """Makes the rows of some examples (columns as `build` yields them)."""
+  text = ranges(store, column, column['offset'] < 0, store.special['sep'])
+  if 'group' not in column:
+    return text
+  language_n = np.repeat(column['group'], text.length_E)
+  return text._replace(extra=dict(language=language_n.astype(np.int32)))
+
+
+def _spans(store) -> list[tuple[int, int]]:
+  """Returns the ranges of sentences of one language, without those of parallel documents."""
+  total = len(store.sentences) - 1
+  if 'language' not in store.columns:
+    return [(0, total)]
+  language_S, parallel_S = store.column('language'), np.zeros(total, bool)
+  first_n = store.documents[language_sampling.parallel(store)]
+  parallel_S[first_n] = parallel_S[first_n + 1] = True
+  change_S = (language_S[1:] != language_S[:-1]) | (parallel_S[1:] != parallel_S[:-1])
+  edge = np.concatenate([[0], np.flatnonzero(change_S) + 1, [total]])
+  spans = zip(edge[:-1].tolist(), edge[1:].tolist(), strict=True)
+  return [span for span in spans if not parallel_S[span[0]]]
+
+
+def _rows(store, id_l, span, length, window):
+  """Yields the rows of one stream; a place counts the tokens and </s> of the whole store."""
+  begin_s, end_s = span
+  place_of = lambda sentence: int(store.sentences[sentence]) + sentence
+  head, tail = place_of(begin_s) - 1, place_of(end_s)
+  for first in range(begin_s, end_s, window):
+    # Each sentence takes a place at least: the last row ends within `length` sentences more.
+    last = min(first + window + length, end_s)
+    place = np.asarray(store.sentences[first : last + 1]) + np.arange(first, last + 1)
+    stop = place[min(window, end_s - first)] - 1
+    numbers = -(-(place[0] - 1 - head) // length), -(-(stop - head) // length)
+    begin = head + length * np.arange(*numbers)
+    end = np.minimum(begin + length, tail)
+    owner = np.searchsorted(place, begin + 1, 'right') - 1
+    column = dict(
+      sentence=first + owner,
+      offset=begin - place[owner],
+      sentences=(np.searchsorted(place, end) - owner).astype(np.int32),
+      length=(end - begin).astype(np.int32),
+    )
+    if len(id_l):
+      column['group'] = np.full(len(begin), id_l[store.column('language')[begin_s]], np.int32)
+    yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))

@@ -1,0 +1,186 @@
+"""XLNet's rows: a stretch of a column, and two segments after it. zihangdai/xlnet, data_utils.py.
+
+  [ the next reuse_len tokens of the column | A SEP B SEP CLS ]     segments 0 .. 0 | 0 0 1 1 2
+
+The column moves on by reuse_len tokens, so a row reads ahead what the next ones begin with, and
+memory is kept of the first part alone. A begins behind it and ends where a sentence begins, drawn
+from those within the room for both, or at the first one beyond if there are none. By a coin B goes
+on where A ends, up to the first sentence that begins beyond the room (label 1), or is what a
+uniform span of the same column touches, whole sentences (label 0, also without a coin where A has
+no place to end). The longer one, B of two equal ones, loses tokens at its right until both fit. The
+label is trained by nothing.
+
+With `config.data.both_directions` the first half of the rows read their columns forwards and the
+others the same columns backwards, which `direction_B` tells. Documents end with <eod>.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from bertjax.data import counter_rng, layout
+from bertjax.data.column_stream import Lanes, Order
+from bertjax.errors import UserError
+
+SPECIAL = ('cls', 'sep', 'eod')
+OPTIONS = ('lanes', 'reuse_len', 'both_directions')
+_COIN, _CUT, _PLACE = range(3)
+
+
+def build(store, recipe, length: int, seed: int) -> Iterator[tuple]:
+  """Makes the plan: how many rows an epoch has. What is in them follows from `reader`.
+
+  Args:
+    store: the token store; only its offsets are read.
+    recipe: `config.data`, with lanes (rows of a batch), reuse_len and both_directions.
+    length: tokens per row.
+    seed: of the orders of the documents and of all draws.
+
+  Returns:
+    An iterator of one piece (columns, counts): the column length int32.
+
+  Raises:
+    UserError: an odd number of lanes with both_directions, or no room for A and B.
+  """
+  if recipe.both_directions and recipe.lanes % 2:
+    raise UserError(
+      'config.data.both_directions reads each column forwards in one row and backwards in another: '
+      f'expected an even batch_size, got {recipe.lanes}; or set both_directions=False'
+    )
+  if not 0 < recipe.reuse_len <= length - 5:
+    raise UserError(
+      'config.data.reuse_len must leave room for A SEP B SEP CLS: expected 1 .. '
+      f'{length - 5} of config.length={length}, got {recipe.reuse_len}'
+    )
+  size = _lanes(store, recipe, seed).size
+  steps = max((size - length) // recipe.reuse_len + 1, 0) if size >= length else 0
+  return iter([(dict(length=np.full(steps * recipe.lanes, length, np.int32)), {})])
+
+
+def reader(store, recipe, length: int, seed: int) -> Callable[[int, np.ndarray, bool], layout.Text]:
+  """Opens the rows.
+
+  Returns:
+    (epoch, index of rows in the epoch, whether its documents are shuffled) -> rows.
+  """
+  lanes = _lanes(store, recipe, seed)
+
+  def read(epoch: int, index_E: np.ndarray, shuffle: bool) -> layout.Text:
+    order = lanes.order(epoch if shuffle else None)
+    key_E = counter_rng.fold(counter_rng.fold(counter_rng.root(seed, 'xlnet_rows'), epoch), index_E)
+    return _text(lanes, order, recipe, length, index_E, key_E)
+
+  return read
+
+
+def _lanes(store, recipe, seed) -> Lanes:
+  columns = recipe.lanes // 2 if recipe.both_directions else recipe.lanes
+  return Lanes(store, columns, store.special['eod'], seed)
+
+
+def _text(lanes: Lanes, order: Order, recipe, length, index_E, key_E) -> layout.Text:
+  step_E, lane_E = np.divmod(index_E, recipe.lanes)
+  backward_E = lane_E >= lanes.lanes
+  column = _Columns(lanes, order, lane_E % lanes.lanes * lanes.size, backward_E)
+  start_E = step_E * recipe.reuse_len
+  after_E, room = start_E + recipe.reuse_len, length - recipe.reuse_len - 3
+  a_E, b_from_E, b_E, label_E = _segments(column, after_E, room, key_E)
+  reuse_E = np.full(len(index_E), recipe.reuse_len)
+  begin_r = np.stack([start_E, after_E, b_from_E], 1).ravel()
+  size_r = np.stack([reuse_E, a_E, b_E], 1).ravel()
+  body = column.tokens(np.repeat(np.arange(len(index_E)), 3), begin_r, size_r)
+  head_E = np.arange(len(index_E)) * length
+  special = np.stack([head_E + recipe.reuse_len + a_E, head_E + length - 2, head_E + length - 1], 1)
+  ids = np.array([lanes.store.special[name] for name in ('sep', 'sep', 'cls')])
+  types_E4 = np.stack([reuse_E + a_E + 1, b_E + 1, np.ones_like(b_E)], 1)
+  return layout.Text(
+    token_n=layout.fill(len(index_E) * length, special.ravel(), np.tile(ids, len(index_E)), body),
+    type_n=np.repeat(np.tile(np.array([0, 1, 2], np.int32), len(index_E)), types_E4.ravel()),
+    length_E=np.full(len(index_E), length),
+    label=dict(follows=label_E),
+    row=dict(start=step_E == 0, direction=np.where(backward_E, -1, 1)),
+  )
+
+
+def _segments(column, after_E, room, key_E):
+  """Returns the size of A, the place where B begins and its size, and the label."""
+  # What lies further away than twice the room changes nothing: it is cut off again.
+  limit_E = np.minimum(after_E + 2 * room, column.size)
+  owner_c, place_c = column.sentence_starts(after_E + 1, limit_E)
+  size_c = place_c - after_E[owner_c]
+  within_c = size_c < room
+  cuts_E = np.bincount(owner_c[within_c], minlength=len(after_E))
+  beyond_E = limit_E - after_E
+  np.minimum.at(beyond_E, owner_c[~within_c], size_c[~within_c])
+
+  draw = lambda site, bound_E: counter_rng.below(counter_rng.fold(key_E, site), bound_E)
+  first_E = np.searchsorted(owner_c, np.arange(len(after_E)))
+  cut_E = first_E + draw(_CUT, np.maximum(cuts_E, 1))
+  a_E = beyond_E.copy()
+  a_E[cuts_E > 0] = size_c[cut_E[cuts_E > 0]]
+  follows_E = (cuts_E > 0) & (counter_rng.uniform(counter_rng.fold(key_E, _COIN)) >= 0.5)
+
+  span_E = np.maximum(room - a_E, 1)
+  from_E = draw(_PLACE, column.size - span_E)
+  low_E = column.sentence_around(from_E)[0]
+  high_E = column.sentence_around(from_E + span_E - 1)[1]
+  low_E, high_E = np.maximum(low_E, 0), np.minimum(high_E, column.size - 1)
+  b_from_E = np.where(follows_E, after_E + a_E, low_E)
+  b_E = np.where(follows_E, beyond_E - a_E, high_E - low_E)
+  return *_trim(a_E, b_from_E, b_E, room), follows_E
+
+
+def _trim(a_E, b_from_E, b_E, room):
+  """Takes tokens off the longer one, B of two equal ones, until both have `room` together."""
+  excess_E = np.maximum(a_E + b_E - room, 0)
+  apart_E = np.minimum(np.abs(a_E - b_E), excess_E)
+  both_E = excess_E - apart_E
+  a_E = a_E - apart_E * (a_E > b_E) - both_E // 2
+  return a_E, b_from_E, room - a_E
+
+
+class _Columns:
+  """The columns of some rows, in the direction in which each is read: places count from 0."""
+
+  def __init__(self, lanes: Lanes, order: Order, first_E: np.ndarray, backward_E: np.ndarray):
+    self.size = lanes.size
+    self._lanes, self._order = lanes, order
+    # A place p of the column is first + sign * p in the stream.
+    self._sign_E = np.where(backward_E, -1, 1)
+    self._first_E = np.where(backward_E, first_E + lanes.size - 1, first_E)
+
+  def _span(self, row_n, begin_n, end_n):
+    """Returns the range of the stream that a range of columns is."""
+    sign_n, first_n = self._sign_E[row_n], self._first_E[row_n]
+    ahead_n = sign_n > 0
+    begin = np.where(ahead_n, first_n + begin_n, first_n - end_n + 1)
+    return begin, begin + end_n - begin_n
+
+  def tokens(self, row_n: np.ndarray, begin_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
+    begin, _ = self._span(row_n, begin_n, begin_n + length_n)
+    token_m = self._lanes.tokens(self._order, begin, length_n)
+    owner_m, offset_m = layout.ragged(length_n)
+    last_m = layout.starts(length_n)[owner_m] + length_n[owner_m] - 1
+    back_m = self._sign_E[row_n][owner_m] < 0
+    return token_m[np.where(back_m, last_m - offset_m, np.arange(len(owner_m)))]
+
+  def sentence_starts(self, begin_E, end_E):
+    """As `Lanes.sentence_starts`: what is read first of a sentence is its start."""
+    row_E = np.arange(len(begin_E))
+    ahead_E = self._sign_E > 0
+    begin, end = self._span(row_E, begin_E, end_E)
+    # Read backwards, a sentence starts one place before another one does in the stream.
+    owner_c, place_c = self._lanes.sentence_starts(
+      self._order, np.where(ahead_E, begin, begin + 1), np.where(ahead_E, end, end + 1)
+    )
+    place_c = place_c - ~ahead_E[owner_c]
+    place_c = (place_c - self._first_E[owner_c]) * self._sign_E[owner_c]
+    by_place = np.lexsort((place_c, owner_c))
+    return owner_c[by_place], place_c[by_place]
+
+  def sentence_around(self, place_E):
+    """As `Lanes.sentence_around`; may reach beyond the column."""
+    begin, end = self._lanes.sentence_around(self._order, self._first_E + self._sign_E * place_E)
+    ahead_E = self._sign_E > 0
+    low_E = np.where(ahead_E, begin - self._first_E, self._first_E - end + 1)
+    return low_E, low_E + end - begin

@@ -1,0 +1,61 @@
+"""The flags that `prepare` and `vocab` share: which text, and how it is read."""
+
+from absl import flags
+
+from bertjax.data.text import documents as documents_lib
+from bertjax.data.text import sentence_split
+from bertjax.errors import choose
+
+INPUT = flags.DEFINE_string(
+  'input',
+  None,
+  'Files (.txt, .jsonl; .gz, .xz), globs, a comma list of them, each perhaps with its language '
+  '(en=FILES) or as parallel text (en-de=FILE+FILE, en-de=FILE.tsv); tfds:NAME; or the name of a '
+  'seqio Task or Mixture.',
+  required=True,
+)
+OUTPUT = flags.DEFINE_string(
+  'output', None, 'Directory of the result, made in one step at the end.', required=True
+)
+SPLIT = flags.DEFINE_enum(
+  'split',
+  sentence_split.AUTO,
+  [sentence_split.AUTO, sentence_split.LINES, sentence_split.SENTENCES, sentence_split.VERBATIM],
+  'What a line of a document is: a sentence that is kept as it is, or a paragraph that is split '
+  'into sentences. auto: paragraphs, if more than a quarter of the first lines hold several. '
+  'verbatim: blank lines and white space are kept too, as streams of bytes and words want them; '
+  'files are then one stream and not documents.',
+)
+ERRORS = flags.DEFINE_enum(
+  'errors', 'strict', ['strict', 'replace'], 'What becomes of bytes that are not UTF-8.'
+)
+LOWERCASE = flags.DEFINE_bool(
+  'lowercase', None, 'Lowercase the text; by default as the vocabulary says.'
+)
+DOCUMENTS = flags.DEFINE_integer(
+  'documents', 0, 'Documents to take, a Mixture drawn at its rates; 0: one pass over all.', 0
+)
+MODULE = flags.DEFINE_string('module', '', 'Python module that registers seqio Tasks.')
+FIELD = flags.DEFINE_string('field', 'text', 'Field of JSON lines or TFDS that holds the text.')
+COLUMNS = flags.DEFINE_list(
+  'columns', [], 'Fields of JSON lines to keep for each sentence: language, role.'
+)
+
+
+def open_corpus(documents: int | None = None):
+  """Opens the text that the flags name, or so many documents of it: see `corpora.open_corpus`."""
+  # TensorFlow takes seconds, so not for --help; `tasks` registers the names.
+  from bertjax.data.seqio_tasks import corpora, registered  # noqa: F401
+
+  for name in COLUMNS.value:
+    choose(name, documents_lib.COLUMNS, '--columns')
+  take = DOCUMENTS.value if documents is None else documents
+  return corpora.open_corpus(
+    INPUT.value,
+    take,
+    MODULE.value,
+    ERRORS.value,
+    FIELD.value,
+    COLUMNS.value,
+    SPLIT.value == sentence_split.VERBATIM,
+  )

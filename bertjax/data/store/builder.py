@@ -1,0 +1,269 @@
+"""A token store while it is written: OUTPUT.partial, which becomes OUTPUT in one rename.
+
+After every part `progress.json` says how many documents of the source lie behind it, so a run that
+was killed goes on there, and ends with the same bytes as one that was not.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.data import counter_rng
+from bertjax.data.store.encode import Encoded
+from bertjax.data.store.writer import Writer, remove_sides, save_json
+from bertjax.data.text import phrases
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError
+
+_PROGRESS = 'progress.json'
+
+
+@dataclasses.dataclass
+class Stats:
+  """What preparation counted; goes into store.json.
+
+  Attributes:
+    documents: of the source.
+    bytes: of their text.
+    empty_documents: dropped, since nothing was left of them.
+    empty_sentences: dropped, since they had no token.
+    replaced: characters put where bytes were not UTF-8.
+    broken_pairs: documents of parallel text, dropped since a side of them had no token.
+    found_units: phrases and entities in both stores.
+  """
+
+  documents: int = 0
+  bytes: int = 0
+  empty_documents: int = 0
+  empty_sentences: int = 0
+  replaced: int = 0
+  broken_pairs: int = 0
+  found_units: int = 0
+
+
+class Kind(NamedTuple):
+  """What a store has besides tokens.
+
+  Attributes:
+    finder: what looks for units, '' if nothing does.
+    columns: names.
+    languages: those with a number so far.
+    fixed: whether there may be no others.
+  """
+
+  finder: str = ''
+  columns: Sequence[str] = ()
+  languages: Sequence[str] = ()
+  fixed: bool = False
+
+  @property
+  def units(self) -> bool:
+    """Whether units are looked for."""
+    return bool(self.finder)
+
+
+class Partial:
+  """A store that is being written.
+
+  Attributes:
+    stats: so far; `stats.documents` is where the source goes on.
+    languages: by their number in the column; they grow unless the user fixed them.
+    train, held_out: the writers of the store and of its `heldout/`.
+  """
+
+  def __init__(self, output: pathlib.Path, identity: Mapping[str, Any], holdout: float, kind: Kind):
+    """Starts a store, or goes on with one that was left unfinished.
+
+    Args:
+      output: the store's directory.
+      identity: name, vocabulary, source and options, as in store.json.
+      holdout: share of the documents that are kept for evaluation.
+      kind: what the store has besides tokens.
+
+    Raises:
+      UserError: the directory or its .partial holds something else; the differences are listed.
+    """
+    self._output, self._identity, self._holdout = output, dict(identity), holdout
+    self._path = output.with_name(output.name + '.partial')
+    self._kind, self.languages = kind, list(kind.languages)
+    self.stats = Stats()
+    parts: dict[str, list] = dict(train=[], held_out=[])
+    _refuse_other_content(output)
+    if self._path.exists():
+      progress = _read_progress(self._path)
+      _compare(self._path, progress['identity'], self._identity)
+      self.stats, parts = Stats(**progress['stats']), progress['parts']
+      self.languages = progress['languages']
+    size, also = identity['vocabulary']['size'], (kind.units, kind.columns)
+    self.train = Writer(self._path, size, parts['train'], *also)
+    self.held_out = Writer(self._path / 'heldout', size, parts['held_out'], *also)
+
+  @property
+  def tokens(self) -> int:
+    """Tokens so far, in both stores."""
+    return self.train.tokens + self.held_out.tokens
+
+  def add(self, batch: Encoded) -> None:
+    """Appends a batch; each document goes to one of the two stores.
+
+    Raises:
+      UserError: a language that is not among those the user fixed, or the 257th.
+    """
+    column = dict(batch.column)
+    if batch.languages:
+      column['language'] = self._numbers(batch.languages)[column['language']]
+    size_D = batch.size_D[batch.size_D > 0]
+    index_D = np.arange(len(size_D)) + self.train.documents + self.held_out.documents
+    held_D = _is_held_out(index_D, self._holdout)
+    held_S = np.repeat(held_D, size_D)
+    held_n = np.repeat(held_S, batch.length_S)
+    for writer, held in ((self.train, False), (self.held_out, True)):
+      if np.any(held_D == held):
+        in_n, in_S = held_n == held, held_S == held
+        writer.add(
+          batch.token_n[in_n],
+          batch.length_S[in_S],
+          size_D[held_D == held],
+          None if batch.unit_n is None else batch.unit_n[in_n],
+          {name: value_S[in_S] for name, value_S in column.items()},
+        )
+    self.stats.documents += len(batch.size_D)
+    self.stats.bytes += batch.size
+    self.stats.empty_documents += len(batch.size_D) - len(size_D)
+    self.stats.empty_sentences += batch.empty
+    self.stats.replaced += batch.replaced
+    self.stats.broken_pairs += batch.broken_pairs
+    if batch.unit_n is not None:
+      self.stats.found_units += int(np.count_nonzero(batch.unit_n == phrases.FOUND))
+
+  def _numbers(self, names: Sequence[str]) -> np.ndarray:
+    """Returns the number of each language, and gives new ones their own where that is allowed."""
+    new = [name for name in names if name not in self.languages]
+    if new and self._kind.fixed:
+      raise UserError(
+        f'the text has the language {new[0]!r}, which has no id: expected one of '
+        f'{", ".join(self.languages)}. Add it to --languages, or leave its text out'
+      )
+    self.languages += new
+    if len(self.languages) > 256:
+      raise UserError(f'a store holds 256 languages, and {self.languages[256]!r} is one more')
+    return np.array([self.languages.index(name) for name in names], np.uint8)
+
+  def cut(self) -> None:
+    """Makes a part of what was added since the last cut, and notes how far the source was read.
+
+    Raises:
+      UserError: units are looked for, and none was found so far.
+    """
+    if self._kind.units and not self.stats.found_units:
+      raise UserError(
+        f'{self._kind.finder} found nothing in {self.stats.documents} documents, '
+        f'{self.tokens} tokens. Case and script must be those of the text; pieces of one character '
+        'do not count'
+      )
+    if not self.train.parts:
+      # A kill within the first part leaves a store that goes on from its beginning.
+      self._path.mkdir(parents=True, exist_ok=True)
+      self._note(Stats(), list(self._kind.languages))
+    self.train.cut()
+    self.held_out.cut()
+    self._note(self.stats, self.languages)
+
+  def _note(self, stats: Stats, languages: list[str]) -> None:
+    parts = dict(train=self.train.parts, held_out=self.held_out.parts)
+    progress = dict(
+      identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages
+    )
+    save_json(self._path / _PROGRESS, progress)
+
+  def finish(self, vocabulary: Vocabulary) -> None:
+    """Completes both stores and gives the directory its name."""
+    if self.train.buffered or self.held_out.buffered:
+      self.cut()
+    name = self._identity['name']
+    if self.held_out.documents:
+      meta = self._identity | dict(name=f'{name} (held out)', languages=self.languages)
+      self.held_out.finish(vocabulary.word_starts, meta)
+    elif (self._path / 'heldout').exists():
+      shutil.rmtree(self._path / 'heldout')  # its parts are empty
+    vocabulary.save(self._path / 'vocab')
+    said = dict(stats=dataclasses.asdict(self.stats), languages=self.languages)
+    self.train.finish(vocabulary.word_starts, self._identity | said)
+    (self._path / _PROGRESS).unlink()
+    _give_name(self._path, self._output)
+
+
+def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
+  """Whether the directory holds the finished store of this identity.
+
+  Raises:
+    UserError: it holds the store of another one; the differences are listed.
+  """
+  partial = output.with_name(output.name + '.partial')
+  if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
+    _give_name(partial, output)  # killed in the last moment
+  file = output / 'store.json'
+  if not file.is_file():
+    return False
+  _compare(output, json.loads(file.read_text(encoding='utf-8')), identity)
+  return True
+
+
+def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
+  for directory in (partial, partial / 'heldout'):
+    remove_sides(directory)
+  os.replace(partial, output)
+
+
+def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:
+  """Draws by the document's number.
+
+  The first one trains and the second is held out, so that neither store of two documents is empty.
+  """
+  if not holdout:
+    return np.zeros(len(index_D), bool)
+  drawn_D = counter_rng.uniform(counter_rng.fold(counter_rng.root(0, 'holdout'), index_D)) < holdout
+  return np.where(index_D < 2, index_D == 1, drawn_D)
+
+
+def _refuse_other_content(output: pathlib.Path) -> None:
+  if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    raise UserError(f'{output} exists and is not a token store: name another --output')
+
+
+def _read_progress(path: pathlib.Path) -> dict[str, Any]:
+  file = path / _PROGRESS
+  if not file.is_file():
+    raise UserError(
+      f'{path} exists, but holds no part of a store that could be continued: remove it'
+    )
+  return json.loads(file.read_text(encoding='utf-8'))
+
+
+def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
+  """Raises UserError with every difference in what makes a store."""
+  lines = []
+  for key, value in asked.items():
+    if found.get(key) != value:
+      old, new = found.get(key), value
+      if isinstance(old, dict) and isinstance(new, dict):
+        old, new = (
+          {k: v for k, v in a.items() if b.get(k) != v} for a, b in ((old, new), (new, old))
+        )
+      lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
+  if lines:
+    raise UserError(
+      f'{path} was begun with something else:\n' + '\n'.join(lines) + '\n'
+      f'Repeat the command that began it, remove {path}, or name another --output'
+    )
+
+
+def _short(value: Any) -> str:
+  text = json.dumps(value, ensure_ascii=False)
+  return text if len(text) <= 300 else text[:300] + ' ...'

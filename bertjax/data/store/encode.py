@@ -1,0 +1,194 @@
+"""What the worker processes of `prepare` do: documents as bytes in, ids out.
+
+Only NumPy, tokenizers and sentencepiece are imported here, so a worker starts in a moment.
+"""
+
+import collections
+import concurrent.futures
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bertjax.data.text import documents as documents_lib
+from bertjax.data.text import phrases, sentence_split
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+
+
+class Options(NamedTuple):
+  """How documents become ids.
+
+  Attributes:
+    vocab, lowercase: as of `load_vocabulary`.
+    split: 'lines', 'sentences' or 'verbatim'.
+    errors: 'strict' or 'replace', of bytes that are not UTF-8.
+    columns: of the records.
+    lexicon, segmenter: as of `phrases.finder`.
+  """
+
+  vocab: str
+  lowercase: bool | None
+  split: str
+  errors: str
+  columns: Sequence[str] = ()
+  lexicon: str = ''
+  segmenter: str = ''
+
+
+class Encoded(NamedTuple):
+  """A batch of D documents.
+
+  Attributes:
+    token_n: int32 ids, unit by unit.
+    length_S: int64 tokens of each unit, > 0.
+    size_D: int64 units of each document; 0 where nothing is left of it.
+    empty: units without a token, dropped.
+    replaced: U+FFFD characters put where bytes were not UTF-8.
+    size: bytes of the documents' text.
+    unit_n: uint8, as `phrases.unit_starts` returns it, or None where no units are looked for.
+    column: name -> uint8 per unit; of `language` an index into the languages.
+    languages: names, in the order of their first mention in the batch.
+    broken_pairs: documents of parallel text, dropped since one side had no token.
+  """
+
+  token_n: np.ndarray
+  length_S: np.ndarray
+  size_D: np.ndarray
+  empty: int
+  replaced: int
+  size: int
+  unit_n: np.ndarray | None = None
+  column: Mapping[str, np.ndarray] = {}
+  languages: Sequence[str] = ()
+  broken_pairs: int = 0
+
+
+def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> Encoded:
+  """Splits and tokenises a batch of documents.
+
+  Raises:
+    UserError: bytes that are not UTF-8, where errors are strict; columns that do not fit the
+      lines; units of a vocabulary that has no offsets.
+  """
+  fields = [()] * len(documents)
+  if options.columns:
+    parts = [record.split(documents_lib.SEPARATOR, len(options.columns)) for record in documents]
+    fields, documents = [part[:-1] for part in parts], [part[-1] for part in parts]
+  texts = [sentence_split.decode(document, options.errors) for document in documents]
+  replaced = 0
+  if options.errors == 'replace':
+    mark = '\ufffd'
+    given = sum(document.count(mark.encode()) for document in documents)
+    replaced = sum(text.count(mark) for text in texts) - given
+  split = [
+    documents_lib.split(text, _values(options.columns, values), options.split)
+    for text, values in zip(texts, fields, strict=True)
+  ]
+  sentences = [sentence for document in split for sentence in document.texts]
+  languages_U = [name for document in split for name in document.values.get('language', ())]
+  token_n, length_U, unit_n = _tokens(sentences, languages_U, vocabulary, options)
+  kept_U = length_U > 0
+  size_D = np.array([len(document.texts) for document in split], np.int64)
+  end_D = np.append(0, np.cumsum(size_D))
+  kept_before_U = np.append(0, np.cumsum(kept_U))
+  left_D = np.diff(kept_before_U[end_D])
+  broken_D = np.array([document.parallel for document in split], bool) & (left_D < size_D)
+  if broken_D.any():
+    whole_U = np.repeat(~broken_D, size_D)
+    whole_n = np.repeat(whole_U, length_U)
+    token_n, unit_n = token_n[whole_n], None if unit_n is None else unit_n[whole_n]
+    kept_U, left_D = kept_U & whole_U, np.where(broken_D, 0, left_D)
+  empty = int(np.sum(size_D[~broken_D]) - np.sum(kept_U))
+  column, languages = _columns(split, options.columns)
+  return Encoded(
+    token_n,
+    length_U[kept_U],
+    left_D,
+    empty,
+    replaced,
+    sum(map(len, documents)),
+    unit_n,
+    {name: value_U[kept_U] for name, value_U in column.items()},
+    languages,
+    int(broken_D.sum()),
+  )
+
+
+def _values(columns, values) -> dict[str, str]:
+  return {name: value.decode('utf-8') for name, value in zip(columns, values, strict=True)}
+
+
+def _tokens(sentences, languages, vocabulary, options):
+  """Returns the ids of all sentences, how many each has, and their units or None."""
+  find = phrases.finder(options.lexicon, options.segmenter)
+  if find is None:
+    return *vocabulary.encode_flat(sentences, languages or None), None
+  flat = vocabulary.encode_spans(sentences)
+  unit_n = phrases.unit_starts(flat, sentences, map(find, sentences), vocabulary.word_starts)
+  return *flat[:2], unit_n
+
+
+def _columns(split, names) -> tuple[dict[str, np.ndarray], list[str]]:
+  """Returns the columns of all sentences, and the languages that they number."""
+  values = {name: [v for document in split for v in document.values[name]] for name in names}
+  languages: list[str] = list(dict.fromkeys(values.get('language', [])))
+  if languages:
+    number = {name: i for i, name in enumerate(languages)}
+    values['language'] = [number[name] for name in values['language']]
+  return {name: np.array(value, np.uint8) for name, value in values.items()}, languages
+
+
+def encode_all(batches: Iterable[list[bytes]], options: Options, workers: int) -> Iterator[Encoded]:
+  """Encodes batches in several processes; yields the results in order, a bounded number ahead.
+
+  Args:
+    batches: documents.
+    options: how.
+    workers: processes, >= 1; one does the work in this process.
+  """
+  if workers == 1:
+    vocabulary = load_vocabulary(options.vocab, options.lowercase)
+    yield from (encode(batch, vocabulary, options) for batch in batches)
+    return
+  context = multiprocessing.get_context('spawn')  # TensorFlow's threads do not survive a fork
+  pool = concurrent.futures.ProcessPoolExecutor(workers, context, _start, (options,))
+  with pool:
+    ahead: collections.deque[concurrent.futures.Future] = collections.deque()
+    try:
+      for batch in batches:
+        ahead.append(pool.submit(_work, batch))
+        if len(ahead) > 2 * workers:
+          yield ahead.popleft().result()
+      while ahead:
+        yield ahead.popleft().result()
+    finally:
+      for future in ahead:
+        future.cancel()
+
+
+_worker: tuple[Vocabulary, Options]
+
+
+def _start(options: Options) -> None:
+  global _worker
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
+  threading.Thread(target=_end_with_parent, daemon=True).start()
+  os.environ['TOKENIZERS_PARALLELISM'] = 'false'  # the processes are the parallelism
+  _worker = load_vocabulary(options.vocab, options.lowercase), options
+
+
+def _end_with_parent() -> None:
+  """A killed parent cannot stop its workers, and they would wait for it for ever."""
+  parent = multiprocessing.parent_process()
+  assert parent is not None
+  multiprocessing.connection.wait([parent.sentinel])
+  os._exit(1)
+
+
+def _work(batch: list[bytes]) -> Encoded:
+  return encode(batch, *_worker)

@@ -1,0 +1,120 @@
+"""Pretraining records of ERNIE 1.0, ready tokenised and segmented, as the documents of a store.
+
+A record is a line of five fields between semicolons: token ids, sentence ids, position ids, segment
+labels and the next-sentence label; the first four are numbers between spaces. Segment labels are -1
+for [CLS] and [SEP], 0 where a word, phrase or entity begins and 1 where it goes on; they become the
+store's units. The two segments of a record with label 1 are a document of two sentences, those of
+another record are two documents: its label says that they do not belong together.
+"""
+
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertjax.data.store.encode import Encoded
+from bertjax.data.text import files
+from bertjax.data.text.phrases import CONTINUES, FOUND, WORD
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError
+
+PREFIX = 'ernie1:'
+_BATCH = 1000  # records
+
+
+@dataclasses.dataclass
+class Records:
+  """Records of some files, in order.
+
+  Attributes:
+    paths: of the files.
+    vocabulary: that the ids belong to.
+  """
+
+  paths: list[pathlib.Path]
+  vocabulary: Vocabulary
+  columns = ()
+  languages = ()
+
+  @property
+  def name(self) -> str:
+    """Of the store."""
+    return self.paths[0].name
+
+  @property
+  def fingerprint(self) -> list[dict]:
+    """As of `Files`."""
+    return files.Files([files.Source(self.paths)], 'strict', '').fingerprint
+
+  def detect(self) -> str:
+    """Sentences are given."""
+    return 'lines'
+
+  def done(self, position: int) -> None:
+    """How far reading has come is not known."""
+
+  def encoded(self, skip: int) -> Iterator[Encoded]:
+    """Yields batches of documents, without those that hold the first `skip` documents.
+
+    Raises:
+      UserError: a line that is no record of this vocabulary, by file and line.
+    """
+    lines = (
+      (path, number, line)
+      for path in self.paths
+      for number, line in enumerate(files.read_lines(path), 1)
+    )
+    for batch in iter(lambda: list(itertools.islice(lines, _BATCH)), []):
+      encoded = self._encode(batch)
+      if skip <= 0:
+        yield encoded
+      skip -= len(encoded.size_D)
+
+  def _encode(self, batch) -> Encoded:
+    segments, sizes = [], []
+    for path, number, line in batch:
+      try:
+        pair, follows = _read(line, self.vocabulary)
+      except ValueError as error:
+        raise UserError(
+          f'{path}, line {number}: expected a record of ERNIE 1.0, token ids; sentence ids; '
+          f'position ids; segment labels; label, got {line[:60]!r} ({error})'
+        ) from error
+      segments += pair
+      sizes += [2] if follows else [1, 1]
+    token_n, label_n = np.concatenate(segments, 1) if segments else np.zeros((2, 0), np.int64)
+    # A unit of several tokens was found; one of a single token is a word.
+    longer_n = np.append(label_n[1:] > 0, False)
+    unit_n = np.where(label_n > 0, CONTINUES, np.where(longer_n, FOUND, WORD))
+    return Encoded(
+      token_n.astype(np.int32),
+      np.array([segment.shape[1] for segment in segments], np.int64),
+      np.array(sizes, np.int64),
+      empty=0,
+      replaced=0,
+      size=sum(len(line) for _, _, line in batch),
+      unit_n=unit_n.astype(np.uint8),
+    )
+
+
+def _read(line: bytes, vocabulary: Vocabulary) -> tuple[list[np.ndarray], bool]:
+  """Returns ids and segment labels of both segments, int64 [2, n] each, and the label."""
+  fields = line.split(b';')
+  if len(fields) != 5:
+    raise UserError(f'{len(fields)} fields')
+  token_n, _, _, label_n = (np.array(field.split(), np.int64) for field in fields[:4])
+  cls, sep = vocabulary.special['cls'], vocabulary.special['sep']
+  special_n = np.flatnonzero(label_n == -1)
+  if len(label_n) != len(token_n) or token_n[special_n].tolist() != [cls, sep, sep]:
+    raise UserError(f'segment labels are not -1 at [CLS] {cls} and two [SEP] {sep} alone')
+  if token_n.max() >= vocabulary.size:
+    raise UserError(f'id {token_n.max()} of a vocabulary of {vocabulary.size}')
+  both_2n = np.stack([token_n, label_n])
+  segments = [both_2n[:, a + 1 : b] for a, b in itertools.pairwise(special_n)]
+  if special_n[0] or special_n[-1] != len(token_n) - 1 or any(not s[1].size for s in segments):
+    raise UserError('expected [CLS] A [SEP] B [SEP]')
+  if any(segment[1, 0] for segment in segments):
+    raise UserError('a segment begins inside a word')
+  return segments, bool(int(fields[4]))

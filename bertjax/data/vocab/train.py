@@ -1,0 +1,189 @@
+"""Trains vocabularies from a sample of sentences, of words, characters and bytes from all; equal
+sentences give equal files, byte for byte."""
+
+import collections
+import functools
+import io
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+
+import sentencepiece
+from tokenizers import (
+  Tokenizer,
+  decoders,
+  models,
+  normalizers,
+  pre_tokenizers,
+  processors,
+  trainers,
+)
+
+from bertjax.data.vocab import whole_words
+from bertjax.data.vocab.vocabulary import CONFIG, SPECIAL
+from bertjax.errors import UserError
+
+# Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers.
+_ALPHABET = 1000
+# Sums of floats depend on how many threads there are, so this may not follow the machine.
+_THREADS = 4
+_WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+_BPE = ['<s>', '<pad>', '</s>', '<unk>']  # and <mask> last, as in RoBERTa
+
+
+def train_wordpiece(
+  sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT.
+
+  Args:
+    sentences: the sample.
+    size: pieces, the five special ones included; fewer if the sample has no more.
+    lowercase: also strips accents, as BERT's uncased vocabularies do.
+    directory: exists.
+  """
+  tokenizer = Tokenizer(models.WordPiece(unk_token='[UNK]'))
+  tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  alphabet = _alphabet(tokenizer.normalizer, sentences, size)
+  # The trainer numbers the ##-characters in the order of a hash table that differs from run to run,
+  # and breaks ties by number. Given as special pieces they have their numbers before it starts.
+  inner = ['##' + character for character in alphabet]
+  trainer = trainers.WordPieceTrainer(
+    vocab_size=size,
+    special_tokens=_WORDPIECE + inner,
+    initial_alphabet=alphabet,
+    limit_alphabet=len(alphabet),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(sentences, trainer)
+  index = tokenizer.get_vocab()
+  vocabulary = {piece: i for i, piece in enumerate(sorted(index, key=lambda piece: index[piece]))}
+  whole = Tokenizer(models.WordPiece(vocabulary, unk_token='[UNK]', max_input_chars_per_word=100))
+  whole.normalizer, whole.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+  whole.decoder = decoders.WordPiece()
+  whole.post_processor = processors.BertProcessing(
+    ('[SEP]', vocabulary['[SEP]']), ('[CLS]', vocabulary['[CLS]'])
+  )
+  whole.add_special_tokens(_WORDPIECE)
+  (directory / 'vocab.txt').write_text('\n'.join(vocabulary) + '\n', encoding='utf-8')
+  _save(whole, directory, 'BertTokenizer', lowercase)
+
+
+def train_bpe(
+  sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa.
+
+  Args:
+    sentences: the sample.
+    size: pieces, the five special ones and 256 bytes included; fewer if the sample has no more.
+    lowercase: whether text is lowercased first.
+    directory: exists.
+  """
+  tokenizer = Tokenizer(models.BPE())
+  if lowercase:
+    tokenizer.normalizer = normalizers.Lowercase()
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  trainer = trainers.BpeTrainer(
+    vocab_size=size - 1,
+    special_tokens=_BPE,
+    initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(sentences, trainer)
+  model = json.loads(tokenizer.to_str())['model']
+  index = model['vocab'] | {'<mask>': len(model['vocab'])}
+  merges = [tuple(merge) for merge in model['merges']]
+  whole = Tokenizer(models.BPE(index, merges))
+  if lowercase:
+    whole.normalizer = normalizers.Lowercase()
+  whole.pre_tokenizer = tokenizer.pre_tokenizer
+  whole.decoder = decoders.ByteLevel()
+  whole.post_processor = processors.RobertaProcessing(
+    ('</s>', index['</s>']), ('<s>', index['<s>']), add_prefix_space=False
+  )
+  whole.add_special_tokens([*_BPE, '<mask>'])
+  whole.model.save(str(directory))
+  # transformers' RobertaTokenizer would not lowercase, whatever tokenizer.json says.
+  _save(whole, directory, 'PreTrainedTokenizerFast' if lowercase else 'RobertaTokenizer', lowercase)
+
+
+def train_unigram(
+  sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json.
+
+  Args:
+    sentences: the sample.
+    size: pieces, with <pad>, <unk>, <s>, </s> and <mask>, which have the ids 0 to 4.
+    lowercase: whether text is lowercased first.
+    directory: exists.
+
+  Raises:
+    UserError: the sample is too small for so many pieces.
+  """
+  model = io.BytesIO()
+  try:
+    sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=iter([s.lower() for s in sentences] if lowercase else sentences),
+      model_writer=model,
+      model_type='unigram',
+      vocab_size=size,
+      character_coverage=0.9995,
+      pad_id=0,
+      unk_id=1,
+      bos_id=2,
+      eos_id=3,
+      control_symbols=['<mask>'],
+      max_sentence_length=2**16,
+      num_threads=_THREADS,
+      minloglevel=2,
+    )
+  except RuntimeError as error:
+    raise UserError(f'sentencepiece cannot train {size} pieces: {error}') from error
+  (directory / 'spiece.model').write_bytes(model.getvalue())
+  _save_config(directory, dict(do_lower_case=lowercase))
+
+
+def train_stream(
+  kind: str, sentences: Iterable[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes tokenizer.json, as `whole_words.train` does, and tokenizer_config.json."""
+  whole_words.train(kind, sentences, size, lowercase, directory)
+  names = dict(unk_token='<unk>', pad_token='<pad>', eos_token=whole_words.END[kind])
+  name = 'PreTrainedTokenizerFast'
+  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase, **names))
+
+
+TRAINERS: dict[str, Callable] = dict(
+  wordpiece=train_wordpiece,
+  bpe=train_bpe,
+  unigram=train_unigram,
+  **{kind: functools.partial(train_stream, kind) for kind in whole_words.END},
+)
+
+
+def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
+  """The most frequent characters of the normalised sample, sorted; at most a quarter of the pieces,
+  since each comes alone and with ##."""
+  counts: collections.Counter[str] = collections.Counter()
+  for sentence in sentences:
+    counts.update(normalizer.normalize_str(sentence))
+  counts.pop(' ', None)
+  common = sorted(counts, key=lambda character: (-counts[character], character))
+  return sorted(common[: min(_ALPHABET, size // 4)])
+
+
+def _save(tokenizer: Tokenizer, directory: pathlib.Path, name: str, lowercase: bool) -> None:
+  tokenizer.save(str(directory / 'tokenizer.json'))
+  pieces = set(tokenizer.get_vocab())
+  special = {
+    f'{role}_token': next(name for name in names if name in pieces)
+    for role, names in SPECIAL.items()
+  }
+  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase, **special))
+
+
+def _save_config(directory: pathlib.Path, config: dict) -> None:
+  (directory / CONFIG).write_text(json.dumps(config, indent=1) + '\n', encoding='utf-8')

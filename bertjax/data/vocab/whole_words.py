@@ -1,0 +1,120 @@
+"""Vocabularies of whole words, characters and bytes: what Transformer-XL's streams are made of.
+
+kimiyoung/transformer-xl, pytorch/utils/vocabulary.py: words are what white space sets apart, their
+ids sorted by frequency, as adaptive softmax needs them, and each line ends with <eos>. Characters
+and bytes (enwik8's) include the space, and each line ends with its newline. So every line of a
+token store ends with that token, which is read and predicted as any other, and is counted as one:
+`special['eos']`. With `--split=verbatim` blank lines are lines too.
+
+All are a tokenizer.json: a WordLevel model, and a BPE model that merges nothing, of bytes behind
+GPT-2's alphabet.
+"""
+
+import collections
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from bertjax.errors import UserError
+
+WORDS, CHARACTERS, BYTES = 'words', 'characters', 'bytes'
+_UNK, _PAD = '<unk>', '<pad>'
+_SHOWN = {*range(33, 127), *range(161, 173), *range(174, 256)}  # bytes that stand for themselves
+_HIDDEN = [byte for byte in range(256) if byte not in _SHOWN]
+_LETTER = {byte: chr(256 + i) for i, byte in enumerate(_HIDDEN)}  # GPT-2's, of the other bytes
+_BYTE = {ord(letter): byte for byte, letter in _LETTER.items()}
+END = {WORDS: '<eos>', CHARACTERS: '\n', BYTES: _LETTER[ord('\n')]}  # of a line
+
+
+def kind_of(spec: dict[str, Any]) -> str | None:
+  """Whether a tokenizer.json is one of words, of characters or of bytes."""
+  model, before = spec['model'], spec['pre_tokenizer']
+  letters = BYTES if before and before['type'] == 'ByteLevel' else CHARACTERS
+  kind = dict(WordLevel=WORDS, BPE=letters).get(model['type'])
+  if kind is None or END[kind] not in model['vocab'] or model.get('merges'):
+    return None
+  return kind
+
+
+def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
+  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+
+  Raises:
+    UserError: there is no <unk> among the pieces.
+  """
+  index = {piece: i for i, piece in enumerate(pieces)}
+  if _UNK not in index:
+    raise UserError(f'a vocabulary of {kind} needs {_UNK}, which is not among its {len(index)} ids')
+  end, unk = index[END[kind]], index[_UNK]
+  cut = _cut(kind, lowercase)
+
+  def encode(texts: Sequence[str]) -> list[list[int]]:
+    return [[*(index.get(part, unk) for part in cut(text)), end] if text else [] for text in texts]
+
+  def decode(ids: list[int]) -> str:
+    if kind == WORDS:
+      return re.sub(' ?\n ?', '\n', ' '.join('\n' if i == end else pieces[i] for i in ids))
+    text = ''.join(pieces[i] for i in ids)
+    if kind == CHARACTERS:
+      return text
+    return text.translate(_BYTE).encode('latin-1').decode('utf-8', 'replace')
+
+  return dict(pieces=pieces, _encode=encode, _decode=decode)
+
+
+def train(
+  kind: str, lines: Iterable[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes tokenizer.json: by falling frequency, ties in the order of Unicode.
+
+  Args:
+    kind: 'words', 'characters' or 'bytes'.
+    lines: of the text, all of which are counted.
+    size: ids, with <unk>, <pad>, which is the last, and the end of a line; fewer if the text has no
+      more. Of words the end of a line and <unk> have the ids 0 and 1.
+    lowercase: whether text is lowercased first.
+    directory: exists.
+
+  Raises:
+    UserError: so few characters that the newline is not among them.
+  """
+  counts: collections.Counter[str] = collections.Counter()
+  cut, end = _cut(kind, lowercase), END[kind]
+  for line in lines:
+    counts.update(cut(line))
+    counts[end] += 1
+  first = [end, _UNK] if kind == WORDS else []
+  last = [_PAD] if kind == WORDS else [_UNK, _PAD]
+  found = sorted(counts.keys() - {*first, *last}, key=lambda piece: (-counts[piece], piece))
+  if kind != WORDS and end not in found[: size - len(last)]:
+    raise UserError(f'{size} {kind} leave out the newline: raise --size')
+  pieces = [*first, *found[: size - len(first) - len(last)], *last]
+  index = {piece: i for i, piece in enumerate(pieces)}
+  if kind == WORDS:
+    tokenizer = Tokenizer(models.WordLevel(index, unk_token=_UNK))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+  else:
+    tokenizer = Tokenizer(models.BPE(index, [], unk_token=_UNK))
+    tokenizer.decoder = decoders.Fuse()
+  if kind == BYTES:
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+  if lowercase:
+    tokenizer.normalizer = normalizers.Lowercase()
+  tokenizer.save(str(directory / 'tokenizer.json'))
+
+
+def _cut(kind: str, lowercase: bool) -> Callable[[str], Sequence[str]]:
+  """Cuts a line, with or without its newline, into pieces without its end."""
+
+  def cut(line: str) -> Sequence[str]:
+    line = line.removesuffix('\n')
+    line = line.lower() if lowercase else line
+    if kind == WORDS:
+      return line.split()
+    return line if kind == CHARACTERS else line.encode().decode('latin-1').translate(_LETTER)
+
+  return cut

@@ -1,0 +1,92 @@
+"""Attention with vector masks and relative terms: one meaning, implementations by name.
+
+reference   every score at once; the meaning (`reference.py`)
+xla         the same in blocks of queries; what CPUs run (`xla_chunked.py`)
+tpu         a Pallas Mosaic kernel (`tpu/`)
+gpu         a Pallas Triton kernel (`gpu/`)
+"""
+
+import contextlib
+import contextvars
+import importlib
+from collections.abc import Iterator
+
+import jax
+
+from bertjax.kernels.relative_attention.operands import Dropout as Dropout
+from bertjax.kernels.relative_attention.operands import Mask as Mask
+from bertjax.kernels.relative_attention.operands import Relative as Relative
+from bertjax.kernels.relative_attention.operands import Segment as Segment
+from bertjax.kernels.relative_attention.operands import check
+from bertjax.kernels.relative_attention.reference import visible as visible
+from bertjax.kernels.relative_attention.sharded import sharded
+
+Array = jax.Array
+
+KERNELS = ('tpu', 'gpu')  # each is named like the backend that it is for
+IMPLEMENTATIONS = ('reference', 'xla', *KERNELS)
+_MODULE = dict(reference='reference', xla='xla_chunked', tpu='tpu.forward', gpu='gpu.forward')
+
+_DEFAULT: contextvars.ContextVar[str | None] = contextvars.ContextVar('impl', default=None)
+
+
+@contextlib.contextmanager
+def default(impl: str | None) -> Iterator[None]:
+  """Within it, `impl=None` means this implementation: what is traced there is compared with it."""
+  token = _DEFAULT.set(impl)
+  try:
+    yield
+  finally:
+    _DEFAULT.reset(token)
+
+
+def relative_attention(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None = None,
+  dropout: Dropout | None = None,
+  impl: str | None = None,
+) -> Array:
+  """softmax(score) v over the visible keys, with the scores of `Relative` and softmax in float32.
+
+  Args:
+    q_BTNH: queries, float32 or bfloat16.
+    k_BSNH: keys, those of the memory first.
+    v_BSNH: values.
+    mask: who sees whom.
+    relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
+    dropout: of the probabilities; None for none.
+    impl: one of IMPLEMENTATIONS, which is used or raises; None: the fastest that takes the operands
+      on this machine.
+
+  Returns:
+    [B, T, N, H] in the dtype of v. A query that sees nothing has zeros and passes no gradient.
+
+  Raises:
+    ValueError: shapes disagree, a table is too short for the distances, or the mesh does not divide
+      rows or heads.
+    NotImplementedError: the named implementation does not take the operands; says why and which
+      one does.
+  """
+  check(q_BTNH, k_BSNH, v_BSNH, mask, relative)
+  operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  impl = impl or _DEFAULT.get()
+  if impl is None:
+    if jax.default_backend() in KERNELS:
+      try:
+        return _attend(jax.default_backend())(*operands)
+      except NotImplementedError:
+        pass  # xla takes everything
+    impl = 'xla'
+  if impl not in IMPLEMENTATIONS:
+    expected = ', '.join(IMPLEMENTATIONS)
+    raise ValueError(f'attention: expected an implementation among {expected}; got {impl!r}')
+  return _attend(impl)(*operands)
+
+
+def _attend(impl: str):
+  """The implementation, imported when it is used: Pallas alone takes half a second."""
+  attend = importlib.import_module(f'bertjax.kernels.relative_attention.{_MODULE[impl]}').attend
+  return sharded(attend) if impl in KERNELS else attend

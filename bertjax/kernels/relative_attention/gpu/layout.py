@@ -1,0 +1,125 @@
+"""What the kernels share: linear parts folded away, masks as vectors, the blocks to visit.
+
+Biases of the query and the segment products are plain JAX outside of the kernels, so their
+gradients are autodiff's and a kernel's core has seven arrays to differentiate at most.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels.relative_attention import block_sparsity
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, nearest
+
+Array = jax.Array
+
+
+class Folded(NamedTuple):
+  """The operands that have gradients; the score is
+
+  `q . k + w . r[row] + bias[row] + segment[1 if the segments differ else 0]`.
+
+  Attributes:
+    q_BTNH: (q + u) * scale, in the dtype of q as are w, k, v and r.
+    w_BTNH: (q + w) * scale, or None without r.
+    segment_BNT2: (q + z) . embedding * scale in float32, or None.
+  """
+
+  q_BTNH: Array
+  k_BSNH: Array
+  v_BSNH: Array
+  w_BTNH: Array | None = None
+  r_RNH: Array | None = None
+  bias_NR: Array | None = None
+  segment_BNT2: Array | None = None
+
+
+class Vectors(NamedTuple):
+  """The operands without gradients; None where the feature is absent. int32, the words uint32.
+
+  The first six are those of `Mask`, in its order.
+  """
+
+  example_q_BT: Array
+  example_k_BS: Array
+  order_q_BT: Array | None = None
+  order_k_BS: Array | None = None
+  global_q_BT: Array | None = None
+  global_k_BS: Array | None = None
+  segment_q_BT: Array | None = None
+  segment_k_BS: Array | None = None
+  direction_B: Array | None = None
+  word_B2: Array | None = None  # `dropout.row_words`
+  head_N: Array | None = None  # global numbers of the heads
+
+
+@dataclasses.dataclass(frozen=True)
+class Rules:
+  """What is static: `Mask.window`, `Mask.see_self`, `Relative.far`, `nearest`, `Dropout.rate`."""
+
+  window: int | None
+  see_self: bool
+  far: int
+  near: int | None
+  rate: float
+
+
+def fold(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None,
+  dropout: Dropout | None,
+) -> tuple[Folded, Vectors, Rules]:
+  """The operands of `relative_attention` as a kernel's core takes them."""
+  relative = relative or Relative()
+  scale = q_BTNH.shape[-1] ** -0.5 if relative.scale is None else relative.scale
+  dtype = q_BTNH.dtype
+
+  def biased(bias_NH: Array | None) -> Array:
+    x_BTNH = q_BTNH if bias_NH is None else q_BTNH + bias_NH[None, None].astype(dtype)
+    return x_BTNH * scale
+
+  r_RNH, segment = relative.r_RNH, relative.segment
+  folded = Folded(biased(relative.u_NH), k_BSNH, v_BSNH, bias_NR=relative.bias_NR)
+  if r_RNH is not None:
+    folded = folded._replace(w_BTNH=biased(relative.w_NH), r_RNH=r_RNH.astype(dtype))
+
+  def whole(x: Any) -> Any:
+    return None if x is None else jnp.asarray(x).astype(jnp.int32)
+
+  vectors = Vectors(
+    whole(mask.example_q_BT), whole(mask.example_k_BS), whole(mask.order_q_BT),
+    whole(mask.order_k_BS), whole(mask.global_q_BT), whole(mask.global_k_BS),
+  )  # fmt: skip
+  if segment is not None:
+    embedding_2NH = segment.embedding_2NH.astype(dtype)
+    segment_BNT2 = jnp.einsum(
+      'BTNH,KNH->BNTK', biased(segment.z_NH), embedding_2NH, preferred_element_type=jnp.float32
+    )
+    folded = folded._replace(segment_BNT2=segment_BNT2)
+    vectors = vectors._replace(
+      segment_q_BT=whole(segment.segment_q_BT), segment_k_BS=whole(segment.segment_k_BS)
+    )
+  if relative.direction_B is not None and relative.rows:
+    vectors = vectors._replace(direction_B=whole(relative.direction_B))
+  if dropout is not None:
+    words = dropout_lib.row_words(dropout.noise, dropout.site)
+    head_N = jnp.asarray(dropout.head).astype(jnp.uint32) + jnp.arange(
+      q_BTNH.shape[2], dtype=jnp.uint32
+    )
+    vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=head_N)
+  near = nearest(relative, q_BTNH.shape[1])
+  rate = 0.0 if dropout is None else dropout.rate
+  return folded, vectors, Rules(mask.window, mask.see_self, relative.far, near, rate)
+
+
+def seen(vectors: Vectors, rules: Rules, block_q: int, block_k: int) -> Array:
+  """The blocks that may hold a visible pair, see `block_sparsity.seen`: bool [B, I, J]."""
+  mask = Mask(*vectors[:6], window=rules.window, see_self=rules.see_self)
+  memory = vectors.example_k_BS.shape[1] - vectors.example_q_BT.shape[1]
+  return block_sparsity.seen(mask, memory, rules.near, block_q, block_k)

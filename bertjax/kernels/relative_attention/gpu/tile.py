@@ -1,0 +1,266 @@
+"""One tile of the attention in a Triton program: its loads, scores, mask, and the shift.
+
+Triton has neither a roll nor a gather of registers. The product of a tile's queries with the rows
+of r that it meets, [block_q, block_q + block_k], goes through a buffer of the program in global
+memory, in reach of the caches, where each line is written one place further than the line below it.
+It is made in pieces of block_k rows.
+
+Operands are dictionaries by name; the letters of a name say which axes its array has, and a
+program sees one row of the batch (B) and one head (N) of it.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels.relative_attention.gpu.layout import Folded, Rules, Vectors
+from bertjax.kernels.relative_attention.tuning import Tile
+
+Array = jax.Array
+Refs = dict[str, Any]
+
+LOG2E = 1.4426950408889634
+LEAST = -1e30  # below every score; finite, so that differences of two of them are numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """Sizes of the operands, and the tile; `rows` is R, 0 without a table."""
+
+  queries: int
+  keys: int
+  size: int
+  rows: int
+  tile: Tile
+  rules: Rules
+  interpret: bool
+
+  @property
+  def padded(self) -> int:
+    """Head size as a power of two, as Triton's arrays have."""
+    return max(pl.next_power_of_2(self.size), 16)
+
+  @property
+  def pieces(self) -> int:
+    """How often `tile.keys` rows of the table a tile meets."""
+    return pl.cdiv(self.tile.queries + self.tile.keys - 1, self.tile.keys)
+
+
+def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
+  """The plan of a kernel."""
+  _, queries, _, size = folded.q_BTNH.shape
+  rows = 0
+  if folded.r_RNH is not None:
+    rows = folded.r_RNH.shape[0]
+  elif folded.bias_NR is not None:
+    rows = folded.bias_NR.shape[1]
+  return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret)
+
+
+def named(folded: Folded, vectors: Vectors) -> Refs:
+  """The operands that are there, by name."""
+  return {k: x for k, x in (folded._asdict() | vectors._asdict()).items() if x is not None}
+
+
+def call(
+  kernel: Callable, plan: Plan, programs: int, x: Refs, out: Refs, buffer: bool = False
+) -> Refs:
+  """Runs a kernel over the grid (X, N, B); it has the operands' and the outputs' references.
+
+  Of an axis X, N or B a program has its own entry; of the other axes everything. The buffer is an
+  output that nobody reads. Its rows are longer than a tile's: see `_skewed`.
+  """
+
+  def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
+    axes = name.rsplit('_', 1)[-1]
+    assert len(axes) == len(shape), (name, shape)
+    block = tuple(None if a in 'XNB' else n for a, n in zip(axes, shape, strict=True))
+    mine = lambda *ids: tuple(ids['XNB'.index(a)] if a in 'XNB' else 0 for a in axes)
+    return pl.BlockSpec(block, mine)
+
+  batch, _, heads, _ = x['q_BTNH'].shape
+  tile = plan.tile
+  if buffer:
+    shape = (batch, heads, programs, tile.queries, tile.keys + 4)
+    out = out | {'buffer_BNXQK': jax.ShapeDtypeStruct(shape, jnp.float32)}
+  return pl.pallas_call(
+    functools.partial(kernel, plan=plan),
+    out_shape=out,
+    grid=(programs, heads, batch),
+    in_specs=[{name: spec(name, array.shape) for name, array in x.items()}],
+    out_specs={name: spec(name, array.shape) for name, array in out.items()},
+    compiler_params=triton.CompilerParams(
+      num_warps=tile.warps,
+      # Loads of the buffer must not be moved to an earlier step, before the stores they wait for.
+      num_stages=1 if buffer else tile.stages,
+    ),
+    interpret=plan.interpret,
+    name=kernel.__name__.strip('_'),
+  )(x)
+
+
+def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
+  """A product on the tensor cores, summed in float32.
+
+  Float32 operands are multiplied as `jax.default_matmul_precision` says, as everywhere in JAX: on a
+  GPU that is TF32, and float32 with 'highest'.
+  """
+  axes = (((contract[0],), (contract[1],)), ((), ()))
+  return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
+
+
+def barrier(plan: Plan) -> None:
+  """What the program's threads stored is there for all of them."""
+  if not plan.interpret:
+    triton.debug_barrier()
+
+
+def vector(ref: Any, first: Array, count: int, limit: int) -> Array:
+  """Entries first .. first + count - 1 of a vector; 0 from `limit` on."""
+  index = first + jnp.arange(count)
+  return triton.load(ref.at[index], mask=index < limit, other=0)
+
+
+def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
+  """Rows of an [L, H] array, [count, H padded]; an index outside has the nearest row.
+
+  What is outside of an array is seen by nobody and sees nothing, so any finite numbers do.
+  """
+  index, column = jnp.clip(index, 0, limit - 1)[:, None], jnp.arange(plan.padded)[None]
+  if plan.padded == plan.size:
+    return triton.load(ref.at[index, column])
+  inside = jnp.broadcast_to(column < plan.size, (index.shape[0], plan.padded))
+  return triton.load(ref.at[index, column], mask=inside, other=0)
+
+
+def put(ref: Any, first: Array | int, x: Array, limit: int, plan: Plan) -> None:
+  """Stores rows first .. of an [L, H] array, as far as they exist."""
+  index, column = first + jnp.arange(x.shape[0]), jnp.arange(plan.padded)
+  inside = (index < limit)[:, None] & (column < plan.size)[None]
+  triton.store(ref.at[index[:, None], column[None]], x.astype(ref.dtype), mask=inside)
+
+
+def _distance(plan: Plan, t0: Array, s0: Array) -> Array:
+  """Distances of a tile, int32 [block_q, block_k]."""
+  first = plan.keys - plan.queries + t0 - s0
+  return (first + jnp.arange(plan.tile.queries))[:, None] - jnp.arange(plan.tile.keys)[None]
+
+
+def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
+  """The mask of a tile, bool [block_q, block_k]; `reference.visible`."""
+  rules = plan.rules
+  mine = lambda name: vector(x[f'{name}_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
+  theirs = lambda name: vector(x[f'{name}_k_BS'], s0, plan.tile.keys, plan.keys)[None]
+  distance = _distance(plan, t0, s0)
+  out = (mine('example') == theirs('example')) & (mine('example') > 0)
+  if 'order_q_BT' in x:
+    ahead = mine('order') > theirs('order')
+    if rules.see_self:
+      ahead = ahead | (distance == 0)
+    out = out & ahead
+  if rules.window is not None:
+    near = (distance < rules.window) & (distance > -rules.window)
+    if 'global_q_BT' in x:
+      near = near | (mine('global') > 0) | (theirs('global') > 0)
+    out = out & near
+  if rules.near is not None:
+    out = out & (distance >= rules.near)
+  return out
+
+
+def kept(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
+  """Where dropout keeps the probability, bool [block_q, block_k]; `reference._drop`."""
+  query = x['head_N'][...] * plan.queries + (t0 + jnp.arange(plan.tile.queries)).astype(jnp.uint32)
+  key = (s0 + jnp.arange(plan.tile.keys)).astype(jnp.uint32)
+  index = (query * plan.keys)[:, None] + key[None]
+  bits = dropout_lib.mix(x['word_B2'][0] + index, x['word_B2'][1])
+  return bits >= round(plan.rules.rate * 2**32)
+
+
+def _row(x: Refs, plan: Plan, distance: Array) -> Array:
+  """The table's row of each distance."""
+  if 'direction_B' in x:
+    distance = distance * x['direction_B'][...]
+  return plan.rules.far - distance
+
+
+def piece(x: Refs, plan: Plan, k: int, t0: Array, s0: Array) -> Array:
+  """The k-th piece of the rows of r that a tile meets, [block_k, H].
+
+  Its c-th row is for s - t = k block_k + c - (block_q - 1), counted within the tile.
+  """
+  ahead = k * plan.tile.keys + jnp.arange(plan.tile.keys) - (plan.tile.queries - 1)
+  distance = plan.keys - plan.queries + t0 - s0 - ahead
+  return take(x['r_RNH'], _row(x, plan, distance), plan.rows, plan)
+
+
+def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Array, Array]:
+  """Where the k-th piece of a tile's rows lies among its keys: index and whether it is inside.
+
+  Row c of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k].
+  """
+  # The zero depends on the visit: else these arrays would stay in registers over the whole loop.
+  zero = jax.lax.shift_right_logical(t0 | s0, 30)
+  first = zero + (k * plan.tile.keys - (plan.tile.queries - 1))
+  s = (first + jnp.arange(plan.tile.queries))[:, None] + jnp.arange(plan.tile.keys)[None]
+  inside = (s >= 0) & (s < plan.tile.keys)
+  # A GPU leaves alone what is masked; interpreted, it is written back: into a column of no use.
+  return jnp.where(inside, s, outside) if plan.interpret else s, inside
+
+
+def shifted(x: Refs, buffer: Any, plan: Plan, w: Array, t0: Array, s0: Array) -> Array:
+  """w . r[row] for the pairs of a tile, float32 [block_q, block_k]."""
+  line = jnp.arange(plan.tile.queries)[:, None]
+  barrier(plan)  # all have read what the buffer held
+  for k in range(plan.pieces):
+    product = dot(w, piece(x, plan, k, t0, s0), (1, 1))
+    at, inside = _skewed(plan, k, t0, s0, plan.tile.keys)
+    triton.store(buffer.at[line, at], product, mask=inside)
+  barrier(plan)
+  return triton.load(buffer.at[line, jnp.arange(plan.tile.keys)[None]])
+
+
+def unshifted(buffer: Any, plan: Plan, slope: Array, t0: Array, s0: Array) -> Iterator[Array]:
+  """The transpose of `shifted`: for each piece a tile's slopes by row, [block_q, block_k]."""
+  line = jnp.arange(plan.tile.queries)[:, None]
+  barrier(plan)
+  triton.store(buffer.at[line, jnp.arange(plan.tile.keys)[None]], slope)
+  barrier(plan)
+  for k in range(plan.pieces):
+    at, inside = _skewed(plan, k, t0, s0, 0)
+    yield triton.load(buffer.at[line, at], mask=inside, other=0)
+
+
+def scores(
+  x: Refs, buffer: Any, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, s0: Array
+) -> Array:
+  """float32 [block_q, block_k], before the mask."""
+  out = dot(q, k, (1, 1))
+  if w is not None:
+    out = out + shifted(x, buffer, plan, w, t0, s0)
+  if 'bias_NR' in x:
+    row = _row(x, plan, _distance(plan, t0, s0))
+    inside = (row >= 0) & (row < plan.rows)
+    out = out + triton.load(x['bias_NR'].at[jnp.where(inside, row, 0)], mask=inside, other=0)
+  if 'segment_BNT2' in x:
+    other = differ(x, plan, t0, s0)
+    line = t0 + jnp.arange(plan.tile.queries)
+    either = [
+      triton.load(x['segment_BNT2'].at[line, which], mask=line < plan.queries, other=0)[:, None]
+      for which in (0, 1)
+    ]
+    out = out + jnp.where(other, either[1], either[0])
+  return out
+
+
+def differ(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
+  """Whether query and key have different segments, bool [block_q, block_k]."""
+  mine = vector(x['segment_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
+  return mine != vector(x['segment_k_BS'], s0, plan.tile.keys, plan.keys)[None]

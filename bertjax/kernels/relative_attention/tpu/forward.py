@@ -1,0 +1,202 @@
+"""The attention as a Pallas Mosaic kernel for TPUs, forward; backward is `tpu_backward.py`.
+
+A block of queries stays while the blocks of keys that it may see pass by; softmax is kept up in
+float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in `tile_lib.py`.
+"""
+
+import contextlib
+import contextvars
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+from bertjax.kernels.relative_attention.tpu import backward as tpu_backward
+from bertjax.kernels.relative_attention.tpu import layout
+from bertjax.kernels.relative_attention.tpu import tile as tile_lib
+from bertjax.kernels.relative_attention.tpu.layout import Floats, Integers, Shape
+from bertjax.kernels.relative_attention.tpu.tile import INPUTS, LANES, LEAST, Tile, dot
+from bertjax.kernels.relative_attention.tuning import Call, choose
+
+Array = jax.Array
+
+_NO_STRIDED_ROTATION = ('TPU v4', 'TPU v3', 'TPU v2')
+# What the sums may take of a core's fast memory: all of 16 MB, less a tile; of 64 MB and more.
+_SUM_BYTES = {kind: 10 * 2**20 for kind in _NO_STRIDED_ROTATION}
+_MOST_SUM_BYTES = 40 * 2**20
+
+_TARGET: contextvars.ContextVar[str | None] = contextvars.ContextVar('target', default=None)
+
+
+@contextlib.contextmanager
+def compiled_for(kind: str) -> Iterator[None]:
+  """Within it, what is traced is for this kind of device, which need not be there."""
+  token = _TARGET.set(kind)
+  try:
+    yield
+  finally:
+    _TARGET.reset(token)
+
+
+def attend(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None = None,
+  dropout: Dropout | None = None,
+  *,
+  kind: str | None = None,
+  interpret: bool = False,
+) -> Array:
+  """See `relative_attention`.
+
+  Args:
+    q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout: the operands.
+    kind: the device kind to compile for; None: that of `compiled_for`, of the first device, or one
+      of today's where that is no TPU (a program that is compiled ahead).
+    interpret: runs without a TPU, slowly.
+
+  Raises:
+    NotImplementedError: what the kernel does not take; says why, and what does.
+  """
+  operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  kind = kind or _TARGET.get()
+  if kind is None:
+    device = jax.devices()[0]
+    kind = device.device_kind if device.platform == 'tpu' else 'TPU v5 lite'
+  strided = kind not in _NO_STRIDED_ROTATION
+  position = relative is not None and relative.r_RNH is not None
+  length = max(q_BTNH.shape[1], k_BSNH.shape[1])
+  call = Call(q_BTNH.dtype.name, position, q_BTNH.shape[-1], length)
+  block = choose('tpu', kind, call)['both'].keys
+  _check_takes(q_BTNH, k_BSNH, relative, block, kind)
+  shape, floats, integers = layout.pack(*operands, block)
+  y_BNTH: Any = _core(shape, strided, interpret, floats, integers)
+  return layout.unpack(shape, y_BNTH)
+
+
+def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block, kind) -> None:
+  size, keys = q_BTNH.shape[-1], k_BSNH.shape[1]
+  if size > 256:
+    raise NotImplementedError(
+      f"attention: impl='tpu' takes heads of up to 256, got {size}; impl='xla' takes any"
+    )
+  if q_BTNH.dtype not in (jnp.float32, jnp.bfloat16):
+    raise NotImplementedError(
+      f"attention: impl='tpu' takes float32 and bfloat16, got {q_BTNH.dtype}; impl='xla' takes any"
+    )
+  lanes = -(-size // LANES) * LANES
+  tables = 2 if relative is not None and relative.r_RNH is not None else 0
+  needed = (2 + tables) * (keys + 2 * block) * lanes * 4
+  limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
+  if needed > limit:
+    raise NotImplementedError(
+      f"attention: impl='tpu' keeps the gradients of a head in fast memory; {keys} keys need "
+      f'{needed / 2**20:.0f} MB of the {limit / 2**20:.0f} MB there are on {kind}; '
+      "impl='xla' takes any length"
+    )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+def _core(shape: Shape, strided: bool, interpret: bool, floats: Floats, integers: Integers):
+  return forward(shape, floats, integers, strided, interpret)[0]
+
+
+def _forward(shape, strided, interpret, floats, integers):
+  y_BNTH, lse_BN1T = forward(shape, floats, integers, strided, interpret)
+  return y_BNTH, (floats, integers, y_BNTH, lse_BN1T)
+
+
+def _backward(shape, strided, interpret, kept, dy_BNTH):
+  floats, integers, y_BNTH, lse_BN1T = kept
+  slopes = tpu_backward.backward(
+    shape, floats, integers, y_BNTH, lse_BN1T, dy_BNTH, strided, interpret
+  )
+  return slopes, None
+
+
+_core.defvjp(_forward, _backward)
+
+
+def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
+  ins, (y_ref, lse_ref, most_scr, sum_scr, y_scr) = refs[:INPUTS], refs[INPUTS:]
+  where, visits = tile_lib.program(shape, count_ref, index_ref)
+
+  @pl.when(pl.program_id(3) == 0)
+  def _():
+    most_scr[...] = jnp.full_like(most_scr, LEAST)
+    sum_scr[...] = jnp.zeros_like(sum_scr)
+    y_scr[...] = jnp.zeros_like(y_scr)
+
+  @pl.when(visits)
+  def _():
+    tile = Tile(shape, ins, where, row_4B, strided)
+    before = most_scr[:, :1]
+    score_bb = jnp.where(tile.seen_bb, tile.score_bb, LEAST)
+    most = jnp.maximum(before, jnp.max(score_bb, 1, keepdims=True))
+    power_bb = jnp.where(tile.seen_bb, jnp.exp(score_bb - most), 0.0)
+    fade = jnp.exp(before - most)
+    total = sum_scr[:, :1] * fade + jnp.sum(power_bb, 1, keepdims=True)
+    kept_bb = tile.kept()
+    if kept_bb is not None:
+      power_bb *= kept_bb
+    y_scr[...] = y_scr[...] * fade + dot(power_bb.astype(tile.v_b.dtype), tile.v_b, (1, 0))
+    most_scr[...] = jnp.broadcast_to(most, most_scr.shape)
+    sum_scr[...] = jnp.broadcast_to(total, sum_scr.shape)
+
+  @pl.when(pl.program_id(3) == shape.blocks[1] - 1)
+  def _():
+    total = sum_scr[:, :1]
+    blind = total == 0.0
+    y_ref[0, 0] = (y_scr[...] / jnp.where(blind, 1.0, total)).astype(y_ref.dtype)
+    lse = jnp.where(blind, 0.0, most_scr[:, :1] + jnp.log(jnp.where(blind, 1.0, total)))
+    lse_ref[0, 0] = tile_lib.row(lse)
+
+
+def forward(
+  shape: Shape, floats: Floats, integers: Integers, strided: bool, interpret: bool
+) -> tuple[Array, Array]:
+  """Runs the kernel.
+
+  Returns:
+    The padded result [B, N, T, H], and the logarithm of the sum of exp(score) of each query as
+    float32 [B, N, 1, T], 0 for one that sees nothing.
+  """
+  scalars, arrays, specs = tile_lib.inputs(shape, floats, integers)
+  b, size, q_blocks = shape.block, floats.q_BNTH.shape[-1], shape.blocks[0]
+  out = (
+    jax.ShapeDtypeStruct(floats.q_BNTH.shape, floats.v_BNSH.dtype),
+    jax.ShapeDtypeStruct((shape.rows, shape.heads, 1, q_blocks * b), jnp.float32),
+  )
+  products = 4 if shape.position else 2  # two of them with the 2b rows of a table
+  call = pl.pallas_call(
+    functools.partial(_kernel, shape, strided),
+    out_shape=out,
+    grid_spec=pltpu.PrefetchScalarGridSpec(
+      num_scalar_prefetch=len(scalars),
+      grid=(shape.rows, shape.heads, *shape.blocks),
+      in_specs=specs,
+      out_specs=(
+        pl.BlockSpec((1, 1, b, size), lambda batch, n, i, j, *_: (batch, n, i, 0)),
+        pl.BlockSpec((1, 1, 1, b), lambda batch, n, i, j, *_: (batch, n, 0, i)),
+      ),
+      scratch_shapes=[
+        pltpu.VMEM((b, LANES), jnp.float32),
+        pltpu.VMEM((b, LANES), jnp.float32),
+        pltpu.VMEM((b, size), jnp.float32),
+      ],
+    ),
+    compiler_params=pltpu.CompilerParams(
+      dimension_semantics=('parallel', 'parallel', 'parallel', 'arbitrary')
+    ),
+    cost_estimate=tile_lib.cost(shape, scalars, arrays, list(out), [], products),
+    interpret=interpret,
+    name='relative_attention',
+  )
+  return call(*scalars, *arrays)

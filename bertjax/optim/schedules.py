@@ -1,0 +1,162 @@
+"""Learning-rate schedules: each the exact shape of the program that it is named after.
+
+A shape maps an int32 step, counted from 0 at the first update, to a float32 learning rate. `peak`
+is the learning rate, every `*_steps` a number of updates. Beyond `total_steps` (T) the last value
+holds. Shapes that look alike differ by peak * W/T, W being `warmup_steps`, which parity tests see.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+
+from bertjax import names
+from bertjax.errors import UserError, choose
+from bertjax.types import Array
+
+
+def _warm(step: Array, warmup_steps: int) -> Array:
+  """0 at step 0, 1 at step `warmup_steps`."""
+  return step / max(warmup_steps, 1)
+
+
+def _left(step: Array, first: int, last: int) -> Array:
+  """1 at step `first`, 0 from step `last` on; integers are subtracted, so it is exact near 0."""
+  return jnp.maximum(last - step, 0) / max(last - first, 1)
+
+
+def bert_linear(
+  step: Array, *, peak: float, warmup_steps: int, total_steps: int, power: float = 1.0
+) -> Array:
+  """peak * step/W, then peak * (1 - step/T)^power: falls by peak * W/T where the two meet.
+
+  google-research/bert, optimization.py:create_optimizer; ALBERT and ERNIE 1.0 do the same.
+  """
+  decayed = _left(step, 0, total_steps) ** power
+  return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
+
+
+def sqrt_poly(step: Array, *, peak: float, warmup_steps: int, total_steps: int) -> Array:
+  """peak * step/W, then peak * sqrt(1 - step/T).
+
+  NVIDIA DeepLearningExamples, BERT schedulers.py:PolyWarmUpScheduler with degree 0.5 (LAMB).
+  """
+  return bert_linear(step, peak=peak, warmup_steps=warmup_steps, total_steps=total_steps, power=0.5)
+
+
+def product_linear(
+  step: Array, *, peak: float, warmup_steps: int, total_steps: int, power: float = 1.0
+) -> Array:
+  """peak * (1 - step/T)^power * min(1, step/W): the largest value is peak * (1 - W/T), at W.
+
+  google-research/electra, model/optimization.py:create_optimizer; GPT-1 fine-tuning is the same.
+  """
+  warm = jnp.where(step < warmup_steps, _warm(step, warmup_steps), 1.0)
+  return peak * _left(step, 0, total_steps) ** power * warm
+
+
+def linear(
+  step: Array,
+  *,
+  peak: float,
+  warmup_steps: int,
+  total_steps: int,
+  end_ratio: float = 0.0,
+  power: float = 1.0,
+) -> Array:
+  """peak * step/W, then down to peak * end_ratio at T over the T - W steps counted from W.
+
+  fairseq polynomial_decay_schedule.py (RoBERTa), transformers get_linear_schedule_with_warmup;
+  XLNet's model_utils.py:get_train_op with end_ratio = min_lr_ratio.
+  """
+  decayed = end_ratio + (1 - end_ratio) * _left(step, warmup_steps, total_steps) ** power
+  return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
+
+
+def cosine(
+  step: Array, *, peak: float, warmup_steps: int, total_steps: int, end_ratio: float = 0.0
+) -> Array:
+  """peak * step/W, then half a cosine to peak * end_ratio over the T - W steps counted from W.
+
+  transformer-xl, tf/train.py; its TPU trainer has end_ratio .01, its GPU trainer .004.
+  """
+  half = 0.5 * (1 - jnp.cos(jnp.pi * _left(step, warmup_steps, total_steps)))
+  decayed = end_ratio + (1 - end_ratio) * half
+  return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
+
+
+def cosine_absolute(step: Array, *, peak: float, warmup_steps: int, total_steps: int) -> Array:
+  """peak * step/W, then peak * (1 + cos(pi step/T)) / 2: the cosine is not shifted by the warm-up.
+
+  transformer-xl, pytorch/train.py.
+  """
+  half = 0.5 * (1 - jnp.cos(jnp.pi * _left(step, 0, total_steps)))
+  return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), half)
+
+
+def inverse_sqrt(step: Array, *, peak: float, warmup_steps: int, initial: float = 1e-7) -> Array:
+  """From `initial` to peak over W steps, then peak * sqrt(W/step).
+
+  XLM, src/optim.py:AdamInverseSqrtWithWarmup.
+  """
+  rise = initial + (peak - initial) * _warm(step, warmup_steps)
+  return jnp.where(step < warmup_steps, rise, rsqrt(step, peak=peak, warmup_steps=warmup_steps))
+
+
+def rsqrt(step: Array, *, peak: float, warmup_steps: int) -> Array:
+  """peak until step W, then peak * sqrt(W/step).
+
+  T5's 1/sqrt(max(step, 10^4)) is peak .01 and W 10^4 (t5 learning_rate_schedules.py).
+  """
+  first = max(warmup_steps, 1)
+  return peak * jnp.sqrt(first / jnp.maximum(step, first))
+
+
+def constant(step: Array, *, peak: float) -> Array:
+  """peak at every step."""
+  return jnp.full_like(step, peak, jnp.float32)
+
+
+SHAPES = {
+  shape.__name__: shape
+  for shape in (
+    bert_linear, sqrt_poly, product_linear, linear, cosine, cosine_absolute, inverse_sqrt, rsqrt,
+    constant,
+  )
+}  # fmt: skip
+
+
+def make(config: Any) -> Callable[[Any], Array]:
+  """The schedule of `config.optimizer.schedule`.
+
+  Args:
+    config: `name`, one of SHAPES; the keyword arguments of that function; and, if the schedule
+      begins later than the run, `start`, the step from which it counts (phases).
+
+  Returns:
+    step (int, or an int32 scalar, traced or not) -> float32 scalar.
+
+  Raises:
+    UserError: an unknown name or field, a lacking field, a warm-up that is negative or longer
+      than the schedule.
+  """
+  what = 'config.optimizer.schedule'
+  fields = dict(config.items())
+  names.check_fields(fields.keys() & {'name'}, dict(name=False), what)
+  shape = SHAPES[choose(fields['name'], SHAPES, f'{what}.name')]
+  known = names.fields_of(shape) | dict(name=False, start=True)
+  names.check_fields(fields, known, f'{what} ({fields["name"]})')
+  del fields['name']
+  start = fields.pop('start') if 'start' in fields else 0
+  warmup, total = fields.get('warmup_steps', 0), fields.get('total_steps')
+  if warmup < 0 or (total is not None and warmup > total):
+    raise UserError(
+      f'{what}: expected 0 <= warmup_steps <= total_steps, got {warmup} and {total}; '
+      'lower the warm-up or train longer'
+    )
+
+  def schedule(step: Any) -> Array:
+    since = jnp.maximum(jnp.asarray(step, jnp.int32) - start, 0)
+    return shape(since, **fields).astype(jnp.float32)
+
+  return schedule

@@ -1,0 +1,86 @@
+"""A run as a list of phases, and the pure function from a step to its phase.
+
+`config.phases` maps names to overrides of the config, in the order of the names. Each phase also
+says how long it lasts: `share` (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or
+`turns` (interleaved: 2 steps of one and 1 of the other, again and again). Without phases the run is
+one phase named 'main'.
+"""
+
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax.errors import UserError
+
+
+class Phase(NamedTuple):
+  """One phase: its name and the config with its overrides applied, references resolved."""
+
+  name: str
+  config: Any
+
+
+class Timeline(NamedTuple):
+  """When each phase runs.
+
+  Attributes:
+    phases: in order.
+    lengths: steps of each phase within one cycle.
+    total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
+    interleaved: whether the phases take turns.
+  """
+
+  phases: tuple[Phase, ...]
+  lengths: tuple[int, ...]
+  total: int
+  interleaved: bool = False
+
+  def at(self, step: int) -> tuple[int, int]:
+    """(phase, data index) of a step: its phase, and how many earlier steps were of that phase."""
+    cycle, rest = divmod(step, sum(self.lengths))
+    for phase, length in enumerate(self.lengths):
+      if rest < length:
+        return phase, cycle * length + rest
+      rest -= length
+    raise AssertionError('unreachable: rest < sum(lengths)')
+
+
+def _merge(config: Any, overrides: Any, where: str) -> None:
+  for key, value in overrides.items():
+    if key not in config:
+      raise UserError(f'config.phases.{where}.{key}: config has no key {key!r} to override')
+    if isinstance(value, ConfigDict):
+      _merge(config[key], value, f'{where}.{key}')
+    else:
+      config[key] = value
+
+
+def make(config: Any) -> Timeline:
+  """Applies the overrides of `config.phases` to a ConfigDict.
+
+  Raises:
+    UserError: a phase without share or turns, a mix of both, an override of an unknown key.
+  """
+  resolved = config.copy_and_resolve_references()
+  total = resolved.total_steps
+  if not resolved.phases:
+    return Timeline((Phase('main', resolved),), (total,), total)
+  phases, weights, kinds = [], [], set()
+  for name, overrides in sorted(resolved.phases.items()):
+    kind = [k for k in ('share', 'turns') if k in overrides]
+    if len(kind) != 1:
+      got = kind or 'neither'
+      raise UserError(f'config.phases.{name} needs either share or turns, got {got}')
+    kinds.add(kind[0])
+    weights.append(overrides[kind[0]])
+    changed = resolved.copy_and_resolve_references()
+    body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
+    _merge(changed, body, name)
+    phases.append(Phase(name, changed))
+  if len(kinds) != 1:
+    raise UserError('config.phases mixes share and turns: give every phase the same kind')
+  if kinds == {'turns'}:
+    return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True)
+  ends = [round(total * sum(weights[: i + 1]) / sum(weights)) for i in range(len(weights))]
+  lengths = tuple(end - start for start, end in zip([0, *ends[:-1]], ends, strict=True))
+  return Timeline(tuple(phases), lengths, total)

@@ -1,0 +1,91 @@
+"""Checkpoints under kill -9, in several processes, and on a full disk."""
+
+import os
+import pathlib
+import random
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from checkpoint_cases import flip, kept, largest
+
+LOOP = pathlib.Path(__file__).parents[1] / 'support' / 'save_loop.py'
+
+
+def start_loop(directory, steps, *distributed):
+  environment = dict(os.environ, JAX_PLATFORMS='cpu', XLA_FLAGS='', PYTHONWARNINGS='ignore')
+  return subprocess.Popen(
+    [sys.executable, LOOP, directory, str(steps), *map(str, distributed)],
+    stdout=subprocess.PIPE,
+    text=True,
+    env=environment,
+  )
+
+
+def survive_kills(directory, kills):
+  """Kills the loop `kills` times at random moments; each life must start from complete work."""
+  rng, complete, seen = random.Random(kills), 0, 0
+  for _ in range(kills):
+    with start_loop(directory, 100_000) as loop:
+      word, restored = loop.stdout.readline().split()
+      assert word == 'restored' and complete <= int(restored)
+      done = [int(loop.stdout.readline().split()[1]) for _ in range(rng.randrange(3))]
+      time.sleep(rng.uniform(0.0, 0.6))
+      loop.kill()
+      done += [int(line.split()[1]) for line in loop.stdout if line.endswith('\n')]
+    seen += len(done)
+    complete = max([int(restored), *done])
+  assert seen
+  with start_loop(directory, 1) as loop:
+    output = loop.stdout.read().split()
+  assert loop.returncode == 0 and int(output[1]) >= complete
+
+
+def test_a_run_killed_in_a_save_loses_nothing_that_was_complete(tmp_path):
+  survive_kills(tmp_path / 'checkpoints', 3)
+
+
+@pytest.mark.full
+def test_a_run_killed_in_many_saves_loses_nothing_that_was_complete(tmp_path):
+  survive_kills(tmp_path / 'checkpoints', 25)
+
+
+def run_processes(directory, count, steps):
+  """Runs the loop on `count` processes together; returns what each printed."""
+  with socket.socket() as free:
+    free.bind(('localhost', 0))
+    port = free.getsockname()[1]
+  loops = [start_loop(directory, steps, port, count, i) for i in range(count)]
+  outputs = [loop.communicate(timeout=120)[0].splitlines() for loop in loops]
+  assert [loop.returncode for loop in loops] == [0] * count
+  own = ('restored', 'complete', 'closed')  # Gloo talks on stdout, too
+  return [[line for line in lines if line.startswith(own)] for lines in outputs]
+
+
+def test_processes_save_and_fall_back_together(tmp_path):
+  directory = tmp_path / 'checkpoints'
+  for output in run_processes(directory, 2, 3):
+    assert output == ['restored 0', 'complete 3', 'closed 3']
+  assert kept(directory) == [2, 3]
+  flip(largest(directory / '3'))
+  for output in run_processes(directory, 2, 1):
+    assert output == ['restored 2', 'complete 3', 'closed 3']
+  with start_loop(directory, 0) as loop:  # and one process reads what two wrote
+    assert loop.stdout.readline() == 'restored 3\n'
+
+
+def test_a_disk_without_room_ends_in_a_clear_error(tmp_path):
+  code = (
+    'import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000));'
+    f"sys.argv = ['', {str(tmp_path)!r}, '2'];"
+    f'import runpy; runpy.run_path({str(LOOP)!r}, run_name="__main__")'
+  )
+  environment = dict(os.environ, JAX_PLATFORMS='cpu', XLA_FLAGS='', JAX_COMPILATION_CACHE_DIR='')
+  got = subprocess.run(
+    [sys.executable, '-c', code], capture_output=True, text=True, env=environment
+  )
+  assert got.returncode != 0
+  assert 'ValueError: checkpoint 1 could not be written to' in got.stderr
+  assert 'see that the disk has room' in got.stderr

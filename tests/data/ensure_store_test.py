@@ -1,0 +1,64 @@
+"""What a run is told when its config names no data, or two kinds of it."""
+
+import shutil
+
+import pytest
+
+from bertjax.data import ensure_store
+from bertjax.data.store.reader import open_store
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from configs import common
+
+
+def ensure(workdir, **overrides):
+  data = common.data()
+  data.update_from_flattened_dict(overrides)
+  return ensure_store.ensure_store(data, 0, str(workdir))
+
+
+@pytest.mark.parametrize(
+  'overrides, message',
+  [
+    ({}, 'no data: set config.data.store'),
+    ({'input': 'a.txt', 'mixture': 'python_docs'}, 'set one of'),
+    ({'input': 'a.txt'}, 'no vocabulary: set config.data.vocab'),
+    ({'input': 'a.txt', 'reader': 'sequio'}, "did you mean 'seqio'"),
+    ({'input': 'a.txt', 'heldout': 'b.txt', 'reader': 'seqio'}, "the Task's split 'validation'"),
+    (
+      {'store': 's', 'heldout': 'b.txt'},
+      'prepare --input=b.txt --vocab=s/vocab --output=s/heldout',
+    ),
+  ],
+)
+def test_mistakes_are_refused_before_anything_is_written(tmp_path, overrides, message):
+  with pytest.raises(ValueError, match=message):
+    ensure(tmp_path, **overrides)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_child_that_fails_is_named_with_its_command(tmp_path):
+  with pytest.raises(ValueError, match='python -m bertjax.prepare --input='):
+    ensure(tmp_path, input=str(tmp_path / 'none.txt'), vocab=str(tmp_path / 'none'))
+
+
+def test_a_text_of_its_own_is_held_out(tmp_path):
+  (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
+  (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')
+  given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300, 'split': 'verbatim'}
+  store = open_store(ensure(tmp_path / 'run', **given))
+  held_out = open_store(store.path / 'heldout')
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  assert vocabulary.decode(held_out.gather([0], [held_out.sentences[-1]])) == 'a cat\n\nthe mat\n'
+  assert store.sentences[-1] == 20 * 10 and store.vocabulary_size == 9
+  # A run that was killed between the two makes the second one.
+  shutil.rmtree(held_out.path)
+  ensure(tmp_path / 'run', **given)
+  assert open_store(held_out.path).meta == held_out.meta
+
+
+def test_a_store_that_is_there_is_taken_as_it_is(tmp_path):
+  assert ensure(tmp_path, store='/some/store') == '/some/store'
+  (tmp_path / 'store').mkdir()
+  (tmp_path / 'store' / 'store.json').write_text('{}')
+  assert ensure(tmp_path) == str(tmp_path / 'store')

@@ -1,0 +1,103 @@
+"""XLM's masks: coins, draws by frequency over a block of rows, slots."""
+
+import math
+
+import numpy as np
+import pytest
+from masking import at_targets, corrupted, masked
+from toy_store import MASK, VOCABULARY, random_store
+from toy_store import xlm as recipe
+
+from bertjax.data import examples as examples_lib
+from bertjax.data.masking import xlm
+
+SEP = 3
+
+
+def near(count, total, share):
+  assert abs(count - total * share) < 4.5 * math.sqrt(total * share * (1 - share))
+
+
+def test_every_token_but_the_first_has_its_coin():
+  batch = corrupted(recipe(), random_store(3), [64] * 4000, capacity=64)
+  used_BP = batch['weight_BP'] > 0
+  hit_T = np.bincount(batch['target_pos_BP'][used_BP], minlength=64)
+  assert hit_T[0] == 0
+  for hits in (hit_T[1], hit_T[30], hit_T[63], hit_T[1:].sum()):
+    near(hits, 4000 * (63 if hits > 4000 else 1), 0.15)
+  assert batch['dropped_B'].sum() == 0
+  assert (batch['target_BP'][used_BP] == SEP).any()
+  near((batch['target_BP'][used_BP] == SEP).sum(), 4000, 0.15)  # each row's last </s>
+
+
+def test_what_the_input_shows():
+  batch, original_BT, _ = masked(recipe(), rows=2000, store=random_store(2500))
+  shown = at_targets(batch, batch['token_BT'])
+  truth, total = at_targets(batch, original_BT), int((batch['weight_BP'] > 0).sum())
+  near((shown == MASK).sum(), total, 0.8 + 0.1 / VOCABULARY)
+  near(((shown != MASK) & (shown != truth)).sum(), total, 0.1 * (1 - 2 / VOCABULARY))
+  random = shown[(shown != MASK) & (shown != truth)]
+  assert random.min() == 0 and random.max() == VOCABULARY - 1  # of all ids, special ones too
+  hidden = np.zeros_like(original_BT, bool)
+  row_n, slot_n = np.nonzero(batch['weight_BP'])
+  hidden[row_n, batch['target_pos_BP'][row_n, slot_n]] = True
+  np.testing.assert_array_equal(batch['token_BT'][~hidden], original_BT[~hidden])
+
+
+def test_slots_take_mean_and_five_deviations():
+  assert [xlm.slots(recipe(), length) for length in (256, 128, 4)] == [67, 40, 4]
+  assert xlm.slots(recipe(mask__max_targets=9), 256) == 9
+
+
+def test_what_has_no_slot_is_dropped_by_lot_and_counted():
+  config = recipe(mask__max_targets=7)
+  batch = corrupted(config, random_store(3), [64] * 3000, capacity=64)
+  used = int((batch['weight_BP'] > 0).sum())
+  near(used + batch['dropped_B'].sum(), 3000 * 63, 0.15)
+  full_B = batch['dropped_B'] > 0
+  assert (batch['weight_BP'][full_B] > 0).all() and full_B.any()
+  # The early ones are not preferred.
+  pos_n = batch['target_pos_BP'][full_B].ravel()
+  assert abs(pos_n.mean() - 32) < 4 * 18.2 / math.sqrt(len(pos_n))
+
+
+@pytest.mark.parametrize('lengths', [[64] * 64, [20, 64] * 32])
+def test_a_block_draws_its_number_of_positions(lengths):
+  """ceil(.15 * longest * 32), first positions among them, which are then left out."""
+  store = random_store(3)
+  store.counts = np.full(VOCABULARY, 50)
+  config = recipe(mask__alpha=0.5, mask__block=32)
+  batch = corrupted(config, store, lengths, capacity=64)
+  asked = math.ceil(0.15 * 64 * 32)
+  number_b = (batch['weight_BP'] > 0).sum(1).reshape(2, 32).sum(1)
+  assert (number_b < asked).all() and (number_b > asked - 25).all()
+  store.counts[[2, SEP]] = 0  # no first position can be drawn
+  batch = corrupted(config, store, lengths, capacity=64)
+  assert ((batch['weight_BP'] > 0).sum(1).reshape(2, 32).sum(1) == asked).all()
+  assert not np.isin(batch['target_BP'][batch['weight_BP'] > 0], [2, SEP]).any()
+
+
+def test_rare_words_come_first():
+  """Without exhausting them, two words are drawn in the ratio of their weights."""
+  store = random_store(3)
+  store.counts = np.where(np.arange(VOCABULARY) % 2, 100, 1600)
+  config = recipe(mask__alpha=0.5, mask__rate=0.02, mask__block=20)
+  batch = corrupted(config, store, [64] * 4000, capacity=64)
+  rare = batch['target_BP'][batch['weight_BP'] > 0] % 2 == 1
+  near(rare.sum(), len(rare), 0.8)  # 1600^.5 : 100^.5 = 4 : 1; the rare half thins out by 3%
+
+
+def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
+  config = recipe(mask__alpha=0.5, mask__block=8)
+  examples = examples_lib.examples_in_memory(random_store(), config, 64, 0)
+  batch = examples.batch(np.arange(64), True)
+  some_n = np.array([3, 40, 41, 17])
+  part = examples.batch(some_n, True)
+  for name, value in part.items():
+    np.testing.assert_array_equal(value, batch[name][some_n], err_msg=name)
+
+
+@pytest.mark.parametrize('change', [dict(mask__alpha=-1.0), dict(mask__block=0)])
+def test_a_wrong_recipe_is_refused(change):
+  with pytest.raises(ValueError, match='alpha >= 0 and mask.block >= 1 rows, got'):
+    examples_lib.examples_in_memory(random_store(3), xlm(**change), 64, 0)

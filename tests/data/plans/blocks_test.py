@@ -1,0 +1,117 @@
+"""Blocks of sentences against loops over the stream (fairseq's three break modes)."""
+
+import numpy as np
+import pytest
+from toy_store import random_store, roberta, spoken
+
+from bertjax.data import examples as examples_lib
+from bertjax.data.plans import blocks
+from bertjax.data.store.npy_files import join_columns
+
+CLS, SEP = 2, 3
+
+
+def stream(store):
+  """Documents of sentences, each a list of tokens with its </s>."""
+  s, d = store.sentences, store.documents
+  return [
+    [[*store.tokens[s[i] : s[i + 1]].tolist(), SEP] for i in range(d[j], d[j + 1])]
+    for j in range(len(d) - 1)
+  ]
+
+
+def loop(documents, block, across):
+  """Whole sentences up to `block` tokens, longer ones cut; one list of tokens per block."""
+  out, current = [], []
+  for document in documents:
+    for sentence in document:
+      for piece in (sentence[i : i + block] for i in range(0, len(sentence), block)):
+        if len(current) + len(piece) > block:
+          out.append(current)
+          current = []
+        current = current + piece
+    if not across:
+      out.append(current)
+      current = []
+  return out + [current] * bool(current)
+
+
+def blocks_of(store, name, length, **kwargs):
+  if name == 'contiguous':
+    pieces = blocks.contiguous_blocks(store, length, **kwargs)
+  else:
+    pieces = blocks.blocks(store, length, name == 'doc_sentences', **kwargs)
+  column, count = join_columns(pieces)
+  text = blocks.assemble(store, column)
+  out = [block.tolist() for block in np.split(text.token_n, np.cumsum(text.length_E)[:-1])]
+  assert all(block[0] == CLS and len(block) <= length for block in out)
+  return [block[1:] for block in out], count
+
+
+def expected(store, name, block):
+  documents = stream(store)
+  if name == 'contiguous':
+    flat = [token for document in documents for sentence in document for token in sentence]
+    return [flat[i : i + block] for i in range(0, len(flat), block)]
+  return loop(documents, block, name == 'full_sentences')
+
+
+NAMES = ('full_sentences', 'doc_sentences', 'contiguous')
+
+
+@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('length', [3, 8, 33, 128])
+def test_equals_the_loop(name, length):
+  store = random_store(40, distinct=True)
+  ours, _ = blocks_of(store, name, length)
+  assert ours == expected(store, name, length - 1)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_does_not_depend_on_the_window(name):
+  store = random_store(60)
+  whole = blocks_of(store, name, 33)
+  assert all(blocks_of(store, name, 33, window=window) == whole for window in (1, 40, 101))
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_nothing_is_dropped(name):
+  """The blocks end to end are the whole stream, sentences longer than a block included."""
+  store = random_store(20, words=40, distinct=True)
+  ours, count = blocks_of(store, name, 12)
+  assert sum(ours, []) == [t for document in stream(store) for s in document for t in s]
+  assert count['cut_sentences'] > 0
+  if name != 'contiguous':
+    assert count['cut_sentences'] == (np.diff(store.sentences) + 1 > 11).sum()
+
+
+def test_one_sentence_and_one_document():
+  store = random_store(1, sentences=1)
+  assert blocks_of(store, 'full_sentences', 64)[0] == stream(store)[0]
+
+
+def test_the_plans_are_found_by_name():
+  store = random_store(30)
+  for name in NAMES:
+    examples = examples_lib.examples_in_memory(store, roberta(plan=name), 64, 0)
+    assert examples.examples == len(blocks_of(store, name, 64)[0])
+  with pytest.raises(ValueError, match='length >= 3'):
+    examples_lib.examples_in_memory(store, roberta(), 2, 0)
+
+
+@pytest.mark.parametrize('name', ['full_sentences', 'doc_sentences'])
+@pytest.mark.parametrize('window', [5, 40, 1000])
+def test_blocks_end_with_their_language(name, window):
+  store = spoken(random_store(60), runs=7)
+  column, _ = join_columns(blocks.blocks(store, 33, name == 'doc_sentences', window=window))
+  language_S, bound = store.columns['language'], store.documents
+  runs = np.flatnonzero(np.diff(language_S[bound[:-1]], prepend=255))
+  documents, out, group = stream(store), [], []
+  for first, last in zip(runs, [*runs[1:], len(documents)], strict=True):
+    found = loop(documents[first:last], 32, name == 'full_sentences')
+    out += found
+    group += [language_S[bound[first]]] * len(found)
+  text = blocks.assemble(store, column)
+  found = np.split(text.token_n, np.cumsum(text.length_E)[:-1])
+  assert [block[1:].tolist() for block in found] == out
+  assert column['group'].tolist() == group

@@ -1,0 +1,98 @@
+"""Rows of a language model: each goes on where it stopped, and predicts across the border."""
+
+import numpy as np
+import pytest
+from toy_store import continued, random_store, recipe
+
+from bertjax.data import examples as examples_lib
+from bertjax.data import loader
+from bertjax.data.plans import lm_columns
+
+LENGTH, LANES = 7, 3
+
+
+def examples(store, seed: int = 5, **fields):
+  chosen = continued(**(dict(lanes=LANES) | fields))
+  return examples_lib.examples_in_memory(store, chosen, LENGTH, seed)
+
+
+def read(found, steps: int, first: int = 0, shuffle: bool = True):
+  """Batches, each a dict, and their tokens and targets side by side, [lanes, steps * length]."""
+  batches = [
+    found.batch(np.arange(step * LANES, (step + 1) * LANES), shuffle)
+    for step in range(first, first + steps)
+  ]
+  side = lambda name: np.concatenate([b[name] for b in batches], 1)
+  return batches, side('token_BT'), side('target_BP')
+
+
+@pytest.mark.parametrize('ends', ['', 'sep'])
+def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
+  store = random_store(19, distinct=True)
+  found = examples(store, ends=ends, shuffle_documents=True)
+  steps = found.rows // LANES
+  batches, token_BT, target_BP = read(found, steps, shuffle=False)
+  text = []
+  for first, last in zip(store.documents, store.documents[1:], strict=False):
+    text += store.tokens[store.sentences[first] : store.sentences[last]].tolist()
+    text += [store.special['sep']] * bool(ends)
+  size = len(text) // LANES
+  assert steps == (size - 1) // LENGTH + 1 > 3 and (size - 1) % LENGTH  # the last row is shorter
+  column_BT = np.array(text)[: size * LANES].reshape(LANES, size)
+  np.testing.assert_array_equal(token_BT[:, : size - 1], column_BT[:, :-1])
+  np.testing.assert_array_equal(target_BP[:, : size - 1], column_BT[:, 1:])
+  weight_BP = np.concatenate([b['weight_BP'] for b in batches], 1)
+  assert weight_BP[:, : size - 1].all() and not weight_BP[:, size - 1 :].any()
+  example_BT = np.concatenate([b['example_BT'] for b in batches], 1)
+  assert example_BT[:, : size - 1].all() and not example_BT[:, size - 1 :].any()
+  assert batches[0]['start_B'].all() and not any(b['start_B'].any() for b in batches[1:])
+
+
+def test_every_epoch_reads_the_corpus_in_its_order():
+  found = examples(random_store(20, distinct=True))
+  steps = found.rows // LANES
+  _, corpus, _ = read(found, steps, shuffle=False)
+  for epoch in range(3):
+    batches, token_BT, _ = read(found, steps, first=epoch * steps)
+    np.testing.assert_array_equal(token_BT, corpus)
+    assert [bool(b['start_B'].all()) for b in batches] == [True] + [False] * (steps - 1)
+
+
+def test_a_shuffled_epoch_has_an_order_of_its_own_and_the_same_documents():
+  store = random_store(20, distinct=True)
+  found = examples(store, shuffle_documents=True)
+  steps = found.rows // LANES
+  _, one, _ = read(found, steps)
+  batches, two, _ = read(found, steps, first=steps)
+  assert batches[0]['start_B'].all() and not np.array_equal(one, two)
+  starts = {int(store.tokens[store.sentences[d]]) for d in store.documents[:-1]}
+  column = one.ravel()
+  jumps = set(column[1:][np.diff(column) != 1].tolist())  # where a document or column begins
+  borders = {int(x) for x in one[:, 0]}
+  assert len(jumps & starts) > 10 and jumps <= starts | borders
+  again = loader.batch_at(found, steps, LANES)
+  np.testing.assert_array_equal(again['token_BT'], batches[0]['token_BT'])
+
+
+def test_hosts_read_their_columns_and_a_run_goes_on_anywhere():
+  found = examples(random_store(40), lanes=4)
+  batch = lambda start, hosts: next(loader.train_batches(found, 4, start, hosts, threads=0))[1]
+  for start in (0, 1, found.rows // 4 - 1, found.rows // 4):
+    whole = batch(start, (0, 1))
+    for name in whole:
+      shares = [batch(start, (host, 2))[name] for host in range(2)]
+      np.testing.assert_array_equal(np.concatenate(shares), whole[name], err_msg=name)
+
+
+def test_evaluation_reads_the_first_rows_of_every_column_in_order():
+  found = examples(random_store(40))
+  batches = list(loader.eval_batches(found, LANES, limit=3 * LANES))
+  _, token_BT, target_BP = read(found, 3, shuffle=False)
+  np.testing.assert_array_equal(np.concatenate([b['token_BT'] for b in batches], 1), token_BT)
+  np.testing.assert_array_equal(np.concatenate([b['target_BP'] for b in batches], 1), target_BP)
+
+
+def test_a_token_that_the_vocabulary_lacks_is_refused():
+  store = random_store(20)
+  with pytest.raises(ValueError, match="ends='eod'.*special tokens"):
+    list(lm_columns.build(store, recipe(lanes=LANES, ends='eod'), LENGTH, 0))

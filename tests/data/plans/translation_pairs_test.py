@@ -1,0 +1,91 @@
+"""Translation pairs: layout, positions, languages, what is left out."""
+
+import numpy as np
+import pytest
+from toy_store import random_store, spoken, xlm
+
+from bertjax.data import examples as examples_lib
+
+SEP = 3
+
+
+def tlm(**changes):
+  return xlm(**(dict(plan='translation_pairs', reset_positions=True, lead='sep') | changes))
+
+
+def pairs_of(store):
+  """(source tokens, target tokens, source language, target language) of each pair, in order."""
+  language_S, s = store.columns['language'], store.sentences
+  tokens = lambda i: store.tokens[s[i] : s[i + 1]].tolist()
+  found = []
+  for first, last in zip(store.documents[:-1], store.documents[1:], strict=True):
+    if last - first == 2 and language_S[first] != language_S[first + 1]:
+      both = int(language_S[first]), int(language_S[first + 1])
+      found.append((tokens(first), tokens(first + 1), *both))
+  return found
+
+
+def batch_of(store, length=64, **changes):
+  config = tlm(mask__mask_share=0.0, mask__random_share=0.0, **changes)
+  examples = examples_lib.examples_in_memory(store, config, length, 0)
+  return examples.batch(np.arange(examples.rows), False), examples
+
+
+@pytest.mark.parametrize('reset, lead', [(True, 'sep'), (False, 'sep'), (False, 'cls')])
+def test_the_layout_of_a_pair(reset, lead):
+  store = spoken(random_store(60), pairs=30)
+  batch, examples = batch_of(store, reset_positions=reset, lead=lead)
+  fits = lambda pair: len(pair[0]) + len(pair[1]) + (4 if reset else 3) <= 64
+  expected = [pair for pair in pairs_of(store) if fits(pair)]
+  assert examples.rows == len(expected) > 20
+  for row, (source, target, source_language, target_language) in enumerate(expected):
+    a, b = len(source), len(target)
+    middle = [SEP, SEP] if reset else [SEP]
+    tokens = [store.special[lead], *source, *middle, *target, SEP]
+    first = a + 2 if reset else a + 1  # the target's first </s>
+    positions = [*range(first), *range(b + 2)] if reset else range(len(tokens))
+    pad = lambda values: np.pad(np.array(values), (0, 64 - len(values)))
+    np.testing.assert_array_equal(batch['token_BT'][row], pad(tokens))
+    np.testing.assert_array_equal(batch['position_BT'][row], pad(list(positions)))
+    np.testing.assert_array_equal(
+      batch['language_BT'][row], pad([source_language] * first + [target_language] * (b + 2))
+    )
+    np.testing.assert_array_equal(batch['example_BT'][row], pad([1] * len(tokens)))
+
+
+def test_long_pairs_are_left_out_and_counted():
+  store = spoken(random_store(60), pairs=30)
+  every = pairs_of(store)
+  _, examples = batch_of(store, length=16)
+  long = sum(len(a) + len(b) + 4 > 16 for a, b, *_ in every)
+  assert 0 < long < 30
+  assert examples.stats['long_pairs'] == long and examples.rows == 30 - long
+
+
+def test_every_pair_of_languages_is_read_in_its_turn():
+  config = tlm(language_alpha=0.0, language_block=4)
+  examples = examples_lib.examples_in_memory(spoken(random_store(300), pairs=200), config, 64, 0)
+  batch = examples.batch(np.arange(800), True)
+  first_B, last_B = batch['language_BT'][:, 0], batch['language_BT'].max(1)
+  both = np.stack([first_B, last_B], 1).reshape(-1, 4, 2)
+  assert (both == both[:, :1]).all()
+  group_n = examples.column['group'][examples._schedule.row_n]
+  count_g = np.diff(examples._schedule.blocks_g)
+  assert len(set(group_n)) == 6 and set(count_g) == {0, 2731, 16384 - 5 * 2731}
+
+
+def test_text_without_translations_is_refused():
+  with pytest.raises(ValueError, match='no parallel text: .*two of its languages ar, de, en'):
+    examples_lib.examples_in_memory(spoken(random_store()), tlm(), 64, 0)
+  with pytest.raises(ValueError, match="has no column 'language'"):
+    examples_lib.examples_in_memory(random_store(), tlm(), 64, 0)
+
+
+def test_rows_without_room_are_refused():
+  store = spoken(random_store(60, words=30), pairs=4)
+  with pytest.raises(
+    ValueError, match="makes no row of 6 tokens of .*'long_pairs': 4.*raise config.len"
+  ):
+    examples_lib.examples_in_memory(store, tlm(), 6, 0)
+  with pytest.raises(ValueError, match='length >= 6'):
+    examples_lib.examples_in_memory(spoken(random_store(60), pairs=30), tlm(), 5, 0)

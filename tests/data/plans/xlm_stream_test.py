@@ -1,0 +1,114 @@
+"""XLM's streams against a loop over the sentences."""
+
+import numpy as np
+import pytest
+from toy_store import random_store, spoken, xlm
+
+from bertjax.data import examples as examples_lib
+from bertjax.data.plans import xlm_stream
+from bertjax.data.store.npy_files import join_columns
+
+SEP = 3
+
+
+def loop(store, length):
+  """(language, tokens) of each row: runs of one language, without pairs, end to end."""
+  language_S = store.columns.get('language', np.zeros(len(store.sentences) - 1, np.uint8))
+  streams, previous = [], None
+  for first, last in zip(store.documents[:-1], store.documents[1:], strict=True):
+    if last - first == 2 and language_S[first] != language_S[first + 1]:
+      previous = None
+      continue
+    for s in range(first, last):
+      if language_S[s] != previous:
+        streams.append((int(language_S[s]), [SEP]))
+        previous = language_S[s]
+      streams[-1][1].extend([*store.tokens[store.sentences[s] : store.sentences[s + 1]], SEP])
+  rows = [(k, s[i : i + length]) for k, s in streams for i in range(0, len(s), length)]
+  return [(k, row) for k, row in rows if len(row) > 1]
+
+
+def ours(store, length, **kwargs):
+  column, count = join_columns(xlm_stream.build(store, xlm(), length, 0, **kwargs))
+  text = xlm_stream.assemble(store, column)
+  cut = np.cumsum(text.length_E)[:-1]
+  group_E = column.get('group', np.zeros(len(text.length_E), np.int32))
+  rows = [row.tolist() for row in np.split(text.token_n, cut)]
+  if 'group' in column:
+    for language, language_n in zip(group_E, np.split(text.extra['language'], cut), strict=True):
+      assert (language_n == language).all()
+  return list(zip(group_E.tolist(), rows, strict=True)), count
+
+
+@pytest.mark.parametrize('length', [2, 7, 33, 128])
+@pytest.mark.parametrize('kind', ['silent', 'runs', 'runs and pairs'])
+def test_equals_the_loop(kind, length):
+  store = random_store(40, distinct=True)
+  if kind != 'silent':
+    store = spoken(store, pairs=9 * (kind != 'runs'))
+  found, count = ours(store, length)
+  assert found == loop(store, length)
+  if length > 2:  # no sentence has one token, so a row of two may begin inside one or not
+    marks = [tokens[0] != SEP for _, tokens in found]
+    starts = sum(marks) - sum(_begins_a_sentence(store, tokens) for _, tokens in found)
+    assert count['cut_sentences'] == starts
+
+
+def _begins_a_sentence(store, tokens):
+  """Distinct tokens number themselves from 5 on."""
+  return tokens[0] != SEP and tokens[0] - 5 in store.sentences
+
+
+@pytest.mark.parametrize('window', [1, 13, 200])
+def test_does_not_depend_on_the_window(window):
+  store = spoken(random_store(60), pairs=5)
+  assert ours(store, 33, window=window) == ours(store, 33)
+
+
+def test_ids_are_those_of_the_config():
+  store = spoken(random_store(40), languages=2)  # ar, de
+  column, _ = join_columns(xlm_stream.build(store, xlm(languages=('en', 'de', 'ar')), 32, 0))
+  assert sorted(set(column['group'])) == [1, 2]
+  first = store.columns['language'][column['sentence'][0]]
+  assert column['group'][0] == {0: 2, 1: 1}[int(first)]
+
+
+def test_the_batch_has_languages_and_steps_of_one_language():
+  config = xlm(plan='xlm_stream', language_alpha=0.7, language_block=8)
+  examples = examples_lib.examples_in_memory(spoken(random_store(200)), config, 32, 0)
+  batch = examples.batch(np.arange(400), True)
+  language_B = batch['language_BT'].max(1)
+  real = batch['example_BT'] > 0
+  np.testing.assert_array_equal(batch['language_BT'], language_B[:, None] * real)
+  steps = language_B.reshape(-1, 8)
+  assert (steps == steps[:, :1]).all() and len(set(steps[:, 0])) == 3
+
+
+def test_a_cached_plan_is_found_again(tmp_path, caplog):
+  store, config = spoken(random_store()), xlm(plan='xlm_stream', languages=('ar', 'de', 'en'))
+  store.path = str(tmp_path)
+  for _ in range(2):
+    examples_lib.make_examples(store, config, 32, 0)
+  assert not caplog.text
+
+
+def test_a_language_without_an_id_is_refused():
+  with pytest.raises(
+    ValueError, match='languages de, en, which have no id: expected those of .*ar'
+  ):
+    examples_lib.examples_in_memory(
+      spoken(random_store()), xlm(plan='xlm_stream', languages=('ar', 'fr')), 32, 0
+    )
+
+
+def test_parallel_text_alone_is_refused():
+  store = spoken(random_store(20), pairs=20)
+  with pytest.raises(ValueError, match='parallel text alone: expected monolingual documents'):
+    examples_lib.examples_in_memory(store, xlm(plan='xlm_stream'), 32, 0)
+
+
+def test_a_missing_separator_is_refused():
+  store = random_store()
+  store.special['sep'] = None
+  with pytest.raises(ValueError, match='has no sep. Prepare'):
+    examples_lib.examples_in_memory(store, xlm(plan='xlm_stream'), 32, 0)

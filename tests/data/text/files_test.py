@@ -1,0 +1,89 @@
+"""Files of text to documents."""
+
+import gzip
+import json
+import lzma
+
+import pytest
+
+from bertjax.data.text import files
+from bertjax.data.text.files import Files, find_sources
+
+
+def read(path, errors='strict', field='text'):
+  return list(Files(find_sources(str(path)), errors, field))
+
+
+def test_blank_lines_end_documents(tmp_path):
+  (tmp_path / 'a.txt').write_bytes('\ufeffOne.\r\nTwo.\n \n\n\nÜ\u2028x\n'.encode())
+  assert read(tmp_path / 'a.txt') == [b'One.\r\nTwo.\n', 'Ü\u2028x\n'.encode()]
+
+
+def test_doc_tags_end_documents_and_blank_lines_within_do_not(tmp_path):
+  text = '<doc id="1" title="x">\nA\n\nB\n</doc>\n<doc id="2">\nC\n</doc>\n\nD\n\nE\n'
+  (tmp_path / 'a.txt').write_text(text)
+  assert read(tmp_path / 'a.txt') == [b'A\n\nB\n', b'C\n', b'D\n', b'E\n']
+
+
+def test_compressed_files_json_lines_and_globs(tmp_path):
+  (tmp_path / 'a.txt.gz').write_bytes(gzip.compress(b'gz\n'))
+  (tmp_path / 'b.txt.xz').write_bytes(lzma.compress(b'xz\n'))
+  lines = [dict(body='one\n\ntwo'), dict(body='ü')]
+  (tmp_path / 'c.jsonl').write_text('\n'.join(map(json.dumps, lines)) + '\n')
+  source = Files(
+    find_sources(f'{tmp_path}/*.gz,{tmp_path}/*.xz,{tmp_path}/c.jsonl'), 'strict', 'body'
+  )
+  assert list(source) == [b'gz\n', b'xz\n', b'one\n\ntwo', 'ü'.encode()]
+  assert source.done == source.total == sum(p.stat().st_size for p in tmp_path.iterdir())
+
+
+def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
+  (tmp_path / 'a.txt').write_bytes('Ünï\n'.encode() + b'ab\xe9cd\n')
+  with pytest.raises(ValueError, match=r'a.txt is not UTF-8 at byte 8 .*0xe9.*--errors=replace'):
+    read(tmp_path / 'a.txt')
+  assert read(tmp_path / 'a.txt', errors='replace') == ['Ünï\n'.encode() + b'ab\xe9cd\n']
+  (tmp_path / 'b.jsonl').write_bytes(b'{"text": "ab\xe9"}\n')
+  assert read(tmp_path / 'b.jsonl', errors='replace') == [b'ab\xe9']
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    (b'{"body": "x"}', "line 2: expected a JSON object with a string 'text'.*--field"),
+    (b'{"text": 3}', 'line 2'),
+    (b'["x"]', 'line 2'),
+    (b'{"text": "x"', 'line 2'),
+    (b'{"text": "\\ud800"}', 'line 2'),
+  ],
+)
+def test_json_line_without_its_text_is_named(tmp_path, line, message):
+  (tmp_path / 'a.jsonl').write_bytes(b'{"text": "x"}\n' + line + b'\n')
+  with pytest.raises(ValueError, match=message):
+    read(tmp_path / 'a.jsonl')
+
+
+@pytest.mark.parametrize('suffix', ['gz', 'xz'])
+def test_damaged_archives_are_named(tmp_path, suffix):
+  compress = {'gz': gzip.compress, 'xz': lzma.compress}[suffix]
+  whole = compress(b'text of some length\n' * 5000)
+  for number, data in enumerate([whole[:-20], b'not an archive']):
+    path = tmp_path / f'{number}.txt.{suffix}'
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f'{path.name} is damaged or cut short'):
+      read(path)
+
+
+def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
+  monkeypatch.setattr(files, 'MAX_DOCUMENT', 100)
+  (tmp_path / 'a.txt').write_bytes(b'0123456789\n' * 30)
+  documents = read(tmp_path / 'a.txt')
+  assert max(map(len, documents)) <= 100 and b''.join(documents) == b'0123456789\n' * 30
+  (tmp_path / 'b.txt').write_bytes(b'x' * 1000)
+  with pytest.raises(ValueError, match='line at byte 0 is longer than 100'):
+    read(tmp_path / 'b.txt')
+
+
+def test_pattern_without_files(tmp_path):
+  (tmp_path / 'a.txt').write_text('x')
+  with pytest.raises(ValueError, match="no file matches '.*/b\\*'"):
+    find_sources(f'{tmp_path}/a.txt,{tmp_path}/b*')

@@ -1,0 +1,116 @@
+"""The Triton kernel without a GPU: it lowers for CUDA, and it refuses what it cannot do."""
+
+import re
+import types
+
+import attention_cases as cases
+import jax
+import jax.numpy as jnp
+import pytest
+
+from bertjax.kernels import relative_attention as ra
+from bertjax.kernels.relative_attention import arg_specs
+from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
+from bertjax.kernels.relative_attention.tuning import Entry, Tile, using
+
+
+def lowered(case: cases.Case) -> str:
+  """Forward and backward of a case, lowered for CUDA."""
+  built = cases.build(case)
+
+  def loss(values):
+    relative = cases.fill(built, values)
+    q, k, v = (values[name] for name in 'qkv')
+    y = ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
+    return jnp.sum(y.astype(jnp.float32))
+
+  traced = jax.jit(jax.grad(loss)).trace(built.values)
+  return traced.lower(lowering_platforms=('cuda',)).as_text()
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize('name', ['bert', 'transformer_xl_head41', 't5', 'longformer', 'all'])
+def test_lowers_for_cuda_and_holds_no_scores(name, dtype):
+  case = cases.BY_NAME[name]._replace(queries=211, memory=102, dtype=dtype)
+  text = lowered(case)
+  kernels = 3 + bool(case.table)  # forward, queries, keys; the diagonals where there is a table
+  assert text.count('custom_call @__gpu$xla.gpu.triton') == kernels
+  shapes = {tuple(map(int, dims.split('x'))) for dims in re.findall(r'tensor<([\dx]+)x\w', text)}
+  assert (case.rows, case.queries, case.heads, case.size) in shapes
+  assert not [s for s in shapes if {211, 313} <= set(s)]
+
+
+def test_refuses_by_name_and_says_what_takes_the_operands():
+  def attend(size=32, dtype=jnp.float32, impl='gpu'):
+    x = jnp.ones((1, 4, 1, size), dtype)
+    ones = jnp.ones((1, 4), jnp.int32)
+    return ra.relative_attention(x, x, x.astype(jnp.float32), ra.Mask(ones, ones), impl=impl)
+
+  with pytest.raises(NotImplementedError, match="bfloat16, float32; 'xla' takes these"):
+    attend(dtype=jnp.bfloat16)
+  with pytest.raises(NotImplementedError, match='at most 128, got 160'):
+    attend(size=160)
+
+
+@pytest.mark.parametrize('capability, taken', [('7.5', False), ('9.0', True), ('gfx90a', False)])
+def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, taken):
+  device = types.SimpleNamespace(platform='gpu', compute_capability=capability)
+  monkeypatch.setattr(jax, 'devices', lambda: [device])
+  x = jnp.ones((1, 4, 1, 32))
+  reason = gpu_forward.refusal(x, x, x)
+  assert reason is None if taken else f'8.0 or above, got {capability}' in str(reason)
+
+
+def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch):
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+
+  def attend(q, *_):
+    if gpu_forward.refusal(q, q, q):
+      raise NotImplementedError
+    return 'kernel'
+
+  monkeypatch.setattr(gpu_forward, 'attend', attend)
+  ones = jnp.ones((1, 4), jnp.int32)
+  for size, expected in ((32, True), (160, False)):
+    x = jnp.ones((1, 4, 1, size))
+    y = ra.relative_attention(x, x, x, ra.Mask(ones, ones))
+    assert isinstance(y, str) == expected
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('name', cases.BY_NAME)
+@pytest.mark.parametrize('queries, keys', [(32, 16), (16, 32)])
+def test_oblong_tiles_give_the_same(monkeypatch, name, queries, keys):
+  """Interpreted, with tiles of 16 x 16 and with oblong ones."""
+  monkeypatch.setattr(gpu_forward, 'INTERPRET', True)
+  built = cases.build(cases.BY_NAME[name])
+
+  def run(tile):
+    kernels = dict(forward=tile, queries=tile, keys=tile, diagonals=Tile(16, 16))
+
+    def attend(values):
+      relative = cases.fill(built, values)
+      q, k, v = (values[name] for name in 'qkv')
+      return ra.relative_attention(q, k, v, built.mask, relative, built.dropout, 'gpu')
+
+    with using((Entry(kernels),)):
+      return cases.with_gradients(built, attend, built.values)
+
+  want, got = run(Tile(16, 16)), run(Tile(queries, keys))
+  for key, x in want.items():
+    tolerance = 1e-5 if built.case.dtype == jnp.float32 else 2e-2
+    assert abs(got[key] - x).max() < tolerance * abs(x).max(), key
+
+
+@pytest.mark.full
+def test_every_published_shape_lowers():
+  """Traced, and made into Triton's code, at full size; compiled it is on a GPU alone."""
+  for shape in arg_specs.SHAPES.values():
+    arguments = jax.eval_shape(lambda shape=shape: arg_specs.operands(shape, jax.random.key(0)))
+
+    def loss(x):
+      y = ra.relative_attention(*x, impl='gpu')
+      return jnp.sum(y.astype(jnp.float32))
+
+    traced = jax.jit(jax.grad(loss, allow_int=True)).trace(arguments)
+    assert 'xla.gpu.triton' in traced.lower(lowering_platforms=('cuda',)).as_text()

@@ -1,0 +1,154 @@
+"""Masks as vectors against masks written pair by pair, and the tables of T5 and ALiBi."""
+
+from typing import Any
+
+import attention_cases as cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from transformers.models.bloom import modeling_bloom
+from transformers.models.t5.modeling_t5 import T5Attention
+
+from bertjax.kernels.relative_attention import (
+  Mask,
+  arg_specs,
+  distance_tables,
+  relative_attention,
+  visible,
+)
+
+
+def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | None]:
+  """Any mask that `Mask` can say, and any `near`."""
+
+  def vectors(name: str, low: int, high: int) -> dict[str, np.ndarray]:
+    draw = lambda length: rng.integers(low, high, (rows, length)).astype(np.int32)
+    return {f'{name}_q_BT': draw(queries), f'{name}_k_BS': draw(memory + queries)}
+
+  fields: dict[str, Any] = vectors('example', 0, 3)
+  if rng.random() < 0.7:
+    fields |= vectors('order', -2, 6) | dict(see_self=bool(rng.random() < 0.5))
+  if rng.random() < 0.6:
+    fields['window'] = int(rng.integers(1, 8))
+    if rng.random() < 0.5:
+      fields |= {key: x > 0 for key, x in vectors('global', 0, 2).items()}
+  near = int(rng.integers(-3, 2)) if rng.random() < 0.4 else None
+  return Mask(**fields), near
+
+
+@pytest.mark.parametrize('queries, memory', [(11, 0), (8, 7), (1, 5)])
+def test_random_vectors_equal_brute_force(queries, memory):
+  rng, shares = np.random.default_rng(queries), []
+  for _ in range(40):
+    mask, near = random_mask(rng, 4, queries, memory)
+    want = cases.seen(mask, near)
+    np.testing.assert_array_equal(np.asarray(visible(mask, near=near)), want)
+    shares.append(want.mean())
+  assert 0.05 < np.mean(shares) < 0.6  # neither all nor nothing
+
+
+def original_permutation(rng, length: int, perm: int, target_T, special_T):
+  """perm_mask of one half as XLNet's code makes it, bool [T, T] with True for hidden, and the
+  vectors that it compares."""
+  index = np.arange(length).reshape(-1, perm).T
+  index = rng.permutation(index).T.reshape(-1)
+  rev = np.where(target_T | special_T, index, -1)
+  order = np.where(target_T & ~special_T, rev, rev + 1)
+  hidden = np.zeros((length, length), bool)
+  for i, j in np.ndindex(hidden.shape):
+    hidden[i, j] = order[i] <= rev[j] and (target_T[j] or special_T[j])
+  return hidden, order, rev
+
+
+def original_mask(rng, half: int, perm: int, memory: int):
+  """Both halves and the memory: (hidden [T, S], order_q [T], order_k [S])."""
+  target_T = rng.random(2 * half) < 1 / 6
+  special_T = np.zeros(2 * half, bool)
+  special_T[[-1, -2, -half // 2]] = True  # CLS, and SEP twice
+  parts = [
+    original_permutation(rng, half, perm, target_T[part], special_T[part])
+    for part in (slice(half), slice(half, 2 * half))
+  ]
+  hidden = np.zeros((2 * half, memory + 2 * half), bool)
+  hidden[:half, memory : memory + half] = parts[0][0]
+  hidden[:half, memory + half :] = True  # the first half sees nothing of the second
+  hidden[half:, memory + half :] = parts[1][0]
+  order_T, rev_T = (
+    np.concatenate([parts[0][i], parts[1][i] + half + 1]).astype(np.int32) for i in (1, 2)
+  )
+  return hidden, order_T, np.concatenate([np.full(memory, -2, np.int32), rev_T])
+
+
+@pytest.mark.parametrize('half, perm, memory', [(16, 16, 0), (16, 16, 9), (16, 4, 9), (24, 8, 5)])
+@pytest.mark.parametrize('seed', range(5))
+def test_xlnet_permutations_are_orders(half, perm, memory, seed):
+  hidden, order_T, rev_S = original_mask(np.random.default_rng(seed), half, perm, memory)
+  length = 2 * half
+  mask = Mask(
+    np.ones((1, length), np.int32), np.ones((1, memory + length), np.int32),
+    order_T[None], rev_S[None],
+  )  # fmt: skip
+  np.testing.assert_array_equal(np.asarray(visible(mask))[0], ~hidden)
+  hidden[np.arange(length), memory + np.arange(length)] = False
+  content = Mask(*(mask.example_q_BT, mask.example_k_BS, order_T[None], rev_S[None]), see_self=True)
+  np.testing.assert_array_equal(np.asarray(visible(content))[0], ~hidden)
+
+
+@pytest.mark.parametrize('name', arg_specs.SHAPES)
+def test_shapes_hold_what_their_sources_say(name):
+  """Every query sees a key; the share of the visible ones is that of the system."""
+  shape = arg_specs.SHAPES[name]._replace(rows=1)
+  seen_TS = np.asarray(jax.jit(lambda key: visible(arg_specs.mask(shape, key)))(jax.random.key(0)))[
+    0
+  ]
+  assert seen_TS.any(1).all()
+  if shape.window and shape.order == 'causal':
+    assert (seen_TS.sum(1) == shape.window).all()  # same_length
+  elif shape.window:
+    assert (seen_TS[300:-300].sum(1) == 2 * shape.window - 1 + 1).all()  # both sides, and a global
+  elif shape.order == 'causal':
+    np.testing.assert_array_equal(seen_TS.sum(1), shape.memory + 1 + np.arange(shape.queries))
+  elif shape.order == 'permuted':
+    own_T = seen_TS[np.arange(shape.queries), shape.memory + np.arange(shape.queries)]
+    assert own_T.all() if shape.see_self else 0.75 < own_T.mean() < 0.9  # not of targets
+    assert seen_TS[:, : shape.memory].all()
+    assert not seen_TS[:256, shape.memory + 256 :].any()
+    assert seen_TS[256:, shape.memory : shape.memory + 256].all()
+  else:
+    assert seen_TS.all()
+
+
+@pytest.mark.parametrize('name', arg_specs.SHAPES)
+def test_shapes_are_taken(name):
+  shape = arg_specs.SHAPES[name]
+  attend = lambda key: relative_attention(*arg_specs.operands(shape, key), impl='reference')
+  y = jax.eval_shape(attend, jax.random.key(0))
+  assert y.shape == (shape.rows, shape.queries, shape.heads, shape.size)
+  assert y.dtype == jnp.bfloat16
+
+
+@pytest.mark.parametrize('both_ways', [True, False])
+@pytest.mark.parametrize('buckets, furthest', [(32, 128), (32, 64), (16, 300), (64, 2048)])
+def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
+  distance_R = distance_tables.distances(3000, 4000)
+  got = distance_tables.t5_buckets(distance_R, buckets, furthest, both_ways)
+  want = T5Attention._relative_position_bucket(
+    torch.tensor(-distance_R), both_ways, buckets, furthest
+  )
+  np.testing.assert_array_equal(got, want.numpy())
+
+
+@pytest.mark.parametrize('heads', [1, 8, 12, 16, 20, 71, 112])
+def test_alibi_equals_transformers(heads):
+  """Theirs is slope * column, which differs from -slope * distance by a constant of the query."""
+  queries, keys = 6, 40
+  table_NR = distance_tables.alibi(heads, distance_tables.distances(queries, keys))
+  got_NTS = np.stack([table_NR[:, queries - 1 - t :][:, :keys] for t in range(queries)], 1)
+  theirs = modeling_bloom.build_alibi_tensor(torch.ones(1, keys), heads, torch.float32).numpy()
+  for t in range(queries):
+    last = keys - queries + t
+    want_NS = theirs[:, 0, : last + 1] - theirs[:, :, last]
+    np.testing.assert_allclose(got_NTS[:, t, : last + 1], want_NS, rtol=1e-5, atol=1e-5)
+  assert jnp.isfinite(table_NR).all()

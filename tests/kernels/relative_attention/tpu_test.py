@@ -1,0 +1,159 @@
+"""What is particular to the TPU kernel: visits, meshes, v4's rotation, refusals, compilation."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import attention_cases as cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bertjax.kernels.relative_attention import Mask, Relative, relative_attention, sharded
+from bertjax.kernels.relative_attention.block_sparsity import seen, visits
+from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+from bertjax.kernels.relative_attention.tpu import layout
+from bertjax.kernels.relative_attention.tpu import tile as tile_lib
+
+
+def attend(*operands, **options):
+  """Interpreted, with tiles of 16."""
+  with cases.small_tiles():
+    return tpu_forward.attend(*operands, kind='TPU v5 lite', interpret=True, **options)
+
+
+def visited(case: cases.Case, block: int):
+  """The blocks that hold something by the written-out mask, and those that are visited."""
+  built = cases.build(case)
+  operands = (*(built.values[name] for name in 'qkv'), built.mask)
+  relative = cases.fill(built, built.values)
+  shape, _, integers = layout.pack(*operands, relative, None, block)
+  seen_BTS = cases.seen(built.mask, shape.near)
+  rows, (q_blocks, k_blocks) = case.rows, shape.blocks
+  padded = np.zeros((rows, q_blocks * block, k_blocks * block), bool)
+  padded[:, : case.queries, : case.keys] = seen_BTS
+  held_BQK = padded.reshape(rows, q_blocks, block, k_blocks, block).any((2, 4))
+  count_BQ, index_BQK = (np.asarray(x) for x in integers.visits)
+  visited_BQK = np.zeros_like(held_BQK)
+  for b, q in np.ndindex(rows, q_blocks):
+    visited_BQK[b, q, index_BQK[b, q, : count_BQ[b, q]]] = True
+  return held_BQK, visited_BQK, index_BQK
+
+
+@pytest.mark.parametrize('name', ['xlnet', 'transformer_xl', 'longformer'])
+def test_every_block_that_holds_something_is_visited(name):
+  held_BQK, visited_BQK, _ = visited(cases.BY_NAME[name], 8)
+  assert (visited_BQK | ~held_BQK).all()
+
+
+def test_blocks_that_hold_nothing_are_not_visited():
+  """Causal with a window: the band alone. Packed examples and padding: each its own blocks."""
+  case = cases.Case('band', queries=64, order='causal', window=9)
+  held_BQK, visited_BQK, index_BQK = visited(case, 8)
+  assert (visited_BQK == held_BQK).mean() > 0.95 and visited_BQK.mean() < 0.3
+  assert visited_BQK.sum() <= 2 * (3 * 8)
+  # A block that does not change is not fetched again: the list goes on with its last one.
+  changes = (np.diff(index_BQK, axis=-1) != 0).sum(-1) + 1
+  assert (changes == np.maximum(visited_BQK.sum(-1), 1)).all()
+  example = jnp.asarray([[1] * 8 + [2] * 16 + [0] * 8])
+  count_BQ, _ = visits(seen(Mask(example, example), 0, None, 8, 8))
+  np.testing.assert_array_equal(count_BQ, [[1, 2, 2, 0]])
+
+
+def test_rotation_without_the_strided_one():
+  x = jnp.arange(16 * 32, dtype=jnp.float32).reshape(16, 32)
+  want = np.stack([np.roll(row, -(15 - i)) for i, row in enumerate(np.asarray(x))])
+
+  def kernel(x_ref, *refs):
+    for ref, (back, strided) in zip(
+      refs, ((False, False), (False, True), (True, False)), strict=True
+    ):
+      ref[...] = tile_lib.turn(x_ref[...], 16, back, strided)
+
+  like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+  masked, strided, back = tile_lib.pl.pallas_call(kernel, out_shape=(like,) * 3, interpret=True)(x)
+  np.testing.assert_array_equal(masked, want)
+  np.testing.assert_array_equal(strided, want)
+  np.testing.assert_array_equal(
+    back, np.stack([np.roll(row, 15 - i) for i, row in enumerate(np.asarray(x))])
+  )
+
+
+@pytest.mark.full
+def test_a_mesh_changes_nothing():
+  """Rows over two axes, heads over one; dropout counts rows and heads of the whole operation."""
+  case = cases.BY_NAME['all']._replace(rows=4, heads=2)
+  built = cases.build(case)
+
+  def run(values):
+    relative = cases.fill(built, values)
+    q, k, v = (values[name] for name in 'qkv')
+    return sharded.sharded(attend)(q, k, v, built.mask, relative, built.dropout)
+
+  alone = cases.with_gradients(built, run, built.values)
+  mesh = jax.make_mesh((2, 1, 2), ('data', 'fsdp', 'tensor'), devices=jax.devices()[:4],
+                       axis_types=(jax.sharding.AxisType.Auto,) * 3)  # fmt: skip
+  with jax.set_mesh(mesh):
+    spread = cases.with_gradients(built, run, built.values)
+  for name, x in alone.items():
+    np.testing.assert_allclose(spread[name], x, atol=2e-6 * abs(x).max(), err_msg=name)
+
+
+COMPILE = """
+import sys
+import jax
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+import attention_cases as cases
+from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+device = topologies.get_topology_desc(platform='tpu', topology_name=sys.argv[1]).devices[0]
+for name in sys.argv[2:]:
+  built = cases.build(cases.BY_NAME[name])
+  def attend(values):
+    operands = (values[x] for x in 'qkv'), built.mask, cases.fill(built, values), built.dropout
+    return tpu_forward.attend(*operands[0], *operands[1:], kind=device.device_kind).sum()
+  like = lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=SingleDeviceSharding(device))
+  program = jax.jit(jax.value_and_grad(attend)).lower(jax.tree.map(like, built.values)).compile()
+  assert program.as_text().count('custom_call_target="tpu_custom_call"') == 2
+  print(name, device.device_kind)
+"""
+KINDS = {
+  'TPU v5 lite': ('v5e:2x2', 'v5litepod-4'),
+  'TPU v5': ('v5p:2x2x1', 'v5p-8'),
+  'TPU v6 lite': ('v6e:2x2', 'v6e-4'),
+  'TPU v4': ('v4:2x2x1', 'v4-8'),
+}
+
+
+@pytest.mark.skipif(not importlib.util.find_spec('libtpu'), reason='needs libtpu, which compiles')
+@pytest.mark.parametrize('kind', KINDS)
+def test_compiles_for_tpu(kind):
+  """Real Mosaic code, forward and backward, by libtpu without a TPU; a process for each kind."""
+  topology, accelerator = KINDS[kind]
+  names = ['all_bfloat16', 'transformer_xl_head41']
+  environment = dict(
+    os.environ, PYTHONPATH=os.pathsep.join(sys.path), TPU_ACCELERATOR_TYPE=accelerator,
+    TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1',
+    TPU_STDERR_LOG_LEVEL='3',
+  )  # fmt: skip
+  done = subprocess.run(
+    [sys.executable, '-c', COMPILE, topology, *names],
+    env=environment, capture_output=True, text=True, check=False,
+  )  # fmt: skip
+  assert done.stdout.splitlines() == [f'{name} {kind}' for name in names], done.stderr[-2000:]
+
+
+def test_named_it_refuses_with_the_reason():
+  q, keys = jnp.zeros((1, 8, 1, 300)), 2**15
+  example = jnp.ones((1, 8), jnp.int32)
+  with pytest.raises(
+    NotImplementedError, match="heads of up to 256, got 300; impl='xla' takes any"
+  ):
+    relative_attention(q, q, q, Mask(example, example), impl='tpu')
+  q, k = jnp.zeros((1, 8, 1, 64)), jnp.zeros((1, keys, 1, 64))
+  mask = Mask(example, jnp.ones((1, keys), jnp.int32))
+  relative = Relative(r_RNH=jnp.zeros((keys + 8, 1, 64)), far=keys - 1)
+  with pytest.raises(NotImplementedError, match="fast memory; 32768 keys need .* impl='xla' takes"):
+    relative_attention(q, k, k, mask, relative, impl='tpu')

@@ -1,0 +1,278 @@
+"""Logs: exact, cut back on resume, honest about time; the ledger; the curves."""
+
+import doctest
+import json
+import time
+
+import jax
+import numpy as np
+import pytest
+from tensorboardX.proto import event_pb2
+
+from bertjax.metrics import curves, ledger
+from bertjax.metrics import writer as metrics_writer
+
+
+def lines(workdir):
+  return [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
+
+
+def write(workdir, resume_step, steps, value=lambda step: 0.5 * step):
+  writer = metrics_writer.Writer(workdir, resume_step)
+  for step in steps:
+    writer.write(step, {'loss': value(step)})
+  writer.close()
+
+
+def test_floats_read_back_bit_for_bit(tmp_path):
+  bits = np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)
+  values = bits.view(np.float32)
+  values = values[np.isfinite(values)]
+  write(tmp_path, 0, range(len(values)), lambda step: values[step])
+  got = np.array([row['loss'] for row in lines(tmp_path)], np.float32)
+  np.testing.assert_array_equal(got.view(np.uint32), values.view(np.uint32))
+  write(tmp_path, len(values), [9999], lambda step: 0.1 + 0.2)
+  assert lines(tmp_path)[-1] == {'step': 9999, 'loss': 0.1 + 0.2}
+
+
+def test_lines_are_there_before_the_next_is_written(tmp_path):
+  writer = metrics_writer.Writer(tmp_path, 0)
+  writer.write(np.int32(3), {'loss': np.float32(1.5), 'eval/mlm': jax.numpy.float32(2)})
+  assert (tmp_path / 'metrics.jsonl').read_text() == '{"step": 3, "loss": 1.5, "eval/mlm": 2.0}\n'
+  writer.write(4, {})
+  writer.close()
+  assert len(lines(tmp_path)) == 1
+
+
+@pytest.mark.parametrize('resume_step', [0, 25, 30, 100])
+@pytest.mark.parametrize('torn', ['', '{"step": 60, "lo'])
+def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step, torn):
+  straight, cut = tmp_path / 'straight', tmp_path / 'cut'
+  write(straight, 0, range(10, 101, 10))
+  write(cut, 0, range(10, 101, 10))
+  with open(cut / 'metrics.jsonl', 'a') as file:
+    file.write(torn)
+  write(cut, resume_step, range(10 * (resume_step // 10) + 10, 101, 10))
+  assert (cut / 'metrics.jsonl').read_bytes() == (straight / 'metrics.jsonl').read_bytes()
+  assert not (cut / 'metrics.jsonl.tmp').exists()
+
+
+def test_several_lines_of_the_restored_step_stay(tmp_path):
+  writer = metrics_writer.Writer(tmp_path, 0)
+  for step in (1, 2, 2, 3):
+    writer.write(step, {'loss': 1.0})
+  writer.close()
+  write(tmp_path, 2, [])
+  assert [row['step'] for row in lines(tmp_path)] == [1, 2, 2]
+
+
+def events(workdir):
+  """(tag, step, value) of all TensorBoard events, in the order of the files, with the purges."""
+  found = []
+  for path in sorted((workdir / 'tensorboard').iterdir()):
+    data, at = path.read_bytes(), 0
+    while at < len(data):
+      size = int.from_bytes(data[at : at + 8], 'little')
+      event = event_pb2.Event.FromString(data[at + 12 : at + 12 + size])
+      at += 12 + size + 4
+      if event.HasField('session_log'):
+        found.append(('purge', event.step, None))
+      found += [(v.tag, event.step, v.simple_value) for v in event.summary.value]
+  return found
+
+
+def test_tensorboard_gets_the_same_names_and_forgets_what_a_resume_takes_back(tmp_path):
+  write(tmp_path, 0, [10, 20, 30])
+  time.sleep(1.1)  # the names of event files have seconds
+  write(tmp_path, 20, [30])
+  found = events(tmp_path)
+  first = [('purge', 1, None), ('loss', 10, 5.0), ('loss', 20, 10.0), ('loss', 30, 15.0)]
+  assert found == [*first, ('purge', 21, None), ('loss', 30, 15.0)]
+
+
+def test_other_processes_write_nothing(tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr(jax, 'process_index', lambda: 1)
+  write(tmp_path / 'run', 0, [1])
+  progress = metrics_writer.Progress(10)
+  progress.note('hello')
+  progress.update(1, dict(loss=1.0, tokens_per_second=1.0))
+  progress.close()
+  assert not (tmp_path / 'run').exists() and capsys.readouterr().out == ''
+
+
+def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
+  clock = iter([0.0, 1.5, 10.0, 20.0])
+  monkeypatch.setattr(metrics_writer.time, 'perf_counter', lambda: next(clock))
+  progress = metrics_writer.Progress(1000)
+  progress.note('Creating [bold] mesh')
+  scalars = {'loss': 2.0, 'mlm_accuracy': 0.25, 'tokens_per_second': 12345.6}
+  progress.update(100, scalars | {'time/compute': 9.0, 'time/input': 0.1})
+  progress.update(200, scalars | {'time/compute': 5.0, 'time/input': 5.0})
+  progress.close()
+  assert capsys.readouterr().out.splitlines() == [
+    '[    1.5 s] Creating [bold] mesh',
+    'step 100/1,000  loss 2.0000  mlm_accuracy 0.250  12,346 tokens/s  ETA -',
+    'step 200/1,000  loss 2.0000  mlm_accuracy 0.250  12,346 tokens/s  ETA 1:20  input-bound',
+  ]
+
+
+def test_a_bar_on_a_terminal(capsys, monkeypatch):
+  monkeypatch.setenv('FORCE_COLOR', '1')
+  monkeypatch.setenv('COLUMNS', '120')
+  progress = metrics_writer.Progress(1000)
+  progress.note('Creating mesh')
+  progress.update(100, dict(loss=2.0, mlm_accuracy=0.25, tokens_per_second=12345.6))
+  progress.note('Evaluating')
+  progress.close()
+  out = capsys.readouterr().out
+  assert 'step 100/1,000' in out and 'loss 2.0000' in out and 'Evaluating' in out
+
+
+@pytest.fixture
+def sleep(monkeypatch):
+  """Moves the ledger's clock on."""
+  now = [100.0]
+  monkeypatch.setattr(ledger, 'perf_counter', lambda: now[0])
+
+  def move(seconds):
+    now[0] += seconds
+
+  return move
+
+
+def count(book, flops=0.0):
+  book.count(dict(real=300, padding=20, predicted=45, dropped=1), flops)
+
+
+def test_the_parts_add_up_to_the_wall_time(sleep):
+  book = ledger.Ledger(jax.devices())
+  parts = dict(compute=5.0, input=1.0, checkpoint=2.0, eval=0.0, compile=20.0)
+  for part, seconds in parts.items():
+    with book.time(part):
+      sleep(seconds)
+  with book.time('compute'):
+    sleep(1.0)
+  sleep(3.0)
+  count(book)
+  got = book.interval()
+  expected = dict(parts, compute=6.0, other=3.0)
+  assert {part: got[f'time/{part}'] for part in ledger.PARTS} == expected
+  assert got['tokens_per_second'] == 300 / (6 + 1 + 3)  # real ones, while training
+  assert [got[f'tokens/{kind}'] for kind in ledger.KINDS] == [300, 20, 45, 1]
+  assert all(type(value) is float for value in got.values())
+  assert 'mfu' not in got  # nobody knows the peak of this CPU
+
+
+def test_an_interval_starts_empty(sleep):
+  book = ledger.Ledger(jax.devices())
+  count(book)
+  with book.time('eval'):
+    sleep(5.0)
+  sleep(1.0)
+  book.interval()
+  sleep(2.0)
+  got = book.interval()
+  assert got.pop('time/other') == 2.0
+  assert set(got.values()) == {0.0}
+
+
+def test_a_slow_reader_flips_the_verdict(sleep):
+  def of(input_s):
+    book = ledger.Ledger(jax.devices())
+    with book.time('compute'):
+      sleep(10.0)
+    with book.time('input'):
+      sleep(input_s)
+    got = book.interval()
+    return ledger.verdict({part: got[f'time/{part}'] for part in ledger.PARTS})
+
+  assert of(1.0) == 'compute-bound'
+  assert of(1.2) == 'input-bound'
+  assert doctest.testmod(ledger).failed == 0
+
+
+@pytest.mark.parametrize(
+  'kind, peak',
+  [
+    ('TPU v4', 275e12),
+    ('TPU v5 lite', 197e12),
+    ('TPU v5p', 459e12),
+    ('TPU v6 lite', 918e12),
+    ('NVIDIA H100 80GB HBM3', 989e12),
+    ('NVIDIA H100 PCIe', 756e12),
+    ('NVIDIA H200', 989e12),
+    ('NVIDIA A100-SXM4-80GB', 312e12),
+    ('cpu', None),
+  ],
+)
+def test_peaks_by_device_kind(kind, peak):
+  assert ledger.peak_flops(kind) == peak
+
+
+def test_mfu_is_flops_over_the_peak_of_all_devices(monkeypatch, sleep):
+  monkeypatch.setattr(ledger, 'PEAK_FLOPS', {'cpu': 1e6})
+  book = ledger.Ledger(jax.devices())
+  count(book, flops=2e5)
+  count(book, flops=2e5)
+  with book.time('compute'):
+    sleep(0.5)
+  with book.time('compile'):
+    sleep(50.0)
+  assert book.interval()['mfu'] == pytest.approx(4e5 / (0.5 * 1e6 * jax.device_count()))
+
+
+def test_counts_are_summed_over_hosts_exactly(monkeypatch, sleep):
+  def gather(own):
+    assert own.dtype == np.uint32  # anything wider would be rounded on the way
+    return np.stack([own, own])
+
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  monkeypatch.setattr(ledger.multihost_utils, 'process_allgather', gather)
+  book = ledger.Ledger(jax.devices())
+  book.count(dict(real=2**40 + 1, padding=0, predicted=3, dropped=0), 1e15)
+  sleep(1.0)
+  assert book.interval()['tokens/real'] == 2.0 * (2**40 + 1)
+
+
+def test_the_summary_adds_the_intervals_up(capsys, sleep):
+  book = ledger.Ledger(jax.devices())
+  for _ in range(2):
+    count(book)
+    with book.time('eval'):
+      sleep(7.0)
+    sleep(1.0)
+    book.interval()
+  book.print_summary()
+  out = capsys.readouterr().out
+  assert '16.0 s, eval-bound' in out and '600' in out and '300' in out and 'peak unknown' in out
+
+
+def run_with_metrics(workdir, offset=0.0):
+  writer = metrics_writer.Writer(workdir, 0)
+  for step in range(1, 41):
+    scalars = dict(loss=offset + 9 / step, lr=1e-3 / step, tokens_per_second=1e4)
+    writer.write(step, scalars | ({'eval/mlm_masked': 6.0} if step % 10 == 0 else {}))
+  writer.close()
+  return workdir
+
+
+def test_curves_of_one_run_and_of_several(tmp_path, monkeypatch):
+  one, two = run_with_metrics(tmp_path / 'one'), run_with_metrics(tmp_path / 'two', 1.0)
+  assert curves.plot([one]) == one / 'curves.png'
+  assert (one / 'curves.png').read_bytes().startswith(b'\x89PNG')
+  monkeypatch.chdir(tmp_path)
+  assert curves.plot([one, two]).resolve() == tmp_path / 'curves.png'
+  assert curves.plot([one, two], tmp_path / 'both.png').exists()
+  assert (tmp_path / 'both.png').read_bytes() != (one / 'curves.png').read_bytes()
+  steps, values = curves.series(curves.read(one), 'eval/mlm_masked')
+  assert steps == [10, 20, 30, 40] and values == [6.0] * 4
+
+
+def test_curves_of_nothing_are_refused(tmp_path):
+  with pytest.raises(ValueError, match='expected a run with metrics_writer.jsonl'):
+    curves.plot([tmp_path])
+
+
+def test_the_smooth_curve_does_not_lag():
+  straight = [float(i) for i in range(100)]
+  np.testing.assert_allclose(curves._smooth(straight)[10:90], straight[10:90])

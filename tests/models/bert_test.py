@@ -1,0 +1,335 @@
+"""Properties of the BERT, RoBERTa and ALBERT models."""
+
+import cases
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+
+from bertjax.kernels.dropout import Noise, noise_from_key
+from bertjax.kernels.relative_attention import Mask
+from bertjax.models import bert as bert_lib
+from bertjax.models.bert import SIZES
+from bertjax.models.layers.transformer import Encoder
+from bertjax.objectives import mlm
+from bertjax.sharding import leaf_path, logical_axes
+from bertjax.train.step import accumulate, with_rows
+from bertjax.types import Context
+from configs import albert, bert, common, ernie, roberta
+
+# spec of the published models: family, size, vocabulary, encoder with pooler, with its head.
+COUNTS = [
+  ('bert', 'tiny', 30522, 4_385_920, 4_433_468),
+  ('bert', 'mini', 30522, 11_170_560, 11_267_900),
+  ('bert', 'small', 30522, 28_763_648, 29_058_876),
+  ('bert', 'medium', 30522, 41_373_184, 41_668_412),
+  ('bert', 'base', 30522, 109_482_240, 110_106_428),
+  ('bert', 'large', 30522, 335_141_888, 336_226_108),
+  ('bert', 'base', 28996, 108_310_272, None),  # cased
+  ('bert', 'base', 119547, 177_853_440, None),  # multilingual
+  ('roberta', 'base', 50265, 124_645_632, 124_697_433),
+  ('roberta', 'large', 50265, 355_359_744, 355_412_057),
+  ('roberta', 'base', 250002, None, 278_295_186),  # XLM-R
+  ('roberta', 'large', 250002, None, 560_142_482),
+  ('ernie', 'base', 18000, 99_866_112, None),
+  ('albert', 'base', 30000, 11_683_584, 11_813_810),
+  ('albert', 'large', 30000, 17_683_968, 17_847_474),
+  ('albert', 'xlarge', 30000, 58_724_864, 59_021_490),
+  ('albert', 'xxlarge', 30000, 222_595_584, 223_158_450),
+]
+
+
+def boxed_shapes(c):
+  batch = cases.batch([[8]], 8)
+  return jax.eval_shape(mlm.make(c).init, jax.random.key(0), batch)['params']
+
+
+def count(params, model) -> int:
+  """Scalars of a tree of shapes, rows that only pad the vocabulary left out."""
+  rows = bert_lib.padded_rows(model.vocab_size) - model.vocab_size
+  total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
+  padding = rows * ((model.embedding_width or model.width) + ('mlm' in params))
+  return total - padding
+
+
+@pytest.mark.parametrize('family, size, vocab, encoder, head', COUNTS)
+def test_parameter_counts(family, size, vocab, encoder, head):
+  c = {'albert': albert, 'bert': bert, 'ernie': ernie, 'roberta': roberta}[family].get_config(size)
+  c.model.vocab_size = vocab
+  if head is not None:
+    assert count(meta.unbox(boxed_shapes(c)), c.model) == head
+  if encoder is not None:
+    c.model.labels = c.model.labels or (('next', 2),)
+    params = meta.unbox(boxed_shapes(c))
+    parts = {k: params[k] for k in ('embeddings', 'encoder', 'pooler')}
+    assert count(parts, c.model) == encoder
+
+
+@pytest.mark.parametrize('family', ['bert', 'roberta', 'albert'])
+def test_every_parameter_has_logical_axes_with_a_rule(family):
+  boxed = boxed_shapes(cases.config(family))
+  rules = dict(common.SHARDING_RULES)
+  is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)
+  for path, box in jax.tree_util.tree_leaves_with_path(boxed, is_leaf=is_box):
+    assert is_box(box), f'{leaf_path(path)} has no axes'
+    assert len(box.names) == len(box.value.shape), leaf_path(path)
+    assert set(box.names) <= set(rules), leaf_path(path)
+    assert (box.names[0] == 'layers') == ('layers' in leaf_path(path)), leaf_path(path)
+  names = [n for n in jax.tree.leaves(logical_axes(boxed)) if n is not None]
+  assert {'vocab', 'heads', 'ffn', 'embed'} <= set(names)
+
+
+@pytest.mark.parametrize('size', SIZES)
+def test_heads_of_every_size_divide_its_width(size):
+  assert SIZES[size]['width'] % SIZES[size]['heads'] == 0
+  assert SIZES[size]['ffn'] == 4 * SIZES[size]['width']
+
+
+def test_initial_values_are_those_of_the_originals():
+  batch = cases.batch([[8]], 8)
+  init = lambda c: meta.unbox(jax.jit(mlm.make(c).init)(jax.random.key(0), batch))['params']
+  theirs = init(cases.config('bert'))['encoder']['layers']['ffn_up']['kernel']
+  assert abs(theirs.std() - 0.0176) < 0.0003 and abs(theirs).max() <= 0.04  # cut, not rescaled
+  params = init(cases.config('roberta'))
+  kernel = params['encoder']['layers']['ffn_up']['kernel']
+  assert abs(kernel.std() - 0.02) < 0.0003 and abs(kernel).max() > 0.06
+  assert not params['embeddings']['word'][1].any()  # <pad>
+  assert params['embeddings']['word'][0].any()
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    if leaf_path(path).endswith('bias'):
+      assert not leaf.any(), leaf_path(path)
+    if leaf_path(path).endswith('scale'):
+      assert (leaf == 1).all(), leaf_path(path)
+
+
+def make_encoder(layers: int = 2, **fields):
+  layer = dict(
+    heads=4, ffn=64, activation='gelu_erf', norm_eps=1e-12, dropout=0.1, attention_dropout=0.1,
+    initializer=jax.nn.initializers.normal(0.1), hidden=True,
+  )  # fmt: skip
+  return Encoder(layers, False, layer | fields)
+
+
+@pytest.mark.parametrize('causal', [False, True], ids=['both ways', 'causal'])
+def test_each_token_depends_on_all_of_its_example_and_nothing_else(causal):
+  example = np.array([1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0])
+  rng = np.random.default_rng(0)
+  x_BTD = rng.normal(size=(1, len(example), 32)).astype(np.float32)
+  encoder = make_encoder(layers=1)
+  column = np.arange(len(example))[None]
+  mask = Mask(example[None], example[None], *((column + 1, column) if causal else ()))
+  variables = encoder.init(jax.random.key(0), x_BTD, mask, None)
+  direction = rng.normal(size=32).astype(np.float32)  # a plain sum is constant after a norm
+
+  def out(x_BTD):
+    return encoder.apply(variables, x_BTD, mask, None)[0][0] @ direction
+
+  slope_TSD = jax.jacrev(out)(x_BTD)[:, 0]
+  reached = np.abs(slope_TSD).max(-1) > 0
+  same = (example[:, None] == example) & (example > 0)
+  same &= (column <= column.T) if causal else True
+  np.testing.assert_array_equal(reached, same | np.eye(len(example), dtype=bool))
+
+
+def variables_of(c, std: float = 0.1):
+  shapes = jax.eval_shape(mlm.make(c).init, jax.random.key(0), cases.batch([[8]], 8))
+  return jax.tree.map(jnp.asarray, cases.random_params(meta.unbox(shapes), std))
+
+
+@pytest.mark.parametrize('family', ['bert', 'roberta'])
+def test_padding_and_other_examples_do_not_matter(family):
+  c = cases.config(family)
+  predict, variables = jax.jit(mlm.make(c).predict), variables_of(c)
+  batch = cases.batch([[9, 14]], 32)
+  example_BT = batch['example_BT']
+  before = predict(variables, (), batch)
+  for other in (0, 2):
+    token_BT = np.where(example_BT == other, 7 + other, batch['token_BT'])
+    after = predict(variables, (), batch | dict(token_BT=token_BT))
+    mine = example_BT[0] == 1
+    np.testing.assert_array_equal(after['last_BTD'][0, mine], before['last_BTD'][0, mine])
+    slots = slice(0, 5)
+    np.testing.assert_array_equal(after['logits_BPV'][0, slots], before['logits_BPV'][0, slots])
+  assert np.abs(after['last_BTD'] - before['last_BTD']).max() > 0.1  # example 2 did change
+
+  narrow = {k: v[:, :23] if k.endswith('_BT') else v for k, v in batch.items()}
+  close = predict(variables, (), narrow)
+  np.testing.assert_allclose(
+    close['logits_BPV'][..., :211], before['logits_BPV'][..., :211], atol=1e-5
+  )
+
+
+def test_self_attention_only_sees_one_token():
+  c = cases.config('bert', attend='self')
+  predict, variables = jax.jit(mlm.make(c).predict), variables_of(c)
+  batch = cases.batch([[20]], 20)
+  token_BT = batch['token_BT'].copy()
+  token_BT[0, 3] = 8
+  before, after = (
+    predict(variables, (), batch),
+    predict(variables, (), batch | dict(token_BT=token_BT)),
+  )
+  changed = np.abs(before['last_BTD'] - after['last_BTD'])[0].max(-1) > 0
+  np.testing.assert_array_equal(np.nonzero(changed)[0], [3])
+
+
+def test_attention_may_keep_to_a_language():
+  """Two packed examples of two languages each: a token reaches its own part alone."""
+  c = cases.config('bert', attend='language')
+  predict, variables = jax.jit(mlm.make(c).predict), variables_of(cases.config('bert'))
+  batch = cases.batch([[9, 8]], 20)
+  batch['language_BT'] = (np.arange(20) % 9 >= 4).astype(np.int32)[None]
+  part_T = 2 * batch['example_BT'][0] + batch['language_BT'][0]
+  before = predict(variables, (), batch)['last_BTD']
+  for column in (2, 7, 12, 16):
+    token_BT = batch['token_BT'].copy()
+    token_BT[0, column] += 1
+    after = predict(variables, (), batch | dict(token_BT=token_BT))['last_BTD']
+    changed = np.abs(after - before)[0].max(-1) > 0
+    np.testing.assert_array_equal(changed, part_T == part_T[column])
+  del batch['language_BT']
+  with pytest.raises(ValueError, match='needs language ids'):
+    predict(variables, (), batch)
+
+
+def loss_of(c, variables, batch, train: bool):
+  ctx = Context(jax.random.key(3), jnp.int32(0), train)
+  terms = jax.jit(lambda v, b: mlm.make(c).loss(v, (), with_rows(b), ctx).terms)(variables, batch)
+  return terms['mlm'].total / terms['mlm'].weight
+
+
+def gradient_of(c, variables, batch, train: bool = False, microbatches: int = 1):
+  ctx = Context(jax.random.key(3), jnp.int32(0), train)
+  run = lambda v, b: accumulate(mlm.make(c), v, (), with_rows(b), ctx, microbatches)[:2]
+  grads, loss = jax.jit(run)(variables, batch)
+  return loss, grads
+
+
+def test_vocabulary_padding_is_out_of_the_game():
+  c = cases.config('bert')
+  variables, batch = variables_of(c), cases.batch([[9, 14], [20, 11]], 32)
+  logits_BPV = mlm.make(c).predict(variables, (), batch)['logits_BPV']
+  assert np.isneginf(logits_BPV[..., cases.VOCAB :]).all()
+  assert np.isfinite(logits_BPV[..., : cases.VOCAB]).all()
+  loss, grads = gradient_of(c, variables, batch)
+  assert np.isfinite(loss) and all(np.isfinite(g).all() for g in jax.tree.leaves(grads))
+  for rows in (grads['embeddings']['word'], grads['mlm']['bias']):
+    assert not rows[cases.VOCAB :].any() and rows[: cases.VOCAB].any()
+
+
+def relative_error(ours, theirs) -> float:
+  """The worst leaf's largest difference, over that leaf's largest entry."""
+  error = lambda a, b: float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-6))
+  return max(jax.tree.leaves(jax.tree.map(error, ours, theirs)))
+
+
+def test_remat_changes_nothing():
+  c, batch = cases.config('bert'), cases.batch([[9, 14], [20, 11]], 32)
+  variables = variables_of(c)
+  loss, grads = gradient_of(c, variables, batch, train=True)
+  c.model.remat = True
+  loss_again, grads_again = gradient_of(c, variables, batch, train=True)
+  np.testing.assert_allclose(loss_again, loss, rtol=1e-6)
+  assert relative_error(grads_again, grads) < 1e-4
+
+
+def test_bfloat16_is_near_float32():
+  c, batch = cases.config('bert'), cases.batch([[9, 14], [20, 11]], 32)
+  variables = variables_of(c, std=0.02)
+  loss = loss_of(c, variables, batch, train=False)
+  c.model.dtype = 'bfloat16'
+  low = loss_of(c, variables, batch, train=False)
+  assert abs(low - loss) < 0.01 * loss and low != loss
+  _, grads = gradient_of(c, variables, batch)
+  for leaf in jax.tree.leaves(grads):
+    assert leaf.dtype == jnp.float32 and np.isfinite(leaf).all()
+
+
+@pytest.mark.parametrize('field', ['dropout', 'attention_dropout'])
+def test_each_rate_switches_its_dropout(field):
+  """Sites that a rate of 0 leaves alive would still change the loss."""
+  batch = cases.batch([[9, 14], [20, 11]], 32)
+  c = cases.config('bert', dropout=0.0, attention_dropout=0.0)
+  variables = variables_of(c)
+  calm = loss_of(c, variables, batch, train=False)
+  quiet = loss_of(c, variables, batch, train=True)
+  np.testing.assert_allclose(quiet, calm, rtol=1e-6)
+  c.model[field] = 0.1
+  noisy = loss_of(c, variables, batch, train=True)
+  assert abs(noisy - calm) > 1e-4
+
+
+def test_embeddings_are_dropped():
+  fields = dict(
+    vocab_size=9, positions=8, sinusoid=False, types=2, width=512, out_width=512, extra=(),
+    position_offset=0, zero_row=None,
+  )  # fmt: skip
+  embeddings = bert_lib.Embeddings(
+    **fields,
+    norm_eps=1e-12,
+    dropout=0.25,
+    initializer=jax.nn.initializers.normal(1.0),
+    dtype='float32',
+  )
+  batch = cases.batch([[8]], 8, slots=2) | dict(token_BT=np.arange(8)[None])
+  noise = noise_from_key(jax.random.key(0), jnp.arange(1))
+  variables = jax.jit(embeddings.init)(jax.random.key(0), batch, None)
+  x_BTD, _ = jax.jit(embeddings.apply)(variables, batch, noise)
+  assert abs((x_BTD == 0).mean() - 0.25) < 4 * np.sqrt(0.25 * 0.75 / x_BTD.size)
+
+
+def test_dropout_does_not_depend_on_microbatches():
+  c, batch = cases.config('bert'), cases.batch([[9], [20], [17], [30]], 32)
+  variables = variables_of(c, std=0.02)
+  loss, grads = gradient_of(c, variables, batch, train=True)
+  again, grads_again = gradient_of(c, variables, batch, train=True, microbatches=4)
+  np.testing.assert_allclose(again, loss, rtol=1e-6)
+  assert relative_error(grads_again, grads) < 1e-3
+
+
+@pytest.mark.parametrize('rates', [dict(dropout=0.0), dict(attention_dropout=0.0)])
+def test_layers_draw_apart(rates):
+  x_BTD = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
+  example_BT, noise = np.ones((2, 8), np.int32), Noise(jnp.uint32(5), jnp.arange(2, dtype='uint32'))
+  mask = Mask(example_BT, example_BT)
+  variables = make_encoder(**rates).init(jax.random.key(0), x_BTD, mask, None)
+  second = jax.tree.map(lambda p: p[1:], meta.unbox(variables))
+
+  def step(noise):
+    """What layer 1 makes of layer 0's output: inside the stack, and at the bottom of another."""
+    _, h_LBTD = make_encoder(**rates).apply(variables, x_BTD, mask, noise)
+    alone, _ = make_encoder(1, **rates).apply(second, h_LBTD[0], mask, noise)
+    return h_LBTD[1], alone
+
+  np.testing.assert_allclose(*step(None), atol=1e-5)
+  stacked, alone = step(noise)
+  assert np.abs(stacked - alone).max() > 0.01
+
+
+def test_rows_and_steps_draw_apart():
+  c = cases.config('bert')
+  variables, batch = variables_of(c), cases.batch([[20], [9]], 32)
+  twins = {k: np.repeat(v[:1], 2, 0) for k, v in batch.items()}
+  model = bert_lib.make(c.model)
+  run = jax.jit(
+    lambda key: model.apply(variables, twins, noise_from_key(key, with_rows(twins)['row_B']))[
+      'last_BTD'
+    ]
+  )
+  first_BTD, next_BTD = run(jax.random.key(0)), run(jax.random.key(1))
+  assert np.abs(first_BTD[0] - first_BTD[1]).max() > 0.1
+  assert np.abs(first_BTD - next_BTD).max() > 0.1
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(attend='all'), 'causal, example, language, self'),
+    (dict(heads=7), 'multiple of model.heads'),
+  ],
+)
+def test_refuses_a_bad_choice(change, message):
+  with pytest.raises(ValueError, match=message):
+    bert_lib.make(cases.config('bert', **change).model)

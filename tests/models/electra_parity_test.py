@@ -1,0 +1,206 @@
+"""ELECTRA's step against PyTorch `transformers`: its two classes, trained jointly on what our
+generator drew (eager attention, float32, evaluation mode)."""
+
+import cases
+import jax
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from bertjax.bench import own_step, rival_step
+from bertjax.convert import electra_generator, huggingface
+from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models import electra
+from bertjax.objectives import rtd
+from bertjax.train.step import trained_loss, with_rows
+from bertjax.types import Context
+
+LENGTHS, LENGTH = (17, 32, 9), 32
+# Hidden states and logits: absolute. Loss: relative. A gradient: of the leaf's largest entry.
+HIDDEN, LOGITS, LOSS, GRADIENT = 2e-5, 1e-4, 1e-5, 2e-5
+
+
+def torch_config(m):
+  return transformers.ElectraConfig(
+    vocab_size=m.vocab_size, embedding_size=m.embedding_width, hidden_size=m.width,
+    num_hidden_layers=m.layers, num_attention_heads=m.heads, intermediate_size=m.ffn,
+    max_position_embeddings=m.positions, type_vocab_size=m.types, layer_norm_eps=m.norm_eps,
+    hidden_act='gelu', pad_token_id=0, attn_implementation='eager',
+  )  # fmt: skip
+
+
+def torch_pair(c, tied: bool):
+  """(generator, discriminator) with random weights; one embedding module if tied."""
+  torch.manual_seed(0)
+  judge = transformers.ElectraForPreTraining(torch_config(c.model)).eval()
+  size = c.model.copy_and_resolve_references()
+  size.update(electra.generator_size(c.model))
+  generator = transformers.ElectraForMaskedLM(torch_config(size)).eval()
+  for model in (generator, judge):
+    with torch.no_grad():
+      for name, parameter in model.named_parameters():
+        is_scale = 'norm' in name.lower() and name.endswith('weight')
+        parameter.normal_(1.0 if is_scale else 0.0, 0.1)
+  if tied:
+    generator.electra.embeddings = judge.electra.embeddings
+    generator.generator_lm_head.weight = judge.electra.embeddings.word_embeddings.weight
+  return generator, judge
+
+
+def ours_of(generator, judge, c) -> dict:
+  """State dicts of the two, of weights or of gradients, as our parameters."""
+  judged = huggingface.from_huggingface(judge, c.model)
+  generator_model = c.model.copy_and_resolve_references()
+  generator_model.update(dict(family='electra_generator', **electra.generator_size(c.model)))
+  generated = huggingface.from_huggingface(generator, generator_model)
+  if not c.model.tied_embeddings:
+    generated['generator_embeddings'] = generated['embeddings']
+  return judged | {k: v for k, v in generated.items() if k != 'embeddings'}
+
+
+def torch_step(generator, judge, batch, fake_BT, weight):
+  """Outputs of both and the gradients of mlm + weight * rtd."""
+  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
+  real_BT = batch['example_BT'] > 0
+  labels_BT = np.full(real_BT.shape, -100)
+  original_BT = np.array(batch['token_BT'])
+  for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True):
+    labels_BT[b, batch['target_pos_BP'][b, p]] = batch['target_BP'][b, p]
+  original_BT = np.where(labels_BT >= 0, labels_BT, original_BT)
+  common = dict(attention_mask=tensor(real_BT), token_type_ids=tensor(batch['type_BT']))
+  made = generator(tensor(batch['token_BT']), labels=tensor(labels_BT), **common)
+  judged = judge(
+    tensor(fake_BT), labels=tensor(fake_BT != original_BT), output_hidden_states=True, **common
+  )
+  (made.loss + weight * judged.loss).backward()
+  return made, judged, original_BT
+
+
+def our_step(c, params, batch):
+  """(loss, terms), gradients and the tokens that the discriminator saw."""
+  objective = rtd.make(c)
+  ctx = Context(jax.random.key(0), np.int32(0), train=False)
+
+  def loss_fn(params):
+    terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+    weights = {name: term.weight for name, term in terms.items()}
+    return trained_loss(terms, weights), {k: t.total / t.weight for k, t in terms.items()}
+
+  (loss, means), grads = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))(params)
+  return float(loss), means, grads
+
+
+def fakes(c, params, batch):
+  """What the objective makes of the batch, by its parts."""
+  model = electra.make(c.model)
+  scores = jax.jit(lambda p: model.apply(dict(params=p), batch, None, method=model.generate)[:3])(
+    params
+  )
+  noise = noise_from_key(jax.random.key(0), with_rows(batch)['row_B'])
+  id_BP = rtd.draw(Scores(*scores, c.model.vocab_size), batch, noise, 1.0, True)
+  return np.asarray(rtd.replace(batch['token_BT'], id_BP, batch))
+
+
+def close(ours, theirs, tolerance: float, what: str) -> None:
+  worst = float(np.abs(np.asarray(ours) - theirs).max())
+  assert worst <= tolerance, f'{what} is off by {worst:.2e}, allowed {tolerance:.0e}'
+
+
+def compare(c, generator, judge, batch):
+  state = lambda model: {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
+  params = ours_of(state(generator), state(judge), c)
+  fake_BT = fakes(c, params, batch)
+  made, judged, original_BT = torch_step(generator, judge, batch, fake_BT, 50.0)
+  loss, means, grads = our_step(c, params, batch)
+  real_BT = batch['example_BT'] > 0
+  predict = jax.jit(rtd.make(c).predict, static_argnames='hidden')
+  out = predict(dict(params=params), (), dict(batch, token_BT=fake_BT), hidden=True)
+  for layer, theirs in enumerate(judged.hidden_states[1:]):
+    ours = np.asarray(out['hidden_LBTD'][layer])
+    close(ours[real_BT], theirs.detach().numpy()[real_BT], HIDDEN, f'hidden state {layer}')
+  close(
+    np.asarray(out['rtd_BT'])[real_BT], judged.logits.detach().numpy()[real_BT], LOGITS, 'logits'
+  )
+  made_BPV = predict(dict(params=params), (), batch)['logits_BPV'][..., : cases.VOCAB]
+  rows = np.arange(len(real_BT))[:, None]
+  close(made_BPV, made.logits.detach().numpy()[rows, batch['target_pos_BP']], LOGITS, 'words')
+  assert abs(float(means['rtd']) - judged.loss.item()) <= LOSS * judged.loss.item()
+  assert abs(float(means['mlm']) - made.loss.item()) <= LOSS * made.loss.item()
+  theirs = made.loss.item() + 50 * judged.loss.item()
+  assert abs(loss - theirs) <= LOSS * theirs
+
+  of = lambda model: {k: p.grad.numpy() for k, p in model.named_parameters()}
+  expected = ours_of(of(generator), of(judge), c)
+  assert jax.tree.structure(expected) == jax.tree.structure(grads)
+  for (path, want), got in zip(
+    jax.tree_util.tree_leaves_with_path(expected), jax.tree.leaves(grads), strict=True
+  ):
+    name = jax.tree_util.keystr(path)
+    signal = float(np.abs(want).max())
+    # The softmax does not see the key bias: both gradients are rounding errors of zero.
+    if "['key']['bias']" in name:
+      net = expected[path[0].key]['encoder']['layers']['attention']
+      signal = float(np.abs(net['query']['bias']).max())
+    assert signal > 0, f'{name} gets no gradient'
+    worst = float(np.abs(np.asarray(got) - want).max()) / signal
+    assert worst <= GRADIENT, f'gradient of {name} is off by {worst:.2e} of its signal'
+  return fake_BT, original_BT
+
+
+def make_case(**fields):
+  c = cases.config('electra', **fields)
+  batch = cases.batch([[n] for n in LENGTHS], LENGTH)
+  return (c, *torch_pair(c, c.model.tied_embeddings), batch)
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [
+    pytest.param({}, id='projected'),
+    pytest.param(dict(embedding_width=64, generator_width=0.5), id='base', marks=pytest.mark.full),
+    pytest.param(dict(tied_embeddings=False, generator_width=0.5), id='untied'),
+  ],
+)
+def test_the_joint_step_equals_transformers(fields):
+  fake_BT, original_BT = compare(*make_case(**fields))
+  assert (fake_BT != original_BT).sum() >= 10
+
+
+@pytest.mark.parametrize('fault', [dict(activation='gelu_tanh'), dict(norm_eps=1e-3)], ids=str)
+def test_a_wrong_model_is_caught(fault):
+  c, *rest = make_case()
+  c.model.update(fault)
+  with pytest.raises(AssertionError, match='is off by'):
+    compare(c, *rest)
+
+
+def test_generator_and_discriminator_are_written_for_their_classes():
+  c, generator, judge, _ = make_case()
+  state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  params = ours_of(state(generator), state(judge), c)
+  for model, written in (
+    (judge, huggingface.to_huggingface(params, c.model)),
+    (generator, huggingface.to_huggingface(*electra_generator.select(params, c.model))),
+  ):
+    assert set(written) == set(state(model))
+    for name, tensor in state(model).items():
+      np.testing.assert_array_equal(tensor, written[name], err_msg=name)
+
+
+def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
+  c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
+  c.batch_size, c.length = 4, 32
+  batch = own_step.synthetic_batch(c)
+  assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
+  rival = rival_step.make_model(c)
+  state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  params = ours_of(state(rival.generator), state(rival.judge), c)
+  loss, _, _ = our_step(c, params, batch)
+  fake_BT = fakes(c, params, batch)
+  drawn = np.take_along_axis(fake_BT, batch['target_pos_BP'], 1).reshape(-1, 1)
+  monkeypatch.setattr(torch, 'multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
+  with torch.no_grad():
+    theirs = rival(**rival_step._inputs(batch, with_next=False)).loss.item()
+  assert abs(loss - theirs) <= LOSS * theirs

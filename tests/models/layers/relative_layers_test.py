@@ -1,0 +1,69 @@
+"""The pieces that recurrent models share: memory and the table of distances."""
+
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.kernels.relative_attention import visible
+from bertjax.models.layers import memory, relative_layers
+
+
+def model(mem_len: int):
+  """What a memory needs to know of a model."""
+  return types.SimpleNamespace(layers=3, mem_len=mem_len, width=4, dtype='float32')
+
+
+def test_memory_keeps_the_last_places_and_reports_what_is_filled():
+  held = memory.empty(model(5), dict(token_BT=np.zeros((2, 1))))
+  assert isinstance(held, memory.Memory) and not held.example_BM.any()
+  new_BT = jnp.arange(1, 9).reshape(2, 4)
+  once_BM = memory.push(held.example_BM, new_BT)
+  np.testing.assert_array_equal(once_BM, [[0, 1, 2, 3, 4], [0, 5, 6, 7, 8]])
+  np.testing.assert_array_equal(memory.push(once_BM, new_BT, keep=2)[0], [2, 3, 4, 1, 2])
+  np.testing.assert_array_equal(memory.push(once_BM, jnp.tile(new_BT, 2))[0, :2], [4, 1])
+  assert memory.empty(model(0), {}) == ()
+
+
+def test_a_start_forgets_the_row_and_no_other():
+  held = memory.Memory(jnp.ones((2, 1, 3, 4)), jnp.ones((2, 3), jnp.int32))
+  kept = memory.before(held, dict(start_B=jnp.array([1, 0])))
+  np.testing.assert_array_equal(kept.example_BM, [[0, 0, 0], [1, 1, 1]])
+
+
+def test_causal_sees_the_filled_memory_itself_and_nothing_later():
+  held = memory.Memory(jnp.zeros((1, 1, 3, 2)), jnp.array([[0, 1, 1]]))
+  seen = lambda window: visible(memory.causal(held, jnp.ones((1, 2), jnp.int32), window))[0]
+  np.testing.assert_array_equal(seen(None), [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]])
+  np.testing.assert_array_equal(seen(3), [[0, 1, 1, 1, 0], [0, 0, 1, 1, 1]])
+
+
+def test_no_gradient_reaches_the_memory():
+  x_BTD, held_BMD = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4))
+  through = lambda held: memory.join(held, x_BTD).sum() + memory.push(held, x_BTD).sum()
+  assert not np.any(jax.grad(through)(held_BMD))
+
+
+def test_sinusoids_are_those_of_the_originals():
+  found = relative_layers.sinusoids(np.array([3, 0, -2]), 8)
+  assert found.shape == (3, 8)
+  np.testing.assert_allclose(found[1], [0] * 4 + [1] * 4)
+  np.testing.assert_allclose(found[0, [1, 5]], [np.sin(0.3), np.cos(0.3)], rtol=1e-6)
+  np.testing.assert_allclose(found[2, 3], np.sin(-2 / 1000), rtol=1e-6)
+  clamped = relative_layers.sinusoids(np.array([9, 3, -9]), 8, clamp=3)
+  np.testing.assert_array_equal(clamped[:2], found[[0, 0]])
+  np.testing.assert_allclose(clamped[2, :4], -found[0, :4])
+
+
+@pytest.mark.parametrize('rate', [0.0, 0.5])
+def test_the_table_is_dropped_alike_for_all_rows_of_a_batch(rate):
+  table = relative_layers.DistanceTable(rate)
+  noise = lambda row: noise_from_key(jax.random.key(0), jnp.array(row))
+  drawn = lambda noise: np.asarray(table.apply({}, np.arange(5), 8, 0, noise))
+  first = drawn(noise([0, 1]))
+  np.testing.assert_array_equal(first, drawn(noise([7])))
+  same = np.array_equal(first, drawn(None))
+  assert same == (rate == 0)

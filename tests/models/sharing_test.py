@@ -1,0 +1,182 @@
+"""Layers that share parameters, against a loop over layers that each hold a copy of their own."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax.core import meta
+
+from bertjax.bench import own_step
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask
+from bertjax.models import bert
+from bertjax.models.layers.transformer import PARTS, Encoder, Layer
+from configs import albert as albert_config
+from configs import bert as bert_config
+
+FIELDS = dict(
+  heads=2, ffn=32, activation='gelu_erf', norm_eps=1e-12, dropout=0.1, attention_dropout=0.1,
+  initializer=jax.nn.initializers.normal(0.3), hidden=True,
+)  # fmt: skip
+EXAMPLE_BT = np.array([[1] * 7, [1] * 5 + [0] * 2], np.int32)
+MASK = Mask(EXAMPLE_BT, EXAMPLE_BT)
+NOISE = Noise(jnp.uint32(5), jnp.arange(2, dtype='uint32'))
+X_BTD = np.random.default_rng(0).normal(size=(2, 7, 16)).astype(np.float32)
+WEIGHT_BTD = np.random.default_rng(1).normal(size=(2, 7, 16)).astype(np.float32)
+
+# Sharing -> (layers, groups, inner groups, the block that each application uses).
+CASES = {
+  'all': (3, 1, 1, [0, 0, 0]),
+  # int(l / 5 * 2) of five layers is 0 0 0 1 1; each group has two blocks.
+  'all in groups': (5, 2, 2, [0, 1, 0, 1, 0, 1, 2, 3, 2, 3]),
+  'attention': (3, 1, 1, [0, 1, 2]),
+  'ffn': (3, 1, 1, [0, 1, 2]),
+}
+
+
+def make_encoder(case: str, **fields) -> Encoder:
+  layers, groups, inner, _ = CASES[case]
+  remat = case == 'all in groups'  # one is enough to see that nothing changes
+  return Encoder(layers, remat, FIELDS | fields, case.split()[0], groups, inner)
+
+
+def random_params(encoder: Encoder):
+  boxed = jax.eval_shape(encoder.init, jax.random.key(0), X_BTD, MASK, None)['params']
+  return cases.random_params(meta.unbox(boxed), 0.3)
+
+
+def copies(params, blocks):
+  """The parameters of every application, each by itself."""
+  own, common = params.get('layers', {}), params.get('shared', {})
+  return [{**common, **jax.tree.map(lambda p, b=block: p[b], own)} for block in blocks]
+
+
+@jax.jit
+def forward(params, x_BTD, number):
+  return Layer(**FIELDS).apply({'params': params}, x_BTD, MASK, NOISE, number)[0]
+
+
+@jax.jit
+def backward(params, x_BTD, number, cotangent_BTD):
+  _, pull = jax.vjp(lambda p, x: forward(p, x, number), params, x_BTD)
+  return pull(cotangent_BTD)
+
+
+def loop(layers):
+  """The outputs of layers one after the other, and the gradient of each one's parameters."""
+  inputs, grads, cotangent_BTD = [X_BTD], [], WEIGHT_BTD
+  for number, params in enumerate(layers):
+    inputs.append(forward(params, inputs[-1], jnp.int32(number)))
+  for number, params in reversed(list(enumerate(layers))):
+    grad, cotangent_BTD = backward(params, inputs[number], jnp.int32(number), cotangent_BTD)
+    grads.insert(0, grad)
+  return np.stack(inputs[1:]), grads
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_the_gradient_of_a_shared_leaf_is_the_sum_over_its_visits(case):
+  """With dropout on, so the draws of the visits are those of layers of their own as well."""
+  encoder, blocks = make_encoder(case), CASES[case][3]
+  params = random_params(encoder)
+
+  def loss(params):
+    x_BTD, hidden_LBTD = encoder.apply({'params': params}, X_BTD, MASK, NOISE)
+    return (x_BTD * WEIGHT_BTD).sum(), hidden_LBTD
+
+  (_, hidden_LBTD), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
+  apart_LBTD, per_visit = loop(copies(params, blocks))
+  np.testing.assert_allclose(hidden_LBTD, apart_LBTD, atol=2e-5)
+
+  for path, got in jax.tree_util.tree_leaves_with_path(grads):
+    where, *rest = [key.key for key in path]
+    visits = []
+    for tree in per_visit:
+      for key in rest:
+        tree = tree[key]
+      visits.append(np.asarray(tree))
+    if where == 'shared':
+      expected = np.sum(visits, 0)
+    else:
+      rows = [[v for v, b in zip(visits, blocks, strict=True) if b == n] for n in range(len(got))]
+      expected = np.stack([np.sum(row, 0) for row in rows])
+    scale = max(np.abs(visits).max(), 0.1)  # the key bias has a gradient of rounding errors
+    np.testing.assert_allclose(got, expected, atol=1e-4 * scale, err_msg=f'{case}: {rest}')
+
+
+@pytest.mark.parametrize(
+  'case, rows',
+  [
+    ('all', dict(attention=0, ffn=0)),
+    ('all in groups', dict(attention=4, ffn=4)),
+    ('attention', dict(attention=0, ffn=3)),
+    ('ffn', dict(attention=3, ffn=0)),
+  ],
+)
+def test_what_is_shared_is_held_once(case, rows):
+  """Rows of a stack under 'layers'; 0: one tensor under 'shared'."""
+  params = random_params(make_encoder(case))
+  alone = random_params(Encoder(1, False, FIELDS))['layers']
+  expected = {'shared': {}, 'layers': {}}
+  for part, names in PARTS.items():
+    lead, where = ((rows[part],), 'layers') if rows[part] else ((), 'shared')
+    for name in names:
+      expected[where][name] = jax.tree.map(lambda p, lead=lead: (*lead, *p.shape[1:]), alone[name])
+  assert jax.tree.map(np.shape, params) == {k: v for k, v in expected.items() if v}
+
+
+def test_no_layer_has_a_copy_of_what_it_shares():
+  """Sixteen more visits take less memory than one block, backward pass included."""
+  x_BTD, example_BT = np.zeros((1, 2, 128), np.float32), np.ones((1, 2), np.int32)
+  mask, fields = Mask(example_BT, example_BT), FIELDS | dict(ffn=512, hidden=False)
+  needed = []
+  for layers in (4, 12):
+    encoder = Encoder(layers, False, fields, 'all', groups=2, inner_groups=2)
+    shapes = meta.unbox(jax.eval_shape(encoder.init, jax.random.key(0), x_BTD, mask, None))
+    loss = lambda p, encoder=encoder: encoder.apply(p, x_BTD, mask, None)[0].sum()
+    compiled = jax.jit(jax.grad(loss)).lower(shapes).compile()
+    needed.append(compiled.memory_analysis().temp_size_in_bytes)
+  block = sum(leaf.size * 4 for leaf in jax.tree.leaves(shapes)) // 4
+  assert needed[1] - needed[0] < block
+
+
+@pytest.mark.parametrize('rates', [dict(dropout=0.0), dict(attention_dropout=0.0)])
+def test_visits_of_a_shared_layer_draw_apart(rates):
+  params = random_params(make_encoder('all'))
+  encoder = make_encoder('all', **rates)
+
+  def step(noise):
+    """What the second visit makes of the first one's output: as the second, and as a first."""
+    _, h_LBTD = encoder.apply({'params': params}, X_BTD, MASK, noise)
+    _, again_LBTD = encoder.apply({'params': params}, h_LBTD[0], MASK, noise)
+    return h_LBTD[1], again_LBTD[0]
+
+  np.testing.assert_allclose(*step(None), atol=1e-5)
+  second, first = step(NOISE)
+  assert np.abs(second - first).max() > 0.01
+
+
+def test_albert_base_holds_an_eighth_of_the_state_of_bert_base():
+  """Parameters and optimizer state: at most 12%."""
+  held = []
+  for config, vocab_size in ((albert_config, 30000), (bert_config, 30522)):
+    c = config.get_config('base').copy_and_resolve_references()
+    c.model.vocab_size, c.batch_size = vocab_size, 1
+    held.append(own_step.footprint(c, own_step.synthetic_batch(c)))
+  ours, theirs = held
+  assert ours['state_bytes'] == pytest.approx(12 * ours['parameters'])  # p, m and v, float32
+  assert 0.10 < ours['state_bytes'] / theirs['state_bytes'] < 0.12
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(sharing='atention'), "did you mean 'attention'"),
+    (dict(sharing='ffn', groups=2), "sharing='all' only"),
+    (dict(sharing='all', groups=3), 'from 1 to layers=2'),
+    (dict(sharing='all', inner_groups=0), 'at least 1, got 1 and 0'),
+  ],
+)
+def test_refuses_what_it_cannot_share(change, message):
+  with pytest.raises(ValueError, match=message):
+    bert.make(cases.config('bert', **change).model)

@@ -1,0 +1,230 @@
+"""Optimizers against NumPy, PyTorch and optax; every rule on stacks against separate layers."""
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from jax.sharding import PartitionSpec as P
+from optimizer_cases import (
+  LR,
+  ROWS,
+  WEIGHTS_ONLY,
+  config,
+  is_weight,
+  make,
+  nest,
+  some_grads,
+  stack,
+  tensors,
+  train,
+)
+
+from bertjax.optim import optimizer
+
+rows = pytest.mark.parametrize('row', ROWS)
+
+
+def numpy_adam(p, grads, corrected, decay, ratio, eps_first, b1=0.9, b2=0.99, eps=1e-6):
+  """AdamW and LAMB of one tensor in float64."""
+  p, m, v = p.astype(np.float64), 0.0, 0.0
+  for t, g in enumerate(grads, 1):
+    m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g.astype(np.float64) ** 2
+    c1, c2 = (1 - b1**t, 1 - b2**t) if corrected else (1, 1)
+    late, early = (0, eps) if eps_first else (eps, 0)
+    u = m / c1 / ((np.sqrt(v) + early) / np.sqrt(c2) + late) + decay * p
+    norms = np.linalg.norm(p), np.linalg.norm(u)
+    p = p - LR * u * (norms[0] / norms[1] if ratio and all(norms) else 1.0)
+  return p
+
+
+def numpy_adafactor(p, grads, decay):
+  """Shazeer and Stern 2018, algorithms 4 and 5, of one tensor in float64."""
+  rms = lambda x: np.sqrt(np.mean(x**2))
+  p, row, col, v = p.astype(np.float64), 0.0, 0.0, 0.0
+  for t, g in enumerate(grads, 1):
+    beta, square = 1 - t**-0.8, g.astype(np.float64) ** 2 + 1e-30
+    if p.ndim == 2 and min(p.shape) >= 4:
+      row = beta * row + (1 - beta) * square.mean(1)
+      col = beta * col + (1 - beta) * square.mean(0)
+      v = np.outer(row, col) / row.mean()
+    else:
+      v = beta * v + (1 - beta) * square
+    u = g / np.sqrt(v)
+    u = u / max(1.0, rms(u) / 0.7) * max(1e-3, rms(p))
+    p = p - LR * (u + decay * p)
+  return p
+
+
+def reference(row, path, p, grads):
+  decay = 0.1 if is_weight(path) else 0.0
+  if row == 'adafactor':
+    return numpy_adafactor(p, grads, decay)
+  trusted = {
+    'lamb_decayed': is_weight(path),
+    'lamb_corrected': is_weight(path),
+    'lamb_listed': '/layers/1/' not in path and not path.endswith('scale'),
+    'lamb_all': True,
+  }
+  corrected = row in ('torch', 'fairseq', 'lamb_corrected')
+  return numpy_adam(p, grads, corrected, decay, trusted.get(row, False), row == 'fairseq')
+
+
+@rows
+def test_against_numpy(row):
+  flat, grads = tensors(0), some_grads()
+  found = train(config(row), flat, grads, stacked=True)
+  for path, p in flat.items():
+    expected = reference(row, path, p, [g[path] for g in grads])
+    np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6, err_msg=path)
+
+
+@rows
+def test_stacked_equals_unstacked_under_every_rule(row):
+  """Layers of very different sizes, so that whatever mixes them shows."""
+  flat, grads = tensors(0, growth=10.0), some_grads(growth=30.0)
+  every_rule = dict(
+    decay=((r'.*/layers/2/.*', 3.0), *WEIGHTS_ONLY),
+    lr_scale=((r'.*/layers/0/.*', 0.25), (r'.*/layers/1/.*', 0.5), (r'.*', 1.0)),
+    freeze=(r'.*/layers/1/norm/.*',),
+    clip=1.0,
+  )
+  apart = train(config(row, **every_rule), flat, grads)
+  stacked = train(config(row, **every_rule), flat, grads, stacked=True)
+  for path in flat:
+    np.testing.assert_allclose(stacked[path], apart[path], rtol=1e-6, atol=1e-7, err_msg=path)
+
+
+@rows
+def test_converges_and_does_not_retrace(row):
+  flat = tensors(0)
+  target = nest(stack(tensors(1)))
+  tx = make(config(row, weight_decay=0.0, clip=1.0), stack(flat))
+  loss = lambda p: optax.tree.norm(jax.tree.map(jnp.subtract, p, target), squared=True)
+  chex.clear_trace_counter()
+
+  @jax.jit
+  @chex.assert_max_traces(n=1)
+  def step(params, state):
+    updates, state = tx.update(jax.grad(loss)(params), state, params)
+    return optax.apply_updates(params, updates), state
+
+  params, first = nest(stack(flat)), loss(nest(stack(flat)))
+  state = tx.init(params)
+  for _ in range(200):
+    params, state = step(params, state)
+  assert loss(params) < 0.05 * first
+
+
+def test_corrected_adamw_is_torchs():
+  flat, grads = tensors(0), some_grads(6)
+  found = train(config('torch'), flat, grads, stacked=True)
+  params = {path: torch.nn.Parameter(torch.tensor(p)) for path, p in flat.items()}
+  groups = [
+    dict(params=[p for path, p in params.items() if is_weight(path) == weight], weight_decay=decay)
+    for weight, decay in ((True, 0.1), (False, 0.0))
+  ]
+  optimizer = torch.optim.AdamW(groups, lr=LR, betas=(0.9, 0.99), eps=1e-6)
+  for grad in grads:
+    for path, p in params.items():
+      p.grad = torch.tensor(grad[path])
+    optimizer.step()
+  for path, p in params.items():
+    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+
+
+def test_eps_first_is_fairseqs_adam():
+  """fairseq adam.py as RoBERTa runs it: everything decays. Gradients near eps, where it shows."""
+  flat = tensors(0)
+  grads = [{k: np.float32(1e-6) * g for k, g in grad.items()} for grad in some_grads()]
+  fairseq = dict(decay=(('.*', 1.0),), b2=0.98)
+  found = train(config('fairseq', **fairseq), flat, grads, stacked=True)
+  torchs = train(config('torch', **fairseq), flat, grads, stacked=True)
+  for path, start in flat.items():
+    p, m, v = start.astype(np.float64), 0.0, 0.0
+    for t, grad in enumerate(grads, 1):
+      g = grad[path].astype(np.float64)
+      m, v = 0.9 * m + 0.1 * g, 0.98 * v + 0.02 * g**2
+      step_size = LR * np.sqrt(1 - 0.98**t) / (1 - 0.9**t)
+      p = p - LR * 0.1 * p - step_size * m / (np.sqrt(v) + 1e-6)
+    np.testing.assert_allclose(found[path], p, rtol=1e-5, atol=1e-6, err_msg=path)
+    assert np.abs(torchs[path] - p).max() > 0.01
+
+
+def test_adafactor_is_optax_adafactor_on_separate_layers():
+  flat, grads = tensors(0), some_grads()
+  found = train(config('adafactor', weight_decay=0.0), flat, grads, stacked=True)
+  theirs = optax.adafactor(LR, min_dim_size_to_factor=4, clipping_threshold=0.7)
+  state, params, update = theirs.init(flat), flat, jax.jit(theirs.update)
+  for grad in grads:
+    updates, state = update(grad, state, params)
+    params = optax.apply_updates(params, updates)
+  for path, p in params.items():
+    np.testing.assert_allclose(found[path], p, rtol=1e-5, atol=1e-7, err_msg=path)
+
+
+def one_tensor(row, p, g, **changes):
+  """p after one step of a single tensor."""
+  everything = (('.*', 1.0),)
+  changes = dict(schedule=dict(name='constant', peak=0.1), decay=everything) | changes
+  if 'trust_rules' in ROWS[row]:
+    changes['trust_rules'] = everything
+  return train(config(row, **changes), {'w': np.float32(p)}, [{'w': np.float32(g)}])['w']
+
+
+@pytest.mark.parametrize('row', [row for row in ROWS if row.startswith('lamb')])
+def test_lamb_on_one_tensor(row):
+  twos, ones, zeros = np.full(4, 2.0), np.ones(4), np.zeros(4)
+  check = dict(b2=0.999, weight_decay=0.0)
+  # the ratio cancels the missing correction: ||w|| = 4, u all equal, so w moves by .1 * 4 / 2
+  np.testing.assert_allclose(one_tensor(row, twos, ones, **check), np.full(4, 1.8), rtol=1e-5)
+  # r is 1 where either norm is 0: a zero tensor still starts, a zero gradient keeps a tensor
+  size = 1.0 if 'corrected' in row else 0.1 / np.sqrt(0.001)
+  np.testing.assert_allclose(one_tensor(row, zeros, ones, **check), -0.1 * size * ones, rtol=1e-4)
+  np.testing.assert_array_equal(one_tensor(row, twos, zeros, **check), np.float32(twos))
+
+
+def test_without_correction_the_first_step_is_three_times_larger():
+  check = dict(b2=0.999, weight_decay=0.0)
+  raw, corrected = (one_tensor(row, np.zeros(1), np.ones(1), **check) for row in ('bert', 'torch'))
+  np.testing.assert_allclose(raw, [-0.1 * 0.1 / np.sqrt(0.001)], rtol=1e-4)  # 3.16 x lr
+  np.testing.assert_allclose(corrected, [-0.1], rtol=1e-4)
+
+
+def test_phases_that_freeze_or_clip_differently_share_one_state():
+  flat = stack(tensors(0))
+  init = lambda **changes: make(config(**changes), flat).init(nest(flat))
+  plain = init()
+  for changes in (dict(clip=1.0), dict(freeze=('.*bias',)), dict(row='fairseq')):
+    chex.assert_trees_all_equal_shapes_and_dtypes(plain, init(**changes))
+
+
+def test_state_is_laid_out_like_the_parameters():
+  flat = stack(tensors(0))
+  flat['mlm/norm/scale'], flat['norm/scale'] = np.zeros(4, np.float32), np.zeros(4, np.float32)
+  params = nest(flat)
+  kernel = P(None, 'fsdp', 'tensor')
+  specs = {k: P() for k in flat} | {
+    'encoder/layers/dense/kernel': kernel, 'embeddings/word': P('tensor', 'fsdp'),
+    'mlm/norm/scale': P('fsdp'), 'norm/scale': P('tensor'),
+  }  # fmt: skip
+  adam = optimizer.state_specs(make(config(), flat), params, nest(specs))
+  moments = adam[2][0]
+  assert moments.mu == moments.nu == nest(specs) and moments.count == P()
+  chex.assert_trees_all_equal_structs(adam, make(config(), flat).init(params))
+
+  factored = optimizer.state_specs(make(config('adafactor'), flat), params, nest(specs))[2][0]
+  state = factored['encoder']['layers']['dense']['kernel'][0]
+  # a kernel of 6 x 5: the row factor keeps the shorter axis, which is sharded over tensor
+  assert (state.v_row, state.v_col, state.v) == (P(None, 'tensor'), P(None, 'fsdp'), P())
+  assert factored['embeddings']['word'][0].v_row == P('fsdp')
+  assert factored['mlm']['norm']['scale'][0].v == P('fsdp')
+
+
+def test_a_factor_of_a_square_is_replicated_where_its_axis_cannot_be_told():
+  square = {'w': np.zeros((6, 6), np.float32)}
+  tx = make(config('adafactor', decay=(('.*', 1.0),)), square)
+  state = optimizer.state_specs(tx, square, {'w': P('fsdp', 'tensor')})[2][0]['w'][0]
+  assert state.v_row == state.v_col == P()

@@ -1,0 +1,121 @@
+"""Decay, freeze, lr_scale and clip: which tensors they reach, what is logged, what is refused."""
+
+import logging
+import re
+
+import numpy as np
+import pytest
+from absl import logging as absl_logging
+from optimizer_cases import (
+  ADAM,
+  LISTED,
+  LR,
+  WEIGHTS_ONLY,
+  config,
+  make,
+  some_grads,
+  stack,
+  tensors,
+  train,
+)
+
+from bertjax.optim import optimizer
+
+
+def test_clip_holds_the_global_norm_of_what_is_not_frozen():
+  flat, grads = tensors(0), some_grads(1)
+  raw = config(name='adamw', **ADAM | dict(weight_decay=0.0, b1=0.0, b2=0.0, eps=1.0))
+  frozen = ('embeddings/.*', '.*/layers/[01]/.*')
+  moving = [p for p in flat if not any(re.fullmatch(f, p) for f in frozen)]
+  for path in flat:
+    if path not in moving:
+      grads[0][path] = np.full_like(grads[0][path], np.nan)  # a frozen gradient is never looked at
+  norm = np.sqrt(sum(np.sum(grads[0][p] ** 2) for p in moving))
+  for clip, scale in ((0.5 * norm, 0.5), (2 * norm, 1.0), (0.0, 1.0)):
+    raw.update(clip=float(clip), freeze=frozen)
+    found = train(raw, flat, grads, stacked=True)
+    for path in moving:  # b1 = b2 = 0, eps = 1: the direction is g / (|g| + 1)
+      g = scale * grads[0][path]
+      expected = flat[path] - LR * g / (np.abs(g) + 1)
+      np.testing.assert_allclose(found[path], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('row', ['bert', 'lamb_all', 'adafactor'])
+def test_frozen_layers_stay_bit_for_bit_and_the_rest_moves(row):
+  flat = tensors(0)
+  flat['encoder/layers/0/norm/scale'][:2] = (-0.0, 0.0)
+  frozen = ('embeddings/word', r'.*/layers/[0-1]/.*')
+  found = train(config(row, freeze=frozen), flat, some_grads(), stacked=True)
+  for path, p in flat.items():
+    same = found[path].tobytes() == p.tobytes()
+    assert same == any(re.fullmatch(f, path) for f in frozen), path
+
+
+def test_lr_scale_multiplies_the_step_decay_included():
+  flat, grads = tensors(0), some_grads(1)
+  half = ((r'.*/layers/1/.*', 0.5), (r'mlm/.*', 2.0), (r'.*', 1.0))
+  plain = train(config(), flat, grads, stacked=True)
+  scaled = train(config(lr_scale=half), flat, grads, stacked=True)
+  for path, p in flat.items():
+    factor = 0.5 if '/layers/1/' in path else 2.0 if path.startswith('mlm') else 1.0
+    np.testing.assert_allclose(
+      scaled[path] - p, factor * (plain[path] - p), rtol=1e-4, atol=1e-6, err_msg=path
+    )
+
+
+def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
+  absl_logging.set_verbosity('info')
+  with caplog.at_level(logging.INFO, logger='absl'):
+    make(config(freeze=(r'.*/layers/[02]/dense/bias',)), stack(tensors(0)))
+  lines = [record.getMessage() for record in caplog.records]
+  key = 'config.optimizer'
+  assert lines == [
+    f"{key}.decay: '.*norm/(scale|bias)' -> 0: embeddings/norm/scale, "
+    'encoder/layers/0-2/norm/scale',
+    f"{key}.decay: '.*bias' -> 0: encoder/layers/0-2/dense/bias, mlm/bias",
+    f"{key}.decay: '.*' -> 1: embeddings/word, encoder/layers/0-2/dense/kernel",
+    f"{key}.lr_scale: '.*' -> 1: every parameter",
+    f"{key}.freeze: '.*/layers/[02]/dense/bias' -> 1: encoder/layers/0,2/dense/bias",
+    f"{key}.freeze: '.*' -> 0: embeddings/norm/scale, embeddings/word, "
+    'encoder/layers/1/dense/bias, encoder/layers/0-2/dense/kernel, '
+    'encoder/layers/0-2/norm/scale, mlm/bias',
+  ]
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    (dict(name='adam'), r"optimizer.name: expected one of .*, got 'adam'; did you mean 'adamw'"),
+    (dict(weight_decai=0.1), "did you mean 'weight_decay'"),
+    (dict(eps_first=True), 'eps_first is about the bias correction, which is off'),
+    (dict(trust='decayed'), "fields of config.optimizer .adamw.: .*got 'trust'"),
+    (dict(decay=WEIGHTS_ONLY[:2]), r'decay covers every parameter but embeddings/word, enc'),
+    (dict(decay=((r'.*/layers/[01]/.*', 1.0),)), 'but .*encoder/layers/2/dense/kernel'),
+    (dict(freeze=('encoder/layer/0/.*',)), "freeze: 'encoder/layer/0/.*' matches none"),
+    (dict(freeze=('.*/layers/3/.*',)), 'matches none of .*layers/0-2'),
+    (dict(lr_scale=(('dense/kernel', 0.5), ('.*', 1.0))), 'must match the whole path'),
+    (dict(freeze=('encoder/layers/1',)), 'must match the whole path'),
+    (dict(lr_scale=(('.*(', 0.5), ('.*', 1.0))), 'is not a regular expression'),
+    (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),
+    (dict(row='lamb_decayed', trust='some'), 'trust: expected one of all, decayed, listed'),
+    (dict(row='lamb_all', trust_rules=LISTED), "trust_rules are read with .*'listed' only"),
+    (dict(row='lamb_listed', trust_rules=()), 'trust_rules covers every parameter but'),
+  ],
+)
+def test_mistakes_are_named(changes, message):
+  with pytest.raises(ValueError, match=message):
+    make(config(**changes), stack(tensors(0)))
+
+
+def test_a_lacking_field_is_named():
+  lacking = config()
+  del lacking['b2'], lacking['clip']
+  with pytest.raises(ValueError, match=r'config.optimizer .adamw. lacks b2, clip'):
+    make(lacking, tensors(0))
+
+
+def test_a_stack_that_is_not_named_layers_is_refused():
+  params = dict(blocks=dict(kernel=np.zeros((3, 4, 4), np.float32)))
+  axes = dict(blocks=dict(kernel=('layers', 'embed', 'ffn')))
+  with pytest.raises(ValueError, match="blocks/kernel has the logical axes .*component 'layers'"):
+    optimizer.make(config(), params, axes)

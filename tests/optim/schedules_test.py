@@ -1,0 +1,138 @@
+"""Every schedule against hand-calculated values and against a plain NumPy loop over its range."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from bertjax import names
+from bertjax.optim import schedules
+
+
+def make(name, **fields):
+  return schedules.make(ConfigDict(dict(name=name, **fields)))
+
+
+BERT = dict(peak=1e-4, warmup_steps=10_000, total_steps=1_000_000)
+GPT = dict(peak=1.0, warmup_steps=20, total_steps=10_000)
+NVIDIA = dict(peak=1.0, warmup_steps=2843, total_steps=10_000)
+T5 = dict(peak=0.01, warmup_steps=10_000)
+XLM = dict(peak=1e-4, warmup_steps=30_000)
+XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.001)
+
+
+@pytest.mark.parametrize(
+  'name, fields, step, expected',
+  [
+    ('bert_linear', BERT, 0, 0.0),
+    ('bert_linear', BERT, 5_000, 5e-5),
+    ('bert_linear', BERT, 9_999, 9.999e-5),
+    ('bert_linear', BERT, 10_000, 9.9e-5),  # the downward jump
+    ('bert_linear', BERT, 999_999, 1e-10),
+    ('bert_linear', BERT, 1_000_000, 0.0),
+    ('bert_linear', BERT, 2_000_000, 0.0),
+    ('product_linear', BERT, 5_000, 4.975e-5),
+    ('product_linear', BERT, 10_000, 9.9e-5),
+    ('product_linear', GPT, 20, 0.998),  # GPT-1 fine-tuning: warm-up over .002 of the steps
+    ('product_linear', GPT, 5_000, 0.5),
+    ('linear', BERT, 10_000, 1e-4),
+    ('linear', BERT, 505_000, 5e-5),
+    ('linear', BERT, 1_000_000, 0.0),
+    ('linear', XLNET, 40_000, 4e-4),
+    ('linear', XLNET, 500_000, 4e-7),
+    ('sqrt_poly', NVIDIA, 2843, math.sqrt(1 - 0.2843)),  # .8460 of the peak
+    ('sqrt_poly', NVIDIA, 7500, 0.5),
+    ('inverse_sqrt', XLM, 0, 1e-7),
+    ('inverse_sqrt', XLM, 30_000, 1e-4),
+    ('inverse_sqrt', XLM, 120_000, 5e-5),
+    ('rsqrt', T5, 0, 0.01),
+    ('rsqrt', T5, 10_000, 0.01),
+    ('rsqrt', T5, 40_000, 0.005),
+    ('constant', dict(peak=1e-3), 12_345, 1e-3),
+  ],
+)
+def test_values_calculated_by_hand(name, fields, step, expected):
+  np.testing.assert_allclose(make(name, **fields)(step), expected, rtol=1e-6)
+
+
+def reference(name, t, peak, warmup, total):
+  """The original programs, one step at a time, in float64."""
+  if name == 'rsqrt':
+    return peak * math.sqrt(warmup) / math.sqrt(max(t, warmup))
+  if name == 'product_linear':
+    return peak * (1 - t / total) * min(1.0, t / warmup)
+  if name == 'inverse_sqrt':
+    if t < warmup:
+      return 1e-7 + t * (peak - 1e-7) / warmup
+    return peak * warmup**0.5 * t**-0.5
+  if t < warmup:
+    return peak * t / warmup
+  after = (t - warmup) / (total - warmup)
+  return {
+    'bert_linear': peak * (1 - t / total),
+    'sqrt_poly': peak * (1 - t / total) ** 0.5,
+    'linear': (peak - 0.1 * peak) * (1 - after) ** 2 + 0.1 * peak,
+    'cosine': peak * (0.9 * 0.5 * (1 + math.cos(math.pi * after)) + 0.1),
+    'cosine_absolute': peak * 0.5 * (1 + math.cos(math.pi * t / total)),
+    'constant': peak,
+  }[name]
+
+
+MORE = dict(linear=dict(end_ratio=0.1, power=2.0), cosine=dict(end_ratio=0.1))
+DIVIDE_BY_WARMUP = ('product_linear', 'inverse_sqrt', 'rsqrt')  # the originals cannot do without
+
+
+def fields_for(name, **values):
+  """The values that the shape takes."""
+  known = names.fields_of(schedules.SHAPES[name])
+  return {k: v for k, v in values.items() if k in known}
+
+
+@pytest.mark.parametrize('warmup', [0, 1, 40])
+@pytest.mark.parametrize('name', sorted(schedules.SHAPES))
+def test_whole_range_against_numpy(name, warmup):
+  fields = fields_for(name, peak=3e-4, warmup_steps=warmup, total_steps=400) | MORE.get(name, {})
+  steps = np.arange(401)
+  if warmup == 0 and name in DIVIDE_BY_WARMUP:
+    assert make(name, **fields)(0) == np.float32(3e-4)  # the peak at once, and no division by 0
+    return
+  found = jax.vmap(make(name, **fields))(steps)
+  warmup = fields.get('warmup_steps', 0)
+  expected = [reference(name, t, 3e-4, warmup, 400) for t in steps]
+  np.testing.assert_allclose(found, expected, rtol=2e-6, atol=1e-7 * 3e-4)
+
+
+@pytest.mark.parametrize('name', sorted(schedules.SHAPES))
+def test_float32_scalar_the_same_traced_or_not(name):
+  schedule = make(name, **fields_for(name, peak=1e-3, warmup_steps=5, total_steps=50))
+  for step in (0, 3, 5, 30, 50, 60):
+    eager, traced = schedule(step), jax.jit(schedule)(jnp.int32(step))
+    assert eager.dtype == traced.dtype == jnp.float32 and eager.shape == traced.shape == ()
+    np.testing.assert_allclose(eager, traced, rtol=1e-6)
+    assert np.isfinite(eager) and eager >= 0
+
+
+def test_a_later_start_shifts_the_shape():
+  plain, late = make('linear', **BERT), make('linear', start=7_038, **BERT)
+  for step in (0, 500, 10_000, 700_000):
+    assert late(step + 7_038) == plain(step)
+  assert late(100) == 0.0  # before its phase
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    (dict(name='bert_liner', **BERT), "did you mean 'bert_linear'"),
+    (dict(name='linear', **BERT, end_ration=0.1), "did you mean 'end_ratio'"),
+    (dict(name='linear', peak=1.0), 'lacks warmup_steps, total_steps'),
+    (BERT, 'lacks name'),
+    (dict(name='linear', peak=1.0, warmup_steps=11, total_steps=10), 'got 11 and 10'),
+    (dict(name='rsqrt', peak=1.0, warmup_steps=-1), 'got -1'),
+  ],
+)
+def test_mistakes_are_named(fields, message):
+  with pytest.raises(ValueError, match=message):
+    schedules.make(ConfigDict(fields))

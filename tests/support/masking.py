@@ -1,0 +1,80 @@
+"""Masked batches for the tests of corruptions."""
+
+import numpy as np
+from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta, spans, with_units
+
+from bertjax.data import counter_rng, layout
+from bertjax.data import examples as examples_lib
+
+MASKED_LM = {
+  'bert': recipe(),
+  'bert-words': recipe(mask__whole_word=True),
+  'bert-packed': recipe(pack=True),
+  'roberta': roberta(),
+  'roberta-words': roberta(mask__whole_word=True),
+  'roberta-packed': roberta(plan='doc_sentences', pack=True),
+}
+ALL = MASKED_LM | {
+  'ngrams': ngrams(),
+  'ngrams-packed': ngrams(pack=True),
+  'electra': electra(),
+  'electra-packed': electra(plan='doc_sentences', pack=True),
+  'electra-distinct': electra(mask__replacement=False),
+  'spans': spans(),
+  'spans-packed': spans(pack=True),
+  'spans-pairs': spans(plan='pairs', mask__max_targets=21),
+  'span-words': spans(mask__max_words=1),
+  'span-tokens': spans(mask__rule='tokens'),
+  'span-entities': spans(mask__max_words=1, mask__entity_prob=0.5),
+  'blocks-kept': spans(keep_block=True),
+}
+
+
+def masked(config, length=128, rows=400, store=None, **changes):
+  """A batch, the same rows with nothing shown as corrupted, and the store."""
+  store = store or with_units(random_store(300))
+  examples = examples_lib.examples_in_memory(store, config, length, 1)
+  batch = examples.batch(np.arange(rows), shuffle=True)
+  clean = config.copy_and_resolve_references()
+  clean.mask.mask_share = clean.mask.random_share = 0.0
+  original = examples_lib.examples_in_memory(store, clean, length, 1).batch(
+    np.arange(rows), shuffle=True
+  )
+  return batch, original['token_BT'], store
+
+
+def at_targets(batch, value_BT):
+  used_BP = batch['weight_BP'] > 0
+  return np.take_along_axis(value_BT, batch['target_pos_BP'], 1)[used_BP]
+
+
+def count_of(config, lengths, pack=True, capacity=512):
+  """Targets per example of examples of these lengths, packed in one row or alone."""
+  store = random_store(3)
+  batch = corrupted(config, store, lengths, [0] * len(lengths) if pack else None, capacity)
+  used_BP = batch['weight_BP'] > 0
+  bounds = np.cumsum([0, *lengths]) if pack else None
+  out = []
+  for row, used in enumerate(used_BP):
+    at = batch['target_pos_BP'][row][used]
+    out.append([len(at)] if bounds is None else np.histogram(at, bounds)[0].tolist())
+  return out
+
+
+def placed(lengths, row_E=None, capacity=512, seed=0):
+  """Examples of these lengths between [CLS] and [SEP], packed in the rows row_E or each alone."""
+  length_E = np.array(lengths, np.int64)
+  total = int(length_E.sum())
+  token_n = (np.arange(total) % 900 + 5).astype(np.int32)
+  start_E = layout.starts(length_E)
+  token_n[start_E], token_n[start_E + length_E - 1] = SPECIAL['cls'], SPECIAL['sep']
+  text = layout.Text(token_n, np.zeros(total, np.int32), length_E, {})
+  row_E = np.arange(len(lengths)) if row_E is None else np.array(row_E)
+  key_E = counter_rng.fold(counter_rng.root(seed, 'test'), np.arange(len(lengths)))
+  return layout.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
+
+
+def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
+  """What the recipe's corruption makes of `placed` examples."""
+  text = placed(lengths, row_E, capacity, seed)
+  return examples_lib.find('corrupt', config.corrupt).corrupt(text, config, store)

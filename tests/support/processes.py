@@ -1,0 +1,71 @@
+"""Runs of the whole program in processes of their own, for several test files."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STEPS = 40
+
+
+def command(store, workdir, *more, config: str = 'bert.py:test') -> list[str]:
+  """The command of a user, who names the workdir by a relative path."""
+  return [
+    sys.executable, '-m', 'bertjax.main', f'--config=configs/{config}',
+    f'--workdir={os.path.relpath(workdir, ROOT)}',
+    f'--config.data.store={store}', '--config.batch_size=8', '--config.length=64',
+    f'--config.total_steps={STEPS}', '--config.log_steps=1', '--config.eval_steps=15',
+    '--config.checkpoint_steps=6', '--config.eval.batch_size=8', '--config.eval.examples=16',
+    '--config.eval.pseudo_perplexity=0', *more,
+  ]  # fmt: skip
+
+
+def environment(devices: int = 1) -> dict[str, str]:
+  """Compiled steps are shared between the processes; warnings stay warnings there."""
+  cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
+  return dict(
+    os.environ,
+    PYTHONPATH=str(ROOT),
+    XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
+    JAX_COMPILATION_CACHE_DIR=cache,
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
+  )
+
+
+def run(
+  store, workdir, *more, devices: int = 1, config: str = 'bert.py:test'
+) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    command(store, workdir, *more, config=config), cwd=ROOT, env=environment(devices), text=True,
+    capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+
+
+def lines(workdir) -> list[dict]:
+  return [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
+
+
+def exact(workdir) -> list[dict]:
+  """What must be equal bit for bit: all but times and speeds."""
+  timed = lambda key: key.startswith('time/') or key in ('tokens_per_second', 'mfu')
+  return [{k: v for k, v in line.items() if not timed(k)} for line in lines(workdir)]
+
+
+def kill_at(store, workdir, ready, *more, config: str = 'bert.py:test') -> None:
+  """Starts the run and kills it -9 as soon as `ready()` holds, or lets it finish."""
+  process = subprocess.Popen(
+    command(store, workdir, *more, config=config), cwd=ROOT, env=environment(),
+    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+  )  # fmt: skip
+  while process.poll() is None and not ready():
+    time.sleep(0.002)
+  process.kill()
+  process.wait()
+
+
+def steps_logged(workdir) -> int:
+  path = workdir / 'metrics.jsonl'
+  return path.read_text().count('"loss"') if path.exists() else 0

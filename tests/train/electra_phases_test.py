@@ -1,0 +1,84 @@
+"""ELECTRA in two stages: the copy between them, what is frozen in each, a resume there."""
+
+import jax
+import numpy as np
+import pytest
+
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.data.store.writer import write_store
+from bertjax.train import loop as train_loop
+from bertjax.train import setup
+from bertjax.train.phase import Stepper
+from configs import electra_two_stage
+
+VOCAB = 211
+GENERATOR, JUDGE = ('generator_net', 'generator_embeddings', 'mlm'), ('discriminator', 'embeddings')
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  documents = [[rng.integers(5, VOCAB, 9).tolist() for _ in range(6)] for _ in range(40)]
+  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+  path = tmp_path_factory.mktemp('phases') / 'store'
+  write_store(path, documents, dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special))
+  return path
+
+
+def config():
+  c = electra_two_stage.get_config('test')
+  c.batch_size, c.length, c.total_steps, c.eval.batch_size = 4, 32, 4, 4
+  c.optimizer.schedule.peak = 1e-2
+  return c
+
+
+def advance(run, state, first, last):
+  """The state after steps first + 1 .. last, as the loop takes them."""
+  steppers = [Stepper(run, system) for system in run.systems]
+  for done in range(first, last):
+    phase, index = run.timeline.at(done)
+    if not steppers[phase].compiled:
+      steppers[phase].compile_train()
+    if index == 0:
+      state = steppers[phase].enter(state)
+    state, _ = steppers[phase].train(state, steppers[phase].next_batch(index)[0])
+  return state
+
+
+def same(one, other, parts) -> bool:
+  take = lambda params: jax.tree.leaves([params[part] for part in parts])
+  return all(np.array_equal(a, b) for a, b in zip(take(one), take(other), strict=True))
+
+
+def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
+  c = config()
+  run = setup.make_run(c, store, jax.devices()[:1])
+  assert run.timeline.lengths == (2, 2)
+  fresh = jax.device_get(train_loop.initial_state(c, run).variables['params'])
+  state = advance(run, train_loop.initial_state(c, run), 0, 2)
+  middle = jax.device_get(state.variables['params'])
+  assert same(fresh, middle, (*JUDGE, 'rtd'))
+  assert not any(same(fresh, middle, (part,)) for part in GENERATOR)
+
+  kept = checkpoints_lib.Checkpoints(tmp_path, 1, c.best)
+  kept.save(2, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 2)), {}, wait=True)
+  entered = Stepper(run, run.systems[1]).enter(state).variables['params']
+  assert same(dict(a=entered['discriminator']), dict(a=middle['generator_net']), 'a')
+  assert same(dict(a=entered['embeddings']), dict(a=middle['generator_embeddings']), 'a')
+  assert same(entered, middle, (*GENERATOR, 'rtd'))
+
+  end = advance(run, state, 2, 4)
+  params = jax.device_get(end.variables['params'])
+  assert same(params, middle, GENERATOR)
+  assert not any(same(params, entered, (part,)) for part in (*JUDGE, 'rtd'))
+  done, restored, _ = kept.restore(run.abstract)
+  kept.close()
+  resumed = advance(run, restored, done, 4)
+  jax.tree.map(np.testing.assert_array_equal, resumed, end)
+
+
+def test_a_generator_of_another_size_is_refused_before_anything_is_compiled(store):
+  c = config()
+  c.model.generator_width = 0.5
+  with pytest.raises(ValueError, match='generator of the size of the discriminator'):
+    setup.make_run(c, store, jax.devices()[:1])

@@ -1,0 +1,236 @@
+"""What cannot work is refused by name before anything is compiled or written."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from bertjax import sharding
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.data.store.writer import write_store
+from bertjax.train import loop as train_loop
+from bertjax.train import setup
+from bertjax.train import timeline as timeline_lib
+from bertjax.train.phase import Stepper
+from configs import bert, spanbert, transformer_xl, xlm, xlnet
+
+SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(20)]
+  path = tmp_path_factory.mktemp('setup') / 'store'
+  write_store(path, documents, dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL))
+  return path
+
+
+def make(store, **overrides):
+  config = bert.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 64, 8
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_the_model_takes_the_number_of_ids_from_the_store(store):
+  run = make(store)
+  assert run.systems[0].phase.config.model.vocab_size == 50
+  assert run.abstract.variables['params']['embeddings']['word'].shape == (128, 64)
+
+
+def test_every_leaf_of_the_state_has_a_sharding(store):
+  assert all(leaf.sharding is not None for leaf in jax.tree.leaves(make(store).abstract))
+
+
+def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
+  whole = tmp_path / 'store'
+  shutil.copytree(store, whole)
+  shutil.copytree(store, whole / 'heldout')
+  config = spanbert.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 64, 8
+  config.data.mask.rule = 'tokens'
+  config.eval.data = dict(mask=dict(rule='spans', mask_share=1.0, random_share=0.0))
+  system = setup.make_run(config, whole, jax.devices()[:1]).systems[0]
+  assert (
+    system.held_out.recipe.mask.rule == 'spans' and system.examples.recipe.mask.rule == 'tokens'
+  )
+  masked = system.held_out.batch(np.arange(8), shuffle=False)
+  assert (masked['masked_BP'] == masked['weight_BP']).all() and masked['pair_weight_BP'].any()
+  assert not system.examples.batch(np.arange(8), shuffle=False)['pair_weight_BP'].any()
+  config.data.reader = 'seqio'
+  with pytest.raises(ValueError, match='config.eval.data changes mask'):
+    setup._check(
+      timeline_lib.make(config).phases[0], sharding.make_mesh(config.mesh, jax.devices()[:1])
+    )
+
+
+@pytest.mark.parametrize(
+  'overrides, message',
+  [
+    ({'model.vocab_size': 40}, 'has 50 ids, but config.model.vocab_size=40'),
+    ({'length': 4096}, "phase 'phase1' has sequences of 1024 tokens"),
+    ({'objective.name': 'mml'}, "config.objective.name: .* got 'mml'; did you mean 'mlm'"),
+    ({'model.name': 'brt'}, "config.model.name: .* got 'brt'; did you mean 'bert'"),
+    ({'data.plan': 'pair'}, "did you mean 'pairs'"),
+    ({'model.heads': 7}, 'must be a multiple of model.heads, got 64 and 7'),
+    ({'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
+    ({'mesh.tensor': 3}, 'does not fit 1 devices'),
+    ({'model.attend': 'none'}, "config.model.attend: .* got 'none'"),
+    ({'optimizer.name': 'adamm'}, "did you mean 'adamw'"),
+  ],
+)
+def test_mistakes_are_refused_by_name(store, overrides, message):
+  with pytest.raises(ValueError, match=message):
+    make(store, **overrides)
+
+
+def test_a_store_of_another_vocabulary_is_refused(store, tmp_path):
+  (tmp_path / 'vocab.txt').write_text(
+    '\n'.join(['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a'])
+  )
+  with pytest.raises(ValueError, match='was made with another vocabulary .50 ids'):
+    make(store, **{'data.vocab': str(tmp_path)})
+
+
+@pytest.fixture(scope='module')
+def spoken(tmp_path_factory):
+  """Ten documents in de, ten in en, and ten pairs."""
+  rng = np.random.default_rng(0)
+  sentence = lambda: rng.integers(5, 50, 6).tolist()
+  documents = [[sentence() for _ in range(4)] for _ in range(20)]
+  documents += [[sentence(), sentence()] for _ in range(10)]
+  language = [[number // 10] * 4 for number in range(20)] + [[0, 1]] * 10
+  path = tmp_path_factory.mktemp('spoken') / 'store'
+  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
+  columns = dict(language=language)
+  write_store(path, documents, vocabulary, columns=columns, languages=('de', 'en'))
+  return path
+
+
+def make_xlm(store, **overrides):
+  config = xlm.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 32, 8
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoken):
+  run = make_xlm(spoken)
+  assert [s.phase.name for s in run.systems] == ['clm', 'mlm', 'tlm']
+  assert run.abstract.variables['params']['embeddings']['language'].shape == (2, 64)
+  assert [s.phase.config.model.attend for s in run.systems] == ['causal', 'example', 'example']
+  for system in run.systems:
+    batch = system.examples.batch(np.arange(8), True)
+    first_B, last_B = batch['language_BT'][:, 0], batch['language_BT'].max(1)
+    assert (first_B != last_B).all() if system.phase.name == 'tlm' else (first_B == last_B).all()
+
+
+def test_ids_of_more_languages_than_the_store_has(spoken):
+  run = make_xlm(spoken, **{'data.languages': ('ar', 'de', 'en')})
+  assert run.abstract.variables['params']['embeddings']['language'].shape == (3, 64)
+  batch = run.systems[2].examples.batch(np.arange(8), True)
+  assert set(batch['language_BT'][batch['example_BT'] > 0]) == {1, 2}
+
+
+def test_languages_that_do_not_fit_are_refused(store, spoken):
+  with pytest.raises(ValueError, match="has no column 'language', .*--input=LANGUAGE=FILES"):
+    make_xlm(store)
+  with pytest.raises(
+    ValueError, match='languages en, which have no id: expected those of .*de, fr'
+  ):
+    make_xlm(spoken, **{'data.languages': ('de', 'fr')})
+  with pytest.raises(ValueError, match='ids for 1 languages, but there are 2, de, en: leave it at'):
+    make_xlm(spoken, **{'model.extra': (('language', 1),)})
+
+
+def test_a_table_that_the_plan_has_no_ids_for_is_refused(spoken):
+  with pytest.raises(ValueError, match="table of 'language', but config.data.plan gives no"):
+    make(spoken, **{'model.extra': (('language', 2),)})
+
+
+@pytest.fixture(scope='module')
+def ended(tmp_path_factory):
+  """A store whose vocabulary knows the end of a document, with another one held out."""
+  path = tmp_path_factory.mktemp('ended') / 'store'
+  rng = np.random.default_rng(0)
+  vocabulary = dict(type='sentencepiece', size=50, sha256='0' * 64, special=dict(SPECIAL, eod=1))
+  for folder, count in ((path, 200), (path / 'heldout', 60)):
+    documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(count)]
+    write_store(folder, documents, vocabulary)
+  return path
+
+
+def make_xlnet(store, **overrides):
+  config = xlnet.get_config('test')
+  config.batch_size, config.length, config.eval.batch_size = 8, 64, 4
+  config.data = config.data.copy_and_resolve_references()
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
+  run = make_xlnet(ended)
+  system = run.systems[0]
+  assert system.examples.recipe.lanes == 8 and system.held_out.recipe.lanes == 4
+  assert run.abstract.carry[system.phase.name].hidden_BLMD.shape == (8, 2, 48, 64)
+  with pytest.raises(ValueError, match='expected config.data.lanes=8, .* got 4, .* shuffle'):
+    make_xlnet(ended, **{'data.lanes': 4})
+  with pytest.raises(ValueError, match='config.data.perm_size=24 must divide both parts'):
+    make_xlnet(ended, **{'data.perm_size': 24})
+  with pytest.raises(ValueError, match='has no eod. Prepare the store with a vocabulary'):
+    make_xlnet(store)
+
+
+def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
+  run = make_xlnet(ended)
+  config = run.systems[0].phase.config
+  config.save_carry = False
+  state = train_loop.initial_state(config, run)
+  used = state._replace(carry=jax.tree.map(lambda x: x + 1, state.carry))
+  kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
+  kept.save(1, train_loop.saved(config, used), {}, {}, wait=True)
+  _, restored, _ = kept.restore(train_loop.saved(config, run.abstract))
+  kept.close()
+  assert restored.carry == {}
+  again = train_loop.with_first_carries(run, restored)
+  jax.tree.map(np.testing.assert_array_equal, again, state)
+  assert jax.tree.map(lambda x: x.sharding, again.carry) == jax.tree.map(
+    lambda x: x.sharding, run.abstract.carry
+  )
+
+
+def make_transformer_xl(store, **overrides):
+  config = transformer_xl.get_config('test')
+  config.eval.batch_size, config.eval.examples = 4, 32
+  config.update_from_flattened_dict(overrides)
+  return setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
+  run = make_transformer_xl(ended)
+  state, stepper = (
+    train_loop.initial_state(run.systems[0].phase.config, run),
+    Stepper(run, run.systems[0]),
+  )
+  assert state.carry['main'].hidden_BLMD.shape == (8, 2, 32, 64)
+  assert stepper.eval_carry().hidden_BLMD.shape == (4, 2, 64, 64)
+  assert run.systems[0].held_out.length == 16
+  found = stepper.evaluate(state.variables)
+  assert np.exp(found['eval/lm']) == pytest.approx(found['eval/perplexity'])
+  short = make_transformer_xl(ended, **{'eval.model.mem_len': 16})
+  assert Stepper(short, short.systems[0]).evaluate(state.variables) != found
+
+
+@pytest.mark.parametrize(
+  'overrides, message',
+  [
+    ({'eval.model': {'mem_lenn': 3}}, "config.eval.model: .* did you mean 'mem_len'"),
+    ({'eval.model': {'width': 32}}, 'changes the shapes of parameters'),
+    ({'eval.model.mem_len': 8}, 'expected config.model.mem_len >= 16'),
+  ],
+)
+def test_evaluation_that_does_not_fit_the_model_is_refused(ended, overrides, message):
+  with pytest.raises(ValueError, match=message):
+    make_transformer_xl(ended, **overrides)

@@ -1,0 +1,77 @@
+"""Accumulation, denominators and row splitting, on an objective small enough to check by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from bertjax.train import step as step_lib
+from bertjax.types import Context, Objective, Out, Term
+
+PLUS = 0.5
+
+
+def objective(scale=1.0):
+  """loss = sum w * (a x) over rows / (sum w + PLUS); carry counts the batches a row has seen."""
+
+  def loss(variables, carry, batch, ctx):
+    total = jnp.sum(batch['w_B'] * variables['params']['a'] * batch['x_B'])
+    seen = carry + 1
+    rows = Term(jnp.sum(batch['row_B'] * batch['x_B']), jnp.sum(batch['w_B']))
+    return Out(dict(main=Term(total, jnp.sum(batch['w_B']), scale, PLUS), rows=rows), seen)
+
+  carry = lambda batch: jnp.zeros(batch['x_B'].shape)
+  return Objective(lambda key, batch: None, loss, lambda *a: {}, carry, lambda batch: 0.0)
+
+
+def accumulated(x, w, count, scale=1.0):
+  batch = step_lib.with_rows(dict(x_B=jnp.asarray(x), w_B=jnp.asarray(w)))
+  ctx = Context(jax.random.key(0), jnp.int32(0), True)
+  variables = dict(params=dict(a=jnp.float32(2.0)))
+  carry = jnp.arange(len(x), dtype=jnp.float32)
+  return step_lib.accumulate(objective(scale), variables, carry, batch, ctx, count)
+
+
+@pytest.mark.parametrize('count', [1, 2, 4])
+def test_the_loss_is_divided_once_by_the_global_weight(count):
+  rng = np.random.default_rng(1)
+  x, w = rng.normal(size=8).astype(np.float32), rng.random(8).astype(np.float32)
+  grads, loss, sums, out = accumulated(x, w, count)
+  expected = (w * x).sum() / (w.sum() + PLUS)
+  np.testing.assert_allclose(grads['a'], expected, rtol=1e-6)
+  np.testing.assert_allclose(loss, 2 * expected, rtol=1e-6)
+  np.testing.assert_allclose(sums['main'][1], w.sum(), rtol=1e-6)
+  np.testing.assert_allclose(sums['rows'][0], (np.arange(8) * x).sum(), rtol=1e-6)
+  np.testing.assert_array_equal(out.carry, np.arange(8) + 1)  # rows come back in their order
+
+
+def test_a_batch_without_weight_trains_nothing_and_stays_finite():
+  grads, loss, _, _ = accumulated(np.ones(4, np.float32), np.zeros(4, np.float32), 2)
+  assert float(loss) == 0.0 and float(grads['a']) == 0.0
+
+
+def test_scale_multiplies_a_term_and_zero_makes_it_a_metric():
+  x, w = np.ones(4, np.float32), np.ones(4, np.float32)
+  one, fifty = accumulated(x, w, 2)[0]['a'], accumulated(x, w, 2, scale=50.0)[0]['a']
+  np.testing.assert_allclose(fifty, 50 * one, rtol=1e-6)
+
+
+def test_row_r_goes_to_part_r_mod_n_and_comes_back():
+  x = jnp.arange(24).reshape(12, 2)
+  parts = step_lib.split_rows(dict(x=x), 4)['x']
+  assert parts[1, :, 0].tolist() == [2, 10, 18]  # rows 1, 5, 9
+  np.testing.assert_array_equal(step_lib.join_rows(dict(x=parts))['x'], x)
+
+
+def test_the_step_counts_and_reports_the_learning_rate_it_used():
+  tx = optax.sgd(0.1)
+  schedule = lambda count: 0.5 + count
+  train = step_lib.make_train_step(objective(), tx, schedule, 'main', 1, seed=0)
+  params = dict(a=jnp.float32(2.0))
+  state = step_lib.State(
+    jnp.int32(3), dict(params=params), tx.init(params), dict(main=jnp.zeros(4))
+  )
+  new, metrics = train(state, dict(x_B=jnp.ones(4), w_B=jnp.ones(4)))
+  assert int(new.step) == 4 and float(metrics['lr']) == 3.5
+  np.testing.assert_allclose(new.variables['params']['a'], 2.0 - 0.1 * 4 / 4.5, rtol=1e-6)

@@ -1,0 +1,68 @@
+"""Which phase a step belongs to, and what a phase overrides."""
+
+import pytest
+from ml_collections import ConfigDict
+
+from bertjax.train import timeline as timeline_lib
+from configs import bert, bert_lamb
+
+
+def timeline(total, **named):
+  c = ConfigDict(dict(total_steps=total, length=512, optimizer=dict(peak=1.0), phases=named))
+  return timeline_lib.make(c)
+
+
+def test_blocks_follow_each_other_and_fill_the_run():
+  t = timeline(10, a=dict(share=0.9, length=128), b=dict(share=0.1))
+  assert [t.at(s) for s in range(10)] == [(0, s) for s in range(9)] + [(1, 0)]
+  assert [p.config.length for p in t.phases] == [128, 512]
+
+
+def test_turns_repeat_and_count_each_phase_alone():
+  t = timeline(7, a=dict(turns=2), b=dict(turns=1))
+  assert [t.at(s) for s in range(7)] == [(0, 0), (0, 1), (1, 0), (0, 2), (0, 3), (1, 1), (0, 4)]
+
+
+def test_every_step_is_met_once_whatever_the_shares():
+  for total in (1, 3, 17, 1000):
+    t = timeline(total, a=dict(share=0.31), b=dict(share=0.27), c=dict(share=0.42))
+    seen = [t.at(s) for s in range(total)]
+    assert sum(t.lengths) == total
+    assert len(set(seen)) == total
+    assert [p for p, _ in seen] == sorted(p for p, _ in seen)
+
+
+def test_without_phases_the_run_is_one():
+  t = timeline(5)
+  assert t.phases[0].name == 'main' and t.at(3) == (0, 3)
+
+
+@pytest.mark.parametrize(
+  'named, message',
+  [
+    (dict(a=dict(length=3)), 'needs either share or turns'),
+    (dict(a=dict(share=1.0, turns=1)), 'needs either share or turns'),
+    (dict(a=dict(share=1.0), b=dict(turns=1)), 'mixes share and turns'),
+    (dict(a=dict(share=1.0, lenght=3)), "no key 'lenght'"),
+    (dict(a=dict(share=1.0, optimizer=dict(peek=3))), "no key 'peek'"),
+  ],
+)
+def test_mistakes_are_named(named, message):
+  with pytest.raises(ValueError, match=message):
+    timeline(10, **named)
+
+
+def test_bert_trains_nine_tenths_at_a_quarter_of_the_length():
+  t = timeline_lib.make(bert.get_config('base'))
+  assert t.lengths == (900_000, 100_000)
+  assert [p.config.length for p in t.phases] == [128, 512]
+
+
+def test_overriding_the_total_moves_phases_and_schedule():
+  c = bert_lamb.get_config('test')
+  assert timeline_lib.make(c).lengths == (7038, 1563)
+  c.total_steps = 86
+  first, second = timeline_lib.make(c).phases
+  assert first.config.optimizer.schedule.total_steps == 70
+  assert second.config.optimizer.schedule.start == 70
+  assert first.config.batch_size == 2 * second.config.batch_size
