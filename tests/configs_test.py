@@ -7,9 +7,17 @@ import sys
 import pytest
 from absl import flags
 from ml_collections import config_flags
+from mutation import mutation
 
 from bertjax.models.bert import SIZES
 from bertjax.train import timeline as timeline_lib
+
+mutation(
+  'albert: no second phase without dropout',
+  'configs/albert.py',
+  'share=500_000.0, model=off',
+  'share=500_000.0',
+)
 
 CONFIGS = sorted(
   p.stem
@@ -94,6 +102,12 @@ def test_tiny_has_a_laptops_recipe_and_the_systems_rules(name):
 
 
 @pytest.mark.parametrize('size', ['tiny', 'large'])
+@mutation(
+  "configs: LAMB's tiny has the laptop's length",
+  'configs/bert_lamb.py',
+  'bert.recipe(size)',
+  'bert.get_config(size)',
+)
 def test_lamb_keeps_its_two_lengths_at_every_size(size):
   c = importlib.import_module('configs.bert_lamb').get_config(size)
   assert (c.phases.phase1.length, c.length, c.model.init_std) == (128, 512, 0.02)

@@ -9,7 +9,8 @@ os.environ['XLA_FLAGS'] = (
 )
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
-import jax  # noqa: E402  (after the environment that it reads)
+import cases  # noqa: E402  (after the environment that jax reads)
+import jax  # noqa: E402
 import pytest  # noqa: E402
 
 # Strict dtype promotion breaks optax and flax's bfloat16 norm, so it stays standard.
@@ -28,3 +29,11 @@ def shared() -> pathlib.Path:
   if not SHARED.exists():
     pytest.skip(f'no development data at {SHARED}')
   return SHARED
+
+
+@pytest.fixture(scope='session')
+def rich_store(tmp_path_factory) -> pathlib.Path:
+  """Random text with all that a config may ask for, some of it held out; not to be changed."""
+  path = tmp_path_factory.mktemp('rich') / 'store'
+  cases.write_rich_store(path)
+  return path

@@ -1,15 +1,13 @@
 """What every config must keep, walked over all of configs/: a new config is a new row by itself."""
 
-import importlib
-import pathlib
-
-import cases
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from mutation import mutation
+from systems import NAMES, tiny
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.train import loop as train_loop
@@ -19,42 +17,14 @@ from bertjax.train.phase import Stepper
 from bertjax.types import Context
 
 STEPS = 3
-NAMES = sorted(
-  p.stem
-  for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
-  if p.stem not in ('__init__', 'common')
-)
 # Phases of a system that has a row of its own: checked in the full tier.
 VARIANTS = ('electra_two_stage',)
 CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
 
 
-@pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  """Random text with all that a config may ask for."""
-  path = tmp_path_factory.mktemp('contract') / 'store'
-  cases.write_rich_store(path)
-  return path
-
-
-def tiny(name: str, **overrides) -> ConfigDict:
-  """The config at the size `test`, 8 rows of at most 64 tokens, dropout on."""
-  c = importlib.import_module(f'configs.{name}').get_config(
-    'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
-  )
-  c.model.update(dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
-  c.batch_size, c.length, c.total_steps = 8, 64, 100
-  c.eval.batch_size = 8
-  for phase in c.phases.values():
-    if 'batch_size' in phase:
-      phase.batch_size = 8
-  c.update_from_flattened_dict(overrides)
-  return c
-
-
-def losses(config: ConfigDict, store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
+def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
   """The losses of the first steps from the seed, on so many devices."""
-  run = setup.make_run(config, store, jax.devices()[:devices])
+  run = setup.make_run(config, rich_store, jax.devices()[:devices])
   state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
   stepper.compile_train()
   found = []
@@ -65,9 +35,9 @@ def losses(config: ConfigDict, store, devices: int = 1, steps: int = STEPS) -> n
 
 
 @pytest.fixture(scope='module', params=CONFIGS)
-def reference(request, store):
+def reference(request, rich_store):
   """(config name, its losses on one device): one compile serves the checks of a config."""
-  return request.param, losses(tiny(request.param), store)
+  return request.param, losses(tiny(request.param), rich_store)
 
 
 def test_the_loss_is_finite_and_moves(reference):
@@ -75,9 +45,9 @@ def test_the_loss_is_finite_and_moves(reference):
   assert np.isfinite(found).all() and len(set(found)) == STEPS
 
 
-def test_microbatches_change_nothing(reference, store):
+def test_microbatches_change_nothing(reference, rich_store):
   name, found = reference
-  np.testing.assert_allclose(losses(tiny(name, microbatches=4), store), found, rtol=2e-6)
+  np.testing.assert_allclose(losses(tiny(name, microbatches=4), rich_store), found, rtol=2e-6)
 
 
 @pytest.mark.parametrize(
@@ -86,28 +56,34 @@ def test_microbatches_change_nothing(reference, store):
   [(2, 2, 2), *(pytest.param(m, marks=pytest.mark.full) for m in [(8, 1, 1), (1, 1, 8)])],
   ids=str,
 )
-def test_meshes_agree(reference, store, mesh):
+def test_meshes_agree(reference, rich_store, mesh):
   name, found = reference
   sizes = dict(zip(('mesh.data', 'mesh.fsdp', 'mesh.tensor'), mesh, strict=True))
-  np.testing.assert_allclose(losses(tiny(name, **sizes), store, devices=8), found, rtol=2e-6)
+  np.testing.assert_allclose(losses(tiny(name, **sizes), rich_store, devices=8), found, rtol=2e-6)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(
   'fields', [{'model.groups': 2, 'model.inner_groups': 2}, {'model.sharing': 'attention'}], ids=str
 )
-def test_meshes_agree_on_other_ways_of_sharing(store, fields):
-  one = losses(tiny('albert', **fields), store)
+def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
+  one = losses(tiny('albert', **fields), rich_store)
   sizes = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-  many = losses(tiny('albert', **fields, **sizes), store, devices=8)
+  many = losses(tiny('albert', **fields, **sizes), rich_store, devices=8)
   np.testing.assert_allclose(many, one, rtol=2e-6)
 
 
-def test_the_dropout_of_each_step_is_its_own(store):
+@mutation(
+  'step: the same key at every step',
+  'bertjax/train/step.py',
+  'jax.random.fold_in(jax.random.key(seed), state.step)',
+  'jax.random.key(seed)',
+)
+def test_the_dropout_of_each_step_is_its_own(rich_store):
   """Two steps that change nothing, on one batch: only the draws differ."""
   config = tiny('roberta')
   config.optimizer.schedule.peak = 0.0
-  run = setup.make_run(config, store, jax.devices()[:1])
+  run = setup.make_run(config, rich_store, jax.devices()[:1])
   state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
   stepper.compile_train()
   batch = stepper.next_batch(0)[0]
@@ -141,10 +117,10 @@ def without_gradient(run: setup.Run, system: setup.System, state) -> set[str]:
 
 
 @pytest.mark.parametrize('name', CONFIGS)
-def test_every_parameter_of_every_layer_receives_a_gradient(name, store):
+def test_every_parameter_of_every_layer_receives_a_gradient(name, rich_store):
   """In one of the phases at least: some train a part of the model."""
   config = tiny(name)
-  run = setup.make_run(config, store, jax.devices()[:1])
+  run = setup.make_run(config, rich_store, jax.devices()[:1])
   state = train_loop.initial_state(config, run)
   missing = without_gradient(run, run.systems[0], state)
   for system in run.systems[1:]:
@@ -154,10 +130,10 @@ def test_every_parameter_of_every_layer_receives_a_gradient(name, store):
 
 @pytest.mark.full
 @pytest.mark.parametrize('name', CONFIGS)
-def test_every_phase_takes_its_first_step(name, store):
+def test_every_phase_takes_its_first_step(name, rich_store):
   """On the state that the phases before it left."""
   config = tiny(name)
-  run = setup.make_run(config, store, jax.devices()[:1])
+  run = setup.make_run(config, rich_store, jax.devices()[:1])
   state = train_loop.initial_state(config, run)
   for system in run.systems:
     stepper = Stepper(run, system)
@@ -167,9 +143,9 @@ def test_every_phase_takes_its_first_step(name, store):
 
 
 @pytest.mark.parametrize('name', CONFIGS)
-def test_save_and_resume_is_bitwise(name, store, tmp_path):
+def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
   config = tiny(name)
-  run = setup.make_run(config, store, jax.devices()[:1])
+  run = setup.make_run(config, rich_store, jax.devices()[:1])
   state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
   stepper.compile_train()
   state, _ = stepper.train(state, stepper.next_batch(0)[0])

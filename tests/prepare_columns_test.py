@@ -2,14 +2,14 @@
 
 import gzip
 import json
-import pathlib
 import random
 
 import numpy as np
-import prepare_test
+import prepare_runs
 import pytest
 import seqio
-from prepare_test import contents, run, sentences_of
+from mutation import mutation
+from prepare_runs import contents, run, sentences_of
 
 from bertjax.data import layout
 from bertjax.data.seqio_tasks import corpora
@@ -17,13 +17,23 @@ from bertjax.data.store.reader import open_store
 from bertjax.data.text import phrases
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
-DATA = pathlib.Path(__file__).resolve().parents[2] / 'shared/data'
-real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
+mutation(
+  'prepare: languages numbered batch by batch',
+  'bertjax/data/store/builder.py',
+  "self._numbers(batch.languages)[column['language']]",
+  "column['language']",
+)
+mutation(
+  'prepare: languages forgotten by a run that goes on',
+  'bertjax/data/store/builder.py',
+  "      self.languages = progress['languages']\n",
+  '',
+)
 
 
 @pytest.fixture
 def vocab(tmp_path):
-  return prepare_test.write_vocabulary(tmp_path)
+  return prepare_runs.write_vocabulary(tmp_path)
 
 
 def texts_of(store):
@@ -41,7 +51,7 @@ def values(store, name):
 
 
 def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
-  prepare_test.write_text(tmp_path / 'a.txt', documents=300)
+  prepare_runs.write_text(tmp_path / 'a.txt', documents=300)
   (tmp_path / 'lexicon.txt').write_text('cat sat\nran far away\nThe dogs\t7\n')
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, lexicon=tmp_path / 'lexicon.txt')
   one = run(output=tmp_path / 'one', **given)
@@ -70,7 +80,7 @@ def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):
 def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
   draw = random.Random(0)
   documents = [
-    dict(text=' '.join(draw.choices(prepare_test.WORDS, k=9)), language=name)
+    dict(text=' '.join(draw.choices(prepare_runs.WORDS, k=9)), language=name)
     for name in ('xx', 'yy')
     for _ in range(500)
   ]
@@ -86,7 +96,7 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
   run(output=tmp_path / 'whole', **given)
   for cuts in (1, 3, 3):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-      prepare_test.stop_after(patch, cuts)
+      prepare_runs.stop_after(patch, cuts)
       run(output=tmp_path / 's', **given)
   run(output=tmp_path / 's', **given)
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
@@ -191,13 +201,12 @@ def test_a_lexicon_of_another_content_is_another_store(tmp_path, vocab):
     run(output=tmp_path / 's', **given)
 
 
-@real
-def test_chinese_words_of_a_real_lexicon(tmp_path):
+def test_chinese_words_of_a_real_lexicon(shared, tmp_path):
   """Chinese Wikipedia, THUOCL and titles: entries are most of the found units, by characters."""
   given = dict(
-    input=DATA / 'zh/zhwiki/valid.txt.xz',
-    vocab=DATA / 'tokenizers/ernie-1.0/vocab.txt',
-    lexicon=f'{DATA}/zh/lexicon/zhwiki_titles.txt.xz,{DATA}/zh/lexicon/thuocl/*.txt',
+    input=shared / 'zh/zhwiki/valid.txt.xz',
+    vocab=shared / 'tokenizers/ernie-1.0/vocab.txt',
+    lexicon=f'{shared}/zh/lexicon/zhwiki_titles.txt.xz,{shared}/zh/lexicon/thuocl/*.txt',
     documents=60,
   )
   store = run(output=tmp_path / 's', **given)
@@ -212,17 +221,16 @@ def test_chinese_words_of_a_real_lexicon(tmp_path):
   np.testing.assert_array_equal(layout.units(text, store), unit_n)
 
 
-@real
-def test_many_languages_with_the_vocabulary_of_multilingual_bert(tmp_path):
-  parallel = DATA / 'multilingual/parallel/wmt_human'
+def test_many_languages_with_the_vocabulary_of_multilingual_bert(shared, tmp_path):
+  parallel = shared / 'multilingual/parallel/wmt_human'
   source = ','.join(
     [f'{name}={parallel}/valid.{name}-en.{name}.gz' for name in ('cs', 'de', 'ru', 'zh')]
     + [f'en-de={parallel}/valid.de-en.en.gz+{parallel}/valid.de-en.de.gz']
-    + [f'en-fr={DATA}/multilingual/parallel/tatoeba/eng-fra.tsv.xz']
+    + [f'en-fr={shared}/multilingual/parallel/tatoeba/eng-fra.tsv.xz']
   )
   store = run(
     input=source,
-    vocab=DATA / 'tokenizers/bert-base-multilingual-cased',
+    vocab=shared / 'tokenizers/bert-base-multilingual-cased',
     output=tmp_path / 's',
     documents=4000,
   )

@@ -15,10 +15,16 @@ import time
 
 import numpy as np
 import pytest
-from absl import flags
-from absl.testing import flagsaver
+from mutation import mutation
+from prepare_runs import (
+  contents,
+  run,
+  sentences_of,
+  stop_after,
+  write_text,
+  write_vocabulary,
+)
 
-from bertjax import prepare
 from bertjax.data.seqio_tasks import corpora
 from bertjax.data.store import builder as store_builder
 from bertjax.data.store import writer as store_writer
@@ -27,8 +33,14 @@ from bertjax.data.text import sentence_split
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
+mutation(
+  'prepare: a kill in the first part is not noted',
+  'bertjax/data/store/builder.py',
+  'if not self.train.parts:',
+  'if False:',
+)
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
 
 
 @pytest.fixture
@@ -36,55 +48,10 @@ def vocab(tmp_path):
   return write_vocabulary(tmp_path)
 
 
-def write_vocabulary(tmp_path):
-  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *'.,!?x', '##x', *WORDS]
-  (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
-  return tmp_path / 'vocab.txt'
-
-
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
   """Many groups of documents from little text."""
   monkeypatch.setattr(corpora, '_BLOCK_BYTES', 4000)
-
-
-def write_text(path, documents=200, seed=0):
-  """Documents of a few paragraphs of a few sentences; some are empty, some words unknown."""
-  draw = random.Random(seed)
-  sentence = lambda: ' '.join(draw.choices([*WORDS, 'unheard'], k=draw.randint(1, 12))) + '.'
-  paragraph = lambda: ' '.join(sentence().capitalize() for _ in range(draw.randint(1, 4)))
-  texts = ['\n'.join(paragraph() for _ in range(draw.randint(1, 3))) for _ in range(documents)]
-  texts[5] = '\u200b\n\u3000'  # not blank for the reader of files, but without a token
-  path.write_text('\n\n'.join(texts) + '\n')
-  return texts
-
-
-def run(**values):
-  """Runs `prepare` in this process, with one worker unless told otherwise."""
-  defaults = {name: flags.FLAGS[name].default for name in OPTIONS} | dict(workers=1)
-  with flagsaver.flagsaver(**(defaults | {k: _plain(v) for k, v in values.items()})):
-    flags.FLAGS.mark_as_parsed()
-    prepare.main(['prepare'])
-  return open_store(values['output'])
-
-
-OPTIONS = (
-  'split errors lowercase documents module field holdout part_mb '
-  'columns languages lexicon segmenter'
-).split()
-
-
-def _plain(value):
-  return str(value) if isinstance(value, pathlib.Path) else value
-
-
-def contents(path):
-  return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob('*') if p.is_file()}
-
-
-def sentences_of(store):
-  tokens = store.gather(store.sentences[:-1], np.diff(store.sentences))
-  return np.split(tokens, store.sentences[1:-1])
 
 
 @pytest.mark.parametrize('kind', ['words', 'characters'])
@@ -106,6 +73,12 @@ def test_a_stream_is_the_text_with_the_ends_of_its_lines(tmp_path, capsys, kind)
 
 
 @pytest.mark.parametrize('kind', ['words', 'bytes'])
+@mutation(
+  'verbatim: blank lines are lost',
+  'bertjax/data/text/sentence_split.py',
+  "'[^\\n]*\\n|[^\\n]+'",
+  "'[^\\n]+\\n|[^\\n]+'",
+)
 def test_verbatim_text_is_a_stream_in_which_nothing_is_lost(tmp_path, kind):
   text = '\n  the cat \n\n\n<doc>\nsat\x85 on\u2028a mat\r\n \n</doc>\n' * 4000 + 'é\n'
   (tmp_path / 'a.txt').write_bytes(text.encode())
@@ -189,20 +162,6 @@ def test_share_of_the_held_out_documents():
   held_out = store_builder._is_held_out(index, 0.01)
   assert abs(held_out.mean() - 0.01) < 0.001 and held_out[:2].tolist() == [False, True]
   np.testing.assert_array_equal(held_out[500:], store_builder._is_held_out(index[500:], 0.01))
-
-
-def stop_after(monkeypatch, cuts):
-  """Breaks the run off when it is about to note its next part."""
-  count = itertools.count()
-  save = store_writer.save_json
-
-  def save_json(path, value):
-    if next(count) == cuts:
-      raise KeyboardInterrupt
-    save(path, value)
-
-  monkeypatch.setattr(store_builder, 'save_json', save_json)
-  monkeypatch.setattr(store_writer, 'save_json', save_json)
 
 
 def test_broken_off_anywhere_it_ends_with_the_same_bytes(tmp_path, vocab):

@@ -4,8 +4,16 @@ import jax
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec as P
+from mutation import mutation
 
 from bertjax import sharding
+
+mutation(
+  'sharding: colliding rules pass',
+  'bertjax/sharding.py',
+  '        if axis in used:',
+  '        if False:',
+)
 
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]
 

@@ -13,6 +13,7 @@ import seqio
 import transformers
 from absl import flags
 from absl.testing import flagsaver
+from mutation import mutation
 
 from bertjax import vocab
 from bertjax.data.seqio_tasks import corpora, registered
@@ -117,6 +118,12 @@ def test_sample_is_uniform_bounded_and_repeatable():
   assert all(abs(count - 250) < 60 for count in quarters.values())
 
 
+@mutation(
+  'vocab: a Mixture in one pass',
+  'bertjax/vocab.py',
+  'if len(corpus.tasks) > 1 and not',
+  'if len(corpus.tasks) > 9 and not',
+)
 def test_a_mixture_is_sampled_at_its_rates():
   """The small language has 1/21 of the documents, and is drawn 1 / (1 + 20**.7) of the time."""
   if 'smooth' not in seqio.MixtureRegistry.names():
@@ -152,6 +159,12 @@ def test_command_line(tmp_path):
   assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
 
 
+@mutation(
+  'vocab: words of the first sentences alone',
+  'bertjax/vocab.py',
+  'itertools.chain(first, sentences) if first else []',
+  'first',
+)
 def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
   """However small the sample is, and however long a line."""
   words = [f'w{i}' for i in range(20_000)]

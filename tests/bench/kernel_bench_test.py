@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from mutation import mutation
 
 from bertjax.bench import kernel_compile, kernel_time, own_step, passes, step_compile, topology
 from bertjax.kernels import relative_attention
@@ -35,6 +36,12 @@ def test_every_float_has_a_gradient():
   assert all(float(jnp.abs(s).max()) > 0 for s in slopes)
 
 
+@mutation(
+  'bench: a wrong implementation is timed',
+  'bertjax/bench/kernel_time.py',
+  'if not errors[impl] < TOLERANCE[dtype]:',
+  'if False:',
+)
 def test_a_wrong_implementation_is_not_timed(monkeypatch):
   monkeypatch.setitem(kernel_time.PRODUCT, 'cpu', 64)
   rate, first, second = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
@@ -83,6 +90,12 @@ def test_preflight_compiles_a_train_step_for_a_tpu():
 
 
 @pytest.mark.full
+@mutation(
+  'preflight: the kernel is compiled for another kind of TPU',
+  'bertjax/bench/step_compile.py',
+  ', tpu_forward.compiled_for(target.device_kind):',
+  ':',
+)
 def test_preflight_compiles_the_kernel_for_the_kind_that_is_asked_for():
   """v4 has no strided rotation; the kind assumed where no TPU is there has one."""
   pytest.importorskip('libtpu')

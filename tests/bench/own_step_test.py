@@ -2,17 +2,25 @@
 
 import importlib
 
-import contract_test
 import jax
 import pytest
+import systems
+from mutation import mutation
 
 from bertjax import sharding
 from bertjax.bench import own_step
 
+mutation(
+  "bench: Transformer-XL's batch has no weights",
+  'bertjax/bench/own_step.py',
+  'weight_BP=ones, masked_BP=ones, start_B',
+  'masked_BP=ones, start_B',
+)
 
-@pytest.mark.parametrize('name', contract_test.NAMES)
+
+@pytest.mark.parametrize('name', systems.NAMES)
 def test_a_synthetic_batch_has_all_that_the_step_reads(name):
-  config = own_step.sized(contract_test.tiny(name), 2, 32)
+  config = own_step.sized(systems.tiny(name), 2, 32)
   batch = own_step.synthetic_batch(config)
   lowered, *_ = own_step.lower(config, batch, sharding.make_mesh(config.mesh, jax.devices()[:1]))
   state, metrics = lowered.out_info
@@ -20,7 +28,7 @@ def test_a_synthetic_batch_has_all_that_the_step_reads(name):
 
 
 def test_the_vocabulary_is_the_configs_the_recipes_or_the_published_one():
-  sized = lambda name, **fields: own_step.sized(contract_test.tiny(name, **fields), 2, 32).model
+  sized = lambda name, **fields: own_step.sized(systems.tiny(name, **fields), 2, 32).model
   assert sized('bert', **{'model.vocab_size': 99}).vocab_size == 99
   assert sized('bert', **{'data.train_vocab.size': 77}).vocab_size == 77
   assert sized('xlnet').vocab_size == 32000
@@ -30,4 +38,4 @@ def test_the_vocabulary_is_the_configs_the_recipes_or_the_published_one():
 
 def test_refuses_rows_that_are_longer_than_the_position_table():
   with pytest.raises(ValueError, match='--length must be at most .*, the position table; got 9999'):
-    own_step.sized(contract_test.tiny('bert'), 2, 9999)
+    own_step.sized(systems.tiny('bert'), 2, 9999)

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.bench import recurrence_time
 
@@ -25,6 +26,12 @@ def sweep_of(monkeypatch, rates, limit=1000):
   return recurrence_time.sweep(make, 5, limit)
 
 
+@mutation(
+  'bench recurrence: the sweep ends at the first that is slower',
+  'bertjax/bench/recurrence_time.py',
+  'slower < 2:',
+  'slower < 1:',
+)
 def test_the_sweep_ends_after_two_that_are_slower(monkeypatch):
   assert sweep_of(monkeypatch, [10, 8, 30, 20, 25, 90]) == {1: 10, 2: 8, 4: 30, 8: 20, 16: 25}
 

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import pytest
+from mutation import mutation
 
 from bertjax.bench import topology, traffic
 
@@ -55,6 +56,24 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 """  # noqa: E501
 
 
+@mutation(
+  'traffic: a scanned body counts once',
+  'bertjax/bench/traffic.py',
+  'times * part.bytes, pallas',
+  'part.bytes, pallas',
+)
+@mutation(
+  'traffic: a slice reads the whole',
+  'bertjax/bench/traffic.py',
+  "if user.opcode in ('dynamic-slice', 'slice', 'gather') and",
+  "if user.opcode in ('slice', 'gather') and",
+)
+@mutation(
+  'traffic: what stays on the chip counts',
+  'bertjax/bench/traffic.py',
+  "if dims and not re.search(r'S\\([1-9]', layout):",
+  'if dims:',
+)
 def test_counts_a_program_by_hand():
   body = 4096 + 100 + 4096  # the slice, the kernel, the part that is updated
   outside = 2048 + 2048  # the copy's source and what tanh writes

@@ -24,9 +24,17 @@ from checkpoint_cases import (
   state_of,
 )
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest
+
+mutation(
+  'checkpoint: a changed file passes',
+  'bertjax/checkpoint/manifest.py',
+  'if (got := _sha256(found[name])) != sha256:',
+  'if (got := _sha256(found[name])) is None:',
+)
 
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
 

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from mutation import mutation
 
 from bertjax.data import ensure_store
 from bertjax.data.store.reader import open_store
@@ -41,6 +42,12 @@ def test_a_child_that_fails_is_named_with_its_command(tmp_path):
     ensure(tmp_path, input=str(tmp_path / 'none.txt'), vocab=str(tmp_path / 'none'))
 
 
+@mutation(
+  'held-out text: a share of the training text is held out too',
+  'bertjax/data/ensure_store.py',
+  'holdout = 0.0 if data.heldout else data.holdout',
+  'holdout = data.holdout',
+)
 def test_a_text_of_its_own_is_held_out(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
   (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')

@@ -4,14 +4,14 @@ import collections
 import gzip
 import io
 import json
-import pathlib
 import zipfile
 
 import flax.linen as nn
 import jax
 import numpy as np
 import pytest
-from prepare_test import run
+from mutation import mutation
+from prepare_runs import run
 from toy_store import ernie
 
 from bertjax.data import examples as examples_lib
@@ -25,8 +25,6 @@ from bertjax.train import step as step_lib
 from bertjax.types import Context
 from configs import ernie as configs_ernie
 
-DATA = pathlib.Path(__file__).resolve().parents[3] / 'shared/data'
-real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 VOCABULARY = dict(type='t', size=3000, sha256='', special=SPECIAL)
 
@@ -106,6 +104,12 @@ def shares(m, at):
   return {0.8: masked.mean(), 0.1: kept.mean(), 0.1001: (~masked & ~kept).mean()}
 
 
+@mutation(
+  'ernie: later tokens of a unit are shown as if they had been chosen themselves',
+  'bertjax/data/masking/ernie.py',
+  'np.where(lead_c[at_c] == at_c, mask.rate, 1.0)',
+  'mask.rate',
+)
 def test_units_are_masked_whole(store):
   config = ernie(mask__word_prob=1.0)
   batch, original = batch_of(store, config)
@@ -127,6 +131,12 @@ def test_units_are_masked_whole(store):
   np.testing.assert_allclose(both.mean(), 0.64, atol=4 * np.sqrt(0.23 / lead.sum()))
 
 
+@mutation(
+  'ernie: a unit goes on behind [SEP]',
+  'bertjax/data/masking/ernie.py',
+  'np.diff(candidate_c) > 1',
+  'np.diff(candidate_c) > 2',
+)
 def test_units_end_at_the_separator(tmp_path):
   """Pairs of one unit each, most cut at the front: A is chosen without regard to B."""
   draw = np.random.default_rng(0)
@@ -151,6 +161,18 @@ def test_random_ids_are_all_but_pad(store):
 
 
 @pytest.mark.parametrize('block', [1, 8, 100])
+@mutation(
+  'ernie: a coin for every row',
+  'bertjax/data/masking/ernie.py',
+  'placed.number_B // mask.block',
+  'placed.number_B',
+)
+@mutation(
+  'ernie: rows within a batch count from 0',
+  'bertjax/data/examples.py',
+  '(len(row_n), self.length), row_n, self.seed)',
+  '(len(row_n), self.length), None, self.seed)',
+)
 def test_one_coin_for_a_block_of_rows(store, block):
   config = ernie(mask__block=block, mask__word_prob=0.7)
   batch, original = batch_of(store, config, rows=800)
@@ -202,6 +224,24 @@ def columns_of(store, window, seed=0, length=64, **changes):
   return column, count
 
 
+@mutation(
+  'ernie: the last item of a buffer meets the next buffer',
+  'bertjax/data/plans/ernie_pairs.py',
+  'last_n = (next_n % BUFFER == 0) | (next_n == items)',
+  'last_n = next_n == items',
+)
+@mutation(
+  'ernie: second segments first',
+  'bertjax/data/plans/ernie_pairs.py',
+  "first_n = positive['a_length'][item_n] <= room_n",
+  "first_n = positive['b_length'][item_n] > room_n",
+)
+@mutation(
+  'ernie: positives stay swapped',
+  'bertjax/data/plans/ernie_pairs.py',
+  "swapped_n = column['swapped'] > 0",
+  "swapped_n = column['swapped'] > 1",
+)
 def test_negatives_come_from_the_buffer(store, monkeypatch):
   monkeypatch.setattr(ernie_pairs, 'BUFFER', 100)
   column, count = columns_of(store, 1 << 20)
@@ -234,6 +274,12 @@ def test_negatives_come_from_the_buffer(store, monkeypatch):
     assert a_first[of_second[start]] > 61 // 2
 
 
+@mutation(
+  'ernie: a cut segment keeps its far end',
+  'bertjax/data/plans/ernie_pairs.py',
+  "a_start=positive['a_start'] + dropped_n, ",
+  '',
+)
 def test_halves_keep_what_is_next_to_the_border(store):
   whole, _ = columns_of(store, 1 << 20)
   column, count = columns_of(store, 1 << 20, halves=True)
@@ -290,6 +336,18 @@ def test_dialogues_are_turns_with_roles(store):
     assert not batch['example_BT'][row, n:].any() and batch['example_BT'][row, :n].all()
 
 
+@mutation(
+  'dialogues: replies of any role',
+  'bertjax/data/plans/dialogues.py',
+  'good_n = same_role_n & (',
+  'good_n = (same_role_n | True) & (',
+)
+@mutation(
+  'dialogues: replies of the same dialogue',
+  'bertjax/data/plans/dialogues.py',
+  '(other_n < low_n[open_n]) | (other_n >= high_n[open_n])',
+  '(other_n < low_n[open_n]) | (other_n >= low_n[open_n])',
+)
 def test_replies_of_other_dialogues_keep_the_role(store):
   real_ones, whole = dialogue_batch(store, length=400, fake_prob=0.0)
   examples, batch = dialogue_batch(store, length=400)
@@ -376,16 +434,21 @@ def test_roles_without_a_row_are_refused(tmp_path):
     setup.make_run(config, tmp_path / 's', jax.devices()[:1])
 
 
-@real
-def test_records_of_the_original(tmp_path):
+@mutation(
+  'records: segments of unrelated pairs share a document',
+  'bertjax/data/store/ernie_records.py',
+  'sizes += [2] if follows else [1, 1]',
+  'sizes += [2]',
+)
+def test_records_of_the_original(shared, tmp_path):
   """Its boundaries give the rates of its masking; a resumed run ends with the same bytes."""
   given = dict(
-    input=f'ernie1:{DATA}/golden/ernie1/demo_valid_set.gz',
-    vocab=DATA / 'tokenizers/ernie-1.0/vocab.txt',
+    input=f'ernie1:{shared}/golden/ernie1/demo_valid_set.gz',
+    vocab=shared / 'tokenizers/ernie-1.0/vocab.txt',
     holdout=0.0,
   )
   golden = run(output=tmp_path / 's', **given)
-  lines = gzip.open(f'{DATA}/golden/ernie1/demo_valid_set.gz').read().splitlines()
+  lines = gzip.open(f'{shared}/golden/ernie1/demo_valid_set.gz').read().splitlines()
   unrelated = sum(line.endswith(b';0') for line in lines)
   assert golden.meta['sentences'] == 12_000 and golden.meta['documents'] == 6000 + unrelated > 6000
   lengths = np.diff(golden.sentences)
@@ -435,17 +498,16 @@ def crosswoz(path):
     yield dict(text='\n'.join(text for text, _ in turns), role=roles)
 
 
-@real
-def test_a_real_dialogue_corpus(tmp_path):
-  lines = [json.dumps(d) for d in crosswoz(DATA / 'zh/dialogue/crosswoz_val.json.zip')]
+def test_a_real_dialogue_corpus(shared, tmp_path):
+  lines = [json.dumps(d) for d in crosswoz(shared / 'zh/dialogue/crosswoz_val.json.zip')]
   (tmp_path / 'd.jsonl').write_text('\n'.join(lines))
   dialogues = run(
     input=tmp_path / 'd.jsonl',
-    vocab=DATA / 'tokenizers/ernie-1.0/vocab.txt',
+    vocab=shared / 'tokenizers/ernie-1.0/vocab.txt',
     output=tmp_path / 's',
     columns=['role'],
     split='lines',
-    lexicon=f'{DATA}/zh/lexicon/thuocl/*.txt',
+    lexicon=f'{shared}/zh/lexicon/thuocl/*.txt',
   )
   held_out = open_store(tmp_path / 's/heldout')
   assert dialogues.meta['sentences'] + held_out.meta['sentences'] == 8458

@@ -8,12 +8,20 @@ import tempfile
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import SPECIAL, VOCABULARY, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.store import npy_files
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
+
+mutation(
+  'masking: dynamic masks are static',
+  'bertjax/data/examples.py',
+  'if self.recipe.mask.static else epoch_n[row_E]',
+  'if True else epoch_n[row_E]',
+)
 
 
 def on_disk(path, special=None, **kwargs):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import random_store, recipe
 
 from bertjax.data import examples as examples_lib
@@ -17,6 +18,12 @@ def rows_at(first, count, alpha=0.7, block=1, seed=0, group_n=GROUP_N):
 
 
 @pytest.mark.parametrize('alpha', [0.0, 0.3, 0.7, 1.0])
+@mutation(
+  'languages: shares as large as the languages',
+  'bertjax/data/language_sampling.py',
+  'np.maximum(rows_g, 1.0) ** alpha',
+  'np.maximum(rows_g, 1.0)',
+)
 def test_shares_follow_the_power_of_the_size(alpha):
   rows_g = np.array([2_500_000, 30_000, 1_000])
   weight_g = rows_g**alpha
@@ -50,6 +57,12 @@ def test_a_window_holds_every_share_and_a_block_one_language(block):
 
 
 @pytest.mark.parametrize('block', [1, 7])
+@mutation(
+  'languages: every window begins a language anew',
+  'bertjax/data/language_sampling.py',
+  'window_n * each_g[group_n] - plan',
+  '0 * window_n - plan',
+)
 def test_a_language_reads_all_its_rows_before_it_repeats_one(block):
   epoch_n, row_n = rows_at(0, 3 * language_sampling.WINDOW * block, block=block)
   for group in range(5):
@@ -61,6 +74,12 @@ def test_a_language_reads_all_its_rows_before_it_repeats_one(block):
       np.testing.assert_array_equal(np.sort(read_n[epochs == epoch]), of_group)
 
 
+@mutation(
+  'languages: every epoch in the same order',
+  'bertjax/data/language_sampling.py',
+  'counter_rng.fold(counter_rng.fold(root, group), epoch_n[of_group])',
+  'counter_rng.fold(counter_rng.fold(root, group), 0 * epoch_n[of_group])',
+)
 def test_every_epoch_of_a_language_has_other_neighbours():
   epoch_n, row_n = rows_at(
     0, language_sampling.WINDOW * 7, block=7, group_n=np.zeros(700, np.int64)

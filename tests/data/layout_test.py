@@ -4,12 +4,20 @@ import itertools
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import layout
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
+
+mutation(
+  'rows: special tokens get the value of what follows',
+  'bertjax/data/layout.py',
+  'np.maximum(until_n - 1, np.repeat(before_E, text.length_E))',
+  'np.maximum(until_n - plain_n, np.repeat(before_E, text.length_E))',
+)
 
 VOCABULARY = dict(type='t', size=1000, sha256='', special=dict(pad=0, unk=1, cls=2, sep=3, mask=4))
 PLANS = (

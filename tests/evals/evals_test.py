@@ -3,9 +3,17 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.evals import fill_mask, loss, pseudo_perplexity
 from bertjax.types import means
+
+mutation(
+  'evaluation: the unigram over all targets',
+  'bertjax/evals/loss.py',
+  "masked_BP = batch['weight_BP'] * batch['masked_BP']",
+  "masked_BP = batch['weight_BP']",
+)
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 

@@ -5,10 +5,18 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.evals import recurrence
 from bertjax.objectives import lm
 from configs import transformer_xl
+
+mutation(
+  'recurrence: padding counts',
+  'bertjax/evals/recurrence.py',
+  "np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0]",
+  'np.asarray(nll_BT, np.float64)',
+)
 
 VOCAB = 60
 
@@ -56,6 +64,18 @@ def test_windows_end_at_their_places():
   np.testing.assert_array_equal(batch['target_BP'], [[12], [16]])
 
 
+@mutation(
+  'recurrence: every segment begins with an empty memory',
+  'bertjax/evals/recurrence.py',
+  'nll_BT, memory = way.step(variables, memory, batch)',
+  'nll_BT, _ = way.step(variables, memory, batch)',
+)
+@mutation(
+  'recurrence: what a window lacks before the text is attended to',
+  'bertjax/evals/recurrence.py',
+  'example_BT=(at_BT >= 0).astype(np.int32),',
+  'example_BT=np.ones_like(at_BT, np.int32),',
+)
 def test_the_ways_agree_until_a_window_is_full(config, token_n):
   found = recurrence.compare(config, weights(config), token_n, 20, 8, samples=6)
   assert abs(found['cached'] - found['windows']) > 1e-3 * found['windows']
@@ -67,6 +87,12 @@ def test_one_layer_agrees_everywhere(config, token_n):
   np.testing.assert_allclose(found['cached'], found['windows'], rtol=1e-5)
 
 
+@mutation(
+  'recurrence: a difference of the two ways is passed over',
+  'bertjax/evals/recurrence.py',
+  'if abs(total - anew) > RTOL',
+  'if total > 1e9 * RTOL',
+)
 def test_a_memory_that_is_lost_is_refused(config, token_n, monkeypatch):
   cached = recurrence.cached
 
@@ -85,6 +111,12 @@ def test_a_stream_too_short_to_compare_is_refused(config, token_n):
     recurrence.compare(config, weights(config), token_n, 62, 8, samples=6)
 
 
+@mutation(
+  'recurrence: the table of memories gives all of them one segment',
+  'bertjax/evals/recurrence.py',
+  'cached(config, count * segment, segment, same_length=False)',
+  'cached(config, segment, segment, same_length=False)',
+)
 def test_memory_grows_to_the_whole_stream(config, token_n):
   config.eval.model = {}
   variables = weights(config)

@@ -5,9 +5,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
+from mutation import mutation
 
 from bertjax import sharding
 from bertjax.kernels import cross_entropy as ce
+
+mutation(
+  'cross-entropy: padding rows count in the chunks',
+  'bertjax/kernels/cross_entropy.py',
+  'return table_KE, bias_K, id_K, id_K >= vocab_size',
+  'return table_KE, bias_K, id_K, id_K < 0',
+)
+mutation(
+  'cross-entropy: no one hot in the gradient of a chunk',
+  'bertjax/kernels/cross_entropy.py',
+  '(target_n[:, None] == id_K[None])) * cotangent_n[:, None]',
+  '(target_n[:, None] < 0)) * cotangent_n[:, None]',
+)
 
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 

@@ -4,10 +4,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.kernels import sampling
 from bertjax.kernels.cross_entropy import PLAIN_LOGITS, Scores, logits
 from bertjax.kernels.dropout import Noise, random_bits
+
+mutation(
+  'sampling: the rest is counted from the end of the block',
+  'bertjax/kernels/sampling.py',
+  'before_nG = until_nG - sum_nG',
+  'before_nG = until_nG',
+)
+mutation(
+  'sampling: a chunk forgets those before it',
+  'bertjax/kernels/sampling.py',
+  'until_nK = until_n[:, None] + jnp.cumsum(weight_nK, 1)',
+  'until_nK = jnp.cumsum(weight_nK, 1)',
+)
+mutation(
+  'sampling: no temperature',
+  'bertjax/kernels/sampling.py',
+  'else logits_nK / temperature',
+  'else logits_nK',
+)
 
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 

@@ -7,10 +7,18 @@ import time
 import jax
 import numpy as np
 import pytest
+from mutation import mutation
 from tensorboardX.proto import event_pb2
 
 from bertjax.metrics import curves, ledger
 from bertjax.metrics import writer as metrics_writer
+
+mutation(
+  'metrics: lines after the resumed step stay',
+  'bertjax/metrics/writer.py',
+  "if json.loads(line)['step'] <= step:",
+  'if json.loads(line):',
+)
 
 
 def lines(workdir):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.kernels.relative_attention import Mask
@@ -18,6 +19,13 @@ from bertjax.sharding import leaf_path, logical_axes
 from bertjax.train.step import accumulate, with_rows
 from bertjax.types import Context
 from configs import albert, bert, common, ernie, roberta
+
+mutation(
+  'attention: causal queries see one key further',
+  'bertjax/kernels/relative_attention/reference.py',
+  'mask.order_q_BT[:, :, None] > mask',
+  'mask.order_q_BT[:, :, None] >= mask',
+)
 
 # spec of the published models: family, size, vocabulary, encoder with pooler, with its head.
 COUNTS = [
@@ -175,6 +183,12 @@ def test_self_attention_only_sees_one_token():
   np.testing.assert_array_equal(np.nonzero(changed)[0], [3])
 
 
+@mutation(
+  'attention: other languages are visible',
+  'bertjax/models/bert.py',
+  "(example_BT << 8) + batch['language_BT']",
+  "(example_BT << 8) + 0 * batch['language_BT']",
+)
 def test_attention_may_keep_to_a_language():
   """Two packed examples of two languages each: a token reaches its own part alone."""
   c = cases.config('bert', attend='language')

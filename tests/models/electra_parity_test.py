@@ -7,15 +7,30 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from mutation import mutation
 
 from bertjax.bench import own_step, rival_step
-from bertjax.convert import electra_generator, huggingface
+from bertjax.convert import huggingface
+from bertjax.convert.families import electra_generator
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
 from bertjax.objectives import rtd
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
+
+mutation(
+  'rtd: a kept sample counts as replaced',
+  'bertjax/objectives/rtd.py',
+  'logit_BT, fake_BT != original_BT,',
+  "logit_BT, fake_BT != batch['token_BT'],",
+)
+mutation(
+  'rtd: only text is judged',
+  'bertjax/objectives/rtd.py',
+  "batch['example_BT'] > 0,\n",
+  "(batch['example_BT'] > 0) & (batch['position_BT'] > 0),\n",
+)
 
 LENGTHS, LENGTH = (17, 32, 9), 32
 # Hidden states and logits: absolute. Loss: relative. A gradient: of the leaf's largest entry.
@@ -189,6 +204,12 @@ def test_generator_and_discriminator_are_written_for_their_classes():
       np.testing.assert_array_equal(tensor, written[name], err_msg=name)
 
 
+@mutation(
+  'bench: the rival of ELECTRA judges the masked tokens',
+  'bertjax/bench/rival_step.py',
+  'judged = self.judge(fake,',
+  'judged = self.judge(input_ids,',
+)
 def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
   c.batch_size, c.length = 4, 32

@@ -8,15 +8,41 @@ import pytest
 import torch
 import transformers
 from flax.core import meta
+from mutation import mutation
+from parity import HIDDEN, LENGTH, LENGTHS, LOGITS, close, compare
 
-from bertjax.convert import huggingface
 from bertjax.objectives import mlm
-from bertjax.train.step import trained_loss, with_rows
-from bertjax.types import Context
 
-LENGTHS, LENGTH = (17, 32, 9), 32
-# Hidden states and logits: absolute. Loss: relative. A gradient: of the leaf's largest entry.
-HIDDEN, LOGITS, LOSS, GRADIENT = 2e-5, 1e-4, 1e-5, 2e-5
+mutation(
+  'attention: padding is visible',
+  'bertjax/kernels/relative_attention/reference.py',
+  '(query_BT1 == key_B1S) & (query_BT1 > 0)',
+  '(query_BT1 > 0) & (key_B1S > -1)',
+)
+mutation(
+  'attention: no scale',
+  'bertjax/kernels/relative_attention/reference.py',
+  'scale = q_BTNH.shape[-1] ** -0.5',
+  'scale = 1.0',
+)
+mutation(
+  'model: the other GELU',
+  'configs/bert.py',
+  "activation='gelu_tanh'",
+  "activation='gelu_erf'",
+)
+mutation(
+  'model: another norm epsilon',
+  'configs/roberta.py',
+  'norm_eps=1e-5',
+  'norm_eps=1e-12',
+)
+mutation(
+  'model: RoBERTa positions from 0',
+  'configs/roberta.py',
+  'position_offset=2',
+  'position_offset=0',
+)
 
 
 # Name -> (family, fields of the model).
@@ -28,11 +54,6 @@ CASES = {
   'albert in groups': ('albert', dict(layers=4, groups=2)),
   'albert in inner groups': ('albert', dict(inner_groups=2)),
   'albert in both': ('albert', dict(layers=3, groups=2, inner_groups=2)),
-}
-# What the class calls our label: (its argument, its output).
-LABELS = {
-  'next': ('next_sentence_label', 'seq_relationship_logits'),
-  'order': ('sentence_order_label', 'sop_logits'),
 }
 
 
@@ -57,91 +78,6 @@ def torch_model(c):
     return transformers.ErnieForPreTraining(hf).eval()
   hf = transformers.BertConfig(hidden_act='gelu_new', pad_token_id=0, **common)
   return transformers.BertForPreTraining(hf).eval()
-
-
-def torch_run(model, batch, pad: int, label: str | None):
-  """Hidden states, logits, loss and gradients of the torch model on our batch."""
-  token = np.where(batch['example_BT'] > 0, batch['token_BT'], pad)
-  labels = np.full(token.shape, -100)
-  for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True):
-    labels[b, batch['target_pos_BP'][b, p]] = batch['target_BP'][b, p]
-  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
-  keys = dict(labels=tensor(labels))
-  argument, label_logits = LABELS.get(label, (None, None))
-  if label:
-    keys[argument] = tensor(batch[f'{label}_BG'][:, 0])
-  out = model(
-    tensor(token), attention_mask=tensor(batch['example_BT'] > 0),
-    token_type_ids=tensor(batch['type_BT']), output_hidden_states=True, **keys,
-  )  # fmt: skip
-  out.loss.backward()
-  grads = {k: p.grad.numpy() for k, p in model.named_parameters()}
-  logits = out.prediction_logits if label else out.logits
-  result = dict(
-    hidden=np.stack([h.detach().numpy() for h in out.hidden_states[1:]]),
-    logits=logits.detach().numpy(),
-    loss=out.loss.item(),
-  )
-  if label:
-    result[label] = out[label_logits].detach().numpy()
-  return result, grads
-
-
-def our_run(c, params, batch):
-  """The same of ours, with the logits of the predicted slots."""
-  objective = mlm.make(c)
-
-  def loss_fn(params):
-    ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
-    return trained_loss(terms, {name: term.weight for name, term in terms.items()})
-
-  loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
-  out = jax.jit(objective.predict, static_argnames='hidden')(
-    dict(params=params), (), batch, hidden=True
-  )
-  return out, float(loss), grads
-
-
-def close(ours, theirs, tolerance: float, what: str) -> None:
-  worst = float(np.abs(np.asarray(ours) - theirs).max())
-  assert worst <= tolerance, f'{what} is off by {worst:.2e}, allowed {tolerance:.0e}'
-
-
-def compare(c, state, batch, model) -> None:
-  params = huggingface.from_huggingface(state, c.model)
-  label = c.model.labels[0][0] if c.model.labels else None
-  pad = 1 if c.model.position_offset else 0
-  theirs, their_grads = torch_run(model, batch, pad, label)
-  ours, loss, grads = our_run(c, params, batch)
-
-  real_BT = batch['example_BT'] > 0
-  assert len(ours['hidden_LBTD']) == c.model.layers * c.model.inner_groups
-  for layer in range(len(ours['hidden_LBTD'])):
-    h_BTD, t_BTD = np.asarray(ours['hidden_LBTD'][layer]), theirs['hidden'][layer]
-    close(h_BTD[real_BT], t_BTD[real_BT], HIDDEN, f'hidden state {layer}')
-  rows = np.arange(len(real_BT))[:, None]
-  at_targets = theirs['logits'][rows, batch['target_pos_BP']]
-  close(ours['logits_BPV'][..., : cases.VOCAB], at_targets, LOGITS, 'logits')
-  assert np.all(np.isneginf(ours['logits_BPV'][..., cases.VOCAB :]))
-  if label:
-    close(ours['label_BGC'][label][:, 0], theirs[label], LOGITS, f'logits of {label}')
-  assert abs(loss - theirs['loss']) <= LOSS * theirs['loss']
-
-  expected = huggingface.from_huggingface(their_grads, c.model)
-  assert jax.tree.structure(expected) == jax.tree.structure(grads)
-  for path, want in jax.tree_util.tree_flatten_with_path(expected)[0]:
-    name, got = jax.tree_util.keystr(path), grads
-    for key in path:
-      got = got[key.key]
-    signal = float(np.abs(want).max())
-    # The softmax does not see the key bias: both gradients are rounding errors of zero.
-    if "['key']['bias']" in name:
-      (stack,) = expected['encoder'].values()
-      signal = float(np.abs(stack['attention']['query']['bias']).max())
-    assert signal > 0, f'{name} gets no gradient'
-    worst = float(np.abs(np.asarray(got) - want).max()) / signal
-    assert worst <= GRADIENT, f'gradient of {name} is off by {worst:.2e} of its signal'
 
 
 def make_case(case: str, kind: str):
@@ -180,6 +116,12 @@ def test_equals_transformers(case, kind):
     pytest.param('albert in inner groups', 'large', marks=pytest.mark.full),
     ('albert in both', 'plain'),
   ],
+)
+@mutation(
+  'convert: blocks of groups in another order',
+  'bertjax/convert/huggingface.py',
+  'return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]',
+  'return [row.theirs.format(group=g, inner=i) for g, i in sorted(numbers, key=lambda n: n[1])]',
 )
 def test_shared_layers_equal_transformers(case, kind):
   compare(*make_case(case, kind))

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.bench import own_step
 from bertjax.kernels.dropout import Noise
@@ -14,6 +15,34 @@ from bertjax.models import bert
 from bertjax.models.layers.transformer import PARTS, Encoder, Layer
 from configs import albert as albert_config
 from configs import bert as bert_config
+
+mutation(
+  'sharing: the last layer leaves no gradient',
+  'bertjax/models/layers/transformer.py',
+  'x_BTD, h_BTD = apply({**params, **mine}, x_BTD',
+  'last = number + place == self.layers * self.inner_groups - 1\n'
+  '          held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
+  '          params = jax.tree.map(held, {**params, **mine})\n'
+  '          x_BTD, h_BTD = apply(params, x_BTD',
+)
+mutation(
+  'sharing: groups take turns',
+  'bertjax/models/layers/transformer.py',
+  'np.arange(layers) * groups // layers',
+  'np.arange(layers) % groups',
+)
+mutation(
+  'sharing: every visit draws the same dropout',
+  'bertjax/models/layers/transformer.py',
+  'mask, noise, number + place)',
+  'mask, noise, jnp.int32(0))',
+)
+mutation(
+  'sharing: one block of a group does for all',
+  'bertjax/models/layers/transformer.py',
+  'inner = blocks[group * self.inner_groups :][: self.inner_groups]',
+  'inner = [blocks[group * self.inner_groups]] * self.inner_groups',
+)
 
 FIELDS = dict(
   heads=2, ffn=32, activation='gelu_erf', norm_eps=1e-12, dropout=0.1, attention_dropout=0.1,

@@ -9,10 +9,24 @@ import pytest
 import torch
 import transformers
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.objectives import lm
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
+
+mutation(
+  'transformer-xl: distances are off by one',
+  'bertjax/models/transformer_xl.py',
+  'np.arange(mask.example_k_BS.shape[1] - 1, -1, -1)',
+  'np.arange(mask.example_k_BS.shape[1], 0, -1)',
+)
+mutation(
+  'lm: memory is not handed on',
+  'bertjax/objectives/lm.py',
+  "return Out(terms, out['memory'])",
+  'return Out(terms, memory)',
+)
 
 ROWS, LENGTH, SEGMENTS = 3, 6, 3
 # Hidden states and logits: absolute. Loss: relative. A gradient: of the leaf's largest entry.

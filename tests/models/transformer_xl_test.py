@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.models import transformer_xl
 from bertjax.models.layers.relative_layers import sinusoids
@@ -68,6 +69,12 @@ def test_segments_with_memory_equal_one_pass(pre_norm):
 
 
 @pytest.mark.parametrize('same_length, reach', [(False, 2 * 3), (True, 2 * (3 - 1))])
+@mutation(
+  'transformer-xl: same_length shows one key more',
+  'bertjax/models/transformer_xl.py',
+  'self.mem_len if self.same_length',
+  'self.mem_len + 1 if self.same_length',
+)
 def test_memory_reaches_back_exactly_layers_times_its_length(same_length, reach):
   """With segments of one token; same_length counts the token itself among the mem_len."""
   _, objective, variables = make(1, mem_len=3, same_length=same_length)
@@ -92,6 +99,12 @@ def test_no_position_sees_a_later_one_and_all_see_the_earlier():
   np.testing.assert_array_equal(seen_TS, np.tril(np.ones((6, 6), bool)))
 
 
+@mutation(
+  'memory: gradients reach it',
+  'bertjax/models/layers/memory.py',
+  'jax.lax.stop_gradient(memory_BMD).astype',
+  'memory_BMD.astype',
+)
 def test_no_gradient_reaches_the_memory_that_is_read():
   _, objective, variables = make(4, mem_len=4)
   first = batch(text(4), 1)
@@ -107,6 +120,12 @@ def test_no_gradient_reaches_the_memory_that_is_read():
   assert not np.any(jax.grad(total)(memory.hidden_BLMD))
 
 
+@mutation(
+  'memory: a row that starts remembers',
+  'bertjax/models/layers/memory.py',
+  'jnp.where(kept_B1, memory.example_BM, 0)',
+  'memory.example_BM',
+)
 def test_a_start_makes_a_row_new_and_leaves_the_other():
   _, objective, variables = make(4, mem_len=4)
   first, second = batch(text(4), 1), batch(text(4, 1))
@@ -187,6 +206,30 @@ def formula(model, params, token_BT, memory):
     dict(mem_len=0, attention='deeper', learned_positions=7, pre_norm=True),
   ],
   ids=lambda fields: fields.get('attention', 'relative'),
+)
+@mutation(
+  'transformer-xl: the embedding is not scaled',
+  'bertjax/models/transformer_xl.py',
+  "embed(batch['token_BT']) * self.width**0.5",
+  "embed(batch['token_BT'])",
+)
+@mutation(
+  "transformer-xl: Shaw's bias is not scaled",
+  'bertjax/models/transformer_xl.py',
+  'bias_RN[place_R].T * self.head_size**-0.5',
+  'bias_RN[place_R].T',
+)
+@mutation(
+  'transformer-xl: the first learned positions',
+  'bertjax/models/transformer_xl.py',
+  'table[None, self.learned_positions - length :]',
+  'table[None, :length]',
+)
+@mutation(
+  "transformer-xl: the memory's norm is left out",
+  'bertjax/models/transformer_xl.py',
+  'seen_BSD = before[0](memory_lib.join(memory_BMD, x_BTD))',
+  'seen_BSD = memory_lib.join(memory_BMD, before[0](x_BTD))',
 )
 def test_equals_the_formula(fields):
   model, objective, variables = make(5, **fields)

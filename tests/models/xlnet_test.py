@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
-from xlnet_parity_test import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torch_inputs
+from mutation import mutation
+from xlnet_cases import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torch_inputs
 
 from bertjax.convert import huggingface
 from bertjax.kernels.dropout import noise_from_key
@@ -35,6 +36,12 @@ def causal(batch):
   return dict(batch, order_q_BT=column + 1, order_k_BT=column, example_BT=one, type_BT=zero)
 
 
+@mutation(
+  'xlnet: the query stream sees its own token',
+  'bertjax/models/xlnet.py',
+  '      query = Mask(example_BT, example_BS, **orders)',
+  '      query = Mask(example_BT, example_BS, **orders, see_self=True)',
+)
 def test_a_query_never_sees_its_own_token_and_the_content_does():
   objective, variables = system()
   batch = make_batch()
@@ -58,6 +65,12 @@ def test_a_query_never_sees_its_own_token_and_the_content_does():
 
 
 @pytest.mark.parametrize('ahead', [0, LENGTH // 2])
+@mutation(
+  'xlnet: memory of the whole row',
+  'bertjax/models/xlnet.py',
+  'memory_lib.push(memory_BMD, h_BTD, self.reuse_len)',
+  'memory_lib.push(memory_BMD, h_BTD)',
+)
 def test_two_segments_with_memory_equal_one_pass(ahead):
   """However far the first row reads ahead of the part that memory is kept of."""
   whole, reuse = causal(make_batch()), LENGTH // 2
@@ -73,6 +86,12 @@ def test_two_segments_with_memory_equal_one_pass(ahead):
   assert np.abs(predict(variables, empty, second)['last_BTD'] - wanted).max() > 1e-2
 
 
+@mutation(
+  'xlnet: memory outlives the start of a row',
+  'bertjax/objectives/plm.py',
+  'memory_lib.before(memory, batch), None, hidden)',
+  'memory, None, hidden)',
+)
 def test_a_row_that_starts_anew_forgets():
   objective, variables = system()
   batch, later = make_batch(0), make_batch(1)
@@ -129,6 +148,12 @@ def test_shared_query_biases_are_one_for_all_layers():
   np.testing.assert_allclose(got['last_BTD'], want['last_BTD'], atol=1e-6)
 
 
+@mutation(
+  'xlnet: unused slots stand at column 0',
+  'bertjax/models/xlnet.py',
+  '  at_BP = jnp.where(used_BP, column_BP, length)',
+  '  at_BP = column_BP',
+)
 def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
   rng = np.random.default_rng(0)
   batch = make_batch()
@@ -149,6 +174,12 @@ def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
   np.testing.assert_array_equal(transpose(xlnet.pick, y, x), xlnet.spread(x, slots))
 
 
+@mutation(
+  'xlnet: one draw of dropout for both streams',
+  'bertjax/models/xlnet.py',
+  "dropout_lib.fork(noise, 'query')",
+  'noise',
+)
 def test_dropout_is_drawn_apart_for_the_two_streams():
   objective, variables = system(dropout=0.0, attention_dropout=0.5, mem_len=0)
   batch = make_batch()

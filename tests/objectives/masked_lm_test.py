@@ -3,11 +3,25 @@
 import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax import flops
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import mlm
 from configs import albert, bert
+
+mutation(
+  'objective: kept tokens count as masked',
+  'bertjax/objectives/mlm.py',
+  "masked_BP = weight_BP * batch['masked_BP']",
+  'masked_BP = weight_BP',
+)
+mutation(
+  'flops: a shared layer counts once a group',
+  'bertjax/objectives/mlm.py',
+  'visits = model.layers * model.inner_groups',
+  'visits = model.layers',
+)
 
 
 def slots(weight, masked):

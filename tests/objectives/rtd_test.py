@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax.core import meta
+from mutation import mutation
 
 from bertjax import flops
 from bertjax.kernels.dropout import noise_from_key
@@ -14,6 +15,43 @@ from bertjax.objectives import rtd
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import electra as config_electra
+
+mutation(
+  'rtd: a uniform for each slot',
+  'bertjax/objectives/rtd.py',
+  '  return at_targets(bits_BT, batch)',
+  "  return bits_BT[:, : batch['target_pos_BP'].shape[1]]",
+)
+mutation(
+  'rtd: unused slots write',
+  'bertjax/objectives/rtd.py',
+  "jnp.where(batch['weight_BP'] > 0, batch['target_pos_BP'], token_BT.shape[1])",
+  "batch['target_pos_BP']",
+)
+mutation(
+  'rtd: pairs in a bin are lost',
+  'bertjax/objectives/rtd.py',
+  'below = np.cumsum(original) - original / 2',
+  'below = np.cumsum(original) - original',
+)
+mutation(
+  'rtd: the frozen generator is trained',
+  'bertjax/objectives/rtd.py',
+  "generator_scale = 0.0 if settings.train == 'discriminator' else",
+  "generator_scale = 0.0 if settings.train == 'none' else",
+)
+mutation(
+  'electra: a tower sees the token it predicts',
+  'bertjax/models/electra.py',
+  'jnp.roll(left_BTD, 1, 1)',
+  'jnp.roll(left_BTD, 0, 1)',
+)
+mutation(
+  'electra: the projection takes the initializer of the rest',
+  'bertjax/models/electra.py',
+  "('embed_out', 'embed'), jax.nn.initializers.glorot_uniform()",
+  "('embed_out', 'embed'), jax.nn.initializers.normal(0.02)",
+)
 
 # Of transformers, tied weights once: size, discriminator with its head, generator.
 COUNTS = [

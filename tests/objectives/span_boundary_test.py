@@ -2,11 +2,12 @@
 
 import jax
 import numpy as np
-import parity_test
+import parity
 import pytest
 import torch
 import transformers
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax.convert import huggingface
 from bertjax.models.layers.basic import padded_rows
@@ -14,6 +15,25 @@ from bertjax.objectives import span_boundary
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 from configs import spanbert
+
+mutation(
+  'boundary: the denominator has no one more',
+  'bertjax/objectives/span_boundary.py',
+  'weight, scale=scale, plus=plus)',
+  'weight, scale=scale)',
+)
+mutation(
+  'boundary: left and right change places',
+  'bertjax/models/span_boundary.py',
+  'head(left_BPD, right_BPD, ',
+  'head(right_BPD, left_BPD, ',
+)
+mutation(
+  'boundary: the gradient scale is for masked tokens alone',
+  'bertjax/objectives/span_boundary.py',
+  'boundary_scale = gradient_scale * float',
+  'boundary_scale = float',
+)
 
 VOCAB, LENGTHS, LENGTH, SLOTS = 211, (17, 32, 9), 32, 8
 
@@ -143,11 +163,11 @@ def test_equals_pytorch(both):
 
   (loss, terms), grads = jax.jit(jax.value_and_grad(loss_fn, has_aux=True))(params)
   mean = lambda name: float(terms[name].total / terms[name].weight)
-  assert mean('mlm') == pytest.approx(found['mlm'], rel=parity_test.LOSS)
-  assert mean('boundary') == pytest.approx(found['boundary'], rel=parity_test.LOSS)
+  assert mean('mlm') == pytest.approx(found['mlm'], rel=parity.LOSS)
+  assert mean('boundary') == pytest.approx(found['boundary'], rel=parity.LOSS)
   n = found['targets']
   total = found['mlm'] + found['boundary'] * n / (n + 1)
-  assert float(loss) == pytest.approx(total, rel=parity_test.LOSS)
+  assert float(loss) == pytest.approx(total, rel=parity.LOSS)
   assert jax.tree.structure(expected) == jax.tree.structure(grads)
   for path, want in jax.tree_util.tree_flatten_with_path(expected)[0]:
     name, got = jax.tree_util.keystr(path), grads
@@ -158,7 +178,7 @@ def test_equals_pytorch(both):
       signal = float(np.abs(expected['encoder']['layers']['attention']['query']['bias']).max())
     assert signal > 0, f'{name} gets no gradient'
     worst = float(np.abs(np.asarray(got) - want).max()) / signal
-    assert worst <= parity_test.GRADIENT, f'gradient of {name} is off by {worst:.2e} of its signal'
+    assert worst <= parity.GRADIENT, f'gradient of {name} is off by {worst:.2e} of its signal'
 
 
 def test_scales_multiply_the_trained_loss_and_not_the_metrics(both):

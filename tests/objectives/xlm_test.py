@@ -3,11 +3,12 @@
 import cases
 import jax
 import numpy as np
-import parity_test
+import parity
 import pytest
 import torch
 import transformers
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.convert import huggingface
 from bertjax.models import bert as bert_lib
@@ -19,7 +20,7 @@ SIZES = {'en': 30145, 'xlm15': 95000}
 
 
 class Torch(transformers.XLMWithLMHeadModel):
-  """Takes what `parity_test.torch_run` gives, and the positions and languages of the batch."""
+  """Takes what `parity.torch_run` gives, and the positions and languages of the batch."""
 
   batch: dict
 
@@ -47,10 +48,10 @@ def case(kind: str, languages: int = LANGUAGES, std: float = 0.1):
   with torch.no_grad():
     for name, parameter in model.named_parameters():
       parameter.normal_(float('norm' in name and name.endswith('weight')), std)
-  batch = cases.batch([[n] for n in parity_test.LENGTHS], parity_test.LENGTH)
+  batch = cases.batch([[n] for n in parity.LENGTHS], parity.LENGTH)
   batch['type_BT'][:] = 0
   real_BT, middle_B1 = batch['example_BT'], np.array([[8], [15], [4]])
-  second_BT = (np.arange(parity_test.LENGTH) >= middle_B1) & (real_BT > 0)
+  second_BT = (np.arange(parity.LENGTH) >= middle_B1) & (real_BT > 0)
   batch['language_BT'] = np.where(kind == 'tlm', second_BT + 1, 2 * real_BT).astype(np.int32)
   if kind == 'tlm':
     batch['position_BT'] = np.where(
@@ -64,11 +65,11 @@ def case(kind: str, languages: int = LANGUAGES, std: float = 0.1):
 @pytest.mark.parametrize('kind', ['mlm', 'clm', 'tlm'])
 def test_equals_transformers(kind):
   # A language that no token has gets no gradient, so every row is asked for its own.
-  parity_test.compare(*case(kind))
+  parity.compare(*case(kind))
 
 
 def test_without_languages_equals_transformers():
-  parity_test.compare(*case('mlm', languages=1))
+  parity.compare(*case('mlm', languages=1))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_a_wrong_model_is_caught(kind, fault):
   c, *rest = case(kind)
   c.model.update(fault)
   with pytest.raises(AssertionError, match='is off by'):
-    parity_test.compare(c, *rest)
+    parity.compare(c, *rest)
 
 
 def test_state_dicts_round_trip():
@@ -119,10 +120,16 @@ def test_xlm_r_equals_its_class():
     for name, parameter in model.named_parameters():
       parameter.normal_(float('norm' in name.lower() and name.endswith('weight')), 0.1)
   state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
-  batch = cases.batch([[n] for n in parity_test.LENGTHS], parity_test.LENGTH, types=1)
-  parity_test.compare(c, state, batch, model)
+  batch = cases.batch([[n] for n in parity.LENGTHS], parity.LENGTH, types=1)
+  parity.compare(c, state, batch, model)
 
 
+@mutation(
+  'model: sinusoids of another period',
+  'bertjax/models/bert.py',
+  '10000 ** (np.arange(0, width, 2) / width)',
+  '10000 ** (np.arange(1, width + 1, 2) / width)',
+)
 def test_sinusoids_are_those_of_the_original():
   """transformer.py:create_sinusoidal_embeddings, entry by entry."""
   ours = bert_lib.sinusoids(40, 12)
@@ -164,6 +171,12 @@ def test_parameter_counts(make, size, vocab, expected):
   assert total - padding * (c.model.width + 1) == expected
 
 
+@mutation(
+  "model: biases start at zero in torch's linear",
+  'bertjax/models/layers/basic.py',
+  'return uniform, uniform',
+  'return uniform, jax.nn.initializers.zeros',
+)
 def test_initial_values_are_those_of_the_original():
   """Tables N(0, 1/d), <pad> zero; torch's Linear elsewhere: U(+-1/sqrt(inputs)), biases too."""
   c = cases.config('xlm')

@@ -8,6 +8,7 @@ import optax
 import pytest
 import torch
 from jax.sharding import PartitionSpec as P
+from mutation import mutation
 from optimizer_cases import (
   LR,
   ROWS,
@@ -23,6 +24,19 @@ from optimizer_cases import (
 )
 
 from bertjax.optim import optimizer
+
+mutation(
+  'optimizer: bias correction always',
+  'bertjax/optim/optimizer.py',
+  'jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0',
+  'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
+)
+mutation(
+  'optimizer: one trust ratio for a stack of layers',
+  'bertjax/optim/optimizer.py',
+  'return stacked.per_tensor(tx, is_stack)',
+  'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, is_stack))',
+)
 
 rows = pytest.mark.parametrize('row', ROWS)
 

@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from absl import logging as absl_logging
+from mutation import mutation
 from optimizer_cases import (
   ADAM,
   LISTED,
@@ -20,6 +21,13 @@ from optimizer_cases import (
 )
 
 from bertjax.optim import optimizer
+
+mutation(
+  'rules: a pattern need not match the whole path',
+  'bertjax/optim/param_rules.py',
+  're.fullmatch',
+  're.match',
+)
 
 
 def test_clip_holds_the_global_norm_of_what_is_not_frozen():

@@ -7,9 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax import names
 from bertjax.optim import schedules
+
+mutation(
+  'schedule: decay from the end of warm-up',
+  'bertjax/optim/schedules.py',
+  'decayed = _left(step, 0, total_steps) ** power',
+  'decayed = _left(step, warmup_steps, total_steps) ** power',
+)
+mutation(
+  'schedule: warm-up starts at one step',
+  'bertjax/optim/schedules.py',
+  'step / max(warmup_steps, 1)',
+  '(step + 1) / max(warmup_steps, 1)',
+)
 
 
 def make(name, **fields):

@@ -5,11 +5,25 @@ import json
 import jax
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.data.store.writer import write_store
 from bertjax.studies import compare_masks
 from bertjax.train import setup
 from configs import bert, spanbert
+
+mutation(
+  'masks: arms are judged on their own masks',
+  'bertjax/studies/compare_masks.py',
+  'config.eval.data = dict(mask=asked)',
+  'config.eval.data = dict()',
+)
+mutation(
+  'masks: the gap is between seeds',
+  'bertjax/studies/compare_masks.py',
+  'zip(values, last[first], strict=True)',
+  'zip(values, sorted(last[first]), strict=True)',
+)
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 VOCABULARY = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)

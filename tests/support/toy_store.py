@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 from bertjax.data import layout
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+XLNET_EOD = 7
 MASK = SPECIAL['mask']
 VOCABULARY = 1000
 
@@ -224,3 +225,12 @@ def continued(**changes):
   """`config.data` with Transformer-XL's rows, of 4 columns."""
   values = dict(plan='lm_columns', corrupt='causal', lanes=4, ends='', shuffle_documents=False)
   return recipe(**(values | changes))
+
+
+def xlnet_store(documents=40, **sizes):
+  """Random text whose ids 5 .. 9 are special, one of them the end of a document."""
+  store = random_store(documents, distinct=True, **sizes)
+  store.special['eod'] = XLNET_EOD
+  store.tokens = store.tokens + 5  # the ids 5 .. 9 are special
+  store.word_starts = np.append(store.word_starts, np.ones(5, bool))
+  return store

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.data.store.writer import write_store
@@ -10,6 +11,19 @@ from bertjax.train import loop as train_loop
 from bertjax.train import setup
 from bertjax.train.phase import Stepper
 from configs import electra_two_stage
+
+mutation(
+  'electra: the copy leaves out the embeddings',
+  'bertjax/objectives/rtd.py',
+  "params['embeddings'] = params.get('generator_embeddings', params['embeddings'])",
+  "params['embeddings'] = params['embeddings']",
+)
+mutation(
+  'electra: the second stage trains the generator',
+  'configs/electra_two_stage.py',
+  'optimizer=dict(freeze=GENERATOR,',
+  'optimizer=dict(freeze=DISCRIMINATOR[:0],',
+)
 
 VOCAB = 211
 GENERATOR, JUDGE = ('generator_net', 'generator_embeddings', 'mlm'), ('discriminator', 'embeddings')

@@ -12,22 +12,15 @@ import time
 import cases
 import numpy as np
 import pytest
+from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
 
 
 @pytest.fixture(scope='module')
-def store(tmp_path_factory):
-  """A small store with held-out documents."""
-  path = tmp_path_factory.mktemp('train') / 'store'
-  cases.write_rich_store(path)
-  return path
-
-
-@pytest.fixture(scope='module')
-def straight(store, tmp_path_factory):
+def straight(rich_store, tmp_path_factory):
   """The uninterrupted run."""
   workdir = tmp_path_factory.mktemp('straight')
-  done = run(store, workdir)
+  done = run(rich_store, workdir)
   assert done.returncode == 0, done.stderr
   return workdir
 
@@ -42,38 +35,44 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
 
 
 @pytest.mark.full
-def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(store, straight, tmp_path):
-  run(store, tmp_path / 'same')
+def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(rich_store, straight, tmp_path):
+  run(rich_store, tmp_path / 'same')
   assert exact(tmp_path / 'same') == exact(straight)
-  run(store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=3')
+  run(rich_store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=3')
   assert lines(tmp_path / 'other')[0]['loss'] != lines(straight)[0]['loss']
 
 
 @pytest.mark.full
-def test_five_kills_one_during_a_save_change_no_bit(store, straight, tmp_path):
+def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_path):
   draw = random.Random(0)
   saving = lambda: any((tmp_path / 'checkpoints').glob('*.saving'))
-  kill_at(store, tmp_path, saving)
+  kill_at(rich_store, tmp_path, saving)
   assert saving(), 'the first kill was meant to hit a save'
   for _ in range(4):
     goal = steps_logged(tmp_path) + draw.randrange(1, 9)
-    kill_at(store, tmp_path, lambda goal=goal: steps_logged(tmp_path) >= goal)
-  done = run(store, tmp_path)
+    kill_at(rich_store, tmp_path, lambda goal=goal: steps_logged(tmp_path) >= goal)
+  done = run(rich_store, tmp_path)
   assert done.returncode == 0, done.stderr
   assert exact(tmp_path) == exact(straight)
 
 
-def test_a_kill_and_a_resume_change_no_bit(store, straight, tmp_path):
-  kill_at(store, tmp_path, lambda: steps_logged(tmp_path) >= 16)
+@mutation(
+  'train: a resume takes the batch it has seen',
+  'bertjax/train/loop.py',
+  'phase, index = run.timeline.at(done - 1)\n    stepper',
+  'phase, index = run.timeline.at(done - 1 - (start > 0))\n    stepper',
+)
+def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
+  kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 16)
   assert 16 <= steps_logged(tmp_path) < STEPS
-  done = run(store, tmp_path)
+  done = run(rich_store, tmp_path)
   assert 'Resuming after step' in done.stdout
   assert exact(tmp_path) == exact(straight)
 
 
-def test_sigterm_saves_and_leaves_cleanly(store, straight, tmp_path):
+def test_sigterm_saves_and_leaves_cleanly(rich_store, straight, tmp_path):
   process = subprocess.Popen(
-    command(store, tmp_path), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
+    command(rich_store, tmp_path), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
   )
   while steps_logged(tmp_path) < 9:
     time.sleep(0.002)
@@ -82,38 +81,44 @@ def test_sigterm_saves_and_leaves_cleanly(store, straight, tmp_path):
   assert process.returncode == 0 and 'Stopped by SIGTERM' in out
   stopped = steps_logged(tmp_path)
   assert (tmp_path / 'checkpoints' / str(stopped)).exists() and stopped < STEPS
-  run(store, tmp_path)
+  run(rich_store, tmp_path)
   assert exact(tmp_path) == exact(straight)
 
 
-def test_another_config_in_the_workdir_is_refused_and_nothing_changes(store, straight):
+def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store, straight):
   before = (straight / 'metrics.jsonl').read_bytes()
-  done = run(store, straight, '--config.optimizer.b1=0.5', '--config.log_steps=7')
+  done = run(rich_store, straight, '--config.optimizer.b1=0.5', '--config.log_steps=7')
   assert done.returncode == 1
   assert 'config.optimizer.b1: expected 0.9, got 0.5' in done.stderr
   assert 'log_steps' not in done.stderr
   assert (straight / 'metrics.jsonl').read_bytes() == before
 
 
-def test_a_resume_over_another_store_is_refused(store, straight, tmp_path):
+@mutation(
+  'train: the last batch is not compared',
+  'bertjax/train/loop.py',
+  "if found != meta['batch_sha256']:",
+  'if False:',
+)
+def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
-  shutil.copytree(store, tmp_path / 'store')
+  shutil.copytree(rich_store, tmp_path / 'store')
   tokens = np.load(tmp_path / 'store' / 'tokens-00000.npy')
   np.save(tmp_path / 'store' / 'tokens-00000.npy', (tokens - 4) % (cases.VOCAB - 5) + 5)
   done = run(tmp_path / 'store', tmp_path / 'run', f'--config.total_steps={STEPS + 1}')
   assert done.returncode == 1 and 'is not the one this run was trained on' in done.stderr
 
 
-def test_evaluate_scores_the_newest_checkpoint(store, straight):
-  done = run(store, straight, '--evaluate')
+def test_evaluate_scores_the_newest_checkpoint(rich_store, straight):
+  done = run(rich_store, straight, '--evaluate')
   scores = json.loads(done.stdout.splitlines()[-1])
   assert scores['eval/mlm'] == lines(straight)[-1]['eval/mlm']
   assert scores['checkpoint'].endswith(str(STEPS))
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_batch(store, tmp_path):
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_batch(rich_store, tmp_path):
   done = run(
-    store, tmp_path, '--config.optimizer.schedule.peak=1e30', '--config.optimizer.clip=0.0',
+    rich_store, tmp_path, '--config.optimizer.schedule.peak=1e30', '--config.optimizer.clip=0.0',
     '--config.optimizer.schedule.warmup_steps=1', '--config.checkpoint_steps=1',
   )  # fmt: skip
   assert done.returncode == 1
@@ -121,12 +126,12 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_batch(store, tmp_
   assert 'rows' in done.stderr
 
 
-def test_training_needs_no_tensorflow(store, tmp_path):
+def test_training_needs_no_tensorflow(rich_store, tmp_path):
   blocked = 'tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text', 'torch'
   code = (
     'import runpy, sys\n'
     f'for name in {blocked!r}: sys.modules[name] = None\n'
-    f'sys.argv = {command(store, tmp_path, "--config.total_steps=2")[2:]!r}\n'
+    f'sys.argv = {command(rich_store, tmp_path, "--config.total_steps=2")[2:]!r}\n'
     "runpy.run_module('bertjax.main', run_name='__main__')\n"
   )
   done = subprocess.run(
@@ -138,14 +143,16 @@ def test_training_needs_no_tensorflow(store, tmp_path):
 
 
 @pytest.mark.full
-def test_two_processes_train_on_the_same_batches(store, straight, tmp_path):
-  flags = command(store, tmp_path, '--config.total_steps=8')[3:]  # after python -m bertjax.main
+def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path):
+  flags = command(rich_store, tmp_path, '--config.total_steps=8')[
+    3:
+  ]  # after python -m bertjax.main
   path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
   env = dict(environment(), PATH=path)
   subprocess.run(['sh', 'launch/local.sh', '2', *flags], cwd=ROOT, env=env, check=True, timeout=600)
   pair = [x['loss'] for x in lines(tmp_path) if 'loss' in x]
   alone = tmp_path / 'alone'
-  run(store, alone, '--config.total_steps=8')
+  run(rich_store, alone, '--config.total_steps=8')
   np.testing.assert_allclose(pair, [x['loss'] for x in lines(alone) if 'loss' in x], rtol=1e-5)
   sha = lambda workdir: json.loads((workdir / 'checkpoints' / '8' / 'manifest.json').read_text())[
     'meta'
@@ -153,9 +160,9 @@ def test_two_processes_train_on_the_same_batches(store, straight, tmp_path):
   assert sha(tmp_path) == sha(alone)
 
 
-def test_a_profile_is_written_on_demand(store, tmp_path):
+def test_a_profile_is_written_on_demand(rich_store, tmp_path):
   done = run(
-    store, tmp_path, '--config.total_steps=4', '--config.profile.start=2',
+    rich_store, tmp_path, '--config.total_steps=4', '--config.profile.start=2',
     '--config.profile.steps=1',
   )  # fmt: skip
   assert done.returncode == 0, done.stderr

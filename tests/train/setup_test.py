@@ -5,6 +5,7 @@ import shutil
 import jax
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax import sharding
 from bertjax.checkpoint import checkpoints as checkpoints_lib
@@ -170,6 +171,12 @@ def make_xlnet(store, **overrides):
   return setup.make_run(config, store, jax.devices()[:1])
 
 
+@mutation(
+  'xlnet: a batch of other rows than there are columns',
+  'bertjax/train/setup.py',
+  'config.data.lanes != config.batch_size',
+  'config.data.lanes > config.batch_size',
+)
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   run = make_xlnet(ended)
   system = run.systems[0]
@@ -183,6 +190,12 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
     make_xlnet(store)
 
 
+@mutation(
+  'xlnet: carry saved against the config',
+  'bertjax/train/loop.py',
+  'state._replace(carry={})',
+  'state',
+)
 def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
   run = make_xlnet(ended)
   config = run.systems[0].phase.config
@@ -208,6 +221,12 @@ def make_transformer_xl(store, **overrides):
   return setup.make_run(config, store, jax.devices()[:1])
 
 
+@mutation(
+  'setup: evaluation has the memory of training',
+  'bertjax/train/setup.py',
+  '    changed.model[name] = value\n',
+  '',
+)
 def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   run = make_transformer_xl(ended)
   state, stepper = (

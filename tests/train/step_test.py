@@ -5,9 +5,24 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from mutation import mutation
 
 from bertjax.train import step as step_lib
 from bertjax.types import Context, Objective, Out, Term
+
+mutation(
+  'step: one more division by the microbatches',
+  'bertjax/train/step.py',
+  'loss += term.scale * jnp.where(weights[name] > 0, term.total / safe, 0.0)',
+  'loss += term.scale * jnp.where(weights[name] > 0, term.total / term.weight, 0.0)',
+)
+mutation(
+  'step: rows split in blocks, not in turn',
+  'bertjax/train/step.py',
+  'parts = x.reshape((x.shape[0] // count, count) + x.shape[1:])\n'
+  '    return jnp.swapaxes(parts, 0, 1)',
+  'return x.reshape((count, x.shape[0] // count) + x.shape[1:])',
+)
 
 PLUS = 0.5
 

@@ -2,9 +2,17 @@
 
 import pytest
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax.train import timeline as timeline_lib
 from configs import bert, bert_lamb
+
+mutation(
+  'phases: the data index forgets earlier cycles',
+  'bertjax/train/timeline.py',
+  'return phase, cycle * length + rest',
+  'return phase, rest',
+)
 
 
 def timeline(total, **named):

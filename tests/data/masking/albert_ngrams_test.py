@@ -3,12 +3,32 @@
 import numpy as np
 import pytest
 from masking import corrupted, masked
+from mutation import mutation
 from toy_store import SPECIAL, ngrams, random_store
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import targets
 from bertjax.data.masking import albert_ngrams as rule
 from bertjax.data.vocab.vocabulary import _sentencepiece_starts
+
+mutation(
+  'ngrams: longer ones are the likelier',
+  'bertjax/data/masking/albert_ngrams.py',
+  'share_n[::-1] if favor_longer else share_n',
+  'share_n if favor_longer else share_n[::-1]',
+)
+mutation(
+  'ngrams: one that overlaps is taken',
+  'bertjax/data/masking/albert_ngrams.py',
+  'taken_E = ~clash_E & (size_E',
+  'taken_E = (size_E',
+)
+mutation(
+  'ngrams: one that is too long is not cut',
+  'bertjax/data/masking/albert_ngrams.py',
+  'for _ in range(length_E.max() - 1):',
+  'for _ in range(0):',
+)
 
 
 def test_lengths_have_the_probabilities_of_the_paper():

@@ -6,10 +6,30 @@ import numpy as np
 import pytest
 from masking import MASKED_LM as RECIPES
 from masking import at_targets, corrupted, count_of, masked
+from mutation import mutation
 from toy_store import MASK, SPECIAL, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import targets
+
+mutation(
+  'masking: nine tenths show the mask',
+  'bertjax/data/targets.py',
+  'masked_n = u_n < mask.mask_share',
+  'masked_n = u_n < mask.mask_share + 0.1',
+)
+mutation(
+  'masking: special tokens are candidates',
+  'bertjax/data/targets.py',
+  'return np.flatnonzero(~is_special(token_n, store))',
+  'return np.arange(len(token_n))',
+)
+mutation(
+  'masking: RoBERTa draws special ids',
+  'bertjax/data/targets.py',
+  'return low + counter_rng.below(',
+  'return counter_rng.below(',
+)
 
 CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
 
@@ -54,6 +74,12 @@ def test_roberta_predicts_every_position_equally():
   assert (batch['target_BP'] == SEP).any() and (batch['target_BP'][:, :1] == CLS).any()
 
 
+@mutation(
+  'targets: the separators count as masked text',
+  'bertjax/data/targets.py',
+  'masked_n = masked_n & ~is_special(target_n, store)',
+  'pass',
+)
 def test_what_is_told_by_the_layout_does_not_count_as_masked():
   batch, original_BT, _ = masked(roberta(), rows=800, store=random_store(1500))
   special_BP = (batch['weight_BP'] > 0) & np.isin(batch['target_BP'], [CLS, SEP])

@@ -2,9 +2,17 @@
 
 import numpy as np
 from masking import placed
+from mutation import mutation
 from toy_store import SPECIAL, random_store, recipe
 
 from bertjax.data.masking import causal
+
+mutation(
+  'causal: the last token predicts the next example',
+  'bertjax/data/masking/causal.py',
+  'np.append(example_n[1:] == example_n[:-1], False)',
+  'np.append(example_n[1:] >= example_n[:-1], False)',
+)
 
 
 def corrupted(lengths, row_E=None, capacity=16):

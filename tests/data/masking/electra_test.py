@@ -3,11 +3,31 @@
 import numpy as np
 import pytest
 from masking import corrupted
+from mutation import mutation
 from toy_store import MASK, random_store
 from toy_store import electra as recipe
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.masking import electra
+
+mutation(
+  'electra: the slots of a position disagree',
+  'bertjax/data/masking/electra.py',
+  'masked_n = hidden[index_n]',
+  'masked_n = u_n < mask.mask_share',
+)
+mutation(
+  'electra: slots as BERT has them',
+  'bertjax/data/masking/electra.py',
+  'int((recipe.mask.rate + 0.005) * length)',
+  'int(recipe.mask.rate * length + 1)',
+)
+mutation(
+  'electra: replacement cannot be switched off',
+  'bertjax/data/masking/electra.py',
+  '  if mask.replacement:\n    pick_n',
+  '  if True:\n    pick_n',
+)
 
 
 def test_slots():

@@ -3,11 +3,67 @@
 import numpy as np
 import pytest
 from masking import corrupted, masked, placed
+from mutation import mutation
 from toy_store import MASK, SPECIAL, random_store, spans, with_units
 
 from bertjax.data import counter_rng
 from bertjax.data import examples as examples_lib
 from bertjax.data.masking import spanbert as rule
+
+mutation(
+  'spans: a masked anchor is not drawn anew',
+  'bertjax/data/masking/spanbert.py',
+  'hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]',
+  'hit_S = np.ones(len(anchor_S), bool)',
+)
+mutation(
+  'spans: masked tokens cost',
+  'bertjax/data/masking/spanbert.py',
+  'new_n = np.flatnonzero(~chosen_c[at_n])',
+  'new_n = np.arange(len(at_n))',
+)
+mutation(
+  'spans: the length counts tokens',
+  'bertjax/data/masking/spanbert.py',
+  '  begins_c[texts.first_S] = True\n',
+  '  begins_c[:] = True\n',
+)
+mutation(
+  'spans: one decision per token',
+  'bertjax/data/masking/spanbert.py',
+  "decide_n = texts.candidate_c[first_n] if mask.rule == 'spans' else index_n",
+  'decide_n = index_n',
+)
+mutation(
+  'spans: uniform random ids',
+  'bertjax/data/masking/spanbert.py',
+  'until_V = np.cumsum(store.counts)',
+  'until_V = np.cumsum(np.ones_like(store.counts))',
+)
+mutation(
+  'spans: pairs at the edge of the text',
+  'bertjax/data/masking/spanbert.py',
+  'paired_n = (first_n > start_n) &',
+  'paired_n = (first_n >= start_n) &',
+)
+mutation(
+  'spans: the budget is rounded down',
+  'bertjax/data/masking/spanbert.py',
+  'np.ceil(mask.rate * texts.size_S)',
+  'np.floor(mask.rate * texts.size_S)',
+)
+mutation(
+  'spans: entities are drawn always',
+  'bertjax/data/masking/spanbert.py',
+  '(counter_rng.uniform(bits_JS(_COIN)) < mask.entity_prob)',
+  '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
+)
+mutation(
+  'spans: an entity is its first token',
+  'bertjax/data/masking/spanbert.py',
+  'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
+  'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
+)
 
 
 def one_token_words(documents=3):

@@ -5,11 +5,19 @@ import math
 import numpy as np
 import pytest
 from masking import at_targets, corrupted, masked
+from mutation import mutation
 from toy_store import MASK, VOCABULARY, random_store
 from toy_store import xlm as recipe
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.masking import xlm
+
+mutation(
+  'XLM masking: the first token has a coin',
+  'bertjax/data/masking/xlm.py',
+  'rows.position_n[index_n] > 0',
+  'rows.position_n[index_n] >= 0',
+)
 
 SEP = 3
 
@@ -62,6 +70,12 @@ def test_what_has_no_slot_is_dropped_by_lot_and_counted():
 
 
 @pytest.mark.parametrize('lengths', [[64] * 64, [20, 64] * 32])
+@mutation(
+  'XLM masking: padding does not count',
+  'bertjax/data/masking/xlm.py',
+  'tokens_B.reshape(-1, mask.block).max(1)',
+  'tokens_B.reshape(-1, mask.block).mean(1)',
+)
 def test_a_block_draws_its_number_of_positions(lengths):
   """ceil(.15 * longest * 32), first positions among them, which are then left out."""
   store = random_store(3)
@@ -77,6 +91,12 @@ def test_a_block_draws_its_number_of_positions(lengths):
   assert not np.isin(batch['target_BP'][batch['weight_BP'] > 0], [2, SEP]).any()
 
 
+@mutation(
+  'XLM masking: rare words come last',
+  'bertjax/data/masking/xlm.py',
+  '-np.log1p(-turn_n) / weight_n',
+  '-np.log1p(-turn_n) * weight_n',
+)
 def test_rare_words_come_first():
   """Without exhausting them, two words are drawn in the ratio of their weights."""
   store = random_store(3)
@@ -87,6 +107,12 @@ def test_rare_words_come_first():
   near(rare.sum(), len(rare), 0.8)  # 1600^.5 : 100^.5 = 4 : 1; the rare half thins out by 3%
 
 
+@mutation(
+  'XLM masking: a row alone is a block',
+  'bertjax/data/examples.py',
+  "corruption.block(self.recipe) if hasattr(corruption, 'block') else 1",
+  '1',
+)
 def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
   config = recipe(mask__alpha=0.5, mask__block=8)
   examples = examples_lib.examples_in_memory(random_store(), config, 64, 0)

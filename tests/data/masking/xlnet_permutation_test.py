@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from toy_store import xlnet
-from xlnet_columns_test import store_of
+from mutation import mutation
+from toy_store import xlnet, xlnet_store
 
 from bertjax.data import counter_rng
 from bertjax.data import examples as examples_lib
@@ -74,10 +74,34 @@ def parts_of(batch, row, store):
 
 @pytest.mark.parametrize('whole', [False, True])
 @pytest.mark.parametrize('perm_size', [1, 2, 6, 48])
+@mutation(
+  'xlnet: a part is walked forwards in backward rows',
+  'bertjax/data/masking/xlnet_permutation.py',
+  "  backward_p = np.repeat(rows.text.row['direction'] < 0, 2)",
+  "  backward_p = np.repeat(rows.text.row['direction'] < -1, 2)",
+)
+@mutation(
+  'xlnet: a span may end with its part',
+  'bertjax/data/masking/xlnet_permutation.py',
+  '      stop = begin + count\n      inside = stop < end',
+  '      stop = begin + count\n      inside = stop <= end',
+)
+@mutation(
+  'xlnet: the first part sees the second',
+  'bertjax/data/masking/xlnet_permutation.py',
+  '(rows.position_n >= reuse) * (reuse + 1)',
+  '(rows.position_n >= reuse) * 0',
+)
+@mutation(
+  'xlnet: every chunk has a permutation of the whole',
+  'bertjax/data/masking/xlnet_permutation.py',
+  '  return offset_n - place_n + order_E2s',
+  '  return 0 * place_n + order_E2s',
+)
 def test_equals_the_original(perm_size, whole):
   """Targets, and who sees whom, pair by pair, in every row of an epoch and in both directions."""
   config = xlnet(reuse_len=REUSE, perm_size=perm_size, mask__whole_word=whole)
-  store = store_of(60)
+  store = xlnet_store(60)
   examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED)
   batch = examples.batch(np.arange(examples.rows), shuffle=True)
   assert batch['target_pos_BP'].shape[1] == xlnet_permutation.slots(config, LENGTH) == 16
@@ -102,10 +126,16 @@ def test_equals_the_original(perm_size, whole):
   np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'])
 
 
+@mutation(
+  'xlnet: a target sees itself',
+  'bertjax/data/masking/xlnet_permutation.py',
+  '  query_n = np.where(target_n, key_n, key_n + 1)',
+  '  query_n = key_n + 1',
+)
 def test_orders_leak_no_target_to_itself():
   """Over as many hops as there are layers, no content that a target's query sees knows it."""
   config = xlnet(reuse_len=REUSE, perm_size=48)
-  examples = examples_lib.examples_in_memory(store_of(60), config, LENGTH, SEED)
+  examples = examples_lib.examples_in_memory(xlnet_store(60), config, LENGTH, SEED)
   batch = examples.batch(np.arange(16), shuffle=True)
   for row in range(16):
     order_q, order_k = batch['order_q_BT'][row], batch['order_k_BT'][row]
@@ -118,6 +148,12 @@ def test_orders_leak_no_target_to_itself():
     assert knows[targets][:, order_k == -1].any()
 
 
+@mutation(
+  'xlnet: sizes of spans are uniform',
+  'bertjax/data/masking/xlnet_permutation.py',
+  '  share_n = 1 / np.arange(1, max_words + 1)',
+  '  share_n = 1 / np.ones(max_words)',
+)
 def test_spans_have_the_published_distribution():
   pmf = xlnet_permutation.pmf(5)
   np.testing.assert_allclose(pmf, [0.4380, 0.2190, 0.1460, 0.1095, 0.0876], atol=5e-5)
@@ -138,7 +174,7 @@ def test_spans_have_the_published_distribution():
 
 
 def test_a_row_does_not_depend_on_the_batch_around_it():
-  config, store = xlnet(reuse_len=REUSE, perm_size=48), store_of(60)
+  config, store = xlnet(reuse_len=REUSE, perm_size=48), xlnet_store(60)
   examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED)
   whole = examples.batch(np.arange(8), shuffle=True)
   alone = examples.batch(np.array([5]), shuffle=True)
@@ -147,7 +183,7 @@ def test_a_row_does_not_depend_on_the_batch_around_it():
 
 
 def test_epochs_differ_and_static_ones_do_not():
-  config, store = xlnet(reuse_len=REUSE, perm_size=48), store_of(60)
+  config, store = xlnet(reuse_len=REUSE, perm_size=48), xlnet_store(60)
   text = examples_lib.examples_in_memory(store, config, LENGTH, SEED)._reader(0, np.arange(4), True)
   keys = counter_rng.fold(counter_rng.root(0, 'corrupt'), np.arange(8))
   one, two = (

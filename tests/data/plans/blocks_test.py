@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import random_store, roberta, spoken
 
 from bertjax.data import examples as examples_lib
@@ -101,6 +102,12 @@ def test_the_plans_are_found_by_name():
 
 @pytest.mark.parametrize('name', ['full_sentences', 'doc_sentences'])
 @pytest.mark.parametrize('window', [5, 40, 1000])
+@mutation(
+  'blocks: a block has two languages',
+  'bertjax/data/plans/blocks.py',
+  'limit = np.minimum(limit, _language_ends(language, place, owner))',
+  'pass',
+)
 def test_blocks_end_with_their_language(name, window):
   store = spoken(random_store(60), runs=7)
   column, _ = join_columns(blocks.blocks(store, 33, name == 'doc_sentences', window=window))

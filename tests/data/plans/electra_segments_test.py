@@ -4,11 +4,25 @@ import random
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import random_store, segments
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import electra_segments as plan
 from bertjax.data.store.npy_files import join_columns
+
+mutation(
+  'segments: no sentence rejoins the first segment',
+  'bertjax/data/plans/electra_segments.py',
+  '(~begun | (rejoin_E[open_n] > 0))',
+  '~begun',
+)
+mutation(
+  'segments: the coin always keeps',
+  'bertjax/data/plans/electra_segments.py',
+  '& (coin_E[open_n] > 0))',
+  '& (coin_E[open_n] >= 0))',
+)
 
 SEED = 3
 

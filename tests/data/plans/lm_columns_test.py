@@ -2,11 +2,37 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import continued, random_store, recipe
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
 from bertjax.data.plans import lm_columns
+
+mutation(
+  'lm rows: the end of a column is left out',
+  'bertjax/data/plans/lm_columns.py',
+  '-(-predicted // length)',
+  'predicted // length',
+)
+mutation(
+  'lm rows: the last token of a row has no target',
+  'bertjax/data/masking/causal.py',
+  '    followed_n[:] = True\n',
+  '',
+)
+mutation(
+  'lm rows: every row starts',
+  'bertjax/data/plans/lm_columns.py',
+  'start=step_E == 0',
+  'start=step_E >= 0',
+)
+mutation(
+  'lm rows: documents shuffled unasked',
+  'bertjax/data/plans/lm_columns.py',
+  'shuffle and recipe.shuffle_documents',
+  'shuffle',
+)
 
 LENGTH, LANES = 7, 3
 

@@ -1,20 +1,47 @@
 """ALBERT's pairs against the algorithm written out sentence by sentence."""
 
 import numpy as np
-import pairs_test
 import pytest
-from pairs_test import KeyedDraws, as_lists, sequential
+import sequential_pairs
+from mutation import mutation
+from sequential_pairs import KeyedDraws, as_lists, sequential
 from toy_store import albert, random_store
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.plans import order_pairs, pairs
 from bertjax.data.store.npy_files import join_columns
 
+mutation(
+  'order: swapped text is labelled in order',
+  'bertjax/data/plans/pairs.py',
+  'columns[task.name] = changed_n',
+  'columns[task.name] = random_n',
+)
+mutation(
+  'order: the coin asks for random text',
+  'bertjax/data/plans/pairs.py',
+  'random_n = alone_n if task.swap else changed_n',
+  'random_n = changed_n',
+)
+mutation(
+  'order: lone sentences get random text even so',
+  'bertjax/data/plans/order_pairs.py',
+  'least=1 if random_b else 2',
+  'least=1',
+)
+mutation(
+  'order: truncated before the swap',
+  'bertjax/data/plans/pairs.py',
+  'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)',
+  'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)\n'
+  '  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)',
+)
+
 
 def one_pair(documents, d, chunk, target, draw):
   """((A, B, label), sentences to put back) of a chunk (google-research/albert)."""
   if len(chunk) == 1:
-    return pairs_test.one_pair(documents, d, chunk, target, draw)
+    return sequential_pairs.one_pair(documents, d, chunk, target, draw)
   a_end = 1 + draw.below(pairs._A_END, len(chunk) - 1)
   a, b = sum(chunk[:a_end], []), sum(chunk[a_end:], [])
   return ((b, a, 1) if draw.uniform(pairs._COIN) < 0.5 else (a, b, 0)), 0
@@ -25,7 +52,7 @@ def planned(store, config, length, seed=3, **kwargs):
 
 
 def instances(store, column):
-  return pairs_test.instances(store, column, order_pairs.assemble, 'order')
+  return sequential_pairs.instances(store, column, order_pairs.assemble, 'order')
 
 
 @pytest.mark.parametrize('length', [16, 64, 128])

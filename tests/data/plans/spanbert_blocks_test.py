@@ -2,11 +2,25 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import SPECIAL, random_store, spans
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.plans import spanbert_blocks
 from bertjax.data.store.npy_files import join_columns
+
+mutation(
+  'one segment: no block is lost',
+  'bertjax/data/plans/spanbert_blocks.py',
+  '& (not keep_block)',
+  '& False',
+)
+mutation(
+  'one segment: blocks go on in the next document',
+  'bertjax/data/plans/spanbert_blocks.py',
+  "'right') - 1, document_end)",
+  "'right') - 1, sentences)",
+)
 
 
 def block_dataset(store, block):

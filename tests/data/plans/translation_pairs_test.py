@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import random_store, spoken, xlm
 
 from bertjax.data import examples as examples_lib
@@ -32,6 +33,18 @@ def batch_of(store, length=64, **changes):
 
 
 @pytest.mark.parametrize('reset, lead', [(True, 'sep'), (False, 'sep'), (False, 'cls')])
+@mutation(
+  'translation: positions run on',
+  'bertjax/data/plans/translation_pairs.py',
+  'two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))',
+  'two(np.zeros_like(a_E), 0 * a_E)',
+)
+@mutation(
+  'translation: the middle has the language of the source',
+  'bertjax/data/plans/translation_pairs.py',
+  'two(a_E + 2 - single_E, b_E + 2)',
+  'two(a_E + 2, b_E + 2 - single_E)',
+)
 def test_the_layout_of_a_pair(reset, lead):
   store = spoken(random_store(60), pairs=30)
   batch, examples = batch_of(store, reset_positions=reset, lead=lead)

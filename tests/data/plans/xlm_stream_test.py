@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import random_store, spoken, xlm
 
 from bertjax.data import examples as examples_lib
@@ -42,6 +43,18 @@ def ours(store, length, **kwargs):
 
 @pytest.mark.parametrize('length', [2, 7, 33, 128])
 @pytest.mark.parametrize('kind', ['silent', 'runs', 'runs and pairs'])
+@mutation(
+  'streams: no separator at the head',
+  'bertjax/data/plans/xlm_stream.py',
+  'head, tail = place_of(begin_s) - 1, place_of(end_s)',
+  'head, tail = place_of(begin_s), place_of(end_s)',
+)
+@mutation(
+  'streams: parallel text belongs to them',
+  'bertjax/data/plans/xlm_stream.py',
+  'if not parallel_S[span[0]]',
+  'if span',
+)
 def test_equals_the_loop(kind, length):
   store = random_store(40, distinct=True)
   if kind != 'silent':
@@ -65,6 +78,12 @@ def test_does_not_depend_on_the_window(window):
   assert ours(store, 33, window=window) == ours(store, 33)
 
 
+@mutation(
+  'languages: ids in the order of the store',
+  'bertjax/data/language_sampling.py',
+  'names.index(name) for name in store.languages',
+  'store.languages.index(name) for name in store.languages',
+)
 def test_ids_are_those_of_the_config():
   store = spoken(random_store(40), languages=2)  # ar, de
   column, _ = join_columns(xlm_stream.build(store, xlm(languages=('en', 'de', 'ar')), 32, 0))

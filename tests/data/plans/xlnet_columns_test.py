@@ -5,7 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from toy_store import random_store, xlnet
+from mutation import mutation
+from toy_store import XLNET_EOD, xlnet, xlnet_store
 
 from bertjax.data import counter_rng, loader
 from bertjax.data import examples as examples_lib
@@ -14,15 +15,7 @@ from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
-LENGTH, REUSE, EOD, SEED = 48, 20, 7, 5
-
-
-def store_of(documents=40, **sizes):
-  store = random_store(documents, distinct=True, **sizes)
-  store.special['eod'] = EOD
-  store.tokens = store.tokens + 5  # the ids 5 .. 9 are special
-  store.word_starts = np.append(store.word_starts, np.ones(5, bool))
-  return store
+LENGTH, REUSE, SEED = 48, 20, 5
 
 
 def columns_of(store, config, epoch):
@@ -37,7 +30,7 @@ def columns_of(store, config, epoch):
       ids = store.tokens[store.sentences[s] : store.sentences[s + 1]].tolist()
       token += ids
       sentence += [s] * len(ids)
-    token.append(EOD)
+    token.append(XLNET_EOD)
     sentence.append(s)
   count = config.lanes // 2 if config.both_directions else config.lanes
   size = len(token) // count
@@ -78,9 +71,33 @@ def split(token, sentence, begin, room, draw):
 
 @pytest.mark.parametrize('both', [True, False])
 @pytest.mark.parametrize('words', [3, 9, 60])
+@mutation(
+  'xlnet: a step takes the whole row',
+  'bertjax/data/plans/xlnet_columns.py',
+  '  start_E = step_E * recipe.reuse_len',
+  '  start_E = step_E * length',
+)
+@mutation(
+  'xlnet: A is cut of two equal segments',
+  'bertjax/data/plans/xlnet_columns.py',
+  'both_E // 2',
+  '(both_E + 1) // 2',
+)
+@mutation(
+  'xlnet: backward sentences start where forward ones do',
+  'bertjax/data/plans/xlnet_columns.py',
+  '    place_c = place_c - ~ahead_E[owner_c]',
+  '    place_c = place_c - 0',
+)
+@mutation(
+  'xlnet: documents keep their order',
+  'bertjax/data/column_stream.py',
+  '  if epoch is not None:',
+  '  if epoch is not None and epoch < 0:',
+)
 def test_equals_the_original(words, both):
   """Short sentences, which give many places to cut, and long ones, which give none."""
-  config, store = xlnet(both_directions=both), store_of(words=words)
+  config, store = xlnet(both_directions=both), xlnet_store(words=words)
   examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED)
   sep, cls = store.special['sep'], store.special['cls']
   labels, seen = [], 0
@@ -104,13 +121,13 @@ def test_equals_the_original(words, both):
       assert batch['direction_B'][index] == (-1 if both and lane >= config.lanes // 2 else 1)
       assert batch['follows_BG'][index, 0] == label
       labels.append(label)
-      seen += EOD in row
+      seen += XLNET_EOD in row
   assert seen and len(set(labels)) == 2
   assert (batch['example_BT'] == 1).all()
 
 
 def test_a_batch_follows_from_its_number():
-  config, store = xlnet(), store_of()
+  config, store = xlnet(), xlnet_store()
   one, other = (examples_lib.examples_in_memory(store, config, LENGTH, SEED) for _ in range(2))
   index = one.rows // 4 - 1
   later = [loader.batch_at(one, index + i, 4) for i in (1, 0)][::-1]  # over the end of the epoch
@@ -123,8 +140,14 @@ def test_a_batch_follows_from_its_number():
   assert later[0]['start_B'].tolist() == [0] * 4 and later[1]['start_B'].tolist() == [1] * 4
 
 
+@mutation(
+  'xlnet: evaluation skips steps of a column',
+  'bertjax/data/loader.py',
+  '(examples.rows if evenly else rows)',
+  'examples.rows',
+)
 def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
-  store = store_of()
+  store = xlnet_store()
   examples = examples_lib.examples_in_memory(store, xlnet(), LENGTH, SEED)
   batches = list(loader.eval_batches(examples, 4, limit=12))
   assert [b['start_B'][0] for b in batches] == [1, 0, 0]
@@ -142,12 +165,12 @@ def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
 )
 def test_refuses(changes, message):
   with pytest.raises(ValueError, match=message):
-    list(xlnet_columns.build(store_of(), xlnet(**changes), LENGTH, SEED))
+    list(xlnet_columns.build(xlnet_store(), xlnet(**changes), LENGTH, SEED))
 
 
 def test_refuses_a_corpus_too_short_for_a_row_in_each_column():
   with pytest.raises(ValueError, match='makes no row of 48 tokens'):
-    examples_lib.examples_in_memory(store_of(3), xlnet(lanes=64), LENGTH, SEED)
+    examples_lib.examples_in_memory(xlnet_store(3), xlnet(lanes=64), LENGTH, SEED)
 
 
 @pytest.fixture(scope='module')

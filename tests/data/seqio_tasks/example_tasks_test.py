@@ -13,7 +13,8 @@ import pytest
 import seqio
 import tensorflow as tf
 from ml_collections import ConfigDict
-from prepare_test import run
+from mutation import mutation
+from prepare_runs import run
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader, recipes  # fmt: skip
@@ -86,6 +87,12 @@ def assert_equal(got, expected):
   'base',
   [recipes.BERT_PAIRS, recipes.ROBERTA_SENTENCES, recipes.ALBERT_PAIRS],
   ids=['bert', 'roberta', 'albert'],
+)
+@mutation(
+  'seqio: epochs are not counted',
+  'bertjax/data/seqio_tasks/example_tasks.py',
+  "window['window'] <= before",
+  "window['window'] < before",
 )
 def test_rows_are_those_of_the_store_epoch_by_epoch(vocab, store, base, shuffle):
   recipe = recipe_of(base, mask=base['mask'] | dict(static=False))
@@ -209,6 +216,12 @@ class Counting:
       yield dict(example_BT=np.arange(first, first + 5)[:, None].repeat(2, 1))
 
 
+@mutation(
+  'seqio: a stream forgets the batch of the last step',
+  'bertjax/data/seqio_tasks/row_stream.py',
+  'min(first, self._end - self._keep)',
+  'first',
+)
 def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
   source = Counting()
   rows = row_stream.Stream('s', source, keep=8)

@@ -1,10 +1,18 @@
 """Documents with what is known of their lines."""
 
 import pytest
+from mutation import mutation
 
 from bertjax.data.store.encode import Options, encode
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.vocab.vocabulary import load_vocabulary
+
+mutation(
+  'prepare: half of a pair is kept',
+  'bertjax/data/store/encode.py',
+  'whole_U = np.repeat(~broken_D, size_D)',
+  'whole_U = np.ones(len(kept_U), bool)',
+)
 
 
 def split(text, how='lines', **values):

@@ -1,15 +1,38 @@
 """Units: phrases and entities found in a text, and carried to its tokens."""
 
 import lzma
-import pathlib
 
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.data.text import phrases
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
-DATA = pathlib.Path(__file__).resolve().parents[4] / 'shared/data'
+mutation(
+  'units: what follows a unit inside a word goes on',
+  'bertjax/data/text/phrases.py',
+  'word_starts[token_n] | first_n | (before_n > 0)',
+  'word_starts[token_n] | first_n',
+)
+mutation(
+  'units: two units side by side are one',
+  'bertjax/data/text/phrases.py',
+  'np.where(span_n == before_n, CONTINUES, FOUND)',
+  'np.where(before_n > 0, CONTINUES, FOUND)',
+)
+mutation(
+  'units: the shortest entry wins',
+  'bertjax/data/text/phrases.py',
+  'sorted(sizes, reverse=True)',
+  'sorted(sizes)',
+)
+mutation(
+  'units: entries end inside words',
+  'bertjax/data/text/phrases.py',
+  ' and _between_words(text, end)',
+  '',
+)
 
 
 def lexicon(tmp_path, *entries):
@@ -112,9 +135,8 @@ def test_what_follows_a_unit_inside_a_word_begins_anew(tmp_path):
   assert units(wordpiece(tmp_path), ['newers x'], find) == [[2, 1, 0, 1]]
 
 
-@pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
-def test_units_of_byte_level_bpe():
-  vocabulary = load_vocabulary(DATA / 'tokenizers/roberta')
+def test_units_of_byte_level_bpe(shared):
+  vocabulary = load_vocabulary(shared / 'tokenizers/roberta')
   text = 'in New York, the Zürichberg 中国人'
   find = lambda text: [(3, 11), (17, 27), (28, 30)]
   flat = vocabulary.encode_spans([text])
@@ -127,8 +149,7 @@ def test_units_of_byte_level_bpe():
   assert behind[0] == 1
 
 
-@pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
-def test_vocabularies_without_offsets_are_refused():
-  vocabulary = load_vocabulary(DATA / 'tokenizers/xlnet/spiece.model')
+def test_vocabularies_without_offsets_are_refused(shared):
+  vocabulary = load_vocabulary(shared / 'tokenizers/xlnet/spiece.model')
   with pytest.raises(ValueError, match='spiece.model: units need the offsets .*WordPiece'):
     vocabulary.encode_spans([])

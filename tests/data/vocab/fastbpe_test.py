@@ -3,17 +3,15 @@
 import importlib.util
 import json
 import lzma
-import pathlib
 
 import pytest
-from prepare_test import run
+from mutation import mutation
+from prepare_runs import run
 from transformers import XLMTokenizer
 
 from bertjax.data.vocab import fastbpe
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
-DATA = pathlib.Path(__file__).resolve().parents[4] / 'shared/data'
-real = pytest.mark.skipif(not DATA.exists(), reason='needs ../shared/data')
 # A piece of its own is never read before a merge of lower rank is made.
 CODES = ['t h 9', 'th e</w> 8', 'c a 7', 'ca t</w> 6', 's a 5', 'a t</w> 4']
 WORDS = ['the', 'cat', 'c@@', 'at', 's@@', '.', 'é', 'x', 'a@@']
@@ -82,17 +80,28 @@ def test_languages_without_their_package_are_named(files, monkeypatch):
   assert not list(files.glob('s*'))
 
 
-@real
-def test_equals_transformers(tmp_path):
-  vocabulary = load_vocabulary(DATA / 'tokenizers/xlm-xnli15')
+@mutation(
+  'fastbpe: punctuation as it stands',
+  'bertjax/data/vocab/fastbpe.py',
+  'words = list(moses.cut(moses.normalise(text)))',
+  'words = list(moses.cut(text))',
+)
+@mutation(
+  'fastbpe: the rules of English for all',
+  'bertjax/data/vocab/fastbpe.py',
+  'sacremoses.MosesTokenizer(lang=language)',
+  "sacremoses.MosesTokenizer(lang='en')",
+)
+def test_equals_transformers(shared, tmp_path):
+  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
   index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
   (tmp_path / 'vocab.json').write_text(json.dumps(index))
-  codes = (DATA / 'tokenizers/xlm-xnli15/codes_xnli_15').read_text(encoding='utf-8')
+  codes = (shared / 'tokenizers/xlm-xnli15/codes_xnli_15').read_text(encoding='utf-8')
   (tmp_path / 'merges.txt').write_text(codes)
   files = (str(tmp_path / 'vocab.json'), str(tmp_path / 'merges.txt'))
   theirs = XLMTokenizer(*files, lang2id=None, id2lang=None)
   for language in 'en de es fr ar hi sw tr ur vi'.split():
-    with lzma.open(DATA / f'multilingual/xnli/test.{language}.jsonl.xz', 'rt') as lines:
+    with lzma.open(shared / f'multilingual/xnli/test.{language}.jsonl.xz', 'rt') as lines:
       texts = [json.loads(line)['premise'] for line, _ in zip(lines, range(60), strict=False)]
     ours = vocabulary.encode_batch(texts, [language] * len(texts))
     for text, ids in zip(texts, ours, strict=True):
@@ -100,12 +109,11 @@ def test_equals_transformers(tmp_path):
       assert ids.tolist() == theirs.convert_tokens_to_ids(tokens), (language, text)
 
 
-@real
-def test_a_store_of_two_languages_and_their_pairs(tmp_path):
-  pairs = DATA / 'multilingual/parallel/wmt_human/valid.de-en'
+def test_a_store_of_two_languages_and_their_pairs(shared, tmp_path):
+  pairs = shared / 'multilingual/parallel/wmt_human/valid.de-en'
   store = run(
     input=f'de-en={pairs}.de.gz+{pairs}.en.gz',
-    vocab=DATA / 'tokenizers/xlm-xnli15',
+    vocab=shared / 'tokenizers/xlm-xnli15',
     output=tmp_path / 's',
     documents=300,
   )

@@ -7,12 +7,38 @@ import pathlib
 
 import numpy as np
 import pytest
+from mutation import mutation
 from tokenizers import Tokenizer, pre_tokenizers
 
 from bertjax.data.store.encode import Options, encode
 from bertjax.data.text import sentence_split
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
+
+mutation(
+  'bytes: those of another encoding',
+  'bertjax/data/vocab/whole_words.py',
+  "line.encode().decode('latin-1')",
+  "line.encode('utf-16-le').decode('latin-1')",
+)
+mutation(
+  'words: ids not by frequency',
+  'bertjax/data/vocab/whole_words.py',
+  'key=lambda piece: (-counts[piece], piece)',
+  'key=lambda piece: piece',
+)
+mutation(
+  'words: lines without an end',
+  'bertjax/data/vocab/whole_words.py',
+  'unk) for part in cut(text)), end]',
+  'unk) for part in cut(text))]',
+)
+mutation(
+  'characters: the newline is not one of them',
+  'bertjax/data/vocab/whole_words.py',
+  '    counts[end] += 1\n',
+  '',
+)
 
 LINES = ['the cat saw the dog', 'The dog saw a <unk>', 'a  cat, é 漢']
 

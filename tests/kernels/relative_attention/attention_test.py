@@ -7,10 +7,102 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.kernels.relative_attention import relative_attention, xla_chunked
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+
+mutation(
+  'gpu: a tile lies one row further in the table',
+  'bertjax/kernels/relative_attention/gpu/tile.py',
+  '- (plan.tile.queries - 1)\n  distance =',
+  '- plan.tile.queries\n  distance =',
+)
+mutation(
+  'gpu: the backward pass drops other probabilities than the forward pass',
+  'bertjax/kernels/relative_attention/gpu/backward.py',
+  'kept, grow = tile_lib.kept(x, plan, t0, s0),',
+  'kept, grow = tile_lib.kept(x, plan, t0, s0 + 1),',
+)
+mutation(
+  'gpu: the sum is not faded when a larger score comes',
+  'bertjax/kernels/relative_attention/gpu/forward.py',
+  'total = total * fade + jnp',
+  'total = total + jnp',
+)
+mutation(
+  'gpu: neighbouring diagonals do not overlap',
+  'bertjax/kernels/relative_attention/gpu/backward.py',
+  'pad(flat(x[:, block:]), block, 0)',
+  'pad(flat(x[:, block:]), 0, block)',
+)
+mutation(
+  'gpu: rows that run backwards give their slopes to the others',
+  'bertjax/kernels/relative_attention/gpu/backward.py',
+  'jnp.where(back_B, 0.0, part_BXNR)',
+  'part_BXNR',
+)
+mutation(
+  'attention: the shift starts a column early',
+  'bertjax/kernels/relative_attention/distance_tables.py',
+  'flat[..., queries - 1 : queries - 1 + queries * (width - 1)]',
+  'flat[..., queries - 2 : queries - 2 + queries * (width - 1)]',
+)
+mutation(
+  'attention: rows that run backwards keep their distances',
+  'bertjax/kernels/relative_attention/distance_tables.py',
+  'reverse_B = direction_B.reshape((-1,) + (1,) * table.ndim) < 0',
+  'reverse_B = direction_B.reshape((-1,) + (1,) * table.ndim) < -1',
+)
+mutation(
+  'attention: same and other segment swapped',
+  'bertjax/kernels/relative_attention/reference.py',
+  'jnp.where(other_BTS[:, None], either_2BNT1[1], either_2BNT1[0])',
+  'jnp.where(other_BTS[:, None], either_2BNT1[0], either_2BNT1[1])',
+)
+mutation(
+  'attention: blocks of queries drop as if they were the first',
+  'bertjax/kernels/relative_attention/reference.py',
+  'query += jnp.asarray(first).astype(jnp.uint32)',
+  'query += jnp.asarray(0).astype(jnp.uint32)',
+)
+mutation(
+  'attention: a window one wider',
+  'bertjax/kernels/relative_attention/reference.py',
+  'jnp.abs(distance_TS) < mask.window',
+  'jnp.abs(distance_TS) <= mask.window',
+)
+mutation(
+  'attention: a table that ends at 0 does not hide later keys',
+  'bertjax/kernels/relative_attention/operands.py',
+  'return last if last > 1 - queries else None',
+  'return None',
+)
+mutation(
+  'tpu kernel: tiles turned by one row less',
+  'bertjax/kernels/relative_attention/tpu/tile.py',
+  'pltpu.roll(x, width - block + 1, 1, stride=1',
+  'pltpu.roll(x, width - block, 1, stride=1',
+)
+mutation(
+  'tpu kernel: what was kept is not scaled when a larger score comes',
+  'bertjax/kernels/relative_attention/tpu/forward.py',
+  'y_scr[...] = y_scr[...] * fade + dot',
+  'y_scr[...] = y_scr[...] + dot',
+)
+mutation(
+  'tpu kernel: dropout counts padded keys',
+  'bertjax/kernels/relative_attention/tpu/tile.py',
+  '(head * shape.queries + t_bb) * shape.keys + s_bb',
+  '(head * shape.queries + t_bb) * (shape.keys + 1) + s_bb',
+)
+mutation(
+  'tpu kernel: no gradient of the distance through the queries',
+  'bertjax/kernels/relative_attention/tpu/backward.py',
+  'parts[layout.W] = dot(by_distance, tile.r_2b, (1, 0))',
+  'parts[layout.W] = 0 * dot(by_distance, tile.r_2b, (1, 0))',
+)
 
 # Largest error over the largest value: some roundings of float32, and of bfloat16 (2^-8).
 TOLERANCE = {'float32': 1e-5, 'bfloat16': 2e-2}
@@ -57,6 +149,13 @@ PAIRS = [
 
 
 @pytest.mark.parametrize('impl, name', PAIRS, indirect=['impl'])
+@mutation(
+  'gpu: columns behind a head of 41 are read',
+  'bertjax/kernels/relative_attention/gpu/tile.py',
+  'inside = jnp.broadcast_to(column < plan.size,',
+  'inside = jnp.broadcast_to(column < plan.padded,',
+  case='gpu-transformer_xl_head41',
+)
 def test_equals_the_formula_in_float64(impl, name):
   built, want = problem(name)
   got = run(built, impl)

@@ -5,9 +5,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.kernels.relative_attention import block_sparsity
 from bertjax.kernels.relative_attention.operands import Mask, nearest
+
+mutation(
+  'blocks: the last block of a causal row is not visited',
+  'bertjax/kernels/relative_attention/block_sparsity.py',
+  'of_k(jnp.min, mask.order_k_BS, _FAR)\n',
+  'of_k(jnp.min, mask.order_k_BS, _FAR) + 1\n',
+)
+mutation(
+  'blocks: blocks behind the window are visited',
+  'bertjax/kernels/relative_attention/block_sparsity.py',
+  '(least_IJ < mask.window))[None]',
+  '(least_IJ < 2 * mask.window))[None]',
+)
+mutation(
+  'blocks: a block of the window is left out',
+  'bertjax/kernels/relative_attention/block_sparsity.py',
+  '(least_IJ < mask.window))[None]',
+  '(least_IJ < mask.window - block_k))[None]',
+)
 
 TIDY = ('bert', 'transformer_xl', 'alibi')
 

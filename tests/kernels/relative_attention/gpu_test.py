@@ -7,6 +7,7 @@ import attention_cases as cases
 import jax
 import jax.numpy as jnp
 import pytest
+from mutation import mutation
 
 from bertjax.kernels import relative_attention as ra
 from bertjax.kernels.relative_attention import arg_specs
@@ -30,6 +31,12 @@ def lowered(case: cases.Case) -> str:
 
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('name', ['bert', 'transformer_xl_head41', 't5', 'longformer', 'all'])
+@mutation(
+  'gpu: scores of a whole row in memory',
+  'bertjax/kernels/relative_attention/gpu/tile.py',
+  'shape = (batch, heads, programs, tile.queries, tile.keys + 4)',
+  'shape = (batch, heads, plan.queries, tile.queries, plan.keys)',
+)
 def test_lowers_for_cuda_and_holds_no_scores(name, dtype):
   case = cases.BY_NAME[name]._replace(queries=211, memory=102, dtype=dtype)
   text = lowered(case)
@@ -61,6 +68,12 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
   assert reason is None if taken else f'8.0 or above, got {capability}' in str(reason)
 
 
+@mutation(
+  'gpu: a GPU does not get its kernel',
+  'bertjax/kernels/relative_attention/api.py',
+  'if jax.default_backend() in KERNELS:',
+  "if jax.default_backend() == 'tpu':",
+)
 def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
 

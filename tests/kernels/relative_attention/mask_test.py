@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from mutation import mutation
 from transformers.models.bloom import modeling_bloom
 from transformers.models.t5.modeling_t5 import T5Attention
 
@@ -39,6 +40,12 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
 
 
 @pytest.mark.parametrize('queries, memory', [(11, 0), (8, 7), (1, 5)])
+@mutation(
+  'mask: global keys are not seen from afar',
+  'bertjax/kernels/relative_attention/reference.py',
+  'near_BTS | mask.global_q_BT[:, :, None] | mask.global_k_BS[:, None, :]',
+  'near_BTS | mask.global_q_BT[:, :, None]',
+)
 def test_random_vectors_equal_brute_force(queries, memory):
   rng, shares = np.random.default_rng(queries), []
   for _ in range(40):
@@ -83,6 +90,12 @@ def original_mask(rng, half: int, perm: int, memory: int):
 
 @pytest.mark.parametrize('half, perm, memory', [(16, 16, 0), (16, 16, 9), (16, 4, 9), (24, 8, 5)])
 @pytest.mark.parametrize('seed', range(5))
+@mutation(
+  'mask: a query sees itself in every example',
+  'bertjax/kernels/relative_attention/reference.py',
+  'ahead_BTS |= (distance_TS == 0)[None]',
+  'ahead_BTS = ahead_BTS & (distance_TS != 0)[None]',
+)
 def test_xlnet_permutations_are_orders(half, perm, memory, seed):
   hidden, order_T, rev_S = original_mask(np.random.default_rng(seed), half, perm, memory)
   length = 2 * half
@@ -97,6 +110,12 @@ def test_xlnet_permutations_are_orders(half, perm, memory, seed):
 
 
 @pytest.mark.parametrize('name', arg_specs.SHAPES)
+@mutation(
+  'shapes: halves of a permutation see each other',
+  'bertjax/kernels/relative_attention/arg_specs.py',
+  'return order + half * (reuse + 1), before + half * (reuse + 1)',
+  'return order + half * reuse // 2, before + half * reuse // 2',
+)
 def test_shapes_hold_what_their_sources_say(name):
   """Every query sees a key; the share of the visible ones is that of the system."""
   shape = arg_specs.SHAPES[name]._replace(rows=1)
@@ -131,6 +150,18 @@ def test_shapes_are_taken(name):
 
 @pytest.mark.parametrize('both_ways', [True, False])
 @pytest.mark.parametrize('buckets, furthest', [(32, 128), (32, 64), (16, 300), (64, 2048)])
+@mutation(
+  'tables: later keys in the lower half of the buckets',
+  'bertjax/kernels/relative_attention/distance_tables.py',
+  'np.where(distance < 0, buckets, 0)',
+  'np.where(distance > 0, buckets, 0)',
+)
+@mutation(
+  'tables: buckets a little narrower',
+  'bertjax/kernels/relative_attention/distance_tables.py',
+  'np.float32(math.log(furthest / exact)) * np.float32(buckets - exact)',
+  'math.log(furthest / exact) * (buckets - exact + 0.01)',
+)
 def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
   distance_R = distance_tables.distances(3000, 4000)
   got = distance_tables.t5_buckets(distance_R, buckets, furthest, both_ways)
@@ -141,6 +172,12 @@ def test_t5_buckets_equal_transformers(both_ways, buckets, furthest):
 
 
 @pytest.mark.parametrize('heads', [1, 8, 12, 16, 20, 71, 112])
+@mutation(
+  'tables: extra slopes of ALiBi are not every second one',
+  'bertjax/kernels/relative_attention/distance_tables.py',
+  'range(1, 2 * (heads - power), 2)',
+  'range(1, 1 + heads - power)',
+)
 def test_alibi_equals_transformers(heads):
   """Theirs is slope * column, which differs from -slope * distance by a constant of the query."""
   queries, keys = 6, 40

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.kernels.relative_attention import Mask, Relative, relative_attention, sharded
 from bertjax.kernels.relative_attention.block_sparsity import seen, visits
@@ -48,6 +49,12 @@ def test_every_block_that_holds_something_is_visited(name):
   assert (visited_BQK | ~held_BQK).all()
 
 
+@mutation(
+  'tpu kernel: every block is visited',
+  'bertjax/kernels/relative_attention/block_sparsity.py',
+  'may_BIJ &= ahead_BIJ',
+  'pass',
+)
 def test_blocks_that_hold_nothing_are_not_visited():
   """Causal with a window: the band alone. Packed examples and padding: each its own blocks."""
   case = cases.Case('band', queries=64, order='causal', window=9)
@@ -82,6 +89,12 @@ def test_rotation_without_the_strided_one():
 
 
 @pytest.mark.full
+@mutation(
+  'tpu kernel: every device drops as the first one',
+  'bertjax/kernels/relative_attention/sharded.py',
+  "first = jax.lax.axis_index(HEADS) * x['q_BTNH'].shape[2]",
+  'first = 0',
+)
 def test_a_mesh_changes_nothing():
   """Rows over two axes, heads over one; dropout counts rows and heads of the whole operation."""
   case = cases.BY_NAME['all']._replace(rows=4, heads=2)

@@ -4,6 +4,7 @@ import copy
 import json
 
 import pytest
+from mutation import mutation
 
 from bertjax.bench import kernel_tune
 from bertjax.kernels.relative_attention import arg_specs, tuning
@@ -20,6 +21,12 @@ def test_every_table_can_be_read_and_written(file):
   assert tuning.dump(tuning.parse(impl, data), data['timed']) == data
 
 
+@mutation(
+  'tiles: the length of a call is not looked at',
+  'bertjax/kernels/relative_attention/tuning/__init__.py',
+  '(self.length, call.length))',
+  '(None, call.length))',
+)
 def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch):
   monkeypatch.setattr(tuning, 'FOLDER', tmp_path)
   tuning.load.cache_clear()
@@ -67,6 +74,12 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
     tuning.load.__wrapped__('tpu', 'TPU v9')
 
 
+@mutation(
+  'tiles: the tuner keeps the slowest',
+  'bertjax/bench/kernel_tune.py',
+  'if seconds < least:',
+  'if seconds > least:',
+)
 def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
   start = dict.fromkeys(tuning.KERNELS['gpu'], Tile(32, 32))
   goal = dict(forward=(128, 64), queries=(64, 128), keys=(16, 64), diagonals=(64, 64))

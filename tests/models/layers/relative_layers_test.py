@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mutation import mutation
 
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.kernels.relative_attention import visible
@@ -17,6 +18,12 @@ def model(mem_len: int):
   return types.SimpleNamespace(layers=3, mem_len=mem_len, width=4, dtype='float32')
 
 
+@mutation(
+  'memory: the first places are kept',
+  'bertjax/models/layers/memory.py',
+  'both[:, both.shape[1] - length :]',
+  'both[:, :length]',
+)
 def test_memory_keeps_the_last_places_and_reports_what_is_filled():
   held = memory.empty(model(5), dict(token_BT=np.zeros((2, 1))))
   assert isinstance(held, memory.Memory) and not held.example_BM.any()
@@ -34,6 +41,12 @@ def test_a_start_forgets_the_row_and_no_other():
   np.testing.assert_array_equal(kept.example_BM, [[0, 0, 0], [1, 1, 1]])
 
 
+@mutation(
+  'memory: a later position is seen',
+  'bertjax/models/layers/memory.py',
+  'order_BS[:, -queries:] + 1',
+  'order_BS[:, -queries:] + 2',
+)
 def test_causal_sees_the_filled_memory_itself_and_nothing_later():
   held = memory.Memory(jnp.zeros((1, 1, 3, 2)), jnp.array([[0, 1, 1]]))
   seen = lambda window: visible(memory.causal(held, jnp.ones((1, 2), jnp.int32), window))[0]
@@ -47,6 +60,12 @@ def test_no_gradient_reaches_the_memory():
   assert not np.any(jax.grad(through)(held_BMD))
 
 
+@mutation(
+  'relative layers: sines and cosines in turn',
+  'bertjax/models/layers/relative_layers.py',
+  'np.concatenate([np.sin(angle), np.cos(angle)], -1)',
+  'np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(angle), -1)',
+)
 def test_sinusoids_are_those_of_the_originals():
   found = relative_layers.sinusoids(np.array([3, 0, -2]), 8)
   assert found.shape == (3, 8)
@@ -59,6 +78,12 @@ def test_sinusoids_are_those_of_the_originals():
 
 
 @pytest.mark.parametrize('rate', [0.0, 0.5])
+@mutation(
+  'relative layers: the table is dropped by row',
+  'bertjax/models/layers/relative_layers.py',
+  'row_B=jnp.zeros(1, jnp.uint32)',
+  'row_B=noise.row_B[:1]',
+)
 def test_the_table_is_dropped_alike_for_all_rows_of_a_batch(rate):
   table = relative_layers.DistanceTable(rate)
   noise = lambda row: noise_from_key(jax.random.key(0), jnp.array(row))

@@ -1,0 +1,75 @@
+"""`bertjax.prepare` run in this process, on small text in a small vocabulary."""
+
+import itertools
+import pathlib
+import random
+
+import numpy as np
+from absl import flags
+from absl.testing import flagsaver
+
+from bertjax import prepare
+from bertjax.data.store import builder as store_builder
+from bertjax.data.store import writer as store_writer
+from bertjax.data.store.reader import open_store
+
+WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
+
+
+def write_vocabulary(tmp_path):
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *'.,!?x', '##x', *WORDS]
+  (tmp_path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  return tmp_path / 'vocab.txt'
+
+
+def write_text(path, documents=200, seed=0):
+  """Documents of a few paragraphs of a few sentences; some are empty, some words unknown."""
+  draw = random.Random(seed)
+  sentence = lambda: ' '.join(draw.choices([*WORDS, 'unheard'], k=draw.randint(1, 12))) + '.'
+  paragraph = lambda: ' '.join(sentence().capitalize() for _ in range(draw.randint(1, 4)))
+  texts = ['\n'.join(paragraph() for _ in range(draw.randint(1, 3))) for _ in range(documents)]
+  texts[5] = '\u200b\n\u3000'  # not blank for the reader of files, but without a token
+  path.write_text('\n\n'.join(texts) + '\n')
+  return texts
+
+
+def run(**values):
+  """Runs `prepare` in this process, with one worker unless told otherwise."""
+  defaults = {name: flags.FLAGS[name].default for name in OPTIONS} | dict(workers=1)
+  with flagsaver.flagsaver(**(defaults | {k: _plain(v) for k, v in values.items()})):
+    flags.FLAGS.mark_as_parsed()
+    prepare.main(['prepare'])
+  return open_store(values['output'])
+
+
+OPTIONS = (
+  'split errors lowercase documents module field holdout part_mb '
+  'columns languages lexicon segmenter'
+).split()
+
+
+def _plain(value):
+  return str(value) if isinstance(value, pathlib.Path) else value
+
+
+def contents(path):
+  return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob('*') if p.is_file()}
+
+
+def sentences_of(store):
+  tokens = store.gather(store.sentences[:-1], np.diff(store.sentences))
+  return np.split(tokens, store.sentences[1:-1])
+
+
+def stop_after(monkeypatch, cuts):
+  """Breaks the run off when it is about to note its next part."""
+  count = itertools.count()
+  save = store_writer.save_json
+
+  def save_json(path, value):
+    if next(count) == cuts:
+      raise KeyboardInterrupt
+    save(path, value)
+
+  monkeypatch.setattr(store_builder, 'save_json', save_json)
+  monkeypatch.setattr(store_writer, 'save_json', save_json)

@@ -1,0 +1,27 @@
+"""Every config of configs/, as small as a test needs it."""
+
+import importlib
+import pathlib
+
+from ml_collections import ConfigDict
+
+NAMES = sorted(
+  p.stem
+  for p in (pathlib.Path(__file__).resolve().parents[2] / 'configs').glob('*.py')
+  if p.stem not in ('__init__', 'common')
+)
+
+
+def tiny(name: str, **overrides) -> ConfigDict:
+  """The config at the size `test`, 8 rows of at most 64 tokens, dropout on."""
+  c = importlib.import_module(f'configs.{name}').get_config(
+    'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
+  )
+  c.model.update(dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
+  c.batch_size, c.length, c.total_steps = 8, 64, 100
+  c.eval.batch_size = 8
+  for phase in c.phases.values():
+    if 'batch_size' in phase:
+      phase.batch_size = 8
+  c.update_from_flattened_dict(overrides)
+  return c
