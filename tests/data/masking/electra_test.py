@@ -97,4 +97,4 @@ def test_short_examples_get_one_slot():
 )
 def test_a_wrong_recipe_is_refused(change, message):
   with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(3), electra(**change), 64, 0)
+    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)
