@@ -112,7 +112,7 @@ class Ranges(NamedTuple):
     table: name -> int32 [n]; becomes the batch's `<name>_BT`.
     position_n: int32 positions that the model sees; None: each token's place in its example.
     row: name -> [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
-    order_n: int64, the place among the tokens of the ranges of each token that is not special, where
+    order_n: int64, for each token that is not special its place among those of the ranges, where
       text is read in another order than the store's; None: as they come.
     ahead: whether each example is followed, in the ranges and places, by one more token, which is
       not part of it: the one that the next batch begins with.
@@ -132,34 +132,69 @@ class Ranges(NamedTuple):
   ahead: bool = False
 
 
-Columns = dict[str, np.ndarray]  # one entry per example: what a plan keeps
-Piece = tuple[Columns, dict[str, int]]  # some examples, and what was counted while making them
+Columns = Mapping[str, np.ndarray]  # one entry per example: what a plan keeps
+Piece = tuple[dict[str, np.ndarray], dict[str, int]]  # some examples' columns, and counts
+
+
+class Spec(NamedTuple):
+  """What a plan's examples follow from, besides the store.
+
+  Attributes:
+    options: an instance of `Plan.options`.
+    length: T, tokens per row, special tokens included.
+    seed: of all draws.
+    rows: rows of a batch; plans that are `ordered` alone read it.
+  """
+
+  options: Any
+  length: int
+  seed: int
+  rows: int = 0
+
+
+class Chosen(NamedTuple):
+  """Examples whose ranges are asked for.
+
+  Attributes:
+    column: the plan's columns at these examples.
+    index_E: int64, their numbers in the epoch.
+    epoch: of an ordered plan, whose rows are asked for epoch by epoch.
+    shuffle: of an ordered plan: whether the epoch has an order of its own.
+  """
+
+  column: Columns
+  index_E: np.ndarray
+  epoch: int = 0
+  shuffle: bool = False
 
 
 class Plan(NamedTuple):
   """Which tokens make up which example: data/plans/NAME.py exports it as PLAN.
 
   Attributes:
-    options: a NamedTuple class, the fields of `config.data.plan` besides its name. The examples
-      follow from them, the store, the length and the seed alone.
+    options: a NamedTuple class, the fields of `config.data.plan` besides its name.
     special: names of the special tokens that it needs.
-    build: (text, options, length, seed) -> the examples in pieces. `text` is a `plans.Text`: the
-      store's offsets and columns, never its tokens. The column `length` is each example's tokens,
-      special ones included. What cannot work is refused before the first piece.
-    ranges: (text, options, length, seed, columns) -> Ranges of the examples in these columns. A
-      plan that is `ordered` gets in place of columns a `plans.Rows`: epoch, rows, shuffle.
-    ordered: rows go on where the same rows of the batch before stopped; they are never permuted.
+    build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
+      and columns, never its tokens. The column `length` is each example's tokens, special ones
+      included; `group`, where there is one, its language. What cannot work is refused at the call.
+    ranges: (store, spec, chosen) -> where the tokens of these examples lie.
+    ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
+      and every example is a row.
     row: names of the `<name>_B` that it gives.
-    group: whether it may give the column `group`, the language of an example.
   """
 
   options: type
   special: Sequence[str]
-  build: Callable[..., Iterator[Piece]]
-  ranges: Callable[..., Ranges]
+  build: Callable[[Any, Spec], Iterator[Piece]]
+  ranges: Callable[[Any, Spec, Chosen], Ranges]
   ordered: bool = False
   row: Sequence[str] = ()
-  group: bool = False
+
+
+def one_row(options: Any) -> int:
+  """Rows are corrupted one by one."""
+  del options
+  return 1
 
 
 class Masking(NamedTuple):
@@ -174,26 +209,19 @@ class Masking(NamedTuple):
     slots: (options, length) -> P, predicted slots of a row.
     block: options -> how many rows must be corrupted together.
     row: names of the `<name>_B` that it reads, which the plan must give.
-    whole_rows: whether every row must be one example.
   """
 
   options: type
   special: Sequence[str]
-  check: Callable[..., None]
-  corrupt: Callable[..., dict[str, np.ndarray]]
+  check: Callable[[Any, Any, int], None]
+  corrupt: Callable[[Any, Any, Any], dict[str, np.ndarray]]
   slots: Callable[[Any, int], int]
-  block: Callable[[Any], int] = lambda options: 1
+  block: Callable[[Any], int] = one_row
   row: Sequence[str] = ()
-  whole_rows: bool = False
 
 
 class RowSource(Protocol):
-  """Rows to train or evaluate on: `Examples` over a store, a seqio stream, or rows in memory."""
-
-  @property
-  def rows(self) -> int:
-    """Rows of an epoch."""
-    ...
+  """Rows to train on: `Examples` over a store, or a seqio stream."""
 
   @property
   def ordered(self) -> bool:
@@ -207,6 +235,20 @@ class RowSource(Protocol):
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
     """These rows, counted over all epochs, as a batch with dropped_B."""
+    ...
+
+
+class HeldOutRows(RowSource, Protocol):
+  """Rows to evaluate on: `Examples` over a store, or rows in memory."""
+
+  @property
+  def rows(self) -> int:
+    """Rows of an epoch."""
+    ...
+
+  @property
+  def store(self) -> Any:
+    """Knows the vocabulary."""
     ...
 
 

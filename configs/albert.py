@@ -19,6 +19,7 @@ The other arms of the paper's comparisons:
 
 from ml_collections import ConfigDict
 
+from bertjax.data import recipes
 from configs import bert, common
 
 # Paper, table 1, and google-research/albert; E is 128 there. `test` and `tiny` are ours.
@@ -78,20 +79,9 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'order_pairs'
-  c.data.random_b = True  # quirk: a lone sentence gets random text and the label of a swap
-  c.data.dupe_factor = 40  # create_pretraining_data.py
-  c.data.short_prob = 0.1
-  c.data.corrupt = 'albert_ngrams'
-  c.data.mask.update(
-    dict(
-      static=True,
-      whole_word=True,
-      ngram=3,
-      favor_longer=False,
-      max_targets=20,  # quirk: README's command at length 512 too, 4%; 0 mends it (77, 15%)
-    )
-  )
+  # Quirks: a lone sentence gets random text and the label of a swap (random_b); README's command
+  # has 20 targets at length 512 too, 4% (max_targets=0 mends it: 77, 15%).
+  c.data.plan, c.data.mask = recipes.ALBERT_PLAN, recipes.ALBERT_MASK
 
   if version == '_v1':
     off = dict(dropout=0.0, attention_dropout=0.0)

@@ -11,6 +11,7 @@ this and the other systems, has a laptop's batches and rates: see `common.laptop
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from bertjax.data import recipes
 from bertjax.models.bert import SIZES
 from configs import common
 
@@ -69,11 +70,7 @@ def recipe(size: str) -> ConfigDict:
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'pairs'
-  c.data.dupe_factor = 10  # create_pretraining_data.py
-  c.data.short_prob = 0.1
-  c.data.mask.rule = 'bert'
-  c.data.mask.static = True
+  c.data.plan, c.data.mask = recipes.BERT_PLAN, recipes.BERT_MASK
 
   short = dict(share=0.9, length=c.get_ref('length') // 4)  # 128 of 512
   c.phases.phase1, c.phases.phase2 = short, dict(share=0.1)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from bertjax.data import recipes
+
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 from bertjax.errors import UserError
 
@@ -86,10 +88,8 @@ def base() -> ConfigDict:
     )
   )
 
-  c.phases = (
-    ConfigDict()
-  )  # name -> overrides, in the order of the names; see bertjax/train/timeline.py
-  c.init_from = ()  # ((checkpoint, from path, to path, layers), ...); bertjax/checkpoint/init_from.py
+  c.phases = ConfigDict()  # name -> overrides, in the order of the names: train/timeline.py
+  c.init_from = ()  # ((checkpoint, from path, to path, layers), ..): checkpoint/init_from.py
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
   return c
 
@@ -134,29 +134,14 @@ def data() -> ConfigDict:
   d.reader = 'store'  # 'seqio' streams examples without a store
   d.threads = 2  # that build batches ahead of the step
 
-  d.plan = 'pairs'  # a module of bertjax/data with build() and assemble()
-  d.dupe_factor = 10  # passes over the corpus per epoch of pairs
-  d.short_prob = 0.1
-  d.pack = False  # several short examples per row, isolated from each other
-  d.max_examples = 8  # per packed row
+  # Which tokens make up an example (bertjax/data/plans), and what is hidden (bertjax/data/masking).
+  d.plan = ConfigDict(recipes.BERT_PLAN)
+  d.mask = ConfigDict(recipes.BERT_MASK)
+  d.pack = 1  # examples per row at most; more put several short ones in a row, isolated
 
   # Languages are read with p ~ (share of the rows)^alpha; None: as often as they are in the store.
   d.language_alpha = placeholder(float)
   d.language_block = 1  # rows in a row that share a language
-
-  d.corrupt = 'bert'  # a module of bertjax/data with corrupt()
-  d.mask = ConfigDict(
-    dict(
-      rule='bert',
-      rate=0.15,
-      mask_share=0.8,
-      random_share=0.1,
-      whole_word=False,
-      static=True,  # the same masks every epoch
-      max_targets=0,  # slots per row; 0: ceil(rate * length)
-      special_ids=0,  # ids below it are never drawn as random replacements
-    )
-  )
   return d
 
 

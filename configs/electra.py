@@ -18,6 +18,7 @@ Other arms:
   Electric              --config.model.generator=two_tower --config.objective.electric=True
 """
 
+from bertjax.data import recipes
 from bertjax.models import bert as bert_model
 from configs import bert, common
 
@@ -85,21 +86,8 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'electra_segments'  # build_pretraining_dataset.py
-  c.data.short_prob = 0.05
-  c.data.one_segment_prob = 0.1
-  # Quirk: a short sentence joins the first segment even after the second has begun.
-  c.data.rejoin = True
-  c.data.corrupt = 'electra'
-  c.data.mask.update(
-    dict(
-      static=False,  # new masks at every step
-      rate=MASK_RATE.get(size, 0.15),
-      mask_share=0.85,  # pretrain_helpers.py
-      random_share=0.0,
-      replacement=True,  # quirk: slots are drawn with replacement; False makes them distinct
-    )
-  )
+  c.data.plan, c.data.mask = recipes.ELECTRA_PLAN, recipes.ELECTRA_MASK
+  c.data.mask.rate = MASK_RATE.get(size, 0.15)
   if size == 'tiny':
     common.laptop(c)
   return c

@@ -15,6 +15,7 @@ belong to the vocabulary of ERNIE 1.0, 17,964 pieces of which the released model
 The other arm of the paper's comparison is --config.data.mask.word_prob=0, characters alone.
 """
 
+from bertjax.data import recipes
 from bertjax.models.bert import SIZES
 from configs import bert, common
 
@@ -54,22 +55,8 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'ernie_pairs'
-  c.data.dupe_factor = 1  # negatives are as many again
-  c.data.short_prob = 0.1  # ours, as BERT's; the original's positives came ready made
-  c.data.halves = True  # ours: so that the length does not tell which pairs are next
-  c.data.pack = True  # its batches hold equal counts of tokens
-  c.data.max_examples = 8
-  c.data.corrupt = 'ernie'
-  c.data.mask.update(
-    dict(
-      rule='units',
-      static=False,
-      word_prob=0.5,  # ours: mask_word of a file is its own
-      block=64,  # ours: rows that share the coin, the original's file
-      special_ids=1,  # random ids in [1, V): all but [PAD]
-    )
-  )
+  c.data.plan, c.data.mask = recipes.ERNIE_PLAN, recipes.ERNIE_MASK
+  c.data.pack = 8  # its batches hold equal counts of tokens
   if name.endswith(DIALOGUES):
     _read_dialogues(c)
   if size == 'tiny':
@@ -81,9 +68,7 @@ def _read_dialogues(c) -> None:
   """The paper says neither length nor batch."""
   c.length, c.batch_size = 128, 64
   c.model.update(dict(types=0, extra=(('role', ROLES),), labels=(('fake', 2),)))
-  c.data.plan = 'dialogues'
-  c.data.turns = 3  # QRQ, QRR, QQR
-  c.data.fake_prob = 0.5
-  c.data.pack = False
+  c.data.plan = dict(name='dialogues', turns=3, fake_prob=0.5)  # QRQ, QRR, QQR
+  c.data.pack = 1
   c.data.columns = ('role',)
   c.data.split = 'lines'

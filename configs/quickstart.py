@@ -33,7 +33,7 @@ def get_config(arg: str | None = None):
   c.data.train_vocab.type, c.data.train_vocab.size = 'wordpiece', 4096
   c.data.lowercase = True
   c.data.holdout = 0.05
-  c.data.plan = 'doc_sentences'
+  c.data.plan = dict(name='blocks', break_mode='complete_doc')
   c.data.mask.static = False
   c.eval.examples = 512
   c.eval.fill_mask = (

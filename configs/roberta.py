@@ -7,6 +7,7 @@ prediction.
 Sizes: test, tiny, mini, small, medium (BERT's shapes), base, large (the paper's).
 """
 
+from bertjax.data import recipes
 from bertjax.models.bert import SIZES
 from configs import bert, common
 
@@ -53,11 +54,8 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'full_sentences'
+  c.data.plan, c.data.mask = recipes.ROBERTA_PLAN, recipes.ROBERTA_MASK
   c.data.split = 'lines'  # a line of the corpus is fairseq's unit
-  c.data.mask.rule = 'roberta'
-  c.data.mask.static = False
-  c.data.mask.special_ids = 4  # <s>, <pad>, </s>, <unk> are never random replacements
   if size == 'tiny':
     common.laptop(c)
   return c

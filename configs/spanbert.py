@@ -14,6 +14,7 @@ The other arms of the paper's comparison, over the same blocks:
   spans alone     as it is, with --config.objective.boundary_scale=0
 """
 
+from bertjax.data import recipes
 from bertjax.models.bert import SIZES
 from configs import bert, common
 
@@ -59,19 +60,8 @@ def get_config(arg: str | None = None):
     total_steps=c.get_ref('total_steps'),
   )
 
-  c.data.plan = 'spanbert_blocks'
-  c.data.keep_block = False  # quirk: a document's last block is lost before an over-long sentence
-  c.data.corrupt = 'spanbert'
-  c.data.mask.update(
-    dict(
-      rule='spans',
-      static=False,
-      max_words=10,
-      geometric_p=0.2,
-      entity_prob=0.0,
-      max_pair_targets=15,
-    )
-  )
+  # Quirk: a document's last block is lost before an over-long sentence; keep_block mends it.
+  c.data.plan, c.data.mask = recipes.SPANBERT_PLAN, recipes.SPANBERT_MASK
   if size == 'tiny':
     common.laptop(c)
     c.objective.gradient_scale = 1.0

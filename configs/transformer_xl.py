@@ -21,6 +21,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bertjax.data import recipes
 from configs import common
 
 # run_wt103_base.sh, run_enwik8_base.sh (torch); wt103_large_tpu.sh, enwik8_large_tpu.sh (TF). Of
@@ -121,12 +122,11 @@ def get_config(arg: str | None = None):
     c.data.train_vocab.update(dict(type='words', size=267_736))
   if size.startswith('enwik8'):
     c.data.train_vocab.update(dict(type='bytes', size=300))  # those that occur
-  c.data.plan = 'lm_columns'
-  c.data.lanes = c.get_ref('batch_size')
+  # `ends`: a special token behind each document; none in enwik8. `shuffle_documents`: False as
+  # LMOrderedIterator; True gives each epoch an order of its own.
+  c.data.plan = dict(name='lm_columns', ends='', shuffle_documents=False)
+  c.data.mask = recipes.CAUSAL_MASK
   c.data.split = 'verbatim'  # each line ends with the <eos> or newline of the vocabulary
-  c.data.ends = ''  # a special token behind each document; none in enwik8
-  c.data.shuffle_documents = False  # LMOrderedIterator; True: an order of its own for each epoch
-  c.data.corrupt = 'causal'
 
   c.eval.batch_size = 8  # 10 in the scripts; it changes where columns begin
   c.eval.length = eval_length

@@ -14,6 +14,7 @@ the other language in sight with --config.phases.tlm.model.attend=language.
 
 from ml_collections import ConfigDict
 
+from bertjax.data import recipes
 from bertjax.models.bert import SIZES as SHAPES
 from configs import bert, common
 
@@ -91,23 +92,17 @@ def get_config(arg: str | None = None):
     warmup_steps=30_000,  # README; 4000 in optim.py
   )
 
-  c.data.plan = 'xlm_stream'
-  c.data.lead = 'sep'  # </s> stands at both ends
-  c.data.reset_positions = True  # of the translation; False: one </s> between the two
+  c.data.plan, c.data.mask = recipes.XLM_PLAN, recipes.XLM_MASK
   c.data.languages = XNLI if size == 'xlm15' else ()
   if size != 'en':
     c.data.language_alpha = 0.7  # paper (unverified); 0.0, as often each, is the code's default
     c.data.language_block = c.get_ref('batch_size')
-  c.data.corrupt = 'xlm'
-  c.data.mask.alpha = 0.0  # sample_alpha, the code's default; paper 0.5 (unverified)
-  c.data.mask.block = 32  # rows of a batch of the original
-  c.data.mask.static = False
 
   if len(KINDS[size]) > 1:
     # Of every language or pair up to five, a step each (trainer.py), in this order.
     each = 5 if size == 'xlm15' else 1
-    causal = dict(model=dict(attend='causal'), data=dict(corrupt='causal'))
-    both = dict(model=dict(attend='example'), data=dict(plan='translation_pairs'))
+    causal = dict(model=dict(attend='causal'), data=dict(mask=recipes.CAUSAL_MASK))
+    both = dict(model=dict(attend='example'), data=dict(plan=recipes.TRANSLATION_PLAN))
     kinds = dict(clm=causal, mlm=dict(), tlm=both)
     for kind in KINDS[size]:
       c.phases[kind] = dict(turns=each, **kinds[kind])

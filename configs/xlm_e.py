@@ -11,6 +11,7 @@ from memory of the paper (unverified). Its gated relative position bias is not b
 learned.
 """
 
+from bertjax.data import recipes
 from configs import common, electra
 
 SIZES = {name: electra.SIZES[name] for name in ('test', 'tiny', 'base')}
@@ -36,13 +37,13 @@ def get_config(arg: str | None = None):
   c.optimizer.schedule.peak = 5e-4
   c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') * 2 // 25  # 10,000 of 125,000
 
-  c.data.plan = 'full_sentences'
+  c.data.plan = recipes.ROBERTA_PLAN
   c.data.split = 'lines'
   c.data.language_alpha = 0.7
-  c.data.lead = 'cls'  # <s> source </s> target </s>, as InfoXLM has it
-  c.data.reset_positions = False
+  # <s> source </s> target </s>, as InfoXLM has it
+  pairs = recipes.TRANSLATION_PLAN | dict(lead='cls', reset_positions=False)
   c.phases.mrtd = dict(turns=1)
-  c.phases.trtd = dict(turns=1, data=dict(plan='translation_pairs'))
+  c.phases.trtd = dict(turns=1, data=dict(plan=pairs))
   if size == 'tiny':
     common.laptop(c)
   return c

@@ -33,16 +33,18 @@ def get_config(arg: str | None = None):
   c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
   c.best.metric = 'eval/plm'
 
-  c.data.plan = 'xlnet_columns'
-  c.data.lanes = c.get_ref('batch_size')
-  c.data.reuse_len = c.get_ref('length') // 2  # 256
-  c.data.both_directions = True  # bi_data
-  c.data.corrupt = 'xlnet_permutation'
-  c.data.perm_size = c.get_ref('length') // 2  # 256
-  c.data.mask.context = 6  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
-  c.data.mask.max_words = 5  # max_gram
-  c.data.mask.whole_word = False  # the original counts pieces where it means words; True mends it
-  c.data.mask.static = False  # the original draws once per TFRecord, and num_passes of them
+  half = c.get_ref('length') // 2  # 256
+  c.data.plan = dict(name='xlnet_columns', reuse_len=half, both_directions=True)  # bi_data
+  c.data.mask = dict(
+    name='xlnet_permutation',
+    reuse_len=c.data.plan.get_ref('reuse_len'),
+    perm_size=half,
+    context=6,  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
+    max_words=5,  # max_gram
+    whole_word=False,  # the original counts pieces where it means words; True mends it
+    static=False,  # the original draws once per TFRecord, and num_passes of them
+    max_targets=0,
+  )
 
   c.model = ConfigDict(
     dict(
@@ -66,7 +68,7 @@ def get_config(arg: str | None = None):
     )
   )
   c.model.mem_len = c.get_ref('length') * 3 // 4  # README: 384; the flag's default is 0
-  c.model.reuse_len = c.data.get_ref('reuse_len')
+  c.model.reuse_len = c.data.plan.get_ref('reuse_len')
   c.objective = dict(name='plm')
 
   c.optimizer = common.adamw()  # eps 1e-6: README; uncorrected as BERT's, model_utils.py

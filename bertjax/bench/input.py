@@ -23,10 +23,13 @@ from ml_collections import config_flags
 from bertjax.bench import rival_input, timing
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader, packing
+from bertjax.data.plans import blocks, pairs
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import Writer
+from bertjax.types import Plan, Spec
 
 SIZE = 30522  # of bert-base-uncased, and its special ids
+PASSES, PACK = 10, 8  # of pairs; documents of a packed row at most
 SPECIAL = dict(pad=0, unk=100, cls=101, sep=102, mask=103, eod=104, eos=105)
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
@@ -69,37 +72,38 @@ def random_store(path: pathlib.Path, sentences: int, seed: int) -> None:
   writer.finish(word_starts, dict(name='random', vocabulary=vocabulary, source=[]))
 
 
-def plan_rates(recipe: Any, length: int, sentences: int, seed: int) -> dict[str, Any]:
+def plan_rates(length: int, sentences: int, seed: int, passes: int = PASSES) -> dict[str, Any]:
   """Sentences per second of building pairs, and document sentences packed into rows.
 
   Args:
-    recipe: `config.data`.
     length: tokens per row.
-    sentences: of the made-up corpus; pairs take it dupe_factor times.
+    sentences: of the made-up corpus.
     seed: of the corpus and the plans.
+    passes: that pairs make over it.
   """
   length_S, size_D = random_sizes(sentences, seed)
   until = lambda sizes: np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
   store = Offsets('made-up offsets', until(length_S), until(size_D))
 
-  def pairs() -> int:
-    pieces = examples_lib.find('plan', 'pairs').build(store, recipe, length, seed)
-    return sum(len(columns['length']) for columns, _ in pieces)
+  def made(plan: Plan, options: Any) -> np.ndarray:
+    pieces = plan.build(store, Spec(options, length, seed))
+    return np.concatenate([columns['length'] for columns, _ in pieces])
+
+  def pairs_made() -> int:
+    return len(made(pairs.PLAN, pairs.Options(passes, 0.1)))
 
   def packed() -> int:
-    pieces = examples_lib.find('plan', 'doc_sentences').build(store, recipe, length, seed)
-    length_E = np.concatenate([columns['length'] for columns, _ in pieces])
-    rows = packing.pack(length_E, length, recipe.max_examples)
-    return sum(len(count) for _, count in rows)
+    length_E = made(blocks.PLAN, blocks.Options('complete_doc'))
+    return sum(len(count) for _, count in packing.pack(length_E, length, PACK))
 
-  rates: dict[str, Any] = dict(sentences=len(length_S), passes=recipe.dupe_factor)
-  for name, build, read in (('pairs', pairs, recipe.dupe_factor), ('packed', packed, 1)):
+  rates: dict[str, Any] = dict(sentences=len(length_S), passes=passes)
+  for name, build, read in (('pairs', pairs_made, passes), ('packed', packed, 1)):
     start = time.perf_counter()
-    made = build()
+    count = build()
     seconds = time.perf_counter() - start
     rates[name] = dict(
       seconds=round(seconds, 3),
-      made=made,
+      made=count,
       sentences_per_second=round(read * len(length_S) / seconds),
     )
   return rates
@@ -117,7 +121,9 @@ def run(config: Any, store_path: str, calls: int) -> dict[str, Any]:
     For each side the median seconds of a batch and its real tokens/s, and the ratios.
   """
   store = open_store(store_path)
-  examples = examples_lib.make_examples(store, config.data, config.length, config.seed)
+  examples = examples_lib.make_examples(
+    store, config.data, config.length, config.seed, rows=config.batch_size
+  )
   warmup = 3
   stream = loader.train_batches(examples, config.batch_size, threads=0)
   rows = rival_input.features(examples, config.batch_size, warmup + calls)
@@ -130,7 +136,7 @@ def run(config: Any, store_path: str, calls: int) -> dict[str, Any]:
   seconds = timing.alternate(arms, calls, warmup)
   median = {name: float(np.median(each)) for name, each in seconds.items()}
   return dict(
-    plan=config.data.plan,
+    plan=config.data.plan.name,
     real_tokens_per_batch=round(real, 1),
     **{name: timing.summary(each, real, 'real_tokens') for name, each in seconds.items()},
     ratio=round(median['transformers'] / median['ours'], 3),
@@ -150,7 +156,7 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config = _CONFIG.value
   config.batch_size, config.length = _BATCH_SIZE.value, _LENGTH.value
-  config = config.copy_and_resolve_references()  # config.data.lanes follows batch_size
+  config = config.copy_and_resolve_references()
   with tempfile.TemporaryDirectory() as directory:
     path = config.data.store
     if not path:
@@ -161,6 +167,6 @@ def main(argv: list[str]) -> None:
       store=config.data.store or 'random ids', calls=_CALLS.value,
       **run(config, path, _CALLS.value),
     )  # fmt: skip
-  result['plans'] = plan_rates(config.data, config.length, _SENTENCES.value, config.seed)
+  result['plans'] = plan_rates(config.length, _SENTENCES.value, config.seed)
   json.dump(result | timing.environment(), sys.stdout)
   sys.stdout.write('\n')

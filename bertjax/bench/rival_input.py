@@ -1,5 +1,6 @@
 """The masked-LM collator of transformers on the rows that our loader builds."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import tokenizers
 import transformers
 
 from bertjax.data.examples import Examples
+from bertjax.data.masking import causal
 
 
 def features(examples: Examples, batch_size: int, batches: int) -> list[list[dict[str, Any]]]:
@@ -18,10 +20,9 @@ def features(examples: Examples, batch_size: int, batches: int) -> list[list[dic
     batch_size: rows per batch.
     batches: how many.
   """
-  # With all targets kept as they are, the rows show no corruption.
-  recipe = examples.recipe.copy_and_resolve_references()
-  recipe.mask.mask_share = recipe.mask.random_share = 0.0
-  plain = Examples(**(vars(examples) | dict(recipe=recipe)))
+  # The causal masking hides nothing.
+  shown = dict(masking=causal.MASKING, mask_options=causal.Options())
+  plain = dataclasses.replace(examples, recipe=examples.recipe._replace(**shown))
   special = [examples.store.special[name] for name in ('cls', 'sep')]
   out = []
   for first in range(0, batch_size * batches, batch_size):

@@ -2,7 +2,7 @@
 
 Transformer-XL and XLNet hand memory from batch to batch, so row r of the next batch must go on
 where row r of this one stopped. The stream of an epoch is all documents in an order of its own,
-each with one more token behind it if `ends` says so. It is cut into `lanes` columns of equal size,
+each with one more token behind it if `ends` says so. It is cut into `columns` of equal size,
 and what is left over at its end is dropped.
 
   place   counts the tokens of the stream
@@ -32,19 +32,19 @@ class Order(NamedTuple):
   place_D: np.ndarray
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Lanes:
+@dataclasses.dataclass(frozen=True)
+class ColumnStream:
   """The stream of every epoch.
 
   Attributes:
     store: the token store.
-    lanes: how many columns.
+    columns: how many.
     ends: id of the token behind each document, or None.
     seed: of the orders.
   """
 
   store: Any
-  lanes: int
+  columns: int
   ends: int | None
   seed: int
 
@@ -53,14 +53,21 @@ class Lanes:
     """Places of a column."""
     documents = len(self.store.documents) - 1
     tokens = int(self.store.sentences[-1])
-    return (tokens + documents * (self.ends is not None)) // self.lanes
+    return (tokens + documents * (self.ends is not None)) // self.columns
 
   def order(self, epoch: int | None) -> Order:
     """The order of an epoch; None: that of the corpus."""
     return _order(self, epoch)
 
-  def tokens(self, order: Order, begin_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
-    """Reads ranges of the stream and lays them end to end, int32."""
+  def ranges(
+    self, order: Order, begin_n: np.ndarray, length_n: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where ranges of the stream lie.
+
+    Returns:
+      int64 first token and length of each range of the store, and the places of the tokens behind
+      documents when all is laid end to end.
+    """
     first_n, last_n = _touched(order, begin_n, begin_n + length_n)
     owner_m, offset_m = layout.ragged(last_n - first_n)
     rank_m = first_n[owner_m] + offset_m
@@ -68,12 +75,9 @@ class Lanes:
     stop_m = np.minimum(order.place_D[rank_m + 1], (begin_n + length_n)[owner_m])
     end_m = self._text_end(order, rank_m)
     from_m = self._first_token(order, rank_m) + start_m - order.place_D[rank_m]
-    body = self.store.gather(from_m, np.minimum(stop_m, end_m) - start_m)
-    if self.ends is None:
-      return body
     closed_m = stop_m > end_m
     at_m = np.cumsum(stop_m - start_m) - 1
-    return layout.fill(int(length_n.sum()), at_m[closed_m], self.ends, body)
+    return from_m, np.minimum(stop_m, end_m) - start_m, at_m[closed_m]
 
   def sentence_starts(
     self, order: Order, begin_n: np.ndarray, end_n: np.ndarray
@@ -123,12 +127,12 @@ def _touched(order, begin_n, end_n):
 
 
 @functools.lru_cache(maxsize=4)  # training, and evaluation in between
-def _order(lanes: Lanes, epoch: int | None) -> Order:
-  store, documents = lanes.store, len(lanes.store.documents) - 1
+def _order(stream: ColumnStream, epoch: int | None) -> Order:
+  store, documents = stream.store, len(stream.store.documents) - 1
   document_D = np.arange(documents)
   if epoch is not None:
-    key = counter_rng.fold(counter_rng.root(lanes.seed, 'documents'), epoch)
+    key = counter_rng.fold(counter_rng.root(stream.seed, 'documents'), epoch)
     document_D = counter_rng.permute(np.repeat(key, documents), document_D, documents)
   bound_D = store.sentences[store.documents]
-  size_D = np.diff(bound_D)[document_D] + (lanes.ends is not None)
+  size_D = np.diff(bound_D)[document_D] + (stream.ends is not None)
   return Order(document_D, np.concatenate([[0], np.cumsum(size_D)]))

@@ -1,85 +1,112 @@
-"""Plans, which say what tokens make up what row, and `Examples`, which builds batches from them.
+"""Rows of a plan over a store, masked: every batch is a pure function of its row numbers.
 
-A plan is a set of columns, one entry per example, made by a module of this package from the store's
-offsets and the seed alone. A plan module, named by `config.data.plan`, has
+  plan     which ranges of the store make up which example     data/plans/
+  packing  which examples share a row                          packing.py
+  order    which rows a batch has                              counter_rng.py, language_sampling.py
+  tokens   gathered and laid out                               layout.py
+  masking  what is hidden and predicted                        data/masking/
 
-  build(store, recipe, length, seed)  checks its arguments and returns an iterator of pieces
-                                      (columns, counts); the column `length` counts all tokens
-  assemble(store, column)             makes the `layout.Text` of some examples
-  SPECIAL                             the special tokens it needs, by name
-  OPTIONS                             fields of the recipe that it alone follows from, if any
-
-and a corruption, named by `config.data.corrupt`, has
-
-  check(recipe, store, length)        raises UserError where the recipe is wrong
-  corrupt(rows, recipe, store)        makes token_BT and what is predicted
-  block(recipe)                       how many rows it must be given together, if more than one
-  SPECIAL                             as above
-
-A plan whose rows follow each other, batch by batch, has instead of `assemble` a function
-`reader(store, recipe, length, seed)`, which returns (epoch, index of rows, shuffle) -> `layout.Text`:
-see `bertjax.data.column_stream`. Its rows are never permuted; `config.data.lanes` says how many a batch
-has.
-
-A plan whose column `group` says the language of each row can be read language by language: see
-`bertjax.data.language_sampling` and `config.data.language_alpha`.
-
-A new file with these is a new plan or corruption; there is no list to add it to. What corruptions
-share is in `bertjax.data.targets`.
-
-Plans are kept beside the store, in `plans/HASH/`, or in a directory of the caller's where the store
-is read-only.
+A plan is a set of columns, one entry per example. It is kept beside the store, in `plans/HASH/`, or
+in a directory of the caller's where the store is read-only. Tokens, units and columns of the store
+are gathered here alone, from the ranges that the plan names, so that every masking works with every
+plan, or is refused by `open_recipe`.
 """
 
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator
-from types import ModuleType
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import registry
+from bertjax import options, registry
 from bertjax.data import counter_rng, language_sampling, layout, packing
 from bertjax.data.store import cache, npy_files
 from bertjax.errors import UserError
+from bertjax.types import Chosen, Masking, Plan, Spec
 
-FORMAT = 1
-# What every plan follows from, besides the store, the length, the seed and its own OPTIONS.
-KEYS = (
-  'plan',
-  'dupe_factor',
-  'short_prob',
-  'pack',
-  'max_examples',
-)
+FORMAT = 2  # of the cached plans
+
+
+class Recipe(NamedTuple):
+  """How `config.data` makes batches of a store.
+
+  Attributes:
+    plan_name, plan, plan_options: which tokens make up an example.
+    mask_name, masking, mask_options: what is hidden.
+    pack: examples per row at most.
+    language_alpha: languages are read with p ~ (share of the rows)^alpha; None: as they come.
+    language_block: rows in a row that share a language.
+  """
+
+  plan_name: str
+  plan: Plan
+  plan_options: Any
+  mask_name: str
+  masking: Masking
+  mask_options: Any
+  pack: int
+  language_alpha: float | None
+  language_block: int
+
+
+def open_recipe(data: Any) -> Recipe:
+  """Reads `config.data.plan`, `mask`, `pack`, `language_alpha` and `language_block`.
+
+  Raises:
+    UserError: an unknown plan or masking, fields that it does not have, or two that do not go
+      together.
+  """
+  plan_name, plan, plan_options = _chosen(data.plan, 'plan', 'plans')
+  mask_name, masking, mask_options = _chosen(data.mask, 'mask', 'masking')
+  recipe = Recipe(
+    plan_name, plan, plan_options, mask_name, masking, mask_options,
+    data.pack, data.language_alpha, data.language_block,
+  )  # fmt: skip
+  _check_together(recipe)
+  return recipe
+
+
+def held_out_data(data: Any) -> Any:
+  """`config.data` for evaluation: every example once, and its masks for good."""
+  changed = data.copy_and_resolve_references()
+  if 'dupe_factor' in changed.plan:
+    changed.plan.dupe_factor = 1
+  if 'static' in changed.mask:
+    changed.mask.static = True
+  return changed
 
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """The rows of an endless sequence of epochs; every batch is a pure function of its row numbers.
+  """The rows of an endless sequence of epochs; a `types.RowSource`.
 
   Attributes:
     store: the token store.
-    recipe: `config.data`.
-    length: tokens per row.
-    seed: of the plan, the order and the corruption.
+    recipe: how batches are made of it.
+    spec: what the plan follows from.
     column: name -> [examples], the plan.
     row_start: int64 [rows + 1], where each row's examples begin in row_example; None where rows are
       examples.
     row_example: int64 [examples], row by row; None where rows are examples.
     count: what the plan counted.
+    tables: names of the store's columns that batches show as `<name>_BT`.
   """
 
   store: Any
-  recipe: Any
-  length: int
-  seed: int
+  recipe: Recipe
+  spec: Spec
   column: dict[str, np.ndarray]
   row_start: np.ndarray | None
   row_example: np.ndarray | None
   count: dict[str, int]
+  tables: Sequence[str] = ()
+
+  @property
+  def length(self) -> int:
+    """Tokens per row."""
+    return self.spec.length
 
   @property
   def examples(self) -> int:
@@ -90,6 +117,11 @@ class Examples:
   def rows(self) -> int:
     """Rows per epoch."""
     return self.examples if self.row_start is None else len(self.row_start) - 1
+
+  @property
+  def ordered(self) -> bool:
+    """Whether rows go on where those of the batch before them stopped."""
+    return self.recipe.plan.ordered
 
   @property
   def stats(self) -> dict[str, float]:
@@ -109,9 +141,9 @@ class Examples:
     Returns:
       The batch of `bertjax.types`, and dropped_B int32: targets that had no slot.
     """
-    row_n, block = np.asarray(row_n, np.int64), self._block
-    if self._reader:
-      return self._read(row_n, shuffle)
+    row_n, block = np.asarray(row_n, np.int64), self.recipe.masking.block(self.recipe.mask_options)
+    if self.ordered:
+      return self._by_epoch(row_n, shuffle)
     if block == 1:
       return self._build(row_n, *self._rows_at(row_n, shuffle))
     # Whatever rows are asked for, whole blocks are built.
@@ -120,33 +152,16 @@ class Examples:
     batch = self._build(whole_n, *self._rows_at(whole_n, shuffle))
     return {name: value[at_n * block + row_n % block] for name, value in batch.items()}
 
-  @property
-  def ordered(self) -> bool:
-    """Whether rows go on where those of the batch before them stopped."""
-    return self._reader is not None
-
-  @functools.cached_property
-  def _reader(self) -> Any:
-    plan = find('plan', self.recipe.plan)
-    if not hasattr(plan, 'reader'):
-      return None
-    return plan.reader(self.store, self.recipe, self.length, self.seed)
-
-  def _read(self, row_n, shuffle) -> dict[str, np.ndarray]:
-    """Builds rows epoch by epoch."""
+  def _by_epoch(self, row_n, shuffle) -> dict[str, np.ndarray]:
+    """Builds rows of an ordered plan epoch by epoch."""
     epoch_n, index_n = np.divmod(row_n, self.rows)
     parts, at_n = [], np.argsort(epoch_n, kind='stable')
     for epoch in np.unique(epoch_n).tolist():
       mine_n = np.flatnonzero(epoch_n == epoch)
-      text = self._reader(epoch, index_n[mine_n], shuffle)
-      parts.append(self._corrupt(text, row_n[mine_n], epoch_n[mine_n], index_n[mine_n]))
+      chosen = self._chosen(index_n[mine_n])._replace(epoch=epoch, shuffle=shuffle)
+      parts.append(self._masked(chosen, row_n[mine_n], epoch_n[mine_n]))
     inverse_n = np.argsort(at_n)
     return {name: np.concatenate([p[name] for p in parts])[inverse_n] for name in parts[0]}
-
-  @property
-  def _block(self) -> int:
-    corruption = find('corrupt', self.recipe.corrupt)
-    return corruption.block(self.recipe) if hasattr(corruption, 'block') else 1
 
   @functools.cached_property
   def _schedule(self) -> language_sampling.Schedule | None:
@@ -158,65 +173,82 @@ class Examples:
   def _rows_at(self, row_n, shuffle) -> tuple[np.ndarray, np.ndarray]:
     """Returns the epoch and the index in the epoch of these rows."""
     if shuffle and self._schedule:
-      return language_sampling.rows_at(row_n, self._schedule, self.seed)
+      return language_sampling.rows_at(row_n, self._schedule, self.spec.seed)
     epoch_n, index_n = np.divmod(row_n, self.rows)
     if shuffle:
-      key_n = counter_rng.fold(counter_rng.root(self.seed, 'shuffle'), epoch_n)
+      key_n = counter_rng.fold(counter_rng.root(self.spec.seed, 'shuffle'), epoch_n)
       index_n = counter_rng.permute(key_n, index_n, self.rows)
     return epoch_n, index_n
 
   def _build(self, row_n, epoch_n, index_n) -> dict[str, np.ndarray]:
     if self.row_start is None or self.row_example is None:
-      row_E, example_E = np.arange(len(index_n)), index_n
-    else:
-      start_n = self.row_start[index_n]
-      row_E, offset_E = layout.ragged(self.row_start[index_n + 1] - start_n)
-      example_E = self.row_example[start_n[row_E] + offset_E]
-    plan = find('plan', self.recipe.plan)
-    text = plan.assemble(self.store, {k: column[example_E] for k, column in self.column.items()})
-    return self._corrupt(text, row_n, epoch_n, example_E, row_E)
+      return self._masked(self._chosen(index_n), row_n, epoch_n)
+    start_n = self.row_start[index_n]
+    row_E, offset_E = layout.ragged(self.row_start[index_n + 1] - start_n)
+    example_E = self.row_example[start_n[row_E] + offset_E]
+    return self._masked(self._chosen(example_E), row_n, epoch_n, row_E)
 
-  def _corrupt(self, text, row_n, epoch_n, example_E, row_E=None) -> dict[str, np.ndarray]:
+  def _chosen(self, example_E) -> Chosen:
+    return Chosen({k: column[example_E] for k, column in self.column.items()}, example_E)
+
+  def _masked(self, chosen: Chosen, row_n, epoch_n, row_E=None) -> dict[str, np.ndarray]:
     """Makes the batch of examples, by default one a row."""
+    recipe = self.recipe
     row_E = np.arange(len(row_n)) if row_E is None else row_E
-    epoch_E = np.zeros_like(row_E) if self.recipe.mask.static else epoch_n[row_E]
-    key_E = counter_rng.fold(
-      counter_rng.fold(counter_rng.root(self.seed, 'corrupt'), epoch_E), example_E
-    )
-    placed = layout.layout(text, row_E, key_E, (len(row_n), self.length), row_n, self.seed)
-    corruption = find('corrupt', self.recipe.corrupt)
-    slots = self.recipe.max_examples if self.recipe.pack else 1
-    return layout.frame(placed, slots) | corruption.corrupt(placed, self.recipe, self.store)
+    # What draws nothing has no field `static`.
+    static = getattr(recipe.mask_options, 'static', True)
+    epoch_E = np.zeros_like(row_E) if static else epoch_n[row_E]
+    root = counter_rng.root(self.spec.seed, 'corrupt')
+    key_E = counter_rng.fold(counter_rng.fold(root, epoch_E), chosen.index_E)
+    rows = layout.lay_out(
+      recipe.plan.ranges(self.store, self.spec, chosen), self.store, row_E, key_E,
+      (len(row_n), self.length), row_n, self.spec.seed,
+    )  # fmt: skip
+    batch = layout.frame(rows, recipe.pack)
+    for name in self.tables:
+      if f'{name}_BT' not in batch:
+        batch[f'{name}_BT'] = layout.place(rows, layout.column(rows, self.store, name))
+    return batch | recipe.masking.corrupt(rows, recipe.mask_options, self.store)
 
 
-def make_examples(store, recipe, length: int, seed: int, fallback: str | None = None) -> Examples:
+def make_examples(
+  store,
+  data: Any,
+  length: int,
+  seed: int,
+  fallback: str | None = None,
+  rows: int = 0,
+  tables: Sequence[str] = (),
+) -> Examples:
   """Opens the plan of a recipe over a store, building it on first use.
 
   Args:
     store: the token store.
-    recipe: `config.data`.
+    data: `config.data`.
     length: tokens per row, special tokens included.
-    seed: of the plan, the order and the corruption.
+    seed: of the plan, the order and the masks.
     fallback: directory for plans where the store's own cannot be written.
+    rows: of a batch; an ordered plan has a column for each.
+    tables: names of embedding tables that read a column of the store: see `Examples.tables`.
 
   Raises:
-    UserError: an unknown plan or corruption, a special token that the vocabulary lacks, a store or
-      length that the plan cannot use, or no place to write the plan.
+    UserError: as `open_recipe`; a special token that the vocabulary lacks, a store or length that
+      the plan cannot use, or no place to write the plan.
   """
-  pieces = _pieces(store, recipe, length, seed)
-  options = getattr(find('plan', recipe.plan), 'OPTIONS', ())
+  store, recipe, spec = _opened(store, data, length, seed, rows, tables)
+  pieces = _pieces(store, recipe, spec)
   identity = dict(
     format=FORMAT,
-    length=length,
-    seed=seed,
     store=cache.digest(store.meta),
-    **{key: recipe[key] for key in (*KEYS, *options)},
+    plan=[recipe.plan_name, recipe.plan_options._asdict()],
+    pack=recipe.pack,
+    **spec._replace(rows=rows if recipe.plan.ordered else 0, options=None)._asdict(),
   )
   roots = [pathlib.Path(store.path, 'plans'), *([pathlib.Path(fallback)] if fallback else [])]
 
   def build(path: pathlib.Path) -> dict[str, int]:
     count = npy_files.write_columns(path, pieces)
-    if recipe.pack:
+    if recipe.pack > 1:
       length_E = np.load(path / 'length.npy', mmap_mode='r')
       npy_files.write_columns(path, _packed(length_E, recipe, length))
     return count
@@ -225,62 +257,111 @@ def make_examples(store, recipe, length: int, seed: int, fallback: str | None = 
   files = sorted(directory.glob('*.npy'))
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
   packed = {name: column.pop(name, None) for name in ('row_start', 'row_example')}
-  return _checked(Examples(store, recipe, length, seed, column, count=count, **packed))
+  return _checked(Examples(store, recipe, spec, column, count=count, tables=tables, **packed))
 
 
-def examples_in_memory(store, recipe, length: int, seed: int) -> Examples:
+def examples_in_memory(
+  store, data: Any, length: int, seed: int, rows: int = 0, tables: Sequence[str] = ()
+) -> Examples:
   """As `make_examples`, for a store that has no directory: nothing is written."""
-  column, count = npy_files.join_columns(_pieces(store, recipe, length, seed))
+  store, recipe, spec = _opened(store, data, length, seed, rows, tables)
+  column, count = npy_files.join_columns(_pieces(store, recipe, spec))
   packed: dict[str, Any] = dict(row_start=None, row_example=None)
-  if recipe.pack:
+  if recipe.pack > 1:
     packed, _ = npy_files.join_columns(_packed(column['length'], recipe, length))
-  return _checked(Examples(store, recipe, length, seed, column, count=count, **packed))
+  return _checked(Examples(store, recipe, spec, column, count=count, tables=tables, **packed))
 
 
-def find(kind: str, name: str) -> ModuleType:
-  """The module that `config.data.<kind>` names, 'plan' or 'corrupt'."""
-  package = {'plan': 'plans', 'corrupt': 'masking'}[kind]
-  return registry.find(f'bertjax.data.{package}', name, f'config.data.{kind}')
+def _chosen(given: Mapping[str, Any], key: str, folder: str) -> tuple[str, Any, Any]:
+  """What `config.data.<key>` names, with its options."""
+  fields, where = dict(given), f'config.data.{key}'
+  if 'name' not in fields:
+    raise UserError(f'{where} lacks name: expected one of bertjax/data/{folder}')
+  name = fields.pop('name')
+  module = registry.find(f'bertjax.data.{folder}', name, f'{where}.name')
+  found = module.PLAN if key == 'plan' else module.MASKING
+  return name, found, options.read(found.options, fields, f'{where} ({name})')
 
 
-def _pieces(store, recipe, length, seed) -> Iterator[tuple]:
+def _check_together(recipe: Recipe) -> None:
+  """Refuses what each part allows and both together do not."""
+  pair = f'config.data.plan {recipe.plan_name!r} with config.data.mask {recipe.mask_name!r}'
+  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]
+  if lacking:
+    raise UserError(
+      f'{pair}: the masking reads {", ".join(f"{name}_B" for name in lacking)}, which this plan '
+      'does not give; take a plan that does, or another masking'
+    )
+  plan, mask = recipe.plan_options._asdict(), recipe.mask_options._asdict()
+  for name in plan.keys() & mask.keys():
+    if plan[name] != mask[name]:
+      raise UserError(f'{pair}: {name} must be the same in both, got {plan[name]} and {mask[name]}')
+  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:
+    raise UserError(
+      f'{pair}: the masking draws over blocks of rows, but these rows are read side by side; set '
+      'the fields of the mask so that rows are masked one by one'
+    )
+  if recipe.plan.ordered and (recipe.pack > 1 or recipe.language_alpha is not None):
+    raise UserError(
+      f'config.data.plan {recipe.plan_name!r} reads columns side by side: expected pack=1 and '
+      f'language_alpha=None, got {recipe.pack} and {recipe.language_alpha}'
+    )
+  if recipe.language_alpha is not None and recipe.pack > 1:
+    raise UserError(
+      'config.data.language_alpha reads rows language by language: expected config.data.pack=1, '
+      f'got {recipe.pack}'
+    )
+  if recipe.language_alpha is None and recipe.language_block > 1:
+    raise UserError(
+      f'config.data.language_block={recipe.language_block} is read with language_alpha alone, '
+      'which is None: set language_alpha, or language_block=1'
+    )
+
+
+def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec]:
+  recipe = open_recipe(data)
+  if recipe.plan.ordered and rows < 1:
+    raise UserError(
+      f'config.data.plan {recipe.plan_name!r} reads columns of the whole text side by side: '
+      'expected a store, got text that is streamed. Set config.data.reader=store'
+    )
+  store = store.numbered(data.languages)
+  for name in tables:
+    store.column(name)  # refuses a store that lacks it, with the remedy
+  return store, recipe, Spec(recipe.plan_options, length, seed, rows)
+
+
+def _pieces(store, recipe: Recipe, spec: Spec):
   """Returns the plan's pieces, which are made as they are read; all mistakes are met before
   that."""
-  plan, corruption = find('plan', recipe.plan), find('corrupt', recipe.corrupt)
-  needed = dict.fromkeys(('pad', *plan.SPECIAL, *corruption.SPECIAL))
+  needed = dict.fromkeys(('pad', *recipe.plan.special, *recipe.masking.special))
   missing = [name for name in needed if store.special.get(name) is None]
   if missing:
     raise UserError(
-      f'plan {recipe.plan!r} with {recipe.corrupt!r} needs the special tokens {", ".join(needed)}; '
-      f'the vocabulary of {store.path} has no {", ".join(missing)}. Prepare the store with a '
-      'vocabulary that has them'
+      f'plan {recipe.plan_name!r} with mask {recipe.mask_name!r} needs the special tokens '
+      f'{", ".join(needed)}; the vocabulary of {store.path} has no {", ".join(missing)}. Prepare '
+      'the store with a vocabulary that has them'
     )
   if len(store.documents) < 2:
     raise UserError(f'{store.path}: expected at least one document, got none')
-  if recipe.pack and recipe.max_examples < 1:
-    raise UserError(f'config.data.max_examples must be at least 1, got {recipe.max_examples}')
-  if recipe.language_alpha is not None and (recipe.pack or recipe.language_block < 1):
-    raise UserError(
-      'config.data.language_alpha reads rows language by language: expected pack=False and '
-      f'language_block >= 1, got {recipe.pack} and {recipe.language_block}'
-    )
-  corruption.check(recipe, store, length)
-  return _counted(plan.build(store, recipe, length, seed))
+  recipe.masking.check(recipe.mask_options, store, spec.length)
+  return _counted(recipe.plan.build(store, spec))
 
 
 def _checked(examples: Examples) -> Examples:
   """Refuses a plan without rows, and to sample languages that it does not know."""
+  recipe = examples.recipe
   if not examples.examples:
     raise UserError(
-      f'the plan {examples.recipe.plan!r} makes no row of {examples.length} tokens of '
+      f'the plan {recipe.plan_name!r} makes no row of {examples.length} tokens of '
       f'{examples.store.path}, its counts are {examples.count}: raise config.length or give more '
       'text'
     )
-  if examples.recipe.language_alpha is not None and 'group' not in examples.column:
+  if recipe.language_alpha is not None and 'group' not in examples.column:
     raise UserError(
-      f'config.data.language_alpha={examples.recipe.language_alpha} needs the language of every '
-      f'row, which the plan {examples.recipe.plan!r} over {examples.store.path} does not know: '
-      'prepare the store with languages, or set language_alpha=None'
+      f'config.data.language_alpha={recipe.language_alpha} needs the language of every row, which '
+      f'the plan {recipe.plan_name!r} over {examples.store.path} does not know: prepare the store '
+      'with languages, or set language_alpha=None'
     )
   return examples
 
@@ -293,7 +374,7 @@ def _counted(pieces):
 def _packed(length_E, recipe, capacity):
   yield dict(row_start=np.zeros(1, np.int64)), {}
   packed = 0
-  for example_n, count_n in packing.pack(length_E, capacity, recipe.max_examples):
+  for example_n, count_n in packing.pack(length_E, capacity, recipe.pack):
     stop_n = packed + np.cumsum(count_n)
     packed = int(stop_n[-1])
     yield dict(row_start=stop_n, row_example=example_n), {}

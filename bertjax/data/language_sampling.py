@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax.data import counter_rng
-from bertjax.errors import UserError
 
 WINDOW = 1 << 14  # blocks
 
@@ -34,22 +33,6 @@ class Schedule(NamedTuple):
   start_g: np.ndarray
   blocks_g: np.ndarray
   block: int
-
-
-def ids(store, recipe) -> np.ndarray:
-  """Returns the id of each language of the store, int64; empty where the store knows none.
-
-  Raises:
-    UserError: config.data.languages, which numbers them, lacks one.
-  """
-  names = list(recipe.languages or store.languages)
-  missing = [name for name in store.languages if name not in names]
-  if missing:
-    raise UserError(
-      f'{store.path} has the languages {", ".join(missing)}, which have no id: expected those of '
-      f'config.data.languages, {", ".join(names)}. Name them there, or leave it empty'
-    )
-  return np.array([names.index(name) for name in store.languages], np.int64)
 
 
 def parallel(store) -> np.ndarray:

@@ -12,9 +12,8 @@ from typing import Any
 import grain
 import numpy as np
 
-from bertjax.data.examples import Examples
-from bertjax.data.seqio_tasks.row_stream import Fixed, Stream
 from bertjax.errors import UserError
+from bertjax.types import HeldOutRows, RowSource
 
 Batch = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches; Grain wants a length
@@ -23,7 +22,7 @@ ENDLESS = 1 << 62  # batches; Grain wants a length
 class _Batches:
   """Random access to the host's share of every global batch."""
 
-  def __init__(self, examples: Examples | Stream, batch_size: int, hosts: tuple[int, int]):
+  def __init__(self, examples: RowSource, batch_size: int, hosts: tuple[int, int]):
     host, count = hosts
     if batch_size % count:
       raise UserError(
@@ -42,7 +41,7 @@ class _Batches:
 
 
 def train_batches(
-  examples: Examples | Stream,
+  examples: RowSource,
   batch_size: int,
   start_index: int = 0,
   hosts: tuple[int, int] = (0, 1),
@@ -70,12 +69,12 @@ def train_batches(
   return iter(source[start_index:].to_iter_dataset(options))
 
 
-def batch_at(examples: Examples | Stream, index: int, batch_size: int) -> Batch:
+def batch_at(examples: RowSource, index: int, batch_size: int) -> Batch:
   """Returns global batch `index` of a run: what `train_batches` yields there on a single host."""
   return _Batches(examples, batch_size, (0, 1))[index][1]
 
 
-def eval_batches(examples: Examples | Fixed, batch_size: int, limit: int = 0) -> Iterator[Batch]:
+def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:
   """Yields rows of the first epoch, each once, in order.
 
   Args:
@@ -85,7 +84,7 @@ def eval_batches(examples: Examples | Fixed, batch_size: int, limit: int = 0) ->
       0 takes every row.
   """
   rows = min(limit or examples.rows, examples.rows)
-  evenly = not (isinstance(examples, Examples) and examples.ordered)
+  evenly = not examples.ordered
   chosen_n = np.arange(rows) * (examples.rows if evenly else rows) // rows
   for first in range(0, rows, batch_size):
     batch, _ = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))

@@ -1,4 +1,4 @@
-"""What every corruption needs, so that a rule is a short file.
+"""What every masking needs, so that a rule is a short file.
 
 A rule says which tokens are predicted and what the input shows there; the rest is here. In order:
 
@@ -44,43 +44,42 @@ class Units(NamedTuple):
   size_n: np.ndarray
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks the fields of `recipe.mask` that all rules have.
+def check(options, store, length: int) -> None:
+  """Checks what a masking with random replacements says of the store and the rows.
 
   Raises:
-    UserError: a rate outside (0, 1], shares that are negative or exceed 1 together, a negative
-      number of slots, no id to draw, or rows that are too long.
+    UserError: shares that exceed 1 together, no id to draw, or rows that are too long.
   """
-  mask = recipe.mask
-  if not 0 < mask.rate <= 1:
-    raise UserError(f'config.data.mask.rate must be in (0, 1], got {mask.rate}')
-  if min(mask.mask_share, mask.random_share) < 0 or mask.mask_share + mask.random_share > 1:
+  check_length(length)
+  if options.mask_share + options.random_share > 1:
     raise UserError(
-      'config.data.mask.mask_share and random_share must be >= 0 and at most 1 together, got '
-      f'{mask.mask_share} and {mask.random_share}'
+      'config.data.mask.mask_share and random_share must be at most 1 together, got '
+      f'{options.mask_share} and {options.random_share}'
     )
-  if mask.max_targets < 0:
-    raise UserError(f'config.data.mask.max_targets must be >= 0, got {mask.max_targets}')
-  if not 0 <= mask.special_ids < store.vocabulary_size:
+  if options.special_ids >= store.vocabulary_size:
     raise UserError(
       f'config.data.mask.special_ids must be below the {store.vocabulary_size} ids of the '
-      f'vocabulary, got {mask.special_ids}'
+      f'vocabulary, got {options.special_ids}'
     )
+
+
+def check_length(length: int) -> None:
+  """Refuses rows that are too long to be sorted."""
   if length > MAX_LENGTH:
     raise UserError(f'masking handles rows of at most {MAX_LENGTH} tokens, got length {length}')
 
 
-def slots(recipe, length: int) -> int:
-  """Returns P, the predicted slots per row: mask.max_targets, or ceil(rate * length) where it is 0.
+def slots(options, length: int) -> int:
+  """Returns P, the predicted slots per row: max_targets, or ceil(rate * length) where it is 0.
 
   At rate 0.15 that is 20 for 128 and 77 for 512, the flags of google-research/bert.
   """
-  return recipe.mask.max_targets or math.ceil(recipe.mask.rate * length)
+  return options.max_targets or math.ceil(options.rate * length)
 
 
 def bert_count(rows: Rows, rate: float) -> np.ndarray:
   """Returns max(1, round(rate * length)) of each example, int64 [E]; half rounds to even."""
-  return np.maximum(np.rint(rate * rows.text.length_E).astype(np.int64), 1)
+  return np.maximum(np.rint(rate * rows.length_E).astype(np.int64), 1)
 
 
 def bits(rows: Rows, site: int, example_n: np.ndarray, counter_n: np.ndarray | int):
@@ -95,7 +94,7 @@ def at_tokens(rows: Rows, site: int, index_n: np.ndarray) -> np.ndarray:
 
 def not_special(rows: Rows, store) -> np.ndarray:
   """Returns the indices of the tokens other than [CLS] and [SEP], int64, ascending."""
-  token_n = rows.text.token_n
+  token_n = rows.token_n
   return np.flatnonzero(~is_special(token_n, store))
 
 
@@ -144,10 +143,10 @@ def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
   # Sorting the keys themselves is faster than argsort; the position leads back to the unit.
   sorted_n = np.sort(key_n)
   example_n = (sorted_n >> np.uint64(44)).astype(np.int64)
-  token_n = starts(rows.text.length_E)[example_n] + (sorted_n & np.uint64(MAX_LENGTH - 1)).astype(
+  token_n = starts(rows.length_E)[example_n] + (sorted_n & np.uint64(MAX_LENGTH - 1)).astype(
     np.int64
   )
-  unit_of_n = np.empty(len(rows.text.token_n), np.int64)
+  unit_of_n = np.empty(len(rows.token_n), np.int64)
   unit_of_n[lead_n] = np.arange(len(lead_n))
   return unit_of_n[token_n]
 
@@ -216,9 +215,8 @@ def running(value_n: np.ndarray, group_n: np.ndarray, groups: int) -> np.ndarray
   return np.cumsum(value_n) - (np.cumsum(total_g) - total_g)[group_n]
 
 
-def uniform_ids(rows: Rows, recipe, store, index_n: np.ndarray) -> np.ndarray:
-  """Draws an id per token, uniform over those from mask.special_ids up; maybe the original one."""
-  low = recipe.mask.special_ids
+def uniform_ids(rows: Rows, low: int, store, index_n: np.ndarray) -> np.ndarray:
+  """Draws an id per token, uniform over those from `low` up; maybe the original one."""
   return low + counter_rng.below(at_tokens(rows, ID, index_n), store.vocabulary_size - low)
 
 
@@ -234,7 +232,7 @@ def show(
 
   Args:
     rows: the batch.
-    mask: `recipe.mask`.
+    mask: the options, with mask_share and random_share.
     store: for the id of [MASK].
     index_n: int64, the chosen tokens.
     decide_n: int64, the token at whose position each draws: index_n for one decision per token, the
@@ -247,7 +245,7 @@ def show(
   u_n = counter_rng.uniform(at_tokens(rows, _SHOW, decide_n))
   masked_n = u_n < mask.mask_share
   random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
-  kept_n = np.where(random_n, random_id_n, rows.text.token_n[index_n])
+  kept_n = np.where(random_n, random_id_n, rows.token_n[index_n])
   return np.where(masked_n, store.special['mask'], kept_n), masked_n
 
 
@@ -276,7 +274,7 @@ def emit(
     arrays, and dropped_B int32, the targets that the rule asked for and the row had no slot for.
   """
   shown_n, masked_n = shown
-  token_n, target_n = rows.text.token_n.copy(), rows.text.token_n[index_n]
+  token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]
   token_n[index_n] = shown_n
   # Where [CLS] and [SEP] stand says the layout, and a unigram does not know them.
   masked_n = masked_n & ~is_special(target_n, store)

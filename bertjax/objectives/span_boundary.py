@@ -47,7 +47,7 @@ def make(config) -> Objective:
   Raises:
     UserError: a model without the boundary head, or spans longer than its table of places.
   """
-  settings, most = config.objective, config.data.mask.max_pair_targets
+  settings, most = config.objective, config.data.mask.get('max_pair_targets', 0)
   if config.model.name != 'span_boundary':
     raise UserError(
       "objective 'span_boundary' needs config.model.name='span_boundary', got "

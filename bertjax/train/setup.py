@@ -1,6 +1,7 @@
 """From a config to everything that is fixed before the first step; every mistake is met here."""
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from bertjax.errors import UserError, choose
 from bertjax.optim import optimizer
 from bertjax.train import timeline as timeline_lib
 from bertjax.train.step import State
-from bertjax.types import Batch, Objective
+from bertjax.types import Batch, HeldOutRows, Objective, RowSource
 
 
 class System(NamedTuple):
@@ -36,8 +37,8 @@ class System(NamedTuple):
 
   phase: timeline_lib.Phase
   objective: Objective
-  examples: examples_lib.Examples | row_stream.Stream
-  held_out: examples_lib.Examples | row_stream.Fixed | None
+  examples: RowSource
+  held_out: HeldOutRows | None
   template: Batch
   evaluation: Objective
   eval_template: Batch
@@ -223,22 +224,16 @@ def _evaluation(config: Any, module: Any, template: Batch, held_out: Any, boxed:
 
 def _examples(config: Any, store: Store, held_out: Store | None, fallback: str | None):
   """The rows of the stores: those to train on, and those to evaluate on or None."""
-  examples = examples_lib.make_examples(store, config.data, config.length, config.seed, fallback)
-  if examples.ordered and config.data.lanes != config.batch_size:
-    raise UserError(
-      f'the plan {config.data.plan!r} hands memory from each row to the same row of the next '
-      f'batch: expected config.data.lanes={config.batch_size}, the rows of a batch, got '
-      f'{config.data.lanes}, which would shuffle the columns. Leave it to follow batch_size'
-    )
+  tables = [name for name, _ in config.model.extra] if 'extra' in config.model else []
+  make = functools.partial(examples_lib.make_examples, fallback=fallback, tables=tables)
+  examples = make(store, config.data, config.length, config.seed, rows=config.batch_size)
   if held_out is None:
     return examples, None
-  recipe = copy.deepcopy(config.data)
-  recipe.update(config.eval.data)
-  recipe.dupe_factor, recipe.mask.static = 1, True  # every example once, its masks for good
-  if examples.ordered:
-    recipe.lanes = config.eval.batch_size
+  data = copy.deepcopy(config.data)
+  timeline_lib.override(data, config.eval.data, 'config.eval.data')
+  data = examples_lib.held_out_data(data)
   seed, length = config.eval.seed, config.eval.length or config.length
-  return examples, examples_lib.make_examples(held_out, recipe, length, seed, fallback)
+  return examples, make(held_out, data, length, seed, rows=config.eval.batch_size)
 
 
 def _shapes(template: Batch, rows: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:

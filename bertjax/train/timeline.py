@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 
 
 class Phase(NamedTuple):
@@ -45,12 +45,23 @@ class Timeline(NamedTuple):
     raise AssertionError('unreachable: rest < sum(lengths)')
 
 
-def _merge(config: Any, overrides: Any, where: str) -> None:
-  for key, value in overrides.items():
-    if key not in config:
-      raise UserError(f'config.phases.{where}.{key}: config has no key {key!r} to override')
-    if isinstance(value, ConfigDict):
-      _merge(config[key], value, f'{where}.{key}')
+def override(config: Any, changes: Any, where: str) -> None:
+  """Changes fields of a ConfigDict in place; a dict with another `name` replaces the whole of it,
+  since the fields of the one thing say nothing of the other.
+
+  Args:
+    config: e.g. `config.data`.
+    changes: field -> value, or a ConfigDict of them.
+    where: the key of the changes, for messages.
+
+  Raises:
+    UserError: there is no such field; the nearest is named.
+  """
+  for key, value in changes.items():
+    choose(key, config, f'fields of {where}')
+    nested = isinstance(value, ConfigDict) and isinstance(config[key], ConfigDict)
+    if nested and ('name' not in value or value.name == config[key].name):
+      override(config[key], value, f'{where}.{key}')
     else:
       config[key] = value
 
@@ -75,7 +86,7 @@ def make(config: Any) -> Timeline:
     weights.append(overrides[kind[0]])
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
-    _merge(changed, body, name)
+    override(changed, body, f'config.phases.{name}')
     phases.append(Phase(name, changed))
   if len(kinds) != 1:
     raise UserError('config.phases mixes share and turns: give every phase the same kind')

@@ -1,11 +1,14 @@
-"""Stores in memory for the tests of plans and corruptions."""
+"""Stores in memory, and recipes, for the tests of plans and maskings."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.data import layout
+from bertjax.data import examples as examples_lib
+from bertjax.data import layout, recipes
+from bertjax.types import Chosen, Ranges, Spec
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 XLNET_EOD = 7
@@ -13,7 +16,7 @@ MASK = SPECIAL['mask']
 VOCABULARY = 1000
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class MemoryStore:
   """The part of the store's interface that plans and corruptions use."""
 
@@ -49,6 +52,14 @@ class MemoryStore:
     owner, offset = layout.ragged(np.asarray(length_n))
     return self.units[np.asarray(start_n)[owner] + offset]
 
+  def numbered(self, languages):
+    names = list(languages or self.languages)
+    if names == list(self.languages):
+      return self
+    number_l = np.array([names.index(name) for name in self.languages], np.uint8)
+    columns = dict(self.columns, language=number_l[self.columns['language']])
+    return dataclasses.replace(self, columns=columns, languages=tuple(names))
+
   def check_units(self):
     if self.units is None:
       raise ValueError('no units')
@@ -79,114 +90,6 @@ def random_store(documents=60, sentences=12, words=9, seed=0, distinct=False):
   return MemoryStore(tokens, offsets(length_n), offsets(sentences_n), dict(SPECIAL), starts, counts)
 
 
-def recipe(**changes):
-  """`config.data` with BERT's values; `mask__rule='roberta'` changes one of the mask block."""
-  r = ConfigDict(
-    dict(
-      plan='pairs',
-      dupe_factor=2,
-      short_prob=0.1,
-      pack=False,
-      max_examples=8,
-      language_alpha=None,
-      language_block=1,
-      languages=(),
-      corrupt='bert',
-      mask=dict(
-        rule='bert',
-        rate=0.15,
-        mask_share=0.8,
-        random_share=0.1,
-        whole_word=False,
-        static=True,
-        max_targets=0,
-        special_ids=0,
-      ),
-    )
-  )
-  for name, value in changes.items():
-    block, _, field = name.rpartition('__')
-    (r[block] if block else r)[field] = value
-  return r
-
-
-def roberta(**changes):
-  """`config.data` with RoBERTa's values."""
-  values = dict(
-    plan='full_sentences', mask__rule='roberta', mask__static=False, mask__special_ids=4
-  )
-  return recipe(**(values | changes))
-
-
-def ngrams(**changes):
-  """`config.data` with ALBERT's masking."""
-  values = dict(
-    corrupt='albert_ngrams', mask__whole_word=True, mask__ngram=3, mask__favor_longer=False
-  )
-  return recipe(**(values | changes))
-
-
-def albert(**changes):
-  """`config.data` with ALBERT's pairs and masking."""
-  return ngrams(**(dict(plan='order_pairs', random_b=True) | changes))
-
-
-def electra(**changes):
-  """`config.data` with ELECTRA's masking."""
-  values = dict(
-    corrupt='electra',
-    mask__static=False,
-    mask__mask_share=0.85,
-    mask__random_share=0.0,
-    mask__replacement=True,
-  )
-  return recipe(**(values | changes))
-
-
-def spans(**changes):
-  """`config.data` with SpanBERT's blocks and masking."""
-  values = dict(
-    plan='spanbert_blocks',
-    keep_block=False,
-    corrupt='spanbert',
-    mask__rule='spans',
-    mask__static=False,
-    mask__max_words=10,
-    mask__geometric_p=0.2,
-    mask__entity_prob=0.0,
-    mask__max_pair_targets=15,
-  )
-  return recipe(**(values | changes))
-
-
-def xlm(**changes):
-  """`config.data` with XLM's masking, over RoBERTa's blocks."""
-  values = dict(
-    plan='full_sentences',
-    corrupt='xlm',
-    mask__static=False,
-    mask__alpha=0.0,
-    mask__block=32,
-  )
-  return recipe(**(values | changes))
-
-
-def ernie(**changes):
-  """`config.data` with ERNIE's pairs and masking, and the fields of its dialogues."""
-  values = dict(
-    plan='ernie_pairs',
-    corrupt='ernie',
-    halves=False,
-    turns=3,
-    fake_prob=0.5,
-    mask__static=False,
-    mask__special_ids=1,
-    mask__word_prob=0.5,
-    mask__block=1,
-  )
-  return recipe(**(values | changes))
-
-
 def spoken(store, languages=3, runs=5, pairs=0, seed=0):
   """The store with languages, in so many runs of documents, and the last documents as pairs."""
   draw, documents = np.random.default_rng(seed), len(store.documents) - 1
@@ -206,25 +109,77 @@ def spoken(store, languages=3, runs=5, pairs=0, seed=0):
   return store
 
 
+def recipe(plan=recipes.BERT_PLAN, mask=recipes.BERT_MASK, **changes):
+  """`config.data` of a plan and a mask.
+
+  Args:
+    plan, mask: of `bertjax.data.recipes`; pairs make two passes.
+    **changes: plan__FIELD and mask__FIELD of these two, or fields of `config.data`.
+  """
+  r = ConfigDict(
+    dict(pack=1, language_alpha=None, language_block=1, languages=(), plan=plan, mask=mask)
+  )
+  if 'dupe_factor' in r.plan:
+    r.plan.dupe_factor = 2
+  for name, value in changes.items():
+    block, _, field = name.rpartition('__')
+    (r[block] if block else r)[field] = value
+  return r
+
+
+def roberta(plan=recipes.ROBERTA_PLAN, **changes):
+  """RoBERTa's blocks and masks."""
+  return recipe(plan, recipes.ROBERTA_MASK, **changes)
+
+
+def ngrams(plan=recipes.BERT_PLAN, **changes):
+  """BERT's pairs and ALBERT's masks, of 15% of the tokens."""
+  return recipe(plan, recipes.ALBERT_MASK | dict(max_targets=0), **changes)
+
+
+def albert(**changes):
+  """ALBERT's pairs and masks."""
+  return ngrams(recipes.ALBERT_PLAN, **changes)
+
+
+def electra(plan=recipes.BERT_PLAN, **changes):
+  """BERT's pairs and ELECTRA's masks."""
+  return recipe(plan, recipes.ELECTRA_MASK, **changes)
+
+
 def segments(**changes):
-  """`config.data` with ELECTRA's examples and masking."""
-  values = dict(plan='electra_segments', short_prob=0.05, one_segment_prob=0.1, rejoin=True)
-  return electra(**(values | changes))
+  """ELECTRA's segments and masks."""
+  return electra(recipes.ELECTRA_PLAN, **changes)
+
+
+def spans(plan=recipes.SPANBERT_PLAN, **changes):
+  """SpanBERT's blocks and masks."""
+  return recipe(plan, recipes.SPANBERT_MASK, **changes)
+
+
+def xlm(plan=recipes.ROBERTA_PLAN, mask=recipes.XLM_MASK, **changes):
+  """RoBERTa's blocks and XLM's masks."""
+  return recipe(plan, mask, **changes)
+
+
+def ernie(plan=recipes.ERNIE_PLAN | dict(halves=False), **changes):
+  """ERNIE's pairs and masks; every row has its coin."""
+  return recipe(plan, recipes.ERNIE_MASK | dict(block=1), **changes)
+
+
+DIALOGUES = dict(name='dialogues', turns=3, fake_prob=0.5)
+WHOLE_DOCUMENTS = dict(name='blocks', break_mode='complete_doc')
+ANYWHERE = dict(name='blocks', break_mode='none')
 
 
 def xlnet(**changes):
-  """`config.data` with XLNet's rows and permutations, for rows of 48 tokens."""
-  values = dict(
-    plan='xlnet_columns', corrupt='xlnet_permutation', lanes=4, reuse_len=20, both_directions=True,
-    perm_size=4, mask__max_words=5, mask__context=6, mask__static=False,
+  """XLNet's rows and permutations, for rows of 48 tokens."""
+  plan = dict(name='xlnet_columns', reuse_len=20, both_directions=True)
+  mask = dict(
+    name='xlnet_permutation', reuse_len=20, perm_size=4, context=6, max_words=5, whole_word=False,
+    static=False, max_targets=0,
   )  # fmt: skip
-  return recipe(**(values | changes))
-
-
-def continued(**changes):
-  """`config.data` with Transformer-XL's rows, of 4 columns."""
-  values = dict(plan='lm_columns', corrupt='causal', lanes=4, ends='', shuffle_documents=False)
-  return recipe(**(values | changes))
+  return recipe(plan, mask, **changes)
 
 
 def xlnet_store(documents=40, **sizes):
@@ -234,3 +189,39 @@ def xlnet_store(documents=40, **sizes):
   store.tokens = store.tokens + 5  # the ids 5 .. 9 are special
   store.word_starts = np.append(store.word_starts, np.ones(5, bool))
   return store
+
+
+def continued(**changes):
+  """Transformer-XL's rows."""
+  plan = dict(name='lm_columns', ends='', shuffle_documents=False)
+  return recipe(plan, recipes.CAUSAL_MASK, **changes)
+
+
+def spec_of(data, length, seed=0, rows=0):
+  """The plan module, the masking module and the `Spec` of a recipe."""
+  opened = examples_lib.open_recipe(data)
+  return opened.plan, Spec(opened.plan_options, length, seed, rows)
+
+
+class Laid(NamedTuple):
+  """Examples with their tokens gathered; see `Ranges`."""
+
+  token_n: np.ndarray
+  type_n: np.ndarray
+  length_E: np.ndarray
+  position_n: np.ndarray
+  ranges: Ranges
+  after_E: np.ndarray | None
+
+
+def laid(store, plan, spec, column=None, index_E=None, epoch=0, shuffle=False):
+  """The examples of these columns, or of these rows of an ordered plan, end to end."""
+  index_E = np.arange(len(column['length'])) if index_E is None else index_E
+  ranges = plan.ranges(store, spec, Chosen(column or {}, index_E, epoch, shuffle))
+  rows = layout.lay_out(
+    ranges, store, np.arange(len(index_E)), np.zeros(len(index_E), np.uint64),
+    (len(index_E), spec.length),
+  )  # fmt: skip
+  type_n = np.zeros(len(rows.token_n), np.int32) if ranges.type_n is None else ranges.type_n
+  position_n = rows.position_n if ranges.position_n is None else ranges.position_n
+  return Laid(rows.token_n, type_n, ranges.length_E, position_n, ranges, rows.after_E)

@@ -14,25 +14,41 @@ The original draws n from NumPy's global state, so its runs differ; here n follo
 like every other draw. Its loop over the covered tokens of a start has no effect and is left out.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
-from bertjax.errors import UserError
+from bertjax.types import Count, Masking, Natural, PositiveShare, Share
 
-SPECIAL = ('cls', 'sep', 'mask')
 _LENGTH = targets.FREE
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`.
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
 
-  Raises:
-    UserError: n-grams of no words, or as `targets.check`.
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    special_ids: ids below it are never drawn as random replacements.
+    whole_word: n-grams are of words, not of pieces.
+    ngram: the longest, in words.
+    favor_longer: P(n) ~ 1 / (ngram + 1 - n).
   """
-  if recipe.mask.ngram < 1:
-    raise UserError(f'config.data.mask.ngram must be at least 1, got {recipe.mask.ngram}')
-  targets.check(recipe, store, length)
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  special_ids: Natural
+  whole_word: bool
+  ngram: Count
+  favor_longer: bool
 
 
 def pmf(ngram: int, favor_longer: bool) -> np.ndarray:
@@ -41,29 +57,29 @@ def pmf(ngram: int, favor_longer: bool) -> np.ndarray:
   return (share_n[::-1] if favor_longer else share_n) / share_n.sum()
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
-  """Masks a batch; arguments, result and errors as `mlm.corrupt`."""
-  mask, limit = recipe.mask, targets.slots(recipe, rows.shape[1])
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
+  """Masks a batch; arguments, result and errors as `bert.corrupt`."""
+  limit = targets.slots(options, rows.shape[1])
   candidate_n = targets.not_special(rows, store)
-  if mask.whole_word:
-    starts_n = store.word_starts[rows.text.token_n[candidate_n]]
+  if options.whole_word:
+    starts_n = store.word_starts[rows.token_n[candidate_n]]
     words = targets.words(rows, candidate_n, starts_n)
   else:
     words = targets.single(rows, candidate_n)
   candidates_E = targets.count(words.example_n, words.size_n, len(rows.row_E))
-  asked_E = np.minimum(targets.bert_count(rows, mask.rate), candidates_E)
+  asked_E = np.minimum(targets.bert_count(rows, options.rate), candidates_E)
   room_E = targets.share(asked_E, rows.row_E, limit)
 
   lead_n = candidate_n[words.first_n]
   u_n = counter_rng.uniform(targets.at_tokens(rows, _LENGTH, lead_n))
-  until = np.cumsum(pmf(mask.ngram, mask.favor_longer))[:-1]
+  until = np.cumsum(pmf(options.ngram, options.favor_longer))[:-1]
   length_n = 1 + np.searchsorted(until, u_n, 'right')
   order_n = targets.shuffle(rows, words, candidate_n)
   taken_n = np.flatnonzero(_cover(words, order_n, length_n, room_E))
   index_n, _ = targets.tokens_of(words, taken_n, candidate_n)
 
-  random_id_n = targets.uniform_ids(rows, recipe, store, index_n)
-  shown = targets.show(rows, mask, store, index_n, index_n, random_id_n)
+  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
   return targets.emit(rows, limit, store, index_n, shown, asked_E - room_E)
 
 
@@ -99,3 +115,6 @@ def _cover(words, order_n, length_n, room_E):
     try_E[open_E] += 1
     open_E = open_E[(left_E[open_E] > 0) & (try_E[open_E] < stop_E[open_E])]
   return covered_n
+
+
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, targets.slots)

@@ -1,6 +1,6 @@
 """Masked language modelling: which tokens are predicted, and what the input shows there.
 
-Two rules (`recipe.mask.rule`), here at rate 0.15:
+Two rules (`config.data.mask.rule`), here at rate 0.15:
 
   bert     round(.15 * length), at least 1, of the tokens other than [CLS] and [SEP]
            (google-research/bert, create_pretraining_data.py). With whole_word the words are
@@ -15,32 +15,45 @@ stay. A row has P slots; where its examples ask for more, each gets its share an
 counted.
 """
 
+from typing import Literal, NamedTuple
+
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.errors import choose
-
-SPECIAL = ('cls', 'sep', 'mask')
-RULES = ('bert', 'roberta')
+from bertjax.types import Masking, Natural, PositiveShare, Share
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`.
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
 
-  Raises:
-    UserError: an unknown rule, or as `targets.check`.
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    special_ids: ids below it are never drawn as random replacements.
+    rule: see above.
+    whole_word: words are chosen as a whole.
   """
-  choose(recipe.mask.rule, RULES, 'config.data.mask.rule')
-  targets.check(recipe, store, length)
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  special_ids: Natural
+  rule: Literal['bert', 'roberta']
+  whole_word: bool
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch.
 
   Args:
     rows: the batch; equal keys and tokens give equal masks, whatever else is in the batch.
-    recipe: `config.data`.
+    options: the rule.
     store: for the special ids, the vocabulary size and the word starts.
 
   Returns:
@@ -49,39 +62,42 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
   Raises:
     UserError: more than 2**20 examples in one batch.
   """
-  mask, roberta = recipe.mask, recipe.mask.rule == 'roberta'
+  roberta = options.rule == 'roberta'
   if roberta:
-    candidate_n = np.arange(len(rows.text.token_n))
+    candidate_n = np.arange(len(rows.token_n))
   else:
     candidate_n = targets.not_special(rows, store)
-  if mask.whole_word:
-    starts_n = store.word_starts[rows.text.token_n[candidate_n]]
+  if options.whole_word:
+    starts_n = store.word_starts[rows.token_n[candidate_n]]
     units = targets.words(rows, candidate_n, starts_n)
   else:
     units = targets.single(rows, candidate_n)
-  limit = targets.slots(recipe, rows.shape[1])
-  taken_n, dropped_E = _take(rows, mask, limit, units, targets.shuffle(rows, units, candidate_n))
+  limit = targets.slots(options, rows.shape[1])
+  taken_n, dropped_E = _take(rows, options, limit, units, targets.shuffle(rows, units, candidate_n))
   index_n, lead_n = targets.tokens_of(units, taken_n, candidate_n)
-  random_id_n = targets.uniform_ids(rows, recipe, store, index_n)
+  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
   # fairseq decides once per word, BERT once per token.
   decide_n = lead_n if roberta else index_n
-  shown = targets.show(rows, mask, store, index_n, decide_n, random_id_n)
+  shown = targets.show(rows, options, store, index_n, decide_n, random_id_n)
   return targets.emit(rows, limit, store, index_n, shown, dropped_E)
 
 
-def _take(rows, mask, limit, units, order_n):
+def _take(rows, options, limit, units, order_n):
   """Returns the chosen units, and how many targets of each example the row had no slot for."""
   examples = len(rows.row_E)
-  if mask.rule == 'bert':
-    asked_E = targets.bert_count(rows, mask.rate)
+  if options.rule == 'bert':
+    asked_E = targets.bert_count(rows, options.rate)
     asked_E = np.minimum(asked_E, targets.count(units.example_n, units.size_n, examples))
   else:
     units_E = targets.count(units.example_n, 1, examples)
     u_E = counter_rng.uniform(targets.bits(rows, targets.COUNT, np.arange(examples), 0))
-    number_E = np.floor(mask.rate * units_E + u_E)
+    number_E = np.floor(options.rate * units_E + u_E)
     rank_n = targets.running(np.ones_like(order_n), units.example_n, examples)
     order_n = order_n[rank_n <= number_E[units.example_n]]
     asked_E = targets.count(units.example_n[order_n], units.size_n[order_n], examples)
   room_E = targets.share(asked_E, rows.row_E, limit)
   chosen_n = targets.fit(units.example_n[order_n], units.size_n[order_n], room_E)
   return order_n[chosen_n], asked_E - room_E
+
+
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, targets.slots)

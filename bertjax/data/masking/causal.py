@@ -1,30 +1,40 @@
 """Causal language modelling: every token is predicted from those before it, and nothing is hidden.
 
 The target of a position is the next token of its example; the last one of an example has a target
-where the plan tells what comes after (`rows.Text.after_E`). XLM's CLM step (facebookresearch/XLM,
+where the plan tells what comes after (`Ranges.ahead`). XLM's CLM step (facebookresearch/XLM,
 trainer.py:clm_step without context), GPT's and Transformer-XL's loss. The model must see no later
 token: `config.model.attend='causal'`.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data.layout import Rows, place
 from bertjax.data.targets import is_special
-
-SPECIAL = ()
-
-
-def check(recipe, store, length: int) -> None:
-  """Accepts every recipe: there is nothing to choose."""
-  del recipe, store, length
+from bertjax.types import Masking
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
+class Options(NamedTuple):
+  """Nothing is drawn and nothing is to be chosen."""
+
+
+def _check(options: Options, store, length: int) -> None:
+  del options, store, length
+
+
+def slots(options: Options, length: int) -> int:
+  """Returns P: every column is a slot."""
+  del options
+  return length
+
+
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Makes a batch of next tokens.
 
   Args:
     rows: the batch.
-    recipe: `config.data`; unused.
+    options: none.
     store: for the ids of [PAD], [CLS] and [SEP].
 
   Returns:
@@ -32,12 +42,12 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
     slot t is column t. masked_BP is weight_BP without [CLS] and [SEP].
     dropped_B int32, all 0.
   """
-  del recipe
-  token_n, example_n = rows.text.token_n, rows.example_n
+  del options
+  token_n, example_n = rows.token_n, rows.example_n
   followed_n = np.append(example_n[1:] == example_n[:-1], False)
   next_n = np.append(token_n[1:], 0)
-  if rows.text.after_E is not None:
-    next_n[~followed_n] = rows.text.after_E
+  if rows.after_E is not None:
+    next_n[~followed_n] = rows.after_E
     followed_n[:] = True
   weight_BP = place(rows, followed_n).astype(np.float32)
   return dict(
@@ -48,3 +58,6 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
     masked_BP=weight_BP * (1 - place(rows, is_special(next_n, store))),
     dropped_B=np.zeros(rows.shape[0], np.int32),
   )
+
+
+MASKING = Masking(Options, (), _check, corrupt, slots)

@@ -10,54 +10,65 @@ does the generator's sample there: the original averages the ids of the samples,
 With `mask.replacement` off the positions are distinct.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
 from bertjax.errors import UserError
+from bertjax.types import Masking, Natural, PositiveShare, Share
 
-SPECIAL = ('cls', 'sep', 'mask')
 _PICK, _SHOW = targets.FREE, targets.FREE + 1
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`.
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
 
-  Raises:
-    UserError: random replacements, which ELECTRA has not, no slots, or as `targets.check`.
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK]; the others stay.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    replacement: positions are drawn with replacement.
   """
-  targets.check(recipe, store, length)
-  if recipe.mask.random_share:
+
+  rate: PositiveShare
+  mask_share: Share
+  static: bool
+  max_targets: Natural
+  replacement: bool
+
+
+def _check(options: Options, store, length: int) -> None:
+  del store
+  targets.check_length(length)
+  if slots(options, length) < 1:
     raise UserError(
-      "corrupt='electra' shows [MASK] or the original token: set config.data.mask."
-      f'random_share=0, got {recipe.mask.random_share}'
-    )
-  if slots(recipe, length) < 1:
-    raise UserError(
-      f'config.data.mask.rate={recipe.mask.rate} leaves no slot in rows of {length}: raise the '
+      f'config.data.mask.rate={options.rate} leaves no slot in rows of {length}: raise the '
       'rate or set config.data.mask.max_targets'
     )
 
 
-def slots(recipe, length: int) -> int:
-  """Returns P: mask.max_targets, or int((rate + .005) * length) where it is 0; 79 of 512."""
-  return recipe.mask.max_targets or int((recipe.mask.rate + 0.005) * length)
+def slots(options: Options, length: int) -> int:
+  """Returns P: max_targets, or int((rate + .005) * length) where it is 0; 79 of 512."""
+  return options.max_targets or int((options.rate + 0.005) * length)
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
-  """Masks a batch; arguments, result and errors as `mlm.corrupt`."""
-  mask, limit, examples = recipe.mask, slots(recipe, rows.shape[1]), len(rows.row_E)
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
+  """Masks a batch; arguments, result and errors as `bert.corrupt`."""
+  limit, examples = slots(options, rows.shape[1]), len(rows.row_E)
   candidate_n = targets.not_special(rows, store)
-  candidate_n = candidate_n[rows.text.token_n[candidate_n] != store.special['mask']]
+  candidate_n = candidate_n[rows.token_n[candidate_n] != store.special['mask']]
   units = targets.single(rows, candidate_n)
   candidates_E = targets.count(units.example_n, 1, examples)
-  asked_E = targets.bert_count(rows, mask.rate)
-  most_E = asked_E * (candidates_E > 0) if mask.replacement else candidates_E
+  asked_E = targets.bert_count(rows, options.rate)
+  most_E = asked_E * (candidates_E > 0) if options.replacement else candidates_E
   asked_E = np.minimum(asked_E, most_E)
   room_E = targets.share(asked_E, rows.row_E, limit)
 
   example_n, slot_n = ragged(room_E)
-  if mask.replacement:
+  if options.replacement:
     pick_n = counter_rng.below(
       targets.bits(rows, _PICK, example_n, slot_n), candidates_E[example_n]
     )
@@ -66,8 +77,11 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
     order_n = targets.shuffle(rows, units, candidate_n)
     index_n = np.sort(candidate_n[order_n[starts(candidates_E)[example_n] + slot_n]])
   u_n = counter_rng.uniform(targets.bits(rows, _SHOW, example_n, slot_n))
-  hidden = np.zeros(len(rows.text.token_n), bool)
-  hidden[index_n[u_n < mask.mask_share]] = True
+  hidden = np.zeros(len(rows.token_n), bool)
+  hidden[index_n[u_n < options.mask_share]] = True
   masked_n = hidden[index_n]
-  shown_n = np.where(masked_n, store.special['mask'], rows.text.token_n[index_n])
+  shown_n = np.where(masked_n, store.special['mask'], rows.token_n[index_n])
   return targets.emit(rows, limit, store, index_n, (shown_n, masked_n), asked_E - room_E)
+
+
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, slots)

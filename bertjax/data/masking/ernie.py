@@ -16,89 +16,104 @@ taken of units of two tokens; what exceeds them is dropped and counted.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng, layout, targets
 from bertjax.data.layout import Rows
 from bertjax.data.masking.xlm import lowest
-from bertjax.errors import UserError
+from bertjax.types import Count, Masking, Natural, PositiveShare, Share
 
-SPECIAL = ('cls', 'sep', 'mask')
 _PICK = targets.FREE
 _UNIT = 2  # sum of squared lengths over sum of lengths; 1.6 in the records of the original
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`.
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
 
-  Raises:
-    UserError: a word_prob outside [0, 1], a block without rows, a store without units where they
-      are needed, or as `targets.check`.
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    special_ids: ids below it are never drawn as random replacements.
+    word_prob: chance of a block of rows to be masked by units.
+    block: rows that share this coin.
   """
-  targets.check(recipe, store, length)
-  mask = recipe.mask
-  if not 0 <= mask.word_prob <= 1 or mask.block < 1:
-    raise UserError(
-      'expected config.data.mask.word_prob from 0 to 1 and mask.block >= 1 rows, got '
-      f'{mask.word_prob} and {mask.block}'
-    )
-  if mask.word_prob:
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  special_ids: Natural
+  word_prob: Share
+  block: Count
+
+
+def _check(options: Options, store, length: int) -> None:
+  targets.check(options, store, length)
+  if options.word_prob:
     store.check_units()
 
 
-def slots(recipe, length: int) -> int:
-  """Returns P: mask.max_targets, or mean and 5 deviations of the targets of `length` tokens."""
-  rate = recipe.mask.rate
+def slots(options: Options, length: int) -> int:
+  """Returns P: max_targets, or mean and 5 deviations of the targets of `length` tokens."""
+  rate = options.rate
   most = math.ceil(rate * length + 5 * math.sqrt(_UNIT * rate * (1 - rate) * length))
-  return recipe.mask.max_targets or min(most, length)
+  return options.max_targets or min(most, length)
 
 
-def corrupt(placed: Rows, recipe, store) -> dict[str, np.ndarray]:
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch.
 
   Args:
-    placed: the batch.
-    recipe: `config.data`.
+    rows: the batch.
+    options: the rule.
     store: for the special ids, the vocabulary size and the units.
 
   Returns:
     As `targets.emit`.
   """
-  mask, limit, text = recipe.mask, slots(recipe, placed.shape[1]), placed.text
-  candidate_c = targets.not_special(placed, store)
-  p_c = counter_rng.uniform(targets.at_tokens(placed, _PICK, candidate_c))
-  by_unit_B = _coins(placed, mask)
+  limit = slots(options, rows.shape[1])
+  candidate_c = targets.not_special(rows, store)
+  p_c = counter_rng.uniform(targets.at_tokens(rows, _PICK, candidate_c))
+  by_unit_B = _coins(rows, options)
   lead_c = np.arange(len(candidate_c))
   if by_unit_B.any():
-    begins_c = layout.units(text, store)[candidate_c] > 0
+    begins_c = layout.units(rows, store)[candidate_c] > 0
     begins_c[:1] = True
     begins_c[1:] |= np.diff(candidate_c) > 1  # behind a special token
-    begins_c |= ~by_unit_B[placed.row_E][placed.example_n[candidate_c]]
+    begins_c |= ~by_unit_B[rows.row_E][rows.example_n[candidate_c]]
     lead_c = np.maximum.accumulate(np.where(begins_c, lead_c, 0))
 
-  at_c = np.flatnonzero(p_c[lead_c] <= mask.rate)
-  row_n = placed.row_E[placed.example_n[candidate_c[at_c]]]
-  kept_n = lowest(p_c[lead_c[at_c]], row_n, np.full(placed.shape[0], limit))
-  examples = len(placed.row_E)
-  dropped_E = targets.count(placed.example_n[candidate_c[at_c]], 1, examples)
+  at_c = np.flatnonzero(p_c[lead_c] <= options.rate)
+  row_n = rows.row_E[rows.example_n[candidate_c[at_c]]]
+  kept_n = lowest(p_c[lead_c[at_c]], row_n, np.full(rows.shape[0], limit))
+  examples = len(rows.row_E)
+  dropped_E = targets.count(rows.example_n[candidate_c[at_c]], 1, examples)
   at_c = at_c[kept_n]
   index_n = candidate_c[at_c]
-  dropped_E -= targets.count(placed.example_n[index_n], 1, examples)
+  dropped_E -= targets.count(rows.example_n[index_n], 1, examples)
 
   # First tokens reuse the p that chose them, which is uniform below the rate.
-  u_n = p_c[at_c] / np.where(lead_c[at_c] == at_c, mask.rate, 1.0)
-  masked_n = u_n > 1 - mask.mask_share
-  random_n = ~masked_n & (u_n > 1 - mask.mask_share - mask.random_share)
-  random_id_n = targets.uniform_ids(placed, recipe, store, index_n)
-  shown_n = np.where(random_n, random_id_n, text.token_n[index_n])
+  u_n = p_c[at_c] / np.where(lead_c[at_c] == at_c, options.rate, 1.0)
+  masked_n = u_n > 1 - options.mask_share
+  random_n = ~masked_n & (u_n > 1 - options.mask_share - options.random_share)
+  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  shown_n = np.where(random_n, random_id_n, rows.token_n[index_n])
   shown_n = np.where(masked_n, store.special['mask'], shown_n)
-  return targets.emit(placed, limit, store, index_n, (shown_n, masked_n), dropped_E)
+  return targets.emit(rows, limit, store, index_n, (shown_n, masked_n), dropped_E)
 
 
-def _coins(placed: Rows, mask) -> np.ndarray:
+def _coins(rows: Rows, options: Options) -> np.ndarray:
   """Returns bool [B], whether a row is masked by units."""
   key_B = counter_rng.fold(
-    counter_rng.root(placed.seed, 'words or characters'), placed.number_B // mask.block
+    counter_rng.root(rows.seed, 'words or characters'), rows.number_B // options.block
   )
-  return counter_rng.uniform(counter_rng.fold(key_B, 0)) < mask.word_prob
+  return counter_rng.uniform(counter_rng.fold(key_B, 0)) < options.word_prob
+
+
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, slots)

@@ -1,10 +1,10 @@
 """SpanBERT's masking: spans of words, and what the boundary objective predicts them from.
 
 facebookresearch/SpanBERT, pretraining/fairseq/data/masking.py. The text is what lies between
-special tokens, and ceil(rate * its tokens) of them are masked. By `mask.rule`:
+special tokens, and ceil(rate * its tokens) of them are masked. By `config.data.mask.rule`:
 
   spans   Until the budget is used up: draw a length l of 1 to max_words words, P(l) ~ p (1-p)^(l-1)
-          with p = mask.geometric_p, and a token; draw both anew where that is masked. The span is
+          with p = geometric_p, and a token; draw both anew where that is masked. The span is
           the word of the token and the l-1 words after it, as far as the budget goes: the last word
           may be cut. Tokens that are masked already cost nothing. With probability entity_prob it
           is instead one of the text's phrases and entities, which the store's units mark, masked
@@ -20,18 +20,47 @@ A merged span with a neighbour in the text on both sides is also predicted from 
 offset in the span; offsets from max_pair_targets on are not.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts, units
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
+from bertjax.types import Count, Fraction, Masking, Natural, OpenShare, PositiveShare, Share
 
-SPECIAL = ('cls', 'sep', 'mask')
-RULES = ('spans', 'tokens')
 _TURNS = 8  # drawn at once
 _LENGTH, _ANCHOR, _COIN, _ENTITY = range(targets.FREE, targets.FREE + 4)
+
+
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
+
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    special_ids: ids below it are never drawn as random replacements.
+    rule: see above.
+    max_words: of a span.
+    geometric_p: of the length of a span in words.
+    entity_prob: chance of a turn to take a phrase or entity of the text.
+    max_pair_targets: offsets in a span from this on are not predicted from its boundary.
+  """
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  special_ids: Natural
+  rule: Literal['spans', 'tokens']
+  max_words: Count
+  geometric_p: OpenShare
+  entity_prob: Fraction
+  max_pair_targets: Count
 
 
 class _Texts(NamedTuple):
@@ -61,29 +90,11 @@ class _Entities(NamedTuple):
   count_S: np.ndarray
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`.
-
-  Raises:
-    UserError: an unknown rule, fields out of range, a store without counts or without units where
-      they are needed, or as `targets.check`.
-  """
-  targets.check(recipe, store, length)
-  mask = recipe.mask
-  choose(mask.rule, RULES, 'config.data.mask.rule')
-  if not 0 < mask.geometric_p < 1:
-    raise UserError(f'config.data.mask.geometric_p must be in (0, 1), got {mask.geometric_p}')
-  if mask.max_words < 1:
-    raise UserError(f'config.data.mask.max_words must be at least 1, got {mask.max_words}')
-  if mask.max_pair_targets < 1:
-    raise UserError(
-      f'config.data.mask.max_pair_targets must be at least 1, got {mask.max_pair_targets}'
-    )
-  if not 0 <= mask.entity_prob < 1:
-    raise UserError(f'config.data.mask.entity_prob must be in [0, 1), got {mask.entity_prob}')
-  if mask.entity_prob:
+def _check(options: Options, store, length: int) -> None:
+  targets.check(options, store, length)
+  if options.entity_prob:
     store.check_units()
-  if mask.random_share and not store.counts.any():
+  if options.random_share and not store.counts.any():
     raise UserError(
       f'{store.path} does not know how often each id occurs, which random replacements follow: '
       'read a prepared store, or set config.data.mask.random_share=0'
@@ -96,12 +107,12 @@ def pmf(max_words: int, p: float) -> np.ndarray:
   return share_l / share_l.sum()
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch.
 
   Args:
     rows: the batch; equal keys and tokens give equal masks, whatever else is in the batch.
-    recipe: `config.data`.
+    options: the rule.
     store: for the special ids, the word starts and the counts.
 
   Returns:
@@ -109,14 +120,14 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
     its span, offset_BP int32, its place in it, and pair_weight_BP float32, 1 where it is predicted
     from them.
   """
-  mask, limit = recipe.mask, targets.slots(recipe, rows.shape[1])
+  limit = targets.slots(options, rows.shape[1])
   texts = _texts(rows, store)
-  asked_S = np.ceil(mask.rate * texts.size_S).astype(np.int64)
+  asked_S = np.ceil(options.rate * texts.size_S).astype(np.int64)
   room_S = targets.share(asked_S, rows.row_E[texts.example_S], limit)
-  if mask.rule == 'tokens':
+  if options.rule == 'tokens':
     chosen_c = _choose_tokens(rows, texts, room_S)
   else:
-    chosen_c = _choose_spans(rows, mask, store, texts, room_S)
+    chosen_c = _choose_spans(rows, options, store, texts, room_S)
   at_n = np.flatnonzero(chosen_c)
   index_n, text_n = texts.candidate_c[at_n], texts.text_c[at_n]
 
@@ -128,12 +139,12 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
   first_n, last_n = at_n[begin_m][span_n], (at_n[begin_m] + size_m - 1)[span_n]
   start_n = texts.first_S[text_n]
   paired_n = (first_n > start_n) & (last_n < start_n + texts.size_S[text_n] - 1)
-  paired_n &= (offset_n < mask.max_pair_targets) & (mask.rule == 'spans')
+  paired_n &= (offset_n < options.max_pair_targets) & (options.rule == 'spans')
   column = lambda at_n: rows.cell_n[texts.candidate_c[np.where(paired_n, at_n, 0)]] % rows.shape[1]
 
-  decide_n = texts.candidate_c[first_n] if mask.rule == 'spans' else index_n
+  decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n
   random_id_n = corpus_ids(rows, store, index_n)
-  shown = targets.show(rows, mask, store, index_n, decide_n, random_id_n)
+  shown = targets.show(rows, options, store, index_n, decide_n, random_id_n)
   return targets.emit(
     rows, limit, store, index_n, shown,
     np.bincount(texts.example_S, asked_S - room_S, len(rows.row_E)),
@@ -162,7 +173,7 @@ def _texts(rows, store) -> _Texts:
 
 
 def _words(rows, store, texts) -> _Words:
-  begins_c = store.word_starts[rows.text.token_n[texts.candidate_c]]
+  begins_c = store.word_starts[rows.token_n[texts.candidate_c]]
   begins_c[texts.first_S] = True
   until_c = np.cumsum(begins_c)
   first_w = np.append(np.flatnonzero(begins_c), len(begins_c))
@@ -181,7 +192,7 @@ def _choose_tokens(rows, texts, room_S):
 
 
 def _entities(rows, store, texts) -> _Entities:
-  unit_c = units(rows.text, store)[texts.candidate_c]
+  unit_c = units(rows, store)[texts.candidate_c]
   ends_c = unit_c > 0
   ends_c[texts.first_S] = True
   stop_c = np.append(np.flatnonzero(ends_c), len(unit_c))
@@ -191,9 +202,9 @@ def _entities(rows, store, texts) -> _Entities:
   return _Entities(begin_e, size_e, starts(count_S), count_S)
 
 
-def _choose_spans(rows, mask, store, texts, room_S):
+def _choose_spans(rows, options, store, texts, room_S):
   """Returns bool [c]: one span per turn and text, until all have used up their room."""
-  propose = _proposals(rows, mask, store, texts)
+  propose = _proposals(rows, options, store, texts)
   chosen_c = np.zeros(len(texts.candidate_c), bool)
   left_S, open_S, turn = room_S.copy(), np.flatnonzero(room_S > 0), 0
   while open_S.size:
@@ -206,14 +217,14 @@ def _choose_spans(rows, mask, store, texts, room_S):
   return chosen_c
 
 
-def _proposals(rows, mask, store, texts):
+def _proposals(rows, options, store, texts):
   """Returns (open_S, turn_J1) -> anchor_JS, begin_JS, size_JS: the spans drawn in these turns.
 
   The anchor is the candidate that must not be masked yet, or -1 for an entity.
   """
   words = _words(rows, store, texts)
-  entities = _entities(rows, store, texts) if mask.entity_prob else None
-  until = np.cumsum(pmf(mask.max_words, mask.geometric_p))[:-1]
+  entities = _entities(rows, store, texts) if options.entity_prob else None
+  until = np.cumsum(pmf(options.max_words, options.geometric_p))[:-1]
   position_S = rows.position_n[texts.candidate_c[texts.first_S]]
   sites = (_LENGTH, _ANCHOR, _COIN, _ENTITY)
   key_S = {site: targets.bits(rows, site, texts.example_S, position_S) for site in sites}
@@ -224,12 +235,12 @@ def _proposals(rows, mask, store, texts):
     word_JS = words.of_c[anchor_JS]
     begin_JS = words.first_w[word_JS]
     last_JS = word_JS + 1
-    if mask.max_words > 1:
+    if options.max_words > 1:
       last_JS += np.searchsorted(until, counter_rng.uniform(bits_JS(_LENGTH)), 'right')
     size_JS = words.first_w[np.minimum(last_JS, words.stop_S[open_S])] - begin_JS
     if entities:
       count_S = entities.count_S[open_S]
-      entity_JS = (counter_rng.uniform(bits_JS(_COIN)) < mask.entity_prob) & (count_S > 0)
+      entity_JS = (counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob) & (count_S > 0)
       pick_JS = entities.first_S[open_S] + counter_rng.below(
         bits_JS(_ENTITY), np.maximum(count_S, 1)
       )
@@ -251,3 +262,6 @@ def _mask(chosen_c, left_S, hit_S, begin_S, size_S):
   taken_n = rank_n < left_S[hit_S[owner_n]]
   chosen_c[at_n[taken_n]] = True
   left_S[hit_S] -= np.bincount(owner_n[taken_n], minlength=len(hit_S))
+
+
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, targets.slots)

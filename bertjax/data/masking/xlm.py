@@ -15,69 +15,79 @@ their number is a multiple of 8, for its matrix products; here shapes are fixed,
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.errors import UserError
+from bertjax.types import Count, Masking, Natural, NonNegative, PositiveShare, Share
 
-SPECIAL = ('cls', 'sep', 'mask')
 _PICK = targets.FREE
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`.
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
 
-  Raises:
-    UserError: a negative alpha, a block without rows, or as `targets.check`.
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    special_ids: ids below it are never drawn as random replacements.
+    alpha: rare words are chosen before frequent ones; 0: each token by a coin of its own.
+    block: rows that are drawn from together where alpha is not 0.
   """
-  targets.check(recipe, store, length)
-  if recipe.mask.alpha < 0 or recipe.mask.block < 1:
-    raise UserError(
-      'expected config.data.mask.alpha >= 0 and mask.block >= 1 rows, got '
-      f'{recipe.mask.alpha} and {recipe.mask.block}'
-    )
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  special_ids: Natural
+  alpha: NonNegative
+  block: Count
 
 
-def block(recipe) -> int:
+def block(options: Options) -> int:
   """Returns how many rows are corrupted together: a batch holds whole blocks."""
-  return recipe.mask.block if recipe.mask.alpha else 1
+  return options.block if options.alpha else 1
 
 
-def slots(recipe, length: int) -> int:
-  """Returns P: mask.max_targets, or mean and 5 deviations of `length` coins; 67 of 256 at .15."""
-  rate = recipe.mask.rate
+def slots(options: Options, length: int) -> int:
+  """Returns P: max_targets, or mean and 5 deviations of `length` coins; 67 of 256 at .15."""
+  rate = options.rate
   most = math.ceil(rate * length + 5 * math.sqrt(rate * (1 - rate) * length))
-  return recipe.mask.max_targets or min(most, length)
+  return options.max_targets or min(most, length)
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch.
 
   Args:
     rows: the batch, of whole blocks.
-    recipe: `config.data`.
+    options: the rule.
     store: for the special ids, the vocabulary size and the counts.
 
   Returns:
     As `targets.emit`.
   """
-  mask, limit = recipe.mask, slots(recipe, rows.shape[1])
-  every_n = np.arange(len(rows.text.token_n))
+  limit = slots(options, rows.shape[1])
+  every_n = np.arange(len(rows.token_n))
   # Lower is chosen sooner: the coins themselves, or exponential waiting times of these rates.
   turn_n = counter_rng.uniform(targets.at_tokens(rows, _PICK, every_n))
-  if mask.alpha:
-    weight_V = np.where(store.counts > 0, np.maximum(store.counts, 1.0) ** -mask.alpha, 0.0)
+  if options.alpha:
+    weight_V = np.where(store.counts > 0, np.maximum(store.counts, 1.0) ** -options.alpha, 0.0)
     weight_V[store.special['pad']] = 0
-    weight_n = weight_V[rows.text.token_n]
+    weight_n = weight_V[rows.token_n]
     with np.errstate(divide='ignore'):
       turn_n = -np.log1p(-turn_n) / weight_n
     index_n = every_n[weight_n > 0]
-    block_n = rows.row_E[rows.example_n[index_n]] // mask.block
-    index_n = index_n[lowest(turn_n[index_n], block_n, _numbers(rows, mask))]
+    block_n = rows.row_E[rows.example_n[index_n]] // options.block
+    index_n = index_n[lowest(turn_n[index_n], block_n, _numbers(rows, options))]
   else:
-    index_n = every_n[turn_n < mask.rate]
+    index_n = every_n[turn_n < options.rate]
   index_n = index_n[rows.position_n[index_n] > 0]
 
   row_n = rows.row_E[rows.example_n[index_n]]
@@ -86,8 +96,8 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
   dropped_E = targets.count(rows.example_n[index_n], 1, examples)
   index_n = index_n[kept_n]
   dropped_E -= targets.count(rows.example_n[index_n], 1, examples)
-  random_id_n = targets.uniform_ids(rows, recipe, store, index_n)
-  shown = targets.show(rows, mask, store, index_n, index_n, random_id_n)
+  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
   return targets.emit(rows, limit, store, index_n, shown, dropped_E)
 
 
@@ -101,8 +111,11 @@ def lowest(value_n: np.ndarray, group_n: np.ndarray, room_g: np.ndarray) -> np.n
   return np.sort(order_n[rank_n < room_g[group_n]])
 
 
-def _numbers(rows, mask):
+def _numbers(rows, options):
   """Returns how many tokens each block asks for, int64."""
-  tokens_B = np.bincount(rows.row_E, rows.text.length_E, rows.shape[0]).astype(np.int64)
-  longest_b = tokens_B.reshape(-1, mask.block).max(1)
-  return np.ceil(mask.rate * (longest_b * mask.block)).astype(np.int64)
+  tokens_B = np.bincount(rows.row_E, rows.length_E, rows.shape[0]).astype(np.int64)
+  longest_b = tokens_B.reshape(-1, options.block).max(1)
+  return np.ceil(options.rate * (longest_b * options.block)).astype(np.int64)
+
+
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, slots, block)

@@ -1,6 +1,6 @@
 """XLNet's targets and permutations: zihangdai/xlnet, data_utils.py:_sample_mask and _local_perm.
 
-A row has two parts, the first `config.data.reuse_len` tokens and the rest, with their own targets
+A row has two parts, the first `reuse_len` tokens and the rest, with their own targets
 and their own permutation: of P slots the second part has P // 2 and the first the others. A part is
 walked from its first token, from its last one where its text runs backwards:
 
@@ -12,7 +12,7 @@ What the end of the part leaves open is drawn piece by piece from all of it. The
 words, but looks at the first piece instead of the next one and counts pieces; with mask.whole_word
 they are words, of which the last may be cut. CLS and SEP can be drawn, and then have an empty slot.
 
-The permutation is made of chunks of config.data.perm_size pieces: the same one in every chunk, and
+The permutation is made of chunks of perm_size pieces: the same one in every chunk, and
 chunks in order. Who sees whom follows from two orders: a query sees the keys below its own.
 
   ordinary token   key -1, query 0: seen by all of its part; sees ordinary tokens alone
@@ -31,10 +31,32 @@ import numpy as np
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, place, ragged, starts
 from bertjax.errors import UserError
+from bertjax.types import Count, Masking, Natural
 
-SPECIAL = ('cls', 'sep')
 MEMORY = -2  # the key order of memory
 _GRAM, _LEFT, _FILL, _ORDER = range(targets.FREE, targets.FREE + 4)
+
+
+class Options(NamedTuple):
+  """Fields of `config.data.mask`.
+
+  Attributes:
+    reuse_len: tokens of the first part; as the plan's.
+    perm_size: tokens of a chunk that is permuted.
+    context: one in so many tokens is predicted.
+    max_words: of a span.
+    whole_word: spans are of words, not of pieces.
+    static: the same permutations in every epoch.
+    max_targets: slots per row; 0: what the context asks for.
+  """
+
+  reuse_len: Count
+  perm_size: Count
+  context: Count
+  max_words: Count
+  whole_word: bool
+  static: bool
+  max_targets: Natural
 
 
 class _Parts(NamedTuple):
@@ -54,48 +76,38 @@ class _Parts(NamedTuple):
   key_p: np.ndarray
 
 
-def check(recipe, store, length: int) -> None:
-  """Checks `recipe.mask`, `recipe.reuse_len` and `recipe.perm_size`.
-
-  Raises:
-    UserError: a part without tokens, more slots than tokens, a permutation that does not divide
-      the parts, or fields below 1.
-  """
+def _check(options: Options, store, length: int) -> None:
   del store
-  mask, reuse = recipe.mask, recipe.reuse_len
+  targets.check_length(length)
+  reuse = options.reuse_len
   sizes = (reuse, length - reuse)
-  if not 0 < reuse < length:
+  if reuse >= length:
     raise UserError(
-      f'config.data.reuse_len must leave room for A and B: expected 1 .. {length - 1} of '
+      f'config.data.mask.reuse_len must leave room for A and B: expected 1 .. {length - 1} of '
       f'config.length={length}, got {reuse}'
     )
-  if min(mask.max_words, mask.context) < 1:
+  if any(goal > size for goal, size in zip(goals(options, length), sizes, strict=True)):
     raise UserError(
-      'config.data.mask.max_words and mask.context must be at least 1, got '
-      f'{mask.max_words} and {mask.context}'
+      f'config.data.mask.max_targets={options.max_targets} with context={options.context} asks for '
+      f'{goals(options, length)} targets of the {reuse} and {length - reuse} tokens of a row: '
+      'lower it'
     )
-  if any(goal > size for goal, size in zip(goals(recipe, length), sizes, strict=True)):
+  size = options.perm_size
+  if reuse % size or (length - reuse) % size:
     raise UserError(
-      f'config.data.mask.max_targets={mask.max_targets} with mask.context={mask.context} asks for '
-      f'{goals(recipe, length)} targets of the {reuse} and {length - reuse} tokens of a row: lower '
-      'it'
-    )
-  size = recipe.perm_size
-  if size < 1 or reuse % size or (length - reuse) % size:
-    raise UserError(
-      f'config.data.perm_size={size} must divide both parts of a row, {reuse} and '
+      f'config.data.mask.perm_size={size} must divide both parts of a row, {reuse} and '
       f'{length - reuse} tokens: a permutation is one of whole chunks. Set it to a divisor'
     )
 
 
-def slots(recipe, length: int) -> int:
-  """Returns P: mask.max_targets, or one in mask.context tokens; 85 of 512."""
-  return recipe.mask.max_targets or length // recipe.mask.context
+def slots(options: Options, length: int) -> int:
+  """Returns P: max_targets, or one in context tokens; 85 of 512."""
+  return options.max_targets or length // options.context
 
 
-def goals(recipe, length: int) -> tuple[int, int]:
+def goals(options: Options, length: int) -> tuple[int, int]:
   """Returns how many targets the two parts ask for; (43, 42) of 512."""
-  total = slots(recipe, length)
+  total = slots(options, length)
   return total - total // 2, total // 2
 
 
@@ -105,25 +117,25 @@ def pmf(max_words: int) -> np.ndarray:
   return share_n / share_n.sum()
 
 
-def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
+def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Draws targets and permutations; the tokens stay as they are.
 
   Args:
     rows: the batch, one example a row.
-    recipe: `config.data`.
+    options: the rule.
     store: for the special ids and the word starts.
 
   Returns:
     As `targets.emit`, with masked_BP 1 at all targets, since none is visible where it is predicted;
     order_q_BT and order_k_BT, int32: query t sees key s iff order_q[t] > order_k[s].
   """
-  limit, reuse = slots(recipe, rows.shape[1]), recipe.reuse_len
-  token_n = rows.text.token_n
+  limit, reuse = slots(options, rows.shape[1]), options.reuse_len
+  token_n = rows.token_n
   special_n = (token_n == store.special['cls']) | (token_n == store.special['sep'])
-  chosen_n = _choose(rows, recipe, store)
+  chosen_n = _choose(rows, options, store)
   target_n = chosen_n & ~special_n
   index_n = np.flatnonzero(target_n)
-  key_n = np.where(chosen_n | special_n, _permute(rows, recipe), -1)
+  key_n = np.where(chosen_n | special_n, _permute(rows, options), -1)
   query_n = np.where(target_n, key_n, key_n + 1)
   later_n = (rows.position_n >= reuse) * (reuse + 1)
   shown = token_n[index_n], np.ones(len(index_n), bool)
@@ -133,26 +145,26 @@ def corrupt(rows: Rows, recipe, store) -> dict[str, np.ndarray]:
   )
 
 
-def _parts(rows, recipe) -> _Parts:
-  length_E = rows.text.length_E
-  first_E = np.minimum(recipe.reuse_len, length_E)
+def _parts(rows, options) -> _Parts:
+  length_E = rows.length_E
+  first_E = np.minimum(options.reuse_len, length_E)
   size_p = np.stack([first_E, length_E - first_E], 1).ravel()
   start_p = starts(size_p)
   part_n, offset_n = ragged(size_p)
-  backward_p = np.repeat(rows.text.row['direction'] < 0, 2)
+  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)
   back_n = start_p[part_n] + size_p[part_n] - 1 - offset_n
   at_n = np.where(backward_p[part_n], back_n, np.arange(len(part_n)))
-  goal_p = np.minimum(np.tile(goals(recipe, rows.shape[1]), len(length_E)), size_p)
+  goal_p = np.minimum(np.tile(goals(options, rows.shape[1]), len(length_E)), size_p)
   # Both parts of a row: keys 0 and 1 of its own.
   key_p = counter_rng.fold(np.repeat(rows.key_E, 2), np.tile([0, 1], len(length_E)))
   return _Parts(at_n, start_p, start_p + size_p, goal_p, key_p)
 
 
-def _choose(rows, recipe, store):
+def _choose(rows, options, store):
   """Returns bool [n]: the tokens drawn, as many as the goals say."""
-  parts, mask = _parts(rows, recipe), recipe.mask
-  word_n = store.word_starts[rows.text.token_n[parts.at_n]]
-  begin_m, size_m, taken_p = _walk(word_n, parts, mask)
+  parts = _parts(rows, options)
+  word_n = store.word_starts[rows.token_n[parts.at_n]]
+  begin_m, size_m, taken_p = _walk(word_n, parts, options)
   chosen_n = np.zeros(len(word_n), bool)
   owner_n, offset_n = ragged(size_m)
   chosen_n[begin_m[owner_n] + offset_n] = True
@@ -162,9 +174,9 @@ def _choose(rows, recipe, store):
   return out_n
 
 
-def _walk(word_n, parts, mask):
+def _walk(word_n, parts, options):
   """Returns the spans, as places and sizes, and how many tokens each part has in them."""
-  until, total = np.cumsum(pmf(mask.max_words))[:-1], len(word_n)
+  until, total = np.cumsum(pmf(options.max_words))[:-1], len(word_n)
   start_w = np.append(np.flatnonzero(word_n), total)  # of words; the last one is none
   word_of_n = np.append(np.cumsum(word_n) - word_n, len(start_w) - 1)  # the next to start
   gram_p, left_p = counter_rng.fold(parts.key_p, _GRAM), counter_rng.fold(parts.key_p, _LEFT)
@@ -176,11 +188,11 @@ def _walk(word_n, parts, mask):
       until, counter_rng.uniform(counter_rng.fold(gram_p[open_p], turn)), 'right'
     )
     count = np.minimum(count, room)
-    context = count * mask.context
+    context = count * options.context
     left = counter_rng.below(counter_rng.fold(left_p[open_p], turn), context)
     word = word_of_n[np.minimum(cursor_p[open_p] + left, total)]
     begin = start_w[word]
-    if mask.whole_word:
+    if options.whole_word:
       stop = start_w[np.minimum(word + count, len(start_w) - 1)]
       inside = stop < end
       stop = np.minimum(stop, begin + room)
@@ -209,12 +221,15 @@ def _fill(chosen_n, parts, taken_p):
     open_p, turn = open_p[taken_p[open_p] < parts.goal_p[open_p]], turn + 1
 
 
-def _permute(rows, recipe):
+def _permute(rows, options):
   """Returns the place of each token in the permutation of its part, int64 [n]."""
-  size = recipe.perm_size
+  size = options.perm_size
   key_E2 = counter_rng.fold(counter_rng.fold(rows.key_E, _ORDER)[:, None], np.arange(2)[None])
   order_E2s = np.argsort(counter_rng.fold(key_E2[..., None], np.arange(size)[None, None]), -1)
-  later_n = rows.position_n >= recipe.reuse_len
-  offset_n = rows.position_n - recipe.reuse_len * later_n
+  later_n = rows.position_n >= options.reuse_len
+  offset_n = rows.position_n - options.reuse_len * later_n
   place_n = offset_n % size
   return offset_n - place_n + order_E2s[rows.example_n, later_n.astype(np.int64), place_n]
+
+
+MASKING = Masking(Options, ('cls', 'sep'), _check, corrupt, slots, row=('direction',))

@@ -1,67 +1,82 @@
-"""Blocks of whole sentences, shared by the plans of RoBERTa (fairseq `TokenBlockDataset`).
+"""RoBERTa's blocks: fairseq `TokenBlockDataset`; Liu et al. 2019, section 4.2.
 
 The corpus is one virtual stream in which every sentence is followed by </s> (the `sep` token). A
-block is a range of that stream with <s> (`cls`) in front. A sentence longer than a block is cut
-into consecutive pieces of a block each, the last of which goes on like a sentence: nothing is
-dropped (fairseq's 'complete' mode would keep it whole, and its trainer then leave it out).
-Documents leave no mark of their own. Where the store knows languages, blocks of whole sentences end
-where the language changes. Sentence s begins at place sentences[s] + s of the stream.
+block is a range of that stream with <s> (`cls`) in front. By `break_mode`, fairseq's
+`--sample-break-mode`:
+
+  complete      FULL-SENTENCES: as many whole sentences as fit, across the borders of documents
+  complete_doc  DOC-SENTENCES: a block ends with its document; `config.data.pack` fills the rows
+                with several of the short ones
+  none          blocks of equal length, cut anywhere
+
+A sentence longer than a block is cut into consecutive pieces of a block each, the last of which
+goes on like a sentence: nothing is dropped (fairseq's 'complete' mode would keep it whole, and its
+trainer then leave it out). Documents leave no mark of their own. Where the store knows languages,
+blocks of whole sentences end where the language changes. Sentence s begins at place sentences[s] +
+s of the stream.
 """
 
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bertjax.data import layout
 from bertjax.errors import UserError
+from bertjax.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 
-SPECIAL = ('cls', 'sep')
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 
-def blocks(store, length: int, within_documents: bool, window: int = WINDOW) -> Iterator[tuple]:
-  """Makes blocks of as many whole sentences as fit.
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    break_mode: where a block ends; see above.
+  """
+
+  break_mode: Literal['complete', 'complete_doc', 'none']
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
+  """Makes the plan in pieces; there are no draws.
 
   Args:
     store: the token store; only its offsets are read.
-    length: tokens per block, <s> and the </s> included.
-    within_documents: a block ends with its document, rather than with the corpus alone.
+    spec: what the plan follows from; length counts <s> and the </s>.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
     An iterator of (columns, counts): columns sentence int64 (the first one), offset int64 (tokens
     of it that an earlier block took), sentences int32 (how many it touches), length int32 (<s> and
-    </s> included) and, where the store knows languages, group int32; count of cut_sentences.
-    The last block of a document, of a language or of the corpus is as short as its text.
+    </s> included) and, of whole sentences where the store knows languages, group int32; count of
+    cut_sentences: blocks that begin inside one. The last block of a document, of a language or of
+    the corpus is as short as its text.
 
   Raises:
     UserError: a length below 3.
   """
-  return _blocks(store, _block(length), within_documents, max(window, length))
+  if spec.length < 3:
+    raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {spec.length}')
+  block, mode = spec.length - 1, spec.options.break_mode
+  if mode == 'none':
+    return _contiguous_blocks(store, block, window)
+  return _blocks(store, block, mode == 'complete_doc', max(window, spec.length))
 
 
-def contiguous_blocks(store, length: int, window: int = WINDOW) -> Iterator[tuple]:
-  """Makes blocks of exactly length - 1 tokens of the stream, wherever they begin.
-
-  Arguments, result and errors as `blocks`, but languages do not matter and there is no group; the
-  count is of the blocks that begin inside a sentence.
-  The last block of the corpus is shorter.
-  """
-  return _contiguous_blocks(store, _block(length), window)
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where <s> sentence </s> sentence </s> .. of some examples lie."""
+  del spec
+  lead_E = np.ones(len(chosen.column['length']), bool)
+  return stream_ranges(store, chosen.column, lead_E, store.special['cls'])
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes <s> sentence </s> sentence </s> .. of some examples (columns as `blocks` yields them)."""
-  lead_E = np.ones(len(column['length']), bool)
-  return ranges(store, column, lead_E, store.special['cls'])
-
-
-def ranges(store, column: dict[str, np.ndarray], lead_E: np.ndarray, lead: int) -> layout.Text:
-  """Makes ranges of the stream.
+def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Ranges:
+  """Where ranges of the stream lie.
 
   Args:
     store: the token store.
-    column: sentence, offset and sentences as `blocks` yields them; length, the lead included.
+    column: sentence, offset and sentences as `build` yields them; length, the lead included.
     lead_E: bool, whether the example begins with one more token.
     lead: its id.
   """
@@ -75,27 +90,16 @@ def ranges(store, column: dict[str, np.ndarray], lead_E: np.ndarray, lead: int) 
   from_n = np.maximum(begin_n + sentence_n, block_E[example_n])
   to_n = np.minimum(end_n, (block_E + length_E - lead_E)[example_n])
   closed_n = to_n == end_n
-  range_n = from_n - sentence_n, to_n - from_n - closed_n
-  body = store.gather(*range_n)
   start_E = layout.starts(length_E)
   sep_n = ((start_E + lead_E - block_E)[example_n] + to_n - 1)[closed_n]
   lead_n = start_E[lead_E > 0]
-  special = np.concatenate([lead_n, sep_n])
-  ids = np.repeat([lead, store.special['sep']], [len(lead_n), len(sep_n)])
-  total = int(length_E.sum())
-  return layout.Text(
-    token_n=layout.fill(total, special, ids, body),
-    type_n=np.zeros(total, np.int32),
+  return Ranges(
+    start_r=from_n - sentence_n,
+    length_r=to_n - from_n - closed_n,
+    special_s=np.concatenate([lead_n, sep_n]),
+    id_s=np.repeat([lead, store.special['sep']], [len(lead_n), len(sep_n)]),
     length_E=length_E,
-    label={},
-    source=layout.Source(*range_n, special),
   )
-
-
-def _block(length):
-  if length < 3:
-    raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {length}')
-  return length - 1
 
 
 def _blocks(store, block, within_documents, window):
@@ -183,3 +187,6 @@ def _columns(first, place, owner, span):
     sentences=(np.searchsorted(place, end) - owner).astype(np.int32),
     length=(end - begin + 1).astype(np.int32),
   )
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -1,7 +1,7 @@
 """ELECTRA's examples: up to two segments of text that follow each other, no next-sentence label.
 
 google-research/electra, build_pretraining_dataset.py. Sentences of one document are collected until
-they reach the target length: the row's, or with probability `config.data.short_prob` one drawn
+they reach the target length: the row's, or with probability `short_prob` one drawn
 uniformly from 5 to it. With probability one_segment_prob they make one segment. Otherwise the first
 segment aims at (target - 3) // 2 tokens and takes sentences while it stays below that; the one that
 would exceed it goes to it or to the second by a coin. In the original (`rejoin`) a later sentence
@@ -14,28 +14,40 @@ over the end of a document, and its first one is never short.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng, layout
 from bertjax.errors import UserError
+from bertjax.types import Chosen, Piece, Plan, Ranges, Share, Spec
 
-SPECIAL = ('cls', 'sep')
-OPTIONS = ('one_segment_prob', 'rejoin')
 WINDOW = 1 << 20  # sentences whose offsets are held at once, unless a document has more
 ENDLESS = 100_000  # the target of a first segment that takes all
 
 _SHORT, _TARGET, _ONE, _COIN = range(4)
 
 
-def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    short_prob: chance of an example to aim at a shorter length.
+    one_segment_prob: chance of an example to have one segment.
+    rejoin: a later sentence that fits joins the first segment.
+  """
+
+  short_prob: Share
+  one_segment_prob: Share
+  rejoin: bool
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan in pieces of whole documents.
 
   Args:
     store: the token store; only its offsets are read.
-    recipe: `config.data`, with short_prob, one_segment_prob and rejoin.
-    length: tokens per row, special tokens included.
-    seed: of all draws.
+    spec: what the plan follows from.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -45,20 +57,17 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
     special tokens included); counts of two_segments and truncated_tokens.
 
   Raises:
-    UserError: a length below 5, or a share that is no probability.
+    UserError: a length below 5.
   """
-  if length < 5:
-    raise UserError(f'segments need length >= 5 ([CLS] a [SEP] b [SEP]), got {length}')
-  if not (0 <= recipe.short_prob <= 1 and 0 <= recipe.one_segment_prob <= 1):
-    raise UserError(
-      'expected config.data.short_prob and one_segment_prob from 0 to 1, got '
-      f'{recipe.short_prob} and {recipe.one_segment_prob}'
-    )
-  return _pieces(store, recipe, length, counter_rng.root(seed, 'segments'), window)
+  if spec.length < 5:
+    raise UserError(f'segments need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
+  return _pieces(store, spec.options, spec.length, counter_rng.root(spec.seed, 'segments'), window)
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes the rows of some examples (columns as `build` yields them)."""
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where [CLS] first [SEP] second [SEP] of some examples lie."""
+  del spec
+  column = chosen.column
   length_E, a_E = column['length'].astype(np.int64), column['a_length'].astype(np.int64)
   b_E, start_E = np.maximum(length_E - a_E - 3, 0), layout.starts(length_E)
   example_n, number_n = layout.ragged(column['sentences'])
@@ -70,18 +79,17 @@ def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
   )
   order_n = np.argsort(segment_n, kind='stable')
   limit_S = np.stack([a_E, b_E], 1).ravel()
-  kept_n = _cut(size_n[order_n], segment_n[order_n], limit_S)
-  body = store.gather(begin_n[order_n], kept_n)
   two_E = b_E > 0
   special = np.concatenate([start_E, start_E + a_E + 1, (start_E + length_E - 1)[two_E]])
   cls, sep = store.special['cls'], store.special['sep']
-  ids = np.repeat([cls, sep], [len(a_E), len(special) - len(a_E)])
   spans_S = np.stack([a_E + 2, b_E + two_E], 1).ravel()
-  return layout.Text(
-    token_n=layout.fill(int(length_E.sum()), special, ids, body),
-    type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), spans_S),
+  return Ranges(
+    start_r=begin_n[order_n],
+    length_r=_cut(size_n[order_n], segment_n[order_n], limit_S),
+    special_s=special,
+    id_s=np.repeat([cls, sep], [len(a_E), len(special) - len(a_E)]),
     length_E=length_E,
-    label={},
+    type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), spans_S),
   )
 
 
@@ -126,31 +134,31 @@ def _cut(size_n, segment_n, limit_S):
   return np.clip(limit_S[segment_n] - before_n, 0, size_n)
 
 
-def _pieces(store, recipe, length, key, window):
+def _pieces(store, options, length, key, window):
   documents, low = store.documents, 0
   while low < len(documents) - 1:
     high = max(np.searchsorted(documents, documents[low] + window, 'right') - 1, low + 1)
     bound = np.asarray(documents[low : high + 1])
     offset = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
-    yield _columns(offset, *_walk(bound, offset, recipe, length, key), recipe, length, key)
+    yield _columns(offset, *_walk(bound, offset, options, length, key), options, length, key)
     low = int(high)
 
 
-def _targets(key_n, recipe, length) -> np.ndarray:
+def _targets(key_n, options, length) -> np.ndarray:
   """Tokens that the examples of these keys aim at."""
-  short_n = counter_rng.uniform(counter_rng.fold(key_n, _SHORT)) < recipe.short_prob
+  short_n = counter_rng.uniform(counter_rng.fold(key_n, _SHORT)) < options.short_prob
   return np.where(
     short_n, 5 + counter_rng.below(counter_rng.fold(key_n, _TARGET), length - 4), length
   )
 
 
-def _walk(bound, offset, recipe, length, key):
+def _walk(bound, offset, options, length, key):
   """Returns the window's first sentence, and each example's (first sentence, sentences)."""
   at_n, end_n = bound[:-1], bound[1:]
   found = []
   while (alive_n := at_n < end_n).any():
     at_n, end_n = at_n[alive_n], end_n[alive_n]
-    target_n = _targets(counter_rng.fold(key, at_n), recipe, length)
+    target_n = _targets(counter_rng.fold(key, at_n), options, length)
     stop_n = bound[0] + np.searchsorted(offset, offset[at_n - bound[0]] + target_n)
     stop_n = np.clip(stop_n, at_n + 1, end_n)
     found.append(np.stack([at_n, stop_n - at_n]))
@@ -160,15 +168,15 @@ def _walk(bound, offset, recipe, length, key):
   return bound[0], first_E[by_place], sentences_E[by_place]
 
 
-def _columns(offset, base, first_E, sentences_E, recipe, length, key):
+def _columns(offset, base, first_E, sentences_E, options, length, key):
   key_E = counter_rng.fold(key, first_E)
-  one_E = counter_rng.uniform(counter_rng.fold(key_E, _ONE)) < recipe.one_segment_prob
+  one_E = counter_rng.uniform(counter_rng.fold(key_E, _ONE)) < options.one_segment_prob
   column = dict(
     sentence=first_E,
     sentences=sentences_E.astype(np.int32),
-    first_target=np.where(one_E, ENDLESS, (_targets(key_E, recipe, length) - 3) // 2),
+    first_target=np.where(one_E, ENDLESS, (_targets(key_E, options, length) - 3) // 2),
     coin=(counter_rng.uniform(counter_rng.fold(key_E, _COIN)) < 0.5).astype(np.int8),
-    rejoin=np.full(len(first_E), bool(recipe.rejoin), np.int8),
+    rejoin=np.full(len(first_E), bool(options.rejoin), np.int8),
   )
   column['first_target'] = column['first_target'].astype(np.int32)
   example_n, number_n = layout.ragged(sentences_E)
@@ -182,3 +190,6 @@ def _columns(offset, base, first_E, sentences_E, recipe, length, key):
   column['length'] = (a_E + 2 + b_E + (b_E > 0)).astype(np.int32)
   cut = int(total_S.sum() - a_E.sum() - b_E.sum())
   return column, dict(two_segments=int((b_E > 0).sum()), truncated_tokens=cut)
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -15,26 +15,39 @@ half of the row, and the length tells 0.55.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data import counter_rng, layout
+from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
 from bertjax.errors import UserError
+from bertjax.types import Count, Piece, Plan, Share, Spec
 
-SPECIAL = pairs.SPECIAL
 BUFFER = 1000  # positives
 _POSITIVES = pairs.Task('swapped', swap=True, least=2)
-_NEXT = pairs.Task('next', swap=False, least=2)  # of `assemble`: the label's name
 _SHUFFLE, _TOGETHER = range(2)
-OPTIONS = ('halves',)  # of `config.data`, read here alone
 
 
-def build(store, recipe, length: int, seed: int, window: int = pairs.WINDOW) -> Iterator[tuple]:
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    dupe_factor: passes over the corpus that make an epoch.
+    short_prob: chance of a document to aim at a shorter length.
+    halves: see above.
+  """
+
+  dupe_factor: Count
+  short_prob: Share
+  halves: bool
+
+
+def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
   """Makes the plan in pieces.
 
   Args:
-    store, recipe, length, seed, window: as of `pairs.build`.
+    store, spec, window: as of `pairs.build`.
 
   Returns:
     As `pairs.build`, where next is 1 for B that follows A; counts of positives, negatives,
@@ -43,19 +56,14 @@ def build(store, recipe, length: int, seed: int, window: int = pairs.WINDOW) -> 
   Raises:
     UserError: as `pairs.build`, or no document of two sentences.
   """
-  found = pairs.pieces(store, recipe, length, seed, window, _POSITIVES)
+  found = pairs.pieces(store, spec, window, _POSITIVES)
   if np.diff(store.documents).max() < 2:
     raise UserError(
       'ernie_pairs needs documents of two sentences and more, got '
       f'{len(store.documents) - 1} documents of at most one in {store.path}. Prepare the store '
       'with --split=sentences'
     )
-  return _buffers(found, length - 3, seed, recipe.halves)
-
-
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes [CLS] A [SEP] B [SEP] of the given examples (columns as `build` yields them)."""
-  return pairs.assemble(store, column, _NEXT)
+  return _buffers(found, spec.length - 3, spec.seed, spec.options.halves)
 
 
 def _buffers(pieces, usable, seed, halves):
@@ -154,3 +162,6 @@ def _shuffled(seed: int, buffer_n: np.ndarray, site: int) -> np.ndarray:
   place_n = np.arange(len(sorted_n)) - np.searchsorted(sorted_n, sorted_n)
   draw_n = counter_rng.fold(counter_rng.fold(key, sorted_n), place_n)
   return by_buffer[np.lexsort((draw_n, sorted_n))]
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, pairs.ranges)

@@ -1,7 +1,7 @@
 """ALBERT's pairs: are A and B in order? `create_pretraining_data.py` of google-research/albert.
 
 Chunks, target lengths and truncation are BERT's (`pairs.py`). A chunk of several sentences is cut
-into A and B, and a coin swaps the two: label 1. `config.data.random_b` says what becomes of a chunk
+into A and B, and a coin swaps the two: label 1. `random_b` says what becomes of a chunk
 of one sentence:
 
   True   the original's quirk: B is random text of another document, and the label is 1, so that
@@ -11,22 +11,34 @@ of one sentence:
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data import layout
 from bertjax.data.plans import pairs
 from bertjax.errors import UserError
-
-SPECIAL = pairs.SPECIAL
-OPTIONS = ('random_b',)
+from bertjax.types import Chosen, Count, Piece, Plan, Ranges, Share, Spec
 
 
-def build(store, recipe, length: int, seed: int, window: int = pairs.WINDOW) -> Iterator[tuple]:
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    dupe_factor: passes over the corpus that make an epoch.
+    short_prob: chance of a document to aim at a shorter length.
+    random_b: see above.
+  """
+
+  dupe_factor: Count
+  short_prob: Share
+  random_b: bool
+
+
+def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
   """Makes the plan in pieces.
 
   Args:
-    store, recipe, length, seed, window: as of `pairs.build`; `recipe.random_b` is used as well.
+    store, spec, window: as of `pairs.build`.
 
   Returns:
     As `pairs.build`, with the column order (0 in order, 1 not) for next; with random_b off also
@@ -35,21 +47,21 @@ def build(store, recipe, length: int, seed: int, window: int = pairs.WINDOW) -> 
   Raises:
     UserError: as `pairs.build`, or no document of two sentences.
   """
-  task = _task(recipe.random_b)
-  found = pairs.pieces(store, recipe, length, seed, window, task)
+  task = pairs.Task('order', swap=True, least=1 if spec.options.random_b else 2)
+  found = pairs.pieces(store, spec, window, task)
   if np.diff(store.documents).max() < 2:
     raise UserError(
       'order_pairs predicts the order of sentences: expected documents of two and more, got '
       f'{len(store.documents) - 1} documents of at most one in {store.path}. Prepare the store '
-      'with --split=sentences, or use config.data.plan=pairs'
+      'with --split=sentences, or use config.data.plan.name=pairs'
     )
   return found
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes [CLS] A [SEP] B [SEP] of the given examples (columns as `build` yields them)."""
-  return pairs.assemble(store, column, _task(True))
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where [CLS] A [SEP] B [SEP] of some examples lie."""
+  del spec
+  return pairs.pair_ranges(store, chosen.column, 'order')
 
 
-def _task(random_b: bool) -> pairs.Task:
-  return pairs.Task('order', swap=True, least=1 if random_b else 2)
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -20,14 +20,26 @@ import numpy as np
 
 from bertjax.data import counter_rng, language_sampling, layout
 from bertjax.errors import UserError
+from bertjax.types import Chosen, Columns, Count, Piece, Plan, Ranges, Share, Spec
 
-SPECIAL = ('cls', 'sep')
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
 DRAWS = 10  # of another document; the last one counts even if it is the same document
 
 # Sites of a pass, then of a chunk.
 _TARGET, _CHUNK = 0, 1
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
+
+
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    dupe_factor: passes over the corpus that make an epoch.
+    short_prob: chance of a document to aim at a shorter length.
+  """
+
+  dupe_factor: Count
+  short_prob: Share
 
 
 class Task(NamedTuple):
@@ -59,14 +71,12 @@ class _Lanes(NamedTuple):
   key_n: np.ndarray
 
 
-def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan in pieces.
 
   Args:
     store: the token store; only its offsets are read.
-    recipe: `config.data`, with dupe_factor and short_prob.
-    length: tokens per example, special tokens included.
-    seed: of all draws.
+    spec: what the plan follows from.
     window: sentences times passes per piece; changes the pieces, not the plan.
 
   Returns:
@@ -76,47 +86,48 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
     truncated_tokens.
 
   Raises:
-    UserError: a store with fewer than two documents, a length below 5, no pass, no probability.
+    UserError: a store with fewer than two documents, or a length below 5.
   """
-  return pieces(store, recipe, length, seed, window, NEXT)
+  return pieces(store, spec, window, NEXT)
 
 
-def pieces(store, recipe, length: int, seed: int, window: int, task: Task) -> Iterator[tuple]:
+def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
   """As `build`, for a task; the column of the label has its name, and 1 stands for the coin."""
   documents = len(store.documents) - 1
   if documents < 2:
     raise UserError(
       'pairs need another document to draw a random next segment from: expected at least 2 '
       f'documents, got {documents} in {store.path}. Separate documents by blank lines, give more '
-      'text, or use config.data.plan=full_sentences'
+      'text, or use config.data.plan.name=blocks'
     )
-  if length < 5:
-    raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {length}')
-  if recipe.dupe_factor < 1 or not 0 <= recipe.short_prob <= 1:
-    raise UserError(
-      'expected config.data.dupe_factor >= 1 and short_prob from 0 to 1, got '
-      f'{recipe.dupe_factor} and {recipe.short_prob}'
-    )
-  windows = _windows(store.documents, max(window // recipe.dupe_factor, 1))
+  if spec.length < 5:
+    raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
+  windows = _windows(store.documents, max(window // spec.options.dupe_factor, 1))
   peers = language_sampling.peers(store)
-  return (_window(store, peers, recipe, length - 3, seed, window, task) for window in windows)
+  return (_window(store, peers, spec, window, task) for window in windows)
 
 
-def assemble(store, column: dict[str, np.ndarray], task: Task = NEXT) -> layout.Text:
-  """Makes [CLS] A [SEP] B [SEP] of the given examples (columns as `build` yields them)."""
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where [CLS] A [SEP] B [SEP] of some examples lie."""
+  del spec
+  return pair_ranges(store, chosen.column, 'next')
+
+
+def pair_ranges(store, column: Columns, label: str) -> Ranges:
+  """As `ranges`, for columns as `pieces` yields them of a task with this label."""
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   b_E, start_E = length_E - a_E - 3, layout.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()
-  range_n = two(column['a_start'], column['b_start']), two(a_E, b_E)
   special = np.stack([start_E, start_E + a_E + 1, start_E + length_E - 1], 1).ravel()
   cls, sep = store.special['cls'], store.special['sep']
-  body = store.gather(*range_n)
-  return layout.Text(
-    token_n=layout.fill(int(length_E.sum()), special, np.tile([cls, sep, sep], len(a_E)), body),
+  return Ranges(
+    start_r=two(column['a_start'], column['b_start']),
+    length_r=two(a_E, b_E),
+    special_s=special,
+    id_s=np.tile([cls, sep, sep], len(a_E)),
     type_n=np.repeat(np.tile(np.array([0, 1], np.int32), len(a_E)), two(a_E + 2, b_E + 1)),
     length_E=length_E,
-    label={task.name: column[task.name].astype(np.int32)},
-    source=layout.Source(*range_n, special),
+    label={label: column[label].astype(np.int32)},
   )
 
 
@@ -139,8 +150,9 @@ def _windows(documents, sentences):
     first = last
 
 
-def _window(store, peers, recipe, usable, seed, documents, task):
-  lanes, lone = _alive(_open_lanes(store, recipe, usable, seed, documents), task)
+def _window(store, peers, spec, documents, task):
+  usable = spec.length - 3
+  lanes, lone = _alive(_open_lanes(store, spec, documents), task)
   base = int(store.documents[documents[0]])
   offset = np.asarray(store.sentences[base : int(store.documents[documents[1]]) + 1])
   pieces, order = [], []
@@ -157,13 +169,13 @@ def _window(store, peers, recipe, usable, seed, documents, task):
   return column, counts | (dict(lone_sentences=lone) if task.least > 1 else {})
 
 
-def _open_lanes(store, recipe, usable, seed, documents) -> _Lanes:
-  passes = recipe.dupe_factor
+def _open_lanes(store, spec, documents) -> _Lanes:
+  passes, usable = spec.options.dupe_factor, spec.length - 3
   document_n = np.repeat(np.arange(*documents), passes)
   pass_n = np.tile(np.arange(passes), documents[1] - documents[0])
-  pass_key_n = counter_rng.fold(counter_rng.root(seed, 'pairs'), pass_n)
+  pass_key_n = counter_rng.fold(counter_rng.root(spec.seed, 'pairs'), pass_n)
   key_n = counter_rng.fold(counter_rng.fold(pass_key_n, _TARGET), document_n)
-  short_n = counter_rng.uniform(counter_rng.fold(key_n, 0)) < recipe.short_prob
+  short_n = counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob
   bound = np.asarray(store.documents[documents[0] : documents[1] + 1])
   local_n = document_n - documents[0]
   return _Lanes(
@@ -249,3 +261,6 @@ def _random_segment(store, peers, key_n, document_n, wanted_n):
   stop_n = np.searchsorted(store.sentences, begin_n + wanted_n)
   stop_n = np.clip(stop_n, start_n + 1, last_n)
   return begin_n, store.sentences[stop_n]
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

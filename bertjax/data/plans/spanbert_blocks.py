@@ -2,30 +2,38 @@
 
 facebookresearch/SpanBERT, no_nsp_span_bert_dataset.py, break mode "doc". A block takes as many
 sentences as fit. A sentence too long for a block is dropped and ends the block before it. Where
-nothing but such sentences follow in the document, that block is lost too: `config.data.keep_block`
+nothing but such sentences follow in the document, that block is lost too: `keep_block`
 keeps it.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import layout
 from bertjax.errors import UserError
+from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
-SPECIAL = ('cls', 'sep')
-OPTIONS = ('keep_block',)
 WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document has more
 
 
-def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    keep_block: a block with nothing but too long sentences behind it stays.
+  """
+
+  keep_block: bool
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """Makes the plan in pieces of whole documents; no draws.
 
   Args:
     store: the token store; only its offsets are read.
-    recipe: `config.data`; keep_block is used.
-    length: tokens per row, [CLS] and [SEP] included.
-    seed: not used.
+    spec: what the plan follows from.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -35,25 +43,22 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
   Raises:
     UserError: a length below 3.
   """
-  del seed
-  if length < 3:
-    raise UserError(f'one_segment needs length >= 3 ([CLS] token [SEP]), got {length}')
-  return _pieces(store, length - 2, bool(recipe.keep_block), window)
+  if spec.length < 3:
+    raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
+  return _pieces(store, spec.length - 2, spec.options.keep_block, window)
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes [CLS] tokens [SEP] of some examples (columns as `build` yields them)."""
-  length_E = column['length'].astype(np.int64)
-  total, start_E = int(length_E.sum()), layout.starts(length_E)
-  special_n = np.concatenate([start_E, start_E + length_E - 1])
-  ids = np.repeat([store.special['cls'], store.special['sep']], len(length_E))
-  body = store.gather(column['start'], length_E - 2)
-  return layout.Text(
-    token_n=layout.fill(total, special_n, ids, body),
-    type_n=np.zeros(total, np.int32),
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where [CLS] tokens [SEP] of some examples lie."""
+  del spec
+  length_E = chosen.column['length'].astype(np.int64)
+  start_E = layout.starts(length_E)
+  return Ranges(
+    start_r=chosen.column['start'],
+    length_r=length_E - 2,
+    special_s=np.concatenate([start_E, start_E + length_E - 1]),
+    id_s=np.repeat([store.special['cls'], store.special['sep']], len(length_E)),
     length_E=length_E,
-    label={},
-    source=layout.Source(column['start'], length_E - 2, special_n),
   )
 
 
@@ -97,3 +102,6 @@ def _chain(following: np.ndarray) -> list[int]:
     chain.append(at)
     at = link[at]
   return chain
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -13,27 +13,36 @@ sentences above 100 tokens; here a pair that exceeds its row is left out and cou
 """
 
 from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from bertjax.data import language_sampling, layout
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
+from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
-SPECIAL = ('cls', 'sep')
-OPTIONS = ('languages', 'reset_positions', 'lead')
 WINDOW = 1 << 20  # pairs per piece
 _BASE = 1 << 8  # languages are numbered by a byte
 
 
-def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
-  """Makes the plan in pieces.
+class Options(NamedTuple):
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    lead: the special token that a row begins with.
+    reset_positions: see above.
+  """
+
+  lead: Literal['cls', 'sep']
+  reset_positions: bool
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
+  """Makes the plan in pieces; there are no draws.
 
   Args:
     store: the token store, which knows languages.
-    recipe: `config.data`, with languages, reset_positions and lead, the special token that a row
-      begins with: sep or cls.
-    length: tokens per row.
-    seed: unused; there are no draws.
+    spec: what the plan follows from.
     window: pairs per piece; changes the pieces, not the plan.
 
   Returns:
@@ -43,14 +52,11 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
     target); count of long_pairs, which are left out.
 
   Raises:
-    UserError: a length below 6, another lead, a language without an id, or no parallel text.
+    UserError: a length below 6, or no parallel text.
   """
-  del seed
-  if length < 6:
-    raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {length}')
-  choose(recipe.lead, ('cls', 'sep'), 'config.data.lead')
+  if spec.length < 6:
+    raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {spec.length}')
   store.column('language')  # refuses a store without languages, with the remedy
-  id_l = language_sampling.ids(store, recipe)
   document_n = language_sampling.parallel(store)
   if not len(document_n):
     raise UserError(
@@ -59,55 +65,57 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
       'leave the translation phase out'
     )
   return (
-    _pairs(store, recipe, id_l, document_n[first : first + window], length)
+    _pairs(store, spec, document_n[first : first + window])
     for first in range(0, len(document_n), window)
   )
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes the pairs of some examples (columns as `build` yields them)."""
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where the two sides of some examples lie; language_BT is that of each side."""
+  del spec
+  column = chosen.column
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   single_E = column['single'].astype(np.int64)
   b_E, start_E = length_E - a_E - 4 + single_E, layout.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()
   sentence_n = two(column['source'], column['source'] + 1)
-  range_n = store.sentences[sentence_n], two(a_E, b_E)
-  body = store.gather(*range_n)
   middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
   # Where the middle is single, its place is named twice.
   special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
   id_n = np.repeat(store.special['sep'], len(special_n))
   id_n[::4] = column['lead']
-  total, side_n = int(length_E.sum()), two(a_E + 2 - single_E, b_E + 2)
+  side_n = two(a_E + 2 - single_E, b_E + 2)
   restart_n = two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))
+  language_n = np.repeat(two(*np.divmod(column['group'], _BASE)), side_n)
   _, place_n = layout.ragged(length_E)
-  return layout.Text(
-    token_n=layout.fill(total, special_n, id_n, body),
-    type_n=np.zeros(total, np.int32),
+  return Ranges(
+    start_r=store.sentences[sentence_n],
+    length_r=two(a_E, b_E),
+    special_s=special_n,
+    id_s=id_n,
     length_E=length_E,
-    label={},
-    source=layout.Source(*range_n, special_n),
-    extra=dict(
-      language=np.repeat(two(*np.divmod(column['group'], _BASE)), side_n).astype(np.int32)
-    ),
+    table=dict(language=language_n.astype(np.int32)),
     position_n=(place_n - np.repeat(restart_n, side_n)).astype(np.int32),
   )
 
 
-def _pairs(store, recipe, id_l, document_n, length):
+def _pairs(store, spec, document_n):
   source_n = store.documents[document_n]
   target_n, language_S = source_n + 1, store.column('language')
-  group_n = id_l[language_S[source_n]] * _BASE + id_l[language_S[target_n]]
+  group_n = language_S[source_n].astype(np.int64) * _BASE + language_S[target_n]
   size_n = lambda sentence_n: store.sentences[sentence_n + 1] - store.sentences[sentence_n]
-  single = int(not recipe.reset_positions)
+  single = int(not spec.options.reset_positions)
   length_n = size_n(source_n) + size_n(target_n) + 4 - single
-  kept = length_n <= length
+  kept = length_n <= spec.length
   column = dict(
     source=source_n,
     a_length=size_n(source_n).astype(np.int32),
     length=length_n.astype(np.int32),
     single=np.full(len(source_n), single, np.int8),
-    lead=np.full(len(source_n), store.special[recipe.lead], np.int32),
+    lead=np.full(len(source_n), store.special[spec.options.lead], np.int32),
     group=group_n.astype(np.int32),
   )
   return {k: value[kept] for k, value in column.items()}, dict(long_pairs=int((~kept).sum()))
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

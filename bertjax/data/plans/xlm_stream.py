@@ -8,30 +8,32 @@ short.
 
 A stream is a range of the store without change of language: one per language if the text was
 prepared language by language, more and shorter ones if it was mixed. Parallel documents (see
-`bertjax.data.plans.translation_pairs`) are left to the translation steps.
+translation_pairs.py) are left to the translation steps.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data import language_sampling, layout
-from bertjax.data.plans.blocks import ranges
+from bertjax.data import language_sampling
+from bertjax.data.plans.blocks import stream_ranges
 from bertjax.errors import UserError
+from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
-SPECIAL = ('sep',)
-OPTIONS = ('languages',)
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 
-def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterator[tuple]:
-  """Makes the plan in pieces.
+class Options(NamedTuple):
+  """There is nothing to choose."""
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
+  """Makes the plan in pieces; there are no draws.
 
   Args:
     store: the token store; its offsets and languages are read.
-    recipe: `config.data`, with languages.
-    length: tokens per row.
-    seed: unused; there are no draws.
+    spec: what the plan follows from.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -42,30 +44,29 @@ def build(store, recipe, length: int, seed: int, window: int = WINDOW) -> Iterat
     sentence.
 
   Raises:
-    UserError: a length below 2, a language without an id, or parallel text alone.
+    UserError: a length below 2, or parallel text alone.
   """
-  del seed
+  length = spec.length
   if length < 2:
     raise UserError(f'a stream needs rows of at least 2 tokens, got length {length}')
-  id_l = language_sampling.ids(store, recipe)
   spans = _spans(store)
   if not spans:
     raise UserError(
       f'{store.path} holds parallel text alone: expected monolingual documents for '
-      "config.data.plan='xlm_stream'. Prepare the store with some, or use plan='translation_pairs'"
+      'the plan xlm_stream. Prepare the store with some, or use translation_pairs'
     )
-  return (
-    piece for span in spans for piece in _rows(store, id_l, span, length, max(window, length))
-  )
+  return (piece for span in spans for piece in _rows(store, span, length, max(window, length)))
 
 
-def assemble(store, column: dict[str, np.ndarray]) -> layout.Text:
-  """Makes the rows of some examples (columns as `build` yields them)."""
-  text = ranges(store, column, column['offset'] < 0, store.special['sep'])
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where the rows of some examples lie; language_BT is that of the row, where it is known."""
+  del spec
+  column = chosen.column
+  found = stream_ranges(store, column, column['offset'] < 0, store.special['sep'])
   if 'group' not in column:
-    return text
-  language_n = np.repeat(column['group'], text.length_E)
-  return text._replace(extra=dict(language=language_n.astype(np.int32)))
+    return found
+  language_n = np.repeat(column['group'], found.length_E)
+  return found._replace(table=dict(language=language_n.astype(np.int32)))
 
 
 def _spans(store) -> list[tuple[int, int]]:
@@ -82,7 +83,7 @@ def _spans(store) -> list[tuple[int, int]]:
   return [span for span in spans if not parallel_S[span[0]]]
 
 
-def _rows(store, id_l, span, length, window):
+def _rows(store, span, length, window):
   """Yields the rows of one stream; a place counts the tokens and </s> of the whole store."""
   begin_s, end_s = span
   place_of = lambda sentence: int(store.sentences[sentence]) + sentence
@@ -102,6 +103,9 @@ def _rows(store, id_l, span, length, window):
       sentences=(np.searchsorted(place, end) - owner).astype(np.int32),
       length=(end - begin).astype(np.int32),
     )
-    if len(id_l):
-      column['group'] = np.full(len(begin), id_l[store.column('language')[begin_s]], np.int32)
+    if 'language' in store.columns:
+      column['group'] = np.full(len(begin), store.column('language')[begin_s], np.int32)
     yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
+
+
+PLAN = Plan(Options, ('sep',), build, ranges)

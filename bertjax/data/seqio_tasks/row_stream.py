@@ -1,4 +1,4 @@
-"""Rows that are streamed from a seqio Task or Mixture, with the interface of `plans.Examples`.
+"""Rows that are streamed from a seqio Task or Mixture, with the interface of `types.RowSource`.
 
 `config.data.reader='seqio'` reads so, without a store. A stream cannot be entered anywhere: a
 resumed run reads past all rows that it has seen. Nothing is held out, unless the Task has a split
@@ -42,6 +42,11 @@ class Stream:
     self._batches: Iterator[Batch] = iter(())
     self._rows: Batch = {}
     self._start = self._end = 1 << 62  # of the rows in memory; what is asked for first lies before
+
+  @property
+  def ordered(self) -> bool:
+    """Rows have nothing to do with each other."""
+    return False
 
   @property
   def stats(self) -> dict[str, float]:
@@ -105,6 +110,16 @@ class Fixed:
   def rows(self) -> int:
     """How many."""
     return len(self.row['example_BT'])
+
+  @property
+  def ordered(self) -> bool:
+    """Rows have nothing to do with each other."""
+    return False
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """How many rows."""
+    return dict(rows=self.rows)
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
     """Returns rows in the order asked for; they are not shuffled."""

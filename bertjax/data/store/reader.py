@@ -36,7 +36,7 @@ COLUMN_REMEDY = dict(
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Store:
   """An opened token store.
 
@@ -91,6 +91,26 @@ class Store:
       said = ', '.join(self.columns) or 'none'
       raise UserError(f'{self.path} has no column {name!r}, only {said}. {COLUMN_REMEDY[name]}')
     return self.columns[name]
+
+  def numbered(self, languages: Sequence[str]) -> 'Store':
+    """The store with its languages numbered as they stand in `languages`; () leaves it as it is.
+
+    Raises:
+      UserError: a language of the store is not among them.
+    """
+    if not languages or list(languages) == list(self.languages):
+      return self
+    missing = [name for name in self.languages if name not in languages]
+    if missing:
+      raise UserError(
+        f'{self.path} has the languages {", ".join(missing)}, which have no id: expected those of '
+        f'config.data.languages, {", ".join(languages)}. Name them there, or leave it empty'
+      )
+    meta, columns = dict(self.meta, languages=list(languages)), dict(self.columns)
+    if 'language' in columns:
+      number_l = np.array([list(languages).index(name) for name in self.languages], np.uint8)
+      columns['language'] = number_l[columns['language']]
+    return dataclasses.replace(self, meta=meta, columns=columns)
 
   def gather(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
     """Reads ranges of tokens and lays them end to end.
