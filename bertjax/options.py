@@ -17,7 +17,6 @@ from bertjax.errors import UserError, choose
 from bertjax.types import Bounds
 
 Options = TypeVar('Options')
-_SKIPPED = ('parent', 'name')  # that every flax module has
 _FIELD = re.compile(r'^\s{2,8}([\w, ]+): (.*(?:\n\s{6,}.*)*)', re.MULTILINE)
 
 
@@ -44,7 +43,7 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
   return {
     p.name: Field(hints[p.name], p.default is p.empty, helps.get(p.name, ''))
     for p in inspect.signature(options).parameters.values()
-    if p.name in hints and p.name not in _SKIPPED and (is_class or p.kind is p.KEYWORD_ONLY)
+    if p.name in hints and (is_class or p.kind is p.KEYWORD_ONLY)
   }
 
 
@@ -69,7 +68,13 @@ def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> di
     UserError: a field that is not known (the nearest is named), one that is lacking, or a value of
       another type or out of range.
   """
-  known = fields_of(options)
+  return check_fields(fields_of(options), given, key)
+
+
+def check_fields(
+  known: Mapping[str, Field], given: Mapping[str, Any], key: str
+) -> dict[str, Any]:
+  """As `check`, against fields that are known already."""
   for name in given:
     if name not in known:
       if not known:
@@ -99,6 +104,8 @@ def describe(kind: Any) -> str:
   if bounds is not None:
     return f'{describe(base)} {bounds}'
   origin, arguments = typing.get_origin(base), typing.get_args(base)
+  if origin is Mapping:
+    return 'a dict of fields'
   if origin is typing.Literal:
     return 'one of ' + ', '.join(map(repr, arguments))
   if origin in (typing.Union, types.UnionType):
@@ -121,6 +128,8 @@ def _convert(kind: Any, value: Any) -> Any:
     return found if found is not _WRONG and bounds.hold(found) else _WRONG
   if base is Any:
     return value
+  if origin is Mapping:  # a ConfigDict is none to isinstance
+    return value if hasattr(value, 'items') else _WRONG
   if origin is typing.Literal:
     return next((a for a in arguments if type(a) is type(value) and a == value), _WRONG)
   if origin in (typing.Union, types.UnionType):

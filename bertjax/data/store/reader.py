@@ -96,20 +96,20 @@ class Store:
     """The store with its languages numbered as they stand in `languages`; () leaves it as it is.
 
     Raises:
-      UserError: a language of the store is not among them.
+      UserError: a language of the store is not among them, or the store knows none.
     """
     if not languages or list(languages) == list(self.languages):
       return self
+    language_S = self.column('language')
     missing = [name for name in self.languages if name not in languages]
     if missing:
       raise UserError(
         f'{self.path} has the languages {", ".join(missing)}, which have no id: expected those of '
         f'config.data.languages, {", ".join(languages)}. Name them there, or leave it empty'
       )
-    meta, columns = dict(self.meta, languages=list(languages)), dict(self.columns)
-    if 'language' in columns:
-      number_l = np.array([list(languages).index(name) for name in self.languages], np.uint8)
-      columns['language'] = number_l[columns['language']]
+    number_l = np.array([list(languages).index(name) for name in self.languages], np.uint8)
+    meta = dict(self.meta, languages=list(languages))
+    columns = dict(self.columns, language=number_l[language_S])
     return dataclasses.replace(self, meta=meta, columns=columns)
 
   def gather(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:

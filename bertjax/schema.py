@@ -1,0 +1,303 @@
+"""Every key of the config: its type, its range and what it means, and the check of a whole config.
+
+The keys of a run are here; those of what is chosen by name (plan, mask, model, objective, optimizer,
+schedule, evaluator) are the options of the thing itself, and defaults are in `configs/`. A config is
+checked before any work, after the overrides of the command line, as a whole and in every phase.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax import options, registry
+from bertjax.errors import UserError, choose
+from bertjax.types import Bounds, Count, Natural, Positive, Share
+
+Section = Mapping[str, Any]  # has a schema of its own
+MeshSize = Annotated[int, Bounds(-1)]
+
+
+class Run(NamedTuple):
+  """The keys of a config.
+
+  Attributes:
+    name: of the run, for people.
+    seed: of the initial weights, the data and the dropout.
+    total_steps: optimizer steps of the run.
+    batch_size: rows per step, over all devices and hosts.
+    length: tokens per row, special tokens included.
+    microbatches: parts of a batch whose gradients are summed.
+    log_steps, eval_steps, checkpoint_steps: steps between two of each.
+    keep_checkpoints: the newest ones that are kept, besides the best.
+    save_carry: whether memory of recurrent systems is in the checkpoints; without it a resume is not
+      bitwise.
+    sharding_rules: (logical axis, mesh axes) pairs.
+    init_from: (checkpoint, from path, to path, layers) of parameters to begin with.
+    best: which checkpoint is the best.
+    mesh: how the devices are arranged.
+    data: where the text comes from and how batches are made of it.
+    evals: set name -> what judges the model.
+    phases: name -> overrides of these keys, and share or turns.
+    profile: when a trace is taken.
+    model, objective, optimizer: what is trained, on what, and how.
+  """
+
+  name: str
+  seed: Natural
+  total_steps: Count
+  batch_size: Count
+  length: Count
+  microbatches: Count
+  log_steps: Count
+  eval_steps: Count
+  checkpoint_steps: Count
+  keep_checkpoints: Count
+  save_carry: bool
+  sharding_rules: tuple[tuple[str, str | None | tuple[str, ...]], ...]
+  init_from: tuple[tuple[str, str, str, tuple[int, ...]], ...]
+  best: Section
+  mesh: Section
+  data: Section
+  evals: Section
+  phases: Section
+  profile: Section
+  model: Section
+  objective: Section
+  optimizer: Section
+
+
+class Best(NamedTuple):
+  """`config.best`.
+
+  Attributes:
+    metric: name of a score; the checkpoint with the best one is kept as well.
+    mode: whether the least or the largest is the best.
+  """
+
+  metric: str
+  mode: Literal['min', 'max']
+
+
+class MeshSizes(NamedTuple):
+  """`config.mesh`: devices along each axis.
+
+  Attributes:
+    data: rows are divided; -1: the devices that are left.
+    fsdp: rows and parameters are divided.
+    tensor: heads, feed-forward and vocabulary are divided.
+  """
+
+  data: MeshSize
+  fsdp: MeshSize
+  tensor: MeshSize
+
+
+class Profile(NamedTuple):
+  """`config.profile`.
+
+  Attributes:
+    start: first step of the trace.
+    steps: of the trace, in workdir/profile; 0: none.
+  """
+
+  start: Count
+  steps: Natural
+
+
+class TrainVocab(NamedTuple):
+  """`config.data.train_vocab`: trained where no vocabulary is given.
+
+  Attributes:
+    type: as of `bertjax.vocab --type`; '': none.
+    size: its pieces.
+  """
+
+  type: Literal['', 'wordpiece', 'bpe', 'unigram', 'words', 'characters', 'bytes']
+  size: Natural
+
+
+class Data(NamedTuple):
+  """`config.data`.
+
+  Attributes:
+    store: a finished store, or what makes one in the workdir:
+    input: files, as of `bertjax.prepare --input`, or
+    mixture: the name of a seqio Task or Mixture.
+    module: imported first; registers Tasks.
+    vocab: file or directory of a vocabulary.
+    train_vocab: the vocabulary to train.
+    lowercase: None: as the vocabulary says.
+    split: what a line is, as of `bertjax.prepare --split`.
+    errors: what becomes of bytes that are not UTF-8.
+    field: of JSON lines, tables and TFDS, which holds the text.
+    skip_bad: whether bad records are left out and counted.
+    documents: to take; 0: all.
+    columns: fields of JSON lines to keep for each sentence.
+    languages: in the order of their ids; (): as the text has them.
+    lexicon: files of phrases and entities, or
+    segmenter: what finds them: the units of masks.
+    holdout: share of the documents kept for evaluation, or
+    heldout: text for it, as input.
+    workers: processes of `prepare`; 0: one per core.
+    reader: whether rows come from a store or are streamed.
+    threads: that build batches ahead of the step.
+    plan: which tokens make up an example.
+    mask: what is hidden and predicted.
+    pack: examples per row at most.
+    language_alpha: languages are read with p ~ (share of the rows)^alpha; None: as they come.
+    language_block: rows in a row that share a language.
+  """
+
+  store: str
+  input: str
+  mixture: str
+  module: str
+  vocab: str
+  train_vocab: Section
+  lowercase: bool | None
+  split: Literal['auto', 'lines', 'sentences', 'verbatim']
+  errors: Literal['strict', 'replace']
+  field: str
+  skip_bad: bool
+  documents: Natural
+  columns: tuple[Literal['language', 'role'], ...]
+  languages: tuple[str, ...]
+  lexicon: str
+  segmenter: str
+  holdout: Annotated[float, Bounds(0, 0.5)]
+  heldout: str
+  workers: Natural
+  reader: Literal['store', 'seqio']
+  threads: Natural
+  plan: Section
+  mask: Section
+  pack: Count
+  language_alpha: Share | None
+  language_block: Count
+
+
+# Keys of `config.data` that say how a store is made.
+OF_THE_TEXT = (
+  'input', 'mixture', 'module', 'train_vocab', 'lowercase', 'split', 'errors', 'field', 'skip_bad',
+  'documents', 'columns', 'lexicon', 'segmenter', 'holdout', 'workers',
+)  # fmt: skip
+METADATA = ('name', 'family', 'size')  # of a model, besides its options
+
+
+class Described(NamedTuple):
+  """A section of the config: its key and what its fields are checked against."""
+
+  key: str
+  given: Mapping[str, Any]
+  fields: Mapping[str, options.Field]
+
+
+def check(config: ConfigDict) -> None:
+  """Checks a whole config, then every phase's.
+
+  Raises:
+    UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
+      there is not, or a field that the chosen thing does not read; the key is named.
+  """
+  from bertjax.train import timeline
+
+  _check_one(config.copy_and_resolve_references())
+  for phase in timeline.make(config).phases:
+    try:
+      _check_one(phase.config)
+    except UserError as error:
+      raise UserError(f'in phase {phase.name!r}: {error}') from error
+
+
+def sections(config: Mapping[str, Any]) -> Iterator[Described]:
+  """The sections of a resolved config, from the top.
+
+  Raises:
+    UserError: a section is lacking, or a choice that there is not.
+  """
+  yield _described('config', config, Run)
+  for key, fields in (('best', Best), ('mesh', MeshSizes), ('profile', Profile), ('data', Data)):
+    yield _described(f'config.{key}', _section(config, key), fields)
+  data = _section(config, 'data')
+  yield _described('config.data.train_vocab', data['train_vocab'], TrainVocab)
+  yield _chosen('config.data.plan', data['plan'], 'bertjax.data.plans', 'PLAN')
+  yield _chosen('config.data.mask', data['mask'], 'bertjax.data.masking', 'MASKING')
+  for key in ('model', 'objective'):
+    yield _chosen(f'config.{key}', _section(config, key), f'bertjax.{key}s', key.upper())
+  yield from _of_optimizer(_section(config, 'optimizer'))
+  for name, given in _section(config, 'evals').items():
+    yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
+
+
+def notes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+  """What the config says and this run does not read, a sentence each.
+
+  Args:
+    config: the run's.
+    defaults: `config.data` as it is where nobody says anything.
+  """
+  data = config['data']
+  if not data['store']:
+    return []
+  said = [key for key in OF_THE_TEXT if data[key] != defaults[key]]
+  keys = ', '.join(f'config.data.{key}' for key in said)
+  if not said:
+    return []
+  return [f'{keys} would make a store; config.data.store={data["store"]} is read as it is']
+
+
+def table(config: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+  """(key, type, value, meaning) of every key of a resolved config that is not a section."""
+  rows = []
+  for section in sections(config):
+    for name, field in section.fields.items():
+      if field.kind is not Section and name in section.given:
+        value = repr(section.given[name])
+        kind = options.describe(field.kind)
+        rows.append((f'{section.key}.{name}', kind, value, field.help))
+  return rows
+
+
+def _check_one(config: ConfigDict) -> None:
+  for section in sections(config):
+    options.check_fields(section.fields, dict(section.given), section.key)
+
+
+def _described(key: str, given: Any, source: Callable[..., Any]) -> Described:
+  return Described(key, given, options.fields_of(source))
+
+
+def _section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+  if key not in config or not hasattr(config[key], 'items'):
+    got = repr(config[key]) if key in config else 'nothing'
+    raise UserError(f'config.{key}: expected a dict of fields, got {got}')
+  return config[key]
+
+
+def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -> Described:
+  """A section whose fields are those of the module that it names."""
+  if by not in given:
+    names = ', '.join(registry.names_in(package))
+    raise UserError(f'{key} lacks {by}: expected one of {names}')
+  found = getattr(registry.find(package, given[by], f'{key}.{by}'), export)
+  own = {by: options.Field(str, True, '')}
+  if export == 'MODEL':
+    own |= dict.fromkeys(METADATA, options.Field(str, True, ''))
+  if export == 'EVALUATOR':
+    own['every'] = options.Field(Natural, True, 'steps between two evaluations; 0: at the end')
+  return Described(key, given, options.fields_of(found.options) | own)
+
+
+def _of_optimizer(given: Mapping[str, Any]) -> Iterator[Described]:
+  from bertjax.optim import optimizer, schedules
+
+  for key, fields, choices, common in (
+    ('config.optimizer', given, optimizer.OPTIMIZERS, optimizer.Common),
+    ('config.optimizer.schedule', given.get('schedule', {}), schedules.SHAPES, schedules.Common),
+  ):
+    if 'name' not in fields:
+      raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
+    own = options.fields_of(choices[choose(fields['name'], choices, f'{key}.name')])
+    named = {'name': options.Field(str, True, '')}
+    yield Described(key, fields, options.fields_of(common) | own | named)
