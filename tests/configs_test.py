@@ -64,7 +64,7 @@ def test_albert_switches_dropout_off_by_phase_or_by_version():
 def test_ernie_reads_dialogues_by_name():
   get_config = importlib.import_module('configs.ernie').get_config
   plain, dialogues = get_config('base'), get_config('base_dialogues')
-  assert plain.model.labels == (('next', 2),) and plain.data.plan == 'ernie_pairs'
+  assert plain.model.labels == (('next', 2),) and plain.data.plan.name == 'ernie_pairs'
   assert dialogues.model.extra == (('role', 2),) and not dialogues.model.types
   assert plain.batch_size * plain.length == dialogues.batch_size * dialogues.length == 8192
   assert plain.optimizer.schedule.warmup_steps == 4000
@@ -96,7 +96,9 @@ def test_tiny_has_a_laptops_recipe_and_the_systems_rules(name):
   assert tiny.optimizer.schedule.warmup_steps == 200 and tiny.model.init_std == 0.08
   tiny.total_steps = 50
   assert tiny.optimizer.schedule.warmup_steps == 4
-  for key in ('plan', 'corrupt', 'split', 'pack'):
+  for key in ('plan', 'mask'):
+    assert tiny.data[key].name == published.data[key].name
+  for key in ('split', 'pack'):
     assert tiny.data[key] == published.data[key]
   assert tiny.objective.name == published.objective.name
 

@@ -16,6 +16,7 @@ from bertjax.data.seqio_tasks import corpora
 from bertjax.data.store.reader import open_store
 from bertjax.data.text import phrases
 from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.types import Ranges
 
 mutation(
   'prepare: languages numbered batch by batch',
@@ -214,11 +215,11 @@ def test_chinese_words_of_a_real_lexicon(shared, tmp_path):
   assert store.special == dict(cls=1, sep=2, pad=0, mask=3, unk=17963)
   unit_n, token_n = store.units[0], store.parts[0]
   assert 0.03 < np.mean(unit_n == phrases.FOUND) < 0.3
-  text = layout.Text(
-    token_n.astype(np.int32), np.zeros(len(token_n)), np.array([len(token_n)]), {},
-    source=layout.Source(np.zeros(1, int), np.array([len(token_n)]), np.zeros(0, int)),
-  )  # fmt: skip
-  np.testing.assert_array_equal(layout.units(text, store), unit_n)
+  none, whole = np.zeros(0, int), np.array([len(token_n)])
+  ranges = Ranges(np.zeros(1, int), whole, none, none, whole)
+  rows = layout.lay_out(ranges, store, np.zeros(1, int), np.zeros(1, np.uint64), (1, len(token_n)))
+  np.testing.assert_array_equal(rows.token_n, token_n)
+  np.testing.assert_array_equal(layout.units(rows, store), unit_n)
 
 
 def test_many_languages_with_the_vocabulary_of_multilingual_bert(shared, tmp_path):

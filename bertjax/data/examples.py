@@ -24,7 +24,7 @@ from bertjax import options, registry
 from bertjax.data import counter_rng, language_sampling, layout, packing
 from bertjax.data.store import cache, npy_files
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Masking, Plan, Spec
+from bertjax.types import Chosen, Count, Masking, NonNegative, Plan, Spec
 
 FORMAT = 2  # of the cached plans
 
@@ -46,9 +46,9 @@ class Recipe(NamedTuple):
   mask_name: str
   masking: Masking
   mask_options: Any
-  pack: int
-  language_alpha: float | None
-  language_block: int
+  pack: Count
+  language_alpha: NonNegative | None
+  language_block: Count
 
 
 def open_recipe(data: Any) -> Recipe:
@@ -60,10 +60,9 @@ def open_recipe(data: Any) -> Recipe:
   """
   plan_name, plan, plan_options = _chosen(data.plan, 'plan', 'plans')
   mask_name, masking, mask_options = _chosen(data.mask, 'mask', 'masking')
-  recipe = Recipe(
-    plan_name, plan, plan_options, mask_name, masking, mask_options,
-    data.pack, data.language_alpha, data.language_block,
-  )  # fmt: skip
+  kinds = dict(pack=Count, language_alpha=NonNegative | None, language_block=Count)
+  fields = {k: options.convert(kind, data[k], f'config.data.{k}') for k, kind in kinds.items()}
+  recipe = Recipe(plan_name, plan, plan_options, mask_name, masking, mask_options, **fields)
   _check_together(recipe)
   return recipe
 

@@ -6,12 +6,15 @@ import os
 import pathlib
 import tempfile
 
+import every_plan
 import numpy as np
 import pytest
+from masking import unchanged
 from mutation import mutation
 from toy_store import SPECIAL, VOCABULARY, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
+from bertjax.data import recipes
 from bertjax.data.store import npy_files
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
@@ -19,7 +22,7 @@ from bertjax.data.store.writer import write_store
 mutation(
   'masking: dynamic masks are static',
   'bertjax/data/examples.py',
-  'if self.recipe.mask.static else epoch_n[row_E]',
+  'if static else epoch_n[row_E]',
   'if True else epoch_n[row_E]',
 )
 
@@ -37,7 +40,7 @@ def on_disk(path, special=None, **kwargs):
   return open_store(path)
 
 
-@pytest.mark.parametrize('config', [recipe(), recipe(pack=True), roberta()])
+@pytest.mark.parametrize('config', [recipe(), recipe(pack=8), roberta()])
 def test_a_cached_plan_equals_the_one_in_memory(tmp_path, config):
   store = on_disk(tmp_path / 'store')
   expected = examples_lib.examples_in_memory(store, config, 64, 3)
@@ -47,7 +50,7 @@ def test_a_cached_plan_equals_the_one_in_memory(tmp_path, config):
     one, two = (e.batch(np.arange(50), shuffle=True) for e in (examples, expected))
     assert set(one) == set(two) and all((one[k] == two[k]).all() for k in one)
   assert len(list((tmp_path / 'store' / 'plans').iterdir())) == 1
-  for name in ('row_start', 'row_example') if config.pack else ():
+  for name in ('row_start', 'row_example') if config.pack > 1 else ():
     np.testing.assert_array_equal(getattr(examples, name), getattr(expected, name))
 
 
@@ -64,7 +67,7 @@ def test_what_a_plan_follows_from_makes_another_one(tmp_path):
   examples_lib.make_examples(store, recipe(mask__rate=0.3), 64, 0)  # masks are not part of the plan
   count = lambda: len(list((tmp_path / 'store' / 'plans').iterdir()))
   assert count() == 1
-  examples_lib.make_examples(store, recipe(dupe_factor=1), 64, 0)
+  examples_lib.make_examples(store, recipe(plan__dupe_factor=1), 64, 0)
   examples_lib.make_examples(store, recipe(), 32, 0)
   examples_lib.make_examples(store, recipe(), 64, 1)
   assert count() == 4
@@ -143,10 +146,10 @@ def test_a_missing_special_token_is_named(tmp_path):
 @pytest.mark.parametrize(
   'change,message',
   [
-    (dict(dupe_factor=0), 'dupe_factor >= 1'),
-    (dict(short_prob=1.5), 'short_prob from 0 to 1, got 2 and 1.5'),
-    (dict(pack=True, max_examples=0), 'at least 1, got 0'),
-    (dict(mask__rate=2.0), 'rate must be'),
+    (dict(plan__dupe_factor=0), r'data.plan \(pairs\).dupe_factor: expected int >= 1, got 0'),
+    (dict(plan__short_prob=1.5), 'short_prob: expected float >= 0 and <= 1, got 1.5'),
+    (dict(pack=0), 'config.data.pack: expected int >= 1, got 0'),
+    (dict(mask__rate=2.0), r'data.mask \(bert\).rate: expected float > 0 and <= 1, got 2.0'),
   ],
 )
 def test_a_wrong_recipe_is_refused_before_anything_is_written(tmp_path, change, message):
@@ -157,17 +160,15 @@ def test_a_wrong_recipe_is_refused_before_anything_is_written(tmp_path, change, 
 
 
 def test_an_unknown_name_meets_the_nearest():
-  with pytest.raises(ValueError, match="data.plan: .*did you mean 'full_sentences'"):
-    examples_lib.examples_in_memory(random_store(), recipe(plan='full_sentence'), 64, 0)
-  with pytest.raises(ValueError, match='data.corrupt: expected one of .*mlm'):
-    examples_lib.examples_in_memory(random_store(), recipe(corrupt='store'), 64, 0)
+  with pytest.raises(ValueError, match="data.plan.name: .*did you mean 'blocks'"):
+    examples_lib.examples_in_memory(random_store(), recipe(plan__name='block'), 64, 0)
+  with pytest.raises(ValueError, match='data.mask.name: expected one of .*bert'):
+    examples_lib.examples_in_memory(random_store(), recipe(mask__name='store'), 64, 0)
 
 
-@pytest.mark.parametrize('config', [recipe(), roberta(), recipe(pack=True)])
+@pytest.mark.parametrize('config', [recipe(), roberta(), recipe(pack=8)])
 def test_every_epoch_holds_every_row_once_in_another_order(config):
-  config = config.copy_and_resolve_references()
-  config.mask.mask_share = config.mask.random_share = 0.0
-  examples = examples_lib.examples_in_memory(random_store(), config, 64, 0)
+  examples = examples_lib.examples_in_memory(random_store(), unchanged(config), 64, 0)
   rows = examples.rows
   in_order = examples.batch(np.arange(rows), shuffle=False)['token_BT']
   epochs = [
@@ -198,6 +199,70 @@ def test_seeds_give_other_masks_and_orders():
   order = lambda e: e.batch(np.arange(20), shuffle=True)['token_BT']
   masks = lambda e: e.batch(np.arange(20), shuffle=False)['target_pos_BP']
   assert (order(one) != order(two)).any() and (masks(one) != masks(two)).any()
+
+
+@pytest.fixture(scope='module')
+def rich(tmp_path_factory):
+  return every_plan.write_text(tmp_path_factory.mktemp('rich') / 'store')
+
+
+def with_tables(store, plan, tables, pack=1):
+  """A batch of a plan that shows columns of the store."""
+  config = recipe(every_plan.MORE_PLANS[plan], recipes.CAUSAL_MASK, pack=pack)
+  return examples_lib.make_examples(
+    store, config, every_plan.LENGTH, 0, rows=every_plan.ROWS, tables=tables
+  ).batch(np.arange(2 * every_plan.ROWS), shuffle=True)
+
+
+@pytest.mark.parametrize('plan', every_plan.MORE_PLANS)
+@mutation(
+  'tables: none but those of the plan',
+  'bertjax/data/examples.py',
+  "      if f'{name}_BT' not in batch:",
+  '      if False:',
+)
+@mutation(
+  "tables: the store's column in place of the plan's",
+  'bertjax/data/examples.py',
+  "      if f'{name}_BT' not in batch:",
+  '      if True:',
+)
+def test_a_table_reads_the_column_of_the_store_where_the_plan_gives_none(rich, plan):
+  for pack in (1, 3) if not plan.startswith('columns') and plan[-8:] != '_columns' else (1,):
+    plain = with_tables(rich, plan, (), pack)
+    batch = with_tables(rich, plan, ('language', 'role'), pack)
+    own = {'language_BT', 'role_BT'} & set(plain)
+    assert set(batch) - set(plain) == {'language_BT', 'role_BT'} - own
+    for name, value in plain.items():
+      np.testing.assert_array_equal(batch[name], value, err_msg=name)
+    text_BT, real_BT = batch['token_BT'] >= 5, batch['example_BT'] > 0  # ids of text count from 5
+    sentence_n = np.searchsorted(rich.sentences, batch['token_BT'][text_BT] - 5, 'right') - 1
+    for name in ('language', 'role'):
+      value_BT = batch[f'{name}_BT']
+      assert value_BT.dtype == np.int32 and not value_BT[~real_BT].any()
+      np.testing.assert_array_equal(value_BT[text_BT], rich.column(name)[sentence_n])
+    # A special token is read with the one before it in its example.
+    later_BT = ~text_BT[:, 1:] & (batch['position_BT'][:, 1:] > 0) & real_BT[:, 1:]
+    same_BT = batch['role_BT'][:, 1:] == batch['role_BT'][:, :-1]
+    assert same_BT[later_BT & (np.diff(batch['example_BT'], axis=1) == 0)].all()
+
+
+def test_plans_give_some_tables_of_their_own(rich):
+  own = {
+    name: {'language_BT', 'role_BT'} & set(with_tables(rich, name, ())) for name in every_plan.PLANS
+  }
+  assert {name: keys for name, keys in own.items() if keys} == dict(
+    dialogues={'role_BT'}, translation_pairs={'language_BT'}, xlm_stream={'language_BT'}
+  )
+
+
+def test_a_table_that_the_store_lacks_is_refused(tmp_path):
+  store = every_plan.without_columns(tmp_path / 'store')
+  config = recipe(recipes.ROBERTA_PLAN)
+  for name in ('language', 'role'):
+    with pytest.raises(ValueError, match=f"no column '{name}', only none"):
+      examples_lib.make_examples(store, config, 64, 0, tables=(name,))
+  assert not (tmp_path / 'store' / 'plans').exists()
 
 
 def test_columns_grow_in_place(tmp_path):

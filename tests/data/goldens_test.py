@@ -14,6 +14,9 @@ import pathlib
 import numpy as np
 import pytest
 from toy_store import (
+  ANYWHERE,
+  DIALOGUES,
+  WHOLE_DOCUMENTS,
   albert,
   continued,
   electra,
@@ -31,50 +34,44 @@ from toy_store import (
 )
 
 from bertjax.data import examples as examples_lib
-from bertjax.data import loader
+from bertjax.data import loader, recipes
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
 DIRECTORY = pathlib.Path(__file__).parents[1] / 'goldens'
 UPDATE = 'BERTJAX_UPDATE_GOLDENS'
-BERT, ROBERTA = recipe(dupe_factor=5), roberta()
+BERT, ROBERTA = recipe(plan__dupe_factor=5), roberta()
 CASES = {
   'bert_pairs_128': (BERT, 128),
-  'bert_pairs_words_128': (recipe(dupe_factor=5, mask__whole_word=True), 128),
-  'bert_pairs_packed_512': (recipe(dupe_factor=5, pack=True), 512),
+  'bert_pairs_words_128': (recipe(plan__dupe_factor=5, mask__whole_word=True), 128),
+  'bert_pairs_packed_512': (recipe(plan__dupe_factor=5, pack=8), 512),
   'roberta_full_sentences_512': (ROBERTA, 512),
-  'roberta_doc_sentences_packed_512': (roberta(plan='doc_sentences', pack=True), 512),
-  'roberta_contiguous_words_128': (roberta(plan='contiguous', mask__whole_word=True), 128),
-  'ngrams_pairs_128': (ngrams(dupe_factor=5), 128),
-  'albert_pairs_128': (albert(dupe_factor=5), 128),
-  'electra_doc_sentences_packed_512': (electra(plan='doc_sentences', pack=True), 512),
+  'roberta_doc_sentences_packed_512': (roberta(WHOLE_DOCUMENTS, pack=8), 512),
+  'roberta_contiguous_words_128': (roberta(ANYWHERE, mask__whole_word=True), 128),
+  'ngrams_pairs_128': (ngrams(plan__dupe_factor=5), 128),
+  'albert_pairs_128': (albert(plan__dupe_factor=5), 128),
+  'electra_doc_sentences_packed_512': (electra(WHOLE_DOCUMENTS, pack=8), 512),
   'electra_segments_128': (segments(), 128),
   'spanbert_512': (spans(), 512),
   'spanbert_words_128': (spans(mask__max_words=1), 128),
   'spanbert_tokens_128': (spans(mask__rule='tokens'), 128),
   'spanbert_entities_128': (spans(mask__max_words=1, mask__entity_prob=0.5), 128),
-  'ernie_pairs_packed_512': (ernie(dupe_factor=1, pack=True, mask__block=4), 512),
-  'ernie_dialogues_128': (ernie(plan='dialogues'), 128),
-  'mbert_pairs_128': (recipe(dupe_factor=5, language_alpha=0.7), 128),
+  'ernie_pairs_packed_512': (ernie(plan__dupe_factor=1, pack=8, mask__block=4), 512),
+  'ernie_dialogues_128': (ernie(DIALOGUES), 128),
+  'mbert_pairs_128': (recipe(plan__dupe_factor=5, language_alpha=0.7), 128),
   'xlm_stream_64': (
-    xlm(plan='xlm_stream', language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),
+    xlm(recipes.XLM_PLAN, language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),
     64,
   ),
-  'xlm_causal_64': (xlm(plan='xlm_stream', corrupt='causal', language_alpha=0.0), 64),
+  'xlm_causal_64': (recipe(recipes.XLM_PLAN, recipes.CAUSAL_MASK, language_alpha=0.0), 64),
   'xlm_translation_64': (
-    xlm(
-      plan='translation_pairs',
-      language_alpha=0.7,
-      language_block=8,
-      reset_positions=True,
-      lead='sep',
-    ),
+    xlm(recipes.TRANSLATION_PLAN, language_alpha=0.7, language_block=8),
     64,
   ),
-  'lm_rows_64': (continued(lanes=8), 64),
-  'lm_rows_shuffled_64': (continued(lanes=8, ends='sep', shuffle_documents=True), 64),
-  'xlnet_64': (xlnet(lanes=8, reuse_len=32, perm_size=16), 64),
+  'lm_rows_64': (continued(), 64),
+  'lm_rows_shuffled_64': (continued(plan__ends='sep', plan__shuffle_documents=True), 64),
+  'xlnet_64': (xlnet(plan__reuse_len=32, mask__reuse_len=32, mask__perm_size=16), 64),
 }
 SAMPLES = {
   'bert_sample_text_128': (BERT, 128, 'bert-base-uncased'),
@@ -129,9 +126,9 @@ def test_batches_of_random_text(name):
   store.columns = dict(role=(np.arange(len(store.sentences) - 1) % 2).astype(np.uint8))
   if config.language_alpha is not None:
     store = spoken(store, pairs=60)
-  if config.plan == 'xlnet_rows':
+  if config.plan.name == 'xlnet_columns':
     store.special['eod'] = store.special['unk']
-  examples = examples_lib.examples_in_memory(store, config, length, 12345)
+  examples = examples_lib.examples_in_memory(store, config, length, 12345, rows=8)
   compare(name, describe(examples, lambda ids: ' '.join(map(str, ids))))
 
 

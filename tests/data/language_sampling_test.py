@@ -6,7 +6,7 @@ from mutation import mutation
 from toy_store import random_store, recipe
 
 from bertjax.data import examples as examples_lib
-from bertjax.data import language_sampling
+from bertjax.data import language_sampling, recipes
 
 # Rows of an English that is large, three middling ones and an Icelandic.
 GROUP_N = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [4000, 900, 700, 300, 20]))
@@ -102,12 +102,12 @@ class Batches:
   """Examples of two languages: rows below 20 are of the first."""
 
   def __init__(self, **changes):
-    config = recipe(plan='full_sentences', **changes)
-    plain = recipe(plan='full_sentences')
+    config = recipe(recipes.ROBERTA_PLAN, **changes)
+    plain = recipe(recipes.ROBERTA_PLAN)
     self.examples = examples_lib.examples_in_memory(random_store(), plain, 64, 0)
     column = self.examples.column | dict(group=(np.arange(self.examples.rows) >= 20).astype(int))
     self.examples = self.examples.__class__(
-      **{**self.examples.__dict__, 'recipe': config, 'column': column}
+      **{**self.examples.__dict__, 'recipe': examples_lib.open_recipe(config), 'column': column}
     )
 
   def tokens(self, row_n, shuffle=True):
@@ -129,10 +129,19 @@ def test_a_plan_without_languages_is_refused():
     examples_lib.examples_in_memory(random_store(), recipe(language_alpha=0.7), 64, 0)
 
 
-@pytest.mark.parametrize('change', [dict(pack=True), dict(language_block=0)])
-def test_rows_that_cannot_be_of_one_language_are_refused(change):
-  with pytest.raises(ValueError, match='expected pack=False and language_block >= 1, got'):
-    examples_lib.examples_in_memory(random_store(), recipe(language_alpha=0.7, **change), 64, 0)
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(pack=2), 'language by language: expected config.data.pack=1, got 2'),
+    (dict(language_block=0), 'config.data.language_block: expected int >= 1, got 0'),
+    (dict(language_alpha=-1.0), 'config.data.language_alpha: expected float >= 0 or None, got -1'),
+    (dict(language_alpha=None, language_block=4), 'language_block=4 is read with language_alpha'),
+  ],
+)
+def test_rows_that_cannot_be_of_one_language_are_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    config = recipe(**(dict(language_alpha=0.7) | change))
+    examples_lib.examples_in_memory(random_store(), config, 64, 0)
 
 
 def test_without_alpha_and_in_evaluation_rows_are_as_the_store_has_them():

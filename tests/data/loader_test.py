@@ -10,7 +10,7 @@ from toy_store import SPECIAL, random_store, recipe, roberta
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
 
-RECIPES = [recipe(), recipe(pack=True), roberta()]
+RECIPES = [recipe(), recipe(pack=8), roberta()]
 
 
 def examples_of(config, documents=40):
@@ -57,7 +57,7 @@ def test_a_late_start_costs_nothing():
 
 
 def test_counts_are_those_of_the_batch():
-  examples = examples_of(recipe(pack=True, mask__max_targets=5))
+  examples = examples_of(recipe(pack=8, mask__max_targets=5))
   [(_, batch, counts)] = first(1, examples, 16)
   assert 'dropped_B' not in batch
   assert counts['real'] == (batch['example_BT'] > 0).sum()
@@ -71,7 +71,7 @@ def test_hosts_that_do_not_divide_the_batch_are_refused():
 
 
 def test_evaluation_sees_every_row_once():
-  examples = examples_of(recipe(dupe_factor=1))
+  examples = examples_of(recipe(plan__dupe_factor=1))
   size = 16
   assert examples.rows % size
   batches = list(loader.eval_batches(examples, size))
@@ -86,7 +86,7 @@ def test_evaluation_sees_every_row_once():
 
 
 def test_a_limited_evaluation_takes_rows_from_all_over():
-  examples = examples_of(recipe(dupe_factor=1))
+  examples = examples_of(recipe(plan__dupe_factor=1))
   expected = examples.batch(np.arange(10) * examples.rows // 10, shuffle=False)
   joined = np.concatenate([b['token_BT'] for b in loader.eval_batches(examples, 4, limit=10)])
   np.testing.assert_array_equal(joined[:10], expected['token_BT'])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from toy_store import random_store, recipe, roberta
+from toy_store import WHOLE_DOCUMENTS, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import packing
@@ -49,12 +49,12 @@ def test_windows_bound_the_work_and_lose_nothing(monkeypatch):
   assert all(length_E[row].sum() <= 64 and len({i // 100 for i in row}) == 1 for row in rows)
 
 
-@pytest.mark.parametrize('config', [recipe(pack=True), roberta(plan='doc_sentences', pack=True)])
+@pytest.mark.parametrize('config', [recipe(pack=8), roberta(WHOLE_DOCUMENTS, pack=8)])
 def test_packed_rows_are_the_examples_side_by_side(config):
   store = random_store(80, sentences=4)
   packed = examples_lib.examples_in_memory(store, config, 128, 5)
   config = config.copy_and_resolve_references()
-  config.pack = False
+  config.pack = 1
   single = examples_lib.examples_in_memory(store, config, 128, 5)
   assert packed.examples == single.examples and packed.rows < 0.8 * single.rows
   batch = packed.batch(np.arange(packed.rows), shuffle=False)
@@ -70,7 +70,7 @@ def test_packed_rows_are_the_examples_side_by_side(config):
       for name in ('position_BT', 'type_BT'):
         np.testing.assert_array_equal(batch[name][row, at], alone[name][example, :size])
       assert batch['example_weight_BG'][row, slot] == 1
-      if config.plan == 'pairs':
+      if config.plan.name == 'pairs':
         assert batch['next_BG'][row, slot] == alone['next_BG'][example, 0]
       seen.append(example)
   assert sorted(seen) == list(range(single.examples))
@@ -79,7 +79,7 @@ def test_packed_rows_are_the_examples_side_by_side(config):
 
 def test_masks_of_an_example_are_the_same_packed_or_alone():
   """Unless its row ran out of slots: keys follow the example, not the row."""
-  store, config = random_store(80, sentences=4), recipe(pack=True)
+  store, config = random_store(80, sentences=4), recipe(pack=8)
   packed = examples_lib.examples_in_memory(store, config, 128, 5)
   alone = examples_lib.examples_in_memory(store, recipe(), 128, 5)
   batch = packed.batch(np.arange(packed.rows), shuffle=False)

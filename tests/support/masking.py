@@ -1,32 +1,43 @@
 """Masked batches for the tests of corruptions."""
 
 import numpy as np
-from toy_store import SPECIAL, electra, ngrams, random_store, recipe, roberta, spans, with_units
+from toy_store import (
+  SPECIAL,
+  WHOLE_DOCUMENTS,
+  electra,
+  ngrams,
+  random_store,
+  recipe,
+  roberta,
+  spans,
+  with_units,
+)
 
-from bertjax.data import counter_rng, layout
+from bertjax.data import counter_rng, layout, recipes
 from bertjax.data import examples as examples_lib
+from bertjax.types import Ranges
 
 MASKED_LM = {
   'bert': recipe(),
   'bert-words': recipe(mask__whole_word=True),
-  'bert-packed': recipe(pack=True),
+  'bert-packed': recipe(pack=8),
   'roberta': roberta(),
   'roberta-words': roberta(mask__whole_word=True),
-  'roberta-packed': roberta(plan='doc_sentences', pack=True),
+  'roberta-packed': roberta(WHOLE_DOCUMENTS, pack=8),
 }
 ALL = MASKED_LM | {
   'ngrams': ngrams(),
-  'ngrams-packed': ngrams(pack=True),
+  'ngrams-packed': ngrams(pack=8),
   'electra': electra(),
-  'electra-packed': electra(plan='doc_sentences', pack=True),
+  'electra-packed': electra(WHOLE_DOCUMENTS, pack=8),
   'electra-distinct': electra(mask__replacement=False),
   'spans': spans(),
-  'spans-packed': spans(pack=True),
-  'spans-pairs': spans(plan='pairs', mask__max_targets=21),
+  'spans-packed': spans(pack=8),
+  'spans-pairs': spans(recipes.BERT_PLAN, mask__max_targets=21),
   'span-words': spans(mask__max_words=1),
   'span-tokens': spans(mask__rule='tokens'),
   'span-entities': spans(mask__max_words=1, mask__entity_prob=0.5),
-  'blocks-kept': spans(keep_block=True),
+  'blocks-kept': spans(plan__keep_block=True),
 }
 
 
@@ -35,12 +46,19 @@ def masked(config, length=128, rows=400, store=None, **changes):
   store = store or with_units(random_store(300))
   examples = examples_lib.examples_in_memory(store, config, length, 1)
   batch = examples.batch(np.arange(rows), shuffle=True)
-  clean = config.copy_and_resolve_references()
-  clean.mask.mask_share = clean.mask.random_share = 0.0
-  original = examples_lib.examples_in_memory(store, clean, length, 1).batch(
+  original = examples_lib.examples_in_memory(store, unchanged(config), length, 1).batch(
     np.arange(rows), shuffle=True
   )
   return batch, original['token_BT'], store
+
+
+def unchanged(config):
+  """The recipe whose input shows every token as it is."""
+  clean = config.copy_and_resolve_references()
+  for name in ('mask_share', 'random_share'):
+    if name in clean.mask:
+      clean.mask[name] = 0.0
+  return clean
 
 
 def at_targets(batch, value_BT):
@@ -68,13 +86,22 @@ def placed(lengths, row_E=None, capacity=512, seed=0):
   token_n = (np.arange(total) % 900 + 5).astype(np.int32)
   start_E = layout.starts(length_E)
   token_n[start_E], token_n[start_E + length_E - 1] = SPECIAL['cls'], SPECIAL['sep']
-  text = layout.Text(token_n, np.zeros(total, np.int32), length_E, {})
+  special_s = np.concatenate([start_E, start_E + length_E - 1])
+  ranges = Ranges(start_E + 1, length_E - 2, special_s, token_n[special_s], length_E)
+  store = random_store(1)
+  store.tokens = token_n
   row_E = np.arange(len(lengths)) if row_E is None else np.array(row_E)
   key_E = counter_rng.fold(counter_rng.root(seed, 'test'), np.arange(len(lengths)))
-  return layout.layout(text, row_E, key_E, (int(row_E[-1]) + 1, capacity))
+  return layout.lay_out(ranges, store, row_E, key_E, (int(row_E[-1]) + 1, capacity))
 
 
 def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
   """What the recipe's corruption makes of `placed` examples."""
-  text = placed(lengths, row_E, capacity, seed)
-  return examples_lib.find('corrupt', config.corrupt).corrupt(text, config, store)
+  opened = examples_lib.open_recipe(config)
+  rows = placed(lengths, row_E, capacity, seed)
+  return opened.masking.corrupt(rows, opened.mask_options, store)
+
+
+def mask_options(config):
+  """The options of a recipe's masking."""
+  return examples_lib.open_recipe(config).mask_options

@@ -3,9 +3,11 @@
 import random
 
 import numpy as np
+from toy_store import laid
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
+from bertjax.types import Spec
 
 
 class KeyedDraws:
@@ -122,13 +124,16 @@ def as_lists(store):
   ]
 
 
-def instances(store, column, assemble=pairs.assemble, label='next'):
-  """(A, B, label) of every planned example, read back from the assembled tokens."""
-  text = assemble(store, column)
+def instances(store, column, plan=pairs.PLAN, label='next'):
+  """(A, B, label) of every planned example, read back from the gathered tokens."""
+  text = laid(store, plan, Spec(None, int(column['length'].max()), 0), column)
   bounds = np.cumsum(text.length_E)[:-1]
   out = []
   for token, kind, found in zip(
-    np.split(text.token_n, bounds), np.split(text.type_n, bounds), text.label[label], strict=True
+    np.split(text.token_n, bounds),
+    np.split(text.type_n, bounds),
+    text.ranges.label[label],
+    strict=True,
   ):
     first = int((kind == 0).sum())
     assert token[0] == store.special['cls'] and token[first - 1] == token[-1]

@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import layout, recipes
+from bertjax.data.store.reader import Store
 from bertjax.types import Chosen, Ranges, Spec
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -29,7 +30,9 @@ class MemoryStore:
   units: np.ndarray | None = None
   path: str = 'memory'
   columns: dict = dataclasses.field(default_factory=dict)
-  languages: tuple = ()
+  meta: dict = dataclasses.field(default_factory=dict)
+
+  numbered = Store.numbered
 
   def column(self, name):
     if name not in self.columns:
@@ -41,8 +44,8 @@ class MemoryStore:
     return len(self.word_starts)
 
   @property
-  def meta(self):
-    return dict(tokens=int(self.tokens.sum()), sentences=len(self.sentences), special=self.special)
+  def languages(self):
+    return self.meta.get('languages', [])
 
   def gather(self, start_n, length_n):
     owner, offset = layout.ragged(np.asarray(length_n))
@@ -51,14 +54,6 @@ class MemoryStore:
   def gather_units(self, start_n, length_n):
     owner, offset = layout.ragged(np.asarray(length_n))
     return self.units[np.asarray(start_n)[owner] + offset]
-
-  def numbered(self, languages):
-    names = list(languages or self.languages)
-    if names == list(self.languages):
-      return self
-    number_l = np.array([names.index(name) for name in self.languages], np.uint8)
-    columns = dict(self.columns, language=number_l[self.columns['language']])
-    return dataclasses.replace(self, columns=columns, languages=tuple(names))
 
   def check_units(self):
     if self.units is None:
@@ -105,7 +100,7 @@ def spoken(store, languages=3, runs=5, pairs=0, seed=0):
     target_n = (source_n + draw.integers(1, languages, pairs)) % languages
     language_S[first:] = np.stack([source_n, target_n], 1).ravel()
   store.columns = dict(language=language_S)
-  store.languages = ('ar', 'de', 'en', 'fr')[:languages]
+  store.meta['languages'] = ['ar', 'de', 'en', 'fr'][:languages]
   return store
 
 

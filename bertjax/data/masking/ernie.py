@@ -86,6 +86,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
     begins_c = layout.units(rows, store)[candidate_c] > 0
     begins_c[:1] = True
     begins_c[1:] |= np.diff(candidate_c) > 1  # behind a special token
+    begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0  # of a row that begins inside a unit
     begins_c |= ~by_unit_B[rows.row_E][rows.example_n[candidate_c]]
     lead_c = np.maximum.accumulate(np.where(begins_c, lead_c, 0))
 

@@ -127,5 +127,5 @@ def test_word_starts_of_a_sentencepiece_vocabulary():
 
 
 def test_ngrams_of_no_words_are_refused():
-  with pytest.raises(ValueError, match='ngram must be at least 1, got 0'):
+  with pytest.raises(ValueError, match='ngram: expected int >= 1, got 0'):
     examples_lib.examples_in_memory(random_store(3), ngrams(mask__ngram=0), 64, 0)

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 from masking import MASKED_LM as RECIPES
-from masking import at_targets, corrupted, count_of, masked
+from masking import at_targets, corrupted, count_of, mask_options, masked
 from mutation import mutation
-from toy_store import MASK, SPECIAL, random_store, recipe, roberta
+from toy_store import ANYWHERE, MASK, SPECIAL, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import targets
@@ -66,7 +66,7 @@ def test_random_ids_are_uniform_over_the_rules_own_range():
 
 
 def test_roberta_predicts_every_position_equally():
-  batch, original_BT, _ = masked(roberta(plan='contiguous'), rows=800, store=random_store(1500))
+  batch, original_BT, _ = masked(roberta(ANYWHERE), rows=800, store=random_store(1500))
   hit_T = np.zeros(128)
   np.add.at(hit_T, batch['target_pos_BP'][batch['weight_BP'] > 0], 1)
   rate_T = hit_T / len(original_BT)
@@ -90,7 +90,7 @@ def test_what_is_told_by_the_layout_does_not_count_as_masked():
 
 def test_counts_of_the_bert_rule():
   """min(P, max(1, round half to even(.15 * length))): 19 of 128 and 77 of 512."""
-  assert targets.slots(recipe(), 128) == 20 and targets.slots(recipe(), 512) == 77
+  assert [targets.slots(mask_options(recipe()), length) for length in (128, 512)] == [20, 77]
   for length, expected in ((128, 19), (512, 77), (5, 1), (10, 2), (30, 4), (50, 8), (3, 1)):
     assert count_of(recipe(mask__max_targets=100), [length]) == [[expected]]
   assert count_of(recipe(mask__max_targets=20), [512]) == [[20]]
@@ -149,10 +149,10 @@ def test_choice_is_uniform_over_pairs_of_positions():
 @pytest.mark.parametrize(
   'change,message',
   [
-    (dict(mask__rule='brt'), "did you mean 'bert'"),
-    (dict(mask__rate=0.0), r'rate must be in \(0, 1\], got 0.0'),
+    (dict(mask__rule='brt'), "rule: expected one of 'bert', 'roberta', got 'brt'"),
+    (dict(mask__rate=0.0), 'rate: expected float > 0 and <= 1, got 0.0'),
     (dict(mask__mask_share=0.95), 'at most 1 together'),
-    (dict(mask__max_targets=-1), 'must be >= 0, got -1'),
+    (dict(mask__max_targets=-1), 'max_targets: expected int >= 0, got -1'),
     (dict(mask__special_ids=1000), 'below the 1000 ids'),
   ],
 )

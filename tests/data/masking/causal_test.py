@@ -3,7 +3,7 @@
 import numpy as np
 from masking import placed
 from mutation import mutation
-from toy_store import SPECIAL, random_store, recipe
+from toy_store import SPECIAL, random_store
 
 from bertjax.data.masking import causal
 
@@ -16,7 +16,7 @@ mutation(
 
 
 def corrupted(lengths, row_E=None, capacity=16):
-  return causal.corrupt(placed(lengths, row_E, capacity), recipe(corrupt='causal'), random_store(3))
+  return causal.corrupt(placed(lengths, row_E, capacity), causal.Options(), random_store(3))
 
 
 def test_every_target_is_the_next_token_of_its_example():
@@ -38,5 +38,5 @@ def test_every_target_is_the_next_token_of_its_example():
 
 def test_nothing_is_hidden():
   rows = placed([9, 4], capacity=16)
-  token_BT = causal.corrupt(rows, recipe(), random_store(3))['token_BT']
-  np.testing.assert_array_equal(token_BT[token_BT > 0], rows.text.token_n)
+  token_BT = causal.corrupt(rows, causal.Options(), random_store(3))['token_BT']
+  np.testing.assert_array_equal(token_BT[token_BT > 0], rows.token_n)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from masking import corrupted
+from masking import corrupted, mask_options
 from mutation import mutation
 from toy_store import MASK, random_store
 from toy_store import electra as recipe
@@ -14,26 +14,26 @@ mutation(
   'electra: the slots of a position disagree',
   'bertjax/data/masking/electra.py',
   'masked_n = hidden[index_n]',
-  'masked_n = u_n < mask.mask_share',
+  'masked_n = u_n < options.mask_share',
 )
 mutation(
   'electra: slots as BERT has them',
   'bertjax/data/masking/electra.py',
-  'int((recipe.mask.rate + 0.005) * length)',
-  'int(recipe.mask.rate * length + 1)',
+  'int((options.rate + 0.005) * length)',
+  'int(options.rate * length + 1)',
 )
 mutation(
   'electra: replacement cannot be switched off',
   'bertjax/data/masking/electra.py',
-  '  if mask.replacement:\n    pick_n',
+  '  if options.replacement:\n    pick_n',
   '  if True:\n    pick_n',
 )
 
 
 def test_slots():
   """19 of 128, 79 of 512, and 130 of 512 at the rate of the large model."""
-  assert [electra.slots(recipe(), length) for length in (128, 512)] == [19, 79]
-  assert electra.slots(recipe(mask__rate=0.25), 512) == 130
+  assert [electra.slots(mask_options(recipe()), length) for length in (128, 512)] == [19, 79]
+  assert electra.slots(mask_options(recipe(mask__rate=0.25)), 512) == 130
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,10 @@ def test_short_examples_get_one_slot():
 
 @pytest.mark.parametrize(
   'change,message',
-  [(dict(mask__random_share=0.1), 'random_share=0, got 0.1'), (dict(mask__rate=0.001), 'no slot')],
+  [
+    (dict(mask__random_share=0.1), r"of config.data.mask \(electra\): .* got 'random_share'"),
+    (dict(mask__rate=0.001), 'no slot'),
+  ],
 )
 def test_a_wrong_recipe_is_refused(change, message):
   with pytest.raises(ValueError, match=message):

@@ -6,7 +6,7 @@ from masking import corrupted, masked, placed
 from mutation import mutation
 from toy_store import MASK, SPECIAL, random_store, spans, with_units
 
-from bertjax.data import counter_rng
+from bertjax.data import counter_rng, recipes
 from bertjax.data import examples as examples_lib
 from bertjax.data.masking import spanbert as rule
 
@@ -31,7 +31,7 @@ mutation(
 mutation(
   'spans: one decision per token',
   'bertjax/data/masking/spanbert.py',
-  "decide_n = texts.candidate_c[first_n] if mask.rule == 'spans' else index_n",
+  "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
   'decide_n = index_n',
 )
 mutation(
@@ -49,13 +49,13 @@ mutation(
 mutation(
   'spans: the budget is rounded down',
   'bertjax/data/masking/spanbert.py',
-  'np.ceil(mask.rate * texts.size_S)',
-  'np.floor(mask.rate * texts.size_S)',
+  'np.ceil(options.rate * texts.size_S)',
+  'np.floor(options.rate * texts.size_S)',
 )
 mutation(
   'spans: entities are drawn always',
   'bertjax/data/masking/spanbert.py',
-  '(counter_rng.uniform(bits_JS(_COIN)) < mask.entity_prob)',
+  '(counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob)',
   '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
 )
 mutation(
@@ -105,9 +105,9 @@ def test_the_budget_is_rounded_up_and_used_up(length, budget):
 
 def sequential(config, store, rows, e):
   """The loop of PairWithSpanMaskingScheme.mask on example e, with our draws."""
-  n = int(rows.text.length_E[e]) - 2
-  first = int(rows.text.length_E[:e].sum()) + 1
-  starts = store.word_starts[rows.text.token_n[first : first + n]]
+  n = int(rows.length_E[e]) - 2
+  first = int(rows.length_E[:e].sum()) + 1
+  starts = store.word_starts[rows.token_n[first : first + n]]
   key = lambda site: counter_rng.fold(counter_rng.fold(rows.key_E[e : e + 1], site), 1)
   until = np.cumsum(rule.pmf(config.mask.max_words, config.mask.geometric_p))
   mask, turn, budget = set(), -1, int(np.ceil(0.15 * n))
@@ -237,9 +237,11 @@ def test_random_ids_are_as_frequent_as_in_the_corpus():
 
 
 @pytest.mark.parametrize('most', [15, 3])
-@pytest.mark.parametrize('plan', ['one_segment', 'pairs'])
+@pytest.mark.parametrize(
+  'plan', [recipes.SPANBERT_PLAN, recipes.BERT_PLAN], ids=lambda p: p['name']
+)
 def test_pairs_are_the_neighbours_of_their_span(most, plan):
-  config = spans(mask__max_pair_targets=most, plan=plan, mask__rate=0.3)
+  config = spans(plan, mask__max_pair_targets=most, mask__rate=0.3)
   batch, original_BT, _ = masked(config, rows=200)
   special = (SPECIAL['cls'], SPECIAL['sep'])
   edges = inner = cut = 0
@@ -258,7 +260,7 @@ def test_pairs_are_the_neighbours_of_their_span(most, plan):
 
 
 def test_texts_of_a_pair_have_their_own_budgets():
-  batch, original_BT, _ = masked(spans(plan='pairs', mask__max_targets=30), rows=50)
+  batch, original_BT, _ = masked(spans(recipes.BERT_PLAN, mask__max_targets=30), rows=50)
   for row in range(50):
     sep = np.flatnonzero(original_BT[row] == SPECIAL['sep'])
     at = batch['target_pos_BP'][row][batch['weight_BP'][row] > 0]
@@ -271,12 +273,12 @@ def test_texts_of_a_pair_have_their_own_budgets():
 @pytest.mark.parametrize(
   'change,message',
   [
-    (dict(mask__rule='span'), "did you mean 'spans'"),
-    (dict(mask__geometric_p=1.0), r'geometric_p must be in \(0, 1\), got 1.0'),
-    (dict(mask__entity_prob=1.0), r'entity_prob must be in \[0, 1\), got 1.0'),
+    (dict(mask__rule='span'), "rule: expected one of 'spans', 'tokens', got 'span'"),
+    (dict(mask__geometric_p=1.0), 'geometric_p: expected float > 0 and < 1, got 1.0'),
+    (dict(mask__entity_prob=1.0), 'entity_prob: expected float >= 0 and < 1, got 1.0'),
     (dict(mask__entity_prob=0.5), 'no units'),
-    (dict(mask__max_words=0), 'max_words must be at least 1, got 0'),
-    (dict(mask__max_pair_targets=0), 'max_pair_targets must be at least 1, got 0'),
+    (dict(mask__max_words=0), 'max_words: expected int >= 1, got 0'),
+    (dict(mask__max_pair_targets=0), 'max_pair_targets: expected int >= 1, got 0'),
   ],
 )
 def test_a_wrong_recipe_is_refused(change, message):

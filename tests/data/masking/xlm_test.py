@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from masking import at_targets, corrupted, masked
+from masking import at_targets, corrupted, mask_options, masked
 from mutation import mutation
 from toy_store import MASK, VOCABULARY, random_store
 from toy_store import xlm as recipe
@@ -53,8 +53,8 @@ def test_what_the_input_shows():
 
 
 def test_slots_take_mean_and_five_deviations():
-  assert [xlm.slots(recipe(), length) for length in (256, 128, 4)] == [67, 40, 4]
-  assert xlm.slots(recipe(mask__max_targets=9), 256) == 9
+  assert [xlm.slots(mask_options(recipe()), length) for length in (256, 128, 4)] == [67, 40, 4]
+  assert xlm.slots(mask_options(recipe(mask__max_targets=9)), 256) == 9
 
 
 def test_what_has_no_slot_is_dropped_by_lot_and_counted():
@@ -73,8 +73,8 @@ def test_what_has_no_slot_is_dropped_by_lot_and_counted():
 @mutation(
   'XLM masking: padding does not count',
   'bertjax/data/masking/xlm.py',
-  'tokens_B.reshape(-1, mask.block).max(1)',
-  'tokens_B.reshape(-1, mask.block).mean(1)',
+  'tokens_B.reshape(-1, options.block).max(1)',
+  'tokens_B.reshape(-1, options.block).mean(1)',
 )
 def test_a_block_draws_its_number_of_positions(lengths):
   """ceil(.15 * longest * 32), first positions among them, which are then left out."""
@@ -110,7 +110,7 @@ def test_rare_words_come_first():
 @mutation(
   'XLM masking: a row alone is a block',
   'bertjax/data/examples.py',
-  "corruption.block(self.recipe) if hasattr(corruption, 'block') else 1",
+  'self.recipe.masking.block(self.recipe.mask_options)',
   '1',
 )
 def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
@@ -123,7 +123,13 @@ def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
     np.testing.assert_array_equal(value, batch[name][some_n], err_msg=name)
 
 
-@pytest.mark.parametrize('change', [dict(mask__alpha=-1.0), dict(mask__block=0)])
-def test_a_wrong_recipe_is_refused(change):
-  with pytest.raises(ValueError, match='alpha >= 0 and mask.block >= 1 rows, got'):
-    examples_lib.examples_in_memory(random_store(3), xlm(**change), 64, 0)
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(mask__alpha=-1.0), 'alpha: expected float >= 0, got -1.0'),
+    (dict(mask__block=0), 'block: expected int >= 1, got 0'),
+  ],
+)
+def test_a_wrong_recipe_is_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

@@ -2,15 +2,25 @@
 
 import numpy as np
 import pytest
+from masking import mask_options
 from mutation import mutation
-from toy_store import xlnet, xlnet_store
+from toy_store import spec_of, xlnet, xlnet_store
 
 from bertjax.data import counter_rng
 from bertjax.data import examples as examples_lib
-from bertjax.data.layout import layout
+from bertjax.data.layout import lay_out
 from bertjax.data.masking import xlnet_permutation
+from bertjax.types import Chosen
 
 LENGTH, REUSE, SEED = 96, 48, 5
+
+
+def cut(perm_size=48, **mask):
+  """Rows of two equal parts."""
+  changes = dict(perm_size=perm_size, reuse_len=REUSE) | mask
+  return xlnet(
+    plan__reuse_len=changes['reuse_len'], **{f'mask__{k}': v for k, v in changes.items()}
+  )
 
 
 def sample_mask(word, goal, key, mask, backwards):
@@ -77,8 +87,8 @@ def parts_of(batch, row, store):
 @mutation(
   'xlnet: a part is walked forwards in backward rows',
   'bertjax/data/masking/xlnet_permutation.py',
-  "  backward_p = np.repeat(rows.text.row['direction'] < 0, 2)",
-  "  backward_p = np.repeat(rows.text.row['direction'] < -1, 2)",
+  "  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)",
+  "  backward_p = np.repeat(rows.ranges.row['direction'] < -1, 2)",
 )
 @mutation(
   'xlnet: a span may end with its part',
@@ -100,11 +110,13 @@ def parts_of(batch, row, store):
 )
 def test_equals_the_original(perm_size, whole):
   """Targets, and who sees whom, pair by pair, in every row of an epoch and in both directions."""
-  config = xlnet(reuse_len=REUSE, perm_size=perm_size, mask__whole_word=whole)
+  config = cut(perm_size=perm_size, whole_word=whole)
   store = xlnet_store(60)
-  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED)
+  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
   batch = examples.batch(np.arange(examples.rows), shuffle=True)
-  assert batch['target_pos_BP'].shape[1] == xlnet_permutation.slots(config, LENGTH) == 16
+  assert (
+    batch['target_pos_BP'].shape[1] == xlnet_permutation.slots(mask_options(config), LENGTH) == 16
+  )
   root = counter_rng.fold(counter_rng.root(SEED, 'corrupt'), 0)
   for row in range(examples.rows):
     key, hidden, wanted = counter_rng.fold(root, row), np.zeros((LENGTH, LENGTH), bool), []
@@ -134,8 +146,8 @@ def test_equals_the_original(perm_size, whole):
 )
 def test_orders_leak_no_target_to_itself():
   """Over as many hops as there are layers, no content that a target's query sees knows it."""
-  config = xlnet(reuse_len=REUSE, perm_size=48)
-  examples = examples_lib.examples_in_memory(xlnet_store(60), config, LENGTH, SEED)
+  config = cut()
+  examples = examples_lib.examples_in_memory(xlnet_store(60), config, LENGTH, SEED, rows=4)
   batch = examples.batch(np.arange(16), shuffle=True)
   for row in range(16):
     order_q, order_k = batch['order_q_BT'][row], batch['order_k_BT'][row]
@@ -158,14 +170,13 @@ def test_spans_have_the_published_distribution():
   pmf = xlnet_permutation.pmf(5)
   np.testing.assert_allclose(pmf, [0.4380, 0.2190, 0.1460, 0.1095, 0.0876], atol=5e-5)
   assert pmf @ np.arange(1, 6) == pytest.approx(2.190, abs=5e-4)
-  config = xlnet(reuse_len=256)
-  assert (
-    xlnet_permutation.goals(config, 512) == (43, 42) and xlnet_permutation.slots(config, 512) == 85
-  )
+  options = mask_options(xlnet(plan__reuse_len=256, mask__reuse_len=256))
+  assert xlnet_permutation.goals(options, 512) == (43, 42)
+  assert xlnet_permutation.slots(options, 512) == 85
   start = np.arange(1000) * 256
   key = counter_rng.fold(counter_rng.root(0, 'walk'), np.arange(1000))
   parts = xlnet_permutation._Parts(np.arange(256000), start, start + 256, np.full(1000, 43), key)
-  _, size, taken = xlnet_permutation._walk(np.ones(256000, bool), parts, config.mask)
+  _, size, taken = xlnet_permutation._walk(np.ones(256000, bool), parts, options)
   assert size.sum() == taken.sum()
   # Shares of the first span of each part; later ones are cut to what is left.
   share = np.bincount(size[:1000], minlength=6)[1:] / 1000
@@ -174,8 +185,8 @@ def test_spans_have_the_published_distribution():
 
 
 def test_a_row_does_not_depend_on_the_batch_around_it():
-  config, store = xlnet(reuse_len=REUSE, perm_size=48), xlnet_store(60)
-  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED)
+  config, store = cut(), xlnet_store(60)
+  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
   whole = examples.batch(np.arange(8), shuffle=True)
   alone = examples.batch(np.array([5]), shuffle=True)
   for name, value in alone.items():
@@ -183,29 +194,40 @@ def test_a_row_does_not_depend_on_the_batch_around_it():
 
 
 def test_epochs_differ_and_static_ones_do_not():
-  config, store = xlnet(reuse_len=REUSE, perm_size=48), xlnet_store(60)
-  text = examples_lib.examples_in_memory(store, config, LENGTH, SEED)._reader(0, np.arange(4), True)
+  config, store = cut(), xlnet_store(60)
+  plan, spec = spec_of(config, LENGTH, SEED, rows=4)
+  ranges = plan.ranges(store, spec, Chosen({}, np.arange(4), shuffle=True))
   keys = counter_rng.fold(counter_rng.root(0, 'corrupt'), np.arange(8))
   one, two = (
-    xlnet_permutation.corrupt(layout(text, np.arange(4), key, (4, LENGTH)), config, store)
+    xlnet_permutation.corrupt(
+      lay_out(ranges, store, np.arange(4), key, (4, LENGTH)), mask_options(config), store
+    )
     for key in (keys[:4], keys[4:])
   )
   assert (one['order_q_BT'] != two['order_q_BT']).any()
   assert (one['target_pos_BP'] != two['target_pos_BP']).any()
   np.testing.assert_array_equal(one['token_BT'], two['token_BT'])
+  for static in (True, False):
+    config.mask.static = static
+    examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
+    first, second = (examples.batch(np.arange(4) + k * examples.rows, False) for k in (0, 1))
+    # The second part has another text in every epoch.
+    same = np.array_equal(first['order_q_BT'][:, :REUSE], second['order_q_BT'][:, :REUSE])
+    assert same == static
 
 
 @pytest.mark.parametrize(
   'changes, message',
   [
     (dict(perm_size=5), 'perm_size=5 must divide both parts of a row, 48 and 48'),
-    (dict(perm_size=0), 'perm_size=0 must divide'),
-    (dict(reuse_len=0), 'reuse_len must leave room for A and B'),
+    (dict(perm_size=0), 'perm_size: expected int >= 1, got 0'),
+    (dict(reuse_len=0), 'reuse_len: expected int >= 1, got 0'),
     (dict(reuse_len=96), 'reuse_len must leave room for A and B'),
-    (dict(mask__context=0), 'must be at least 1, got 5 and 0'),
-    (dict(mask__max_targets=97), 'lower it'),
+    (dict(context=0), 'context: expected int >= 1, got 0'),
+    (dict(max_words=0), 'max_words: expected int >= 1, got 0'),
+    (dict(max_targets=97), 'lower it'),
   ],
 )
 def test_refuses(changes, message):
   with pytest.raises(ValueError, match=message):
-    xlnet_permutation.check(xlnet(**(dict(reuse_len=REUSE) | changes)), None, LENGTH)
+    xlnet_permutation.MASKING.check(mask_options(cut(**changes)), None, LENGTH)

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import random_store, roberta, spoken
+from toy_store import laid, random_store, roberta, spec_of, spoken
 
 from bertjax.data import examples as examples_lib
-from bertjax.data.plans import blocks
 from bertjax.data.store.npy_files import join_columns
 
 CLS, SEP = 2, 3
@@ -37,70 +36,73 @@ def loop(documents, block, across):
   return out + [current] * bool(current)
 
 
-def blocks_of(store, name, length, **kwargs):
-  if name == 'contiguous':
-    pieces = blocks.contiguous_blocks(store, length, **kwargs)
-  else:
-    pieces = blocks.blocks(store, length, name == 'doc_sentences', **kwargs)
-  column, count = join_columns(pieces)
-  text = blocks.assemble(store, column)
+def blocks_of(store, mode, length, **kwargs):
+  plan, spec = spec_of(mode_of(mode), length)
+  column, count = join_columns(plan.build(store, spec, **kwargs))
+  text = laid(store, plan, spec, column)
   out = [block.tolist() for block in np.split(text.token_n, np.cumsum(text.length_E)[:-1])]
   assert all(block[0] == CLS and len(block) <= length for block in out)
   return [block[1:] for block in out], count
 
 
-def expected(store, name, block):
+def mode_of(mode):
+  return roberta(plan__break_mode=mode)
+
+
+def expected(store, mode, block):
   documents = stream(store)
-  if name == 'contiguous':
+  if mode == 'none':
     flat = [token for document in documents for sentence in document for token in sentence]
     return [flat[i : i + block] for i in range(0, len(flat), block)]
-  return loop(documents, block, name == 'full_sentences')
+  return loop(documents, block, mode == 'complete')
 
 
-NAMES = ('full_sentences', 'doc_sentences', 'contiguous')
+MODES = ('complete', 'complete_doc', 'none')
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('length', [3, 8, 33, 128])
-def test_equals_the_loop(name, length):
+def test_equals_the_loop(mode, length):
   store = random_store(40, distinct=True)
-  ours, _ = blocks_of(store, name, length)
-  assert ours == expected(store, name, length - 1)
+  ours, _ = blocks_of(store, mode, length)
+  assert ours == expected(store, mode, length - 1)
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_does_not_depend_on_the_window(name):
+@pytest.mark.parametrize('mode', MODES)
+def test_does_not_depend_on_the_window(mode):
   store = random_store(60)
-  whole = blocks_of(store, name, 33)
-  assert all(blocks_of(store, name, 33, window=window) == whole for window in (1, 40, 101))
+  whole = blocks_of(store, mode, 33)
+  assert all(blocks_of(store, mode, 33, window=window) == whole for window in (1, 40, 101))
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_nothing_is_dropped(name):
+@pytest.mark.parametrize('mode', MODES)
+def test_nothing_is_dropped(mode):
   """The blocks end to end are the whole stream, sentences longer than a block included."""
   store = random_store(20, words=40, distinct=True)
-  ours, count = blocks_of(store, name, 12)
+  ours, count = blocks_of(store, mode, 12)
   assert sum(ours, []) == [t for document in stream(store) for s in document for t in s]
   assert count['cut_sentences'] > 0
-  if name != 'contiguous':
+  if mode != 'none':
     assert count['cut_sentences'] == (np.diff(store.sentences) + 1 > 11).sum()
 
 
 def test_one_sentence_and_one_document():
   store = random_store(1, sentences=1)
-  assert blocks_of(store, 'full_sentences', 64)[0] == stream(store)[0]
+  assert blocks_of(store, 'complete', 64)[0] == stream(store)[0]
 
 
-def test_the_plans_are_found_by_name():
+def test_the_modes_are_found_by_name():
   store = random_store(30)
-  for name in NAMES:
-    examples = examples_lib.examples_in_memory(store, roberta(plan=name), 64, 0)
-    assert examples.examples == len(blocks_of(store, name, 64)[0])
+  for mode in MODES:
+    examples = examples_lib.examples_in_memory(store, mode_of(mode), 64, 0)
+    assert examples.examples == len(blocks_of(store, mode, 64)[0])
+  with pytest.raises(ValueError, match="break_mode: expected one of 'complete', .*, got 'doc'"):
+    examples_lib.examples_in_memory(store, mode_of('doc'), 64, 0)
   with pytest.raises(ValueError, match='length >= 3'):
     examples_lib.examples_in_memory(store, roberta(), 2, 0)
 
 
-@pytest.mark.parametrize('name', ['full_sentences', 'doc_sentences'])
+@pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
 @pytest.mark.parametrize('window', [5, 40, 1000])
 @mutation(
   'blocks: a block has two languages',
@@ -108,17 +110,18 @@ def test_the_plans_are_found_by_name():
   'limit = np.minimum(limit, _language_ends(language, place, owner))',
   'pass',
 )
-def test_blocks_end_with_their_language(name, window):
+def test_blocks_end_with_their_language(mode, window):
   store = spoken(random_store(60), runs=7)
-  column, _ = join_columns(blocks.blocks(store, 33, name == 'doc_sentences', window=window))
+  plan, spec = spec_of(mode_of(mode), 33)
+  column, _ = join_columns(plan.build(store, spec, window=window))
   language_S, bound = store.columns['language'], store.documents
   runs = np.flatnonzero(np.diff(language_S[bound[:-1]], prepend=255))
   documents, out, group = stream(store), [], []
   for first, last in zip(runs, [*runs[1:], len(documents)], strict=True):
-    found = loop(documents[first:last], 32, name == 'full_sentences')
+    found = loop(documents[first:last], 32, mode == 'complete')
     out += found
     group += [language_S[bound[first]]] * len(found)
-  text = blocks.assemble(store, column)
+  text = laid(store, plan, spec, column)
   found = np.split(text.token_n, np.cumsum(text.length_E)[:-1])
   assert [block[1:].tolist() for block in found] == out
   assert column['group'].tolist() == group

@@ -5,11 +5,12 @@ import random
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import random_store, segments
+from toy_store import laid, random_store, segments, spec_of
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import electra_segments as plan
 from bertjax.data.store.npy_files import join_columns
+from bertjax.types import Spec
 
 mutation(
   'segments: no sentence rejoins the first segment',
@@ -98,12 +99,13 @@ def as_lists(store):
 
 
 def planned(store, length, config=None, **kwargs):
-  return join_columns(plan.build(store, config or segments(), length, SEED, **kwargs))
+  _, spec = spec_of(config or segments(), length, SEED)
+  return join_columns(plan.build(store, spec, **kwargs))
 
 
 def instances(store, column):
-  """(first, second) of every planned example, read back from the assembled tokens."""
-  text = plan.assemble(store, column)
+  """(first, second) of every planned example, read back from the gathered tokens."""
+  text = laid(store, plan.PLAN, Spec(None, int(column['length'].max()), 0), column)
   bounds = np.cumsum(text.length_E)[:-1]
   out, sep = [], store.special['sep']
   for token, kind in zip(
@@ -120,7 +122,7 @@ def instances(store, column):
 @pytest.mark.parametrize('length', [5, 16, 64, 128])
 def test_equals_the_builder_on_the_same_draws(length, rejoin):
   store = random_store(60, distinct=True)
-  column, _ = planned(store, length, segments(rejoin=rejoin))
+  column, _ = planned(store, length, segments(plan__rejoin=rejoin))
   theirs = builder(as_lists(store), KeyedDraws(), length, rejoin)
   assert instances(store, column) == theirs
   if length == 64:
@@ -167,7 +169,10 @@ def test_every_token_appears_where_nothing_is_truncated():
 
 @pytest.mark.parametrize(
   'length,change,message',
-  [(4, {}, 'length >= 5'), (64, dict(one_segment_prob=1.5), 'from 0 to 1')],
+  [
+    (4, {}, 'length >= 5'),
+    (64, dict(plan__one_segment_prob=1.5), 'expected float >= 0 and <= 1, got 1.5'),
+  ],
 )
 def test_a_wrong_recipe_is_refused(length, change, message):
   with pytest.raises(ValueError, match=message):

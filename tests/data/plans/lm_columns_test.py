@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import continued, random_store, recipe
+from toy_store import continued, random_store
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
-from bertjax.data.plans import lm_columns
 
 mutation(
   'lm rows: the end of a column is left out',
@@ -30,16 +29,16 @@ mutation(
 mutation(
   'lm rows: documents shuffled unasked',
   'bertjax/data/plans/lm_columns.py',
-  'shuffle and recipe.shuffle_documents',
-  'shuffle',
+  'chosen.shuffle and spec.options.shuffle_documents',
+  'chosen.shuffle',
 )
 
 LENGTH, LANES = 7, 3
 
 
-def examples(store, seed: int = 5, **fields):
-  chosen = continued(**(dict(lanes=LANES) | fields))
-  return examples_lib.examples_in_memory(store, chosen, LENGTH, seed)
+def examples(store, seed: int = 5, rows: int = LANES, **plan):
+  chosen = continued(**{f'plan__{name}': value for name, value in plan.items()})
+  return examples_lib.examples_in_memory(store, chosen, LENGTH, seed, rows=rows)
 
 
 def read(found, steps: int, first: int = 0, shuffle: bool = True):
@@ -101,7 +100,7 @@ def test_a_shuffled_epoch_has_an_order_of_its_own_and_the_same_documents():
 
 
 def test_hosts_read_their_columns_and_a_run_goes_on_anywhere():
-  found = examples(random_store(40), lanes=4)
+  found = examples(random_store(40), rows=4)
   batch = lambda start, hosts: next(loader.train_batches(found, 4, start, hosts, threads=0))[1]
   for start in (0, 1, found.rows // 4 - 1, found.rows // 4):
     whole = batch(start, (0, 1))
@@ -121,4 +120,4 @@ def test_evaluation_reads_the_first_rows_of_every_column_in_order():
 def test_a_token_that_the_vocabulary_lacks_is_refused():
   store = random_store(20)
   with pytest.raises(ValueError, match="ends='eod'.*special tokens"):
-    list(lm_columns.build(store, recipe(lanes=LANES, ends='eod'), LENGTH, 0))
+    examples(store, ends='eod')

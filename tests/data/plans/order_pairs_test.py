@@ -5,7 +5,7 @@ import pytest
 import sequential_pairs
 from mutation import mutation
 from sequential_pairs import KeyedDraws, as_lists, sequential
-from toy_store import albert, random_store
+from toy_store import albert, random_store, spec_of
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.plans import order_pairs, pairs
@@ -26,7 +26,7 @@ mutation(
 mutation(
   'order: lone sentences get random text even so',
   'bertjax/data/plans/order_pairs.py',
-  'least=1 if random_b else 2',
+  'least=1 if spec.options.random_b else 2',
   'least=1',
 )
 mutation(
@@ -48,16 +48,17 @@ def one_pair(documents, d, chunk, target, draw):
 
 
 def planned(store, config, length, seed=3, **kwargs):
-  return join_columns(order_pairs.build(store, config, length, seed, **kwargs))
+  _, spec = spec_of(config, length, seed)
+  return join_columns(order_pairs.build(store, spec, **kwargs))
 
 
 def instances(store, column):
-  return sequential_pairs.instances(store, column, order_pairs.assemble, 'order')
+  return sequential_pairs.instances(store, column, order_pairs.PLAN, 'order')
 
 
 @pytest.mark.parametrize('length', [16, 64, 128])
 def test_equals_the_sequential_algorithm_on_the_same_draws(length):
-  store, config = random_store(25, distinct=True), albert(dupe_factor=3, short_prob=0.4)
+  store, config = random_store(25, distinct=True), albert(plan__dupe_factor=3, plan__short_prob=0.4)
   passes = [
     sequential(as_lists(store), KeyedDraws(3, turn), length - 3, 0.4, one_pair) for turn in range(3)
   ]
@@ -67,7 +68,7 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length):
 
 def test_without_random_b_the_label_is_the_order_and_nothing_else():
   store = random_store(60, sentences=4, distinct=True)
-  column, count = planned(store, albert(random_b=False), 32)
+  column, count = planned(store, albert(plan__random_b=False), 32)
   document_of = np.repeat(np.arange(60), np.diff(store.sentences[store.documents]))
   for a, b, label in instances(store, column):
     assert document_of[a[0] - 5] == document_of[b[0] - 5]
@@ -83,7 +84,7 @@ def test_without_random_b_the_label_is_the_order_and_nothing_else():
 
 def test_lone_sentences_are_counted_and_the_rest_appears():
   store = random_store(40, sentences=3, distinct=True)
-  config = albert(random_b=False, dupe_factor=1, short_prob=0.0)
+  config = albert(plan__random_b=False, plan__dupe_factor=1, plan__short_prob=0.0)
   for window in (pairs.WINDOW, 1):  # some documents are a window, and have one sentence
     column, count = planned(store, config, 4096, window=window)
     seen = {token for a, b, _ in instances(store, column) for token in a + b}

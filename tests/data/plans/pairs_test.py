@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 from sequential_pairs import FreeDraws, KeyedDraws, as_lists, instances, sequential
-from toy_store import random_store, recipe, spoken
+from toy_store import random_store, recipe, spec_of, spoken
 
 from bertjax.data.plans import pairs
 from bertjax.data.store.npy_files import join_columns
@@ -18,27 +18,31 @@ mutation(
 mutation(
   'pairs: no short sequences',
   'bertjax/data/plans/pairs.py',
-  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < recipe.short_prob',
+  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob',
   'counter_rng.uniform(counter_rng.fold(key_n, 0)) < 0.0',
 )
 
 
 def planned(store, config, length, seed=3, **kwargs):
-  column, _ = join_columns(pairs.build(store, config, length, seed, **kwargs))
+  _, spec = spec_of(config, length, seed)
+  column, _ = join_columns(pairs.build(store, spec, **kwargs))
   return column
 
 
 @pytest.mark.parametrize('length', [16, 64, 128])
 @pytest.mark.parametrize('documents', [2, 25])
 def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
-  store, config = random_store(documents, distinct=True), recipe(dupe_factor=3, short_prob=0.4)
+  store, config = (
+    random_store(documents, distinct=True),
+    recipe(plan__dupe_factor=3, plan__short_prob=0.4),
+  )
   ours = instances(store, planned(store, config, length))
   passes = [sequential(as_lists(store), KeyedDraws(3, turn), length - 3, 0.4) for turn in range(3)]
   assert sorted(ours) == sorted(sum(passes, []))
 
 
 def test_distribution_equals_the_sequential_algorithm_with_another_generator():
-  store, config = random_store(150, distinct=True), recipe(dupe_factor=12)
+  store, config = random_store(150, distinct=True), recipe(plan__dupe_factor=12)
   column = planned(store, config, 48)
   theirs = [pair for s in range(12) for pair in sequential(as_lists(store), FreeDraws(s), 45, 0.1)]
   figures = lambda a, b, label: (len(a), len(b), label, len(a) + len(b) == 45)
@@ -62,7 +66,7 @@ def test_does_not_depend_on_the_window():
 def test_every_token_appears_where_nothing_is_truncated():
   """What a random next leaves over is put back, so that only truncation loses text."""
   store = random_store(40, distinct=True)
-  column = planned(store, recipe(dupe_factor=1, short_prob=0.0), 4096)
+  column = planned(store, recipe(plan__dupe_factor=1, plan__short_prob=0.0), 4096)
   seen = {token for a, b, _ in instances(store, column) for token in a + b}
   assert seen == set(store.tokens.tolist())
 
@@ -79,9 +83,12 @@ def test_labels_tell_next_from_random():
 
 def test_passes_and_seeds_differ_and_repeat():
   store = random_store(50)
-  one, again = planned(store, recipe(dupe_factor=1), 64), planned(store, recipe(dupe_factor=1), 64)
-  other = planned(store, recipe(dupe_factor=1), 64, seed=4)
-  two = planned(store, recipe(dupe_factor=2), 64)
+  one, again = (
+    planned(store, recipe(plan__dupe_factor=1), 64),
+    planned(store, recipe(plan__dupe_factor=1), 64),
+  )
+  other = planned(store, recipe(plan__dupe_factor=1), 64, seed=4)
+  two = planned(store, recipe(plan__dupe_factor=2), 64)
   assert all((one[name] == again[name]).all() for name in one)
   assert len(other['length']) != len(one['length']) or (other['length'] != one['length']).any()
   starts = lambda column: set(zip(column['a_start'], column['b_start'], strict=True))
@@ -101,7 +108,7 @@ def test_truncation_counts_are_those_of_one_by_one():
 
 def test_truncation_takes_from_both_ends():
   store = random_store(200, words=60, distinct=True)
-  column = planned(store, recipe(dupe_factor=1), 32)
+  column = planned(store, recipe(plan__dupe_factor=1), 32)
   begins = set((store.sentences + 5).tolist())
   cut_front = np.array([a[0] not in begins for a, _, _ in instances(store, column)])
   assert 0.5 < cut_front.mean() < 1.0
@@ -109,7 +116,7 @@ def test_truncation_takes_from_both_ends():
 
 
 def test_a_single_document_is_refused():
-  with pytest.raises(ValueError, match='at least 2 documents, got 1.*full_sentences'):
+  with pytest.raises(ValueError, match='at least 2 documents, got 1.*plan.name=blocks'):
     planned(random_store(1), recipe(), 64)
   with pytest.raises(ValueError, match='length >= 5'):
     planned(random_store(3), recipe(), 4)
@@ -130,7 +137,7 @@ def languages_of(store, column):
 )
 def test_a_random_segment_is_of_the_same_language():
   store = spoken(random_store(80, distinct=True), runs=8)
-  column, _ = join_columns(pairs.build(store, recipe(), 64, 0))
+  column = planned(store, recipe(), 64, 0)
   a_E, b_E = languages_of(store, column)
   np.testing.assert_array_equal(a_E, b_E)
   np.testing.assert_array_equal(column['group'], a_E)

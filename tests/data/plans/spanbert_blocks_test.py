@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import SPECIAL, random_store, spans
+from toy_store import SPECIAL, random_store, spans, spec_of
 
 from bertjax.data import examples as examples_lib
 from bertjax.data.plans import spanbert_blocks
@@ -45,11 +45,16 @@ def block_dataset(store, block):
   return blocks
 
 
+def planned(store, config, length, **kwargs):
+  _, spec = spec_of(config, length)
+  return join_columns(spanbert_blocks.build(store, spec, **kwargs))
+
+
 @pytest.mark.parametrize('window', [1, 50, 10**6])
 @pytest.mark.parametrize('length', [6, 14, 64, 300])
 def test_blocks_are_those_of_the_original(length, window):
   store = random_store(150)
-  column, count = join_columns(spanbert_blocks.build(store, spans(), length, 0, window))
+  column, count = planned(store, spans(), length, window=window)
   got = [(int(a), int(a + n - 2)) for a, n in zip(column['start'], column['length'], strict=True)]
   assert got == block_dataset(store, length - 2)
   size = np.diff(store.sentences)
@@ -60,7 +65,7 @@ def test_blocks_are_those_of_the_original(length, window):
 
 def test_no_block_is_lost_where_that_is_mended():
   store, length = random_store(150), 14
-  column, count = join_columns(spanbert_blocks.build(store, spans(keep_block=True), length, 0))
+  column, count = planned(store, spans(plan__keep_block=True), length)
   size = np.diff(store.sentences)
   assert count['lost_blocks'] == 0
   assert column['length'].sum() - 2 * len(column['length']) == size[size <= length - 2].sum()
@@ -70,7 +75,7 @@ def test_rows_are_their_sentences_between_cls_and_sep():
   store = random_store(60, distinct=True)
   config = spans(mask__mask_share=0.0, mask__random_share=0.0)
   batch = examples_lib.examples_in_memory(store, config, 64, 0).batch(np.arange(30), shuffle=False)
-  column, _ = join_columns(spanbert_blocks.build(store, config, 64, 0))
+  column, _ = planned(store, config, 64)
   for row in range(30):
     real = batch['token_BT'][row][batch['example_BT'][row] > 0]
     start, length = column['start'][row], column['length'][row]

@@ -6,12 +6,13 @@ from mutation import mutation
 from toy_store import random_store, spoken, xlm
 
 from bertjax.data import examples as examples_lib
+from bertjax.data import recipes
 
 SEP = 3
 
 
 def tlm(**changes):
-  return xlm(**(dict(plan='translation_pairs', reset_positions=True, lead='sep') | changes))
+  return xlm(recipes.TRANSLATION_PLAN, **changes)
 
 
 def pairs_of(store):
@@ -47,7 +48,7 @@ def batch_of(store, length=64, **changes):
 )
 def test_the_layout_of_a_pair(reset, lead):
   store = spoken(random_store(60), pairs=30)
-  batch, examples = batch_of(store, reset_positions=reset, lead=lead)
+  batch, examples = batch_of(store, plan__reset_positions=reset, plan__lead=lead)
   fits = lambda pair: len(pair[0]) + len(pair[1]) + (4 if reset else 3) <= 64
   expected = [pair for pair in pairs_of(store) if fits(pair)]
   assert examples.rows == len(expected) > 20

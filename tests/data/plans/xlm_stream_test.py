@@ -3,13 +3,17 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from toy_store import random_store, spoken, xlm
+from toy_store import laid, random_store, spec_of, spoken, xlm
 
 from bertjax.data import examples as examples_lib
-from bertjax.data.plans import xlm_stream
+from bertjax.data import recipes
 from bertjax.data.store.npy_files import join_columns
 
 SEP = 3
+
+
+def streams(**changes):
+  return xlm(recipes.XLM_PLAN, **changes)
 
 
 def loop(store, length):
@@ -30,13 +34,16 @@ def loop(store, length):
 
 
 def ours(store, length, **kwargs):
-  column, count = join_columns(xlm_stream.build(store, xlm(), length, 0, **kwargs))
-  text = xlm_stream.assemble(store, column)
+  plan, spec = spec_of(streams(), length)
+  column, count = join_columns(plan.build(store, spec, **kwargs))
+  text = laid(store, plan, spec, column)
   cut = np.cumsum(text.length_E)[:-1]
   group_E = column.get('group', np.zeros(len(text.length_E), np.int32))
   rows = [row.tolist() for row in np.split(text.token_n, cut)]
   if 'group' in column:
-    for language, language_n in zip(group_E, np.split(text.extra['language'], cut), strict=True):
+    for language, language_n in zip(
+      group_E, np.split(text.ranges.table['language'], cut), strict=True
+    ):
       assert (language_n == language).all()
   return list(zip(group_E.tolist(), rows, strict=True)), count
 
@@ -80,20 +87,24 @@ def test_does_not_depend_on_the_window(window):
 
 @mutation(
   'languages: ids in the order of the store',
-  'bertjax/data/language_sampling.py',
-  'names.index(name) for name in store.languages',
-  'store.languages.index(name) for name in store.languages',
+  'bertjax/data/store/reader.py',
+  'list(languages).index(name) for name in self.languages',
+  'self.languages.index(name) for name in self.languages',
 )
 def test_ids_are_those_of_the_config():
   store = spoken(random_store(40), languages=2)  # ar, de
-  column, _ = join_columns(xlm_stream.build(store, xlm(languages=('en', 'de', 'ar')), 32, 0))
+  config = streams(languages=('en', 'de', 'ar'))
+  examples = examples_lib.examples_in_memory(store, config, 32, 0)
+  column = examples.column
   assert sorted(set(column['group'])) == [1, 2]
   first = store.columns['language'][column['sentence'][0]]
   assert column['group'][0] == {0: 2, 1: 1}[int(first)]
+  shown = examples.batch(np.arange(examples.rows), shuffle=False)['language_BT']
+  np.testing.assert_array_equal(shown[:, 0], column['group'])
 
 
 def test_the_batch_has_languages_and_steps_of_one_language():
-  config = xlm(plan='xlm_stream', language_alpha=0.7, language_block=8)
+  config = streams(language_alpha=0.7, language_block=8)
   examples = examples_lib.examples_in_memory(spoken(random_store(200)), config, 32, 0)
   batch = examples.batch(np.arange(400), True)
   language_B = batch['language_BT'].max(1)
@@ -104,7 +115,7 @@ def test_the_batch_has_languages_and_steps_of_one_language():
 
 
 def test_a_cached_plan_is_found_again(tmp_path, caplog):
-  store, config = spoken(random_store()), xlm(plan='xlm_stream', languages=('ar', 'de', 'en'))
+  store, config = spoken(random_store()), streams(languages=('ar', 'de', 'en'))
   store.path = str(tmp_path)
   for _ in range(2):
     examples_lib.make_examples(store, config, 32, 0)
@@ -115,19 +126,17 @@ def test_a_language_without_an_id_is_refused():
   with pytest.raises(
     ValueError, match='languages de, en, which have no id: expected those of .*ar'
   ):
-    examples_lib.examples_in_memory(
-      spoken(random_store()), xlm(plan='xlm_stream', languages=('ar', 'fr')), 32, 0
-    )
+    examples_lib.examples_in_memory(spoken(random_store()), streams(languages=('ar', 'fr')), 32, 0)
 
 
 def test_parallel_text_alone_is_refused():
   store = spoken(random_store(20), pairs=20)
   with pytest.raises(ValueError, match='parallel text alone: expected monolingual documents'):
-    examples_lib.examples_in_memory(store, xlm(plan='xlm_stream'), 32, 0)
+    examples_lib.examples_in_memory(store, streams(), 32, 0)
 
 
 def test_a_missing_separator_is_refused():
   store = random_store()
   store.special['sep'] = None
   with pytest.raises(ValueError, match='has no sep. Prepare'):
-    examples_lib.examples_in_memory(store, xlm(plan='xlm_stream'), 32, 0)
+    examples_lib.examples_in_memory(store, streams(), 32, 0)

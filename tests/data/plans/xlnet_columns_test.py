@@ -14,8 +14,9 @@ from bertjax.data.plans import xlnet_columns
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.types import Spec
 
-LENGTH, REUSE, SEED = 48, 20, 5
+LENGTH, REUSE, SEED, LANES = 48, 20, 5, 4
 
 
 def columns_of(store, config, epoch):
@@ -32,10 +33,11 @@ def columns_of(store, config, epoch):
       sentence += [s] * len(ids)
     token.append(XLNET_EOD)
     sentence.append(s)
-  count = config.lanes // 2 if config.both_directions else config.lanes
+  both = config.plan.both_directions
+  count = LANES // 2 if both else LANES
   size = len(token) // count
   found = [(token[c * size :][:size], sentence[c * size :][:size]) for c in range(count)]
-  if config.both_directions:
+  if both:
     found += [(t[::-1], s[::-1]) for t, s in found]
   return found
 
@@ -74,8 +76,8 @@ def split(token, sentence, begin, room, draw):
 @mutation(
   'xlnet: a step takes the whole row',
   'bertjax/data/plans/xlnet_columns.py',
-  '  start_E = step_E * recipe.reuse_len',
-  '  start_E = step_E * length',
+  '  start_E = step_E * reuse',
+  '  start_E = step_E * spec.length',
 )
 @mutation(
   'xlnet: A is cut of two equal segments',
@@ -97,18 +99,18 @@ def split(token, sentence, begin, room, draw):
 )
 def test_equals_the_original(words, both):
   """Short sentences, which give many places to cut, and long ones, which give none."""
-  config, store = xlnet(both_directions=both), xlnet_store(words=words)
-  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED)
+  config, store = xlnet(plan__both_directions=both), xlnet_store(words=words)
+  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=LANES)
   sep, cls = store.special['sep'], store.special['cls']
   labels, seen = [], 0
   for epoch in range(2):
     columns = columns_of(store, config, epoch)
     steps = (len(columns[0][0]) - LENGTH) // REUSE + 1
-    assert examples.rows == steps * config.lanes
+    assert examples.rows == steps * LANES
     key = counter_rng.fold(counter_rng.root(SEED, 'xlnet_rows'), epoch)
     batch = examples.batch(epoch * examples.rows + np.arange(examples.rows), shuffle=True)
     for index in range(examples.rows):
-      step, lane = divmod(index, config.lanes)
+      step, lane = divmod(index, LANES)
       token, sentence = columns[lane]
       draw = lambda site, index=index, key=key: counter_rng.fold(counter_rng.fold(key, index), site)
       begin = step * REUSE
@@ -118,7 +120,7 @@ def test_equals_the_original(words, both):
       types = [0] * (REUSE + len(a) + 1) + [1] * (len(b) + 1) + [2]
       assert batch['type_BT'][index].tolist() == types
       assert batch['start_B'][index] == (step == 0)
-      assert batch['direction_B'][index] == (-1 if both and lane >= config.lanes // 2 else 1)
+      assert batch['direction_B'][index] == (-1 if both and lane >= LANES // 2 else 1)
       assert batch['follows_BG'][index, 0] == label
       labels.append(label)
       seen += XLNET_EOD in row
@@ -128,7 +130,9 @@ def test_equals_the_original(words, both):
 
 def test_a_batch_follows_from_its_number():
   config, store = xlnet(), xlnet_store()
-  one, other = (examples_lib.examples_in_memory(store, config, LENGTH, SEED) for _ in range(2))
+  one, other = (
+    examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=LANES) for _ in range(2)
+  )
   index = one.rows // 4 - 1
   later = [loader.batch_at(one, index + i, 4) for i in (1, 0)][::-1]  # over the end of the epoch
   again = one.batch(np.arange(4 * index, 4 * index + 8), shuffle=True)
@@ -148,7 +152,7 @@ def test_a_batch_follows_from_its_number():
 )
 def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   store = xlnet_store()
-  examples = examples_lib.examples_in_memory(store, xlnet(), LENGTH, SEED)
+  examples = examples_lib.examples_in_memory(store, xlnet(), LENGTH, SEED, rows=LANES)
   batches = list(loader.eval_batches(examples, 4, limit=12))
   assert [b['start_B'][0] for b in batches] == [1, 0, 0]
   first = [b['token_BT'][0, :REUSE] for b in batches]
@@ -159,18 +163,19 @@ def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
 @pytest.mark.parametrize(
   'changes, message',
   [
-    (dict(lanes=3), 'expected an even batch_size, got 3'),
-    (dict(reuse_len=44, perm_size=1), 'expected 1 .. 43 of config.length=48, got 44'),
+    (dict(rows=3), 'expected an even batch_size, got 3'),
+    (dict(reuse_len=44), 'expected 1 .. 43 of config.length=48, got 44'),
   ],
 )
 def test_refuses(changes, message):
   with pytest.raises(ValueError, match=message):
-    list(xlnet_columns.build(xlnet_store(), xlnet(**changes), LENGTH, SEED))
+    options = xlnet_columns.Options(changes.get('reuse_len', REUSE), True)
+    xlnet_columns.build(xlnet_store(), Spec(options, LENGTH, SEED, changes.get('rows', LANES)))
 
 
 def test_refuses_a_corpus_too_short_for_a_row_in_each_column():
   with pytest.raises(ValueError, match='makes no row of 48 tokens'):
-    examples_lib.examples_in_memory(xlnet_store(3), xlnet(lanes=64), LENGTH, SEED)
+    examples_lib.examples_in_memory(xlnet_store(3), xlnet(), LENGTH, SEED, rows=64)
 
 
 @pytest.fixture(scope='module')
@@ -187,11 +192,16 @@ def wikipedia(shared, tmp_path_factory):
   return open_store(path), vocabulary
 
 
+def published(**changes):
+  sizes = dict(plan__reuse_len=256, mask__reuse_len=256, mask__perm_size=256)
+  return xlnet(**(sizes | changes))
+
+
 def test_rows_of_real_text_keep_the_layout(wikipedia):
   """The published recipe: each part has its targets, and each column goes on."""
   store, vocabulary = wikipedia
-  config = xlnet(lanes=8, reuse_len=256, perm_size=256)
-  examples = examples_lib.examples_in_memory(store, config, 512, SEED)
+  config = published()
+  examples = examples_lib.examples_in_memory(store, config, 512, SEED, rows=8)
   batch = examples.batch(np.arange(examples.rows), shuffle=True)
   token, types = batch['token_BT'], batch['type_BT']
   cls, sep, eod = (store.special[name] for name in ('cls', 'sep', 'eod'))
@@ -222,8 +232,8 @@ def test_rows_of_real_text_keep_the_layout(wikipedia):
 
 def test_most_targets_begin_a_word(wikipedia):
   store, _ = wikipedia
-  config = xlnet(lanes=8, reuse_len=256, perm_size=256, both_directions=False)
-  examples = examples_lib.examples_in_memory(store, config, 512, SEED)
+  config = published(plan__both_directions=False)
+  examples = examples_lib.examples_in_memory(store, config, 512, SEED, rows=8)
   batch = examples.batch(np.arange(examples.rows), shuffle=True)
   column, used = batch['target_pos_BP'], batch['weight_BP'] > 0
   begins = np.diff(column, axis=1, prepend=-2) > 1

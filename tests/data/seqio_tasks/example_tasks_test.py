@@ -124,7 +124,7 @@ def test_ernie_rows_have_the_units_of_prepared_text(vocab, tmp_path):
 
 
 def test_features_are_declared_as_they_come(vocab):
-  recipe = recipe_of(recipes.BERT_PAIRS, pack=True, max_examples=3)
+  recipe = recipe_of(recipes.BERT_PAIRS, pack=3)
   task = example_tasks.example_task('t', 'few_words', vocab, recipe, LENGTH)
   dataset = task.get_dataset(None, split='train', shuffle=False)
   assert set(dataset.element_spec) == set(task.output_features)
@@ -198,8 +198,8 @@ def test_recipes_are_those_of_the_configs(recipe, config):
 
 
 def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
-  with pytest.raises(ValueError, match='did you mean .full_sentences'):
-    recipe = recipe_of(recipes.BERT_PAIRS, plan='full_sentence')
+  with pytest.raises(ValueError, match='did you mean .blocks'):
+    recipe = recipe_of(recipes.BERT_PAIRS, plan=dict(name='block', break_mode='complete'))
     example_tasks.add_examples('wrong', 'few_words', vocab, recipe, LENGTH)
   assert 'wrong' not in seqio.TaskRegistry.names()
 
@@ -244,7 +244,7 @@ def test_a_stream_that_ends_says_so():
 def stream_config(vocab, **data):
   c = bert.get_config('test')
   c.batch_size, c.length = 8, LENGTH
-  c.data.update(dict(split='lines', dupe_factor=2, vocab=vocab, reader='seqio') | data)
+  c.data.update(dict(split='lines', plan=dict(dupe_factor=2), vocab=vocab, reader='seqio') | data)
   return c
 
 
