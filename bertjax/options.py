@@ -17,7 +17,7 @@ from bertjax.errors import UserError, choose
 from bertjax.types import Bounds
 
 Options = TypeVar('Options')
-_FIELD = re.compile(r'^\s{2,8}([\w, ]+): (.*(?:\n\s{6,}.*)*)', re.MULTILINE)
+_FIELD = re.compile(r'^ {2}([\w, ]+): (.*(?:\n {4,}.*)*)', re.MULTILINE)
 
 
 class Field(NamedTuple):

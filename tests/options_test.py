@@ -1,0 +1,277 @@
+"""Options classes: types, ranges, names, what lacks, and the help that docstrings give."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import pytest
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax import options, registry
+from bertjax.errors import UserError
+from bertjax.types import (
+  Bounds,
+  Count,
+  Fraction,
+  Natural,
+  NonNegative,
+  OpenShare,
+  Positive,
+  PositiveShare,
+  Share,
+)
+
+mutation(
+  'options: true is 1',
+  'bertjax/options.py',
+  'return value if type(value) is base or',
+  'return value if isinstance(value, base) or',
+)
+mutation(
+  'options: true is 1.0',
+  'bertjax/options.py',
+  'numeric = isinstance(value, int | float) and not isinstance(value, bool)',
+  'numeric = isinstance(value, int | float)',
+)
+mutation(
+  'options: infinity is a number',
+  'bertjax/options.py',
+  'return float(value) if numeric and math.isfinite(value) else _WRONG',
+  'return float(value) if numeric and value == value else _WRONG',
+)
+mutation(
+  'options: ranges are wishes',
+  'bertjax/options.py',
+  'return found if found is not _WRONG and bounds.hold(found) else _WRONG',
+  'return found',
+)
+mutation(
+  'options: an open end counts',
+  'bertjax/types.py',
+  'above = value > self.low if self.open_low else value >= self.low',
+  'above = value >= self.low',
+)
+mutation(
+  'options: what lacks is met later',
+  'bertjax/options.py',
+  '  if lacking:\n',
+  '  if False:\n',
+)
+mutation(
+  'options: the help of a field ends with its line',
+  'bertjax/options.py',
+  r'(.*(?:\n {4,}.*)*)',
+  '(.*)',
+)
+mutation(
+  'options: a tuple of any length',
+  'bertjax/options.py',
+  '  if len(arguments) != len(value):\n    return _WRONG\n',
+  '',
+)
+
+
+class Masks(NamedTuple):
+  """What some tests read.
+
+  Attributes:
+    rate: share of the tokens,
+      at most all of them.
+    rule, other: how they
+      are chosen.
+    words: of a span.
+  """
+
+  rate: Share
+  rule: Literal['bert', 'roberta']
+  other: str
+  words: Count = 1
+
+
+GOOD = dict(rate=0.15, rule='bert', other='')
+NAN, INF = math.nan, math.inf
+
+
+@pytest.mark.parametrize(
+  'kind, good, bad',
+  [
+    (bool, [True, False], [0, 1, 'True', None]),
+    (int, [0, -3, 10**12], [True, 1.0, '1', None, NAN]),
+    (float, [0.5, -1.0, 3], [True, '0.5', None, NAN, INF, -INF]),
+    (str, ['', 'a'], [None, 1, b'a']),
+    (Count, [1, 7], [0, -1, True, 1.0]),
+    (Natural, [0, 7], [-1, False, 0.0]),
+    (Positive, [1e-9, 5, 1e300], [0, 0.0, -1.0, NAN, INF]),
+    (NonNegative, [0, 0.0, 2.5], [-1e-9, NAN, INF]),
+    (Share, [0, 0.0, 1, 1.0], [-0.1, 1.1, NAN, True]),
+    (PositiveShare, [1e-9, 1], [0, 0.0, 1.1, NAN]),
+    (Fraction, [0, 0.99], [1, 1.0, -0.1, NAN]),
+    (OpenShare, [0.01, 0.99], [0, 1, 0.0, 1.0, NAN]),
+    (Literal['a', 'b'], ['a', 'b'], ['c', '', None, 1]),
+    (Literal['a', 1], [1, 'a'], [True, 1.0]),
+    (Share | None, [None, 0.5], ['', 1.5, NAN]),
+    (int | str, [1, 'a'], [None, 1.5, True]),
+    (None, [None], [0, '', False]),
+    (Any, [None, 1, 'a', [1]], []),
+    (Mapping[str, Any], [{}, dict(a=1), ConfigDict(dict(a=1))], [None, 1, 'a', ['a'], ('a', 1)]),
+  ],
+)
+def test_a_value_is_of_its_type_and_in_its_range_or_refused(kind, good, bad):
+  kind = type(None) if kind is None else kind
+  for value in good:
+    assert options.convert(kind, value, 'k') == value
+  for value in bad:
+    with pytest.raises(UserError) as error:
+      options.convert(kind, value, 'config.k')
+    assert str(error.value) == f'config.k: expected {options.describe(kind)}, got {value!r}'
+
+
+def test_integers_become_floats_where_these_are_expected():
+  for kind in (float, Share, Share | None):
+    assert type(options.convert(kind, 1, 'k')) is float
+  assert type(options.convert(Count, 1, 'k')) is int
+  assert type(options.convert(int | float, 1, 'k')) is int
+
+
+@pytest.mark.parametrize(
+  'kind, given, found',
+  [
+    (tuple[str, ...], [], ()),
+    (tuple[str, ...], ['a', 'b'], ('a', 'b')),
+    (tuple[float, ...], (1, 2.5), (1.0, 2.5)),
+    (tuple[str, Count], ['a', 2], ('a', 2)),
+    (tuple[tuple[str, Count], ...], [['a', 1], ('b', 2)], (('a', 1), ('b', 2))),
+  ],
+)
+def test_tuples_may_come_as_lists(kind, given, found):
+  got = options.convert(kind, given, 'k')
+  assert got == found and all(type(a) is type(b) for a, b in zip(got, found, strict=True))
+
+
+@pytest.mark.parametrize(
+  'kind, bad',
+  [
+    (tuple[str, ...], ['abc', [1], None, ['a', None], {'a'}]),
+    (tuple[str, Count], [[], ['a'], ['a', 0], ['a', 1, 2], [1, 'a']]),
+    (tuple[tuple[str, Count], ...], [['a', 1], [['a', True]], [['a']]]),
+  ],
+)
+def test_tuples_of_other_things_are_refused(kind, bad):
+  for value in bad:
+    with pytest.raises(UserError, match='k: expected .* got '):
+      options.convert(kind, value, 'k')
+
+
+@pytest.mark.parametrize(
+  'kind, words',
+  [
+    (int, 'int'),
+    (Count, 'int >= 1'),
+    (Share, 'float >= 0 and <= 1'),
+    (OpenShare, 'float > 0 and < 1'),
+    (Positive, 'float > 0'),
+    (Share | None, 'float >= 0 and <= 1 or None'),
+    (Literal['a', 'b'], "one of 'a', 'b'"),
+    (tuple[str, ...], 'a tuple of str'),
+    (tuple[str, Count], '(str, int >= 1)'),
+    (tuple[tuple[str, Count], ...], 'a tuple of (str, int >= 1)'),
+    (Any, 'anything'),
+    (Mapping[str, Any], 'a dict of fields'),
+  ],
+)
+def test_types_are_said_in_words(kind, words):
+  assert options.describe(kind) == words
+
+
+@pytest.mark.parametrize(
+  'bounds, inside, outside',
+  [
+    (Bounds(), [-INF, 0, INF], [NAN]),
+    (Bounds(0, 1), [0, 1], [-1, 2, NAN]),
+    (Bounds(0, 1, open_low=True), [1], [0, NAN]),
+    (Bounds(0, 1, open_high=True), [0], [1, NAN]),
+  ],
+)
+def test_bounds(bounds, inside, outside):
+  assert all(bounds.hold(value) for value in inside)
+  assert not any(bounds.hold(value) for value in outside)
+
+
+def test_options_are_read_by_name():
+  assert options.read(Masks, GOOD | dict(words=2), 'k') == Masks(0.15, 'bert', '', 2)
+  assert options.read(Masks, GOOD, 'k').words == 1
+  assert type(options.read(Masks, GOOD | dict(rate=1), 'k').rate) is float
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(rat=1), "of k: expected one of other, rate, rule, words, got 'rat'; did you mean 'rate'"),
+    (dict(xyz='x'), "fields of k: .*got 'xyz'$"),
+    (dict(rate=2.0), 'k.rate: expected float >= 0 and <= 1, got 2.0'),
+    (dict(rule='brt'), "k.rule: expected one of 'bert', 'roberta', got 'brt'"),
+    (dict(words=True), 'k.words: expected int >= 1, got True'),
+    (dict(other=None), 'k.other: expected str, got None'),
+  ],
+)
+def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
+  with pytest.raises(UserError, match=message):
+    options.read(Masks, GOOD | change, 'k')
+
+
+def test_what_lacks_is_named():
+  with pytest.raises(UserError, match='k lacks rule, other; it has rate'):
+    options.read(Masks, dict(rate=0.1), 'k')
+
+
+class Nothing(NamedTuple):
+  """There is nothing to choose."""
+
+
+def test_what_has_no_fields_says_so():
+  assert options.read(Nothing, {}, 'k') == Nothing()
+  with pytest.raises(UserError, match='k takes no fields, got rate: remove it'):
+    options.read(Nothing, dict(rate=1), 'k')
+
+
+def make(params, schedule, *, beta: Fraction, eps: Positive = 1e-6):
+  """Makes an optimizer.
+
+  Args:
+    params: of the model.
+    schedule: of the rate.
+    beta: of the running mean.
+    eps: is added.
+
+  Returns:
+    It.
+  """
+  return params, schedule, beta, eps
+
+
+def test_of_a_function_the_keywords_are_fields():
+  found = options.fields_of(make)
+  assert list(found) == ['beta', 'eps']
+  assert [field.required for field in found.values()] == [True, False]
+  assert found['beta'].help == 'of the running mean.' and found['eps'].help == 'is added.'
+  assert options.check(make, dict(beta=0), 'k') == dict(beta=0.0)
+  with pytest.raises(UserError, match="fields of k: .*got 'params'"):
+    options.check(make, dict(beta=0.5, params=1), 'k')
+
+
+def test_docstrings_say_what_a_field_means():
+  found = options.fields_of(Masks)
+  assert list(found) == ['rate', 'rule', 'other', 'words']
+  assert found['rate'].help == 'share of the tokens, at most all of them.'
+  assert found['rule'].help == found['other'].help == 'how they are chosen.'
+  assert found['words'] == options.Field(Count, False, 'of a span.')
+
+
+@pytest.mark.parametrize('folder', ['plans', 'masking'])
+def test_every_field_of_a_plan_and_a_masking_is_required_and_explained(folder):
+  for name in registry.names_in(f'bertjax.data.{folder}'):
+    module = registry.find(f'bertjax.data.{folder}', name, 'k')
+    found = module.PLAN if folder == 'plans' else module.MASKING
+    for key, field in options.fields_of(found.options).items():
+      assert field.required and field.help, (name, key)
