@@ -15,6 +15,7 @@ ARROWS = {
   'bertjax.errors': (),
   'bertjax.types': (),
   'bertjax.registry': (),
+  'bertjax.options': (),
   'bertjax.names': (),
   'bertjax.flops': (),
   'bertjax.sharding': (),
@@ -43,9 +44,9 @@ ARROWS = {
   'bertjax.data.masking': (*GROUND, 'bertjax.data.targets'),
   'bertjax.data.examples': (
     *GROUND, 'bertjax.data.packing', 'bertjax.data.language_sampling', 'bertjax.data.plans',
-    'bertjax.data.masking', 'bertjax.data.store',
+    'bertjax.data.masking', 'bertjax.data.store', 'bertjax.options',
   ),
-  'bertjax.data.loader': ('bertjax.data.examples',),
+  'bertjax.data.loader': (),
   'bertjax.data.ensure_store': ('bertjax.data.store',),
   'bertjax.data.seqio_tasks': ('bertjax.data',),
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data'),
@@ -65,7 +66,6 @@ EXCEPTIONS = {
   ('bertjax.optim', 'bertjax.names'): 'until the schema checks the fields of an optimizer',
   ('bertjax.objectives', 'bertjax.flops'): 'until the models own their flops(batch)',
   ('bertjax.evals', 'bertjax.kernels'): 'until the objectives score tokens themselves',
-  ('bertjax.data.loader', 'bertjax.data.seqio_tasks'): "config.data.reader='seqio'",
   ('bertjax.data.ensure_store', 'bertjax.data.seqio_tasks'): 'flags of prepare',
 }
 

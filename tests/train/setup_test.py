@@ -54,9 +54,8 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
   config.data.mask.rule = 'tokens'
   config.eval.data = dict(mask=dict(rule='spans', mask_share=1.0, random_share=0.0))
   system = setup.make_run(config, whole, jax.devices()[:1]).systems[0]
-  assert (
-    system.held_out.recipe.mask.rule == 'spans' and system.examples.recipe.mask.rule == 'tokens'
-  )
+  rules = [e.recipe.mask_options.rule for e in (system.held_out, system.examples)]
+  assert rules == ['spans', 'tokens']
   masked = system.held_out.batch(np.arange(8), shuffle=False)
   assert (masked['masked_BP'] == masked['weight_BP']).all() and masked['pair_weight_BP'].any()
   assert not system.examples.batch(np.arange(8), shuffle=False)['pair_weight_BP'].any()
@@ -74,7 +73,7 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
     ({'length': 4096}, "phase 'phase1' has sequences of 1024 tokens"),
     ({'objective.name': 'mml'}, "config.objective.name: .* got 'mml'; did you mean 'mlm'"),
     ({'model.name': 'brt'}, "config.model.name: .* got 'brt'; did you mean 'bert'"),
-    ({'data.plan': 'pair'}, "did you mean 'pairs'"),
+    ({'data.plan.name': 'pair'}, "did you mean 'pairs'"),
     ({'model.heads': 7}, 'must be a multiple of model.heads, got 64 and 7'),
     ({'batch_size': 9, 'microbatches': 2}, 'config.batch_size=9 must be a multiple'),
     ({'mesh.tensor': 3}, 'does not fit 1 devices'),
@@ -146,9 +145,14 @@ def test_languages_that_do_not_fit_are_refused(store, spoken):
     make_xlm(spoken, **{'model.extra': (('language', 1),)})
 
 
-def test_a_table_that_the_plan_has_no_ids_for_is_refused(spoken):
-  with pytest.raises(ValueError, match="table of 'language', but config.data.plan gives no"):
-    make(spoken, **{'model.extra': (('language', 2),)})
+def test_a_table_reads_the_column_of_the_store_where_the_plan_has_no_ids(store, spoken):
+  extra = {'model.extra': (('language', 2),)}
+  run = make(spoken, **extra)
+  assert run.abstract.variables['params']['embeddings']['language'].shape == (2, 64)
+  batch = run.systems[0].examples.batch(np.arange(16), shuffle=True)
+  assert set(batch['language_BT'].ravel()) == {0, 1}
+  with pytest.raises(ValueError, match="has no column 'language', .*--input=LANGUAGE=FILES"):
+    make(store, **extra)
 
 
 @pytest.fixture(scope='module')
@@ -172,20 +176,21 @@ def make_xlnet(store, **overrides):
 
 
 @mutation(
-  'xlnet: a batch of other rows than there are columns',
+  'xlnet: evaluation has the columns of training',
   'bertjax/train/setup.py',
-  'config.data.lanes != config.batch_size',
-  'config.data.lanes > config.batch_size',
+  'length, seed, rows=config.eval.batch_size',
+  'length, seed, rows=config.batch_size',
 )
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   run = make_xlnet(ended)
   system = run.systems[0]
-  assert system.examples.recipe.lanes == 8 and system.held_out.recipe.lanes == 4
+  assert system.examples.spec.rows == 8 and system.held_out.spec.rows == 4
+  assert system.held_out.batch(np.arange(8), shuffle=False)['start_B'].tolist() == [1] * 4 + [0] * 4
   assert run.abstract.carry[system.phase.name].hidden_BLMD.shape == (8, 2, 48, 64)
-  with pytest.raises(ValueError, match='expected config.data.lanes=8, .* got 4, .* shuffle'):
-    make_xlnet(ended, **{'data.lanes': 4})
-  with pytest.raises(ValueError, match='config.data.perm_size=24 must divide both parts'):
-    make_xlnet(ended, **{'data.perm_size': 24})
+  with pytest.raises(ValueError, match='expected an even batch_size, got 9'):
+    make_xlnet(ended, batch_size=9)
+  with pytest.raises(ValueError, match='config.data.mask.perm_size=24 must divide both parts'):
+    make_xlnet(ended, **{'data.mask.perm_size': 24})
   with pytest.raises(ValueError, match='has no eod. Prepare the store with a vocabulary'):
     make_xlnet(store)
 
