@@ -16,7 +16,6 @@ ARROWS = {
   'bertjax.types': (),
   'bertjax.registry': (),
   'bertjax.names': (),
-  'bertjax.flops': (),
   'bertjax.sharding': (),
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
@@ -63,7 +62,6 @@ ARROWS = {
 # (who, whom) -> why it stands against the arrows, for now.
 EXCEPTIONS = {
   ('bertjax.optim', 'bertjax.names'): 'until the schema checks the fields of an optimizer',
-  ('bertjax.objectives', 'bertjax.flops'): 'until the models own their flops(batch)',
   ('bertjax.evals', 'bertjax.kernels'): 'until the objectives score tokens themselves',
   ('bertjax.data.loader', 'bertjax.data.seqio_tasks'): "config.data.reader='seqio'",
   ('bertjax.data.ensure_store', 'bertjax.data.seqio_tasks'): 'flags of prepare',

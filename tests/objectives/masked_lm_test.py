@@ -5,8 +5,8 @@ import numpy as np
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax import flops
 from bertjax.kernels.cross_entropy import Scores
+from bertjax.models.layers import flops
 from bertjax.objectives import mlm
 from configs import albert, bert
 
