@@ -58,8 +58,8 @@ class Leaves(NamedTuple):
 
   def per_tensor(self, tx: optax.GradientTransformation) -> optax.GradientTransformation:
     """`tx` on every tensor by itself, a stack being one tensor per layer."""
-    stacks = jax.tree.map(lambda _, axes: param_rules.is_stack(axes), self.params, self.axes)
-    return stacked.per_tensor(tx, stacks)
+    is_stack = jax.tree.map(lambda _, axes: param_rules.is_stack(axes), self.params, self.axes)
+    return stacked.per_tensor(tx, is_stack)
 
   def add_decay(self, weight_decay: float) -> optax.GradientTransformation:
     """u + weight_decay * decay * p."""

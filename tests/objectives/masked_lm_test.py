@@ -18,9 +18,9 @@ mutation(
 )
 mutation(
   'flops: a shared layer counts once a group',
-  'bertjax/objectives/mlm.py',
-  'visits = model.layers * model.inner_groups',
-  'visits = model.layers',
+  'bertjax/models/bert.py',
+  'visits = layers * self.inner_groups',
+  'visits = layers',
 )
 
 
