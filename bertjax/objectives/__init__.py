@@ -19,15 +19,15 @@ def model_of(config: Any, kind: type[Model]) -> Any:
   Raises:
     UserError: there is no such model, its fields do not work, or it is of another kind.
   """
-  name = config.model.name
-  model = registry.find(MODELS, name, KEY).MODEL.make(config.model)
-  if not isinstance(model, kind):
+  name, objective = config.model.name, config.objective.name
+  module = registry.find(MODELS, name, KEY)
+  if not _defines(name, kind):
     fitting = [repr(other) for other in registry.names_in(MODELS) if _defines(other, kind)]
     raise UserError(
-      f'config.objective.name={config.objective.name!r} needs {KEY}={" or ".join(fitting)}, got '
-      f'{name!r}: begin with a config file that has both'
+      f'config.objective.name={objective!r} needs {KEY}={" or ".join(fitting)}, got {name!r}: '
+      'begin with a config file that has both'
     )
-  return model
+  return module.MODEL.make(config.model)
 
 
 def _defines(name: str, kind: type[Model]) -> bool:
