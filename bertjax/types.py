@@ -315,7 +315,7 @@ class Objective(NamedTuple):
     predict: (variables, carry, batch) -> dict of arrays: logits and, where asked, hidden states.
     carry: (batch) -> the carry before the first batch; () if there is none.
     flops: (host batch) -> model FLOPs of one forward and backward pass over it: see
-      `bertjax.flops`.
+      `bertjax/models/layers/flops.py`.
     finish: name -> (total, weight) on the host -> the metrics that are logged; an objective with
       vector totals (counts, histograms) makes its scalars here.
     enter: variables -> variables, applied once, before the first step of the phase (a warm start

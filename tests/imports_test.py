@@ -17,7 +17,6 @@ ARROWS = {
   'bertjax.registry': (),
   'bertjax.options': (),
   'bertjax.names': (),
-  'bertjax.flops': (),
   'bertjax.sharding': (),
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
@@ -64,7 +63,6 @@ ARROWS = {
 # (who, whom) -> why it stands against the arrows, for now.
 EXCEPTIONS = {
   ('bertjax.optim', 'bertjax.names'): 'until the schema checks the fields of an optimizer',
-  ('bertjax.objectives', 'bertjax.flops'): 'until the models own their flops(batch)',
   ('bertjax.evals', 'bertjax.kernels'): 'until the objectives score tokens themselves',
   ('bertjax.data.ensure_store', 'bertjax.data.seqio_tasks'): 'flags of prepare',
 }

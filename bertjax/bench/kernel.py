@@ -5,10 +5,10 @@
   python -m bertjax.bench kernel --mode=compile      compile for TPUs, which need not be there
   python -m bertjax.bench kernel --mode=memory       temporary memory by length, by the TPU compiler
   python -m bertjax.bench kernel --mode=tune         time tiles of this device's kernel, and write
-                                                     kernels/relative_attention/tiles/KIND.json
+                                                     kernels/relative_attention/tuning/KIND.json
 
 Every row is printed as it is known, then all as one JSON line. The shapes are those of
-`kernels/relative_attention/shapes.py`; --rows, --heads and --lengths make them smaller.
+`kernels/relative_attention/arg_specs.py`; --rows, --heads and --lengths make them smaller.
 """
 
 import datetime

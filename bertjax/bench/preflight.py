@@ -16,6 +16,7 @@ from absl import app, flags
 from ml_collections import config_flags
 
 from bertjax.bench import own_step, step_compile, timing
+from bertjax.bench.synthetic import synthetic_batch
 from bertjax.kernels import relative_attention
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/xlnet.py:base')
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config = own_step.sized(_CONFIG.value, _BATCH_SIZE.value, _LENGTH.value)
-  batch = own_step.synthetic_batch(config)
+  batch = synthetic_batch(config)
   result: dict[str, Any] = dict(
     bench='preflight', config=config.name, batch_size=config.batch_size, length=config.length,
     dtype=config.model.dtype, rows=[],

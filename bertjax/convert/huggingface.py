@@ -44,6 +44,7 @@ class Family(NamedTuple):
     ignored: endings of names that carry nothing we train.
     sharing: the `config.model.sharing` that the class has.
     needed: other fields of `config.model`, with the values that the class has.
+    vocab_size: ids of the published base model.
   """
 
   rows: tuple[Row, ...]
@@ -54,6 +55,7 @@ class Family(NamedTuple):
   extra: Mapping[str, Row] = {}
   sharing: str = 'none'
   needed: Mapping[str, Any] = {}
+  vocab_size: int = 30522
 
 
 def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
@@ -110,6 +112,13 @@ def family_of(config_model) -> Family:
       f'config.model.embedding_width differs from width={config_model.width} only'
     )
   return family
+
+
+def published_vocabulary(family: str) -> int:
+  """Ids of a family's published base model, of BERT where none is known."""
+  if family not in registry.names_in('bertjax.convert.families'):
+    family = 'bert'
+  return registry.find('bertjax.convert.families', family, 'family').family().vocab_size
 
 
 def rows_of(family: Family, config_model) -> tuple[Row, ...]:

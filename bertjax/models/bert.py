@@ -1,11 +1,11 @@
 """The encoder of the BERT family, its embeddings and its pretraining heads.
 
 BERT (Devlin et al. 2019, google-research/bert), RoBERTa (Liu et al. 2019, fairseq) and the systems
-that differ from them by fields of `Bert`. The tests assert the parameter counts that transformers
+that differ from them by fields of `Base`. The tests assert the parameter counts that transformers
 reports.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
@@ -15,12 +15,27 @@ import numpy as np
 from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
-from bertjax.models.layers.basic import INITS, Dense, Dropout, Norm, padded_rows, param
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import (
+  INITS,
+  Activation,
+  Dense,
+  Dropout,
+  Dtype,
+  Initializer,
+  Norm,
+  options_of,
+  padded_rows,
+  param,
+)
+from bertjax.models.layers.contracts import Model, TargetModel
 from bertjax.models.layers.heads import WordHead, gather_positions
-from bertjax.models.layers.transformer import Encoder, check_sharing
-from bertjax.types import Batch
+from bertjax.models.layers.transformer import Encoder, Sharing, check_sharing
+from bertjax.types import Batch, Count, Factory, Fraction, Natural, Positive
 
 Array = jax.Array
+
+Attend = Literal['example', 'causal', 'self', 'language']
 
 # tiny..medium: Turc et al. 2019 (arXiv 1908.08962); base, large: Devlin et al. 2019. `test` is
 # ours: two layers of 8 heads, so that every test mesh divides it.
@@ -41,7 +56,7 @@ class Embeddings(nn.Module):
   Attributes:
     width: of the tables, E.
     out_width: of the encoder, D.
-    sinusoid: see `Bert`.
+    sinusoid: see `Base`.
     extra: (name, rows) of further tables, looked up with `<name>_BT` of the batch.
   """
 
@@ -105,8 +120,8 @@ def sinusoids(positions: int, width: int) -> np.ndarray:
   return both[:, :width].astype(np.float32)
 
 
-class Bert(nn.Module):
-  """The model of `objectives/mlm.py`; fields are `config.model`.
+class Base(Model):
+  """The fields of BERT and of the models made of the same parts: `config.model`.
 
   Attributes:
     vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
@@ -127,32 +142,78 @@ class Bert(nn.Module):
     labels: (name, classes) of the heads on dense + tanh of the first token of each packed example.
   """
 
-  vocab_size: int
-  layers: int
-  width: int
-  heads: int
-  ffn: int
-  embedding_width: int
-  positions: int
+  vocab_size: Natural
+  layers: Count
+  width: Count
+  heads: Count
+  ffn: Count
+  embedding_width: Natural
+  positions: Count
   sinusoid: bool
-  types: int
-  extra: tuple[tuple[str, int], ...]
-  position_offset: int
-  zero_row: int | None
-  norm_eps: float
-  activation: str
-  dropout: float
-  attention_dropout: float
-  initializer: str
-  init_std: float
-  attend: str
+  types: Natural
+  extra: tuple[tuple[str, Natural], ...]
+  position_offset: Natural
+  zero_row: Natural | None
+  norm_eps: Positive
+  activation: Activation
+  dropout: Fraction
+  attention_dropout: Fraction
+  initializer: Initializer
+  init_std: Positive
+  attend: Attend
   transform: bool
-  sharing: str
-  groups: int
-  inner_groups: int
-  labels: tuple[tuple[str, int], ...]
+  sharing: Sharing
+  groups: Count
+  inner_groups: Count
+  labels: tuple[tuple[str, Count], ...]
   remat: bool
-  dtype: str
+  dtype: Dtype
+
+  @nn.nowrap
+  def embeddings_fields(self) -> dict[str, Any]:
+    """The fields of the model's Embeddings."""
+    return dict(
+      vocab_size=self.vocab_size, positions=self.positions, sinusoid=self.sinusoid,
+      types=self.types, width=self.table_width, out_width=self.width,
+      extra=self.extra, position_offset=self.position_offset, zero_row=self.zero_row,
+      norm_eps=self.norm_eps, dropout=self.dropout,
+      initializer=INITS[self.initializer](self.init_std), dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+
+  @nn.nowrap
+  def encoder_fields(self, hidden: bool) -> dict[str, Any]:
+    """The fields of the model's Encoder."""
+    layer = dict(
+      heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
+      dropout=self.dropout, attention_dropout=self.attention_dropout,
+      initializer=INITS[self.initializer](self.init_std), hidden=hidden,
+      dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+    return dict(
+      layers=self.layers, remat=self.remat, layer=layer, sharing=self.sharing, groups=self.groups,
+      inner_groups=self.inner_groups,
+    )  # fmt: skip
+
+  @property
+  def table_width(self) -> int:
+    """E, the width of the embedding tables."""
+    return self.embedding_width or self.width
+
+  @nn.nowrap
+  def net_flops(
+    self, batch: Batch, table_width: int, *, layers: int, width: int, ffn: int
+  ) -> float:
+    """FLOPs of layers, and of what projects the tables to their width."""
+    visits = layers * self.inner_groups  # what is shared is computed every time
+    count = flops_lib.encoder_flops(batch, layers=visits, width=width, ffn=ffn)
+    if table_width != width:
+      real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+      count += flops_lib.head_flops(real, table_width * width)
+    return count
+
+
+class Bert(Base, TargetModel):
+  """BERT, and the model of every system that differs from it by fields of `Base`."""
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
@@ -189,33 +250,23 @@ class Bert(nn.Module):
         out['label_BGC'][name] = label(pooled_BGD).astype(jnp.float32)
     return out
 
-  def embeddings_fields(self) -> dict[str, Any]:
-    """The fields of the model's Embeddings."""
-    return dict(
-      vocab_size=self.vocab_size, positions=self.positions, sinusoid=self.sinusoid,
-      types=self.types, width=self.embedding_width or self.width, out_width=self.width,
-      extra=self.extra, position_offset=self.position_offset, zero_row=self.zero_row,
-      norm_eps=self.norm_eps, dropout=self.dropout,
-      initializer=INITS[self.initializer](self.init_std), dtype=jnp.dtype(self.dtype),
-    )  # fmt: skip
-
-  def encoder_fields(self, hidden: bool) -> dict[str, Any]:
-    """The fields of the model's Encoder."""
-    layer = dict(
-      heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
-      dropout=self.dropout, attention_dropout=self.attention_dropout,
-      initializer=INITS[self.initializer](self.init_std), hidden=hidden,
-      dtype=jnp.dtype(self.dtype),
-    )  # fmt: skip
-    return dict(
-      layers=self.layers, remat=self.remat, layer=layer, sharing=self.sharing, groups=self.groups,
-      inner_groups=self.inner_groups,
-    )  # fmt: skip
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Model.flops`: layers, the tables' projection, and the heads where they run."""
+    size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
+    count = self.net_flops(batch, self.table_width, **size)
+    predicted = float(np.sum(batch['weight_BP']))
+    transform = self.width * self.table_width if self.transform else 0
+    count += flops_lib.head_flops(predicted, transform, self.table_width * self.vocab_size)
+    if self.labels:
+      examples = float(np.sum(batch['example_weight_BG']))
+      classes = sum(classes for _, classes in self.labels)
+      count += flops_lib.head_flops(examples, self.width * self.width, classes * self.width)
+    return count
 
 
 def example_mask(batch: Batch, attend: str) -> Mask:
-  """Who sees whom within the packed examples: see `Bert.attend`; 'anticausal' is causal from the
-  right."""
+  """Who sees whom within the packed examples: see `Base`; 'anticausal' is causal from the right."""
   example_BT = batch['example_BT']
   column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
   if attend == 'self':
@@ -245,10 +296,13 @@ def fields(config) -> dict[str, Any]:
     UserError: heads that do not divide the width, an unknown choice, or groups that do not fit.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
-  choose(fields['attend'], ('example', 'causal', 'self', 'language'), 'config.model.attend')
+  choose(fields['attend'], get_args(Attend), 'config.model.attend')
   if fields['width'] % fields['heads']:
     raise UserError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))
   return fields
+
+
+MODEL = Factory(options_of(Bert), make)

@@ -8,25 +8,27 @@ logit per token. The projections and that last dense keep the framework's defaul
 (Glorot uniform), the rest is the config's.
 """
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
-from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init, options_of
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.models.layers.transformer import Encoder
-from bertjax.types import Batch
+from bertjax.types import Batch, Count, Factory, Positive
 
 Array = jax.Array
 
-GENERATORS = ('own', 'shared', 'uniform', 'two_tower')
+Generator = Literal['own', 'shared', 'uniform', 'two_tower']
 
 
 class Net(nn.Module):
@@ -75,8 +77,8 @@ class TokenHead(nn.Module):
     return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0].astype(jnp.float32)
 
 
-class Electra(bert.Bert):
-  """The model of `objectives/rtd.py`; the fields of `Bert` are the discriminator's.
+class Electra(bert.Base):
+  """The model of `objectives/rtd.py`; the fields of `bert.Base` are the discriminator's.
 
   Attributes:
     generator: 'own': a net of its own. 'shared': the discriminator itself (untied_generator off in
@@ -89,16 +91,15 @@ class Electra(bert.Bert):
       or as its layers, whichever is less (the original's have the width of its layers).
   """
 
-  generator: str
-  generator_width: float
-  generator_layers: float
-  generator_head: int
+  generator: Generator
+  generator_width: Positive
+  generator_layers: Positive
+  generator_head: Count
   tied_embeddings: bool
 
   def setup(self):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    table_width = self.embedding_width or self.width
-    tables: dict[str, Any] = dict(self.embeddings_fields(), dropout=0.0, out_width=table_width)
+    tables: dict[str, Any] = dict(self.embeddings_fields(), dropout=0.0, out_width=self.table_width)
     self.embeddings = bert.Embeddings(**tables)
     self.discriminator = Net(self.width, self.dropout, self.encoder_fields(False))
     self.rtd = TokenHead(self.activation, init, dtype)
@@ -113,7 +114,7 @@ class Electra(bert.Bert):
       encoder |= dict(layers=size['layers'], layer=layer)
       net = lambda: Net(size['width'], self.dropout, encoder)
       if not self.tied_embeddings:
-        width = min(size['width'], table_width)
+        width = self.generator_table_width
         own: dict[str, Any] = dict(tables, width=width, out_width=width)
         self.generator_embeddings = bert.Embeddings(**own)
       if self.generator == 'own':
@@ -155,6 +156,45 @@ class Electra(bert.Bert):
     out = dict(rtd_BT=self.rtd(last_BTD), last_BTD=last_BTD)
     return dict(out, hidden_LBTD=hidden_LBTD) if hidden else out
 
+  @property
+  def generator_table_width(self) -> int:
+    """Width of the tables that the generator reads."""
+    if self.tied_embeddings or self.generator == 'shared':
+      return self.table_width
+    return min(self.table_width, generator_size(self)['width'])
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Model.flops`, of both nets."""
+    return self.discriminator_flops(batch) + self.generator_flops(batch)
+
+  @nn.nowrap
+  def discriminator_flops(self, batch: Batch) -> float:
+    """FLOPs of forward and backward through the discriminator and its head."""
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
+    net = self.net_flops(batch, self.table_width, **size)
+    return net + flops_lib.head_flops(real, self.width * self.width + self.width)
+
+  @nn.nowrap
+  def generator_flops(self, batch: Batch) -> float:
+    """FLOPs of forward and backward through the generator.
+
+    Its head runs at the targets; that of two towers at every token.
+    """
+    if self.generator == 'uniform':
+      return 0.0
+    size = generator_size(self)
+    if self.generator == 'shared':
+      size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
+    size.pop('heads', None)
+    towers = 2 if self.generator == 'two_tower' else 1
+    where = np.asarray(batch['example_BT']) > 0 if towers == 2 else batch['weight_BP']
+    width = self.generator_table_width
+    transform = towers * size['width'] * width if self.transform else 0
+    head = flops_lib.head_flops(float(np.sum(where)), transform, width * self.vocab_size)
+    return towers * self.net_flops(batch, width, **size) + head
+
 
 def generator_size(model: Any) -> dict[str, int]:
   """width, layers, heads and ffn of the generator (util/training_utils.py, get_generator_config).
@@ -169,14 +209,14 @@ def generator_size(model: Any) -> dict[str, int]:
 
 
 def make(config) -> Electra:
-  """Builds the model from `config.model`; fields as `Electra`.
+  """Builds the model from `config.model`.
 
   Raises:
     UserError: an unknown generator, one without layers, heads that do not divide its width, labels
       of examples, which have no head here; or as `bert.fields`.
   """
   fields = bert.fields(config)
-  choose(fields['generator'], GENERATORS, 'config.model.generator')
+  choose(fields['generator'], get_args(Generator), 'config.model.generator')
   if fields['labels']:
     raise UserError(f'ELECTRA has no label heads: set config.model.labels=(), got {config.labels}')
   size = generator_size(config)
@@ -187,3 +227,6 @@ def make(config) -> Electra:
       'config.model.generator_layers, generator_width or generator_head'
     )
   return Electra(**fields)
+
+
+MODEL = Factory(options_of(Electra), make)

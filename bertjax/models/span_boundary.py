@@ -8,13 +8,15 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import bert
-from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Init, Norm, param
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Init, Norm, options_of, param
 from bertjax.models.layers.heads import gather_positions
-from bertjax.types import Batch
+from bertjax.types import Batch, Count, Factory
 
 Array = jax.Array
 
@@ -53,15 +55,15 @@ class BoundaryHead(nn.Module):
 
 
 class SpanBert(bert.Bert):
-  """The model of `objectives/span_boundary.py`; see `Bert`.
+  """The model of `objectives/span_boundary.py`; see `bert.Base`.
 
   Attributes:
     boundary_positions: targets of a span that the boundary head predicts, at most.
     boundary_width: of the embedding of a target's place in its span.
   """
 
-  boundary_positions: int
-  boundary_width: int
+  boundary_positions: Count
+  boundary_width: Count
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
@@ -75,7 +77,18 @@ class SpanBert(bert.Bert):
     right_BPD = gather_positions(out['last_BTD'], batch['right_BP'])
     return dict(out, boundary=head(left_BPD, right_BPD, batch['offset_BP'], out['word']))
 
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Bert`, and the boundary head at the targets that it is trained on."""
+    into = (2 * self.width + self.boundary_width) * self.table_width
+    again, words = self.table_width**2, self.table_width * self.vocab_size
+    targets = float(np.sum(batch['pair_weight_BP']))
+    return super().flops(batch) + flops_lib.head_flops(targets, into, again, words)
+
 
 def make(config) -> SpanBert:
-  """Builds the model from `config.model`; fields and errors as `bert.make`."""
+  """Builds the model from `config.model`; errors as `bert.fields`."""
   return SpanBert(**bert.fields(config))
+
+
+MODEL = Factory(options_of(SpanBert), make)

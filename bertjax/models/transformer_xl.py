@@ -9,7 +9,8 @@ and absolute positions (attn_type 2 and 3) take no memory, in which two tokens w
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
@@ -20,9 +21,22 @@ from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative
 from bertjax.models.layers import adaptive
+from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.adaptive import AdaptiveWords
-from bertjax.models.layers.basic import INITS, Dropout, Init, Norm, padded_rows, param
+from bertjax.models.layers.basic import (
+  INITS,
+  Activation,
+  Dropout,
+  Dtype,
+  Init,
+  Initializer,
+  Norm,
+  options_of,
+  padded_rows,
+  param,
+)
+from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.relative_layers import (
@@ -32,13 +46,13 @@ from bertjax.models.layers.relative_layers import (
   memory_scan,
   sinusoids,
 )
-from bertjax.types import Batch
+from bertjax.types import Batch, Count, Factory, Fraction, Natural, NonNegative, Positive
 
 Array = jax.Array
 
 PROJECTION_STD = 0.01  # proj_init_std, of the adaptive softmax
 # In the order of the original's attn_type, 0 to 3.
-ATTENTION = ('relative', 'shaw', 'absolute', 'deeper')
+Attention = Literal['relative', 'shaw', 'absolute', 'deeper']
 
 
 class Context(NamedTuple):
@@ -135,14 +149,14 @@ class Layer(nn.Module):
     return Relative(r_RNH[place_R], bias_NR, u_NH=u_NH, far=keys - 1)
 
 
-class TransformerXL(nn.Module):
+class TransformerXL(StreamModel):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
     vocab_size: ids 0..vocab_size-1; tables are padded to a multiple of 128 rows.
     cutoffs, div_val: of adaptive inputs and softmax, see `AdaptiveWords`; () and 1: one table.
     layers, width, heads, head_size, ffn: L, D, N, H, F; N * H need not be D.
-    attention: one of ATTENTION. 'relative' is Transformer-XL; 'shaw' has a learned vector and bias
+    attention: 'relative' is Transformer-XL; 'shaw' has a learned vector and bias
       for each distance and layer (Shaw et al. 2018); 'absolute' adds sinusoids to the embedding
       (Vaswani et al. 2017); 'deeper' adds learned positions to every layer's input (Al-Rfou et al.
       2018).
@@ -155,30 +169,30 @@ class TransformerXL(nn.Module):
     norm_std: how much the scales of the norms differ from 1 at the start.
   """
 
-  vocab_size: int
-  cutoffs: tuple[int, ...]
-  div_val: int
-  layers: int
-  width: int
-  heads: int
-  head_size: int
-  ffn: int
-  attention: str
-  learned_positions: int
-  mem_len: int
-  clamp_len: int
+  vocab_size: Natural
+  cutoffs: tuple[Count, ...]
+  div_val: Count
+  layers: Count
+  width: Count
+  heads: Count
+  head_size: Count
+  ffn: Count
+  attention: Attention
+  learned_positions: Natural
+  mem_len: Natural
+  clamp_len: Natural
   same_length: bool
   untie_r: bool
   pre_norm: bool
-  norm_eps: float
-  norm_std: float
-  activation: str
-  dropout: float
-  attention_dropout: float
-  initializer: str
-  init_std: float
+  norm_eps: Positive
+  norm_std: NonNegative
+  activation: Activation
+  dropout: Fraction
+  attention_dropout: Fraction
+  initializer: Initializer
+  init_std: Positive
   remat: bool
-  dtype: str
+  dtype: Dtype
 
   @nn.compact
   def __call__(
@@ -255,6 +269,51 @@ class TransformerXL(nn.Module):
       x_BTD, Context(mask, table_RD, biases), noise, hidden_BLMD, jnp.arange(self.layers)
     )
 
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Model.flops`, with a full memory."""
+    real_BT = np.asarray(batch['example_BT']) > 0
+    rows, length = real_BT.shape
+    real, heads = float(real_BT.sum()), self.heads * self.head_size
+    count = flops_lib.head_flops(real, 4 * self.width * heads + 2 * self.width * self.ffn)
+    # No gradient reaches the memory or the table of distances: their projections cost 4, not 6.
+    count += flops_lib.head_flops(rows * self.mem_len * 2 / 3, 2 * self.width * heads)
+    if self.attention == 'relative':
+      count += flops_lib.head_flops((length + self.mem_len) * 2 / 3, self.width * heads)
+    seen_T = np.arange(1, length + 1) + self.mem_len
+    if self.same_length:
+      seen_T = np.minimum(seen_T, self.mem_len)
+    by_distance = self.attention in ('relative', 'shaw')
+    count += (18.0 if by_distance else 12.0) * heads * float((real_BT * seen_T).sum())
+    return self.layers * count + self._head_flops(batch)
+
+  @nn.nowrap
+  def _head_flops(self, batch: Batch) -> float:
+    """The head, with an entry for each cluster, is everywhere, a cluster's words where they are."""
+    weight_BP, target_BP = np.asarray(batch['weight_BP']), np.asarray(batch['target_BP'])
+    total = 0.0
+    for i, (first, last) in enumerate(pairwise((0, *self.cutoffs, self.vocab_size))):
+      inside_BP = (target_BP >= first) & (target_BP < last) if i else True
+      entries = last - first + (0 if i else len(self.cutoffs))
+      width = self.width // self.div_val**i
+      total += flops_lib.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
+    return total
+
+  @nn.nowrap
+  def check_length(self, length: int) -> None:
+    """As `StreamModel`; learned positions and, with same_length, places of memory are limits."""
+    if self.attention == 'deeper' and length > self.learned_positions:
+      raise UserError(
+        f'{length} columns, but config.model.learned_positions={self.learned_positions}: raise it, '
+        'or lower the length'
+      )
+    if self.same_length and self.mem_len < length:
+      raise UserError(
+        f'config.model.same_length shows every query mem_len={self.mem_len} keys, fewer than the '
+        f'{length} columns of its own batch: expected config.model.mem_len >= {length}; raise it, '
+        'or lower the length'
+      )
+
 
 def same(x: Array) -> Array:
   """x."""
@@ -276,7 +335,7 @@ def make(config) -> TransformerXL:
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   attention, mem_len = fields['attention'], fields['mem_len']
-  choose(attention, ATTENTION, 'config.model.attention')
+  choose(attention, get_args(Attention), 'config.model.attention')
   if fields['cutoffs']:
     adaptive.check(*(fields[key] for key in ('vocab_size', 'width', 'cutoffs', 'div_val')))
   elif fields['div_val'] != 1:
@@ -307,20 +366,4 @@ def make(config) -> TransformerXL:
   return TransformerXL(**fields)
 
 
-def check_length(model: TransformerXL, length: int) -> None:
-  """Checks the model for batches of so many columns.
-
-  Raises:
-    UserError: more columns than learned positions, or with same_length than places of memory.
-  """
-  if model.attention == 'deeper' and length > model.learned_positions:
-    raise UserError(
-      f'{length} columns, but config.model.learned_positions={model.learned_positions}: raise it, '
-      'or lower the length'
-    )
-  if model.same_length and model.mem_len < length:
-    raise UserError(
-      f'config.model.same_length shows every query mem_len={model.mem_len} keys, fewer than the '
-      f'{length} columns of its own batch: expected config.model.mem_len >= {length}; raise it, or '
-      'lower the length'
-    )
+MODEL = Factory(options_of(TransformerXL), make)

@@ -20,8 +20,21 @@ from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, Segment
+from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import memory as memory_lib
-from bertjax.models.layers.basic import INITS, Dropout, Init, Norm, padded_rows, param
+from bertjax.models.layers.basic import (
+  INITS,
+  Activation,
+  Dropout,
+  Dtype,
+  Init,
+  Initializer,
+  Norm,
+  options_of,
+  padded_rows,
+  param,
+)
+from bertjax.models.layers.contracts import Model
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.relative_layers import (
@@ -30,7 +43,7 @@ from bertjax.models.layers.relative_layers import (
   RelativeAttention,
   memory_scan,
 )
-from bertjax.types import Batch
+from bertjax.types import Batch, Count, Factory, Fraction, Natural, Positive
 
 Array = jax.Array
 
@@ -138,7 +151,7 @@ class Layer(nn.Module):
     )  # fmt: skip
 
 
-class XLNet(nn.Module):
+class XLNet(Model):
   """The model of `objectives/plm.py`; fields are `config.model`.
 
   Attributes:
@@ -150,23 +163,23 @@ class XLNet(nn.Module):
     untie_r: every layer has its own query biases.
   """
 
-  vocab_size: int
-  layers: int
-  width: int
-  heads: int
-  ffn: int
-  mem_len: int
-  reuse_len: int
-  clamp_len: int
+  vocab_size: Natural
+  layers: Count
+  width: Count
+  heads: Count
+  ffn: Count
+  mem_len: Natural
+  reuse_len: Natural
+  clamp_len: Natural
   untie_r: bool
-  norm_eps: float
-  activation: str
-  dropout: float
-  attention_dropout: float
-  initializer: str
-  init_std: float
+  norm_eps: Positive
+  activation: Activation
+  dropout: Fraction
+  attention_dropout: Fraction
+  initializer: Initializer
+  init_std: Positive
   remat: bool
-  dtype: str
+  dtype: Dtype
 
   @nn.compact
   def __call__(
@@ -261,6 +274,24 @@ class XLNet(nn.Module):
       x_BXD, streams, noise, hidden_BLMD, jnp.arange(self.layers)
     )
 
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Model.flops`, with a full memory."""
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    predicted = float(np.sum(batch['weight_BP']))
+    rows, length = np.shape(batch['example_BT'])
+    square, ffn = self.width * self.width, 2 * self.width * self.ffn
+    content, query = seen_pairs(batch, self.mem_len)
+    each = flops_lib.head_flops(real, 4 * square + ffn)
+    each += flops_lib.head_flops(predicted, 2 * square + ffn)
+    # No gradient reaches the memory or the position table, so their projections cost 4 each.
+    far = 2 * (length + self.mem_len) if 'direction_B' in batch else 2 * length + self.mem_len
+    each += flops_lib.head_flops(rows * self.mem_len * 2 / 3, 2 * square)
+    each += flops_lib.head_flops(far * 2 / 3, square)
+    each += 18.0 * self.width * (content + query)  # by content, by distance, and of values
+    head = flops_lib.head_flops(predicted, self.width * self.vocab_size)
+    return self.layers * each + head
+
 
 def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, ...]:
   """u, w and z of a query: for content, position and segment (r_w_bias, r_r_bias, r_s_bias)."""
@@ -303,6 +334,26 @@ spread.defvjp(lambda x, slots: (spread(x, slots), slots), lambda slots, d: (pick
 pick.defvjp(lambda y, slots: (pick(y, slots), slots), lambda slots, d: (spread(d, slots), None))
 
 
+def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
+  """How many (query, key) pairs the content stream and the query stream see, in a host batch.
+
+  Args:
+    batch: with orders.
+    memory: places that every row remembers.
+  """
+  order_q_BT, order_k_BT = (np.asarray(batch[f'order_{side}_BT']) for side in 'qk')
+  real_BT = np.asarray(batch['example_BT']) > 0
+  row_B1 = np.arange(len(real_BT))[:, None] * (4 * real_BT.shape[1])
+  # Orders of one row lie above those of the rows before it; padding is above all queries.
+  key_n = np.sort(np.where(real_BT, order_k_BT + 1, 3 * real_BT.shape[1]) + row_B1, None)
+  before_B1 = np.arange(len(real_BT))[:, None] * real_BT.shape[1]
+  seen_BT = np.searchsorted(key_n, order_q_BT + 1 + row_B1) - before_B1 + memory
+  own_BT = order_q_BT <= order_k_BT
+  row_S, slot_S = np.nonzero(batch['weight_BP'])
+  query = seen_BT[row_S, np.asarray(batch['target_pos_BP'])[row_S, slot_S]]
+  return int((seen_BT + own_BT)[real_BT].sum()), int(query.sum())
+
+
 def make(config) -> XLNet:
   """Builds the model from `config.model`.
 
@@ -322,3 +373,6 @@ def make(config) -> XLNet:
       f'reuse_len >= 1, got {fields["mem_len"]} and {fields["reuse_len"]}'
     )
   return XLNet(**fields)
+
+
+MODEL = Factory(options_of(XLNet), make)

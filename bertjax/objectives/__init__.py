@@ -1,0 +1,37 @@
+"""Training systems: one file each, `config.objective.name`."""
+
+from typing import Any
+
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.models.layers.contracts import Model
+
+MODELS, KEY = 'bertjax.models', 'config.model.name'
+
+
+def model_of(config: Any, kind: type[Model]) -> Any:
+  """The model of a run, which must be of the kind that its objective trains.
+
+  Args:
+    config: the run's.
+    kind: a contract of `models/layers/contracts.py`, or the one class that the objective is for.
+
+  Raises:
+    UserError: there is no such model, its fields do not work, or it is of another kind.
+  """
+  name, objective = config.model.name, config.objective.name
+  module = registry.find(MODELS, name, KEY)
+  if not _defines(name, kind):
+    fitting = [repr(other) for other in registry.names_in(MODELS) if _defines(other, kind)]
+    raise UserError(
+      f'config.objective.name={objective!r} needs {KEY}={" or ".join(fitting)}, got {name!r}: '
+      'begin with a config file that has both'
+    )
+  return module.MODEL.make(config.model)
+
+
+def _defines(name: str, kind: type[Model]) -> bool:
+  """Whether a module of `bertjax.models` defines a model of this kind."""
+  module = registry.find(MODELS, name, KEY)
+  classes = [x for x in vars(module).values() if isinstance(x, type) and issubclass(x, kind)]
+  return any(x.__module__ == module.__name__ for x in classes)

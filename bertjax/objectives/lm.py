@@ -6,37 +6,43 @@ The memory is the carry; evaluation has its own, of its own length (`config.eval
 
 import math
 from collections.abc import Callable, Mapping
-from itertools import pairwise
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax.numpy as jnp
-import numpy as np
 
-from bertjax import flops, registry
 from bertjax.errors import choose
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers import memory as memory_lib
-from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
+from bertjax.models.layers.contracts import StreamModel
+from bertjax.objectives import model_of
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
-UNITS = ('word', 'character', 'byte')
+Unit = Literal['word', 'character', 'byte']
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    unit: what a token is. Of a 'word' the perplexity is logged, of the others the bits per each.
+  """
+
+  unit: Unit
 
 
 def make(config) -> Objective:
   """Builds the objective from a run's config.
 
-  `config.objective`: name, unit (a token is a 'word': perplexity is logged; or a 'character' or
-  'byte': bits per each).
-
   Raises:
-    UserError: an unknown unit, or a model that does not take `config.length` columns.
+    UserError: an unknown unit, a model that does not take `config.length` columns, or see
+      `model_of`.
   """
-  module = registry.find('bertjax.models', config.model.name, 'config.model.name')
-  model = module.make(config.model)
-  module.check_length(model, config.length)
-  unit = choose(config.objective.unit, UNITS, 'config.objective.unit')
+  model = model_of(config, StreamModel)
+  model.check_length(config.length)
+  unit = choose(config.objective.unit, get_args(Unit), 'config.objective.unit')
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
@@ -48,11 +54,8 @@ def make(config) -> Objective:
       found |= in_unit(found['lm'], unit)
     return found
 
-  def step_flops(batch: Batch) -> float:
-    return stream_flops(model, batch)
-
   carry = lambda batch: memory_lib.empty(model, batch)
-  return Objective(model.init, mean_loss(model, 'lm'), predict, carry, step_flops, finish)
+  return Objective(model.init, mean_loss(model, 'lm'), predict, carry, model.flops, finish)
 
 
 def mean_loss(model: Any, name: str) -> Callable[..., Out]:
@@ -94,28 +97,4 @@ def in_unit(nll: float, unit: str) -> dict[str, float]:
   return dict(perplexity=math.exp(min(nll, 700.0)))  # beyond, a double overflows
 
 
-def stream_flops(model: Any, batch: Batch) -> float:
-  """Model FLOPs of a training step on a host batch, with a full memory; see `bertjax.flops`."""
-  real_BT = np.asarray(batch['example_BT']) > 0
-  rows, length = real_BT.shape
-  real, heads = float(real_BT.sum()), model.heads * model.head_size
-  relative = model.attention == 'relative'
-  count = flops.head_flops(real, 4 * model.width * heads + 2 * model.width * model.ffn)
-  # No gradient reaches the memory or the table of distances: their projections cost 4, not 6.
-  count += flops.head_flops(rows * model.mem_len * 2 / 3, 2 * model.width * heads)
-  count += relative * flops.head_flops((length + model.mem_len) * 2 / 3, model.width * heads)
-  seen_T = np.arange(1, length + 1) + model.mem_len
-  if model.same_length:
-    seen_T = np.minimum(seen_T, model.mem_len)
-  pairs = float((real_BT * seen_T).sum())
-  by_distance = model.attention in ('relative', 'shaw')
-  count += (18.0 if by_distance else 12.0) * heads * pairs
-  weight_BP, target_BP = np.asarray(batch['weight_BP']), np.asarray(batch['target_BP'])
-  total = model.layers * count
-  # The head, with an entry for each cluster, is at every position; a cluster's words at its own.
-  for i, (first, last) in enumerate(pairwise((0, *model.cutoffs, model.vocab_size))):
-    inside_BP = (target_BP >= first) & (target_BP < last) if i else True
-    entries = last - first + (0 if i else len(model.cutoffs))
-    width = model.width // model.div_val**i
-    total += flops.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
-  return total
+OBJECTIVE = Factory(Options, make)

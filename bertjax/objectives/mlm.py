@@ -6,13 +6,25 @@ here. Which tokens are targets is the corruption's to say, what a position sees 
 language modelling is this objective too.
 """
 
-import jax.numpy as jnp
-import numpy as np
+from typing import NamedTuple
 
-from bertjax import flops, registry
+import jax.numpy as jnp
+
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.types import Array, Batch, Context, Objective, Out, Term
+from bertjax.models.layers.contracts import TargetModel
+from bertjax.objectives import model_of
+from bertjax.types import Array, Batch, Context, Factory, NonNegative, Objective, Out, Term
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    plus: added to the masked-LM weight, the denominator of its loss (BERT's 1e-5).
+  """
+
+  plus: NonNegative
 
 
 def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
@@ -45,14 +57,13 @@ def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
 def make(config) -> Objective:
   """Builds the objective from a run's config.
 
-  `config.objective`: name, plus (added to the masked-LM weight; BERT's 1e-5). Every label of
-  `config.model.labels` is learned beside it.
-  """
-  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
-  plus = float(config.objective.plus)
+  Every label of `config.model.labels` is learned beside the words.
 
-  def init(key: Array, batch: Batch):
-    return model.init(key, batch)
+  Raises:
+    UserError: see `model_of`.
+  """
+  model = model_of(config, TargetModel)
+  plus = float(config.objective.plus)
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
@@ -66,20 +77,7 @@ def make(config) -> Objective:
     out = model.apply(variables, batch, None, hidden)
     return dict(out, logits_BPV=logits(out['word']))
 
-  def step_flops(batch: Batch) -> float:
-    width, table_width = model.width, model.embedding_width or model.width
-    visits = model.layers * model.inner_groups  # what is shared is computed every time
-    count = flops.encoder_flops(batch, layers=visits, width=width, ffn=model.ffn)
-    if table_width != width:
-      real = float(np.sum(batch['example_BT'] > 0))
-      count += flops.head_flops(real, table_width * width)
-    predicted = float(np.sum(batch['weight_BP']))
-    transform = width * table_width if model.transform else 0
-    count += flops.head_flops(predicted, transform, table_width * model.vocab_size)
-    if model.labels:
-      examples = float(np.sum(batch['example_weight_BG']))
-      classes = sum(classes for _, classes in model.labels)
-      count += flops.head_flops(examples, width * width, classes * width)
-    return count
+  return Objective(model.init, loss, predict, lambda batch: (), model.flops)
 
-  return Objective(init, loss, predict, lambda batch: (), step_flops)
+
+OBJECTIVE = Factory(Options, make)

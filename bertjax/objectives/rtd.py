@@ -23,24 +23,58 @@ first and last of a segment, which are special in the plans that this is for.
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import flops, registry
 from bertjax.errors import UserError, choose
 from bertjax.kernels import dropout, sampling
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import Noise, noise_from_key
-from bertjax.models.electra import generator_size
+from bertjax.models.electra import Electra, generator_size
 from bertjax.models.layers.heads import gather_positions
+from bertjax.objectives import model_of
 from bertjax.objectives.mlm import masked_terms
-from bertjax.types import Array, Batch, Context, Objective, Out, Term, means
+from bertjax.types import (
+  Array,
+  Batch,
+  Context,
+  Factory,
+  NonNegative,
+  Objective,
+  Out,
+  Positive,
+  Term,
+  means,
+)
+
+Trained = Literal['both', 'generator', 'discriminator']
 
 BINS, BIN_WIDTH = 2048, 1 / 64  # of the logits, from -16 to 16
 _SITE = ('rtd', 'sample')
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    plus: added to the weights of both losses.
+    generator_weight, discriminator_weight: of the losses.
+    temperature: of the generator's draws.
+    disallow_correct: the original id is never drawn.
+    electric, train, copy_generator: see above.
+  """
+
+  plus: NonNegative
+  generator_weight: NonNegative
+  discriminator_weight: NonNegative
+  temperature: Positive
+  disallow_correct: bool
+  electric: bool
+  train: Trained
+  copy_generator: bool
 
 
 def at_targets(value_BT: Array, batch: Batch) -> Array:
@@ -153,12 +187,7 @@ def check(config: Any) -> None:
     UserError: what the model cannot do.
   """
   settings, model = config.objective, config.model
-  if model.name != 'electra':
-    raise UserError(
-      f"objective 'rtd' needs config.model.name='electra', got {model.name!r}: take "
-      'configs/electra.py'
-    )
-  choose(settings.train, ('both', 'generator', 'discriminator'), 'config.objective.train')
+  choose(settings.train, get_args(Trained), 'config.objective.train')
   if settings.temperature <= 0:
     raise UserError(f'config.objective.temperature must be above 0, got {settings.temperature}')
   if settings.electric and model.generator != 'two_tower':
@@ -181,15 +210,12 @@ def check(config: Any) -> None:
 def make(config) -> Objective:
   """Builds the objective from a run's config.
 
-  `config.objective`: name, plus (added to both weights), generator_weight, discriminator_weight,
-  temperature, disallow_correct (the original id is not drawn), electric, train, copy_generator.
-
   Raises:
-    UserError: see `check`.
+    UserError: see `model_of` and `check`.
   """
+  model = model_of(config, Electra)
   check(config)
-  settings, kind = config.objective, config.model.generator
-  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
+  settings, kind = config.objective, model.generator
   apply = lambda variables, batch, noise, method: model.apply(
     variables, batch, noise, method=method
   )
@@ -249,29 +275,15 @@ def make(config) -> Objective:
     return out
 
   enter = copy_generator if settings.copy_generator else None
-  step_flops = lambda batch: rtd_flops(config, batch)
+
+  def step_flops(batch: Batch) -> float:
+    if settings.train == 'generator':
+      return model.generator_flops(batch)
+    # A generator that only draws runs forward alone, a third of forward and backward.
+    share = 1 / 3 if settings.train == 'discriminator' else 1
+    return model.discriminator_flops(batch) + model.generator_flops(batch) * share
+
   return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter)
 
 
-def rtd_flops(config: Any, batch: Batch) -> float:
-  """Model FLOPs of a step; a generator that only draws runs forward alone, a third of them."""
-  model, train = config.model, config.objective.train
-  table_width = model.embedding_width or model.width
-  real = float(np.sum(np.asarray(batch['example_BT']) > 0))
-
-  def net(size: Mapping[str, int], table_width: int) -> float:
-    count = flops.encoder_flops(batch, layers=size['layers'], width=size['width'], ffn=size['ffn'])
-    into = table_width * size['width'] if table_width != size['width'] else 0
-    return count + flops.head_flops(real, into)
-
-  whole = {key: model[key] for key in ('layers', 'width', 'ffn')}
-  size = whole if model.generator == 'shared' else generator_size(model)
-  own_width = table_width if model.tied_embeddings else min(table_width, size['width'])
-  towers = dict(own=1, shared=1, uniform=0, two_tower=2)[model.generator]
-  predicted = float(np.sum(batch['weight_BP'])) if towers < 2 else real
-  head = towers * size['width'] * own_width * model.transform + own_width * model.vocab_size
-  generator = towers * net(size, own_width) + bool(towers) * flops.head_flops(predicted, head)
-  if train == 'generator':
-    return generator
-  judge = net(whole, table_width) + flops.head_flops(real, model.width * model.width + model.width)
-  return judge + (generator / 3 if train == 'discriminator' else generator)
+OBJECTIVE = Factory(Options, make)

@@ -9,15 +9,30 @@ takes those of a GPU. Its trainer then multiplies the gradients of these means b
 clipping at 1 never binds and eps weighs so much more. 1.0 mends it.
 """
 
-import jax.numpy as jnp
-import numpy as np
+from typing import NamedTuple
 
-from bertjax import flops, registry
+import jax.numpy as jnp
+
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.objectives import mlm
-from bertjax.types import Batch, Context, Objective, Out, Term
+from bertjax.models.span_boundary import SpanBert
+from bertjax.objectives import mlm, model_of
+from bertjax.types import Batch, Context, Factory, NonNegative, Objective, Out, Positive, Term
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    boundary_scale: of the boundary's loss; 0: spans alone.
+    plus: added to the number of the boundary's targets.
+    gradient_scale: see above.
+  """
+
+  boundary_scale: NonNegative
+  plus: NonNegative
+  gradient_scale: Positive
 
 
 def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str, Term]:
@@ -25,7 +40,7 @@ def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str,
 
   Args:
     scores: of the boundary head at every target; those outside pairs do not count.
-    batch: see `data/spans.py`.
+    batch: see `bertjax.data.masking.spanbert`.
     scale: of the loss.
     plus: added to the number of targets.
   """
@@ -41,24 +56,21 @@ def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str,
 def make(config) -> Objective:
   """Builds the objective from a run's config.
 
-  `config.objective`: name, boundary_scale, plus (added to the number of the boundary's targets),
-  gradient_scale.
-
   Raises:
-    UserError: a model without the boundary head, or spans longer than its table of places.
+    UserError: spans longer than the model's table of places, or see `model_of`.
   """
-  settings, most = config.objective, config.data.mask.get('max_pair_targets', 0)
-  if config.model.name != 'span_boundary':
+  settings, model = config.objective, model_of(config, SpanBert)
+  if 'max_pair_targets' not in config.data.mask:
     raise UserError(
-      "objective 'span_boundary' needs config.model.name='span_boundary', got "
-      f"{config.model.name!r}: take configs/spanbert.py, or config.objective.name='mlm'"
+      f'config.data.mask {config.data.mask.name!r} has no spans to predict from their boundary: '
+      "expected 'spanbert', or config.objective.name='mlm'"
     )
+  most = config.data.mask.max_pair_targets
   if most > config.model.boundary_positions:
     raise UserError(
       f'config.data.mask.max_pair_targets={most} is more than the '
       f'{config.model.boundary_positions} places of config.model.boundary_positions: raise that'
     )
-  model = registry.find('bertjax.models', config.model.name, 'config.model.name').make(config.model)
   gradient_scale = float(settings.gradient_scale)
   boundary_scale = gradient_scale * float(settings.boundary_scale)
   masked = mlm.make(config)
@@ -72,11 +84,7 @@ def make(config) -> Objective:
       terms | boundary_terms(out['boundary'], batch, boundary_scale, float(settings.plus)), carry
     )
 
-  def step_flops(batch: Batch) -> float:
-    width = model.width
-    into = (2 * width + model.boundary_width) * width
-    targets = float(np.sum(batch['pair_weight_BP']))
-    boundary = flops.head_flops(targets, into, width * width, width * model.vocab_size)
-    return masked.flops(batch) + boundary
+  return masked._replace(loss=loss)
 
-  return masked._replace(loss=loss, flops=step_flops)
+
+OBJECTIVE = Factory(Options, make)

@@ -7,8 +7,8 @@ Every rule sees a stacked leaf as one tensor per layer (param_rules.py, stacked.
 switched off keeps its place in the state, so phases that freeze or clip differently share it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +19,28 @@ from jax.sharding import PartitionSpec
 from bertjax import names, sharding
 from bertjax.errors import UserError, choose
 from bertjax.optim import param_rules, schedules, stacked
-from bertjax.types import Array
+from bertjax.types import Array, Count, Fraction, NonNegative, Positive
 
 WHAT = 'config.optimizer'
-COMMON = ('name', 'schedule', 'clip', 'freeze', 'lr_scale', 'decay')  # fields of every optimizer
+Trust = Literal['decayed', 'listed', 'all']
+
+
+class Common(NamedTuple):
+  """The fields of `config.optimizer` that every optimizer has, besides its name.
+
+  Attributes:
+    schedule: of the learning rate, see `schedules.make`.
+    clip: largest global norm of the gradients that are not frozen; 0: they are not clipped.
+    freeze: patterns of the parameters that stay as they are, bit for bit.
+    lr_scale, decay: ordered (pattern, multiplier) pairs that cover every parameter: of the learning
+      rate, of the weight decay.
+  """
+
+  schedule: Mapping[str, Any]
+  clip: NonNegative
+  freeze: tuple[str, ...]
+  lr_scale: param_rules.Rules
+  decay: param_rules.Rules
 
 
 class Leaves(NamedTuple):
@@ -76,11 +94,11 @@ def scale_by_raw_adam(
 def adamw(
   leaves: Leaves,
   *,
-  b1: float,
-  b2: float,
-  eps: float,
+  b1: Fraction,
+  b2: Fraction,
+  eps: Positive,
   bias_correction: bool,
-  weight_decay: float,
+  weight_decay: NonNegative,
   eps_first: bool = False,
 ) -> optax.GradientTransformation:
   """m / (sqrt(v) + eps) + weight_decay * p, decay multiplied by the learning rate as the rest is.
@@ -105,12 +123,12 @@ def adamw(
 def lamb(
   leaves: Leaves,
   *,
-  b1: float,
-  b2: float,
-  eps: float,
+  b1: Fraction,
+  b2: Fraction,
+  eps: Positive,
   bias_correction: bool,
-  weight_decay: float,
-  trust: str,
+  weight_decay: NonNegative,
+  trust: Trust,
   trust_rules: param_rules.Rules = (),
 ) -> optax.GradientTransformation:
   """adamw's direction u of every tensor times ||p|| / ||u||, or times 1 where either norm is 0.
@@ -124,7 +142,7 @@ def lamb(
   'all': every one (optax.lamb).
   """
   where = f'{WHAT}.trust'
-  choose(trust, ('decayed', 'listed', 'all'), where)
+  choose(trust, get_args(Trust), where)
   if trust_rules and trust != 'listed':
     raise UserError(f"{where}_rules are read with {where}='listed' only, got {trust!r}; remove one")
   adam = adamw(
@@ -142,12 +160,12 @@ def lamb(
 def adafactor(
   leaves: Leaves,
   *,
-  decay_rate: float,
-  eps: float,
-  min_factored: int,
-  clip_rms: float,
-  min_scale: float,
-  weight_decay: float,
+  decay_rate: Positive,
+  eps: Positive,
+  min_factored: Count,
+  clip_rms: Positive,
+  min_scale: NonNegative,
+  weight_decay: NonNegative,
 ) -> optax.GradientTransformation:
   """g / sqrt(v) with its RMS clipped, times the RMS of the parameter, plus weight_decay * p.
 
@@ -182,10 +200,8 @@ def make(
   """Builds the optimizer.
 
   Args:
-    config: `config.optimizer`: name, one of OPTIMIZERS; the keyword arguments of that function;
-      schedule, see schedules.py; clip, the largest global norm of the gradients that are not
-      frozen (0: off); decay and lr_scale, ordered (pattern, multiplier) pairs that cover every
-      parameter; freeze, patterns of the parameters that stay as they are, bit for bit.
+    config: `config.optimizer`: name, one of OPTIMIZERS; the keyword arguments of that function; and
+      the fields of `Common`.
     params: tree of arrays or shapes.
     axes: the same tree, with a tuple of logical axis names at every leaf.
 
@@ -199,14 +215,14 @@ def make(
   names.check_fields(fields.keys() & {'name'}, dict(name=False), WHAT)
   direction = OPTIMIZERS[choose(fields['name'], OPTIMIZERS, f'{WHAT}.name')]
   own = names.fields_of(direction)
-  names.check_fields(fields, own | dict.fromkeys(COMMON, False), f'{WHAT} ({fields["name"]})')
+  known = own | dict.fromkeys(('name', *Common._fields), False)
+  names.check_fields(fields, known, f'{WHAT} ({fields["name"]})')
 
   schedule = schedules.make(config.schedule)
   resolve = lambda pairs, key: param_rules.resolve(pairs, params, axes, f'{WHAT}.{key}')
   leaves = Leaves(params, axes, resolve(config.decay, 'decay'))
   scales = resolve(config.lr_scale, 'lr_scale')
-  patterns = [(pattern, 1.0) for pattern in config.freeze]
-  frozen = jax.tree.map(lambda v: v != 0, resolve([*patterns, ('.*', 0.0)], 'freeze'))
+  frozen = jax.tree.map(lambda v: v != 0, resolve(_freeze_rules(config), 'freeze'))
 
   tx = optax.chain(
     _replace(frozen, 0.0),
@@ -217,6 +233,30 @@ def make(
     _replace(frozen, -0.0),  # x + -0.0 is x for every x; -0.0 + 0.0 is not
   )
   return tx, schedule
+
+
+def _freeze_rules(config: Any) -> param_rules.Rules:
+  """1 for what is frozen, 0 for all else."""
+  return (*((pattern, 1.0) for pattern in config.freeze), ('.*', 0.0))
+
+
+def describe(config: Any, params: Any, axes: Any) -> str:
+  """The rules of `config.optimizer` and the parameters that each decides, as a table for people.
+
+  Args:
+    config, params, axes: as in `make`, which has accepted them.
+
+  Returns:
+    A line for each rule of decay, lr_scale, freeze and trust_rules: its pattern, its value, the
+    number of parameters, and which; 1 of freeze is frozen. A key that says the same of every
+    parameter has one line.
+  """
+  rules = dict(decay=config.decay, lr_scale=config.lr_scale, freeze=_freeze_rules(config))
+  if 'trust_rules' in config and config.trust_rules:
+    rules['trust_rules'] = config.trust_rules
+  return '\n'.join(
+    param_rules.table(pairs, params, axes, f'{WHAT}.{key}') for key, pairs in rules.items()
+  )
 
 
 def _replace(chosen: Any, value: float) -> optax.GradientTransformation:

@@ -5,9 +5,10 @@ tensor per layer: after the component 'layers' comes the layer's number, as in
 'encoder/layers/7/attention/query/kernel', so that a rule may name single layers.
 """
 
+import math
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +19,22 @@ from bertjax.errors import UserError
 
 LAYERS = 'layers'
 
-Rules = Sequence[tuple[str, float]]
+Rules = tuple[tuple[str, float], ...]
+
+SHOWN = 4  # paths in a line of `table`
+
+
+class Match(NamedTuple):
+  """A rule and the tensors that it decides, those that no rule before it matched.
+
+  Attributes:
+    pattern, value: of the rule.
+    sizes: path of each tensor -> its entries.
+  """
+
+  pattern: str
+  value: float
+  sizes: dict[str, int]
 
 
 def is_stack(axes: tuple) -> bool:
@@ -73,45 +89,96 @@ def resolve(rules: Rules, params: Any, axes: Any, what: str) -> Any:
     [layers, 1, ..] for a stack.
 
   Raises:
+    UserError: see `matches`.
+  """
+  decided, every = {}, _sizes(params, axes)
+  for pattern, value, sizes in matches(rules, params, axes, what):
+    decided |= dict.fromkeys(sizes, value)
+    whole = len(sizes) == len(every)
+    shown = 'every parameter' if whole else collapse([*sizes]) or 'nothing is left to it'
+    logging.info('%s: %r -> %g: %s', what, pattern, value, shown)
+
+  def values(key, leaf, names: tuple) -> np.ndarray:
+    paths = layer_paths(sharding.leaf_path(key), names, leaf.shape)
+    found = np.array([decided[path] for path in paths], np.float32)
+    return found.reshape((-1,) + (1,) * (len(leaf.shape) - 1)) if is_stack(names) else found[0]
+
+  return jax.tree_util.tree_map_with_path(values, params, axes)
+
+
+def matches(rules: Rules, params: Any, axes: Any, what: str) -> list[Match]:
+  """Which rule decides which tensors.
+
+  Args:
+    rules, params, axes, what: as in `resolve`.
+
+  Raises:
     UserError: a tensor that no pattern matches, a pattern other than '.*' that matches nothing
       (a misspelling), or one that is no regular expression.
   """
-  leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
-  shapes = [leaf.shape for _, leaf in leaves]
-  leaf_axes = treedef.flatten_up_to(axes)
-  paths = [
-    layer_paths(sharding.leaf_path(key), names, shape)
-    for (key, _), names, shape in zip(leaves, leaf_axes, shapes, strict=True)
-  ]
-  decided = _decide(rules, [path for group in paths for path in group], what)
-
-  def values(group: list[str], names: tuple, shape: tuple) -> np.ndarray:
-    found = np.array([decided[path] for path in group], np.float32)
-    return found.reshape((-1,) + (1,) * (len(shape) - 1)) if is_stack(names) else found[0]
-
-  return treedef.unflatten(map(values, paths, leaf_axes, shapes))
-
-
-def _decide(rules: Rules, paths: list[str], what: str) -> dict[str, float]:
-  """path -> the value of the first rule that matches it; one log line per rule."""
-  decided: dict[str, float] = {}
+  sizes, found = _sizes(params, axes), []
+  left = dict(sizes)
   for pattern, value in rules:
     try:
-      matched = [path for path in paths if re.fullmatch(pattern, path)]
+      matched = [path for path in sizes if re.fullmatch(pattern, path)]
     except re.error as error:
       raise UserError(f'{what}: {pattern!r} is not a regular expression: {error}') from error
     if not matched and pattern != '.*':
       raise UserError(
-        f'{what}: {pattern!r} matches none of the parameters {collapse(paths)}; '
+        f'{what}: {pattern!r} matches none of the parameters {collapse([*sizes])}; '
         'a pattern must match the whole path: correct or remove it'
       )
-    new = [path for path in matched if path not in decided]
-    decided |= dict.fromkeys(new, float(value))
-    shown = collapse(new) if len(new) < len(paths) else 'every parameter'
-    logging.info('%s: %r -> %g: %s', what, pattern, value, shown or 'nothing is left to it')
-  left = [path for path in paths if path not in decided]
+    new = {path: left.pop(path) for path in matched if path in left}
+    found.append(Match(pattern, float(value), new))
   if left:
     raise UserError(
-      f"{what} covers every parameter but {collapse(left)}: end it with a rule for '.*'"
+      f"{what} covers every parameter but {collapse([*left])}: end it with a rule for '.*'"
     )
-  return decided
+  return found
+
+
+def table(rules: Rules, params: Any, axes: Any, what: str) -> str:
+  """The rules and what each decides, a line each.
+
+  Args:
+    rules, params, axes, what: as in `resolve`.
+
+  Returns:
+    Lines such as
+
+      config.optimizer.decay
+        .*bias  ->  0      1,024 parameters  encoder/layers/0-11/ffn_up/bias, mlm/bias
+
+    or, of rules that give every parameter the same value, a single line.
+  """
+  found = matches(rules, params, axes, what)
+  if len({match.value for match in found if match.sizes}) == 1:
+    match = next(match for match in found if match.sizes)
+    total = sum(sum(m.sizes.values()) for m in found)
+    return f'{what}: {match.value:g} for all {total:,} parameters'
+  counts = [f'{sum(match.sizes.values()):,}' for match in found]
+  pattern_width = max(len(match.pattern) for match in found)
+  value_width = max(len(f'{match.value:g}') for match in found)
+  count_width = max(map(len, counts))
+  lines = [
+    f'  {match.pattern:{pattern_width}}  ->  {match.value:<{value_width}g}  '
+    f'{count:>{count_width}} parameters  {_some(match)}'
+    for match, count in zip(found, counts, strict=True)
+  ]
+  return '\n'.join([what, *lines])
+
+
+def _some(match: Match) -> str:
+  paths = collapse([*match.sizes]).split(', ')
+  more = f', and {len(paths) - SHOWN} more' if len(paths) > SHOWN else ''
+  return ', '.join(paths[:SHOWN]) + more if match.sizes else 'nothing is left to it'
+
+
+def _sizes(params: Any, axes: Any) -> dict[str, int]:
+  """path -> entries of every tensor, a stack being one tensor per layer."""
+  leaves, treedef = jax.tree_util.tree_flatten_with_path(params)
+  found = {}
+  for (key, leaf), names in zip(leaves, treedef.flatten_up_to(axes), strict=True):
+    paths = layer_paths(sharding.leaf_path(key), names, leaf.shape)
+    found |= dict.fromkeys(paths, math.prod(leaf.shape) // len(paths))
+  return found

@@ -6,16 +6,26 @@ holds. Shapes that look alike differ by peak * W/T, W being `warmup_steps`, whic
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from bertjax import names
 from bertjax.errors import UserError, choose
-from bertjax.types import Array
+from bertjax.types import Array, Count, Natural, NonNegative, Positive, Share
 
 
-def _warm(step: Array, warmup_steps: int) -> Array:
+class Common(NamedTuple):
+  """The fields of `config.optimizer.schedule` that every shape has, besides its name.
+
+  Attributes:
+    start: the step of the run from which the schedule counts its own (phases).
+  """
+
+  start: Natural = 0
+
+
+def _warm(step: Array, warmup_steps: Natural) -> Array:
   """0 at step 0, 1 at step `warmup_steps`."""
   return step / max(warmup_steps, 1)
 
@@ -26,7 +36,12 @@ def _left(step: Array, first: int, last: int) -> Array:
 
 
 def bert_linear(
-  step: Array, *, peak: float, warmup_steps: int, total_steps: int, power: float = 1.0
+  step: Array,
+  *,
+  peak: NonNegative,
+  warmup_steps: Natural,
+  total_steps: Count,
+  power: Positive = 1.0,
 ) -> Array:
   """peak * step/W, then peak * (1 - step/T)^power: falls by peak * W/T where the two meet.
 
@@ -36,7 +51,9 @@ def bert_linear(
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
 
 
-def sqrt_poly(step: Array, *, peak: float, warmup_steps: int, total_steps: int) -> Array:
+def sqrt_poly(
+  step: Array, *, peak: NonNegative, warmup_steps: Natural, total_steps: Count
+) -> Array:
   """peak * step/W, then peak * sqrt(1 - step/T).
 
   NVIDIA DeepLearningExamples, BERT schedulers.py:PolyWarmUpScheduler with degree 0.5 (LAMB).
@@ -45,7 +62,12 @@ def sqrt_poly(step: Array, *, peak: float, warmup_steps: int, total_steps: int) 
 
 
 def product_linear(
-  step: Array, *, peak: float, warmup_steps: int, total_steps: int, power: float = 1.0
+  step: Array,
+  *,
+  peak: NonNegative,
+  warmup_steps: Natural,
+  total_steps: Count,
+  power: Positive = 1.0,
 ) -> Array:
   """peak * (1 - step/T)^power * min(1, step/W): the largest value is peak * (1 - W/T), at W.
 
@@ -58,11 +80,11 @@ def product_linear(
 def linear(
   step: Array,
   *,
-  peak: float,
-  warmup_steps: int,
-  total_steps: int,
-  end_ratio: float = 0.0,
-  power: float = 1.0,
+  peak: NonNegative,
+  warmup_steps: Natural,
+  total_steps: Count,
+  end_ratio: Share = 0.0,
+  power: Positive = 1.0,
 ) -> Array:
   """peak * step/W, then down to peak * end_ratio at T over the T - W steps counted from W.
 
@@ -74,7 +96,12 @@ def linear(
 
 
 def cosine(
-  step: Array, *, peak: float, warmup_steps: int, total_steps: int, end_ratio: float = 0.0
+  step: Array,
+  *,
+  peak: NonNegative,
+  warmup_steps: Natural,
+  total_steps: Count,
+  end_ratio: Share = 0.0,
 ) -> Array:
   """peak * step/W, then half a cosine to peak * end_ratio over the T - W steps counted from W.
 
@@ -85,7 +112,9 @@ def cosine(
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
 
 
-def cosine_absolute(step: Array, *, peak: float, warmup_steps: int, total_steps: int) -> Array:
+def cosine_absolute(
+  step: Array, *, peak: NonNegative, warmup_steps: Natural, total_steps: Count
+) -> Array:
   """peak * step/W, then peak * (1 + cos(pi step/T)) / 2: the cosine is not shifted by the warm-up.
 
   transformer-xl, pytorch/train.py.
@@ -94,7 +123,9 @@ def cosine_absolute(step: Array, *, peak: float, warmup_steps: int, total_steps:
   return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), half)
 
 
-def inverse_sqrt(step: Array, *, peak: float, warmup_steps: int, initial: float = 1e-7) -> Array:
+def inverse_sqrt(
+  step: Array, *, peak: NonNegative, warmup_steps: Natural, initial: NonNegative = 1e-7
+) -> Array:
   """From `initial` to peak over W steps, then peak * sqrt(W/step).
 
   XLM, src/optim.py:AdamInverseSqrtWithWarmup.
@@ -103,7 +134,7 @@ def inverse_sqrt(step: Array, *, peak: float, warmup_steps: int, initial: float 
   return jnp.where(step < warmup_steps, rise, rsqrt(step, peak=peak, warmup_steps=warmup_steps))
 
 
-def rsqrt(step: Array, *, peak: float, warmup_steps: int) -> Array:
+def rsqrt(step: Array, *, peak: NonNegative, warmup_steps: Natural) -> Array:
   """peak until step W, then peak * sqrt(W/step).
 
   T5's 1/sqrt(max(step, 10^4)) is peak .01 and W 10^4 (t5 learning_rate_schedules.py).
@@ -112,7 +143,7 @@ def rsqrt(step: Array, *, peak: float, warmup_steps: int) -> Array:
   return peak * jnp.sqrt(first / jnp.maximum(step, first))
 
 
-def constant(step: Array, *, peak: float) -> Array:
+def constant(step: Array, *, peak: NonNegative) -> Array:
   """peak at every step."""
   return jnp.full_like(step, peak, jnp.float32)
 
@@ -130,8 +161,8 @@ def make(config: Any) -> Callable[[Any], Array]:
   """The schedule of `config.optimizer.schedule`.
 
   Args:
-    config: `name`, one of SHAPES; the keyword arguments of that function; and, if the schedule
-      begins later than the run, `start`, the step from which it counts (phases).
+    config: `name`, one of SHAPES; the keyword arguments of that function; and the fields of
+      `Common`.
 
   Returns:
     step (int, or an int32 scalar, traced or not) -> float32 scalar.
@@ -144,10 +175,10 @@ def make(config: Any) -> Callable[[Any], Array]:
   fields = dict(config.items())
   names.check_fields(fields.keys() & {'name'}, dict(name=False), what)
   shape = SHAPES[choose(fields['name'], SHAPES, f'{what}.name')]
-  known = names.fields_of(shape) | dict(name=False, start=True)
+  known = names.fields_of(shape) | {'name': False} | dict.fromkeys(Common._fields, True)
   names.check_fields(fields, known, f'{what} ({fields["name"]})')
   del fields['name']
-  start = fields.pop('start') if 'start' in fields else 0
+  start = fields.pop('start', Common().start)
   warmup, total = fields.get('warmup_steps', 0), fields.get('total_steps')
   if warmup < 0 or (total is not None and warmup > total):
     raise UserError(

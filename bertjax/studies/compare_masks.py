@@ -82,7 +82,7 @@ def train_arms(config: Any, workdir: pathlib.Path, arms: list[str], seeds: int) 
   """
   for name in arms:
     choose(name, ARMS, '--arms')
-  if config.model.name != 'span_boundary':
+  if config.objective.name != 'span_boundary':
     raise UserError(f'--config must be of configs/spanbert.py, got {config.name!r}')
   from bertjax.data import ensure_store
   from bertjax.data.store.reader import open_store

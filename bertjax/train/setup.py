@@ -176,7 +176,8 @@ def _system(
   phase: timeline_lib.Phase, store: Store, held_out: Store | None, fallback: str | None
 ) -> System:
   config = phase.config
-  module = registry.find('bertjax.objectives', config.objective.name, 'config.objective.name')
+  name = config.objective.name
+  module = registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
   objective = module.make(config)
   if config.data.reader == 'seqio':
     examples, evaluated = row_stream.open_streams(config, store)

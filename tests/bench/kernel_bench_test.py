@@ -6,6 +6,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.bench import kernel_compile, kernel_time, own_step, passes, step_compile, topology
+from bertjax.bench.synthetic import synthetic_batch
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention import arg_specs, reference, xla_chunked
 from configs import bert, xlnet
@@ -83,7 +84,7 @@ def test_preflight_compiles_a_train_step_for_a_tpu():
   pytest.importorskip('libtpu')
   config = bert.get_config('test').copy_and_resolve_references()
   config.batch_size, config.length, config.model.vocab_size = 2, 32, 128
-  batch = own_step.synthetic_batch(config)
+  batch = synthetic_batch(config)
   said = step_compile.check(config, batch, 'v5e', 'reference')
   state = own_step.footprint(config, batch)['state_bytes']
   assert said['argument_bytes'] > state and said['bytes_per_token'] * 64 > state
@@ -101,5 +102,5 @@ def test_preflight_compiles_the_kernel_for_the_kind_that_is_asked_for():
   pytest.importorskip('libtpu')
   config = xlnet.get_config('test').copy_and_resolve_references()
   config.batch_size, config.length, config.model.vocab_size = 2, 64, 128
-  said = step_compile.check(config, own_step.synthetic_batch(config), 'v4', 'tpu')
+  said = step_compile.check(config, synthetic_batch(config), 'v4', 'tpu')
   assert 'reason' not in said and said['pallas_share'] > 0, said

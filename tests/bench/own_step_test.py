@@ -9,19 +9,20 @@ from mutation import mutation
 
 from bertjax import sharding
 from bertjax.bench import own_step
+from bertjax.bench.synthetic import synthetic_batch
 
 mutation(
-  "bench: Transformer-XL's batch has no weights",
-  'bertjax/bench/own_step.py',
-  'weight_BP=ones, masked_BP=ones, start_B',
-  'masked_BP=ones, start_B',
+  'bench: made-up text has no units, which ERNIE masks',
+  'bertjax/bench/synthetic.py',
+  'units=(starts[token_n].astype(np.uint8),)',
+  'units=()',
 )
 
 
 @pytest.mark.parametrize('name', systems.NAMES)
 def test_a_synthetic_batch_has_all_that_the_step_reads(name):
   config = own_step.sized(systems.tiny(name), 2, 32)
-  batch = own_step.synthetic_batch(config)
+  batch = synthetic_batch(config)
   lowered, *_ = own_step.lower(config, batch, sharding.make_mesh(config.mesh, jax.devices()[:1]))
   state, metrics = lowered.out_info
   assert metrics['loss'].shape == () and state.step.shape == ()

@@ -8,6 +8,7 @@ import torch
 from flax.core import meta
 
 from bertjax.bench import own_step, rival_prepare, rival_step, timing
+from bertjax.bench.synthetic import synthetic_batch
 from bertjax.convert import huggingface
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.objectives import mlm, plm
@@ -24,8 +25,9 @@ def make_config(family: str):
 @pytest.mark.parametrize('family', ['bert', 'roberta'])
 def test_the_rival_has_our_model_and_our_loss(family):
   c = make_config(family)
-  batch = own_step.synthetic_batch(c)
-  model = rival_step.make_model(c)
+  batch = synthetic_batch(c)
+  rival = rival_step.rival_of(c)
+  model = rival.make(c)
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = huggingface.from_huggingface(state, c.model)
   objective = mlm.make(c)
@@ -33,7 +35,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
   ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
   with torch.no_grad():
-    theirs = model(**rival_step._inputs(batch, with_next=bool(c.model.labels))).loss.item()
+    theirs = model(**rival.inputs(c, batch)).loss.item()
   np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -41,9 +43,10 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   c = cases.config('xlnet', dropout=0.0, attention_dropout=0.0)
   c.batch_size, c.length = 2, 48
   c = c.copy_and_resolve_references()
-  batch = own_step.synthetic_batch(c)
+  batch = synthetic_batch(c)
   assert batch['weight_BP'].shape == (2, 8) and batch['direction_B'].tolist() == [1, -1]
-  model = rival_step.make_model(c)
+  rival = rival_step.rival_of(c)
+  model = rival.make(c)
   state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
   params = huggingface.from_huggingface(state, c.model)
   objective = plm.make(c)
@@ -55,13 +58,13 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
     terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
     ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
     with torch.no_grad():
-      theirs = model(**rival_step._permuted(batch)).loss.item()
+      theirs = model(**rival.inputs(c, batch)).loss.item()
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
 def test_both_steps_run_and_the_batch_has_the_schema():
   c = make_config('bert')
-  batch = own_step.synthetic_batch(c)
+  batch = synthetic_batch(c)
   objective = mlm.make(c)
   want = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), cases.batch([[32]] * 8, 32)))
   got = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
@@ -88,11 +91,16 @@ def test_the_rival_refuses_what_it_is_not(field, value):
   c = make_config('bert')
   c.model[field] = value
   with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': {value!r}"):
-    rival_step.make_model(c)
+    rival_step.rival_of(c).make(c)
+
+
+def test_a_family_without_a_rival_is_refused():
+  with pytest.raises(ValueError, match="family: expected one of bert, electra, .*got 'albert'"):
+    rival_step.make_step(make_config('albert'), {})
 
 
 def test_the_synthetic_batch_has_the_labels_of_the_model():
-  batch = own_step.synthetic_batch(make_config('albert'))
+  batch = synthetic_batch(make_config('albert'))
   assert batch['order_BG'].shape == (8, 1) and 'next_BG' not in batch
 
 

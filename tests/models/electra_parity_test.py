@@ -9,7 +9,8 @@ import torch
 import transformers
 from mutation import mutation
 
-from bertjax.bench import own_step, rival_step
+from bertjax.bench import rival_step
+from bertjax.bench.synthetic import synthetic_batch
 from bertjax.convert import huggingface
 from bertjax.convert.families import electra_generator
 from bertjax.kernels.cross_entropy import Scores
@@ -206,16 +207,17 @@ def test_generator_and_discriminator_are_written_for_their_classes():
 
 @mutation(
   'bench: the rival of ELECTRA judges the masked tokens',
-  'bertjax/bench/rival_step.py',
+  'bertjax/bench/rivals/electra.py',
   'judged = self.judge(fake,',
   'judged = self.judge(input_ids,',
 )
 def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
   c.batch_size, c.length = 4, 32
-  batch = own_step.synthetic_batch(c)
+  batch = synthetic_batch(c)
   assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
-  rival = rival_step.make_model(c)
+  made = rival_step.rival_of(c)
+  rival = made.make(c)
   state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = ours_of(state(rival.generator), state(rival.judge), c)
   loss, _, _ = our_step(c, params, batch)
@@ -223,5 +225,5 @@ def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   drawn = np.take_along_axis(fake_BT, batch['target_pos_BP'], 1).reshape(-1, 1)
   monkeypatch.setattr(torch, 'multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
   with torch.no_grad():
-    theirs = rival(**rival_step._inputs(batch, with_next=False)).loss.item()
+    theirs = rival(**made.inputs(c, batch)).loss.item()
   assert abs(loss - theirs) <= LOSS * theirs

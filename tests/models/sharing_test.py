@@ -9,6 +9,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.bench import own_step
+from bertjax.bench.synthetic import synthetic_batch
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
@@ -191,7 +192,7 @@ def test_albert_base_holds_an_eighth_of_the_state_of_bert_base():
   for config, vocab_size in ((albert_config, 30000), (bert_config, 30522)):
     c = config.get_config('base').copy_and_resolve_references()
     c.model.vocab_size, c.batch_size = vocab_size, 1
-    held.append(own_step.footprint(c, own_step.synthetic_batch(c)))
+    held.append(own_step.footprint(c, synthetic_batch(c)))
   ours, theirs = held
   assert ours['state_bytes'] == pytest.approx(12 * ours['parameters'])  # p, m and v, float32
   assert 0.10 < ours['state_bytes'] / theirs['state_bytes'] < 0.12

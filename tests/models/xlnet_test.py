@@ -214,8 +214,8 @@ def test_pairs_are_counted_as_the_masks_say():
     for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True)
   )
   used = int(batch['weight_BP'].sum())
-  assert plm.seen_pairs(batch, 0) == (content.sum(), query)
-  assert plm.seen_pairs(batch, 10) == (content.sum() + 10 * real.sum(), query + 10 * used)
+  assert xlnet.seen_pairs(batch, 0) == (content.sum(), query)
+  assert xlnet.seen_pairs(batch, 10) == (content.sum() + 10 * real.sum(), query + 10 * used)
 
 
 def test_the_loss_is_the_mean_over_used_slots():

@@ -5,8 +5,8 @@ import numpy as np
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax import flops
 from bertjax.kernels.cross_entropy import Scores
+from bertjax.models.layers import flops
 from bertjax.objectives import mlm
 from configs import albert, bert
 
@@ -18,9 +18,9 @@ mutation(
 )
 mutation(
   'flops: a shared layer counts once a group',
-  'bertjax/objectives/mlm.py',
-  'visits = model.layers * model.inner_groups',
-  'visits = model.layers',
+  'bertjax/models/bert.py',
+  'visits = layers * self.inner_groups',
+  'visits = layers',
 )
 
 

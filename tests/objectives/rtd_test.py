@@ -8,9 +8,9 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
-from bertjax import flops
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import bert, electra
+from bertjax.models.layers import flops
 from bertjax.objectives import rtd
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context

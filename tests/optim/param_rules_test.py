@@ -4,6 +4,7 @@ import logging
 import re
 
 import numpy as np
+import optimizer_cases
 import pytest
 from absl import logging as absl_logging
 from mutation import mutation
@@ -120,6 +121,34 @@ def test_a_lacking_field_is_named():
   del lacking['b2'], lacking['clip']
   with pytest.raises(ValueError, match=r'config.optimizer .adamw. lacks b2, clip'):
     make(lacking, tensors(0))
+
+
+@mutation(
+  'rules: a table counts a tensor again for each rule that matches it',
+  'bertjax/optim/param_rules.py',
+  'new = {path: left.pop(path) for path in matched if path in left}',
+  'new = {path: (left.pop(path, 0), sizes[path])[1] for path in matched}',
+)
+def test_what_each_rule_decides_can_be_shown():
+  given, params = config(freeze=('embeddings/.*',)), tensors(0)
+  axes = optimizer_cases.axes_of(params)
+  shown = optimizer.describe(given, optimizer_cases.nest(params), axes).splitlines()
+  sizes = {path: array.size for path, array in params.items()}
+  count = lambda *parts: sum(n for path, n in sizes.items() if any(p in path for p in parts))
+  norms, total = count('norm/'), sum(sizes.values())
+  biases = count('bias')
+  rest = total - norms - biases
+  assert shown[0] == 'config.optimizer.decay'
+  assert [line.split()[:4] for line in shown[1:4]] == [
+    ['.*norm/(scale|bias)', '->', '0', f'{norms:,}'],
+    ['.*bias', '->', '0', f'{biases:,}'],
+    ['.*', '->', '1', f'{rest:,}'],
+  ]
+  assert shown[4] == f'config.optimizer.lr_scale: 1 for all {total:,} parameters'
+  frozen = count('embeddings/')
+  assert shown[6].split()[:4] == ['embeddings/.*', '->', '1', f'{frozen:,}']
+  assert shown[6].endswith('embeddings/norm/scale, embeddings/word')
+  assert shown[7].split()[:4] == ['.*', '->', '0', f'{total - frozen:,}'] and len(shown) == 8
 
 
 def test_a_stack_that_is_not_named_layers_is_refused():

@@ -39,4 +39,5 @@ def family() -> Family:
     },
     ignored=('.position_ids',),
     sharing='all',
+    vocab_size=30_000,
   )

@@ -6,4 +6,4 @@ from bertjax.convert.huggingface import Family
 
 def family() -> Family:
   """The table of this family."""
-  return pretraining('ernie')
+  return pretraining('ernie')._replace(vocab_size=18_000)

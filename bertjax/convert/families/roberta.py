@@ -20,4 +20,5 @@ def family() -> Family:
     },
     # Some published files hold a pooler that was never trained.
     ignored=('.position_ids', '.pooler.dense.weight', '.pooler.dense.bias'),
+    vocab_size=50_265,
   )

@@ -26,4 +26,5 @@ def family() -> Family:
     tied={'pred_layer.proj.weight': 'transformer.embeddings.weight'},
     ignored=('.position_ids',),
     extra={'language': Row('embeddings/language', 'transformer.lang_embeddings.weight', 'X,E->XE')},
+    vocab_size=95_000,  # of XLM-15
   )

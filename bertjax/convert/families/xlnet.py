@@ -33,4 +33,5 @@ def family() -> Family:
     tied={'lm_loss.weight': 'transformer.word_embedding.weight'},
     ignored=(),
     needed=dict(untie_r=True),
+    vocab_size=32_000,
   )

@@ -8,10 +8,12 @@ gpu         a Pallas Triton kernel (`gpu/`)
 
 import contextlib
 import contextvars
+import functools
 import importlib
 from collections.abc import Iterator
 
 import jax
+from absl import logging
 
 from bertjax.kernels.relative_attention.operands import Dropout as Dropout
 from bertjax.kernels.relative_attention.operands import Mask as Mask
@@ -58,8 +60,8 @@ def relative_attention(
     mask: who sees whom.
     relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
     dropout: of the probabilities; None for none.
-    impl: one of IMPLEMENTATIONS, which is used or raises; None: the fastest that takes the operands
-      on this machine.
+    impl: one of IMPLEMENTATIONS, which is used or raises; None: this machine's kernel, or xla where
+      there is none or it declines, which is said once for each reason.
 
   Returns:
     [B, T, N, H] in the dtype of v. A query that sees nothing has zeros and passes no gradient.
@@ -74,16 +76,22 @@ def relative_attention(
   operands = (q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
   impl = impl or _DEFAULT.get()
   if impl is None:
-    if jax.default_backend() in KERNELS:
+    kernel, impl = jax.default_backend(), 'xla'
+    if kernel in KERNELS:
       try:
-        return _attend(jax.default_backend())(*operands)
-      except NotImplementedError:
-        pass  # xla takes everything
-    impl = 'xla'
+        return _attend(kernel)(*operands)
+      except NotImplementedError as declined:
+        _say_fallback(impl, str(declined))
   if impl not in IMPLEMENTATIONS:
     expected = ', '.join(IMPLEMENTATIONS)
     raise ValueError(f'attention: expected an implementation among {expected}; got {impl!r}')
   return _attend(impl)(*operands)
+
+
+@functools.cache
+def _say_fallback(impl: str, reason: str) -> None:
+  """Says it once: a step calls the operation in every layer, and is traced more than once."""
+  logging.warning('%s. Attention of these operands runs as impl=%r, which is slower', reason, impl)
 
 
 def _attend(impl: str):

@@ -104,7 +104,7 @@ class Relative:
 
   Attributes:
     r_RNH: projected position table, or None.
-    bias_NR: float32 table over distances, in the rows of r (`tables.py`: T5, ALiBi), or None.
+    bias_NR: float32 table over distances, in the rows of r (`distance_tables.py`), or None.
     u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias), or None.
     segment: or None.
     direction_B: int32, or None. Rows with -1 hold their text in reverse, so their distances change

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -14,6 +14,11 @@ from bertjax.kernels.dropout import Noise
 
 Array = jax.Array
 Init = Callable[..., Any]
+
+# The names of ACTIVATIONS, of INITS, and the dtypes to compute in, as types of `config.model`.
+Activation = Literal['gelu_tanh', 'gelu_erf', 'relu']
+Initializer = Literal['truncated_normal', 'normal', 'torch']
+Dtype = Literal['float32', 'bfloat16']
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
   'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),  # original BERT, ALBERT
@@ -128,6 +133,15 @@ class Dropout(nn.Module):
   @nn.compact
   def __call__(self, x: Array, noise: Noise | None, layer: Array | int = 0) -> Array:
     return dropout_lib.dropout(x, self.rate, noise, dropout_lib.site(self.path, layer))
+
+
+def options_of(model: type[nn.Module]) -> type:
+  """A model's own fields as a class: `Factory.options` of a model whose fields are `config.model`.
+
+  A flax module has the fields `parent` and `name` besides, which no config sets.
+  """
+  fields = [field for field in dataclasses.fields(model) if field.name not in ('parent', 'name')]
+  return dataclasses.make_dataclass(model.__name__, [(field.name, field.type) for field in fields])
 
 
 def padded_rows(size: int) -> int:

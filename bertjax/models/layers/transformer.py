@@ -1,7 +1,7 @@
 """The post-LN transformer encoder, scanned over its layers."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
@@ -18,7 +18,7 @@ Array = jax.Array
 
 # What of a layer may be shared without the rest; a norm goes with what comes before it.
 PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down', 'ffn_norm'))
-SHARING = ('none', 'all', *PARTS)
+Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
 class Layer(nn.Module):
@@ -60,7 +60,7 @@ class Encoder(nn.Module):
     layers: L.
     remat: recompute the layers in the backward pass.
     layer: the fields of Layer.
-    sharing: which parameters layers hold in common, one of SHARING (Lan et al. 2020). 'none': every
+    sharing: which parameters layers hold in common, a `Sharing` (Lan et al. 2020). 'none': every
       leaf is under 'layers' and has a leading axis of that name. Parts that all layers share are
       under 'shared' instead, without that axis.
     groups, inner_groups: of 'all'. Layer l visits group l * groups // layers, and each visit runs
@@ -167,7 +167,7 @@ def check_sharing(sharing: str, layers: int, groups: int, inner_groups: int) -> 
     UserError: an unknown sharing, groups where layers share no whole blocks, or more groups than
       layers, some of which no layer would visit.
   """
-  choose(sharing, SHARING, 'config.model.sharing')
+  choose(sharing, get_args(Sharing), 'config.model.sharing')
   if sharing != 'all' and (groups, inner_groups) != (1, 1):
     raise UserError(
       "config.model.groups and inner_groups are read with config.model.sharing='all' only, got "

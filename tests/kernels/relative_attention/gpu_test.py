@@ -71,23 +71,39 @@ def test_refuses_gpus_that_triton_does_not_compile_for(monkeypatch, capability, 
 @mutation(
   'gpu: a GPU does not get its kernel',
   'bertjax/kernels/relative_attention/api.py',
-  'if jax.default_backend() in KERNELS:',
-  "if jax.default_backend() == 'tpu':",
+  'if kernel in KERNELS:',
+  "if kernel == 'tpu':",
 )
-def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch):
+@mutation(
+  'attention: a declined kernel is silent',
+  'bertjax/kernels/relative_attention/api.py',
+  '_say_fallback(impl, str(declined))',
+  'pass',
+)
+@mutation(
+  'attention: a declined kernel is said in every layer',
+  'bertjax/kernels/relative_attention/api.py',
+  '@functools.cache\ndef _say_fallback',
+  'def _say_fallback',
+)
+def test_a_gpu_has_the_kernel_where_it_takes_the_operands(monkeypatch, caplog):
   monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
 
   def attend(q, *_):
     if gpu_forward.refusal(q, q, q):
-      raise NotImplementedError
+      raise NotImplementedError('heads of 160')
     return 'kernel'
 
   monkeypatch.setattr(gpu_forward, 'attend', attend)
   ones = jnp.ones((1, 4), jnp.int32)
-  for size, expected in ((32, True), (160, False)):
+  for size, expected in ((32, True), (160, False), (160, False)):
     x = jnp.ones((1, 4, 1, size))
     y = ra.relative_attention(x, x, x, ra.Mask(ones, ones))
     assert isinstance(y, str) == expected
+  said = "heads of 160. Attention of these operands runs as impl='xla', which is slower"
+  assert [record.getMessage() for record in caplog.records] == [said]
+  with pytest.raises(NotImplementedError, match='heads of 160'):
+    ra.relative_attention(x, x, x, ra.Mask(ones, ones), impl='gpu')
 
 
 @pytest.mark.full

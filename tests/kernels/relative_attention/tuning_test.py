@@ -27,7 +27,7 @@ def test_every_table_can_be_read_and_written(file):
   '(self.length, call.length))',
   '(None, call.length))',
 )
-def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch):
+def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch, caplog):
   monkeypatch.setattr(tuning, 'FOLDER', tmp_path)
   tuning.load.cache_clear()
   data = copy.deepcopy(TPU)
@@ -41,7 +41,11 @@ def test_the_first_entry_that_covers_a_call_is_chosen(tmp_path, monkeypatch):
   assert side('bfloat16', True, 64, 512) == 256
   assert side('float32', True, 64, 513) == 384
   assert side('bfloat16', True, 64, 513) == side('float32', True, 128, 128) == 128
-  assert side('bfloat16', True, 64, 512, kind='another') == 128
+  assert not caplog.records
+  for length in (512, 9):
+    assert side('bfloat16', True, 64, length, kind='another') == 128
+  (said,) = caplog.records  # for two calls
+  assert "no tiles were timed on 'another'" in said.getMessage()
   tuning.load.cache_clear()
 
 

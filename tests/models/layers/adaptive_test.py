@@ -282,7 +282,7 @@ def test_a_model_with_clusters_trains_every_parameter():
 
 @mutation(
   'flops: words of clusters count at every position',
-  'bertjax/objectives/lm.py',
+  'bertjax/models/transformer_xl.py',
   'if i else True',
   'if i > 99 else True',
 )

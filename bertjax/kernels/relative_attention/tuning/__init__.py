@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from absl import logging
+
 FOLDER = pathlib.Path(__file__).parent
 
 # The kernels of an implementation that have tiles of their own.
@@ -104,9 +106,15 @@ def path(kind: str) -> pathlib.Path:
 
 @functools.cache
 def load(impl: str, kind: str) -> Table:
-  """The table of a kind of device, or that of all kinds without one."""
+  """The table of a kind of device, or that of all kinds without one, which is said once."""
   own = path(kind)
   file = own if own.exists() else FOLDER / f'{impl}.json'
+  if file != own:
+    logging.warning(
+      'attention: no tiles were timed on %r, so its kernel takes those of %s; '
+      '`python -m bertjax.bench kernel --mode=tune` on it times some and writes %s',
+      kind, file.name, own.name,
+    )  # fmt: skip
   try:
     return parse(impl, json.loads(file.read_text()))
   except ValueError as error:

@@ -1,8 +1,8 @@
-"""Model FLOPs of a training step, over real tokens only.
+"""What a model's `flops` is made of: model FLOPs of forward and backward, over real tokens only.
 
-One formula for every transformer here: a matrix weight costs 6 FLOPs (forward 2, backward 4) for
-  each token that it meets, attention 12 * D FLOPs per layer for each (query, visible key) pair.
-  Heads count on the positions they run on, lookups and norms count nothing.
+A matrix weight costs 6 FLOPs (forward 2, backward 4) for each token that it meets, attention 12 * D
+FLOPs per layer for each (query, visible key) pair, 18 * D where the score has a product by distance
+too. Heads count on the positions they run on; lookups, norms and dropout count nothing.
 """
 
 import numpy as np

@@ -1,0 +1,79 @@
+"""What an objective asks of a model, where several models can give it.
+
+A model names the contract that it keeps as its base class, so that an objective takes models that
+were written after it and refuses the others before anything runs. An objective that is made for one
+model alone (`rtd`, `plm`, `span_boundary`) asks for that class.
+"""
+
+from typing import Any
+
+import flax.linen as nn
+
+from bertjax.kernels.dropout import Noise
+from bertjax.types import Batch
+
+
+class Model(nn.Module):
+  """Any model."""
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """Model FLOPs of a forward and backward pass through all of it; see `layers/flops.py`.
+
+    Args:
+      batch: of the host, as the objective gets it.
+    """
+    raise NotImplementedError
+
+
+class TargetModel(Model):
+  """Scores the vocabulary at the targets of a batch: the model of `objectives/mlm.py`."""
+
+  def __call__(
+    self, batch: Batch, noise: Noise | None = None, hidden: bool = False
+  ) -> dict[str, Any]:
+    """Runs the model.
+
+    Args:
+      batch: see types.py.
+      noise: keys of the dropout; None in evaluation.
+      hidden: static; also return every layer's output.
+
+    Returns:
+      dict with word, the `Scores` of the vocabulary at the targets; label_BGC, logits by label, {}
+      where it has no labels; last_BTD; hidden_LBTD if asked.
+    """
+    raise NotImplementedError
+
+
+class StreamModel(Model):
+  """Scores the next word at every position of a stream: the model of `objectives/lm.py`.
+
+  It has the fields that `memory.empty` reads: mem_len, layers, width and dtype.
+  """
+
+  def __call__(
+    self, batch: Batch, memory: Any = (), noise: Noise | None = None, hidden: bool = False
+  ) -> dict[str, Any]:
+    """Runs the model.
+
+    Args:
+      batch: see types.py.
+      memory: of the batch before this one.
+      noise: keys of the dropout; None in evaluation.
+      hidden: static; also return every layer's output.
+
+    Returns:
+      dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; memory, for the next
+      batch; hidden_LBTD if asked.
+    """
+    raise NotImplementedError
+
+  @nn.nowrap
+  def check_length(self, length: int) -> None:
+    """Checks the model for batches of so many columns.
+
+    Raises:
+      UserError: it cannot take them; says how many it can.
+    """
+    raise NotImplementedError

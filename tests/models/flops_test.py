@@ -1,0 +1,217 @@
+"""A model's `flops` against its parameters, one by one, and against XLA's count of the step."""
+
+import re
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+import systems
+from flax.core import meta
+from mutation import mutation
+
+from bertjax import registry
+from bertjax.bench import own_step
+from bertjax.bench.synthetic import synthetic_batch
+from bertjax.kernels.relative_attention.reference import visible
+from bertjax.models import bert
+from bertjax.models.layers import memory, transformer
+from bertjax.models.layers.basic import Dense
+from bertjax.train.step import trained_loss, with_rows
+from bertjax.types import Context
+
+NOTHING = r'(\w*embeddings/|boundary/)?(position|type|language)|layers/(u|w|z|segment)|[uw]'
+LAYERS = r'(\w+/)?(encoder/)?(layers|shared)'
+
+# Of each objective: which matrices meet which tokens, in FLOPs per entry.
+RULES = {
+  'mlm': {
+    rf'{LAYERS}/(attention/\w+|ffn_up|ffn_down)/kernel|embeddings/projection/kernel': '6 real',
+    r'mlm/dense/kernel|embeddings/word': '6 predicted',
+    r'pooler/kernel|(next|order)/kernel': '6 examples',
+  },
+  'span_boundary': {
+    rf'{LAYERS}/(attention/\w+|ffn_up|ffn_down)/kernel': '6 real',
+    r'mlm/dense/kernel': '6 predicted',
+    r'embeddings/word': '6 predicted + 6 spanned',
+    r'boundary/dense[12]/kernel': '6 spanned',
+  },
+  'rtd': {
+    rf'{LAYERS}/(attention/\w+|ffn_up|ffn_down)/kernel|\w+/projection/kernel': '6 real',
+    r'rtd/(dense|out)/kernel': '6 real',
+    r'mlm/dense/kernel': '6 predicted',
+  },
+  'lm': {
+    r'layers/attention/(query|out)/kernel|layers/ffn/(up|down)/kernel': '6 real',
+    r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
+    r'layers/attention/position/kernel': '4 distances',
+    r'word': '6 predicted',
+  },
+  'plm': {
+    r'layers/attention/(query|out)/kernel|layers/ffn/(up|down)/kernel': '6 real + 6 predicted',
+    r'layers/attention/(key|value)/kernel': '6 real + 4 remembered',
+    r'layers/attention/position/kernel': '4 distances',
+    r'word': '6 predicted',
+  },
+}
+
+
+def made(name: str, **fields):
+  """(config, batch, objective) of a small system."""
+  config = systems.tiny(name)
+  config.model.update(fields)
+  config = own_step.sized(config, 4, 32)
+  module = registry.find('bertjax.objectives', config.objective.name, 'config.objective.name')
+  return config, dict(synthetic_batch(config)), module.OBJECTIVE.make(config)
+
+
+def tokens(config, batch) -> dict[str, float]:
+  """How many tokens, of which kind."""
+  rows, length = batch['example_BT'].shape
+  places = config.model.mem_len if 'mem_len' in config.model else 0
+  ways = 2 if 'direction_B' in batch else 1
+  # XLNet's table of distances reaches as far ahead as back.
+  ahead = {'plm': length, 'lm': 0}.get(config.objective.name, 0)
+  return dict(
+    real=(batch['example_BT'] > 0).sum(),
+    predicted=batch['weight_BP'].sum(),
+    examples=batch.get('example_weight_BG', np.zeros(1)).sum(),
+    spanned=batch.get('pair_weight_BP', np.zeros(1)).sum(),
+    remembered=rows * places,
+    distances=2 * (length + places) if ways == 2 else length + ahead + places,
+  )
+
+
+def matrices(objective, batch) -> dict[str, tuple[int, ...]]:
+  """path -> shape of the parameters that are matrices, a stack of layers as it is."""
+  shapes = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))['params']
+  leaves = jax.tree_util.tree_leaves_with_path(shapes)
+  named = {'/'.join(key.key for key in path): leaf.shape for path, leaf in leaves}
+  rank = lambda path: len(named[path]) - ('layers' in path.split('/'))
+  return {path: s for path, s in named.items() if rank(path) > 1 and not path.endswith('/bias')}
+
+
+def by_parameter(config, batch, objective) -> float:
+  """FLOPs of the products with parameters; a matrix that no rule knows is an error."""
+  count, total = tokens(config, batch), 0.0
+  rules = RULES[config.objective.name] | {NOTHING: ''}
+  if config.objective.name == 'rtd':  # the tables that the generator reads are its output layer
+    tied = config.model.tied_embeddings
+    word, other = ('embeddings', 'generator_embeddings')[:: 1 if tied else -1]
+    rules |= {f'{word}/word': '6 predicted', f'{other}/word': ''}
+  for path, shape in matrices(objective, batch).items():
+    found = [rule for pattern, rule in rules.items() if re.fullmatch(pattern, path)]
+    assert len(found) == 1, f'{path}: {found}, say how many tokens it meets'
+    size = float(np.prod(shape))
+    if path.endswith('word'):
+      size *= config.model.vocab_size / shape[0]  # without the padding
+    if path.startswith('encoder/shared'):
+      size *= config.model.layers
+    for term in filter(None, found[0].split(' + ')):
+      factor, kind = term.split()
+      total += size * int(factor) * float(count[kind])
+  return total
+
+
+def by_pairs(config, batch, model) -> float:
+  """FLOPs of attention, from the masks that the kernels get."""
+  kind, m = config.objective.name, config.model
+  sees = lambda mask: float(np.asarray(visible(mask)).sum())
+  if kind == 'lm':
+    full = memory.empty(model, batch)
+    full = full._replace(example_BM=np.ones_like(full.example_BM)) if full else full
+    mask = memory.causal(full, batch['example_BT'], None)
+    return 18 * m.layers * m.heads * m.head_size * sees(mask)
+  if kind == 'plm':
+    order_BT, key_BT = batch['order_q_BT'], batch['order_k_BT']
+    seen_BTT = order_BT[:, :, None] > key_BT[:, None]
+    content = (seen_BTT | np.eye(order_BT.shape[1], dtype=bool)).sum()
+    row_S, slot_S = np.nonzero(batch['weight_BP'])
+    query = seen_BTT[row_S, batch['target_pos_BP'][row_S, slot_S]].sum()
+    queries = order_BT.size + len(row_S)
+    return 18 * m.layers * m.width * (content + query + queries * m.mem_len)
+  pairs = sees(bert.example_mask(batch, 'example'))
+  count = 12 * m.layers * m.width * pairs
+  if kind == 'rtd':
+    width, layers = m.width * m.generator_width, m.layers * m.generator_layers
+    count += 12 * round(layers) * round(width) * pairs
+  return count
+
+
+@pytest.mark.parametrize('name', systems.NAMES)
+@mutation(
+  'flops: the pooler',
+  'bertjax/models/bert.py',
+  ', self.width * self.width, classes',
+  ', 0, classes',
+)
+@mutation(
+  'flops: the memory is not projected',
+  'bertjax/models/xlnet.py',
+  'flops_lib.head_flops(rows * self.mem_len * 2 / 3, 2 * square)',
+  '0',
+)
+def test_every_matrix_counts_at_the_tokens_that_it_meets(name):
+  config, batch, objective = made(name)
+  model = registry.find('bertjax.models', config.model.name, '').MODEL.make(config.model)
+  expected = by_parameter(config, batch, objective) + by_pairs(config, batch, model)
+  np.testing.assert_allclose(objective.flops(batch), expected, rtol=1e-12)
+
+
+def test_a_gate_that_flops_forgets_is_noticed(monkeypatch):
+  """The feed-forward part of a GEGLU has a third matrix."""
+
+  class Gated(transformer.Layer):
+    @nn.compact
+    def __call__(self, x_BTD, mask, noise, layer):
+      gate = Dense((self.ffn,), ('embed', 'ffn'), self.initializer, name='ffn_gate')
+      x_BTD, hidden = super().__call__(x_BTD, mask, noise, layer)
+      return x_BTD + gate(x_BTD).mean(-1, keepdims=True), hidden
+
+  monkeypatch.setattr(transformer, 'Layer', Gated)
+  config, batch, objective = made('bert', vocab_size=128)
+  with pytest.raises(AssertionError, match='ffn_gate/kernel: .*, say how many tokens it meets'):
+    by_parameter(config, batch, objective)
+  monkeypatch.setitem(RULES['mlm'], r'encoder/layers/ffn_gate/kernel', '6 real')
+  expected = by_parameter(config, batch, objective)
+  assert 0.7 < objective.flops(batch) / expected < 0.85
+
+
+SMALL = dict(layers=1, width=256, heads=4, ffn=1024, vocab_size=512, dropout=0.0)
+OF_MODEL = {
+  'bert': {},
+  'spanbert': {},
+  'electra': dict(generator_head=16, embedding_width=64),
+  'transformer_xl': dict(head_size=64, mem_len=16),
+  'xlnet': dict(mem_len=16),
+}
+
+
+@pytest.mark.parametrize(
+  'name', [pytest.param(n, marks=pytest.mark.full if n != 'bert' else ()) for n in OF_MODEL]
+)
+@mutation(
+  'flops: half of the feed-forward',
+  'bertjax/models/layers/flops.py',
+  '2 * width * ffn',
+  'width * ffn',
+)
+def test_equals_what_xla_counts_in_the_gradient(name):
+  """One layer, since a scanned body counts once; full rows and slots, since XLA counts padding. XLA
+  adds what is no product, and the pairs that a mask hides."""
+  fields = SMALL | dict(attention_dropout=0.0) | OF_MODEL[name]
+  _, batch, objective = made(name, **fields)
+  for key in ('weight_BP', 'pair_weight_BP', 'example_BT'):
+    if key in batch:
+      batch[key] = np.ones_like(batch[key])
+  variables = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  carry = jax.eval_shape(objective.carry, batch)
+
+  def loss(params, carry, batch):
+    ctx = Context(jax.random.key(0), 0, train=True)
+    terms = objective.loss(dict(params=params), carry, with_rows(batch), ctx).terms
+    return trained_loss(terms, {key: term.weight for key, term in terms.items()})
+
+  compiled = jax.jit(jax.grad(loss)).lower(variables['params'], carry, batch).compile()
+  share = objective.flops(batch) / compiled.cost_analysis()['flops']
+  assert 0.9 < share <= 1.0
