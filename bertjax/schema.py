@@ -1,8 +1,9 @@
 """Every key of the config: its type, its range and what it means, and the check of a whole config.
 
-The keys of a run are here; those of what is chosen by name (plan, mask, model, objective, optimizer,
-schedule, evaluator) are the options of the thing itself, and defaults are in `configs/`. A config is
-checked before any work, after the overrides of the command line, as a whole and in every phase.
+The keys of a run are here; those of what is chosen by name (plan, mask, model, objective,
+optimizer, schedule, evaluator) are the options of the thing itself, and defaults are in `configs/`.
+A config is checked before any work, after the overrides of the command line, as a whole and in
+every phase.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +13,7 @@ from ml_collections import ConfigDict
 
 from bertjax import options, registry
 from bertjax.errors import UserError, choose
-from bertjax.types import Bounds, Count, Natural, Positive, Share
+from bertjax.types import Bounds, Count, Natural, Share
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]
@@ -30,8 +31,8 @@ class Run(NamedTuple):
     microbatches: parts of a batch whose gradients are summed.
     log_steps, eval_steps, checkpoint_steps: steps between two of each.
     keep_checkpoints: the newest ones that are kept, besides the best.
-    save_carry: whether memory of recurrent systems is in the checkpoints; without it a resume is not
-      bitwise.
+    save_carry: whether memory of recurrent systems is in the checkpoints; without it a resume is
+      not bitwise.
     sharding_rules: (logical axis, mesh axes) pairs.
     init_from: (checkpoint, from path, to path, layers) of parameters to begin with.
     best: which checkpoint is the best.
@@ -210,7 +211,7 @@ def check(config: ConfigDict) -> None:
       raise UserError(f'in phase {phase.name!r}: {error}') from error
 
 
-def sections(config: Mapping[str, Any]) -> Iterator[Described]:
+def sections(config: Any) -> Iterator[Described]:
   """The sections of a resolved config, from the top.
 
   Raises:
@@ -230,7 +231,7 @@ def sections(config: Mapping[str, Any]) -> Iterator[Described]:
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
 
 
-def notes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
+def notes(config: Any, defaults: Any) -> list[str]:
   """What the config says and this run does not read, a sentence each.
 
   Args:
@@ -247,7 +248,7 @@ def notes(config: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
   return [f'{keys} would make a store; config.data.store={data["store"]} is read as it is']
 
 
-def table(config: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
+def table(config: Any) -> list[tuple[str, str, str, str]]:
   """(key, type, value, meaning) of every key of a resolved config that is not a section."""
   rows = []
   for section in sections(config):
@@ -268,7 +269,7 @@ def _described(key: str, given: Any, source: Callable[..., Any]) -> Described:
   return Described(key, given, options.fields_of(source))
 
 
-def _section(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def _section(config: Any, key: str) -> Mapping[str, Any]:
   if key not in config or not hasattr(config[key], 'items'):
     got = repr(config[key]) if key in config else 'nothing'
     raise UserError(f'config.{key}: expected a dict of fields, got {got}')

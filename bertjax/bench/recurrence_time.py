@@ -9,13 +9,14 @@ import numpy as np
 
 from bertjax.bench import own_step, timing
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.data import ensure_store
-from bertjax.data.column_stream import Lanes
+from bertjax.data import ensure_store, layout
+from bertjax.data.column_stream import ColumnStream
 from bertjax.data.store.reader import open_store
 from bertjax.errors import UserError
 from bertjax.evals import recurrence
 from bertjax.objectives import lm
 from bertjax.train import setup
+from bertjax.types import Ranges
 
 CHARACTERS = 256  # vocabulary of random text
 
@@ -105,9 +106,12 @@ def held_out_text(run: Any, config: Any) -> np.ndarray:
   if not path.exists():
     raise UserError(f'the store {run.store.path} holds nothing out: prepare one that does')
   store = open_store(path)
-  ends = store.special[config.data.ends] if config.data.ends else None
-  lanes = Lanes(store, 1, ends, 0)
-  return lanes.tokens(lanes.order(None), np.array([0]), np.array([lanes.size]))
+  name = config.data.plan.ends
+  stream = ColumnStream(store, 1, store.special[name] if name else None, 0)
+  size_E = np.array([stream.size])
+  start_r, length_r, end_s = stream.ranges(stream.order(None), np.array([0]), size_E)
+  ranges = Ranges(start_r, length_r, end_s, np.full(len(end_s), stream.ends), size_E)
+  return layout.tokens(ranges, store)[0]
 
 
 def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.ndarray]:

@@ -220,7 +220,15 @@ def make(config) -> Objective:
     variables, batch, noise, method=method
   )
   generator_scale = 0.0 if settings.train == 'discriminator' else float(settings.generator_weight)
-  odds = math.log(config.data.mask.rate / (1 - config.data.mask.rate))
+  odds = 0.0
+  if settings.electric:
+    rate = config.data.mask.get('rate')
+    if not rate or rate >= 1:
+      raise UserError(
+        f'config.objective.electric needs a share of tokens that are replaced: expected a mask '
+        f'with rate below 1, got {config.data.mask.name!r} with {rate}'
+      )
+    odds = math.log(rate / (1 - rate))
 
   def generator_terms(scores: Scores, batch: Batch) -> tuple[dict[str, Term], Scores]:
     """The generator's terms, and its scores at the targets."""

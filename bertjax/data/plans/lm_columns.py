@@ -62,8 +62,8 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   return Ranges(
     start_r=start_r,
     length_r=length_r,
-    special_s=end_s if stream.ends is not None else end_s[:0],
-    id_s=np.full(len(end_s) if stream.ends is not None else 0, stream.ends or 0),
+    special_s=end_s,
+    id_s=np.full(len(end_s), stream.ends),
     length_E=length_E,
     row=dict(start=step_E == 0),
     ahead=True,

@@ -141,7 +141,10 @@ def options_of(model: type[nn.Module]) -> type:
   A flax module has the fields `parent` and `name` besides, which no config sets.
   """
   fields = [field for field in dataclasses.fields(model) if field.name not in ('parent', 'name')]
-  return dataclasses.make_dataclass(model.__name__, [(field.name, field.type) for field in fields])
+  named = dict(__doc__=model.__doc__)  # which says what each means
+  return dataclasses.make_dataclass(
+    model.__name__, [(field.name, field.type) for field in fields], namespace=named
+  )
 
 
 def padded_rows(size: int) -> int:
