@@ -12,6 +12,8 @@ from jax.experimental import multihost_utils
 from rich.console import Console
 from rich.table import Table
 
+from bertjax.metrics.verdict import verdict
+
 PARTS = ('compute', 'input', 'checkpoint', 'eval', 'compile', 'other')
 TRAINING = ('compute', 'input', 'other')  # what the speed is measured over
 KINDS = ('real', 'padding', 'predicted', 'dropped')
@@ -39,20 +41,6 @@ def peak_flops(device_kind: str) -> float | None:
   """Dense bfloat16 FLOP/s of a device, None where it is not known (a CPU, a new chip)."""
   known = [name for name in PEAK_FLOPS if device_kind.startswith(name)]
   return PEAK_FLOPS[max(known, key=len)] if known else None
-
-
-def verdict(seconds: Mapping[str, float]) -> str:
-  """One word for where the time goes: the largest part besides compute with more than a tenth.
-
-  >>> verdict(dict(compute=8.0, input=2.0))
-  'input-bound'
-  >>> verdict(dict(compute=9.9, input=0.1))
-  'compute-bound'
-  """
-  waits = {part: spent for part, spent in seconds.items() if part != 'compute'}
-  worst = max(waits, key=lambda part: waits[part], default='compute')
-  total = sum(seconds.values())
-  return f'{worst}-bound' if total and waits.get(worst, 0.0) > 0.1 * total else 'compute-bound'
 
 
 class Ledger:

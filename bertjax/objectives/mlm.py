@@ -82,4 +82,6 @@ def make(config) -> Objective:
       count += flops.head_flops(examples, width * width, classes * width)
     return count
 
-  return Objective(init, loss, predict, lambda batch: (), step_flops)
+  # A causal position does not see the tokens after it, so none is hidden to be completed.
+  evals = ('loss',) if model.attend == 'causal' else ('loss', 'pseudo_perplexity', 'fill_mask')
+  return Objective(init, loss, predict, lambda batch: (), step_flops, evals=evals)

@@ -250,7 +250,8 @@ def make(config) -> Objective:
 
   enter = copy_generator if settings.copy_generator else None
   step_flops = lambda batch: rtd_flops(config, batch)
-  return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter)
+  evals = ('loss',) if kind == 'uniform' else ('loss', 'pseudo_perplexity', 'fill_mask')
+  return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter, evals)
 
 
 def rtd_flops(config: Any, batch: Batch) -> float:

@@ -61,7 +61,7 @@ def arm_config(config: Any, arm: Arm, seed: int) -> Any:
   with config.unlocked():
     # Spans as in the config that was given, all of them shown as [MASK].
     asked = dict(config.data.mask, mask_share=1.0, random_share=0.0)
-    config.eval.data = dict(mask=asked)
+    config.evals.held_out.data = dict(mask=asked)
     config.data.mask.update(arm.mask)
     if arm.boundary:
       config.objective.gradient_scale = 1.0  # as the other arms

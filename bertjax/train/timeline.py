@@ -1,11 +1,12 @@
 """A run as a list of phases, and the pure function from a step to its phase.
 
-`config.phases` maps names to overrides of the config, in the order of the names. Each phase also
-says how long it lasts: `share` (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or
-`turns` (interleaved: 2 steps of one and 1 of the other, again and again). Without phases the run is
-one phase named 'main'.
+`config.phases` maps names to overrides of the config, in the order of the names, where numbers
+count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
+(blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
+and 1 of the other, again and again). Without phases the run is one phase named 'main'.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -13,7 +14,7 @@ from ml_collections import ConfigDict
 from bertjax.errors import UserError
 
 
-class Phase(NamedTuple):
+class PhaseConfig(NamedTuple):
   """One phase: its name and the config with its overrides applied, references resolved."""
 
   name: str
@@ -30,7 +31,7 @@ class Timeline(NamedTuple):
     interleaved: whether the phases take turns.
   """
 
-  phases: tuple[Phase, ...]
+  phases: tuple[PhaseConfig, ...]
   lengths: tuple[int, ...]
   total: int
   interleaved: bool = False
@@ -43,6 +44,12 @@ class Timeline(NamedTuple):
         return phase, cycle * length + rest
       rest -= length
     raise AssertionError('unreachable: rest < sum(lengths)')
+
+
+def _in_order(names: Any) -> list[str]:
+  """Names by their words and numbers: phase2 before phase10."""
+  parts = lambda name: [int(p) if p.isdecimal() else p for p in re.split(r'(\d+)', name)]
+  return sorted(names, key=parts)
 
 
 def _merge(config: Any, overrides: Any, where: str) -> None:
@@ -64,9 +71,10 @@ def make(config: Any) -> Timeline:
   resolved = config.copy_and_resolve_references()
   total = resolved.total_steps
   if not resolved.phases:
-    return Timeline((Phase('main', resolved),), (total,), total)
+    return Timeline((PhaseConfig('main', resolved),), (total,), total)
   phases, weights, kinds = [], [], set()
-  for name, overrides in sorted(resolved.phases.items()):
+  for name in _in_order(resolved.phases):
+    overrides = resolved.phases[name]
     kind = [k for k in ('share', 'turns') if k in overrides]
     if len(kind) != 1:
       got = kind or 'neither'
@@ -76,7 +84,7 @@ def make(config: Any) -> Timeline:
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
     _merge(changed, body, name)
-    phases.append(Phase(name, changed))
+    phases.append(PhaseConfig(name, changed))
   if len(kinds) != 1:
     raise UserError('config.phases mixes share and turns: give every phase the same kind')
   if kinds == {'turns'}:
