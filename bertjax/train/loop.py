@@ -19,6 +19,7 @@ from bertjax.checkpoint import init_from, resume
 from bertjax.data import ensure_store
 from bertjax.errors import UserError
 from bertjax.metrics import curves, ledger
+from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
 from bertjax.train import evaluation, report, setup
@@ -192,10 +193,11 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
     pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
   )
   stack.callback(checkpoints.close)
-  start, state, _ = first_state(config, run, checkpoints, progress)
+  start, state, meta = first_state(config, run, checkpoints, progress)
   writer = metrics_writer.Writer(workdir, start)
   stack.callback(writer.close)
-  book = ledger.Ledger(jax.devices())
+  book = ledger.Ledger(jax.devices(), meta.get('ledger'))
+  interval = interval_lib.Interval(meta.get('interval'))
   stop, previous = Stop(), None
 
   def evaluate(done: int, last: bool) -> None:
@@ -235,22 +237,25 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
         loss = float(previous[1]['loss'])
         require_finite(previous[0], loss, run, checkpoints)
     progress.step(done, loss)
+    interval.add(phase.name, found)
     book.count(counts, phase.objective.flops(batch))
     previous = (done, found)
     last, leaving = done == config.total_steps, stop.at(done)
 
-    if done % config.log_steps == 0 or last or leaving:
+    if done % config.log_steps == 0 or last:
       with book.time('compute'):
-        found = jax.device_get(found)
-      require_finite(done, float(found['loss']), run, checkpoints)
-      scalars = {k: float(found[k]) for k in ('loss', 'grad_norm', 'lr')}
-      scalars |= phase.objective.finish(found['sums']) | book.interval()
+        require_finite(done, float(found['loss']), run, checkpoints)
+        finish = {p.name: p.objective.finish for p in run.phases}
+        scalars = interval.close(finish, run.timeline.interleaved)
+      scalars |= book.interval()
       writer.write(done, scalars)
       progress.update(done, scalars)
     if done % config.checkpoint_steps == 0 or last or leaving:
       require_finite(done, float(found['loss']), run, checkpoints)
       with book.time('checkpoint'):
-        meta = dict(batch_sha256=last_batch_sha256(run, done))
+        meta = dict(
+          batch_sha256=last_batch_sha256(run, done), interval=interval.state(), ledger=book.state()
+        )
         checkpoints.save(done, saved(config, state), meta, wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by SIGTERM after step {done}; the same command resumes')
