@@ -40,9 +40,11 @@ MAY_DIFFER = (
   'data.store',  # it may have moved; the sha256 of the last batch tells whether it is the same
   'data.threads',
   'data.workers',
-  'evals.held_out.batch_size',
-  'eval.pseudo_perplexity',
-  'eval.fill_mask',
+  'evals.*.every',
+  'evals.*.batch_size',
+  'evals.*.rows',
+  'evals.*.sentences',
+  'evals.*.memories',
   'profile',
 )
 

@@ -63,8 +63,8 @@ class Progress:
     if not self._first:
       return
     if self._bar:
-      self._bar.start()
       self._bar.update(self._task, completed=step)
+      self._bar.start()
     if loss is not None and not self._begun:  # the rest is said at the first log
       self._begun = True
       if self._bar:

@@ -16,8 +16,8 @@ from configs import bert, spanbert
 mutation(
   'masks: arms are judged on their own masks',
   'bertjax/studies/compare_masks.py',
-  'config.eval.data = dict(mask=asked)',
-  'config.eval.data = dict()',
+  'config.evals.held_out.data = dict(mask=asked)',
+  'config.evals.held_out.data = dict()',
 )
 mutation(
   'masks: the gap is between seeds',
