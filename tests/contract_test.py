@@ -1,5 +1,7 @@
 """What every config must keep, walked over all of configs/: a new config is a new row by itself."""
 
+import json
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -158,3 +160,27 @@ def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
   again = setup.make_run(config, rich_store, jax.devices()[:1]).phases[0].next_batch(1)[0]
   resumed, _ = phase.train(restored, again)
   jax.tree.map(np.testing.assert_array_equal, resumed, straight)
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_a_run_comes_to_its_end_and_a_second_start_finds_it(
+  name, rich_store, tmp_path, monkeypatch, capsys
+):
+  """Training, checkpoints, evaluations, report and curves, through every phase."""
+  devices = jax.devices()[:1]
+  monkeypatch.setattr(jax, 'devices', lambda: devices)
+  few = dict(total_steps=6, log_steps=2, eval_steps=4, checkpoint_steps=4)
+  rows = {'evals.held_out.examples': 8, 'evals.pseudo_perplexity.rows': 1}
+  if 'pseudo_perplexity' not in setup.make_run(tiny(name), rich_store).phases[0].objective.evals:
+    rows['evals.pseudo_perplexity.rows'] = 0
+  config = tiny(name, **few, **rows, **{'data.store': str(rich_store)})
+  train_loop.run(config, str(tmp_path))
+  before = (tmp_path / 'metrics.jsonl').read_bytes()
+  found = [json.loads(line) for line in before.splitlines()]
+  assert [x['step'] for x in found if 'loss' in x] == [2, 4, 6]
+  assert all(np.isfinite(list(x.values())).all() for x in found)
+  assert config.best.metric in found[-1] and (tmp_path / 'curves.png').exists()
+  assert 'The run is in' in capsys.readouterr().out
+  train_loop.run(config, str(tmp_path))
+  assert 'Resuming after step 6' in capsys.readouterr().out
+  assert (tmp_path / 'metrics.jsonl').read_bytes() == before

@@ -68,6 +68,18 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
     held_out(dataclasses.replace(phase, subject=subject))
 
 
+def test_phases_of_other_shapes_are_refused_by_the_leaf(store):
+  for key, message in (
+    ('model', r'ffn.*: expected float32.* got float32'),
+    ('optimizer', 'has other parameters or optimizer state than phase'),
+  ):
+    config = bert.get_config('test')
+    config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
+    config.phases.phase2[key] = dict(ffn=128) if key == 'model' else dict(name='sgd')
+    with pytest.raises(ValueError, match=message):
+      setup.make_run(config, store, jax.devices()[:1])
+
+
 @pytest.mark.parametrize(
   'overrides, message',
   [
