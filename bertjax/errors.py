@@ -1,7 +1,17 @@
-"""A mistake of the user, which is shown as one line; every other error keeps its traceback."""
+"""A mistake of the user, which is shown as one line; every other error keeps its traceback.
 
+Every command runs in `door`, whose first lines are all that it does before the heavy imports:
+
+  if __name__ == '__main__':
+    with door('bertjax.prepare'):
+      app.run(main)
+"""
+
+import contextlib
 import difflib
-from collections.abc import Iterable
+import os
+import sys
+from collections.abc import Iterable, Iterator
 
 
 class UserError(ValueError):
@@ -25,3 +35,48 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
   near = difflib.get_close_matches(str(name), options, 1)
   hint = f'; did you mean {near[0]!r}?' if near else ''
   raise UserError(f'{what}: expected one of {", ".join(options)}, got {name!r}{hint}')
+
+
+@contextlib.contextmanager
+def door(program: str) -> Iterator[None]:
+  """What a command runs in: it ends a user's mistake in one line, and Ctrl-C in one line too.
+
+  What the C++ code of TensorFlow, XLA and CUDA has to say while it is loaded stays away from the
+  screen, unless TF_CPP_MIN_LOG_LEVEL asks for it; so what loads them is to be imported inside.
+
+  Args:
+    program: its name, e.g. 'bertjax.prepare'.
+  """
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  try:
+    yield
+  except UserError as error:
+    from absl import logging
+
+    logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
+    sys.exit(f'{program}: {error}')
+  except KeyboardInterrupt:
+    print(f'\n{program}: interrupted', file=sys.stderr)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: it would wait for the threads that build batches and write checkpoints, and a
+    # second Ctrl-C would print their tracebacks. Whatever is half-written goes at the next start.
+    os._exit(130)
+
+
+@contextlib.contextmanager
+def writing(what: str, path: object) -> Iterator[None]:
+  """Names what was being written, and where, in an OSError: a full disk says neither.
+
+  Args:
+    what: as in 'while writing WHAT'.
+    path: of the file or directory.
+
+  Raises:
+    OSError: of the same number, with both.
+  """
+  try:
+    yield
+  except OSError as error:
+    said = error.strerror or str(error)
+    raise OSError(error.errno or 0, f'{said}, while writing {what}', str(path)) from error

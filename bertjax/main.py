@@ -4,13 +4,13 @@ Flags, jax.distributed, one call; the rest is in bertjax/train/loop.py.
 """
 
 import os
+import pathlib
 import sys
 
-import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax.errors import UserError
+from bertjax.errors import door
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -19,7 +19,10 @@ _WORKDIR = flags.DEFINE_string(
   'workdir', None, 'Directory of the run: checkpoints, metrics.jsonl, curves.png.', required=True
 )
 _EVALUATE = flags.DEFINE_bool(
-  'evaluate', False, "Score the workdir's newest checkpoint on the held-out documents and stop."
+  'evaluate',
+  False,
+  "Score the workdir's newest checkpoint on the held-out documents and stop. The config is the "
+  "workdir's, with --config.KEY=VALUE on top.",
 )
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', '', 'host:port of process 0, for several processes outside a TPU pod.'
@@ -30,6 +33,8 @@ flags.mark_flag_as_required('config')
 
 
 def _initialize_distributed() -> None:
+  import jax
+
   if _COORDINATOR.value:
     jax.distributed.initialize(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   elif _on_cluster():
@@ -44,7 +49,7 @@ def _on_cluster() -> bool:
 
 
 def main(argv: list[str]) -> None:
-  """Trains or evaluates; a user's mistake ends in one message, not a traceback."""
+  """Trains or evaluates."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   if not flags.FLAGS['verbosity'].present:
@@ -52,17 +57,13 @@ def main(argv: list[str]) -> None:
   from bertjax.train import loop as train_loop  # after the flags, so that --help is quick
 
   _initialize_distributed()
-  try:
-    (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
-  except UserError as error:
-    logging.debug('traceback of the error below', exc_info=True)
-    sys.exit(f'bertjax: {error}\n(--verbosity=1 prints the traceback)')
+  (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
 
 
 def _parse(argv: list[str]) -> list[str]:
   """Parses the flags; a key that the config lacks ends in one line that names the nearest."""
   try:
-    return app.parse_flags_with_usage(argv)
+    return app.parse_flags_with_usage(_with_stored_config(argv))
   except (AttributeError, KeyError) as error:
     key: object = error
     while isinstance(key, Exception):  # ml_collections raises the one inside the other
@@ -70,5 +71,23 @@ def _parse(argv: list[str]) -> list[str]:
     sys.exit(f'bertjax: the config has no key {". ".join(str(key).splitlines())}')
 
 
+def _with_stored_config(argv: list[str]) -> list[str]:
+  """The arguments, where --evaluate takes the config of the workdir in place of any --config."""
+  own = flags.FlagValues()
+  for name in ('config', 'workdir'):
+    flags.DEFINE_string(name, None, '', flag_values=own)
+  flags.DEFINE_bool('evaluate', False, '', flag_values=own)
+  try:
+    rest = own(argv, known_only=True)
+  except flags.Error:
+    return argv  # the parser proper says what is wrong
+  if not (own.evaluate and own.workdir):
+    return argv
+  file = pathlib.Path(__file__).with_name('checkpoint') / 'stored_config.py'
+  own_flags = [f'--config={file}:{own.workdir}', f'--workdir={own.workdir}', '--evaluate']
+  return [rest[0], *own_flags, *rest[1:]]
+
+
 if __name__ == '__main__':
-  app.run(main, flags_parser=_parse)
+  with door('bertjax'):
+    app.run(main, flags_parser=_parse)

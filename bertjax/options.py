@@ -13,6 +13,8 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from ml_collections import ConfigDict
+
 from bertjax.errors import UserError, choose
 from bertjax.types import Bounds
 
@@ -45,6 +47,26 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
     for p in inspect.signature(options).parameters.values()
     if p.name in hints and (is_class or p.kind is p.KEYWORD_ONLY)
   }
+
+
+def named(
+  given: Mapping[str, Any], choices: Mapping[str, Callable[..., Any]], common: Any, key: str
+) -> dict[str, Field]:
+  """The fields of what `given` names among some functions: its own, those of all, and `name`.
+
+  Args:
+    given: has a name.
+    choices: name -> function.
+    common: an options class with the fields that all have.
+    key: of the config, for messages.
+
+  Raises:
+    UserError: no name, or none of the choices.
+  """
+  if 'name' not in given:
+    raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
+  chosen = choices[choose(given['name'], choices, f'{key}.name')]
+  return fields_of(chosen) | fields_of(common) | {'name': Field(str, True, '')}
 
 
 def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) -> Options:
@@ -82,6 +104,27 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
   if lacking:
     raise UserError(f'{key} lacks {", ".join(lacking)}; it has {", ".join(sorted(given))}')
   return {name: convert(known[name].kind, value, f'{key}.{name}') for name, value in given.items()}
+
+
+def override(config: Any, changes: Any, where: str) -> None:
+  """Changes fields of a ConfigDict in place; a dict with another `name` replaces the whole of it,
+  since the fields of the one thing say nothing of the other.
+
+  Args:
+    config: e.g. `config.data`.
+    changes: field -> value, or a ConfigDict of them.
+    where: the key of the changes, for messages.
+
+  Raises:
+    UserError: there is no such field; the nearest is named.
+  """
+  for key, value in changes.items():
+    choose(key, config, f'fields of {where}')
+    nested = isinstance(value, ConfigDict) and isinstance(config[key], ConfigDict)
+    if nested and ('name' not in value or value.name == config[key].name):
+      override(config[key], value, f'{where}.{key}')
+    else:
+      config[key] = value
 
 
 def convert(kind: Any, value: Any, key: str) -> Any:

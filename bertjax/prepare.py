@@ -35,7 +35,7 @@ from bertjax.data.text import phrases, sentence_split
 from bertjax.data.text.files import find_files
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
-from bertjax.metrics.bar import Bar
+from bertjax.metrics.progress import Bar
 
 _VOCAB = flags.DEFINE_string(
   'vocab',

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax import options, registry
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
 from bertjax.types import Bounds, Count, Natural, Share
 
 Section = Mapping[str, Any]  # has a schema of its own
@@ -297,8 +297,4 @@ def _of_optimizer(given: Mapping[str, Any]) -> Iterator[Described]:
     ('config.optimizer', given, optimizer.OPTIMIZERS, optimizer.Common),
     ('config.optimizer.schedule', given.get('schedule', {}), schedules.SHAPES, schedules.Common),
   ):
-    if 'name' not in fields:
-      raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
-    own = options.fields_of(choices[choose(fields['name'], choices, f'{key}.name')])
-    named = {'name': options.Field(str, True, '')}
-    yield Described(key, fields, options.fields_of(common) | own | named)
+    yield Described(key, fields, options.named(fields, choices, common, key))

@@ -1,7 +1,7 @@
 """Mesh from the config, and specs from one table of (logical axis, mesh axes) pairs."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -125,3 +125,36 @@ def put_batch(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
   return {
     k: jax.make_array_from_process_local_data(sharding, np.asarray(v)) for k, v in batch.items()
   }
+
+
+class Devices(NamedTuple):
+  """The devices of a run and what lies where on them."""
+
+  mesh: Mesh
+  rules: Rules
+
+  @property
+  def ways(self) -> int:
+    """A batch must have a multiple of so many rows, that devices and hosts get equal shares."""
+    return int(np.lcm(self.mesh.shape['data'] * self.mesh.shape['fsdp'], jax.process_count()))
+
+  def compile(self, function: Callable, arguments: Sequence[Any], **options: Any) -> Any:
+    """The function for these arguments, or their shapes with shardings; options are jax.jit's."""
+    jitted = jax.jit(function, **options)
+    with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
+      return jitted.lower(*arguments).compile()
+
+  def put(self, batch: Batch) -> dict[str, jax.Array]:
+    """This host's rows as global arrays."""
+    return put_batch(batch, self.mesh)
+
+  def put_global(self, tree: Any) -> Any:
+    """A tree of global host arrays, B first, as global arrays; every host sends its rows."""
+    sharding, hosts = NamedSharding(self.mesh, batch_spec()), jax.process_count()
+
+    def put(x):
+      rows = x.shape[0] // hosts
+      own = np.asarray(x)[jax.process_index() * rows :][:rows]
+      return jax.make_array_from_process_local_data(sharding, own)
+
+    return jax.tree.map(put, tree)

@@ -320,6 +320,7 @@ class Objective(NamedTuple):
       vector totals (counts, histograms) makes its scalars here.
     enter: variables -> variables, applied once, before the first step of the phase (a warm start
       of one part from another); or None.
+    evals: the modules of bertjax/evals that can judge it.
   """
 
   init: Callable[[Array, Batch], Variables]
@@ -329,3 +330,81 @@ class Objective(NamedTuple):
   flops: Callable[[Batch], float]
   finish: Callable[[Mapping[str, tuple[Any, Any]]], dict[str, float]] = means
   enter: Callable[[Variables], Variables] | None = None
+  evals: Sequence[str] = ('loss',)
+
+
+class Subject(NamedTuple):
+  """What an evaluator judges: one phase of a run.
+
+  Attributes:
+    config: the phase's, references resolved.
+    make: config -> Objective, for one with other fields of the model than in training.
+    objective: the one that is trained.
+    shapes: (Objective, batch) -> its variables as shapes.
+    variables: those of `objective`.
+    template: a host batch of zeros in the shapes of training.
+    store: of the training text; it knows the vocabulary and how often each id occurs.
+    held_out: store of the text that is kept for evaluation, or None.
+    stream: rows of a stream that are kept for it (config.data.reader='seqio'), or None.
+    fallback: directory for plans where that of the store cannot be written.
+    ways: the rows of a batch must be a multiple of it.
+    eval_step: Objective -> (variables, carry, device batch) -> (sums, carry), compiled at its first
+      use.
+    compile: function -> the function, compiled for the run's mesh at its first use.
+    put: global host batch -> global arrays; every process sends its rows.
+    shared: what the evaluators of the phase made and may take from each other.
+  """
+
+  config: Any
+  make: Callable[[Any], Objective]
+  objective: Objective
+  shapes: Callable[[Objective, Batch], Any]
+  variables: Any
+  template: Batch
+  store: Any
+  held_out: Any
+  stream: RowSource | None
+  fallback: str | None
+  ways: int
+  eval_step: Callable[[Objective], Callable[..., tuple[Any, Any]]]
+  compile: Callable[[Callable], Callable]
+  put: Callable[[Batch], Any]
+  shared: dict[Any, Any]
+
+
+class Report(NamedTuple):
+  """What an evaluation found.
+
+  Attributes:
+    scores: name -> number.
+    table: a rich table to be shown with them, or None.
+  """
+
+  scores: Mapping[str, float]
+  table: Any = None
+
+
+class Evaluation(NamedTuple):
+  """An evaluator that is ready for one phase.
+
+  Attributes:
+    names: of the scores that it may give.
+    run: (variables, step) -> Report; every process calls it.
+  """
+
+  names: frozenset[str]
+  run: Callable[[Variables, int], Report]
+
+
+class Evaluator(NamedTuple):
+  """A way to judge a model: evals/NAME.py exports it as EVALUATOR.
+
+  Attributes:
+    options: a NamedTuple class, the fields of a set in `config.evals` besides type and every.
+    make: (Subject, options) -> Evaluation; whatever cannot work is refused here, before training.
+    idle: options -> whether they ask for nothing, and no objective need support it.
+  """
+
+  options: type
+  make: Callable[[Subject, Any], Evaluation]
+  idle: Callable[[Any], bool] = lambda options: False

@@ -32,7 +32,7 @@ from bertjax.data.vocab import whole_words
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
-from bertjax.metrics.bar import Bar
+from bertjax.metrics.progress import Bar
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
 _SIZE = flags.DEFINE_integer('size', None, 'Pieces, special ones included.', 300, required=True)

@@ -75,23 +75,38 @@ def base() -> ConfigDict:
   c.sharding_rules = SHARDING_RULES
 
   c.data = data()
-  c.eval = ConfigDict(
-    dict(
-      examples=1024,  # held-out rows per evaluation; 0: all of them
-      batch_size=64,
-      seed=17,  # of the masks, the same at every evaluation
-      data=ConfigDict(),  # overrides of config.data: other masks than in training
-      model=ConfigDict(),  # overrides of config.model: a longer memory than in training
-      length=0,  # tokens per row; 0: config.length
-      pseudo_perplexity=8,  # rows scored token by token at the end of the run
-      fill_mask=(),  # sentences with [MASK], completed at the end of the run
-    )
-  )
+  c.evals = evals(c)
 
   c.phases = ConfigDict()  # name -> overrides, in the order of the names: train/timeline.py
   c.init_from = ()  # ((checkpoint, from path, to path, layers), ..): checkpoint/init_from.py
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
   return c
+
+
+def evals(c: ConfigDict) -> ConfigDict:
+  """What judges the model: set name -> type, a module of bertjax/evals, every, and its options.
+
+  every: steps between two evaluations; 0: at the end of the run alone. The scores of `held_out` are
+  eval/<score>, those of others eval/<set>/<score>.
+  """
+  e = ConfigDict()
+  e.held_out = ConfigDict(
+    dict(
+      type='loss',
+      examples=1024,  # held-out rows per evaluation; 0: all of them
+      batch_size=64,
+      seed=17,  # of the masks, the same at every evaluation
+      length=0,  # tokens per row; 0: config.length
+      data=ConfigDict(),  # overrides of config.data: other masks than in training
+      model=ConfigDict(),  # overrides of config.model: a longer memory than in training
+    )
+  )
+  e.held_out.every = c.get_ref('eval_steps')
+  # Rows scored token by token; 0: none.
+  e.pseudo_perplexity = dict(type='pseudo_perplexity', every=0, rows=8, rows_of='held_out')
+  # Sentences with [MASK], to be completed.
+  e.fill_mask = dict(type='fill_mask', every=0, sentences=())
+  return e
 
 
 def laptop(c: ConfigDict) -> None:
@@ -106,7 +121,7 @@ def laptop(c: ConfigDict) -> None:
   c.optimizer.update(dict(b2=0.98, bias_correction=True))
   c.optimizer.schedule.peak = 2e-3
   c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') * 2 // 25
-  c.eval.examples = 512
+  c.evals.held_out.examples = 512
 
 
 def data() -> ConfigDict:

@@ -12,7 +12,7 @@ Other arms:
 
   untied embeddings     --config.model.tied_embeddings=False
   one net for both      --config.model.generator=shared
-  uniform replacements  --config.model.generator=uniform --config.eval.pseudo_perplexity=0
+  uniform replacements  --config.model.generator=uniform --config.evals.pseudo_perplexity.rows=0
   masked-LM alone       --config.model.generator=shared --config.objective.train=generator
   two towers            --config.model.generator=two_tower
   Electric              --config.model.generator=two_tower --config.objective.electric=True

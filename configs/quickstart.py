@@ -35,8 +35,8 @@ def get_config(arg: str | None = None):
   c.data.holdout = 0.05
   c.data.plan = dict(name='blocks', break_mode='complete_doc')
   c.data.mask.static = False
-  c.eval.examples = 512
-  c.eval.fill_mask = (
+  c.evals.held_out.examples = 512
+  c.evals.fill_mask.sentences = (
     'this function returns a [MASK] of strings.',
     'if the argument is [MASK] given, the default is used.',
     'raise an [MASK] if the file does not exist.',

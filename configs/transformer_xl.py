@@ -12,9 +12,11 @@ Sizes: test, tiny, wt103_base, wt103_large (words), enwik8_base, enwik8_large (b
 vanilla models of the paper's comparison are --config.model.attention=absolute (or deeper, with
 --config.model.learned_positions=LENGTH) and --config.model.mem_len=0.
 
-Evaluation is on shorter segments with a longer memory: `config.eval.length`, `config.eval.model`.
-What the memory is worth, from the newest checkpoint of a run: the same command with --evaluate
---config.eval.model.same_length=False and --config.eval.model.mem_len=0, then 64, 128 and so on.
+Evaluation is on shorter segments with a longer memory: `length` and `model` of
+`config.evals.held_out`. What the memory is worth, from the newest checkpoint of a run:
+
+  python -m bertjax.main --workdir=runs/wt103 --evaluate \
+      --config.evals.memory.memories='(0, 64, 128, 640)'
 """
 
 from typing import Any
@@ -128,8 +130,10 @@ def get_config(arg: str | None = None):
   c.data.mask = recipes.CAUSAL_MASK
   c.data.split = 'verbatim'  # each line ends with the <eos> or newline of the vocabulary
 
-  c.eval.batch_size = 8  # 10 in the scripts; it changes where columns begin
-  c.eval.length = eval_length
-  c.eval.model = dict(mem_len=eval_mem_len, clamp_len=eval_clamp, same_length=True)
-  c.eval.pseudo_perplexity = 0  # no position is to be scored with both sides visible
+  c.evals.held_out.batch_size = 8  # 10 in the scripts; it changes where columns begin
+  c.evals.held_out.length = eval_length
+  c.evals.held_out.model = dict(mem_len=eval_mem_len, clamp_len=eval_clamp, same_length=True)
+  # Lengths of memory, in tokens, at the end of the run; (): none.
+  c.evals.memory = dict(type='recurrence', every=0, memories=(), rows_of='held_out')
+  c.evals.pseudo_perplexity.rows = 0  # no position is to be scored with both sides visible
   return c

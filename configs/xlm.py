@@ -109,5 +109,5 @@ def get_config(arg: str | None = None):
     c.best.metric = 'eval/mlm/mlm_masked'
   if size == 'tiny':
     common.laptop(c)
-  c.eval.pseudo_perplexity = 0  # a causal step is not to be scored with both sides visible
+  c.evals.pseudo_perplexity.rows = 0  # a causal step is not to be scored with both sides visible
   return c

@@ -82,9 +82,9 @@ def get_config(arg: str | None = None):
     end_ratio=0.001,  # min_lr_ratio
   )
 
-  c.eval.pseudo_perplexity = 0  # every target has a mask of its own
+  c.evals.pseudo_perplexity.rows = 0  # every target has a mask of its own
   if size in ('test', 'tiny'):
-    c.eval.batch_size = 16
+    c.evals.held_out.batch_size = 16
     common.laptop(c)
     c.batch_size, c.length = 16, 128
   return c

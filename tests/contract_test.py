@@ -1,5 +1,7 @@
 """What every config must keep, walked over all of configs/: a new config is a new row by itself."""
 
+import json
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.train import loop as train_loop
 from bertjax.train import setup
 from bertjax.train import step as step_lib
-from bertjax.train.phase import Stepper
+from bertjax.train.phase import Phase
 from bertjax.types import Context
 
 STEPS = 3
@@ -25,11 +27,11 @@ CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()
 def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
   """The losses of the first steps from the seed, on so many devices."""
   run = setup.make_run(config, rich_store, jax.devices()[:devices])
-  state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
-  stepper.compile_train()
+  state, phase = train_loop.initial_state(config, run), run.phases[0]
+  phase.compile(run.abstract)
   found = []
   for index in range(steps):  # the compiled step refuses a state that came back otherwise
-    state, metrics = stepper.train(state, stepper.next_batch(index)[0])
+    state, metrics = phase.train(state, phase.next_batch(index)[0])
     found.append(float(metrics['loss']))
   return np.array(found)
 
@@ -84,23 +86,23 @@ def test_the_dropout_of_each_step_is_its_own(rich_store):
   config = tiny('roberta')
   config.optimizer.schedule.peak = 0.0
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
-  stepper.compile_train()
-  batch = stepper.next_batch(0)[0]
-  state, first = stepper.train(state, batch)
-  state, second = stepper.train(state, batch)
+  state, phase = train_loop.initial_state(config, run), run.phases[0]
+  phase.compile(run.abstract)
+  batch = phase.next_batch(0)[0]
+  state, first = phase.train(state, batch)
+  state, second = phase.train(state, batch)
   assert float(first['loss']) != float(second['loss'])
 
 
-def without_gradient(run: setup.Run, system: setup.System, state) -> set[str]:
+def without_gradient(phase: Phase, state) -> set[str]:
   """The parameters, layer by layer, that a phase's first batch gives no gradient."""
-  batch = step_lib.with_rows(Stepper(run, system).next_batch(0)[0])
+  batch = step_lib.with_rows(phase.next_batch(0)[0])
   ctx = Context(jax.random.key(0), jnp.int32(0), True)
-  carry = state.carry[system.phase.name]
+  carry = state.carry[phase.name]
   grads = jax.jit(
-    lambda variables: step_lib.accumulate(system.objective, variables, carry, batch, ctx, 1)[0]
+    lambda variables: step_lib.accumulate(phase.objective, variables, carry, batch, ctx, 1)[0]
   )(state.variables)
-  boxed = jax.eval_shape(system.objective.init, jax.random.key(0), batch)['params']
+  boxed = jax.eval_shape(phase.objective.init, jax.random.key(0), batch)['params']
   stacked = jax.tree.map(
     lambda box: box.names[0] == 'layers',
     boxed,
@@ -122,9 +124,9 @@ def test_every_parameter_of_every_layer_receives_a_gradient(name, rich_store):
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
   state = train_loop.initial_state(config, run)
-  missing = without_gradient(run, run.systems[0], state)
-  for system in run.systems[1:]:
-    missing = missing and missing & without_gradient(run, system, state)
+  missing = without_gradient(run.phases[0], state)
+  for phase in run.phases[1:]:
+    missing = missing and missing & without_gradient(phase, state)
   assert not missing
 
 
@@ -135,25 +137,50 @@ def test_every_phase_takes_its_first_step(name, rich_store):
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
   state = train_loop.initial_state(config, run)
-  for system in run.systems:
-    stepper = Stepper(run, system)
-    stepper.compile_train()
-    state, metrics = stepper.train(stepper.enter(state), stepper.next_batch(0)[0])
-    assert np.isfinite(metrics['loss']), system.phase.name
+  for phase in run.phases:
+    phase.compile(run.abstract)
+    state, metrics = phase.train(phase.enter(state), phase.next_batch(0)[0])
+    assert np.isfinite(metrics['loss']), phase.name
 
 
 @pytest.mark.parametrize('name', CONFIGS)
 def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, stepper = train_loop.initial_state(config, run), Stepper(run, run.systems[0])
-  stepper.compile_train()
-  state, _ = stepper.train(state, stepper.next_batch(0)[0])
+  state, phase = train_loop.initial_state(config, run), run.phases[0]
+  phase.compile(run.abstract)
+  state, _ = phase.train(state, phase.next_batch(0)[0])
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 1)), {}, wait=True)
-  straight, _ = stepper.train(state, stepper.next_batch(1)[0])
+  kept.save(1, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 1)), wait=True)
+  second = phase.next_batch(1)[0]
+  straight, _ = phase.train(state, second)
   done, restored, meta = kept.restore(run.abstract)
   kept.close()
   train_loop.check_last_batch(run, meta, done)
-  resumed, _ = stepper.train(restored, Stepper(run, run.systems[0]).next_batch(1)[0])
+  again = setup.make_run(config, rich_store, jax.devices()[:1]).phases[0].next_batch(1)[0]
+  resumed, _ = phase.train(restored, again)
   jax.tree.map(np.testing.assert_array_equal, resumed, straight)
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_a_run_comes_to_its_end_and_a_second_start_finds_it(
+  name, rich_store, tmp_path, monkeypatch, capsys
+):
+  """Training, checkpoints, evaluations, report and curves, through every phase."""
+  devices = jax.devices()[:1]
+  monkeypatch.setattr(jax, 'devices', lambda: devices)
+  few = dict(total_steps=6, log_steps=2, eval_steps=4, checkpoint_steps=4)
+  rows = {'evals.held_out.examples': 8, 'evals.pseudo_perplexity.rows': 1}
+  if 'pseudo_perplexity' not in setup.make_run(tiny(name), rich_store).phases[0].objective.evals:
+    rows['evals.pseudo_perplexity.rows'] = 0
+  config = tiny(name, **few, **rows, **{'data.store': str(rich_store)})
+  train_loop.run(config, str(tmp_path))
+  before = (tmp_path / 'metrics.jsonl').read_bytes()
+  found = [json.loads(line) for line in before.splitlines()]
+  assert [x['step'] for x in found if 'loss' in x] == [2, 4, 6]
+  assert all(np.isfinite(list(x.values())).all() for x in found)
+  assert config.best.metric in found[-1] and (tmp_path / 'curves.png').exists()
+  assert 'The run is in' in capsys.readouterr().out
+  train_loop.run(config, str(tmp_path))
+  assert 'Resuming after step 6' in capsys.readouterr().out
+  assert (tmp_path / 'metrics.jsonl').read_bytes() == before

@@ -11,7 +11,6 @@ from mutation import mutation
 
 from bertjax.train import loop as train_loop
 from bertjax.train import setup
-from bertjax.train.phase import Stepper
 
 STEPS = 400
 STILL = {'model.dropout': 0.0, 'model.attention_dropout': 0.0, 'model.init_std': 0.08}
@@ -24,14 +23,13 @@ def learned(config: ConfigDict, rich_store) -> dict[str, float]:
   """What is logged of each phase's first batch after so many steps on it."""
   run = setup.make_run(config, rich_store, jax.devices()[:1])
   state, scores = train_loop.initial_state(config, run), {}
-  for system in run.systems:
-    stepper = Stepper(run, system)
-    stepper.compile_train()
-    batch = stepper.next_batch(0)[0]
+  for phase in run.phases:
+    phase.compile(run.abstract)
+    batch = phase.next_batch(0)[0]
     for _ in range(STEPS):
-      state, metrics = stepper.train(state, batch)
-    found = system.objective.finish(jax.device_get(metrics['sums']))
-    scores |= {f'{system.phase.name}/{key}': x for key, x in found.items()}
+      state, metrics = phase.train(state, batch)
+    found = phase.objective.finish(jax.device_get(metrics['sums']))
+    scores |= {f'{phase.name}/{key}': x for key, x in found.items()}
   return scores
 
 

@@ -8,7 +8,7 @@ import sys
 
 from absl import app, flags
 
-from bertjax.errors import UserError
+from bertjax.errors import door
 
 BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence')
 
@@ -22,11 +22,9 @@ def main() -> None:
     sys.exit(f'bertjax.bench: expected one of {", ".join(BENCHES)}, got {name!r}')
   bench = importlib.import_module(f'bertjax.bench.{name}')
   flags.adopt_module_key_flags(bench)  # so that --help shows them
-  try:
-    app.run(bench.main, [sys.argv[0], *sys.argv[2:]])
-  except UserError as error:
-    sys.exit(f'bertjax.bench: {error}')
+  app.run(bench.main, [sys.argv[0], *sys.argv[2:]])
 
 
 if __name__ == '__main__':
-  main()
+  with door('bertjax.bench'):
+    main()

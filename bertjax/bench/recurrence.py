@@ -58,7 +58,8 @@ def main(argv: list[str]) -> None:
     sys.stderr.write(f'length {length}: {fast}; ratio {both["ratio"]:,.1f}\n')
   result: dict[str, Any] = dict(bench='recurrence', config=config.name, lengths=found)
   if _WORKDIR.value:
-    rows, segment = config.eval.batch_size, config.eval.length or config.length
+    held_out = config.evals.held_out
+    rows, segment = held_out.batch_size, held_out.length or config.length
     result['by_memory'] = recurrence.by_memory(config, variables, token_n, segment, rows)
   if _PLOT.value:
     plot(found, _PLOT.value)

@@ -126,7 +126,7 @@ def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.n
     path = ensure_store.ensure_store(config.data, config.seed, workdir)
     run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
     return (
-      run.systems[0].phase.config,
+      run.phases[0].config,
       checkpoints_lib.read_variables(workdir),
       held_out_text(run, config),
     )

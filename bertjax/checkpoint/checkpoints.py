@@ -1,7 +1,8 @@
 """Checkpoints: asynchronous, verified file by file, written to be killed at any moment.
 
   checkpoints/500/state           orbax: the state; its `variables` can be read alone
-  checkpoints/500/manifest.json   meta, metrics, shapes, sha256 of every file; see manifest.py
+  checkpoints/500/manifest.json   meta, shapes, sha256 of every file; see manifest.py
+  checkpoints/500/scores.json     what the evaluation after that step found, once it is over
   checkpoints/750.saving          being written, or left by a killed save: removed at the next start
   checkpoints/750.damaged         set aside by a restore that fell back to an older one
 
@@ -57,14 +58,14 @@ class Checkpoints:
       async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
     )
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
-    self._pending: tuple[int, concurrent.futures.Future] | None = None
+    self._newest = 0  # step of the last save
+    self._pending: list[tuple[int, concurrent.futures.Future]] = []  # of the thread, in order
 
   def save(
     self,
     step: int,
     state: Any,
     meta: Mapping[str, Any],
-    metrics: Mapping[str, float],
     wait: bool = False,
   ) -> None:
     """Copies the state off the devices and returns; the rest happens in the background.
@@ -73,7 +74,6 @@ class Checkpoints:
       step: the number of steps taken.
       state: pytree of arrays with `variables` at its top; may be donated after the call.
       meta: JSON values, given back by `restore`.
-      metrics: those known at this step; `best.metric` among them decides.
       wait: whether to return only when the checkpoint is complete.
 
     Raises:
@@ -84,14 +84,30 @@ class Checkpoints:
     if final.exists():
       raise UserError(f'{final} exists already: restore from it, or remove it')
     saving = final.with_name(f'{step}.saving')
-    record = dict(step=step, meta=meta, metrics=metrics, arrays=_describe(state))
+    record = dict(step=step, meta=meta, arrays=_describe(state))
     with self._explained(step):
       if jax.process_index() == 0:
         saving.mkdir()
       self._saver.save(saving / 'state', args=ocp.args.PyTreeSave(state))
-    self._pending = step, self._thread.submit(self._commit, saving, final, record)
+    self._newest = step
+    self._pending.append((step, self._thread.submit(self._commit, saving, final, record)))
     if wait:
       self.wait()
+
+  def has(self, step: int) -> bool:
+    """Whether there is a checkpoint of a step, or it is under way."""
+    return step == self._newest or (self._directory / str(step)).exists()
+
+  def score(self, step: int, scores: Mapping[str, float]) -> None:
+    """Adds scores to the checkpoint of a step, in the background and when it is complete;
+    `best.metric` among them decides what is kept."""
+    if jax.process_index() == 0:
+      self._pending.append((step, self._thread.submit(self._score, step, dict(scores))))
+
+  def scores(self, step: int) -> dict[str, float] | None:
+    """What was added to the checkpoint of a step; None if nothing was, or it is damaged."""
+    self.wait()
+    return manifest.read_scores(self._directory / str(step))
 
   def restore(self, abstract: Any) -> tuple[int, Any, dict[str, Any]] | None:
     """Reads the newest intact checkpoint; damaged newer ones are named in a warning and set aside.
@@ -116,6 +132,12 @@ class Checkpoints:
     if jax.process_index() == 0:
       self._set_aside(s for s in steps if s > step)
     record = manifest.read(directory)
+    if record['format'] < manifest.FORMAT:
+      raise UserError(
+        f'{directory} has format {record["format"]}, a run is resumed from format '
+        f'{manifest.FORMAT}: start in a new --workdir with config.init_from, or resume with the '
+        'bertjax that wrote it'
+      )
     _check_arrays(directory, record['arrays'], _describe(abstract))
     arguments = ocp.checkpoint_utils.construct_restore_args(abstract)
     state = self._saver.restore(
@@ -134,11 +156,10 @@ class Checkpoints:
     Raises:
       UserError: the save failed, or took longer than TIMEOUT_S.
     """
-    if self._pending is None:
-      return
-    (step, future), self._pending = self._pending, None
-    with self._explained(step):
-      future.result(TIMEOUT_S)
+    pending, self._pending = self._pending, []
+    for step, future in pending:
+      with self._explained(step):
+        future.result(TIMEOUT_S)
 
   def close(self) -> None:
     """Waits for the last save and ends the threads."""
@@ -154,6 +175,10 @@ class Checkpoints:
       manifest.sync(self._directory)
       self._retain()
 
+  def _score(self, step: int, scores: dict[str, float]) -> None:
+    manifest.write_scores(self._directory / str(step), scores)
+    self._retain()
+
   def _set_aside(self, steps: Iterable[int]) -> None:
     """Frees the names of damaged checkpoints; the run will come to these steps again."""
     for step in steps:
@@ -163,11 +188,10 @@ class Checkpoints:
       (self._directory / str(step)).rename(aside)
 
   def _retain(self) -> None:
-    """Deletes all but the newest and the best; runs when the newest is complete."""
-    steps, scores = _steps(self._directory), {}
-    for step in steps:
-      with contextlib.suppress(manifest.Damaged):  # no score, so never the best
-        scores[step] = manifest.read(self._directory / str(step))['metrics'].get(self._best.metric)
+    """Deletes all but the newest and the best; runs when the newest is complete, or has scores."""
+    steps = _steps(self._directory)
+    found = {step: manifest.read_scores(self._directory / str(step)) or {} for step in steps}
+    scores = {step: each.get(self._best.metric) for step, each in found.items()}
     sign = 1.0 if self._best.mode == 'max' else -1.0
     ranked = sorted((sign * score, step) for step, score in scores.items() if score is not None)
     kept = {*steps[-self._keep :], *(step for _, step in ranked[-1:])}
@@ -181,11 +205,15 @@ class Checkpoints:
     try:
       yield
     except Exception as error:
-      raise UserError(
+      said = (
         f'checkpoint {step} could not be written to {self._directory}: {error!r}. The newest '
         f'complete one is {self.latest()}: see that the disk has room and can be written to; the '
         'same command resumes'
-      ) from error
+      )
+      if isinstance(error, OSError):  # TimeoutError is one
+        raise UserError(said) from error
+      error.add_note(said)  # TensorStore has no type of its own for a full disk
+      raise
 
 
 def newest(source: pathlib.Path | str) -> pathlib.Path:

@@ -3,6 +3,8 @@
 `manifest.json` in the checkpoint's directory is one JSON object: `format`, whatever the writer
 adds, `files` (path -> [bytes, sha256]) and `sha256`, of the object without that key. Every format
 keeps `format` and `sha256` in this sense, so that a newer checkpoint is told from a damaged one.
+
+`scores.json` beside it comes later, when the checkpoint has been evaluated, and is signed alike.
 """
 
 import hashlib
@@ -14,8 +16,8 @@ from typing import Any
 
 from bertjax.errors import UserError
 
-FORMAT = 1
-NAME = 'manifest.json'
+FORMAT = 2  # 1 had the scores in the manifest, and no sums of what is not logged yet
+NAME, SCORES = 'manifest.json', 'scores.json'
 
 
 class Damaged(Exception):
@@ -60,6 +62,20 @@ def write(directory: pathlib.Path, record: Mapping[str, Any]) -> None:
   write_json(directory / NAME, dict(body, sha256=_digest(body)))
 
 
+def write_scores(directory: pathlib.Path, scores: Mapping[str, float]) -> None:
+  """Writes the scores of a checkpoint beside its manifest, or replaces them."""
+  body = dict(scores=scores)
+  write_json(directory / SCORES, dict(body, sha256=_digest(body)))
+
+
+def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
+  """The scores of a checkpoint; None if it has none yet, or they are damaged: to be found anew."""
+  try:
+    return _load(directory, SCORES)['scores']
+  except Damaged:
+    return None
+
+
 def read(directory: pathlib.Path) -> dict[str, Any]:
   """Returns the record of a checkpoint without looking at its other files.
 
@@ -67,7 +83,7 @@ def read(directory: pathlib.Path) -> dict[str, Any]:
     Damaged: there is no manifest, or it was changed.
     UserError: it was written by a newer bertjax.
   """
-  body = _load(directory)
+  body = _load(directory, NAME)
   if body['format'] > FORMAT:
     raise UserError(
       f'{directory} has format {body["format"]}, this bertjax reads up to {FORMAT}: update bertjax'
@@ -81,7 +97,7 @@ def verify(directory: pathlib.Path) -> None:
   Raises:
     Damaged: a missing, extra, truncated or changed file.
   """
-  body = _load(directory)
+  body = _load(directory, NAME)
   if body['format'] > FORMAT:
     return
   found = {_name(path, directory): path for path in _files(directory)}
@@ -97,17 +113,17 @@ def verify(directory: pathlib.Path) -> None:
       raise Damaged(f'{name}: expected sha256 {sha256[:12]}, got {got[:12]}')
 
 
-def _load(directory: pathlib.Path) -> dict[str, Any]:
-  path = directory / NAME
+def _load(directory: pathlib.Path, name: str) -> dict[str, Any]:
+  path = directory / name
   if not path.is_file():
-    raise Damaged(f'{NAME} is missing')
+    raise Damaged(f'{name} is missing')
   try:
     body = json.loads(path.read_bytes())
     expected = body.pop('sha256')
   except (ValueError, KeyError, AttributeError) as error:
-    raise Damaged(f'{NAME} is not the JSON that was written: {error!r}') from error
+    raise Damaged(f'{name} is not the JSON that was written: {error!r}') from error
   if (got := _digest(body)) != expected:
-    raise Damaged(f'{NAME}: expected sha256 {str(expected)[:12]}, got {got[:12]}')
+    raise Damaged(f'{name}: expected sha256 {str(expected)[:12]}, got {got[:12]}')
   return body
 
 
@@ -121,8 +137,8 @@ def _sha256(path: pathlib.Path) -> str:
 
 
 def _files(directory: pathlib.Path) -> list[pathlib.Path]:
-  own = directory / NAME
-  return sorted(p for p in directory.rglob('*') if not p.is_dir() and p != own)
+  own = (directory / NAME, directory / SCORES, directory / f'{SCORES}.tmp')
+  return sorted(p for p in directory.rglob('*') if not p.is_dir() and p not in own)
 
 
 def _name(path: pathlib.Path, directory: pathlib.Path) -> str:

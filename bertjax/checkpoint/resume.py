@@ -1,16 +1,27 @@
-"""A workdir belongs to one run: config.json keeps its config, and a resume must agree with it."""
+"""A workdir belongs to one run: config.json keeps its config, and a resume must agree with it.
 
+format   of this file and of all that lies beside it
+config   with references resolved and with what the store told: the run describes itself
+given    dotted key -> value, of what the store told: how it was before
+"""
+
+import contextlib
 import copy
+import fcntl
+import fnmatch
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import manifest
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
+
+FORMAT = 2  # 1 was the config alone, before evaluators
+NAME = 'config.json'
 
 # Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
 # total_steps by reference (warm-up, length of the schedule) follows it.
@@ -29,9 +40,11 @@ MAY_DIFFER = (
   'data.store',  # it may have moved; the sha256 of the last batch tells whether it is the same
   'data.threads',
   'data.workers',
-  'eval.batch_size',
-  'eval.pseudo_perplexity',
-  'eval.fill_mask',
+  'evals.*.every',
+  'evals.*.batch_size',
+  'evals.*.rows',
+  'evals.*.sentences',
+  'evals.*.memories',
   'profile',
 )
 
@@ -41,16 +54,77 @@ def config_differences(
 ) -> list[tuple[str, Any, Any]]:
   """(key, old, new) for every key that differs and must not; None stands for an absent key.
 
+  A set of `config.evals` may come or go; what it scores may not change under its name.
+
   Args:
-    old, new: nested dicts of JSON values.
+    old, new: nested dicts of JSON values, or flat ones with dotted keys.
   """
   old_flat, new_flat = _flat(old), _flat(new)
+  sets = lambda flat: {key.split('.')[1] for key in flat if key.startswith('evals.')}
+  moved = sets(old_flat) ^ sets(new_flat)
   return [
     (key, old_flat.get(key), new_flat.get(key))
     for key in sorted({*old_flat, *new_flat})
     if old_flat.get(key) != new_flat.get(key)
-    and not any(key == may or key.startswith(f'{may}.') for may in MAY_DIFFER)
+    and not any(fnmatch.fnmatchcase(key, may) for may in MAY_DIFFER)
+    and not any(fnmatch.fnmatchcase(key, f'{may}.*') for may in MAY_DIFFER)
+    and not (key.startswith('evals.') and key.split('.')[1] in moved)
   ]
+
+
+@contextlib.contextmanager
+def alone_in(workdir: pathlib.Path | str) -> Iterator[None]:
+  """Holds the workdir, so that a second run cannot start in it; the system lets go with us.
+
+  Raises:
+    UserError: another process holds it.
+  """
+  if jax.process_index() != 0:
+    yield
+    return
+  path = pathlib.Path(workdir, 'lock')
+  with writing('the lock of the workdir', path):
+    file = open(path, 'a')
+  with file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise UserError(
+        f'another run is at work in {workdir}: wait for it or stop it, or give another --workdir'
+      ) from None
+    yield
+
+
+def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
+  """What config.json of a workdir holds; None if no run has begun there.
+
+  Raises:
+    UserError: it is of another format.
+  """
+  path = pathlib.Path(workdir, NAME)
+  if not path.exists():
+    return None
+  found = json.loads(path.read_bytes())
+  version = found['format'] if isinstance(found.get('format'), int) else 1
+  if version != FORMAT:
+    raise UserError(
+      f'{workdir} holds a run of format {version}, this bertjax reads format {FORMAT}: finish it '
+      'with the bertjax that began it, or give another --workdir, where config.init_from takes '
+      'over its parameters'
+    )
+  return found
+
+
+def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
+  """The config of the run in a workdir, as it was resolved.
+
+  Raises:
+    UserError: there is no run, or it is of another format.
+  """
+  found = stored(workdir)
+  if found is None:
+    raise UserError(f'expected the workdir of a run, got {workdir}: {NAME} is missing there')
+  return ConfigDict(_with_tuples(found['config']))
 
 
 def check_workdir(workdir: pathlib.Path | str, config: ConfigDict) -> None:
@@ -61,15 +135,19 @@ def check_workdir(workdir: pathlib.Path | str, config: ConfigDict) -> None:
   by hand must stay what it was.
 
   Raises:
-    UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed.
+    UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed. Or the run there is
+      of another format.
   """
-  path = pathlib.Path(workdir, 'config.json')
-  if not path.exists():
+  found = stored(workdir)
+  if found is None:
     return
-  old = json.loads(path.read_bytes())
   comparable = copy.deepcopy(config)
-  comparable.total_steps = old['total_steps']
-  differences = config_differences(old, _as_json(comparable))
+  comparable.total_steps = found['config']['total_steps']
+  new = _flat(_as_json(comparable))
+  old = _flat(found['config'])
+  # Both what the store told and what was given before it did are the same run.
+  old |= {k: v for k, v in found['given'].items() if new.get(k) == v}
+  differences = config_differences(old, new)
   if differences:
     lines = '\n'.join(f'  config.{k}: expected {a!r}, got {b!r}' for k, a, b in differences)
     raise UserError(
@@ -78,11 +156,38 @@ def check_workdir(workdir: pathlib.Path | str, config: ConfigDict) -> None:
     )
 
 
-def claim_workdir(workdir: pathlib.Path | str, config: ConfigDict) -> None:
-  """Writes config.json. To be called when the config is known to work, lest a mistyped one keeps
-  the workdir."""
-  if jax.process_index() == 0:
-    manifest.write_json(pathlib.Path(workdir, 'config.json'), _as_json(config))
+def claim_workdir(workdir: pathlib.Path | str, config: ConfigDict, resolved: Any) -> None:
+  """Writes config.json. To be called after the first step, lest a config that cannot work keeps
+  the workdir.
+
+  Args:
+    workdir: of the run.
+    config: as it was given.
+    resolved: `setup.Run.config`.
+  """
+  if jax.process_index() != 0:
+    return
+  given, whole = _flat(_as_json(config)), _as_json(resolved)
+  told = {k: given[k] for k, v in _flat(whole).items() if given.get(k) != v}
+  path = pathlib.Path(workdir, NAME)
+  with writing('the config of the run', path):
+    manifest.write_json(path, dict(format=FORMAT, config=whole, given=told))
+
+
+def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
+  """`key: value, in training value` for every key in which a config differs from the workdir's."""
+  found = stored(workdir)
+  old = _flat(found['config']) if found else {}
+  new = _flat(_as_json(config))
+  keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
+  return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
+
+
+def _with_tuples(value: Any) -> Any:
+  """JSON has lists where configs have tuples."""
+  if isinstance(value, Mapping):
+    return {k: _with_tuples(v) for k, v in value.items()}
+  return tuple(_with_tuples(v) for v in value) if isinstance(value, list) else value
 
 
 def _as_json(config: ConfigDict) -> dict[str, Any]:

@@ -77,6 +77,11 @@ def held_out_data(data: Any) -> Any:
   return changed
 
 
+def tables_of(model: Any) -> tuple[str, ...]:
+  """Names of the embedding tables of `config.model` that read ids of the batch."""
+  return tuple(name for name, _ in model.get('extra', ()))
+
+
 @dataclasses.dataclass(frozen=True)
 class Examples:
   """The rows of an endless sequence of epochs; a `types.RowSource`.

@@ -1,15 +1,27 @@
 """Top predictions for sentences with [MASK], to look at what a model has learned."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from rich.table import Table
 
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Batch
+from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 BLANK = '[MASK]'
+
+
+class Options(NamedTuple):
+  """What is completed.
+
+  Attributes:
+    sentences: each with [MASK] in it, whatever the vocabulary calls its mask token.
+  """
+
+  sentences: Sequence[str]
 
 
 def encode(
@@ -21,13 +33,16 @@ def encode(
   """Sentences with [MASK] as a batch shaped like `template`.
 
   Raises:
-    UserError: no [MASK] or more than slots, a sentence too long, more sentences than rows.
+    UserError: no [MASK] or more than slots, a sentence too long, no mask token.
   """
   batch = {k: np.zeros_like(v) for k, v in template.items()}
-  rows, length = batch['token_BT'].shape
+  length = batch['token_BT'].shape[1]
   slots = batch['target_pos_BP'].shape[1]
-  if len(sentences) > rows:
-    raise UserError(f'{len(sentences)} sentences, but eval.batch_size={rows}: give fewer')
+  if special['mask'] is None:
+    raise UserError(
+      'sentences are completed at the mask token, which this vocabulary has none of: expected '
+      'config.evals.fill_mask.sentences=()'
+    )
   for row, sentence in enumerate(sentences):
     pieces = [list(ids) for ids in encode_batch(sentence.split(BLANK))]
     ids = [special['cls'], *pieces[0]]
@@ -49,20 +64,24 @@ def encode(
   return batch
 
 
-def top_predictions(
-  predict: Callable[..., dict[str, jax.Array]],
-  variables: Any,
-  carry: Any,
-  batch: Batch,
-  put: Callable[[Batch], Any],
-  count: int = 5,
-) -> list[list[list[tuple[int, float]]]]:
-  """The `count` likeliest ids with their probabilities, per sentence and per mask."""
-  top = jax.jit(
-    lambda variables, carry, batch: jax.lax.top_k(
-      jax.nn.softmax(predict(variables, carry, batch)['logits_BPV']), count
-    )
+def likeliest(predict: Callable[..., dict[str, jax.Array]], count: int = 5) -> Callable:
+  """(variables, carry, batch) -> probabilities and ids of the `count` likeliest, [B, P, count]."""
+  return lambda variables, carry, batch: jax.lax.top_k(
+    jax.nn.softmax(predict(variables, carry, batch)['logits_BPV']), count
   )
+
+
+def top_predictions(
+  top: Callable[..., Any], variables: Any, carry: Any, batch: Batch, put: Callable[[Batch], Any]
+) -> list[list[list[tuple[int, float]]]]:
+  """The likeliest ids with their probabilities, per sentence and per mask.
+
+  Args:
+    top: what `likeliest` gives, compiled.
+    variables, carry: of the model.
+    batch: the host batch of `encode`.
+    put: host batch -> device batch.
+  """
   prob_BPC, id_BPC = jax.device_get(top(variables, carry, put(batch)))
   used_BP = np.asarray(batch['weight_BP']) > 0
   return [
@@ -72,3 +91,33 @@ def top_predictions(
     ]
     for row in np.flatnonzero(used_BP.any(1))
   ]
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """A table of the sentences with the likeliest pieces for each [MASK]; no scores.
+
+  Raises:
+    UserError: a sentence that cannot be completed; see `encode`.
+  """
+  vocabulary = load_vocabulary(subject.store.path / 'vocab')
+  sentences = list(options.sentences)
+  count = -(-len(sentences) // subject.ways) * subject.ways
+  template = {k: np.zeros((count, *v.shape[1:]), v.dtype) for k, v in subject.template.items()}
+  batch = encode(sentences, vocabulary.encode_batch, subject.store.special, template)
+  objective = subject.objective
+  top = subject.compile(likeliest(objective.predict))
+
+  def run(variables: Variables, step: int) -> Report:
+    answers = top_predictions(
+      top, variables, subject.put(objective.carry(template)), batch, subject.put
+    )
+    table = Table('sentence', 'likeliest pieces', title=f'Masked tokens, completed at step {step}')
+    for sentence, slots in zip(sentences, answers, strict=True):
+      lines = ['  '.join(f'{vocabulary.pieces[i]} {p:.2f}' for i, p in slot) for slot in slots]
+      table.add_row(sentence.replace('[', r'\['), '\n'.join(lines))
+    return Report({}, table)
+
+  return Evaluation(frozenset(), run)
+
+
+EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.sentences)

@@ -7,7 +7,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax.types import Batch
+from bertjax.evals.held_out import rows
+from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
+
+NOTHING = Evaluation(frozenset(), lambda variables, step: Report({}))
 
 
 def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
@@ -66,3 +69,34 @@ def evaluate(
   if unigram[1]:
     totals['unigram_entropy'] = (unigram[0], unigram[1])
   return finish(totals)
+
+
+def make(subject: Subject, options: rows.Options) -> Evaluation:
+  """The loss of the held-out rows with these options; no scores where nothing is held out."""
+  held_out = rows.hold_out(subject, options)
+  if held_out is None:
+    return NOTHING
+  counts_V = subject.store.counts
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    return Report(
+      evaluate(
+        held_out.step,
+        variables,
+        held_out.carry(),
+        held_out.batches(),
+        held_out.put,
+        counts_V,
+        held_out.objective.finish,
+      )
+    )
+
+  names = set(rows.score_names(subject, held_out))
+  names |= {f'{name}_majority' for name in names if f'{name}_BG' in held_out.template}
+  if 'masked_BP' in held_out.template and counts_V.any():
+    names.add('unigram_entropy')
+  return Evaluation(frozenset(names), run)
+
+
+EVALUATOR = Evaluator(rows.Options, make)

@@ -2,12 +2,26 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from bertjax.types import Batch
+from bertjax.errors import UserError
+from bertjax.evals.held_out import rows as rows_lib
+from bertjax.types import Batch, Evaluation, Evaluator, Natural, Report, Subject, Variables
+
+
+class Options(NamedTuple):
+  """Which rows are scored.
+
+  Attributes:
+    rows: how many; each costs one forward pass of a row for each of its tokens. 0: none.
+    rows_of: the set of `config.evals`, of type 'loss', whose first rows they are.
+  """
+
+  rows: Natural
+  rows_of: str
 
 
 def restore(batch: Batch) -> np.ndarray:
@@ -62,3 +76,39 @@ def pseudo_perplexity(
     nll, count = jax.device_get(sums['mlm'])
     total, weight = total + float(nll), weight + float(count)
   return math.exp(total / weight)
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """`pseudo_perplexity` of the first held-out rows.
+
+  Raises:
+    UserError: a vocabulary without a mask token.
+  """
+  held_out = rows_lib.hold_out(
+    subject, rows_lib.options_of(subject, options.rows_of, 'config.evals: rows_of')
+  )
+  if held_out is None:
+    return Evaluation(frozenset(), lambda variables, step: Report({}))
+  if subject.store.special['mask'] is None:
+    raise UserError(
+      'config.evals: pseudo_perplexity hides tokens behind the mask token, which the vocabulary of '
+      f'{subject.store.path} has none of: set its rows=0'
+    )
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    value = pseudo_perplexity(
+      held_out.step,
+      variables,
+      held_out.carry(),
+      held_out.first_batch(),
+      held_out.put,
+      min(options.rows, held_out.rows.rows),
+      subject.store.special,
+    )
+    return Report(dict(pseudo_perplexity=value))
+
+  return Evaluation(frozenset(['pseudo_perplexity']), run)
+
+
+EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.rows)

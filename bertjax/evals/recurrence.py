@@ -9,6 +9,8 @@ Both give every token at most `length` keys, itself included, and the same weigh
 Dai et al. 2019, section 3.2: the second is how models without memory were evaluated. The two agree
 on the first `length` tokens of a text. Later the cached ones know more: what a layer remembers was
 itself computed with a memory.
+
+As an evaluator it scores the held-out text with memories of several lengths.
 """
 
 import copy
@@ -19,10 +21,12 @@ import jax
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.evals import loss
+from bertjax.evals.held_out import rows as rows_lib
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import lm
-from bertjax.types import Batch, Variables
+from bertjax.types import Batch, Evaluation, Evaluator, Natural, Report, Subject, Variables
 
 RTOL = {'float32': 1e-4, 'bfloat16': 2e-2}  # between two orders of the same sums
 
@@ -43,7 +47,7 @@ def cached(config: Any, length: int, segment: int, same_length: bool = True) -> 
   """Segments with a memory of `length` places; 0: each by itself.
 
   Args:
-    config: the run's; `config.eval.model` is applied, but for its memory.
+    config: the run's; `config.evals.held_out.model` is applied, but for its memory.
     length: places of memory; with same_length also the keys of each position.
     segment: positions of a batch.
     same_length: or each position sees its memory and what comes before it in the segment.
@@ -190,7 +194,7 @@ def by_memory(
 
 def _objective(config: Any, length: int, fields: dict[str, Any]) -> Any:
   changed = copy.deepcopy(config)
-  changed.model.update(dict(config.eval.model) | fields)
+  changed.model.update(dict(config.evals.held_out.model) | fields)
   changed.length = length
   return lm.make(changed)
 
@@ -201,3 +205,41 @@ def _last(scores: Scores | AdaptiveScores) -> Scores | AdaptiveScores:
     tails = tuple(map(_last, scores.tails))
     return scores._replace(head=_last(scores.head), tails=tails)  # pyright: ignore
   return scores._replace(hidden_BPE=scores.hidden_BPE[:, -1:])
+
+
+class Options(NamedTuple):
+  """Which memories.
+
+  Attributes:
+    memories: their lengths, in tokens; 0 is none.
+    rows_of: the set of `config.evals`, of type 'loss', whose rows are scored.
+  """
+
+  memories: Sequence[Natural]
+  rows_of: str
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """The scores of the held-out rows with each memory, named memory_<tokens>/<score>."""
+  base = rows_lib.options_of(subject, options.rows_of, 'config.evals: rows_of')
+  each = {
+    memory: loss.make(
+      subject, base._replace(model=dict(base.model, mem_len=memory, same_length=False))
+    )
+    for memory in options.memories
+  }
+
+  def run(variables: Variables, step: int) -> Report:
+    return Report(
+      {
+        f'memory_{memory}/{name}': value
+        for memory, evaluation in each.items()
+        for name, value in evaluation.run(variables, step).scores.items()
+      }
+    )
+
+  names = (f'memory_{memory}/{name}' for memory, e in each.items() for name in e.names)
+  return Evaluation(frozenset(names), run)
+
+
+EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.memories)

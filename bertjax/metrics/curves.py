@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, door
 
 COLORS = ('#2a6fbb', '#d1495b', '#3a9d5d', '#8e5ea2', '#e08e2b', '#5c6770')
 
@@ -109,11 +109,9 @@ def main() -> None:
   parser.add_argument('runs', nargs='+', metavar='RUN', help='workdirs')
   parser.add_argument('--output', help='default: RUN/curves.png, ./curves.png for several runs')
   arguments = parser.parse_args()
-  try:
-    print(plot(arguments.runs, arguments.output))
-  except UserError as error:
-    parser.error(str(error))
+  print(plot(arguments.runs, arguments.output))
 
 
 if __name__ == '__main__':
-  main()
+  with door('bertjax.metrics.curves'):
+    main()

@@ -12,6 +12,8 @@ from jax.experimental import multihost_utils
 from rich.console import Console
 from rich.table import Table
 
+from bertjax.metrics.verdict import verdict
+
 PARTS = ('compute', 'input', 'checkpoint', 'eval', 'compile', 'other')
 TRAINING = ('compute', 'input', 'other')  # what the speed is measured over
 KINDS = ('real', 'padding', 'predicted', 'dropped')
@@ -41,27 +43,14 @@ def peak_flops(device_kind: str) -> float | None:
   return PEAK_FLOPS[max(known, key=len)] if known else None
 
 
-def verdict(seconds: Mapping[str, float]) -> str:
-  """One word for where the time goes: the largest part besides compute with more than a tenth.
-
-  >>> verdict(dict(compute=8.0, input=2.0))
-  'input-bound'
-  >>> verdict(dict(compute=9.9, input=0.1))
-  'compute-bound'
-  """
-  waits = {part: spent for part, spent in seconds.items() if part != 'compute'}
-  worst = max(waits, key=lambda part: waits[part], default='compute')
-  total = sum(seconds.values())
-  return f'{worst}-bound' if total and waits.get(worst, 0.0) > 0.1 * total else 'compute-bound'
-
-
 class Ledger:
   """Splits the wall time of this process, and counts the tokens of all of them."""
 
-  def __init__(self, devices: Sequence[Any]):
+  def __init__(self, devices: Sequence[Any], saved: Mapping[str, Any] | None = None):
     """
     Args:
       devices: the jax devices of the run, all of one kind.
+      saved: what `state` returned, of the run that goes on here.
     """
     peak = peak_flops(devices[0].device_kind)
     self._peak = peak and peak * len(devices)
@@ -70,6 +59,11 @@ class Ledger:
     self._counts: dict[str, float] = dict.fromkeys((*KINDS, 'flops'), 0.0)
     self._total_seconds: dict[str, float] = collections.defaultdict(float)
     self._total_counts: dict[str, float] = dict.fromkeys((*KINDS, 'flops'), 0.0)
+    self._ever: dict[str, float] = dict.fromkeys(('real', 'flops'), 0.0)  # over restarts
+    # Counted by the process before this one: part of what is logged, but not of our speed.
+    self._before: dict[str, float] = dict.fromkeys(self._counts, 0.0)
+    if saved:
+      self._ever, self._before = dict(saved['total']), dict(saved['open'])
 
   @contextlib.contextmanager
   def time(self, part: str) -> Iterator[None]:
@@ -95,10 +89,11 @@ class Ledger:
     """Closes the interval since the last call; all processes call it at the same step.
 
     Returns:
-      time/<part>: seconds of this process. tokens/<kind>: over all hosts. tokens_per_second: real
-      tokens over the time spent training, input waits included and compilation, evaluation and
-      checkpoints left out. mfu: model FLOPs over what the devices' peak allows in that time, where
-      the peak is known.
+      time/<part>: seconds of this process. tokens/<kind>: over all hosts. tokens/total and
+      flops/total: real tokens and model FLOPs since the first step of the run.
+      tokens_per_second: real tokens over the time spent training, input waits included and
+      compilation, evaluation and checkpoints left out. mfu: model FLOPs over what the devices' peak
+      allows in that time, where the peak is known.
     """
     now = perf_counter()
     self._seconds['other'] = now - self._last - sum(self._seconds.values())
@@ -108,10 +103,21 @@ class Ledger:
       self._total_seconds[part] += seconds[part]
     for kind in counts:
       self._total_counts[kind] += counts[kind]
+    found = self._report(seconds, counts)
+    whole = {kind: counts[kind] + self._before[kind] for kind in counts}
+    for kind in self._ever:
+      self._ever[kind] += whole[kind]
     self._last = now
     self._seconds.clear()
-    self._counts = dict.fromkeys(self._counts, 0.0)
-    return self._report(seconds, counts)
+    self._counts, self._before = (dict.fromkeys(counts, 0.0) for _ in range(2))
+    found |= {f'tokens/{kind}': whole[kind] for kind in KINDS}
+    return found | {'tokens/total': self._ever['real'], 'flops/total': self._ever['flops']}
+
+  def state(self) -> dict[str, Any]:
+    """What is counted and not yet logged, and the totals, as JSON values for a checkpoint; all
+    processes call it at the same step."""
+    counts = _over_hosts(self._counts)
+    return dict(open={k: counts[k] + self._before[k] for k in counts}, total=dict(self._ever))
 
   def print_summary(self) -> None:
     """Prints the totals of all closed intervals as a table; process 0 only."""

@@ -1,7 +1,7 @@
 """Language modelling of a stream: every position predicts the token after it, with memory.
 
 Transformer-XL's loss: the mean over all tokens of a batch (kimiyoung/transformer-xl, train.py).
-The memory is the carry; evaluation has its own, of its own length (`config.eval.model`).
+The memory is the carry; evaluation has its own, of its own length (`config.evals.held_out.model`).
 """
 
 import math
@@ -55,7 +55,8 @@ def make(config) -> Objective:
     return found
 
   carry = lambda batch: memory_lib.empty(model, batch)
-  return Objective(model.init, mean_loss(model, 'lm'), predict, carry, model.flops, finish)
+  loss, evals = mean_loss(model, 'lm'), ('loss', 'recurrence')
+  return Objective(model.init, loss, predict, carry, model.flops, finish, evals=evals)
 
 
 def mean_loss(model: Any, name: str) -> Callable[..., Out]:

@@ -77,7 +77,10 @@ def make(config) -> Objective:
     out = model.apply(variables, batch, None, hidden)
     return dict(out, logits_BPV=logits(out['word']))
 
-  return Objective(model.init, loss, predict, lambda batch: (), model.flops)
+  # A causal position does not see the tokens after it, so none is hidden to be completed.
+  causal = config.model.get('attend') == 'causal'
+  evals = ('loss',) if causal else ('loss', 'pseudo_perplexity', 'fill_mask')
+  return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 
 
 OBJECTIVE = Factory(Options, make)

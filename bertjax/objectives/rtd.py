@@ -291,7 +291,8 @@ def make(config) -> Objective:
     share = 1 / 3 if settings.train == 'discriminator' else 1
     return model.discriminator_flops(batch) + model.generator_flops(batch) * share
 
-  return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter)
+  evals = ('loss',) if kind == 'uniform' else ('loss', 'pseudo_perplexity', 'fill_mask')
+  return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter, evals)
 
 
 OBJECTIVE = Factory(Options, make)

@@ -16,7 +16,7 @@ import numpy as np
 import optax
 from jax.sharding import PartitionSpec
 
-from bertjax import names, sharding
+from bertjax import options, sharding
 from bertjax.errors import UserError, choose
 from bertjax.optim import param_rules, schedules, stacked
 from bertjax.types import Array, Count, Fraction, NonNegative, Positive
@@ -211,12 +211,11 @@ def make(
   Raises:
     UserError: an unknown name or field, a rule that matches nothing, an uncovered parameter.
   """
-  fields = dict(config.items())
-  names.check_fields(fields.keys() & {'name'}, dict(name=False), WHAT)
-  direction = OPTIMIZERS[choose(fields['name'], OPTIMIZERS, f'{WHAT}.name')]
-  own = names.fields_of(direction)
-  known = own | dict.fromkeys(('name', *Common._fields), False)
-  names.check_fields(fields, known, f'{WHAT} ({fields["name"]})')
+  given = dict(config.items())
+  known = options.named(given, OPTIMIZERS, Common, WHAT)
+  fields = options.check_fields(known, given, f'{WHAT} ({config.name})')
+  direction = OPTIMIZERS[config.name]
+  own = options.fields_of(direction)
 
   schedule = schedules.make(config.schedule)
   resolve = lambda pairs, key: param_rules.resolve(pairs, params, axes, f'{WHAT}.{key}')

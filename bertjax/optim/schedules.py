@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax import names
-from bertjax.errors import UserError, choose
+from bertjax import options
+from bertjax.errors import UserError
 from bertjax.types import Array, Count, Natural, NonNegative, Positive, Share
 
 
@@ -172,12 +172,10 @@ def make(config: Any) -> Callable[[Any], Array]:
       than the schedule.
   """
   what = 'config.optimizer.schedule'
-  fields = dict(config.items())
-  names.check_fields(fields.keys() & {'name'}, dict(name=False), what)
-  shape = SHAPES[choose(fields['name'], SHAPES, f'{what}.name')]
-  known = names.fields_of(shape) | {'name': False} | dict.fromkeys(Common._fields, True)
-  names.check_fields(fields, known, f'{what} ({fields["name"]})')
-  del fields['name']
+  given = dict(config.items())
+  known = options.named(given, SHAPES, Common, what)
+  fields = options.check_fields(known, given, f'{what} ({config.name})')
+  shape = SHAPES[fields.pop('name')]
   start = fields.pop('start', Common().start)
   warmup, total = fields.get('warmup_steps', 0), fields.get('total_steps')
   if warmup < 0 or (total is not None and warmup > total):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, choose, door
 from bertjax.metrics import curves
 
 METRIC, UNIGRAM = 'eval/mlm_masked', 'eval/unigram_entropy'
@@ -61,7 +61,7 @@ def arm_config(config: Any, arm: Arm, seed: int) -> Any:
   with config.unlocked():
     # Spans as in the config that was given, all of them shown as [MASK].
     asked = dict(config.data.mask, mask_share=1.0, random_share=0.0)
-    config.eval.data = dict(mask=asked)
+    config.evals.held_out.data = dict(mask=asked)
     config.data.mask.update(arm.mask)
     if arm.boundary:
       config.objective.gradient_scale = 1.0  # as the other arms
@@ -195,10 +195,7 @@ def main(argv: list[str]) -> None:
   config, workdir = _CONFIG.value.copy_and_resolve_references(), pathlib.Path(str(_WORKDIR.value))
   arms, seeds, output = list(_ARMS.value or ()), _SEEDS.value, pathlib.Path(str(_PAGE.value))
   logging.set_verbosity(logging.WARNING)
-  try:
-    train_arms(config, workdir, arms, seeds)
-  except UserError as error:
-    sys.exit(f'bertjax.studies.compare_masks: {error}')
+  train_arms(config, workdir, arms, seeds)
   found, level = losses(workdir, arms, seeds), unigram(workdir, arms[0])
   image = output.with_suffix('.png')
   plot(found, level, image)
@@ -207,4 +204,5 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  app.run(main)
+  with door('bertjax.studies.compare_masks'):
+    app.run(main)

@@ -1,9 +1,10 @@
 """THE loop: store, run, state, restore, then steps with log, evaluation and checkpoints, in order.
 
-It knows systems only through `types.Objective` and data only through `data.loader`. What is fixed
-before the first step is made in setup.py; a phase's compiled steps live in stepper.py.
+It knows systems only through `types.Objective`. What is fixed before the first step is made in
+setup.py; phase.py has the compiled step and the batches of a phase, evaluation.py what judges it.
 """
 
+import contextlib
 import json
 import math
 import pathlib
@@ -15,12 +16,13 @@ from jax.experimental import multihost_utils
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
-from bertjax.data import ensure_store, loader
+from bertjax.data import ensure_store
 from bertjax.errors import UserError
 from bertjax.metrics import curves, ledger
+from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
-from bertjax.train import report, setup
-from bertjax.train.phase import Stepper
+from bertjax.metrics.progress import Progress
+from bertjax.train import evaluation, report, setup
 from bertjax.train.step import State
 
 
@@ -41,7 +43,7 @@ class Stop:
     return self._asked
 
 
-def prepare_run(config: Any, workdir: str, progress: metrics_writer.Progress) -> setup.Run:
+def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   """The store (made first if the config gives text) and the run over it."""
   if jax.process_index() == 0:
     path = ensure_store.ensure_store(config.data, config.seed, workdir)
@@ -56,9 +58,12 @@ def prepare_run(config: Any, workdir: str, progress: metrics_writer.Progress) ->
   else:
     progress.note(f'Reading the store {path}')
   run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
-  for system in run.systems:
-    stats = ', '.join(f'{k} {v:,.6g}' for k, v in system.examples.stats.items())
-    progress.note(f'Phase {system.phase.name!r}: {stats}')
+  for phase in run.phases:
+    stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
+    progress.note(f'Phase {phase.name!r}: {stats}')
+    if not any(s.evaluation.names for s in phase.evals):
+      progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
+  progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
   return run
 
 
@@ -72,15 +77,13 @@ def profile_window(window: Any, done: int, workdir: str) -> None:
 
 def initial_state(config: Any, run: setup.Run) -> State:
   """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries."""
-  system = run.systems[0]
+  phase = run.phases[0]
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
-  make = jax.jit(
-    lambda: setup.initial_variables(system, config.seed), out_shardings=shardings.variables
-  )
+  make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
   variables = init_from.apply(make(), config.init_from)
 
   def rest(variables) -> State:
-    opt_state = system.tx.init(variables['params'])
+    opt_state = phase.tx.init(variables['params'])
     return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
 
   return jax.jit(rest, out_shardings=shardings)(variables)
@@ -88,7 +91,7 @@ def initial_state(config: Any, run: setup.Run) -> State:
 
 def first_carries(run: setup.Run) -> dict[str, Any]:
   """phase name -> the carry before its first batch."""
-  return {s.phase.name: s.objective.carry(s.template) for s in run.systems}
+  return {phase.name: phase.first_carry() for phase in run.phases}
 
 
 def saved(config: Any, state: State) -> State:
@@ -100,6 +103,30 @@ def with_first_carries(run: setup.Run, state: State) -> State:
   """A state whose carry was not saved, as if its next batches were the first ones."""
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract.carry)
   return state._replace(carry=jax.jit(lambda: first_carries(run), out_shardings=shardings)())
+
+
+def first_state(
+  config: Any, run: setup.Run, checkpoints: checkpoints_lib.Checkpoints, progress: Progress
+) -> tuple[int, State, dict[str, Any]]:
+  """(steps taken, state, what else was saved) of the newest checkpoint, or from the seed.
+
+  Raises:
+    UserError: the batch of the last step is not the one that the run was trained on.
+  """
+  restored = checkpoints.restore(saved(config, run.abstract))
+  if restored is None:
+    progress.note('Making the initial state')
+    return 0, initial_state(config, run), {}
+  start, state, meta = restored
+  progress.note(f'Resuming after step {start}')
+  check_last_batch(run, meta, start)
+  if not config.save_carry:
+    progress.note(
+      'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
+      'not those of an uninterrupted run'
+    )
+    state = with_first_carries(run, state)
+  return start, state, meta
 
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
@@ -116,137 +143,149 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
 def last_batch_sha256(run: setup.Run, done: int) -> str:
   """sha256 of the global batch that step number `done` (from 1) was trained on."""
   phase, index = run.timeline.at(done - 1)
-  system = run.systems[phase]
-  batch = loader.batch_at(system.examples, index, system.phase.config.batch_size)
-  return loader.batch_sha256(batch)
+  return run.phases[phase].batch_sha256(index)
 
 
 def require_finite(
-  done: int, found: dict, run: setup.Run, checkpoints: checkpoints_lib.Checkpoints
+  done: int, loss: float, run: setup.Run, checkpoints: checkpoints_lib.Checkpoints
 ):
   """Stops the run at a loss that is not a number, before it reaches a checkpoint."""
-  if math.isfinite(float(found['loss'])):
+  if math.isfinite(loss):
     return
-  phase, index = run.timeline.at(done - 1)
-  system = run.systems[phase]
-  first = index * system.phase.config.batch_size
+  number, index = run.timeline.at(done - 1)
+  phase = run.phases[number]
+  first = index * phase.config.batch_size
   raise UserError(
-    f'the loss of step {done} is {float(found["loss"])} (phase {system.phase.name!r}, batch '
-    f'{index}, rows {first} to {first + system.phase.config.batch_size - 1}); the last good '
-    f'checkpoint is {checkpoints.latest()}. Lower the learning rate or look at the batch'
+    f'the loss of step {done} is {loss} (phase {phase.name!r}, batch {index}, rows {first} to '
+    f'{first + phase.config.batch_size - 1}); the last good checkpoint is {checkpoints.latest()}. '
+    'Lower the learning rate or look at the batch'
   )
 
 
 def held_out_scores(
-  run: setup.Run, steppers: list[Stepper], phase: int, variables: Any
+  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress
 ) -> dict[str, float]:
-  """`eval/<term>` of the running phase, or `eval/<phase>/<term>` of all phases that take turns."""
-  if not run.timeline.interleaved:
-    return steppers[phase].evaluate(variables)
-  found = {}
-  for stepper in steppers:
-    for name, value in stepper.evaluate(variables).items():
-      found[f'eval/{stepper.system.phase.name}/{name.removeprefix("eval/")}'] = value
-  return found
+  """Runs the evaluations that are due after a step and shows what they found."""
+  phases = run.judged(run.timeline.at(done - 1)[0])
+  scores, tables = evaluation.run(phases, run.timeline.interleaved, variables, done, last)
+  shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
+  progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
+  for table in tables:
+    progress.show(table)
+  return scores
 
 
 def run(config: Any, workdir: str) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
   pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-  progress = metrics_writer.Progress(config.total_steps)
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(resume.alone_in(workdir))
+    _run(config, workdir, stack)
+
+
+def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
+  progress = Progress(config.total_steps)
+  stack.callback(progress.close)
   resume.check_workdir(workdir, config)
   run = prepare_run(config, workdir, progress)
-  resume.claim_workdir(workdir, config)
-  progress.note(f'Mesh {dict(run.mesh.shape)} of {jax.devices()[0].device_kind}')
 
   checkpoints = checkpoints_lib.Checkpoints(
     pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
   )
-  restored = checkpoints.restore(saved(config, run.abstract))
-  if restored is None:
-    progress.note('Making the initial state')
-    state, start = initial_state(config, run), 0
-  else:
-    start, state, meta = restored
-    progress.note(f'Resuming after step {start}')
-    check_last_batch(run, meta, start)
-    if not config.save_carry:
-      progress.note(
-        'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
-        'not those of an uninterrupted run'
-      )
-      state = with_first_carries(run, state)
-  del restored
-
-  steppers = [Stepper(run, system) for system in run.systems]
+  stack.callback(checkpoints.close)
+  start, state, meta = first_state(config, run, checkpoints, progress)
   writer = metrics_writer.Writer(workdir, start)
-  book = ledger.Ledger(jax.devices())
+  stack.callback(writer.close)
+  book = ledger.Ledger(jax.devices(), meta.get('ledger'))
+  interval = interval_lib.Interval(meta.get('interval'))
   stop, previous = Stop(), None
+
+  def evaluate(done: int, last: bool) -> None:
+    """After the checkpoint of the step, so that no failing evaluation costs it."""
+    with book.time('eval'):
+      scores = held_out_scores(run, done, last, state.variables, progress)
+    if checkpoints.has(done):
+      checkpoints.score(done, scores)
+    writer.write(done, scores)
+
+  if start:  # the scores of that step come after its checkpoint: a kill may have come between
+    known, last = checkpoints.scores(start), start == config.total_steps
+    if known is not None:
+      writer.write(start, known)
+    elif evaluation.due(run.judged(run.timeline.at(start - 1)[0]), start, last):
+      evaluate(start, last)
 
   for done in range(start + 1, config.total_steps + 1):
     profile_window(config.profile, done, workdir)
-    phase, index = run.timeline.at(done - 1)
-    stepper = steppers[phase]
-    if not stepper.compiled:
-      progress.note(f'Compiling the train step of phase {stepper.system.phase.name!r}')
+    number, index = run.timeline.at(done - 1)
+    phase = run.phases[number]
+    if not phase.compiled:
+      progress.note(f'Compiling the train step of phase {phase.name!r}')
       with book.time('compile'):
-        stepper.compile_train()
+        phase.compile(run.abstract)
     if index == 0:
-      state = stepper.enter(state)
+      state = phase.enter(state)
     with book.time('input'):
-      batch, counts = stepper.next_batch(index)
+      batch, counts = phase.next_batch(index)
     with book.time('compute'):
-      state, found = stepper.train(state, batch)
+      state, found = phase.train(state, batch)
+      if done == start + 1:  # it has worked once: from now on the workdir is this run's
+        require_finite(done, float(found['loss']), run, checkpoints)
+        resume.claim_workdir(workdir, config, run.config)
+      loss = None
       if previous:  # one step late, so that the device never waits for the host
-        require_finite(*previous, run, checkpoints)
-    book.count(counts, stepper.system.objective.flops(batch))
+        loss = float(previous[1]['loss'])
+        require_finite(previous[0], loss, run, checkpoints)
+    progress.step(done, loss)
+    interval.add(phase.name, found)
+    book.count(counts, phase.objective.flops(batch))
     previous = (done, found)
-    last = done == config.total_steps
-    leaving = stop.at(done)
+    last, leaving = done == config.total_steps, stop.at(done)
 
-    if done % config.log_steps == 0 or last or leaving:
+    if done % config.log_steps == 0 or last:
       with book.time('compute'):
-        found = jax.device_get(found)
-      require_finite(done, found, run, checkpoints)
-      scalars = {k: float(found[k]) for k in ('loss', 'grad_norm', 'lr')}
-      scalars |= stepper.system.objective.finish(found['sums']) | book.interval()
+        require_finite(done, float(found['loss']), run, checkpoints)
+        finish = {p.name: p.objective.finish for p in run.phases}
+        scalars = interval.close(finish, run.timeline.interleaved)
+      scalars |= book.interval()
       writer.write(done, scalars)
       progress.update(done, scalars)
-    scores = {}
-    if done % config.eval_steps == 0 or last:
-      with book.time('eval'):
-        scores = held_out_scores(run, steppers, phase, state.variables)
-        if last:
-          scores |= report.token_by_token(stepper, state.variables, run.store)
-      writer.write(done, scores)
-      shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
-      progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
     if done % config.checkpoint_steps == 0 or last or leaving:
-      require_finite(done, found, run, checkpoints)
+      require_finite(done, float(found['loss']), run, checkpoints)
       with book.time('checkpoint'):
-        meta = dict(batch_sha256=last_batch_sha256(run, done))
-        checkpoints.save(done, saved(config, state), meta, scores, wait=last or leaving)
+        meta = dict(
+          batch_sha256=last_batch_sha256(run, done), interval=interval.state(), ledger=book.state()
+        )
+        checkpoints.save(done, saved(config, state), meta, wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by SIGTERM after step {done}; the same command resumes')
-      break
-  checkpoints.close()
-  writer.close()
+      return
+    if evaluation.due(run.judged(number), done, last):
+      evaluate(done, last)
+
+  checkpoints.wait()
   progress.close()
   book.print_summary()
-  if start < config.total_steps and not stop.at(config.total_steps):
-    report.show(config, steppers[-1], state.variables, run.store, workdir)
-    if jax.process_index() == 0:
-      curves.plot([workdir])
+  if start < config.total_steps and jax.process_index() == 0:
+    report.show(workdir)
+    writer.close()
+    curves.plot([workdir])
 
 
 def evaluate(config: Any, workdir: str) -> None:
-  """Prints the held-out scores of the workdir's newest intact checkpoint as one JSON line."""
-  progress = metrics_writer.Progress(config.total_steps)
+  """Prints the held-out scores of the workdir's newest intact checkpoint as one JSON line.
+
+  Args:
+    config: that of the run, see `resume.stored_config`; what differs from it is said.
+    workdir: of the run.
+  """
+  progress = Progress(config.total_steps)
+  for line in resume.overrides(workdir, config):
+    progress.note(f'For this evaluation {line}')
   run = prepare_run(config, workdir, progress)
   directory = checkpoints_lib.newest(workdir)
   variables = checkpoints_lib.read_variables(directory, run.abstract.variables)
-  steppers = [Stepper(run, system) for system in run.systems]
-  scores = held_out_scores(run, steppers, len(steppers) - 1, variables)
-  scores |= report.token_by_token(steppers[-1], variables, run.store)
+  done = int(directory.name)
+  scores = held_out_scores(run, done, True, variables, progress)
   if jax.process_index() == 0:
     print(json.dumps(dict(checkpoint=str(directory), **scores)))

@@ -1,68 +1,50 @@
 """From a config to everything that is fixed before the first step; every mistake is met here."""
 
-import copy
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bertjax import registry, sharding
+from bertjax import registry, schema, sharding
 from bertjax.data import examples as examples_lib
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.optim import optimizer
+from bertjax.train import evaluation
+from bertjax.train import step as step_lib
 from bertjax.train import timeline as timeline_lib
+from bertjax.train.phase import Phase
 from bertjax.train.step import State
-from bertjax.types import Batch, HeldOutRows, Objective, RowSource
-
-
-class System(NamedTuple):
-  """One phase, ready to be compiled.
-
-  Attributes:
-    phase: its name and config.
-    objective: the training system.
-    examples, held_out: rows to train and to evaluate on; held_out is None where there are none.
-    template: a host batch of zeros in the shapes of the phase.
-    evaluation: the objective on held-out rows: with `config.eval.model` and `config.eval.length`.
-    eval_template: a batch of zeros in the shapes of evaluation.
-    tx, schedule: the optimizer.
-  """
-
-  phase: timeline_lib.Phase
-  objective: Objective
-  examples: RowSource
-  held_out: HeldOutRows | None
-  template: Batch
-  evaluation: Objective
-  eval_template: Batch
-  tx: Any
-  schedule: Callable
+from bertjax.types import Batch, Objective, Subject
 
 
 class Run(NamedTuple):
   """A whole run before its first step.
 
   Attributes:
+    config: as it was given, with references resolved and what the store tells filled in.
     timeline: step -> phase.
-    systems: one per phase.
+    phases: in order.
     store: the training store; of a run that streams, the vocabulary alone.
-    mesh, rules: devices, and the table of (logical axis, mesh axes).
+    devices: the mesh, and the table of (logical axis, mesh axes).
     abstract: the state as shapes with shardings; its carry has one entry per phase.
   """
 
+  config: Any
   timeline: timeline_lib.Timeline
-  systems: tuple[System, ...]
+  phases: tuple[Phase, ...]
   store: Store
-  mesh: Mesh
-  rules: sharding.Rules
+  devices: sharding.Devices
   abstract: State
+
+  def judged(self, phase: int) -> tuple[Phase, ...]:
+    """The phases that are evaluated while one runs: it alone, or all where they take turns."""
+    return self.phases if self.timeline.interleaved else (self.phases[phase],)
 
 
 def make_run(
@@ -83,6 +65,7 @@ def make_run(
   Raises:
     UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
+  schema.check(config)
   streams = config.data.reader == 'seqio'
   store = row_stream.open_vocabulary(store_path) if streams else open_store(store_path)
   config = config.copy_and_resolve_references()
@@ -93,12 +76,13 @@ def make_run(
     config.model.extra = _tables(config, store)
   timeline = timeline_lib.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
-  rules = sharding.as_rules(config.sharding_rules)
+  placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for phase in timeline.phases:
     _check(phase, mesh)
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
-  systems = tuple(_system(phase, store, held_out, fallback) for phase in timeline.phases)
-  return Run(timeline, systems, store, mesh, rules, _abstract_state(systems, mesh, rules))
+  phases = tuple(_phase(p, store, held_out, placed, fallback) for p in timeline.phases)
+  _check_best(config.best.metric, phases, timeline.interleaved)
+  return Run(config, timeline, phases, store, placed, _abstract_state(phases, placed))
 
 
 def _check_vocabulary(data: Any, store: Store) -> None:
@@ -146,138 +130,136 @@ def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
   return tuple(tables.items())
 
 
-def _check(phase: timeline_lib.Phase, mesh: Mesh) -> None:
+def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   config = phase.config
-  hosts = jax.process_count()
-  sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts)
-  sharding.check_batch(config.eval.batch_size, 1, mesh, hosts)
-  if config.data.reader == 'seqio' and config.eval.data:
-    raise UserError(
-      f'config.eval.data changes {", ".join(config.eval.data)} of the held-out documents, which a '
-      "stream has none of: leave it empty, or set config.data.reader='store'"
-    )
-  if config.data.reader == 'seqio' and config.eval.length:
-    raise UserError(
-      f'config.eval.length={config.eval.length}, but a stream has rows of config.length alone: '
-      "leave it at 0, or set config.data.reader='store'"
-    )
-  longest = max(config.length, config.eval.length)
-  room = longest
+  sharding.check_batch(config.batch_size, config.microbatches, mesh, jax.process_count())
+  lengths = [config.length, *(s.length for s in config.evals.values() if 'length' in s)]
   if 'positions' in config.model:
     room = config.model.positions - config.model.position_offset
-  if longest > room:
-    raise UserError(
-      f'phase {phase.name!r} has sequences of {longest} tokens, but the position table has room '
-      f'for {room}: lower config.length or raise config.model.positions'
-    )
+    if max(lengths) > room:
+      raise UserError(
+        f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the position table has '
+        f'room for {room}: lower config.length or raise config.model.positions'
+      )
 
 
-def _system(
-  phase: timeline_lib.Phase, store: Store, held_out: Store | None, fallback: str | None
-) -> System:
-  config = phase.config
+def _check_best(metric: str, phases: Sequence[Phase], interleaved: bool) -> None:
+  """Refuses a metric that no evaluation gives, unless nothing is held out to evaluate on."""
+  known = evaluation.score_names(phases, interleaved)
+  if known:
+    choose(metric, known, 'config.best.metric')
+
+
+def _phase(
+  given: timeline_lib.PhaseConfig,
+  store: Store,
+  held_out: Store | None,
+  devices: sharding.Devices,
+  fallback: str | None,
+) -> Phase:
+  config, stream = given.config, None
   name = config.objective.name
-  module = registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
-  objective = module.make(config)
+  factory = registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
+  objective = factory.make(config)
   if config.data.reader == 'seqio':
-    examples, evaluated = row_stream.open_streams(config, store)
+    examples, stream = row_stream.open_streams(config, store)
   else:
-    examples, evaluated = _examples(config, store, held_out, fallback)
+    examples = _examples(config, store, fallback)
   row = examples.batch(np.zeros(1, np.int64), shuffle=True)
   row.pop('dropped_B')
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
-  boxed = jax.eval_shape(objective.init, jax.random.key(0), _shapes(template, 1))
-  evaluation, eval_template = _evaluation(config, module, template, evaluated, boxed)
-  params = nn.meta.unbox(boxed)['params']
+  boxed = _boxed(objective, template)
+  variables = nn.meta.unbox(boxed)
   axes = sharding.logical_axes(boxed)['params']
-  tx, schedule = optimizer.make(config.optimizer, params, axes)
-  return System(
-    phase, objective, examples, evaluated, template, evaluation, eval_template, tx, schedule
+  tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
+  subject = Subject(
+    config=config,
+    make=factory.make,
+    objective=objective,
+    shapes=lambda objective, batch: nn.meta.unbox(_boxed(objective, batch)),
+    variables=variables,
+    template=template,
+    store=store,
+    held_out=held_out,
+    stream=stream,
+    fallback=fallback,
+    ways=devices.ways,
+    eval_step=lambda objective: _at_first_use(step_lib.make_eval_step(objective), devices),
+    compile=lambda function: _at_first_use(
+      function, devices, out_shardings=NamedSharding(devices.mesh, PartitionSpec())
+    ),
+    put=devices.put_global,
+    shared={},
   )
+  evals = evaluation.make(subject)
+  return Phase(given.name, subject, examples, tx, schedule, devices, evals)
 
 
-def _evaluation(config: Any, module: Any, template: Batch, held_out: Any, boxed: Any):
-  """The objective on held-out rows and a batch of zeros for it.
+def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:
+  """The function, compiled for the arguments of its first call; later ones must be like them."""
+  compiled: Any = None
 
-  Raises:
-    UserError: `config.eval.model` has a field that the model lacks, or changes the parameters.
-  """
-  changed = copy.deepcopy(config)
-  for name, value in config.eval.model.items():
-    choose(name, config.model, 'config.eval.model')
-    changed.model[name] = value
-  changed.length = config.eval.length or config.length
-  objective = module.make(changed)
-  row = template
-  if held_out is not None:
-    row = held_out.batch(np.zeros(1, np.int64), shuffle=False)
-  zeros = {
-    k: np.zeros((config.eval.batch_size, *row[k].shape[1:]), v.dtype) for k, v in template.items()
-  }
-  found = jax.eval_shape(objective.init, jax.random.key(0), _shapes(zeros, 1))
-  if jax.tree.map(lambda x: x.shape, found) != jax.tree.map(lambda x: x.shape, boxed):
-    raise UserError(
-      f'config.eval.model={dict(config.eval.model)} changes the shapes of parameters, which '
-      'evaluation takes from training: override only what leaves them'
-    )
-  return objective, zeros
+  def call(*arguments):
+    nonlocal compiled
+    if compiled is None:
+      compiled = devices.compile(function, arguments, **options)
+    return compiled(*arguments)
+
+  return call
 
 
-def _examples(config: Any, store: Store, held_out: Store | None, fallback: str | None):
-  """The rows of the stores: those to train on, and those to evaluate on or None."""
-  tables = [name for name, _ in config.model.extra] if 'extra' in config.model else []
-  make = functools.partial(examples_lib.make_examples, fallback=fallback, tables=tables)
-  examples = make(store, config.data, config.length, config.seed, rows=config.batch_size)
-  if held_out is None:
-    return examples, None
-  data = copy.deepcopy(config.data)
-  timeline_lib.override(data, config.eval.data, 'config.eval.data')
-  data = examples_lib.held_out_data(data)
-  seed, length = config.eval.seed, config.eval.length or config.length
-  return examples, make(held_out, data, length, seed, rows=config.eval.batch_size)
+def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.Examples:
+  """The rows of the store to train on."""
+  return examples_lib.make_examples(
+    store, config.data, config.length, config.seed, fallback, config.batch_size,
+    examples_lib.tables_of(config.model),
+  )  # fmt: skip
 
 
-def _shapes(template: Batch, rows: int | None = None) -> dict[str, jax.ShapeDtypeStruct]:
-  """The template as shapes, with another number of rows if given."""
-  return {
-    k: jax.ShapeDtypeStruct((rows or v.shape[0], *v.shape[1:]), v.dtype)
-    for k, v in template.items()
-  }
+def _boxed(objective: Objective, batch: Batch) -> Any:
+  """The variables as shapes in flax.linen's partitioning boxes."""
+  row = {k: jax.ShapeDtypeStruct((1, *v.shape[1:]), v.dtype) for k, v in batch.items()}
+  return jax.eval_shape(objective.init, jax.random.key(0), row)
 
 
-def initial_variables(system: System, seed: int) -> Any:
-  """The variables before the first step, unboxed; a pure function of the seed."""
-  zeros = {k: np.zeros((1, *v.shape[1:]), v.dtype) for k, v in system.template.items()}
-  return nn.meta.unbox(system.objective.init(jax.random.key(seed), zeros))
-
-
-def _abstract_state(systems: tuple[System, ...], mesh: Mesh, rules: sharding.Rules) -> State:
+def _abstract_state(phases: Sequence[Phase], devices: sharding.Devices) -> State:
   """Shapes and shardings of the state; all phases must share variables and optimizer state."""
-  first = systems[0]
   states, specs = [], []
-  for system in systems:
-    boxed = jax.eval_shape(system.objective.init, jax.random.key(0), _shapes(system.template, 1))
+  for phase in phases:
+    boxed = _boxed(phase.objective, phase.template)
     variables = nn.meta.unbox(boxed)
-    variable_specs = sharding.param_specs(variables, sharding.logical_axes(boxed), rules, mesh)
-    opt_state = jax.eval_shape(system.tx.init, variables['params'])
-    states.append((variables, opt_state))
-    specs.append(
-      (
-        variable_specs,
-        optimizer.state_specs(system.tx, variables['params'], variable_specs['params']),
-      )
+    variable_specs = sharding.param_specs(
+      variables, sharding.logical_axes(boxed), devices.rules, devices.mesh
     )
-    if jax.tree.structure(states[-1]) != jax.tree.structure(states[0]):
-      raise UserError(
-        f'phase {system.phase.name!r} has other parameters or optimizer state than phase '
-        f'{first.phase.name!r}: phases of one run must share both'
-      )
-  carries = {s.phase.name: jax.eval_shape(s.objective.carry, _shapes(s.template)) for s in systems}
+    states.append((variables, jax.eval_shape(phase.tx.init, variables['params'])))
+    _check_shared(phases[0].name, states[0], phase.name, states[-1])
+    opt_specs = optimizer.state_specs(phase.tx, variables['params'], variable_specs['params'])
+    specs.append((variable_specs, opt_specs))
+  carries = {p.name: jax.eval_shape(p.objective.carry, p.template) for p in phases}
   carry_specs = jax.tree.map(lambda _: sharding.batch_spec(), carries)
   step = jax.ShapeDtypeStruct((), np.int32)
   (variables, opt_state), (variable_specs, opt_specs) = states[0], specs[0]
   abstract = State(step, variables, opt_state, carries)
-  shardings = sharding.named(mesh, State(PartitionSpec(), variable_specs, opt_specs, carry_specs))
+  specs = State(PartitionSpec(), variable_specs, opt_specs, carry_specs)
   return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), abstract, shardings
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    abstract,
+    sharding.named(devices.mesh, specs),
   )
+
+
+def _check_shared(first: str, expected: Any, name: str, got: Any) -> None:
+  """Refuses a phase whose parameters or optimizer state are not those of the first phase."""
+  described = [
+    {sharding.leaf_path(path): f'{x.dtype}{list(x.shape)}' for path, x in leaves}
+    for leaves in map(jax.tree_util.tree_leaves_with_path, (expected, got))
+  ]
+  theirs, ours = described
+  differing = [k for k in sorted({*theirs, *ours}) if theirs.get(k) != ours.get(k)]
+  if differing or jax.tree.structure(expected) != jax.tree.structure(got):
+    leaf = differing[0] if differing else 'the kind of optimizer state'
+    raise UserError(
+      f'phase {name!r} has other parameters or optimizer state than phase {first!r}, for one '
+      f'{leaf}: expected {theirs.get(leaf, "none")}, got {ours.get(leaf, "none")}. Phases of one '
+      'run must share both: give them the same config.model sizes and config.optimizer.name'
+    )

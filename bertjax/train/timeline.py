@@ -1,19 +1,21 @@
 """A run as a list of phases, and the pure function from a step to its phase.
 
-`config.phases` maps names to overrides of the config, in the order of the names. Each phase also
-says how long it lasts: `share` (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or
-`turns` (interleaved: 2 steps of one and 1 of the other, again and again). Without phases the run is
-one phase named 'main'.
+`config.phases` maps names to overrides of the config, in the order of the names, where numbers
+count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
+(blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
+and 1 of the other, again and again). Without phases the run is one phase named 'main'.
 """
 
+import re
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
+from bertjax.options import override
 
 
-class Phase(NamedTuple):
+class PhaseConfig(NamedTuple):
   """One phase: its name and the config with its overrides applied, references resolved."""
 
   name: str
@@ -30,7 +32,7 @@ class Timeline(NamedTuple):
     interleaved: whether the phases take turns.
   """
 
-  phases: tuple[Phase, ...]
+  phases: tuple[PhaseConfig, ...]
   lengths: tuple[int, ...]
   total: int
   interleaved: bool = False
@@ -45,25 +47,10 @@ class Timeline(NamedTuple):
     raise AssertionError('unreachable: rest < sum(lengths)')
 
 
-def override(config: Any, changes: Any, where: str) -> None:
-  """Changes fields of a ConfigDict in place; a dict with another `name` replaces the whole of it,
-  since the fields of the one thing say nothing of the other.
-
-  Args:
-    config: e.g. `config.data`.
-    changes: field -> value, or a ConfigDict of them.
-    where: the key of the changes, for messages.
-
-  Raises:
-    UserError: there is no such field; the nearest is named.
-  """
-  for key, value in changes.items():
-    choose(key, config, f'fields of {where}')
-    nested = isinstance(value, ConfigDict) and isinstance(config[key], ConfigDict)
-    if nested and ('name' not in value or value.name == config[key].name):
-      override(config[key], value, f'{where}.{key}')
-    else:
-      config[key] = value
+def _in_order(names: Any) -> list[str]:
+  """Names by their words and numbers: phase2 before phase10."""
+  parts = lambda name: [int(p) if p.isdecimal() else p for p in re.split(r'(\d+)', name)]
+  return sorted(names, key=parts)
 
 
 def make(config: Any) -> Timeline:
@@ -75,9 +62,10 @@ def make(config: Any) -> Timeline:
   resolved = config.copy_and_resolve_references()
   total = resolved.total_steps
   if not resolved.phases:
-    return Timeline((Phase('main', resolved),), (total,), total)
+    return Timeline((PhaseConfig('main', resolved),), (total,), total)
   phases, weights, kinds = [], [], set()
-  for name, overrides in sorted(resolved.phases.items()):
+  for name in _in_order(resolved.phases):
+    overrides = resolved.phases[name]
     kind = [k for k in ('share', 'turns') if k in overrides]
     if len(kind) != 1:
       got = kind or 'neither'
@@ -87,7 +75,7 @@ def make(config: Any) -> Timeline:
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
     override(changed, body, f'config.phases.{name}')
-    phases.append(Phase(name, changed))
+    phases.append(PhaseConfig(name, changed))
   if len(kinds) != 1:
     raise UserError('config.phases mixes share and turns: give every phase the same kind')
   if kinds == {'turns'}:

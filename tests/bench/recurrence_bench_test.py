@@ -60,7 +60,7 @@ def test_a_run_is_scored_with_each_memory(tmp_path):
     f'--config=configs/transformer_xl.py:test --config.data.input={text} '
     f'--config.data.vocab={tmp_path}/vocab --config.total_steps=20 --workdir={run} '
     f'--config.data.heldout={tmp_path}/held_out.txt '
-    '--config.objective.unit=character --config.eval.model.same_length=False'
+    '--config.objective.unit=character --config.evals.held_out.model.same_length=False'
   )
   say(f'bertjax.main {flags}')
   scores = json.loads(say(f'bertjax.main {flags} --evaluate').splitlines()[-1])

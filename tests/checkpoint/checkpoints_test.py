@@ -65,7 +65,7 @@ def three(make):
   """Checkpoints 10, 20 and 30 in a directory."""
   checkpoints = make()
   for step in (10, 20, 30):
-    checkpoints.save(step, state_of(step), {'batch_sha256': f'hash {step}'}, {}, wait=True)
+    checkpoints.save(step, state_of(step), {'batch_sha256': f'hash {step}'}, wait=True)
   return checkpoints._directory
 
 
@@ -77,7 +77,7 @@ def test_nothing_there_is_none(make):
 @pytest.mark.parametrize('saved, restored', [((2, 4), (4, 2)), ((4, 2), (1, 1)), ((1, 1), (2, 2))])
 def test_the_state_comes_back_on_another_mesh(make, saved, restored):
   state = state_of(7, mesh_of(*saved))
-  make().save(7, state, {'a': 1}, {'eval/loss': 2.5}, wait=True)
+  make().save(7, state, {'a': 1}, wait=True)
   abstract = abstract_of(state, mesh_of(*restored))
   step, got, meta = make().restore(abstract)
   assert (step, meta) == (7, {'a': 1})
@@ -95,7 +95,7 @@ def test_a_state_may_be_donated_right_after_save(make):
   abstract = abstract_of(state)
   for step in range(1, 4):
     state = jax.tree.map(lambda x: jnp.full_like(x, step), state)  # noqa: B023
-    checkpoints.save(step, state, {}, {})
+    checkpoints.save(step, state, {})
     state = overwrite(state)
     jax.block_until_ready(overwrite(jax.tree.map(jnp.copy, state)))
     np.testing.assert_array_equal(checkpoints.restore(abstract)[1]['variables']['w'], step)
@@ -129,7 +129,7 @@ def test_a_damaged_newest_falls_back_with_a_warning(make, warnings, kind):
   assert_equal(got, state)
   assert str(directory / '30') in warnings[0] and said in warnings[0]
   assert str(directory / '20') in warnings[1]
-  checkpoints.save(30, state_of(30), {}, {}, wait=True)  # its name is free again
+  checkpoints.save(30, state_of(30), {}, wait=True)  # its name is free again
   assert make().restore(abstract_of(state))[0] == 30
   assert (directory / '30.damaged').exists()
 
@@ -162,16 +162,16 @@ def test_no_intact_checkpoint_stops_the_run_again_and_again(make, warnings):
 def test_a_newer_format_is_refused_not_skipped(make, monkeypatch):
   directory = three(make)
   monkeypatch.setattr(manifest, 'FORMAT', manifest.FORMAT + 1)
-  make().save(40, state_of(40), {}, {}, wait=True)
+  make().save(40, state_of(40), {}, wait=True)
   monkeypatch.undo()
   (directory / '40' / 'new').touch()  # what a newer format may leave out of its manifest
-  with pytest.raises(ValueError, match=f'{directory}/40 has format 2.* reads up to 1: update'):
+  with pytest.raises(ValueError, match=f'{directory}/40 has format 3.* reads up to 2: update'):
     make().restore(abstract_of(state_of(40)))
 
 
 def test_other_arrays_are_refused_by_name(make):
   state = state_of(1)
-  make().save(1, state, {}, {}, wait=True)
+  make().save(1, state, {}, wait=True)
   other = state._replace(step=jnp.float32(1), carry={'one': (), 'three': jnp.zeros((2, 2))})
   other.variables['params']['layers']['w'] = jnp.zeros((8, 32))
   with pytest.raises(ValueError) as error:
@@ -189,14 +189,39 @@ def test_the_newest_and_the_best_are_kept(make, mode, best):
   losses = {1: 5.0, 2: 9.0, 3: 1.0, 4: None, 5: 4.0, 6: 3.0, 7: None}
   for step, loss in losses.items():
     scores = {} if loss is None else {'eval/loss': loss, 'eval/other': -loss}
-    checkpoints.save(step, state_of(step), {}, scores, wait=True)
+    checkpoints.save(step, state_of(step), {}, wait=True)
+    if scores:
+      checkpoints.score(step, scores)
+  checkpoints.wait()
   assert kept(checkpoints._directory) == [best, 6, 7]
   assert make(keep=1).latest() == checkpoints._directory / '7'
 
 
+def test_scores_come_later_and_are_not_part_of_what_is_verified(make):
+  directory = three(make)
+  checkpoints = make()
+  assert checkpoints.scores(30) is None and checkpoints.has(30) and not checkpoints.has(40)
+  checkpoints.score(30, {'eval/loss': 0.1 + 0.2})
+  assert checkpoints.scores(30) == {'eval/loss': 0.1 + 0.2}
+  manifest.verify(directory / '30')
+  flip(directory / '30' / manifest.SCORES, 20)
+  assert checkpoints.scores(30) is None  # to be found anew
+  assert make().restore(abstract_of(state_of(30)))[0] == 30
+
+
+def test_a_checkpoint_of_an_older_format_is_refused_but_its_variables_are_read(make, monkeypatch):
+  monkeypatch.setattr(manifest, 'FORMAT', 1)
+  directory = three(make)
+  monkeypatch.undo()
+  with pytest.raises(ValueError, match='has format 1, a run is resumed from format 2: start in a'):
+    make().restore(abstract_of(state_of(30)))
+  expected = state_of(30).variables
+  assert_equal(checkpoints_lib.read_variables(directory / '30'), expected)
+
+
 def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monkeypatch):
   checkpoints = make(keep=1)
-  checkpoints.save(1, state_of(1), {}, {}, wait=True)
+  checkpoints.save(1, state_of(1), {}, wait=True)
   original, during = manifest.write, []
 
   def spy(directory, record):
@@ -204,7 +229,7 @@ def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monke
     original(directory, record)
 
   monkeypatch.setattr(manifest, 'write', spy)
-  checkpoints.save(2, state_of(2), {}, {}, wait=True)
+  checkpoints.save(2, state_of(2), {}, wait=True)
   assert during == [['1', '2.saving']]
   assert kept_names(checkpoints._directory) == ['2']
 
@@ -212,15 +237,15 @@ def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monke
 @pytest.mark.parametrize('surfaces', ['save', 'wait', 'close', 'restore'])
 def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   checkpoints = make()
-  checkpoints.save(1, state_of(1), {}, {}, wait=True)
+  checkpoints.save(1, state_of(1), {}, wait=True)
 
   def full_disk(directory, record):
     raise OSError(28, 'No space left on device')
 
   monkeypatch.setattr(manifest, 'write', full_disk)
-  checkpoints.save(2, state_of(2), {}, {})
+  checkpoints.save(2, state_of(2), {})
   calls = dict(
-    save=lambda: checkpoints.save(3, state_of(3), {}, {}),
+    save=lambda: checkpoints.save(3, state_of(3), {}),
     wait=checkpoints.wait,
     close=checkpoints.close,
     restore=lambda: checkpoints.restore(abstract_of(state_of(0))),
@@ -234,7 +259,7 @@ def test_a_save_that_hangs_is_an_error(make, monkeypatch):
   checkpoints, release = make(), threading.Event()
   monkeypatch.setattr(manifest, 'write', lambda directory, record: release.wait(60))
   monkeypatch.setattr(checkpoints_lib, 'TIMEOUT_S', 0.2)
-  checkpoints.save(1, state_of(1), {}, {})
+  checkpoints.save(1, state_of(1), {})
   start = time.monotonic()
   with pytest.raises(ValueError, match='checkpoint 1 could not be written.*TimeoutError'):
     checkpoints.wait()
@@ -244,9 +269,9 @@ def test_a_save_that_hangs_is_an_error(make, monkeypatch):
 
 def test_a_step_is_saved_once(make):
   checkpoints = make()
-  checkpoints.save(1, state_of(1), {}, {})
+  checkpoints.save(1, state_of(1), {})
   with pytest.raises(ValueError, match='1 exists already'):
-    checkpoints.save(1, state_of(1), {}, {})
+    checkpoints.save(1, state_of(1), {})
 
 
 def test_leftovers_of_a_killed_save_are_cleaned(make):

@@ -131,12 +131,17 @@ def test_a_sentence_is_framed_and_its_masks_become_slots():
     (['the cat'], 'got 0 and 4'),
     (['[MASK]' * 4], 'at most 8 tokens, got 4'),
     (['the cat sat the cat sat [MASK]'], 'got 1 and 9'),
-    (['[MASK]'] * 3, '3 sentences, but eval.batch_size=2'),
   ],
 )
 def test_sentences_that_do_not_fit_are_refused(sentences, message):
   with pytest.raises(ValueError, match=message):
     encode(sentences)
+
+
+def test_sentences_need_a_mask_token():
+  special = dict(SPECIAL, mask=None)
+  with pytest.raises(ValueError, match='mask token, which this vocabulary has none of'):
+    fill_mask.encode(['[MASK]'], lambda texts: [[] for _ in texts], special, batch())
 
 
 def test_completions_are_the_likeliest_ids_in_order():
@@ -145,7 +150,7 @@ def test_completions_are_the_likeliest_ids_in_order():
     return dict(logits_BPV=logits)
 
   answers = fill_mask.top_predictions(
-    predict, {}, (), encode(['the [MASK] sat [MASK]']), lambda b: b, count=2
+    fill_mask.likeliest(predict, 2), {}, (), encode(['the [MASK] sat [MASK]']), lambda b: b
   )
   assert len(answers) == 1 and len(answers[0]) == 2  # one sentence, two masks
   assert [i for i, _ in answers[0][1]] == [7, 6]

@@ -25,7 +25,7 @@ VOCAB = 60
 def config():
   config: Any = transformer_xl.get_config('test')
   config.model.update(dict(layers=2, width=32, heads=2, head_size=16, ffn=64, vocab_size=VOCAB))
-  config.eval.model = dict(clamp_len=6)
+  config.evals.held_out.model = dict(clamp_len=6)
   return config
 
 
@@ -118,7 +118,7 @@ def test_a_stream_too_short_to_compare_is_refused(config, token_n):
   'cached(config, segment, segment, same_length=False)',
 )
 def test_memory_grows_to_the_whole_stream(config, token_n):
-  config.eval.model = {}
+  config.evals.held_out.model = {}
   variables = weights(config)
   found = recurrence.by_memory(config, variables, token_n, 8, 3, segments=(0, 1, 4))
   assert [each['memory'] for each in found] == [0, 8, 32]

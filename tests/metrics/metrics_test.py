@@ -2,6 +2,8 @@
 
 import doctest
 import json
+import subprocess
+import sys
 import time
 
 import jax
@@ -10,14 +12,15 @@ import pytest
 from mutation import mutation
 from tensorboardX.proto import event_pb2
 
-from bertjax.metrics import curves, ledger
+from bertjax.metrics import curves, interval, ledger, verdict
+from bertjax.metrics import progress as progress_lib
 from bertjax.metrics import writer as metrics_writer
 
 mutation(
   'metrics: lines after the resumed step stay',
   'bertjax/metrics/writer.py',
-  "if json.loads(line)['step'] <= step:",
-  'if json.loads(line):',
+  "row['step'] < step or row['step'] == step",
+  "row['step'] or row['step'] == step",
 )
 
 
@@ -89,6 +92,16 @@ def events(workdir):
   return found
 
 
+def test_the_scores_of_the_restored_step_are_to_be_written_again(tmp_path):
+  writer = metrics_writer.Writer(tmp_path, 0)
+  for step in (1, 2):
+    writer.write(step, {'loss': 1.0})
+    writer.write(step, {'eval/mlm': 1.0, 'eval/next': 2.0})
+  writer.close()
+  write(tmp_path, 2, [])
+  assert [(row['step'], 'loss' in row) for row in lines(tmp_path)] == [(1, 1), (1, 0), (2, 1)]
+
+
 def test_tensorboard_gets_the_same_names_and_forgets_what_a_resume_takes_back(tmp_path):
   write(tmp_path, 0, [10, 20, 30])
   time.sleep(1.1)  # the names of event files have seconds
@@ -101,7 +114,7 @@ def test_tensorboard_gets_the_same_names_and_forgets_what_a_resume_takes_back(tm
 def test_other_processes_write_nothing(tmp_path, monkeypatch, capsys):
   monkeypatch.setattr(jax, 'process_index', lambda: 1)
   write(tmp_path / 'run', 0, [1])
-  progress = metrics_writer.Progress(10)
+  progress = progress_lib.Progress(10)
   progress.note('hello')
   progress.update(1, dict(loss=1.0, tokens_per_second=1.0))
   progress.close()
@@ -110,8 +123,8 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch, capsys):
 
 def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
   clock = iter([0.0, 1.5, 10.0, 20.0])
-  monkeypatch.setattr(metrics_writer.time, 'perf_counter', lambda: next(clock))
-  progress = metrics_writer.Progress(1000)
+  monkeypatch.setattr(progress_lib.time, 'perf_counter', lambda: next(clock))
+  progress = progress_lib.Progress(1000)
   progress.note('Creating [bold] mesh')
   scalars = {'loss': 2.0, 'mlm_accuracy': 0.25, 'tokens_per_second': 12345.6}
   progress.update(100, scalars | {'time/compute': 9.0, 'time/input': 0.1})
@@ -127,13 +140,38 @@ def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):
 def test_a_bar_on_a_terminal(capsys, monkeypatch):
   monkeypatch.setenv('FORCE_COLOR', '1')
   monkeypatch.setenv('COLUMNS', '120')
-  progress = metrics_writer.Progress(1000)
+  progress = progress_lib.Progress(1000)
   progress.note('Creating mesh')
   progress.update(100, dict(loss=2.0, mlm_accuracy=0.25, tokens_per_second=12345.6))
   progress.note('Evaluating')
   progress.close()
   out = capsys.readouterr().out
   assert 'step 100/1,000' in out and 'loss 2.0000' in out and 'Evaluating' in out
+
+
+def test_the_bar_is_there_in_the_first_step_and_the_loss_as_soon_as_it_is_known(
+  capsys, monkeypatch
+):
+  monkeypatch.setenv('FORCE_COLOR', '1')
+  monkeypatch.setenv('COLUMNS', '120')
+  progress = progress_lib.Progress(1000)
+  progress.step(1, None)
+  assert 'step 1/1,000' in capsys.readouterr().out
+  progress.step(2, 7.25)
+  progress.close()
+  assert 'loss 7.2500' in capsys.readouterr().out
+
+
+def test_the_first_loss_has_a_line_where_there_is_no_terminal(capsys):
+  progress = progress_lib.Progress(1000)
+  for step, loss in ((1, None), (2, 7.25), (3, 7.0)):
+    progress.step(step, loss)
+  assert capsys.readouterr().out == 'step 1/1,000  loss 7.2500\n'
+
+
+def test_progress_needs_no_jax():
+  code = 'import sys; sys.modules["jax"] = None; from bertjax.metrics.progress import Bar; Bar("x")'
+  subprocess.run([sys.executable, '-c', code], check=True)
 
 
 @pytest.fixture
@@ -180,7 +218,7 @@ def test_an_interval_starts_empty(sleep):
   book.interval()
   sleep(2.0)
   got = book.interval()
-  assert got.pop('time/other') == 2.0
+  assert got.pop('time/other') == 2.0 and got.pop('tokens/total') == 300
   assert set(got.values()) == {0.0}
 
 
@@ -192,11 +230,11 @@ def test_a_slow_reader_flips_the_verdict(sleep):
     with book.time('input'):
       sleep(input_s)
     got = book.interval()
-    return ledger.verdict({part: got[f'time/{part}'] for part in ledger.PARTS})
+    return verdict.verdict({part: got[f'time/{part}'] for part in ledger.PARTS})
 
   assert of(1.0) == 'compute-bound'
   assert of(1.2) == 'input-bound'
-  assert doctest.testmod(ledger).failed == 0
+  assert doctest.testmod(verdict).failed == 0
 
 
 @pytest.mark.parametrize(
@@ -255,6 +293,82 @@ def test_the_summary_adds_the_intervals_up(capsys, sleep):
   assert '16.0 s, eval-bound' in out and '600' in out and '300' in out and 'peak unknown' in out
 
 
+@mutation(
+  'ledger: totals begin anew at a restart',
+  'bertjax/metrics/ledger.py',
+  "self._ever, self._before = dict(saved['total']), dict(saved['open'])",
+  'pass',
+)
+def test_totals_and_what_was_not_logged_go_on_after_a_restart(sleep):
+  book = ledger.Ledger(jax.devices())
+  count(book, flops=2e5)
+  sleep(1.0)
+  assert book.interval()['flops/total'] == 2e5
+  count(book, flops=1e5)
+  book = ledger.Ledger(jax.devices(), json.loads(json.dumps(book.state())))
+  count(book, flops=1e5)
+  sleep(10.0)
+  got = book.interval()
+  assert (got['tokens/real'], got['tokens/total'], got['flops/total']) == (600, 900, 4e5)
+  assert got['tokens_per_second'] == 30.0  # of this process alone
+
+
+def steps(seed, phase='main'):
+  """What some train steps return."""
+  rng = np.random.default_rng(seed)
+  for _ in range(7):
+    loss, norm, total, weight = rng.random(4, np.float32)
+    sums = dict(mlm=(total, weight), histogram=(rng.random((2, 3), np.float32), weight))
+    yield phase, dict(loss=loss, grad_norm=norm, lr=np.float32(0.5), sums=sums)
+
+
+def finish(sums):
+  return dict(mlm=float(sums['mlm'][0] / sums['mlm'][1]), top=float(sums['histogram'][0].max()))
+
+
+@mutation(
+  'interval: the loss of the last step alone',
+  'bertjax/metrics/interval.py',
+  "self._loss += float(found['loss'])",
+  "self._loss = float(found['loss'])",
+)
+def test_training_metrics_are_means_over_the_interval():
+  book = interval.Interval()
+  found = list(steps(1))
+  for phase, step in found:
+    book.add(phase, step)
+  got = book.close(dict(main=finish), interleaved=False)
+  mean = lambda key: np.mean([step[key] for _, step in found], dtype=np.float64)
+  assert got['loss'] == pytest.approx(mean('loss')) and got['grad_norm'] == mean('grad_norm')
+  totals, weights = zip(*(step['sums']['mlm'] for _, step in found), strict=True)
+  assert got['mlm'] == pytest.approx(sum(map(float, totals)) / sum(map(float, weights)))
+  book.add(*found[3])
+  assert book.close(dict(main=finish), False)['loss'] == float(found[3][1]['loss'])
+
+
+@pytest.mark.parametrize('cut', [0, 3, 7])
+def test_sums_that_were_saved_go_on_bit_for_bit(monkeypatch, cut):
+  monkeypatch.setattr(interval, 'AT_ONCE', 2)
+  straight, before = interval.Interval(), interval.Interval()
+  found = list(steps(2))
+  for step in found:
+    straight.add(*step)
+  for step in found[:cut]:
+    before.add(*step)
+  after = interval.Interval(json.loads(json.dumps(before.state())))
+  for step in found[cut:]:
+    after.add(*step)
+  assert after.close(dict(main=finish), False) == straight.close(dict(main=finish), False)
+
+
+def test_phases_that_take_turns_have_metrics_of_their_own():
+  book = interval.Interval()
+  for step in (*steps(1, 'clm'), *steps(2, 'tlm')):
+    book.add(*step)
+  got = book.close(dict(clm=finish, mlm=finish, tlm=finish), interleaved=True)
+  assert set(got) == {'loss', 'grad_norm', 'lr', 'clm/mlm', 'clm/top', 'tlm/mlm', 'tlm/top'}
+
+
 def run_with_metrics(workdir, offset=0.0):
   writer = metrics_writer.Writer(workdir, 0)
   for step in range(1, 41):
@@ -277,7 +391,7 @@ def test_curves_of_one_run_and_of_several(tmp_path, monkeypatch):
 
 
 def test_curves_of_nothing_are_refused(tmp_path):
-  with pytest.raises(ValueError, match='expected a run with metrics_writer.jsonl'):
+  with pytest.raises(ValueError, match='expected a run with metrics.jsonl'):
     curves.plot([tmp_path])
 
 

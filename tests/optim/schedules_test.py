@@ -9,7 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax import names
+from bertjax import options
 from bertjax.optim import schedules
 
 mutation(
@@ -101,7 +101,7 @@ DIVIDE_BY_WARMUP = ('product_linear', 'inverse_sqrt', 'rsqrt')  # the originals 
 
 def fields_for(name, **values):
   """The values that the shape takes."""
-  known = names.fields_of(schedules.SHAPES[name])
+  known = options.fields_of(schedules.SHAPES[name])
   return {k: v for k, v in values.items() if k in known}
 
 

@@ -8,6 +8,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.data.store.writer import write_store
+from bertjax.evals.held_out import rows
 from bertjax.studies import compare_masks
 from bertjax.train import setup
 from configs import bert, spanbert
@@ -15,8 +16,8 @@ from configs import bert, spanbert
 mutation(
   'masks: arms are judged on their own masks',
   'bertjax/studies/compare_masks.py',
-  'config.eval.data = dict(mask=asked)',
-  'config.eval.data = dict()',
+  'config.evals.held_out.data = dict(mask=asked)',
+  'config.evals.held_out.data = dict()',
 )
 mutation(
   'masks: the gap is between seeds',
@@ -31,8 +32,8 @@ VOCABULARY = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
 
 def given():
   c = spanbert.get_config('test')
-  c.batch_size, c.length, c.total_steps, c.eval_steps, c.eval.batch_size = 8, 32, 2, 1, 8
-  c.eval.pseudo_perplexity = 0
+  c.batch_size, c.length, c.total_steps, c.eval_steps, c.evals.held_out.batch_size = 8, 32, 2, 1, 8
+  c.evals.pseudo_perplexity.rows = 0
   return c.lock()
 
 
@@ -51,12 +52,13 @@ def test_arms_share_text_and_judgement(store):
   first = None
   for name in compare_masks.ARMS:
     config = compare_masks.arm_config(given(), compare_masks.ARMS[name], seed=3)
-    system = setup.make_run(config, store, jax.devices()[:1]).systems[0]
-    batch = system.examples.batch(np.arange(8), shuffle=True)
+    phase = setup.make_run(config, store, jax.devices()[:1]).phases[0]
+    batch = phase.examples.batch(np.arange(8), shuffle=True)
     text = np.array(batch['token_BT'])
     np.put_along_axis(text, batch['target_pos_BP'], batch['target_BP'], 1)
     text[:, 0] = SPECIAL['cls']  # unused slots point there
-    judged = system.held_out.batch(np.arange(8), shuffle=False)
+    options = rows.options_of(phase.subject, 'held_out', 'set')
+    judged = rows.hold_out(phase.subject, options).rows.batch(np.arange(8), shuffle=False)
     first = first or (text, judged)
     np.testing.assert_array_equal(text, first[0])
     jax.tree.map(np.testing.assert_array_equal, judged, first[1])
@@ -67,8 +69,8 @@ def test_arms_share_text_and_judgement(store):
 def test_the_boundary_head_changes_no_other_initial_weight(store):
   def weights(name):
     config = compare_masks.arm_config(given(), compare_masks.ARMS[name], seed=3)
-    system = setup.make_run(config, store, jax.devices()[:1]).systems[0]
-    return jax.jit(lambda: setup.initial_variables(system, 3)['params'])()
+    phase = setup.make_run(config, store, jax.devices()[:1]).phases[0]
+    return jax.jit(lambda: phase.initial_variables(3)['params'])()
 
   both = weights('boundary')
   del both['boundary']

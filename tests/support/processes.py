@@ -18,8 +18,8 @@ def command(store, workdir, *more, config: str = 'bert.py:test') -> list[str]:
     f'--workdir={os.path.relpath(workdir, ROOT)}',
     f'--config.data.store={store}', '--config.batch_size=8', '--config.length=64',
     f'--config.total_steps={STEPS}', '--config.log_steps=1', '--config.eval_steps=15',
-    '--config.checkpoint_steps=6', '--config.eval.batch_size=8', '--config.eval.examples=16',
-    '--config.eval.pseudo_perplexity=0', *more,
+    '--config.checkpoint_steps=6', '--config.evals.held_out.batch_size=8',
+    '--config.evals.held_out.examples=16', '--config.evals.pseudo_perplexity.rows=0', *more,
   ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ def main(directory: str, steps: str, port: str = '', count: str = '1', index: st
         np.testing.assert_array_equal(np.asarray(x.data), np.asarray(y.data))
   print('restored', start, flush=True)
   for step in range(start + 1, start + 1 + int(steps)):
-    checkpoints.save(step, draw(step), dict(step=step), {}, wait=step % 3 == 0)
+    checkpoints.save(step, draw(step), dict(step=step), wait=step % 3 == 0)
     if step % 3 == 0:
       print('complete', step, flush=True)
   checkpoints.close()

@@ -9,7 +9,6 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.data.store.writer import write_store
 from bertjax.train import loop as train_loop
 from bertjax.train import setup
-from bertjax.train.phase import Stepper
 from configs import electra_two_stage
 
 mutation(
@@ -41,21 +40,21 @@ def store(tmp_path_factory):
 
 def config():
   c = electra_two_stage.get_config('test')
-  c.batch_size, c.length, c.total_steps, c.eval.batch_size = 4, 32, 4, 4
+  c.batch_size, c.length, c.total_steps, c.evals.held_out.batch_size = 4, 32, 4, 4
   c.optimizer.schedule.peak = 1e-2
   return c
 
 
 def advance(run, state, first, last):
   """The state after steps first + 1 .. last, as the loop takes them."""
-  steppers = [Stepper(run, system) for system in run.systems]
   for done in range(first, last):
-    phase, index = run.timeline.at(done)
-    if not steppers[phase].compiled:
-      steppers[phase].compile_train()
+    number, index = run.timeline.at(done)
+    phase = run.phases[number]
+    if not phase.compiled:
+      phase.compile(run.abstract)
     if index == 0:
-      state = steppers[phase].enter(state)
-    state, _ = steppers[phase].train(state, steppers[phase].next_batch(index)[0])
+      state = phase.enter(state)
+    state, _ = phase.train(state, phase.next_batch(index)[0])
   return state
 
 
@@ -75,8 +74,8 @@ def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   assert not any(same(fresh, middle, (part,)) for part in GENERATOR)
 
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, c.best)
-  kept.save(2, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 2)), {}, wait=True)
-  entered = Stepper(run, run.systems[1]).enter(state).variables['params']
+  kept.save(2, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 2)), wait=True)
+  entered = run.phases[1].enter(state).variables['params']
   assert same(dict(a=entered['discriminator']), dict(a=middle['generator_net']), 'a')
   assert same(dict(a=entered['embeddings']), dict(a=middle['generator_embeddings']), 'a')
   assert same(entered, middle, (*GENERATOR, 'rtd'))
@@ -87,7 +86,7 @@ def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   assert not any(same(params, entered, (part,)) for part in (*JUDGE, 'rtd'))
   done, restored, _ = kept.restore(run.abstract)
   kept.close()
-  resumed = advance(run, restored, done, 4)
+  resumed = advance(setup.make_run(c, store, jax.devices()[:1]), restored, done, 4)
   jax.tree.map(np.testing.assert_array_equal, resumed, end)
 
 

@@ -59,8 +59,8 @@ def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_pa
 @mutation(
   'train: a resume takes the batch it has seen',
   'bertjax/train/loop.py',
-  'phase, index = run.timeline.at(done - 1)\n    stepper',
-  'phase, index = run.timeline.at(done - 1 - (start > 0))\n    stepper',
+  '    number, index = run.timeline.at(done - 1)\n',
+  '    number, index = run.timeline.at(done - 1 - (start > 0))\n',
 )
 def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 16)
@@ -109,11 +109,44 @@ def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
   assert done.returncode == 1 and 'is not the one this run was trained on' in done.stderr
 
 
-def test_evaluate_scores_the_newest_checkpoint(rich_store, straight):
-  done = run(rich_store, straight, '--evaluate')
-  scores = json.loads(done.stdout.splitlines()[-1])
-  assert scores['eval/mlm'] == lines(straight)[-1]['eval/mlm']
-  assert scores['checkpoint'].endswith(str(STEPS))
+def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(straight):
+  main = [sys.executable, '-m', 'bertjax.main', f'--workdir={straight}', '--evaluate']
+  scores = []
+  for more in ([], ['--config=configs/albert.py:base', '--config.evals.held_out.examples=8']):
+    done = subprocess.run(
+      [*main, *more], cwd=ROOT, env=environment(), text=True, capture_output=True, check=True
+    )
+    scores.append(json.loads(done.stdout.splitlines()[-1]))
+  assert 'config.evals.held_out.examples: 8, in training 16' in done.stdout
+  assert scores[0]['eval/mlm'] == lines(straight)[-1]['eval/mlm'] != scores[1]['eval/mlm']
+  assert scores[0]['checkpoint'].endswith(str(STEPS))
+
+
+def test_ctrl_c_ends_in_one_line(rich_store, tmp_path):
+  process = subprocess.Popen(
+    command(rich_store, tmp_path), cwd=ROOT, env=environment(), text=True,
+    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+  )  # fmt: skip
+  while steps_logged(tmp_path) < 3:
+    time.sleep(0.002)
+  process.send_signal(signal.SIGINT)
+  _, err = process.communicate(timeout=120)
+  assert process.returncode == 130 and err.strip() == 'bertjax: interrupted'
+
+
+def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):
+  process = subprocess.Popen(
+    command(rich_store, tmp_path, '--config.total_steps=100000'), cwd=ROOT, env=environment(),
+    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+  )  # fmt: skip
+  try:
+    while steps_logged(tmp_path) < 1:
+      time.sleep(0.002)
+    done = run(rich_store, tmp_path)
+  finally:
+    process.kill()
+    process.wait()
+  assert done.returncode == 1 and 'another run is at work in' in done.stderr
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_batch(rich_store, tmp_path):

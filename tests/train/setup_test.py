@@ -1,5 +1,6 @@
 """What cannot work is refused by name before anything is compiled or written."""
 
+import dataclasses
 import shutil
 
 import jax
@@ -7,16 +8,20 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax import sharding
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.data.store.writer import write_store
+from bertjax.evals.held_out import rows
+from bertjax.train import evaluation, setup
 from bertjax.train import loop as train_loop
-from bertjax.train import setup
-from bertjax.train import timeline as timeline_lib
-from bertjax.train.phase import Stepper
 from configs import bert, spanbert, transformer_xl, xlm, xlnet
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+
+
+def held_out(phase):
+  """What the set `held_out` of a phase scores."""
+  options = rows.options_of(phase.subject, 'held_out', 'set')
+  return rows.hold_out(phase.subject, options)
 
 
 @pytest.fixture(scope='module')
@@ -30,14 +35,14 @@ def store(tmp_path_factory):
 
 def make(store, **overrides):
   config = bert.get_config('test')
-  config.batch_size, config.length, config.eval.batch_size = 8, 64, 8
+  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
   config.update_from_flattened_dict(overrides)
   return setup.make_run(config, store, jax.devices()[:1])
 
 
 def test_the_model_takes_the_number_of_ids_from_the_store(store):
   run = make(store)
-  assert run.systems[0].phase.config.model.vocab_size == 50
+  assert run.phases[0].config.model.vocab_size == 50
   assert run.abstract.variables['params']['embeddings']['word'].shape == (128, 64)
 
 
@@ -50,20 +55,31 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
   shutil.copytree(store, whole)
   shutil.copytree(store, whole / 'heldout')
   config = spanbert.get_config('test')
-  config.batch_size, config.length, config.eval.batch_size = 8, 64, 8
+  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
   config.data.mask.rule = 'tokens'
-  config.eval.data = dict(mask=dict(rule='spans', mask_share=1.0, random_share=0.0))
-  system = setup.make_run(config, whole, jax.devices()[:1]).systems[0]
-  rules = [e.recipe.mask_options.rule for e in (system.held_out, system.examples)]
+  config.evals.held_out.data = dict(mask=dict(rule='spans', mask_share=1.0, random_share=0.0))
+  phase = setup.make_run(config, whole, jax.devices()[:1]).phases[0]
+  rules = [e.recipe.mask_options.rule for e in (held_out(phase).rows, phase.examples)]
   assert rules == ['spans', 'tokens']
-  masked = system.held_out.batch(np.arange(8), shuffle=False)
+  masked = held_out(phase).rows.batch(np.arange(8), shuffle=False)
   assert (masked['masked_BP'] == masked['weight_BP']).all() and masked['pair_weight_BP'].any()
-  assert not system.examples.batch(np.arange(8), shuffle=False)['pair_weight_BP'].any()
-  config.data.reader = 'seqio'
-  with pytest.raises(ValueError, match='config.eval.data changes mask'):
-    setup._check(
-      timeline_lib.make(config).phases[0], sharding.make_mesh(config.mesh, jax.devices()[:1])
-    )
+  assert not phase.examples.batch(np.arange(8), shuffle=False)['pair_weight_BP'].any()
+  phase.config.data.reader = 'seqio'
+  subject = phase.subject._replace(shared={})
+  with pytest.raises(ValueError, match='config.evals changes mask of the held-out rows'):
+    held_out(dataclasses.replace(phase, subject=subject))
+
+
+def test_phases_of_other_shapes_are_refused_by_the_leaf(store):
+  for key, message in (
+    ('model', r'ffn.*: expected float32.* got float32'),
+    ('optimizer', 'has other parameters or optimizer state than phase'),
+  ):
+    config = bert.get_config('test')
+    config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
+    config.phases.phase2[key] = dict(ffn=128) if key == 'model' else dict(name='sgd')
+    with pytest.raises(ValueError, match=message):
+      setup.make_run(config, store, jax.devices()[:1])
 
 
 @pytest.mark.parametrize(
@@ -111,26 +127,26 @@ def spoken(tmp_path_factory):
 
 def make_xlm(store, **overrides):
   config = xlm.get_config('test')
-  config.batch_size, config.length, config.eval.batch_size = 8, 32, 8
+  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 32, 8
   config.update_from_flattened_dict(overrides)
   return setup.make_run(config, store, jax.devices()[:1])
 
 
 def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoken):
   run = make_xlm(spoken)
-  assert [s.phase.name for s in run.systems] == ['clm', 'mlm', 'tlm']
+  assert [s.name for s in run.phases] == ['clm', 'mlm', 'tlm']
   assert run.abstract.variables['params']['embeddings']['language'].shape == (2, 64)
-  assert [s.phase.config.model.attend for s in run.systems] == ['causal', 'example', 'example']
-  for system in run.systems:
+  assert [s.config.model.attend for s in run.phases] == ['causal', 'example', 'example']
+  for system in run.phases:
     batch = system.examples.batch(np.arange(8), True)
     first_B, last_B = batch['language_BT'][:, 0], batch['language_BT'].max(1)
-    assert (first_B != last_B).all() if system.phase.name == 'tlm' else (first_B == last_B).all()
+    assert (first_B != last_B).all() if system.name == 'tlm' else (first_B == last_B).all()
 
 
 def test_ids_of_more_languages_than_the_store_has(spoken):
   run = make_xlm(spoken, **{'data.languages': ('ar', 'de', 'en')})
   assert run.abstract.variables['params']['embeddings']['language'].shape == (3, 64)
-  batch = run.systems[2].examples.batch(np.arange(8), True)
+  batch = run.phases[2].examples.batch(np.arange(8), True)
   assert set(batch['language_BT'][batch['example_BT'] > 0]) == {1, 2}
 
 
@@ -169,7 +185,7 @@ def ended(tmp_path_factory):
 
 def make_xlnet(store, **overrides):
   config = xlnet.get_config('test')
-  config.batch_size, config.length, config.eval.batch_size = 8, 64, 4
+  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 4
   config.data = config.data.copy_and_resolve_references()
   config.update_from_flattened_dict(overrides)
   return setup.make_run(config, store, jax.devices()[:1])
@@ -177,16 +193,17 @@ def make_xlnet(store, **overrides):
 
 @mutation(
   'xlnet: evaluation has the columns of training',
-  'bertjax/train/setup.py',
-  'length, seed, rows=config.eval.batch_size',
-  'length, seed, rows=config.batch_size',
+  'bertjax/evals/held_out/rows.py',
+  '    options.batch_size, examples_lib.tables_of(config.model),',
+  '    config.batch_size, examples_lib.tables_of(config.model),',
 )
 def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
   run = make_xlnet(ended)
-  system = run.systems[0]
-  assert system.examples.spec.rows == 8 and system.held_out.spec.rows == 4
-  assert system.held_out.batch(np.arange(8), shuffle=False)['start_B'].tolist() == [1] * 4 + [0] * 4
-  assert run.abstract.carry[system.phase.name].hidden_BLMD.shape == (8, 2, 48, 64)
+  phase = run.phases[0]
+  rows = held_out(phase).rows
+  assert phase.examples.spec.rows == 8 and rows.spec.rows == 4
+  assert rows.batch(np.arange(8), shuffle=False)['start_B'].tolist() == [1] * 4 + [0] * 4
+  assert run.abstract.carry[phase.name].hidden_BLMD.shape == (8, 2, 48, 64)
   with pytest.raises(ValueError, match='expected an even batch_size, got 9'):
     make_xlnet(ended, batch_size=9)
   with pytest.raises(ValueError, match='config.data.mask.perm_size=24 must divide both parts'):
@@ -203,12 +220,12 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
 )
 def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
   run = make_xlnet(ended)
-  config = run.systems[0].phase.config
+  config = run.phases[0].config
   config.save_carry = False
   state = train_loop.initial_state(config, run)
   used = state._replace(carry=jax.tree.map(lambda x: x + 1, state.carry))
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, train_loop.saved(config, used), {}, {}, wait=True)
+  kept.save(1, train_loop.saved(config, used), {}, wait=True)
   _, restored, _ = kept.restore(train_loop.saved(config, run.abstract))
   kept.close()
   assert restored.carry == {}
@@ -221,38 +238,40 @@ def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
 
 def make_transformer_xl(store, **overrides):
   config = transformer_xl.get_config('test')
-  config.eval.batch_size, config.eval.examples = 4, 32
+  config.evals.held_out.batch_size, config.evals.held_out.examples = 4, 32
   config.update_from_flattened_dict(overrides)
   return setup.make_run(config, store, jax.devices()[:1])
 
 
+def scores(run, variables):
+  return evaluation.run(run.phases[:1], False, variables, 1, True)[0]
+
+
 @mutation(
   'setup: evaluation has the memory of training',
-  'bertjax/train/setup.py',
+  'bertjax/evals/held_out/rows.py',
   '    changed.model[name] = value\n',
   '',
 )
 def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   run = make_transformer_xl(ended)
-  state, stepper = (
-    train_loop.initial_state(run.systems[0].phase.config, run),
-    Stepper(run, run.systems[0]),
-  )
+  state = train_loop.initial_state(run.config, run)
   assert state.carry['main'].hidden_BLMD.shape == (8, 2, 32, 64)
-  assert stepper.eval_carry().hidden_BLMD.shape == (4, 2, 64, 64)
-  assert run.systems[0].held_out.length == 16
-  found = stepper.evaluate(state.variables)
+  assert held_out(run.phases[0]).carry().hidden_BLMD.shape == (4, 2, 64, 64)
+  assert held_out(run.phases[0]).rows.length == 16
+  found = scores(run, state.variables)
   assert np.exp(found['eval/lm']) == pytest.approx(found['eval/perplexity'])
-  short = make_transformer_xl(ended, **{'eval.model.mem_len': 16})
-  assert Stepper(short, short.systems[0]).evaluate(state.variables) != found
+  assert set(found) <= evaluation.score_names(run.phases, False)
+  short = make_transformer_xl(ended, **{'evals.held_out.model.mem_len': 16})
+  assert scores(short, state.variables) != found
 
 
 @pytest.mark.parametrize(
   'overrides, message',
   [
-    ({'eval.model': {'mem_lenn': 3}}, "config.eval.model: .* did you mean 'mem_len'"),
-    ({'eval.model': {'width': 32}}, 'changes the shapes of parameters'),
-    ({'eval.model.mem_len': 8}, 'expected config.model.mem_len >= 16'),
+    ({'evals.held_out.model': {'mem_lenn': 3}}, "config.evals: model: .* did you mean 'mem_len'"),
+    ({'evals.held_out.model': {'width': 32}}, 'changes the shapes of parameters'),
+    ({'evals.held_out.model.mem_len': 8}, 'expected config.model.mem_len >= 16'),
   ],
 )
 def test_evaluation_that_does_not_fit_the_model_is_refused(ended, overrides, message):

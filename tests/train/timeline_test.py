@@ -40,6 +40,17 @@ def test_every_step_is_met_once_whatever_the_shares():
     assert [p for p, _ in seen] == sorted(p for p, _ in seen)
 
 
+@mutation(
+  'phases: phase10 comes before phase2',
+  'bertjax/train/timeline.py',
+  'for name in _in_order(resolved.phases):',
+  'for name in sorted(resolved.phases):',
+)
+def test_numbers_in_the_names_of_phases_count_as_numbers():
+  named = {name: dict(share=0.25) for name in ('phase10', 'phase2', 'phase1', 'warm')}
+  assert [p.name for p in timeline(8, **named).phases] == ['phase1', 'phase2', 'phase10', 'warm']
+
+
 def test_without_phases_the_run_is_one():
   t = timeline(5)
   assert t.phases[0].name == 'main' and t.at(3) == (0, 3)

@@ -113,12 +113,12 @@ class Fixed:
 
   @property
   def ordered(self) -> bool:
-    """Rows have nothing to do with each other."""
+    """Each row stands for itself."""
     return False
 
   @property
   def stats(self) -> dict[str, float]:
-    """How many rows."""
+    """How many rows there are."""
     return dict(rows=self.rows)
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
@@ -190,7 +190,9 @@ def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
   atexit.register(training.close)  # while there still is an interpreter for tf.data to call
   if 'validation' not in provider.splits:
     return training, None
-  batches = list(read(0, split='validation', limit=config.eval.examples))
+  counts = [s.examples for s in config.evals.values() if s.type == 'loss']
+  limit = 0 if 0 in counts else max(counts, default=0)
+  batches = list(read(0, split='validation', limit=limit))
   row = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
   return training, Fixed(store, row)
 

@@ -151,7 +151,7 @@ def test_roles_without_a_row_are_refused(tmp_path):
     tmp_path / 's', documents, VOCABULARY, None, [[[1, 1], [1, 1]]] * 4, dict(role=[[0, 2]] * 4)
   )
   config = configs_ernie.get_config('test_dialogues')
-  config.batch_size = config.eval.batch_size = 8
+  config.batch_size = config.evals.held_out.batch_size = 8
   with pytest.raises(ValueError, match="for 2 roles, but .* has 3: set .*'role', 3"):
     setup.make_run(config, tmp_path / 's', jax.devices()[:1])
 

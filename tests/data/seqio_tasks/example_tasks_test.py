@@ -332,7 +332,7 @@ def test_a_users_task_trains_by_its_name_and_resumes_bit_for_bit(vocab, tmp_path
     f'--workdir={workdir}', '--config.data.reader=seqio', '--config.data.module=user_examples',
     '--config.data.mixture=letters_sentences', '--config.batch_size=32', '--config.length=32',
     '--config.total_steps=9', '--config.log_steps=1', '--config.checkpoint_steps=5',
-    '--config.eval.batch_size=8',
+    '--config.evals.held_out.batch_size=8',
   ]  # fmt: skip
   env = dict(os.environ, PYTHONPATH=f'{root}:{tmp_path}', XLA_FLAGS='')
 

@@ -1,0 +1,168 @@
+"""The rows that are held out for a set of `config.evals`, and the objective that scores them."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bertjax.data import examples as examples_lib
+from bertjax.data import loader
+from bertjax.errors import UserError, choose
+from bertjax.options import override
+from bertjax.types import Batch, Context, Count, Natural, Objective, RowSource, Subject, Variables
+
+
+class Options(NamedTuple):
+  """Which rows, and with which masks and model.
+
+  Attributes:
+    examples: rows in all, taken evenly from the held-out text; 0: every one.
+    batch_size: rows of a batch.
+    seed: of the masks, which are the same at every evaluation.
+    length: tokens per row; 0: config.length.
+    data: overrides of `config.data`: other masks than in training.
+    model: overrides of `config.model` that leave the parameters as they are: a longer memory.
+  """
+
+  examples: Natural
+  batch_size: Count
+  seed: int
+  length: Natural
+  data: Mapping[str, Any]
+  model: Mapping[str, Any]
+
+
+class HeldOut(NamedTuple):
+  """Held-out rows, ready to be scored.
+
+  Attributes:
+    rows: where they come from.
+    template: a host batch of zeros in their shapes.
+    objective: scores them.
+    step: (variables, carry, device batch) -> (sums, carry).
+    batch_size, examples: of the options.
+    put: global host batch -> global arrays.
+  """
+
+  rows: RowSource
+  template: Batch
+  objective: Objective
+  step: Callable[[Variables, Any, Batch], tuple[Any, Any]]
+  batch_size: int
+  examples: int
+  put: Callable[[Batch], Any]
+
+  def batches(self) -> Iterator[Batch]:
+    """Host batches of the rows, each row once; the last one is padded with weight 0."""
+    return loader.eval_batches(self.rows, self.batch_size, self.examples)  # pyright: ignore
+
+  def carry(self) -> Any:
+    """The carry before the first batch."""
+    return self.put(self.objective.carry(self.template))
+
+  def first_batch(self) -> Batch:
+    """As many rows as a batch has, from the first one on and again from there if they are few."""
+    batch = self.rows.batch(np.arange(self.batch_size) % self.rows.rows, shuffle=False)
+    return {k: v for k, v in batch.items() if k != 'dropped_B'}
+
+
+def options_of(subject: Subject, name: str, key: str) -> Options:
+  """The options of another set of `config.evals`.
+
+  Args:
+    subject: what is judged.
+    name: of a set of type 'loss'.
+    key: of the config that names it, for the message.
+
+  Raises:
+    UserError: there is no such set.
+  """
+  sets = {k: v for k, v in subject.config.evals.items() if v.type == 'loss'}
+  found = sets[choose(name, sets, key)]
+  return Options(**{field: found[field] for field in Options._fields})
+
+
+def hold_out(subject: Subject, options: Options) -> HeldOut | None:
+  """The rows of these options; None where the run has none. Sets with equal options share them.
+
+  Raises:
+    UserError: overrides of fields that are not there or that change the parameters, a batch that
+      the devices do not divide, rows longer than the position table, or overrides for a stream.
+  """
+  plain = lambda x: dict(x) if isinstance(x, Mapping) else x
+  key = json.dumps([plain(x) for x in options], default=str)
+  if key not in subject.shared:
+    subject.shared[key] = _hold_out(subject, options)
+  return subject.shared[key]
+
+
+def _hold_out(subject: Subject, options: Options) -> HeldOut | None:
+  if options.batch_size % subject.ways:
+    raise UserError(
+      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
+      f'hosts that share it, got {options.batch_size}'
+    )
+  rows = _rows(subject, options)
+  row = subject.template if rows is None else rows.batch(np.zeros(1, np.int64), shuffle=False)
+  template = {
+    k: np.zeros((options.batch_size, *row[k].shape[1:]), v.dtype)
+    for k, v in subject.template.items()
+  }
+  objective = _objective(subject, options, template)
+  if rows is None:
+    return None
+  step = subject.eval_step(objective)
+  return HeldOut(rows, template, objective, step, options.batch_size, options.examples, subject.put)
+
+
+def _rows(subject: Subject, options: Options) -> RowSource | None:
+  config, length = subject.config, options.length or subject.config.length
+  if config.data.reader == 'seqio':
+    changed = [*options.data, *(['length'] if options.length else [])]
+    if changed:
+      raise UserError(
+        f'config.evals changes {", ".join(changed)} of the held-out rows, but a stream has its '
+        "rows as they are: leave it as it is, or set config.data.reader='store'"
+      )
+    return subject.stream
+  if subject.held_out is None:
+    return None
+  data = copy.deepcopy(config.data)
+  override(data, options.data, 'config.evals: data')
+  return examples_lib.make_examples(
+    subject.held_out, examples_lib.held_out_data(data), length, options.seed, subject.fallback,
+    options.batch_size, examples_lib.tables_of(config.model),
+  )  # fmt: skip
+
+
+def _objective(subject: Subject, options: Options, template: Batch) -> Objective:
+  changed = copy.deepcopy(subject.config)
+  for name, value in options.model.items():
+    choose(name, changed.model, 'config.evals: model')
+    changed.model[name] = value
+  changed.length = options.length or changed.length
+  objective = subject.make(changed)
+  shape = lambda tree: jax.tree.map(lambda x: x.shape, tree)
+  if shape(subject.shapes(objective, template)) != shape(subject.variables):
+    raise UserError(
+      f'config.evals: model={dict(options.model)} changes the shapes of parameters, which '
+      'evaluation takes from training: override only what leaves them'
+    )
+  return objective
+
+
+def score_names(subject: Subject, held_out: HeldOut) -> frozenset[str]:
+  """What the scores of these rows may be called; nothing is compiled."""
+  objective = held_out.objective
+
+  def terms(variables, carry, batch):
+    ctx = Context(jax.random.key(0), jax.numpy.int32(0), train=False)
+    return objective.loss(variables, carry, batch, ctx).terms
+
+  batch = dict(held_out.template, row_B=np.arange(held_out.batch_size, dtype=np.int32))
+  carry = jax.eval_shape(objective.carry, held_out.template)
+  found = jax.eval_shape(terms, subject.variables, carry, batch)
+  return frozenset(objective.finish({k: (np.ones(t.total.shape), 1.0) for k, t in found.items()}))

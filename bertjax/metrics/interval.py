@@ -1,0 +1,97 @@
+"""Training metrics as means over the steps since the last log.
+
+The sums are part of every checkpoint: a run that was interrupted between two logs writes the line
+that an uninterrupted one writes, bit for bit. They are float64, added up on the host in the order
+of the steps.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+AT_ONCE = 100  # steps whose metrics may wait on the device
+
+
+class Interval:
+  """What the steps since the last log returned, summed."""
+
+  def __init__(self, saved: Mapping[str, Any] | None = None):
+    """
+    Args:
+      saved: what `state` returned, of the run that goes on here.
+    """
+    self._waiting: list[tuple[str, Mapping[str, Any]]] = []
+    self._clear()
+    if saved:
+      self._steps, self._loss, self._norm = saved['steps'], saved['loss'], saved['grad_norm']
+      self._lr = saved['lr']
+      self._sums = {
+        phase: {k: (np.float64(total), np.float64(weight)) for k, (total, weight) in sums.items()}
+        for phase, sums in saved['sums'].items()
+      }
+
+  def add(self, phase: str, found: Mapping[str, Any]) -> None:
+    """Adds a step, without waiting for the device.
+
+    Args:
+      phase: whose step it was.
+      found: loss, grad_norm, lr and sums (term -> total and weight), on the device.
+    """
+    self._waiting.append((phase, found))
+    if len(self._waiting) >= AT_ONCE:
+      self._fetch()
+
+  def close(
+    self, finish: Mapping[str, Callable[[Any], dict[str, float]]], interleaved: bool
+  ) -> dict[str, float]:
+    """The metrics of the interval, which ends here.
+
+    Args:
+      finish: phase -> term sums to metrics, in the order of the phases.
+      interleaved: whether phases take turns; then their metrics are called <phase>/<metric>.
+
+    Returns:
+      loss and grad_norm, means over the steps; lr, of the last step; and each phase's metrics over
+      its own steps. Where one phase has followed another, the later one's stand.
+    """
+    self._fetch()
+    found = dict(loss=self._loss / self._steps, grad_norm=self._norm / self._steps, lr=self._lr)
+    for phase, function in finish.items():
+      if phase in self._sums:
+        name = f'{phase}/' if interleaved else ''
+        found |= {f'{name}{k}': v for k, v in function(self._sums[phase]).items()}
+    self._clear()
+    return found
+
+  def state(self) -> dict[str, Any]:
+    """The sums as JSON values, for a checkpoint."""
+    self._fetch()
+    plain = lambda sums: {
+      k: [np.asarray(total).tolist(), float(weight)] for k, (total, weight) in sums.items()
+    }
+    return dict(
+      steps=self._steps,
+      loss=self._loss,
+      grad_norm=self._norm,
+      lr=self._lr,
+      sums={phase: plain(sums) for phase, sums in self._sums.items()},
+    )
+
+  def _clear(self) -> None:
+    self._steps, self._loss, self._norm, self._lr = 0, 0.0, 0.0, 0.0
+    self._sums: dict[str, dict[str, tuple[Any, Any]]] = {}
+
+  def _fetch(self) -> None:
+    phases, waiting = [p for p, _ in self._waiting], [found for _, found in self._waiting]
+    self._waiting = []
+    for phase, found in zip(phases, jax.device_get(waiting), strict=True):
+      self._steps += 1
+      self._loss += float(found['loss'])
+      self._norm += float(found['grad_norm'])
+      self._lr = float(found['lr'])
+      sums = self._sums.setdefault(phase, {})
+      for name, (total, weight) in found['sums'].items():
+        before = sums.get(name, (0.0, 0.0))
+        sums[name] = (before[0] + np.float64(total), before[1] + np.float64(weight))

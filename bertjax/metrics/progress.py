@@ -1,0 +1,154 @@
+"""What is seen while a command works: a bar on a terminal, plain lines elsewhere; without jax."""
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import rich.progress
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+
+from bertjax.metrics.verdict import verdict
+
+_SECONDS = 10.0  # between lines of `Bar` where there is no terminal
+
+
+class Progress:
+  """A live bar on a terminal, one plain line per log elsewhere, nothing on other processes."""
+
+  def __init__(self, total_steps: int):
+    import jax  # slow; `prepare` needs the bar below without it
+
+    self._total = total_steps
+    self._started = time.perf_counter()
+    self._base: tuple[int, float] | None = None
+    self._first = jax.process_index() == 0
+    self._begun = False
+    self._bar: rich.progress.Progress | None = None
+    self._console = console = Console()
+    if self._first and console.is_terminal:
+      self._bar = rich.progress.Progress(
+        TextColumn('step {task.completed:,.0f}/{task.total:,.0f}'),
+        BarColumn(None),
+        TextColumn('{task.description}', markup=False),
+        console=console,
+        expand=True,
+      )
+      self._task = self._bar.add_task('', total=total_steps)
+
+  def note(self, text: str) -> None:
+    """Says what is going on, with the seconds since the start; above the bar if there is one."""
+    if not self._first:
+      return
+    line = f'[{time.perf_counter() - self._started:7.1f} s] {text}'
+    if self._bar:
+      self._bar.console.print(line, markup=False, highlight=False)
+    else:
+      print(line, flush=True)
+
+  def show(self, table: Any) -> None:
+    """Prints a rich table."""
+    if self._first:
+      self._console.print(table)
+
+  def step(self, step: int, loss: float | None) -> None:
+    """Moves the bar to a step.
+
+    Args:
+      step: the number of steps taken.
+      loss: the newest that is known; None in the first step.
+    """
+    if not self._first:
+      return
+    if self._bar:
+      self._bar.update(self._task, completed=step)
+      self._bar.start()
+    if loss is not None and not self._begun:  # the rest is said at the first log
+      self._begun = True
+      if self._bar:
+        self._bar.update(self._task, description=f'loss {loss:.4f}')
+      else:
+        print(f'step {step - 1:,}/{self._total:,}  loss {loss:.4f}', flush=True)
+
+  def update(self, step: int, scalars: Mapping[str, float]) -> None:
+    """Shows a logged step.
+
+    Args:
+      step: the number of steps taken.
+      scalars: loss, tokens_per_second, and accuracies and time/<part> where there are any.
+    """
+    if not self._first:
+      return
+    parts = [f'loss {scalars["loss"]:.4f}']
+    parts += [f'{k} {v:.3f}' for k, v in scalars.items() if k.endswith('accuracy')]
+    parts += [f'{scalars["tokens_per_second"]:,.0f} tokens/s', f'ETA {self._eta(step)}']
+    seconds = {k.removeprefix('time/'): v for k, v in scalars.items() if k.startswith('time/')}
+    if verdict(seconds) != 'compute-bound':
+      parts.append(verdict(seconds))
+    text, self._begun = '  '.join(parts), True
+    if self._bar:
+      self._bar.start()
+      self._bar.update(self._task, completed=step, description=text)
+    else:
+      print(f'step {step:,}/{self._total:,}  {text}', flush=True)
+
+  def close(self) -> None:
+    """Leaves the terminal as it was."""
+    if self._bar:
+      self._bar.stop()
+
+  def _eta(self, step: int) -> str:
+    """Time to the last step at the rate since the first update, when compilation was over."""
+    now = time.perf_counter()
+    if self._base is None:
+      self._base = (step, now)
+    if step == self._base[0]:
+      return '-' if step < self._total else '0:00'
+    seconds = (self._total - step) * (now - self._base[1]) / (step - self._base[0])
+    minutes, seconds = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours}:{minutes:02}:{seconds:02}' if hours else f'{minutes}:{seconds:02}'
+
+
+class Bar:
+  """Shows how far a pass over a corpus has come; a context manager."""
+
+  def __init__(self, title: str):
+    self._title = title
+    self._start = self._printed = time.monotonic()
+    columns = (TextColumn('{task.description}'), BarColumn(), TimeRemainingColumn())
+    self._progress = rich.progress.Progress(*columns, console=Console(stderr=True), transient=True)
+    self._bar = self._progress.add_task(title, total=None)
+
+  def __enter__(self) -> 'Bar':
+    if self._progress.console.is_terminal:
+      self._progress.start()
+    return self
+
+  def __exit__(self, *_) -> None:
+    if self._progress.console.is_terminal:
+      self._progress.stop()
+
+  @property
+  def seconds(self) -> float:
+    """Since the start."""
+    return time.monotonic() - self._start
+
+  def show(self, text: str, done: float | None) -> None:
+    """Updates the bar.
+
+    Args:
+      text: figures to show.
+      done: from 0 to 1, or None where the end is not known.
+    """
+    if self._progress.console.is_terminal:
+      total = None if done is None else 1.0
+      self._progress.update(
+        self._bar, description=f'{self._title} {text}', completed=done or 0.0, total=total
+      )
+    elif time.monotonic() - self._printed > _SECONDS:
+      self._printed = time.monotonic()
+      left = f', {self.seconds * (1 - done) / done:.0f} s left' if done else ''
+      print(f'{self._title}: {text}{left}', file=sys.stderr, flush=True)

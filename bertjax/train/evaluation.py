@@ -1,0 +1,105 @@
+"""The sets of `config.evals`: made before the first step, run when they are due, scores named.
+
+The scores of the set `held_out` are called eval/<score>, those of another one eval/<set>/<score>,
+or eval/<set> where the score has the name of its set. Where phases take turns, all of them are
+judged, and the phase comes first: eval/<phase>/<score>.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from bertjax import options as options_lib
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+
+FIRST = 'held_out'  # the set whose scores are named without it
+
+
+class EvalSet(NamedTuple):
+  """A set of `config.evals`.
+
+  Attributes:
+    name: of the set.
+    every: steps between two evaluations; 0: at the end of the run alone.
+    evaluation: what it runs.
+  """
+
+  name: str
+  every: int
+  evaluation: Evaluation
+
+  def due(self, step: int, last: bool) -> bool:
+    """Whether to evaluate after a step."""
+    return last or bool(self.every and step % self.every == 0)
+
+  def score_name(self, score: str, phase: str) -> str:
+    """The name under which a score is logged; phase is '' unless phases take turns."""
+    own = () if self.name == FIRST else (self.name,)
+    parts = ('eval', *([phase] if phase else ()), *own, *(() if own == (score,) else (score,)))
+    return '/'.join(parts)
+
+
+def make(subject: Subject) -> tuple[EvalSet, ...]:
+  """The sets of a phase, ready to run.
+
+  Raises:
+    UserError: an unknown evaluator or option, one that the objective does not support, or whatever
+      the evaluator refuses.
+  """
+  sets = []
+  for name, given in subject.config.evals.items():
+    key = f'config.evals.{name}'
+    evaluator: Evaluator = registry.find('bertjax.evals', given.type, f'{key}.type').EVALUATOR
+    fields = {k: v for k, v in given.items() if k not in ('type', 'every')}
+    options = options_lib.read(evaluator.options, fields, key)
+    if evaluator.idle(options):
+      continue
+    if given.type not in subject.objective.evals:
+      raise UserError(
+        f'{key}: with this model config.objective.name={subject.config.objective.name!r} can be '
+        f'judged by {", ".join(subject.objective.evals)}, got type={given.type!r}: leave it out'
+      )
+    sets.append(EvalSet(name, given.every, evaluator.make(subject, options)))
+  return tuple(sets)
+
+
+def score_names(phases: Iterable[Any], interleaved: bool) -> set[str]:
+  """Every score that the phases' sets may give."""
+  return {
+    s.score_name(score, phase.name if interleaved else '')
+    for phase in phases
+    for s in phase.evals
+    for score in s.evaluation.names
+  }
+
+
+def due(phases: Iterable[Any], step: int, last: bool) -> bool:
+  """Whether any set of these phases is to be run after a step."""
+  return any(s.due(step, last) for phase in phases for s in phase.evals)
+
+
+def run(
+  phases: Iterable[Any], interleaved: bool, variables: Variables, step: int, last: bool
+) -> tuple[dict[str, float], list[Any]]:
+  """Runs the sets that are due.
+
+  Args:
+    phases: whose sets they are: the running one, or all that take turns.
+    interleaved: whether phases take turns.
+    variables: the model's.
+    step: the number of steps taken.
+    last: whether these are all; then every set is due.
+
+  Returns:
+    (the scores by the names they are logged under, tables to be shown).
+  """
+  scores, tables = {}, []
+  for phase in phases:
+    for s in phase.evals:
+      if s.due(step, last):
+        report: Report = s.evaluation.run(variables, step)
+        label = phase.name if interleaved else ''
+        scores |= {s.score_name(name, label): value for name, value in report.scores.items()}
+        tables += [] if report.table is None else [report.table]
+  return scores, tables

@@ -1,0 +1,191 @@
+"""Evaluations in a run: names, when they are due, what is refused, what a failing one costs."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax.data.store.writer import write_store
+from bertjax.errors import UserError
+from bertjax.train import evaluation, setup
+from bertjax.train import loop as train_loop
+from bertjax.train.phase import Phase
+from bertjax.types import Evaluation, Report
+
+
+@pytest.fixture
+def one_device(monkeypatch):
+  devices = jax.devices()[:1]
+  monkeypatch.setattr(jax, 'devices', lambda: devices)
+
+
+def short(rich_store, name='roberta', **overrides):
+  """A run of four steps with a checkpoint every second one."""
+  few = dict(total_steps=4, log_steps=3, eval_steps=2, checkpoint_steps=2)
+  sizes = {'data.store': str(rich_store), 'evals.held_out.examples': 8}
+  return tiny(name, **few, **sizes, **{'evals.pseudo_perplexity.rows': 0}, **overrides)
+
+
+def lines(workdir):
+  return [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
+
+
+def exact(workdir):
+  timed = lambda key: key.startswith('time/') or key in ('tokens_per_second', 'mfu')
+  return [{k: v for k, v in line.items() if not timed(k)} for line in lines(workdir)]
+
+
+@pytest.mark.parametrize(
+  'name, score, phase, expected',
+  [
+    ('held_out', 'mlm', '', 'eval/mlm'),
+    ('held_out', 'mlm', 'tlm', 'eval/tlm/mlm'),
+    ('spans', 'mlm', '', 'eval/spans/mlm'),
+    ('pseudo_perplexity', 'pseudo_perplexity', '', 'eval/pseudo_perplexity'),
+    ('memory', 'memory_64/lm', 'a', 'eval/a/memory/memory_64/lm'),
+  ],
+)
+def test_scores_are_named_by_phase_set_and_score(name, score, phase, expected):
+  nothing = Evaluation(frozenset(), lambda variables, step: Report({}))
+  assert evaluation.EvalSet(name, 0, nothing).score_name(score, phase) == expected
+
+
+@pytest.mark.parametrize(
+  'every, due', [(0, [False, False, True]), (2, [False, True, True]), (3, [False, False, True])]
+)
+def test_a_set_is_due_every_so_many_steps_and_at_the_end(every, due):
+  nothing = Evaluation(frozenset(), lambda variables, step: Report({}))
+  s = evaluation.EvalSet('a', every, nothing)
+  assert [s.due(1, False), s.due(2, False), s.due(5, True)] == due
+
+
+@pytest.mark.parametrize(
+  'overrides, message',
+  [
+    ({'evals.held_out.type': 'los'}, "config.evals.held_out.type: .* did you mean 'loss'"),
+    ({'evals.held_out': dict(type='loss', exampels=3)}, "did you mean 'examples'"),
+    ({'evals.pseudo_perplexity.rows_of': 'heldout'}, "rows_of: .* did you mean 'held_out'"),
+    ({'model.attend': 'causal'}, "can be judged by loss, got type='pseudo_perplexity'"),
+    ({'best.metric': 'eval/mlm_maskd'}, "best.metric: .* did you mean 'eval/mlm_masked'"),
+  ],
+)
+def test_what_cannot_be_evaluated_is_refused_in_set_up(rich_store, overrides, message):
+  config = tiny('roberta')
+  for key, value in overrides.items():
+    with config.ignore_type():
+      config.update_from_flattened_dict({key: value})
+  with pytest.raises(UserError, match=message):
+    setup.make_run(config, rich_store, jax.devices()[:1])
+
+
+def store_with_words(path, special):
+  """A store whose vocabulary is a file of words."""
+  words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', *(['[MASK]'] if 'mask' in special else []), 'cat']
+  rng = np.random.default_rng(0)
+  for folder in (path, path / 'heldout'):
+    documents = [[rng.integers(4, 6, 6).tolist() for _ in range(4)] for _ in range(20)]
+    write_store(folder, documents, dict(type='wordpiece', size=6, sha256='0' * 64, special=special))
+  (path / 'vocab').mkdir()
+  (path / 'vocab' / 'vocab.txt').write_text('\n'.join(words))
+  return path
+
+
+def test_sentences_are_met_in_set_up_and_completed(tmp_path):
+  store = store_with_words(tmp_path, dict(pad=0, unk=1, cls=2, sep=3, mask=4))
+  config = tiny('roberta')
+  config.evals.fill_mask.sentences = ('cat cat',)
+  with pytest.raises(UserError, match='expected 1 to .* times .MASK.'):
+    setup.make_run(config, store, jax.devices()[:1])
+  config.evals.fill_mask.sentences = ('cat [MASK] cat', '[MASK]')
+  config.evals.pseudo_perplexity.rows = 0
+  run = setup.make_run(config, store, jax.devices()[:1])
+  state = train_loop.initial_state(config, run)
+  scores, tables = evaluation.run(run.phases, False, state.variables, 7, True)
+  assert set(scores) <= evaluation.score_names(run.phases, False) and 'eval/mlm' in scores
+  assert tables[0].row_count == 2 and 'step 7' in tables[0].title
+
+
+@mutation(
+  'train: evaluation comes before the checkpoint',
+  'bertjax/train/loop.py',
+  '    if done % config.checkpoint_steps == 0 or last or leaving:\n',
+  '    if evaluation.due(run.judged(number), done, last):\n      evaluate(done, last)\n'
+  '    if done % config.checkpoint_steps == 0 or last or leaving:\n',
+)
+@mutation(
+  'train: a resume does not make up for an evaluation that was cut off',
+  'bertjax/train/loop.py',
+  '      evaluate(start, last)\n',
+  '      pass\n',
+)
+def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypatch, one_device):
+  config = short(rich_store)
+  train_loop.run(config, str(tmp_path / 'straight'))
+
+  def fail(phases, interleaved, variables, step, last):
+    raise ValueError('of ours')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(evaluation, 'run', fail)
+    patch.setattr(evaluation, 'due', lambda phases, step, last: last)
+    with pytest.raises(ValueError, match='of ours'):
+      train_loop.run(config, str(tmp_path / 'run'))
+  assert (tmp_path / 'run' / 'checkpoints' / '4' / 'manifest.json').exists()
+  train_loop.run(config, str(tmp_path / 'run'))
+  assert lines(tmp_path / 'run')[-1] == lines(tmp_path / 'straight')[-1]
+  assert (tmp_path / 'run' / 'checkpoints' / '4' / 'scores.json').exists()
+
+
+@mutation(
+  'train: the sums since the last log are not saved',
+  'bertjax/train/loop.py',
+  "interval_lib.Interval(meta.get('interval'))",
+  'interval_lib.Interval()',
+)
+def test_a_resume_between_two_logs_logs_the_same_bits(
+  rich_store, tmp_path, monkeypatch, one_device
+):
+  """xlm: three phases take turns; the checkpoint of step 2 lies before the log of step 3."""
+  config = short(rich_store, 'xlm')
+  train_loop.run(config, str(tmp_path / 'straight'))
+  take = train_loop.evaluation.due
+
+  def cut_off(phases, step, last):
+    if step == 2:
+      raise KeyboardInterrupt
+    return take(phases, step, last)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(evaluation, 'due', cut_off)
+    with pytest.raises(KeyboardInterrupt):
+      train_loop.run(config, str(tmp_path / 'run'))
+  train_loop.run(config, str(tmp_path / 'run'))
+  assert exact(tmp_path / 'run') == exact(tmp_path / 'straight')
+  found = lines(tmp_path / 'run')
+  assert found[-2]['tokens/total'] == sum(x['tokens/real'] for x in found if 'loss' in x)
+  assert {'clm/mlm', 'tlm/mlm_accuracy'} <= set(found[1])
+
+
+@mutation(
+  'train: the workdir is claimed before it has worked',
+  'bertjax/train/loop.py',
+  '  writer = metrics_writer.Writer(workdir, start)\n',
+  '  writer = metrics_writer.Writer(workdir, start)\n'
+  '  resume.claim_workdir(workdir, config, run.config)\n',
+)
+def test_a_corrected_config_starts_where_another_one_failed(
+  rich_store, tmp_path, monkeypatch, one_device
+):
+  def out_of_memory(phase, state, batch):
+    raise RuntimeError('RESOURCE_EXHAUSTED')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(Phase, 'train', out_of_memory)
+    with pytest.raises(RuntimeError, match='EXHAUSTED'):
+      train_loop.run(short(rich_store, **{'seed': 5}), str(tmp_path))
+  assert not (tmp_path / 'config.json').exists()
+  train_loop.run(short(rich_store), str(tmp_path))
+  assert json.loads((tmp_path / 'config.json').read_text())['config']['model']['vocab_size'] == 211
