@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from bertjax import options, registry
 from bertjax.errors import UserError
 from bertjax.types import Bounds, Count, Natural, Share
+from configs import common
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]
@@ -203,6 +204,8 @@ def check(config: ConfigDict) -> None:
   """
   from bertjax.train import timeline
 
+  # What follows from others by reference cannot be computed before those are sound.
+  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
   _check_one(config.copy_and_resolve_references())
   for phase in timeline.make(config).phases:
     try:
@@ -231,17 +234,12 @@ def sections(config: Any) -> Iterator[Described]:
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
 
 
-def notes(config: Any, defaults: Any) -> list[str]:
-  """What the config says and this run does not read, a sentence each.
-
-  Args:
-    config: the run's.
-    defaults: `config.data` as it is where nobody says anything.
-  """
-  data = config['data']
+def notes(config: Any) -> list[str]:
+  """What the config says and this run does not read, a sentence each."""
+  data, unsaid = config['data'], common.data()
   if not data['store']:
     return []
-  said = [key for key in OF_THE_TEXT if data[key] != defaults[key]]
+  said = [key for key in OF_THE_TEXT if data[key] != unsaid[key]]
   keys = ', '.join(f'config.data.{key}' for key in said)
   if not said:
     return []
@@ -293,8 +291,8 @@ def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -
 def _of_optimizer(given: Mapping[str, Any]) -> Iterator[Described]:
   from bertjax.optim import optimizer, schedules
 
-  for key, fields, choices, common in (
+  for key, fields, choices, shared in (
     ('config.optimizer', given, optimizer.OPTIMIZERS, optimizer.Common),
     ('config.optimizer.schedule', given.get('schedule', {}), schedules.SHAPES, schedules.Common),
   ):
-    yield Described(key, fields, options.named(fields, choices, common, key))
+    yield Described(key, fields, options.named(fields, choices, shared, key))

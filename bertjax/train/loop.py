@@ -14,6 +14,7 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
+from bertjax import schema
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
 from bertjax.data import ensure_store
@@ -45,6 +46,9 @@ class Stop:
 
 def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   """The store (made first if the config gives text) and the run over it."""
+  schema.check(config)
+  for note in schema.notes(config):
+    progress.note(note)
   if jax.process_index() == 0:
     path = ensure_store.ensure_store(config.data, config.seed, workdir)
   if jax.process_count() > 1:
