@@ -28,7 +28,8 @@ def synthetic_batch(config: Any) -> Batch:
     data.languages,
     config.seed,
   )
-  examples = examples_in_memory(store, data, config.length, config.seed)
+  tables = [name for name, _ in config.model.extra] if 'extra' in config.model else []
+  examples = examples_in_memory(store, data, config.length, config.seed, rows, tables)
   batch = examples.batch(np.arange(rows, 2 * rows), shuffle=False)
   batch.pop('dropped_B')
   return batch
