@@ -25,10 +25,10 @@ from prepare_runs import (
   write_vocabulary,
 )
 
-from bertjax.data.seqio_tasks import corpora
 from bertjax.data.store import builder as store_builder
 from bertjax.data.store import writer as store_writer
 from bertjax.data.store.reader import open_store
+from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import sentence_split
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
@@ -51,7 +51,7 @@ def vocab(tmp_path):
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
   """Many groups of documents from little text."""
-  monkeypatch.setattr(corpora, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpus_lib, '_BLOCK_BYTES', 4000)
 
 
 @pytest.mark.parametrize('kind', ['words', 'characters'])

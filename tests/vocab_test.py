@@ -135,7 +135,8 @@ def test_a_mixture_is_sampled_at_its_rates():
     sizes = dict(large=2000, little=100)
     rate = lambda task: sizes[task.name] ** registered.SMOOTHING
     seqio.MixtureRegistry.add('smooth', ['large', 'little'], default_rate=rate)
-  with flagsaver.flagsaver(input='smooth', sample=2100, type='wordpiece', size=300, output=''):
+  given = dict(module='bertjax.data.seqio_tasks.registered', sample=2100, output='')
+  with flagsaver.flagsaver(input='smooth', type='wordpiece', size=300, **given):
     flags.FLAGS.mark_as_parsed()
     read = collections.Counter(vocab._sentences())
   assert sum(read.values()) == 2100

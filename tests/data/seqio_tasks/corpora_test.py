@@ -8,7 +8,8 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bertjax.data.seqio_tasks import corpora, registered
+from bertjax.data.seqio_tasks import by_name, corpora, registered
+from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 
 REGISTERING = """
@@ -49,7 +50,7 @@ def test_files_go_through_a_task_and_can_be_entered_anywhere(tmp_path):
 
 def test_groups_begin_anew_wherever_the_source_is_entered(tmp_path):
   documents = [b'x' * (40_000 + 7 * i) for i in range(40)]
-  grouped = lambda documents: list(documents_lib.blocks(documents, corpora._BLOCK_BYTES))
+  grouped = lambda documents: list(documents_lib.blocks(documents, corpus_lib._BLOCK_BYTES))
   groups = grouped(documents)
   behind = sum(map(len, groups[:3]))
   assert len(groups) > 5 and grouped(documents[behind:]) == groups[3:]
@@ -86,7 +87,7 @@ def test_members_of_the_multilingual_mixture_say_their_language():
     records = [record for batch in corpus.batches() for record in batch]
   assert corpus.columns == ['language']
   said = [record.split(b'\x1f')[0].decode() for record in records]
-  assert said == [language for language in registered.LANGUAGES for _ in range(2)]
+  assert said == [language for language in by_name.LANGUAGES for _ in range(2)]
 
 
 def test_an_empty_member_of_a_mixture_is_named(module):
