@@ -28,7 +28,7 @@ from rich.table import Table
 
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.text import sentence_split
-from bertjax.data.text.left_out import LeftOut
+from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.vocab import whole_words
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
@@ -104,7 +104,7 @@ def _split(document: bytes, how: str, left_out: LeftOut) -> list[str]:
   try:
     text = sentence_split.decode(document, text_flags.ERRORS.value)
   except UserError as error:
-    left_out.refuse(str(error))
+    left_out.refuse(text_flags.INPUT.value, Wrong(str(error)))
     return []
   return sentence_split.split_document(text, how)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from bertjax.data.store.encode import Encoded
 from bertjax.data.text import files
-from bertjax.data.text.left_out import LeftOut
+from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.text.phrases import CONTINUES, FOUND, WORD
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
@@ -83,10 +83,11 @@ class Records:
       try:
         pair, follows = _read(line, self.vocabulary)
       except ValueError as error:
-        self.left_out.refuse(
-          f'{path}, line {number}: expected a record of ERNIE 1.0, token ids; sentence ids; '
-          f'position ids; segment labels; label, got {line[:60]!r} ({error})'
+        what = (
+          'expected a record of ERNIE 1.0, token ids; sentence ids; position ids; segment labels; '
+          f'label, got {line[:60]!r} ({error})'
         )
+        self.left_out.refuse(f'{path}, line {number}', Wrong(what))
         continue
       segments += pair
       sizes += [2] if follows else [1, 1]

@@ -19,7 +19,7 @@ from bertjax.data.text import compressed, kinds
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading, Said, json_lines, parallel, parquet, plain, tables
-from bertjax.data.text.left_out import LeftOut
+from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.errors import UserError
 
 _BOM = b'\xef\xbb\xbf'
@@ -227,7 +227,7 @@ class Files:
           try:
             record = documents_lib.join(text, [values.get(name, '') for name in self.columns])
           except UserError as error:
-            self.left_out.refuse(f'{paths[0]}: {error}')
+            self.left_out.refuse(str(paths[0]), Wrong(str(error)))
             continue
           yield record
         finished += sum(path.stat().st_size for path in paths)

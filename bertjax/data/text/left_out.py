@@ -1,11 +1,19 @@
 """What is wrong with a text: refused, or with `--skip_bad` left out, counted and named."""
 
 import dataclasses
+from typing import NamedTuple
 
 from bertjax.errors import UserError
 
 MAX_DOCUMENT = 8 * 2**20  # bytes; bounds the memory of `prepare`
 NAMED = 5  # of what was left out
+
+
+class Wrong(NamedTuple):
+  """What is wrong with a line or record, and what mends it."""
+
+  what: str
+  remedy: str = 'Mend it'
 
 
 @dataclasses.dataclass
@@ -22,14 +30,15 @@ class LeftOut:
   count: int = 0
   named: list[str] = dataclasses.field(default_factory=list)
 
-  def refuse(self, message: str) -> None:
+  def refuse(self, place: str, wrong: Wrong) -> None:
     """Counts and names one more.
 
     Raises:
       UserError: it may not be left out.
     """
+    message = f'{place}: {wrong.what}'
     if not self.skip:
-      raise UserError(f'{message}. Mend it, or pass --skip_bad to leave it out')
+      raise UserError(f'{message}. {wrong.remedy}, or pass --skip_bad to leave it out')
     self.count += 1
     if len(self.named) < NAMED:
       self.named.append(message)
@@ -40,23 +49,23 @@ class LeftOut:
     self.named.clear()
 
 
-def wrong_with(line: bytes, errors: str) -> str:
-  """What is wrong with a line of text, or ''.
+def wrong_with(line: bytes, errors: str) -> Wrong | None:
+  """What is wrong with a line of text, or None.
 
   Args:
     line: as it lies in the file; one that is too long may be cut behind the limit.
     errors: 'strict' takes UTF-8 alone; 'replace' leaves other bytes to whoever decodes.
   """
   if len(line) > MAX_DOCUMENT:
-    return f'longer than {MAX_DOCUMENT} bytes: break it up'
+    return Wrong(f'longer than {MAX_DOCUMENT} bytes', 'Break it up')
   if b'\0' in line:
-    return f'a NUL byte at byte {line.index(0)} of the line, which no text has'
+    return Wrong(f'a NUL byte, which no text has, at byte {line.index(0)}')
   if errors == 'strict' and not line.isascii():
     try:
       line.decode('utf-8')
     except UnicodeDecodeError as error:
-      return (
-        f'not UTF-8 at byte {error.start} of the line (0x{line[error.start]:02x}, {error.reason}). '
-        'Convert the file, or pass --errors=replace to put U+FFFD there and count it'
+      return Wrong(
+        f'not UTF-8 at byte {error.start} (0x{line[error.start]:02x}, {error.reason})',
+        'Convert the file, pass --errors=replace to put U+FFFD there and count it',
       )
-  return ''
+  return None

@@ -23,20 +23,19 @@ def names(pieces: Sequence[str], special: Mapping[str, int | None]) -> list[str]
   return [pieces[i] for i in ids if len(pieces[i]) > 1]
 
 
-def keep(coder: Mapping[str, Any], index: Mapping[str, int], unk: int | None) -> Mapping[str, Any]:
+def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any]:
   """A coder that never makes a special id of text.
 
   Args:
     coder: the pieces and functions of a vocabulary.
     index: name -> id of its special tokens.
-    unk: the id of what it does not know, which text may well be.
   """
-  spelled = {name: i for name, i in index.items() if i != unk}
   encode, spans = coder['_encode'], coder.get('_spans')
   made = [
     name
-    for name, i in spelled.items()
+    for name, i in index.items()
     if any(i in ids for ids in encode([name, f'a {name} b', f'a{name}b']))
+    and not any(i in ids for ids in encode([name[:1], name[1:]]))  # unknown letters
   ]
   if not made:
     return coder

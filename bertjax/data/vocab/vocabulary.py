@@ -212,7 +212,7 @@ def _vocabulary(
     special['eos'] = index[whole_words.END[kind]]
   names = as_text.names(pieces, special)
   if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
-    coder = as_text.keep(coder, {name: index[name] for name in names}, special['unk'])
+    coder = as_text.keep(coder, {name: index[name] for name in names})
   starts = np.array([starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
   return Vocabulary(

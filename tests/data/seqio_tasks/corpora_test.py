@@ -120,7 +120,7 @@ def test_mistakes_are_named(tmp_path):
   with pytest.raises(ValueError, match="no text feature 'text'.*book_text.*--field"):
     corpora.open_corpus('tfds:pg19')
   (tmp_path / 'a.txt').write_bytes(b'abc\n\nd\xff')
-  with pytest.raises(ValueError, match='a.txt is not UTF-8 at byte 6'):
+  with pytest.raises(ValueError, match='a.txt, line 3: not UTF-8 at byte 1'):
     texts(corpora.open_corpus(str(tmp_path / 'a.txt')))
   (tmp_path / 'b.txt').write_bytes(b'')
   with pytest.raises(ValueError, match='all files are empty'):

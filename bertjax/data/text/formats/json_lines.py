@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading, Said, joined
+from bertjax.data.text.left_out import Wrong
 
 
 def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
@@ -20,7 +21,7 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
     place = f'{reading.path}, line {number}'
     wrong = left_out_lib.wrong_with(line, reading.errors)
     if wrong:
-      reading.left_out.refuse(f'{place}: {wrong}')
+      reading.left_out.refuse(place, wrong)
       continue
     try:
       # Bytes that are not UTF-8 come back from the surrogates as they were.
@@ -29,10 +30,11 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
       encoded = text.encode('utf-8', 'surrogateescape' if replace else 'strict')
       said = {name: joined(value[name]) for name in reading.columns if name in value}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-      reading.left_out.refuse(
-        f'{place}: expected a JSON object with a string {reading.field!r}, got {line[:60]!r} '
-        f'({type(error).__name__}: {error}). {_remedy(line)}'
+      what = (
+        f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} '
+        f'({type(error).__name__}: {error})'
       )
+      reading.left_out.refuse(place, Wrong(what, _remedy(line)))
       continue
     yield encoded, said
 

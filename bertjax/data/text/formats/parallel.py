@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from bertjax.data.text import left_out as left_out_lib
-from bertjax.data.text.left_out import LeftOut
+from bertjax.data.text.left_out import LeftOut, Wrong
 
 
 def documents(
@@ -32,9 +32,10 @@ def documents(
     if len(pair) == 1:
       pair = pair[0].split(b'\t')[:2]
       if len(pair) < 2 and not wrongs[0]:
-        wrongs[0] = f'expected two columns with a TAB between them, got {lines[0][:60]!r}'
+        what = f'expected two columns with a TAB between them, got {lines[0][:60]!r}'
+        wrongs[0] = Wrong(what)
     wrong = next(((p, w) for p, w in zip(paths, wrongs, strict=True) if w), None)
     if wrong:
-      left_out.refuse(f'{wrong[0]}, line {number}: {wrong[1]}')
+      left_out.refuse(f'{wrong[0]}, line {number}', wrong[1])
     else:
       yield b'\n'.join(pair)

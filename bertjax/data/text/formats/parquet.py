@@ -6,8 +6,8 @@ Dots lead into structs, `a.b.c`.
 from collections.abc import Iterator
 from typing import IO, Any
 
-from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading, Said, joined
+from bertjax.data.text.left_out import Wrong, wrong_with
 from bertjax.errors import UserError
 
 _RECORDS = 1000  # that are in memory at once
@@ -22,6 +22,7 @@ def documents(raw: IO[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
   """
   try:
     import pyarrow
+    import pyarrow.compute
     from pyarrow import parquet
   except ModuleNotFoundError as error:
     raise UserError(
@@ -36,9 +37,9 @@ def documents(raw: IO[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
       said = {name: batch.column(name).to_pylist() for name in also}
       for i, text in enumerate(_bytes(pyarrow, batch, reading.field)):
         number += 1
-        wrong = left_out_lib.wrong_with(text, reading.errors) if text is not None else 'no text'
-        if wrong:
-          reading.left_out.refuse(f'{reading.path}, record {number}: {wrong}')
+        wrong = Wrong('no text') if text is None else wrong_with(text, reading.errors)
+        if text is None or wrong:
+          reading.left_out.refuse(f'{reading.path}, record {number}', wrong)
         else:
           yield text, {name: joined(value[i]) for name, value in said.items()}
   except (pyarrow.ArrowException, OSError) as error:
@@ -59,15 +60,13 @@ def _check_column(file: Any, reading: Reading) -> None:
 
 def _bytes(pyarrow: Any, batch: Any, field: str) -> list[bytes | None]:
   """The values of a column as they lie in the file, UTF-8 or not."""
-  import pyarrow.compute as compute
-
   if field in batch.schema.names:
     column = batch.column(field)
   else:
     first, *rest = field.split('.')
     column = batch.column(first)
     for name in rest:
-      column = compute.struct_field(column, name)
+      column = pyarrow.compute.struct_field(column, name)
   if pyarrow.types.is_dictionary(column.type):
     column = column.dictionary_decode()
   return column.cast(pyarrow.large_binary()).to_pylist()

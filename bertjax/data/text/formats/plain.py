@@ -24,7 +24,7 @@ def checked(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
   for number, line in enumerate(lines, 1):
     wrong = left_out_lib.wrong_with(line, reading.errors)
     if wrong:
-      reading.left_out.refuse(f'{reading.path}, line {number}: {wrong}')
+      reading.left_out.refuse(f'{reading.path}, line {number}', wrong)
     else:
       yield line
 

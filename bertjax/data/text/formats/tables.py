@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading, Said
+from bertjax.data.text.left_out import Wrong
 from bertjax.errors import UserError
 
 
@@ -46,33 +47,34 @@ def _csv_rows(rows) -> Iterator[tuple[int, list[str] | csv.Error]]:
 
 def _documents(rows, reading: Reading) -> Iterator[tuple[bytes, Said]]:
   _, names = next(rows, (1, []))
+  if isinstance(names, csv.Error):
+    raise UserError(f'{reading.path}, line 1: expected a header, got no CSV ({names})')
   column = _column(names, reading)
   also = {name: names.index(name) for name in reading.columns if name in names}
   for number, row in rows:
     if not row or row == ['']:
       continue  # a blank line
-    text, wrong = b'', ''
+    text = b''
     if isinstance(row, csv.Error):
-      wrong = f'no CSV: {row}'
+      wrong = Wrong(f'no CSV ({row})')
     elif len(row) != len(names):
-      wrong = f'{len(row)} fields, but {len(names)} columns in the header'
+      wrong = Wrong(f'{len(row)} fields, but {len(names)} columns in the header')
     else:
       text = row[column].encode('utf-8', 'surrogateescape')
       wrong = left_out_lib.wrong_with(text, reading.errors)
     if wrong:
-      reading.left_out.refuse(f'{reading.path}, line {number}: {wrong}')
+      reading.left_out.refuse(f'{reading.path}, line {number}', wrong)
     else:
       yield text, {name: row[i] for name, i in also.items()}
 
 
-def _column(names: list[str] | csv.Error, reading: Reading) -> int:
+def _column(names: list[str], reading: Reading) -> int:
   """The number of the column that holds the text."""
-  found = [] if isinstance(names, csv.Error) else names
-  if found.count(reading.field) != 1:
-    shown = ', '.join(map(repr, found[:20]))[:300]
+  if names.count(reading.field) != 1:
+    shown = ', '.join(map(repr, names[:20]))[:300] or 'nothing'
     hint = ' (fields are set apart by commas, not semicolons)' if ';' in shown else ''
     raise UserError(
-      f'{reading.path}: expected a header with one column {reading.field!r}, got {shown or names}'
-      f'{hint}. Name the column with --field; a file without a header needs one as its first line'
+      f'{reading.path}: expected a header with one column {reading.field!r}, got {shown}{hint}. '
+      'Name the column with --field; a file without a header needs one as its first line'
     )
-  return found.index(reading.field)
+  return names.index(reading.field)
