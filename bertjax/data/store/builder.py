@@ -146,11 +146,13 @@ class Partial:
           None if batch.unit_n is None else batch.unit_n[in_n],
           {name: value_S[in_S] for name, value_S in column.items()},
         )
+    first = self.stats.documents + 1
+    named = [f'document {first + number}: {what}' for number, what in batch.bad.items()]
+    self.stats.bad_first = [*self.stats.bad_first, *named][:NAMED]
     self.stats.documents += len(batch.size_D)
     self.stats.bytes += batch.size
     self.stats.empty_documents += len(batch.size_D) - len(size_D) - len(batch.bad)
     self.stats.bad_documents += len(batch.bad)
-    self.stats.bad_first = [*self.stats.bad_first, *batch.bad][:NAMED]
     self.stats.spelled_special += batch.spelled_special
     self.stats.empty_sentences += batch.empty
     self.stats.replaced += batch.replaced

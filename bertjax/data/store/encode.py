@@ -58,7 +58,7 @@ class Encoded(NamedTuple):
     languages: names, in the order of their first mention in the batch.
     broken_pairs: documents of parallel text, dropped since one side had no token.
     spelled_special: how often the text spells a special token, which stays text.
-    bad: what is wrong with documents that are left out, each; their `size_D` is 0.
+    bad: number in the batch -> what is wrong, of documents that are left out; their size is 0.
   """
 
   token_n: np.ndarray
@@ -72,7 +72,7 @@ class Encoded(NamedTuple):
   languages: Sequence[str] = ()
   broken_pairs: int = 0
   spelled_special: int = 0
-  bad: Sequence[str] = ()
+  bad: Mapping[int, str] = {}
 
 
 def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> Encoded:
@@ -119,9 +119,9 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
   )
 
 
-def _split(documents, fields, options) -> tuple[list[documents_lib.Sentences], int, list[str]]:
+def _split(documents, fields, options) -> tuple[list[documents_lib.Sentences], int, dict[int, str]]:
   """Returns the sentences of all documents, the characters replaced, and what is wrong."""
-  split, replaced, bad = [], 0, []
+  split, replaced, bad = [], 0, {}
   mark = '\ufffd'
   for document, values in zip(documents, fields, strict=True):
     try:
@@ -134,7 +134,7 @@ def _split(documents, fields, options) -> tuple[list[documents_lib.Sentences], i
     except UserError as error:
       if not options.skip_bad:
         raise
-      bad.append(str(error))
+      bad[len(split)] = str(error)
       split.append(documents_lib.Sentences([], {name: [] for name in options.columns}, False))
   return split, replaced, bad
 

@@ -37,9 +37,10 @@ def documents(raw: IO[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
       said = {name: batch.column(name).to_pylist() for name in also}
       for i, text in enumerate(_bytes(pyarrow, batch, reading.field)):
         number += 1
-        wrong = Wrong('no text') if text is None else wrong_with(text, reading.errors)
+        wrong = wrong_with(text or b'', reading.errors)
         if text is None or wrong:
-          reading.left_out.refuse(f'{reading.path}, record {number}', wrong)
+          place = f'{reading.path}, record {number}'
+          reading.left_out.refuse(place, wrong or Wrong('no text'))
         else:
           yield text, {name: joined(value[i]) for name, value in said.items()}
   except (pyarrow.ArrowException, OSError) as error:

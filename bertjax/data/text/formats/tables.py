@@ -54,16 +54,18 @@ def _documents(rows, reading: Reading) -> Iterator[tuple[bytes, Said]]:
   for number, row in rows:
     if not row or row == ['']:
       continue  # a blank line
-    text = b''
+    place = f'{reading.path}, line {number}'
     if isinstance(row, csv.Error):
-      wrong = Wrong(f'no CSV ({row})')
-    elif len(row) != len(names):
-      wrong = Wrong(f'{len(row)} fields, but {len(names)} columns in the header')
-    else:
-      text = row[column].encode('utf-8', 'surrogateescape')
-      wrong = left_out_lib.wrong_with(text, reading.errors)
+      reading.left_out.refuse(place, Wrong(f'no CSV ({row})'))
+      continue
+    if len(row) != len(names):
+      what = f'{len(row)} fields, but {len(names)} columns in the header'
+      reading.left_out.refuse(place, Wrong(what))
+      continue
+    text = row[column].encode('utf-8', 'surrogateescape')
+    wrong = left_out_lib.wrong_with(text, reading.errors)
     if wrong:
-      reading.left_out.refuse(f'{reading.path}, line {number}', wrong)
+      reading.left_out.refuse(place, wrong)
     else:
       yield text, {name: row[i] for name, i in also.items()}
 
