@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bertjax.data.seqio_tasks import by_name
+from bertjax.data.seqio_tasks import by_name, names
 from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text.corpus import open_files
 from bertjax.data.text.files import find_files
@@ -88,7 +88,7 @@ def test_python_docs_by_name():
 def test_every_name_that_needs_tensorflow_is_registered():
   from bertjax.data.seqio_tasks import corpora, registered  # noqa: F401
 
-  assert set(by_name._WITH_TENSORFLOW) < set(corpora.registered_names())
+  assert set(names.WITH_TENSORFLOW) < set(corpora.registered_names())
   assert corpus_lib.PYTHON_DOCS in corpora.registered_names()
 
 
