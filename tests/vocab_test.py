@@ -121,8 +121,8 @@ def test_sample_is_uniform_bounded_and_repeatable():
 @mutation(
   'vocab: a Mixture in one pass',
   'bertjax/vocab.py',
-  'if len(corpus.tasks) > 1 and not',
-  'if len(corpus.tasks) > 9 and not',
+  'if corpus.members > 1 and not',
+  'if corpus.members > 9 and not',
 )
 def test_a_mixture_is_sampled_at_its_rates():
   """The small language has 1/21 of the documents, and is drawn 1 / (1 + 20**.7) of the time."""

@@ -1,6 +1,8 @@
 """What a file is: its kind by its name, and that its first bytes are what the name says."""
 
+import contextlib
 import csv
+import itertools
 import pathlib
 import re
 
@@ -107,8 +109,7 @@ def _check_unnamed(path: pathlib.Path, head: bytes) -> None:
   if _JSON.match(head):
     looks, end = 'JSON', '.jsonl'
   else:
-    rows = head.decode('utf-8', 'replace').splitlines()[:20]
-    rows = [row for row in rows if row.strip()]
+    rows = [row for row in head.decode('utf-8', 'replace').split('\n') if row.strip()]
     for delimiter, name, suffix in (('\t', 'TSV', '.tsv'), (',', 'CSV', '.csv')):
       if not looks and _is_table(rows, delimiter):
         looks, end = name, suffix
@@ -121,10 +122,9 @@ def _check_unnamed(path: pathlib.Path, head: bytes) -> None:
 
 def _is_table(rows: list[str], delimiter: str) -> bool:
   """Whether some lines, at least three, have equally many fields behind a line of short names."""
-  try:
-    table = list(csv.reader(rows, delimiter=delimiter, strict=True))
-  except csv.Error:
-    return False
+  table = []
+  with contextlib.suppress(csv.Error):  # where the last record is cut
+    table.extend(itertools.islice(csv.reader(rows, delimiter=delimiter, strict=True), 20))
   width = len(table[0]) if len(table) > 2 else 0
   same = all(len(row) == width for row in table[:-1])  # the last may be cut
   return width > 1 and same and all(_NAME.fullmatch(name) for name in table[0])

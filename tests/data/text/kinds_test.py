@@ -44,6 +44,7 @@ def test_lines_that_end_with_cr_alone(tmp_path, name):
   [
     (b'id,text\n1,The cat.\n2,A dog.\n', r'looks like CSV.*\.csv, or with \.txt'),
     (b'id\ttext\n1\tThe, cat.\n2\tA dog.\n', r'looks like TSV.*\.tsv'),
+    (b'id,text\n' + b'1,"Lines\n, of one, text."\n' * 3 + b'4,"cut\n', r'looks like CSV'),
     (b'{"text": "x"}\n', r'looks like JSON.*\.jsonl'),
     (b' [\n {"text": "x"}]\n', 'looks like JSON'),
     (b'PK\x03\x04aaaa', 'is a zip archive'),
