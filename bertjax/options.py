@@ -71,9 +71,7 @@ def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> di
   return check_fields(fields_of(options), given, key)
 
 
-def check_fields(
-  known: Mapping[str, Field], given: Mapping[str, Any], key: str
-) -> dict[str, Any]:
+def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str) -> dict[str, Any]:
   """As `check`, against fields that are known already."""
   for name in given:
     if name not in known:

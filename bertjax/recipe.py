@@ -36,7 +36,9 @@ def lines(config: Any) -> list[tuple[str, str, str, str]]:
   for phase in timeline.make(config).phases if resolved.phases else ():
     for key, kind, value, meaning in schema.table(phase.config):
       if known.get(key) != value:
-        found.append((key.replace('config.', f'config.phases.{phase.name}.', 1), kind, value, meaning))
+        found.append(
+          (key.replace('config.', f'config.phases.{phase.name}.', 1), kind, value, meaning)
+        )
   return found
 
 
@@ -46,7 +48,9 @@ def help_of(config: Any) -> str:
     f'  --{key}={value}\n      {kind}{"; " + meaning if meaning else ""}'
     for key, kind, value, meaning in lines(config)
   ]
-  return '\n'.join(['', 'Keys of the config, their values in this one, types and meanings:', *shown])
+  return '\n'.join(
+    ['', 'Keys of the config, their values in this one, types and meanings:', *shown]
+  )
 
 
 def main(argv: list[str]) -> None:

@@ -1,6 +1,5 @@
 """Text by what names it: TensorFlow is imported for Tasks, Mixtures and TFDS builders alone."""
 
-import difflib
 from collections.abc import Sequence
 
 from bertjax.data.seqio_tasks import names
@@ -47,5 +46,4 @@ def _open_files(name: str, *how) -> Corpus:
     return corpus_lib.open_files(name, *how)
   except UserError as error:
     known = (corpus_lib.PYTHON_DOCS, *names.WITH_TENSORFLOW)
-    near = difflib.get_close_matches(name, known, 1)
-    raise UserError(f'{error}' + (f'. Did you mean {near[0]!r}?' if near else '')) from error
+    raise UserError(f'{error}{names.hint(name, known)}') from error

@@ -14,6 +14,7 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from bertjax.data.seqio_tasks import names
 from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text.corpus import Corpus
@@ -121,7 +122,10 @@ def open_corpus(
   elif name.startswith('tfds:'):
     corpus = _from_tfds(name, field)
   else:
-    corpus = corpus_lib.open_files(name, errors, field, columns, verbatim, skip_bad)
+    try:
+      corpus = corpus_lib.open_files(name, errors, field, columns, verbatim, skip_bad)
+    except UserError as error:
+      raise UserError(f'{error}{names.hint(name, registered_names())}') from error
   corpus.left_out.skip = skip_bad
   return corpus.first(documents) if documents else corpus
 
