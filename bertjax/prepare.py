@@ -1,7 +1,7 @@
 """Turns text into a token store: python -m bertjax.prepare --input=... --vocab=... --output=STORE
 
-  --input='wiki/*.txt.xz'           files, folders, globs, a comma list of them: text, JSON lines, CSV
-                                    and TSV with a header, Parquet; .gz, .xz, .bz2, .zst
+  --input='wiki/*.txt.xz'           files, folders, globs, a comma list of them: text, JSON lines,
+                                    CSV and TSV with a header, Parquet; .gz, .xz, .bz2, .zst
   --input='en=a/*.txt,de=b/*.txt'   the same, each with its language
   --input='en-de=a.en.gz+a.de.gz'   parallel text: two files of as many lines, or one .tsv
   --input=ernie1:demo_train_set.gz  records of ERNIE 1.0, which hold ids and units
