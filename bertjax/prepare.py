@@ -1,6 +1,7 @@
 """Turns text into a token store: python -m bertjax.prepare --input=... --vocab=... --output=STORE
 
-  --input='wiki/*.txt.xz'           files (.txt, .jsonl; .gz, .xz), globs, a comma list of them
+  --input='wiki/*.txt.xz'           files, folders, globs, a comma list of them: text, JSON lines,
+                                    CSV and TSV with a header, Parquet; .gz, .xz, .bz2, .zst
   --input='en=a/*.txt,de=b/*.txt'   the same, each with its language
   --input='en-de=a.en.gz+a.de.gz'   parallel text: two files of as many lines, or one .tsv
   --input=ernie1:demo_train_set.gz  records of ERNIE 1.0, which hold ids and units
@@ -33,6 +34,7 @@ from bertjax.data.store.builder import Kind, Partial, is_finished
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.text import phrases, sentence_split
 from bertjax.data.text.files import find_files
+from bertjax.data.text.left_out import LeftOut
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Bar
@@ -83,7 +85,8 @@ def _prepare() -> Store:
     name=corpus.name,
     vocabulary=vocabulary.meta,
     source=[*corpus.fingerprint, *_lexicon_fingerprint()],
-    options={name: flags.FLAGS[name].value for name in names},
+    options={name: flags.FLAGS[name].value for name in names}
+    | (dict(skip_bad=True) if text_flags.SKIP_BAD.value else {}),
   )
   if is_finished(output, identity):
     print(f'{output} is already there')
@@ -102,11 +105,15 @@ def _prepare() -> Store:
     columns=tuple(corpus.columns),
     lexicon=_LEXICON.value,
     segmenter=_SEGMENTER.value,
+    skip_bad=text_flags.SKIP_BAD.value,
   )
   seconds, tokens = _encode(corpus, partial, options)
+  partial.stats.bad_lines = corpus.left_out.count
+  partial.stats.name_bad(corpus.left_out.named)
   if not partial.train.documents:
     raise UserError(
       f'{text_flags.INPUT.value} has no text: {partial.stats.documents} documents, all empty'
+      + ''.join(f'\nleft out: {name}' for name in partial.stats.bad_first)
     )
   partial.finish(vocabulary)
   store = open_store(output)
@@ -119,7 +126,8 @@ def _open(vocabulary: Vocabulary):
   name = text_flags.INPUT.value
   if not name.startswith(ernie_records.PREFIX):
     return text_flags.open_corpus()
-  return ernie_records.Records(find_files(name.removeprefix(ernie_records.PREFIX)), vocabulary)
+  paths = find_files(name.removeprefix(ernie_records.PREFIX))
+  return ernie_records.Records(paths, vocabulary, LeftOut(text_flags.SKIP_BAD.value))
 
 
 def _kind(corpus, vocabulary: Vocabulary) -> Kind:
@@ -195,6 +203,10 @@ def _print_table(store: Store, vocabulary: Vocabulary, split: str, rate: float) 
   table.add_row('empty documents dropped', f'{stats["empty_documents"]:,}')
   table.add_row('empty sentences dropped', f'{stats["empty_sentences"]:,}')
   table.add_row('characters replaced', f'{stats["replaced"]:,}')
+  table.add_row('special tokens that are spelled in the text', f'{stats["spelled_special"]:,}')
+  bad = stats['bad_lines'] + stats['bad_documents']
+  if bad:
+    table.add_row('bad lines, records and documents left out', f'{bad:,}')
   if stats['broken_pairs']:
     table.add_row('pairs with an empty side dropped', f'{stats["broken_pairs"]:,}')
   if meta['units']:
@@ -205,6 +217,10 @@ def _print_table(store: Store, vocabulary: Vocabulary, split: str, rate: float) 
   table.add_row('lines are', _LINES_ARE[split])
   table.add_row('tokens/s', f'{rate:,.0f}')
   Console().print(table)
+  for name in stats['bad_first']:
+    print(f'left out: {name}')
+  if bad > len(stats['bad_first']):
+    print(f'left out: {bad - len(stats["bad_first"]):,} more')
 
 
 def main(argv: list[str]) -> None:

@@ -28,6 +28,7 @@ from rich.table import Table
 
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.text import sentence_split
+from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.vocab import whole_words
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
@@ -80,7 +81,7 @@ def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
 def _sentences() -> Iterator[str]:
   """The sentences of the text that the flags name."""
   corpus = text_flags.open_corpus()
-  if len(corpus.tasks) > 1 and not text_flags.DOCUMENTS.value:
+  if corpus.members > 1 and not text_flags.DOCUMENTS.value:
     # One pass over a Mixture would hold its members as they are, not at its rates.
     corpus = text_flags.open_corpus(corpus.documents or _SAMPLE.value)
   split = (
@@ -92,9 +93,20 @@ def _sentences() -> Iterator[str]:
       documents += len(batch)
       bar.show(f'{documents:,} documents', corpus.done(documents))
       for document in batch:
-        yield from sentence_split.split_document(
-          sentence_split.decode(document, text_flags.ERRORS.value), split
-        )
+        yield from _split(document, split, corpus.left_out)
+  for name in corpus.left_out.named:
+    print(f'left out: {name}')
+  if corpus.left_out.count:
+    print(f'{corpus.left_out.count:,} bad lines, records and documents left out', flush=True)
+
+
+def _split(document: bytes, how: str, left_out: LeftOut) -> list[str]:
+  try:
+    text = sentence_split.decode(document, text_flags.ERRORS.value)
+  except UserError as error:
+    left_out.refuse(text_flags.INPUT.value, Wrong(str(error)))
+    return []
+  return sentence_split.split_document(text, how)
 
 
 def _text() -> tuple[Iterable[str], list[str], str]:

@@ -136,7 +136,9 @@ def data() -> ConfigDict:
   d.train_vocab = ConfigDict(dict(type='', size=0))  # trained where no vocab is given
   d.lowercase = placeholder(bool)  # None: as the vocabulary says
   d.split = 'auto'  # lines, sentences, verbatim: see `prepare --help`
-  d.errors = 'strict'
+  d.errors = 'strict'  # or 'replace', of bytes that are not UTF-8
+  d.field = 'text'  # of JSON lines and tables, which holds the text; a.b.c where it lies in objects
+  d.skip_bad = False  # leave out lines and records that are wrong, and count them
   d.documents = 0
   d.columns = ()  # fields of JSON lines to keep for each sentence: language, role
   d.languages = ()  # in the order of their ids; (): as the text has them

@@ -14,6 +14,7 @@ from prepare_runs import contents, run, sentences_of
 from bertjax.data import layout
 from bertjax.data.seqio_tasks import corpora
 from bertjax.data.store.reader import open_store
+from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import phrases
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.types import Ranges
@@ -93,7 +94,7 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
     segmenter=f'{__name__}:beginning',
     part_mb=0.001,
   )
-  monkeypatch.setattr(corpora, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpus_lib, '_BLOCK_BYTES', 4000)
   run(output=tmp_path / 'whole', **given)
   for cuts in (1, 3, 3):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -157,10 +158,11 @@ def test_tasks_say_languages_and_roles(tmp_path, vocab):
     for name, language in (('speaking', 'en'), ('talking', 'de')):
       seqio.TaskRegistry.add_provider(name, task(name, language))
     seqio.MixtureRegistry.add('spoken', ['speaking', 'talking'], default_rate=1)
-  store = run(input='spoken', vocab=vocab, output=tmp_path / 's', holdout=0.0)
+  given = dict(vocab=vocab, holdout=0.0, module='bertjax.data.seqio_tasks.registered')
+  store = run(input='spoken', output=tmp_path / 's', **given)
   assert store.languages == ['en', 'de'] and values(store, 'language') == [0] * 6 + [1] * 6
   assert values(store, 'role') == [0, 5] * 6
-  drawn = run(input='spoken', vocab=vocab, output=tmp_path / 'd', holdout=0.0, documents=5)
+  drawn = run(input='spoken', output=tmp_path / 'd', documents=5, **given)
   assert len(drawn.documents) == 6 and values(drawn, 'role') == [0, 5] * 5
 
 

@@ -1,6 +1,8 @@
 """`python -m bertjax.prepare`: what it writes, that it survives a kill, and what it refuses."""
 
+import bz2
 import contextlib
+import csv
 import errno
 import itertools
 import json
@@ -14,7 +16,9 @@ import sys
 import time
 
 import numpy as np
+import pyarrow
 import pytest
+import zstandard
 from mutation import mutation
 from prepare_runs import (
   contents,
@@ -24,11 +28,12 @@ from prepare_runs import (
   write_text,
   write_vocabulary,
 )
+from pyarrow import parquet
 
-from bertjax.data.seqio_tasks import corpora
 from bertjax.data.store import builder as store_builder
 from bertjax.data.store import writer as store_writer
 from bertjax.data.store.reader import open_store
+from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import sentence_split
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
@@ -51,7 +56,7 @@ def vocab(tmp_path):
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
   """Many groups of documents from little text."""
-  monkeypatch.setattr(corpora, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpus_lib, '_BLOCK_BYTES', 4000)
 
 
 @pytest.mark.parametrize('kind', ['words', 'characters'])
@@ -128,6 +133,10 @@ def test_store_holds_every_sentence_of_every_document(tmp_path, vocab):
     replaced=0,
     broken_pairs=0,
     found_units=0,
+    spelled_special=0,
+    bad_lines=0,
+    bad_documents=0,
+    bad_first=[],
   )
   unknown = sum(ids.count(1) for d in found['train'] for ids in d)
   assert store.counts[1] == unknown > 0
@@ -292,7 +301,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
   output = tmp_path / 's'
   for values, message in (
     (dict(input=tmp_path / 'empty.txt'), 'has no text: 1 documents, all empty'),
-    (dict(input=tmp_path / 'latin.txt'), 'latin.txt is not UTF-8 at byte 15'),
+    (dict(input=tmp_path / 'latin.txt'), 'latin.txt, line 3: not UTF-8 at byte 5 .*--skip_bad'),
     (dict(input=tmp_path / 'none*.txt'), 'no file matches'),
     (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no vocabulary at'),
   ):
@@ -342,3 +351,80 @@ def test_workers_import_no_tensorflow():
   code = 'import sys, bertjax.prepare, bertjax.data.store.encode; print(*sys.modules)'
   done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
   assert not {'tensorflow', 'seqio', 'jax', 'torch'} & set(done.stdout.split())
+
+
+def test_bad_text_is_left_out_counted_and_named(tmp_path, vocab, capsys):
+  lines = [f'{{"body": {{"text": "The cat {i}."}}}}' for i in range(300)]
+  lines[7] = lines[100] = '{"body": 3}'
+  (tmp_path / 'a.jsonl').write_text('\n'.join(lines))
+  given = dict(input=tmp_path / 'a.jsonl', vocab=vocab, field='body.text')
+  with pytest.raises(SystemExit, match='a.jsonl, line 8: expected a JSON object.*--skip_bad'):
+    run(output=tmp_path / 's', **given)
+  assert not (tmp_path / 's.partial').exists()
+  store = run(output=tmp_path / 's', skip_bad=True, **given)
+  stats = store.meta['stats']
+  assert (stats['documents'], stats['bad_lines'], stats['bad_documents']) == (298, 2, 0)
+  shown = capsys.readouterr().out
+  assert re.search(r'records and documents left out +│ +2 ', shown)
+  assert re.search(r'left out: .*a.jsonl, line 8: .*\n+left out: .*a.jsonl, line 101: ', shown)
+  assert store.meta['options']['skip_bad'] is True
+
+
+def test_bad_documents_are_left_out_too(tmp_path, vocab):
+  """What only the encoder meets: columns that do not fit the lines."""
+  lines = [dict(text='The cat.\nA mat.', role=[0, 1]) for _ in range(300)]
+  lines[5]['role'] = lines[200]['role'] = [0, 1, 2]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(map(json.dumps, [*lines, dict(text='')])))
+  given = dict(
+    input=tmp_path / 'a.jsonl', vocab=vocab, columns=['role'], holdout=0.0, part_mb=0.001
+  )
+  with pytest.raises(SystemExit, match='a document has 2 lines and 3 values of role'):
+    run(output=tmp_path / 's', **given)
+  whole = run(output=tmp_path / 'whole', skip_bad=True, **given)
+  stats = whole.meta['stats']
+  assert (stats['documents'], stats['bad_documents'], stats['empty_documents']) == (301, 2, 1)
+  assert whole.meta['documents'] == 298
+  places = [name.split(':')[0] for name in stats['bad_first']]
+  assert places == ['document 6', 'document 201']
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    stop_after(patch, 2)
+    run(output=tmp_path / 's', skip_bad=True, **given)
+  run(output=tmp_path / 's', skip_bad=True, **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def test_bad_lines_of_a_run_that_was_broken_off_are_counted_once(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=600)
+  text = (tmp_path / 'a.txt').read_bytes().split(b'\n')
+  for number in (3, 900, len(text) - 2):
+    text[number] = b'\xff'
+  (tmp_path / 'a.txt').write_bytes(b'\n'.join(text))
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001, skip_bad=True)
+  whole = run(output=tmp_path / 'whole', **given)
+  assert whole.meta['stats']['bad_lines'] == 3
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    stop_after(patch, 3)
+    run(output=tmp_path / 's', **given)
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def test_every_format_makes_the_same_tokens(tmp_path, vocab):
+  """The same documents as text, JSON lines, CSV, Parquet, compressed or not, and in a folder."""
+  texts = [text for text in write_text(tmp_path / 'a.txt') if text.strip('\u200b\u3000\n')]
+  (tmp_path / 'a.jsonl').write_text('\n'.join(json.dumps(dict(text=text)) for text in texts))
+  with open(tmp_path / 'a.csv', 'w', newline='') as file:
+    csv.writer(file).writerows([['text'], *([text] for text in texts)])
+  parquet.write_table(pyarrow.table(dict(text=texts)), tmp_path / 'a.parquet')
+  (tmp_path / 'a.csv.zst').write_bytes(zstandard.compress((tmp_path / 'a.csv').read_bytes()))
+  (tmp_path / 'folder').mkdir()
+  (tmp_path / 'folder/a.txt.bz2').write_bytes(bz2.compress((tmp_path / 'a.txt').read_bytes()))
+  names = ('a.txt', 'a.jsonl', 'a.csv', 'a.parquet', 'a.csv.zst', 'folder')
+  given = dict(vocab=vocab, holdout=0.0, split='sentences')
+  stores = [
+    run(input=tmp_path / n, output=tmp_path / f's{i}', **given) for i, n in enumerate(names)
+  ]
+  for store in stores[1:]:
+    np.testing.assert_array_equal(store.parts[0], stores[0].parts[0])
+    np.testing.assert_array_equal(store.sentences, stores[0].sentences)
+    np.testing.assert_array_equal(store.documents, stores[0].documents)

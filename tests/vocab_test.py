@@ -121,8 +121,8 @@ def test_sample_is_uniform_bounded_and_repeatable():
 @mutation(
   'vocab: a Mixture in one pass',
   'bertjax/vocab.py',
-  'if len(corpus.tasks) > 1 and not',
-  'if len(corpus.tasks) > 9 and not',
+  'if corpus.members > 1 and not',
+  'if corpus.members > 9 and not',
 )
 def test_a_mixture_is_sampled_at_its_rates():
   """The small language has 1/21 of the documents, and is drawn 1 / (1 + 20**.7) of the time."""
@@ -135,7 +135,8 @@ def test_a_mixture_is_sampled_at_its_rates():
     sizes = dict(large=2000, little=100)
     rate = lambda task: sizes[task.name] ** registered.SMOOTHING
     seqio.MixtureRegistry.add('smooth', ['large', 'little'], default_rate=rate)
-  with flagsaver.flagsaver(input='smooth', sample=2100, type='wordpiece', size=300, output=''):
+  given = dict(module='bertjax.data.seqio_tasks.registered', sample=2100, output='')
+  with flagsaver.flagsaver(input='smooth', type='wordpiece', size=300, **given):
     flags.FLAGS.mark_as_parsed()
     read = collections.Counter(vocab._sentences())
   assert sum(read.values()) == 2100

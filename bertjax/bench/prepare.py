@@ -20,7 +20,7 @@ import numpy as np
 from absl import app, flags
 
 from bertjax.bench import rival_prepare, timing
-from bertjax.data.seqio_tasks import corpora
+from bertjax.data.seqio_tasks import by_name
 from bertjax.data.text import sentence_split
 from bertjax.errors import UserError
 
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   text = (_INPUT.value, _VOCAB.value, _SPLIT.value)
-  corpus = corpora.open_corpus(_INPUT.value, 0, '', 'strict', 'text')
+  corpus = by_name.open_corpus(_INPUT.value)
   sentences, size = [], 0
   for batch in corpus.texts():
     for document in batch:

@@ -94,6 +94,8 @@ def _flags(data, text: str, vocab, output: pathlib.Path, holdout: float) -> dict
     holdout=holdout,
     split=data.split,
     errors=data.errors,
+    field=data.field,
+    skip_bad=data.skip_bad,
     lowercase=data.lowercase,
     documents=data.documents or None,
     workers=data.workers or None,
@@ -134,6 +136,8 @@ def _vocabulary(data, text: str, seed: int, workdir: str) -> str:
         lowercase=data.lowercase,
         module=data.module,
         errors=data.errors,
+        field=data.field,
+        skip_bad=data.skip_bad,
         seed=seed,
       ),
     )

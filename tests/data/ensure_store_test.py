@@ -69,3 +69,15 @@ def test_a_store_that_is_there_is_taken_as_it_is(tmp_path):
   (tmp_path / 'store').mkdir()
   (tmp_path / 'store' / 'store.json').write_text('{}')
   assert ensure(tmp_path) == str(tmp_path / 'store')
+
+
+def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
+  lines = ['{"a": {"b": "the cat"}}', '{"a": 3}', '{"a": {"b": "a mat"}}'] * 10
+  (tmp_path / 'a.jsonl').write_text('\n'.join(lines))
+  given = dict(input=str(tmp_path / 'a.jsonl'), field='a.b', workers=1, holdout=0.0)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
+  with pytest.raises(ValueError, match='bertjax.vocab failed'):
+    ensure(tmp_path / 'run', **given)
+  store = open_store(ensure(tmp_path / 'run', skip_bad=True, **given))
+  assert store.meta['stats']['documents'] == 20 and store.meta['stats']['bad_lines'] == 10
+  assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words

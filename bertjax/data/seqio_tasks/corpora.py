@@ -1,11 +1,7 @@
 """Text as seqio Tasks, whose examples are documents, `text`, and may say `language` and `role` of
-their lines (see `records`); and corpora opened by what names them.
-
-tf.data and TensorFlow Datasets are used here and in `tasks.py` only.
+their lines (see `text.documents`); and corpora of Tasks, Mixtures and TFDS builders.
 """
 
-import dataclasses
-import difflib
 import functools
 import importlib
 import itertools
@@ -18,16 +14,17 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
+from bertjax.data.seqio_tasks import names
+from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
-from bertjax.data.text import sentence_split
-from bertjax.data.text.files import Files, find_sources
+from bertjax.data.text.corpus import Corpus
 from bertjax.errors import UserError
 
 tf.config.set_visible_devices([], 'GPU')  # which are JAX's
 
 _STRING = seqio.Feature(seqio.PassThroughVocabulary(size=1), add_eos=False, dtype=tf.string, rank=0)
 _FEATURES = dict(text=_STRING)
-_BLOCK_BYTES = 2**18  # of documents that go to a worker at once
+_BLOCK_BYTES = 2**18  # of documents that go to TensorFlow at once
 _WIKI40B = r'\s*_START_(?:ARTICLE|SECTION|PARAGRAPH)_\s*|_NEWLINE_'
 
 
@@ -94,64 +91,6 @@ def _clean_wiki40b(dataset: tf.data.Dataset) -> tf.data.Dataset:
   return dataset.map(lambda example: {'text': clean(example['text'])}, num_parallel_calls=2)
 
 
-@dataclasses.dataclass
-class Corpus:
-  """Documents, one after the other.
-
-  Attributes:
-    name: of the corpus.
-    fingerprint: what its text depends on, for store.json.
-    tasks: where it comes from.
-    dataset: makes the strings, which are records.
-    documents: how many, or None where that is not known.
-    files: what tells how far reading has come, or None.
-    columns: of the records.
-    languages: those that are known before reading, in order.
-  """
-
-  name: str
-  fingerprint: list
-  tasks: Sequence[seqio.Task]
-  dataset: Callable[[], tf.data.Dataset]
-  documents: int | None = None
-  files: Files | None = None
-  columns: Sequence[str] = ()
-  languages: Sequence[str] = ()
-
-  def texts(self) -> Iterator[list[bytes]]:
-    """As `batches`, without the columns."""
-    for batch in self.batches():
-      yield [documents_lib.text_of(record, self.columns) for record in batch]
-
-  def batches(self, skip: int = 0) -> Iterator[list[bytes]]:
-    """Yields groups of records, without the first `skip` documents.
-
-    Raises:
-      UserError: what is wrong with the source, by name and place.
-    """
-    strings = self.dataset().skip(skip).batch(16).prefetch(4)
-    try:
-      texts = (text for batch in strings.as_numpy_iterator() for text in batch)
-      yield from documents_lib.blocks(texts, _BLOCK_BYTES)
-    except tf.errors.OpError as error:
-      sources = [task.source for task in self.tasks if isinstance(task.source, StreamSource)]
-      failures = [source.failure for source in sources if source.failure]
-      if failures:
-        raise failures[0] from error
-      raise UserError(f'{self.name} cannot be read: {error}') from error
-
-  def detect(self) -> str:
-    """Whether the lines of its beginning are sentences or paragraphs: `sentence_split.detect`."""
-    first = itertools.chain.from_iterable(itertools.islice(self.texts(), 4))
-    return sentence_split.detect(document.decode('utf-8', 'replace') for document in first)
-
-  def done(self, position: int) -> float | None:
-    """Which part of the corpus lies before this document, if that is known."""
-    if self.files:
-      return self.files.done / max(self.files.total, 1)
-    return position / self.documents if self.documents else None
-
-
 def open_corpus(
   name: str,
   documents: int = 0,
@@ -160,38 +99,59 @@ def open_corpus(
   field: str = 'text',
   columns: Sequence[str] = (),
   verbatim: bool = False,
+  skip_bad: bool = False,
 ) -> Corpus:
-  """Opens text by what names it.
+  """Opens text by what names it; a name that is registered comes before a file of this name.
 
   Args:
-    name: the name of a registered seqio Task or Mixture; 'tfds:NAME' or 'tfds:NAME/CONFIG'; or a
-      comma list of files and globs, as `files.find_sources` takes it.
+    name: the name of a registered seqio Task or Mixture; 'tfds:NAME' or 'tfds:NAME/CONFIG'; or
+      files, as `corpus.open_files` takes them.
     documents: 0 for one pass over everything; else so many documents, those of a Mixture drawn at
       its rates.
     module: imported first; registers Tasks and Mixtures.
-    errors: of files: 'strict' or 'replace'.
-    field: of JSON lines and TFDS builders, which holds the text.
-    columns: fields of JSON lines that are read besides, among `documents.COLUMNS`. Of Tasks all
-      are read that are features, of files the languages that the name gives.
-    verbatim: of plain text: nothing in it separates documents; see `files.Files`.
+    errors, field, columns, verbatim, skip_bad: as of `corpus.open_files`; `field` also of TFDS
+      builders. Of Tasks all columns are read that are features.
 
   Raises:
     UserError: nothing has this name, it has no text, or a member of a Mixture has none.
   """
   if module:
     importlib.import_module(module)
-  if name in seqio.TaskRegistry.names() or name in seqio.MixtureRegistry.names():
+  if name in registered_names():
     corpus = _registered(name, documents)
   elif name.startswith('tfds:'):
     corpus = _from_tfds(name, field)
   else:
-    corpus = _from_files(name, errors, field, columns, verbatim)
-  if documents:
-    whole = corpus.dataset
-    corpus = dataclasses.replace(
-      corpus, dataset=lambda: whole().take(documents), documents=documents, files=None
-    )
-  return corpus
+    try:
+      corpus = corpus_lib.open_files(name, errors, field, columns, verbatim, skip_bad)
+    except UserError as error:
+      raise UserError(f'{error}{names.hint(name, registered_names())}') from error
+  corpus.left_out.skip = skip_bad
+  return corpus.first(documents) if documents else corpus
+
+
+def registered_names() -> list[str]:
+  """Of all seqio Tasks and Mixtures."""
+  return [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
+
+
+def _records(
+  name: str, tasks: Sequence[seqio.Task], dataset: Callable[[], tf.data.Dataset]
+) -> Callable[[int], Iterator[bytes]]:
+  """The `records` of a Corpus over the strings of a dataset."""
+
+  def records(skip: int) -> Iterator[bytes]:
+    strings = dataset().skip(skip).batch(16).prefetch(4)
+    try:
+      yield from itertools.chain.from_iterable(strings.as_numpy_iterator())
+    except tf.errors.OpError as error:
+      sources = [task.source for task in tasks if isinstance(task.source, StreamSource)]
+      failures = [source.failure for source in sources if source.failure]
+      if failures:
+        raise failures[0] from error
+      raise UserError(f'{name} cannot be read: {error}') from error
+
+  return records
 
 
 def _strings(name: str, dataset: tf.data.Dataset, columns: Sequence[str] = ()) -> tf.data.Dataset:
@@ -223,11 +183,13 @@ def _registered(name: str, documents: int) -> Corpus:
   if documents and isinstance(provider, seqio.Mixture):
     draw = functools.partial(provider.get_dataset, None, split='train', shuffle=False, seed=0)
     drawn = lambda: _strings(name, draw(num_epochs=None, try_in_mem_cache=False), columns)
-    return Corpus(name, versions, tasks, drawn, columns=columns)
+    records = _records(name, tasks, drawn)
+    return Corpus(name, versions, records, columns=columns, members=len(tasks))
   chain = lambda: functools.reduce(tf.data.Dataset.concatenate, map(one_pass, tasks))
   sizes = [size_of(task) for task in tasks]
   known = sum(filter(None, sizes)) if all(sizes) else None
-  return Corpus(name, versions, tasks, chain, known, columns=columns)
+  records = _records(name, tasks, chain)
+  return Corpus(name, versions, records, known, columns=columns, members=len(tasks))
 
 
 def _refuse_empty_members(name: str, members: dict[str, tf.data.Dataset]) -> None:
@@ -243,7 +205,7 @@ def _version(task: seqio.Task) -> dict[str, str]:
   """What the text of a Task depends on, besides its name."""
   if isinstance(task.source, seqio.TfdsDataSource):
     return dict(tfds=str(task.source.tfds_dataset.name))
-  return dict(python=platform.python_version()) if task.name == 'python_docs' else {}
+  return dict(python=platform.python_version()) if task.name == corpus_lib.PYTHON_DOCS else {}
 
 
 def _from_tfds(name: str, field: str) -> Corpus:
@@ -262,32 +224,8 @@ def _from_tfds(name: str, field: str) -> Corpus:
   config = f'/{builder.builder_config.name}' if builder.builder_config else ''
   versioned = f'{builder.name}{config}:{builder.version}'
   task = tfds_task('tfds_' + builder.name, versioned, field)
-  return Corpus(name, [dict(tfds=versioned)], [task], lambda: _one_pass(task), size_of(task))
-
-
-def _from_files(
-  name: str, errors: str, field: str, columns: Sequence[str], verbatim: bool
-) -> Corpus:
-  try:
-    files = Files(find_sources(name), errors, field, verbatim=verbatim)
-  except UserError as error:
-    known = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
-    near = difflib.get_close_matches(name, known, 1)
-    raise UserError(f'{error}' + (f'. Did you mean {near[0]!r}?' if near else '')) from error
-  if not files.total:
-    raise UserError(f'{name}: all files are empty')
-  task = stream_task('files', lambda: files)
-  asked = {*columns, *(['language'] if files.languages else [])}
-  files.columns = [name for name in documents_lib.COLUMNS if name in asked]
-  return Corpus(
-    name=files.paths[0].name,
-    fingerprint=files.fingerprint,
-    tasks=[task],
-    dataset=lambda: _one_pass(task),
-    files=files,
-    columns=files.columns,
-    languages=files.languages,
-  )
+  records = _records(name, [task], lambda: _one_pass(task))
+  return Corpus(name, [dict(tfds=versioned)], records, size_of(task))
 
 
 def size_of(task: seqio.Task) -> int | None:

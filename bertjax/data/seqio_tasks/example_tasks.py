@@ -17,7 +17,7 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from bertjax.data.examples import examples_in_memory
-from bertjax.data.seqio_tasks.corpora import Corpus, open_corpus
+from bertjax.data.seqio_tasks.corpora import open_corpus
 from bertjax.data.seqio_tasks.windows import (
   WINDOW,
   batch_name,
@@ -29,6 +29,7 @@ from bertjax.data.seqio_tasks.windows import (
 )
 from bertjax.data.store import encode
 from bertjax.data.text import sentence_split
+from bertjax.data.text.corpus import Corpus
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 
@@ -172,7 +173,7 @@ def example_task(
 
   Args:
     name: of the Task.
-    text: as of `sources.open_corpus`: the name of a text Task or Mixture, files, or tfds:NAME.
+    text: as of `corpora.open_corpus`: the name of a text Task or Mixture, files, or tfds:NAME.
     vocab: path of the vocabulary, or a function that returns it, called when examples are made.
     recipe: `config.data`, or a dict like `BERT_PAIRS`.
     length: tokens per row, special tokens included.

@@ -2,14 +2,16 @@
 
 from absl import flags
 
+from bertjax.data.seqio_tasks import by_name
 from bertjax.data.text import documents as documents_lib
-from bertjax.data.text import sentence_split
+from bertjax.data.text import kinds, sentence_split
+from bertjax.data.text.corpus import Corpus
 from bertjax.errors import choose
 
 INPUT = flags.DEFINE_string(
   'input',
   None,
-  'Files (.txt, .jsonl; .gz, .xz), globs, a comma list of them, each perhaps with its language '
+  f'Files ({kinds.NAMES}), folders, globs, a comma list of them, each perhaps with its language '
   '(en=FILES) or as parallel text (en-de=FILE+FILE, en-de=FILE.tsv); tfds:NAME; or the name of a '
   'seqio Task or Mixture.',
   required=True,
@@ -36,21 +38,26 @@ DOCUMENTS = flags.DEFINE_integer(
   'documents', 0, 'Documents to take, a Mixture drawn at its rates; 0: one pass over all.', 0
 )
 MODULE = flags.DEFINE_string('module', '', 'Python module that registers seqio Tasks.')
-FIELD = flags.DEFINE_string('field', 'text', 'Field of JSON lines or TFDS that holds the text.')
+FIELD = flags.DEFINE_string(
+  'field',
+  'text',
+  'Field of JSON lines, or column of CSV, TSV, Parquet or TFDS, that holds the text; a.b.c where '
+  'it lies in objects.',
+)
 COLUMNS = flags.DEFINE_list(
-  'columns', [], 'Fields of JSON lines to keep for each sentence: language, role.'
+  'columns', [], 'Fields or columns to keep for each sentence: language, role.'
+)
+SKIP_BAD = flags.DEFINE_bool(
+  'skip_bad', False, 'Leave out lines, records and documents that are wrong; count and name them.'
 )
 
 
-def open_corpus(documents: int | None = None):
-  """Opens the text that the flags name, or so many documents of it: see `corpora.open_corpus`."""
-  # TensorFlow takes seconds, so not for --help; `tasks` registers the names.
-  from bertjax.data.seqio_tasks import corpora, registered  # noqa: F401
-
+def open_corpus(documents: int | None = None) -> Corpus:
+  """Opens the text that the flags name, or so many documents of it: see `by_name.open_corpus`."""
   for name in COLUMNS.value:
     choose(name, documents_lib.COLUMNS, '--columns')
   take = DOCUMENTS.value if documents is None else documents
-  return corpora.open_corpus(
+  return by_name.open_corpus(
     INPUT.value,
     take,
     MODULE.value,
@@ -58,4 +65,5 @@ def open_corpus(documents: int | None = None):
     FIELD.value,
     COLUMNS.value,
     SPLIT.value == sentence_split.VERBATIM,
+    SKIP_BAD.value,
   )

@@ -17,7 +17,7 @@ on the text at first use and kept in ~/.cache/bertjax:
 
 A user's module does the same with its own (`config.data.module`), and its names work like these:
 
-  seqio.TaskRegistry.add_provider('letters', sources.stream_task('letters', read_letters))
+  seqio.TaskRegistry.add_provider('letters', corpora.stream_task('letters', read_letters))
   add_examples('letters_pairs', 'letters', 'DIR_WITH_vocab.txt', recipes.BERT_PAIRS, length=128)
 
   seqio.get_mixture_or_task('letters_pairs').get_dataset(None, split='train', shuffle=False)
@@ -33,15 +33,16 @@ import tempfile
 import seqio
 
 from bertjax.data import recipes
+from bertjax.data.seqio_tasks import names
 from bertjax.data.seqio_tasks.corpora import open_corpus, size_of, stream_task, tfds_task
 from bertjax.data.seqio_tasks.example_tasks import add_examples
 from bertjax.data.text import python_docs, sentence_split
+from bertjax.data.text.corpus import PYTHON_DOCS
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.errors import UserError
 
 # Of the smoothed language sampling of multilingual BERT (google-research/bert, multilingual.md).
 SMOOTHING = 0.7
-LANGUAGES = 'ar de en es fr hi id it ja ko nl pt ru tr vi zh-cn'.split()
 # Millions of words, Devlin et al. 2018, section 3.1; examples are of one length, so a share of the
 # words is a share of the examples.
 _WORDS = dict(wikipedia=2500, books=800)
@@ -72,7 +73,7 @@ def trained_vocabulary(text: str, kind: str, size: int) -> str:
   """The path of a vocabulary trained on a text's first documents, made at the first call.
 
   Args:
-    text: as of `sources.open_corpus`.
+    text: as of `corpora.open_corpus`.
     kind: 'wordpiece', of lowercased text, 'bpe' or 'unigram'.
     size: pieces, or fewer if the text has no more.
   """
@@ -95,20 +96,17 @@ def trained_vocabulary(text: str, kind: str, size: int) -> str:
 
 def _register_corpora() -> None:
   add = seqio.TaskRegistry.add_provider
-  add('python_docs', stream_task('python_docs', python_docs.documents))
-  for name, tfds_name, field in (
-    ('wikipedia', 'wikipedia/20230601.en:1.0.0', 'text'),
-    ('wiki40b', 'wiki40b/en:1.3.0', 'text'),
-    ('c4', 'c4/en:3.1.0', 'text'),
-    ('lm1b', 'lm1b:1.1.0', 'text'),
-    ('books', 'pg19:0.1.1', 'book_text'),
-  ):
+  add(PYTHON_DOCS, stream_task(PYTHON_DOCS, python_docs.documents))
+  for name, (tfds_name, field) in names.TFDS.items():
     add(name, tfds_task(name, tfds_name, field))
-  seqio.MixtureRegistry.add('wikipedia_books', ['wikipedia', 'books'], default_rate=documents_of)
-  names = {language: f'wiki40b_{language.replace("-", "_")}' for language in LANGUAGES}
-  for language, name in names.items():
+  seqio.MixtureRegistry.add(
+    names.WIKIPEDIA_BOOKS, ['wikipedia', 'books'], default_rate=documents_of
+  )
+  for language, name in names.WIKI40B.items():
     add(name, tfds_task(name, f'wiki40b/{language}:1.3.0', language=language))
-  seqio.MixtureRegistry.add('wiki40b_languages', list(names.values()), default_rate=smoothed)
+  seqio.MixtureRegistry.add(
+    names.WIKI40B_LANGUAGES, list(names.WIKI40B.values()), default_rate=smoothed
+  )
 
 
 def _register_examples() -> None:

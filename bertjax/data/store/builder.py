@@ -18,6 +18,7 @@ from bertjax.data import counter_rng
 from bertjax.data.store.encode import Encoded
 from bertjax.data.store.writer import Writer, remove_sides, save_json
 from bertjax.data.text import phrases
+from bertjax.data.text.left_out import NAMED
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
@@ -36,6 +37,10 @@ class Stats:
     replaced: characters put where bytes were not UTF-8.
     broken_pairs: documents of parallel text, dropped since a side of them had no token.
     found_units: phrases and entities in both stores.
+    spelled_special: how often the text spells a special token, which stays text.
+    bad_lines: lines and records of files, left out since they are wrong.
+    bad_documents: documents, left out likewise.
+    bad_first: what was wrong with the first of both, by place.
   """
 
   documents: int = 0
@@ -45,6 +50,14 @@ class Stats:
   replaced: int = 0
   broken_pairs: int = 0
   found_units: int = 0
+  spelled_special: int = 0
+  bad_lines: int = 0
+  bad_documents: int = 0
+  bad_first: list[str] = dataclasses.field(default_factory=list)
+
+  def name_bad(self, messages: Sequence[str]) -> None:
+    """Puts messages before those that are kept."""
+    self.bad_first = list(dict.fromkeys([*messages, *self.bad_first]))[:NAMED]
 
 
 class Kind(NamedTuple):
@@ -133,9 +146,14 @@ class Partial:
           None if batch.unit_n is None else batch.unit_n[in_n],
           {name: value_S[in_S] for name, value_S in column.items()},
         )
+    first = self.stats.documents + 1
+    named = [f'document {first + number}: {what}' for number, what in batch.bad.items()]
+    self.stats.bad_first = [*self.stats.bad_first, *named][:NAMED]
     self.stats.documents += len(batch.size_D)
     self.stats.bytes += batch.size
-    self.stats.empty_documents += len(batch.size_D) - len(size_D)
+    self.stats.empty_documents += len(batch.size_D) - len(size_D) - len(batch.bad)
+    self.stats.bad_documents += len(batch.bad)
+    self.stats.spelled_special += batch.spelled_special
     self.stats.empty_sentences += batch.empty
     self.stats.replaced += batch.replaced
     self.stats.broken_pairs += batch.broken_pairs

@@ -18,6 +18,7 @@ import numpy as np
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import phrases, sentence_split
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.errors import UserError
 
 
 class Options(NamedTuple):
@@ -29,6 +30,7 @@ class Options(NamedTuple):
     errors: 'strict' or 'replace', of bytes that are not UTF-8.
     columns: of the records.
     lexicon, segmenter: as of `phrases.finder`.
+    skip_bad: whether documents that are wrong are left out instead of refused.
   """
 
   vocab: str
@@ -38,6 +40,7 @@ class Options(NamedTuple):
   columns: Sequence[str] = ()
   lexicon: str = ''
   segmenter: str = ''
+  skip_bad: bool = False
 
 
 class Encoded(NamedTuple):
@@ -54,6 +57,8 @@ class Encoded(NamedTuple):
     column: name -> uint8 per unit; of `language` an index into the languages.
     languages: names, in the order of their first mention in the batch.
     broken_pairs: documents of parallel text, dropped since one side had no token.
+    spelled_special: how often the text spells a special token, which stays text.
+    bad: number in the batch -> what is wrong, of documents that are left out; their size is 0.
   """
 
   token_n: np.ndarray
@@ -66,29 +71,22 @@ class Encoded(NamedTuple):
   column: Mapping[str, np.ndarray] = {}
   languages: Sequence[str] = ()
   broken_pairs: int = 0
+  spelled_special: int = 0
+  bad: Mapping[int, str] = {}
 
 
 def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> Encoded:
   """Splits and tokenises a batch of documents.
 
   Raises:
-    UserError: bytes that are not UTF-8, where errors are strict; columns that do not fit the
-      lines; units of a vocabulary that has no offsets.
+    UserError: bytes that are not UTF-8, where errors are strict, or columns that do not fit the
+      lines, and such documents are not left out; units of a vocabulary that has no offsets.
   """
   fields = [()] * len(documents)
   if options.columns:
     parts = [record.split(documents_lib.SEPARATOR, len(options.columns)) for record in documents]
     fields, documents = [part[:-1] for part in parts], [part[-1] for part in parts]
-  texts = [sentence_split.decode(document, options.errors) for document in documents]
-  replaced = 0
-  if options.errors == 'replace':
-    mark = '\ufffd'
-    given = sum(document.count(mark.encode()) for document in documents)
-    replaced = sum(text.count(mark) for text in texts) - given
-  split = [
-    documents_lib.split(text, _values(options.columns, values), options.split)
-    for text, values in zip(texts, fields, strict=True)
-  ]
+  split, replaced, bad = _split(documents, fields, options)
   sentences = [sentence for document in split for sentence in document.texts]
   languages_U = [name for document in split for name in document.values.get('language', ())]
   token_n, length_U, unit_n = _tokens(sentences, languages_U, vocabulary, options)
@@ -116,11 +114,29 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
     {name: value_U[kept_U] for name, value_U in column.items()},
     languages,
     int(broken_D.sum()),
+    vocabulary.count_spelled(documents),
+    bad,
   )
 
 
-def _values(columns, values) -> dict[str, str]:
-  return {name: value.decode('utf-8') for name, value in zip(columns, values, strict=True)}
+def _split(documents, fields, options) -> tuple[list[documents_lib.Sentences], int, dict[int, str]]:
+  """Returns the sentences of all documents, the characters replaced, and what is wrong."""
+  split, replaced, bad = [], 0, {}
+  mark = '\ufffd'
+  for document, values in zip(documents, fields, strict=True):
+    try:
+      text = sentence_split.decode(document, options.errors)
+      if options.errors == 'replace':
+        replaced += text.count(mark) - document.count(mark.encode())
+      named = zip(options.columns, values, strict=True)
+      said = {name: value.decode('utf-8') for name, value in named}
+      split.append(documents_lib.split(text, said, options.split))
+    except UserError as error:
+      if not options.skip_bad:
+        raise
+      bad[len(split)] = str(error)
+      split.append(documents_lib.Sentences([], {name: [] for name in options.columns}, False))
+  return split, replaced, bad
 
 
 def _tokens(sentences, languages, vocabulary, options):

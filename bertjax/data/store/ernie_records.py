@@ -16,6 +16,7 @@ import numpy as np
 
 from bertjax.data.store.encode import Encoded
 from bertjax.data.text import files
+from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.text.phrases import CONTINUES, FOUND, WORD
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
@@ -31,10 +32,12 @@ class Records:
   Attributes:
     paths: of the files.
     vocabulary: that the ids belong to.
+    left_out: what is told of lines that are no records.
   """
 
   paths: list[pathlib.Path]
   vocabulary: Vocabulary
+  left_out: LeftOut
   columns = ()
   languages = ()
 
@@ -46,7 +49,7 @@ class Records:
   @property
   def fingerprint(self) -> list[dict]:
     """As of `Files`."""
-    return files.Files([files.Source(self.paths)], 'strict', '').fingerprint
+    return files.fingerprint([files.Source(self.paths)])
 
   def detect(self) -> str:
     """Sentences are given."""
@@ -59,8 +62,10 @@ class Records:
     """Yields batches of documents, without those that hold the first `skip` documents.
 
     Raises:
-      UserError: a line that is no record of this vocabulary, by file and line.
+      UserError: a line that is no record of this vocabulary and may not be left out, by file and
+        line.
     """
+    self.left_out.clear()
     lines = (
       (path, number, line)
       for path in self.paths
@@ -78,10 +83,12 @@ class Records:
       try:
         pair, follows = _read(line, self.vocabulary)
       except ValueError as error:
-        raise UserError(
-          f'{path}, line {number}: expected a record of ERNIE 1.0, token ids; sentence ids; '
-          f'position ids; segment labels; label, got {line[:60]!r} ({error})'
-        ) from error
+        what = (
+          'expected a record of ERNIE 1.0, token ids; sentence ids; position ids; segment labels; '
+          f'label, got {line[:60]!r} ({error})'
+        )
+        self.left_out.refuse(f'{path}, line {number}', Wrong(what))
+        continue
       segments += pair
       sizes += [2] if follows else [1, 1]
     token_n, label_n = np.concatenate(segments, 1) if segments else np.zeros((2, 0), np.int64)

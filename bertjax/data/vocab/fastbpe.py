@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from bertjax.data.vocab.unique import unique_pieces
 from bertjax.errors import UserError
 
 SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
@@ -52,7 +53,7 @@ def read(codes: pathlib.Path, lowercase: bool, max_vocab: int | None) -> dict[st
   if not twin(codes).is_file():
     raise UserError(f'{twin(codes)} is missing: fastBPE needs its codes and its vocabulary')
   lines = twin(codes).read_text(encoding='utf-8').removesuffix('\n').split('\n')
-  words = dict.fromkeys(line.rsplit(' ', 1)[0] for line in lines)
+  words = unique_pieces(line.rsplit(' ', 1)[0] for line in lines)
   pieces = [*SPECIAL, *(w[:-2] if w.endswith('@@') else w + _END for w in words)][:max_vocab]
   merges = [
     tuple(line.split(' ')[:2])

@@ -1,8 +1,10 @@
 """Vocabularies, read from their files: WordPiece, byte-level BPE, SentencePiece, tokenizer.json and
 XLM's fastBPE; of words, of characters and of bytes.
 
-Ids equal those of the `transformers` tokenizer of the same files. Only NumPy, tokenizers and
-sentencepiece are imported here: the workers of `prepare` start in a moment, and so does training.
+Ids equal those of the `transformers` tokenizer of the same files, with `split_special_tokens`: text
+that spells a special token, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces. Only
+NumPy, tokenizers and sentencepiece are imported here: the workers of `prepare` start in a moment,
+and so does training.
 """
 
 import dataclasses
@@ -11,6 +13,7 @@ import hashlib
 import itertools
 import json
 import pathlib
+import re
 import string
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +23,8 @@ import numpy as np
 import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data.vocab import fastbpe, whole_words
+from bertjax.data.vocab import as_text, fastbpe, whole_words
+from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError
 
 SPECIAL = dict(
@@ -98,6 +102,16 @@ class Vocabulary:
       return self._encode(list(texts))
     return self._encode(list(texts), ['en'] * len(texts) if languages is None else languages)
 
+  def count_spelled(self, documents: Iterable[bytes]) -> int:
+    """How often some texts, as UTF-8, spell a special token."""
+    pattern = self._spelled
+    return sum(len(pattern.findall(document)) for document in documents) if pattern else 0
+
+  @functools.cached_property
+  def _spelled(self) -> re.Pattern[bytes] | None:
+    names = as_text.names(self.pieces, self.special)
+    return re.compile(b'|'.join(re.escape(name.encode()) for name in names)) if names else None
+
   def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
     """As `encode_flat`, with the characters of its text that each token covers.
 
@@ -169,7 +183,10 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
     ]
   try:
     return reader(file, lowercase)
-  except Exception as error:  # the Rust and C++ readers raise bare Exception and RuntimeError
+  except Exception as error:
+    # The Rust reader raises bare Exception, the C++ one RuntimeError.
+    if type(error) is not Exception and not isinstance(error, ValueError | RuntimeError):
+      raise
     raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
 
 
@@ -193,6 +210,9 @@ def _vocabulary(
     special['eod'] = index['<eod>']
   if kind in whole_words.END:
     special['eos'] = index[whole_words.END[kind]]
+  names = as_text.names(pieces, special)
+  if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
+    coder = as_text.keep(coder, {name: index[name] for name in names})
   starts = np.array([starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
   return Vocabulary(
@@ -248,12 +268,15 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
   index = tokenizer.get_vocab(with_added_tokens=True)
   pieces = [''] * (max(index.values()) + 1)
   for piece, i in index.items():
+    if pieces[i]:
+      raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
     pieces[i] = piece
 
   def encode(texts):
     batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     return [encoding.ids for encoding in batch]
 
+  tokenizer.encode_special_tokens = True  # where the text spells them it is text
   spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
   return dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
 
@@ -262,7 +285,7 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   # Not splitlines(): some pieces are line separators of Unicode.
   lines = file.read_text(encoding='utf-8').removesuffix('\n').split('\n')
   # ERNIE's files say the number of each piece after a TAB.
-  index = {piece.rstrip('\r').partition('\t')[0]: i for i, piece in enumerate(lines)}
+  index = unique_pieces(piece.rstrip('\r').partition('\t')[0] for piece in lines)
   if '[UNK]' not in index:
     raise UserError('expected one piece a line, [UNK] among them')
   lowercase = _lowercase(file, lowercase, index)
@@ -286,6 +309,7 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   for part in files:
     if not part.is_file():
       raise UserError(f'{part} is missing: byte-level BPE needs vocab.json and merges.txt')
+  unique_keys(files[0].read_text(encoding='utf-8'))
   tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
   lowercase = False if lowercase is None else lowercase
   if lowercase:
@@ -304,7 +328,9 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   tokenizer = Tokenizer.from_file(str(file))
   tokenizer.no_padding()
   tokenizer.no_truncation()
-  spec = json.loads(file.read_text(encoding='utf-8'))
+  spec = unique_keys(file.read_text(encoding='utf-8'))
+  if isinstance(spec['model']['vocab'], list):
+    unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
   normalizer = json.dumps(spec['normalizer'])
   lowers = '"lowercase": true' in normalizer or '"type": "Lowercase"' in normalizer
   if lowercase is not None and lowercase != lowers:

@@ -51,6 +51,8 @@ def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
   end, unk = index[END[kind]], index[_UNK]
   cut = _cut(kind, lowercase)
 
+  index = {piece: i for piece, i in index.items() if piece not in (_PAD, END[kind])}
+
   def encode(texts: Sequence[str]) -> list[list[int]]:
     return [[*(index.get(part, unk) for part in cut(text)), end] if text else [] for text in texts]
 

@@ -8,7 +8,8 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bertjax.data.seqio_tasks import corpora, registered
+from bertjax.data.seqio_tasks import corpora, names, registered
+from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 
 REGISTERING = """
@@ -37,19 +38,18 @@ def module(tmp_path_factory):
     yield 'user_tasks'
 
 
-def test_files_go_through_a_task_and_can_be_entered_anywhere(tmp_path):
+def test_files_can_be_entered_anywhere(tmp_path):
   expected = [f'document {i}\n' for i in range(100)]
   (tmp_path / 'a.txt').write_text('\n'.join(expected))
   corpus = corpora.open_corpus(f'{tmp_path}/*.txt')
   assert texts(corpus) == expected and corpus.done(100) == 1.0
   assert texts(corpus, skip=37) == expected[37:]
   assert texts(corpora.open_corpus(f'{tmp_path}/*.txt', documents=12)) == expected[:12]
-  assert isinstance(corpus.tasks[0], seqio.Task)
 
 
 def test_groups_begin_anew_wherever_the_source_is_entered(tmp_path):
   documents = [b'x' * (40_000 + 7 * i) for i in range(40)]
-  grouped = lambda documents: list(documents_lib.blocks(documents, corpora._BLOCK_BYTES))
+  grouped = lambda documents: list(documents_lib.blocks(documents, corpus_lib._BLOCK_BYTES))
   groups = grouped(documents)
   behind = sum(map(len, groups[:3]))
   assert len(groups) > 5 and grouped(documents[behind:]) == groups[3:]
@@ -86,7 +86,7 @@ def test_members_of_the_multilingual_mixture_say_their_language():
     records = [record for batch in corpus.batches() for record in batch]
   assert corpus.columns == ['language']
   said = [record.split(b'\x1f')[0].decode() for record in records]
-  assert said == [language for language in registered.LANGUAGES for _ in range(2)]
+  assert said == [language for language in names.LANGUAGES for _ in range(2)]
 
 
 def test_an_empty_member_of_a_mixture_is_named(module):
@@ -119,7 +119,7 @@ def test_mistakes_are_named(tmp_path):
   with pytest.raises(ValueError, match="no text feature 'text'.*book_text.*--field"):
     corpora.open_corpus('tfds:pg19')
   (tmp_path / 'a.txt').write_bytes(b'abc\n\nd\xff')
-  with pytest.raises(ValueError, match='a.txt is not UTF-8 at byte 6'):
+  with pytest.raises(ValueError, match='a.txt, line 3: not UTF-8 at byte 1'):
     texts(corpora.open_corpus(str(tmp_path / 'a.txt')))
   (tmp_path / 'b.txt').write_bytes(b'')
   with pytest.raises(ValueError, match='all files are empty'):

@@ -173,7 +173,7 @@ NAMES = 'bert_pairs roberta_sentences albert_pairs spanbert_blocks electra_segme
 
 @pytest.mark.parametrize('name', NAMES.split())
 def test_names_that_come_with_bertjax(name):
-  assert registered.LANGUAGES  # imported for what it registers
+  assert registered.SMOOTHING  # imported for what it registers
   mixture = seqio.get_mixture_or_task(name)
   assert {task.name for task in mixture.tasks} == {f'wikipedia_{name}', f'books_{name}'}
   small = seqio.get_mixture_or_task(f'python_docs_{name}')

@@ -6,7 +6,7 @@ import lzma
 
 import pytest
 
-from bertjax.data.text import files
+from bertjax.data.text import left_out
 from bertjax.data.text.files import Files, find_sources
 
 
@@ -39,7 +39,9 @@ def test_compressed_files_json_lines_and_globs(tmp_path):
 
 def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
   (tmp_path / 'a.txt').write_bytes('Ünï\n'.encode() + b'ab\xe9cd\n')
-  with pytest.raises(ValueError, match=r'a.txt is not UTF-8 at byte 8 .*0xe9.*--errors=replace'):
+  with pytest.raises(
+    ValueError, match=r'a.txt, line 2: not UTF-8 at byte 2 .*0xe9.*--errors=replace'
+  ):
     read(tmp_path / 'a.txt')
   assert read(tmp_path / 'a.txt', errors='replace') == ['Ünï\n'.encode() + b'ab\xe9cd\n']
   (tmp_path / 'b.jsonl').write_bytes(b'{"text": "ab\xe9"}\n')
@@ -74,12 +76,12 @@ def test_damaged_archives_are_named(tmp_path, suffix):
 
 
 def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
-  monkeypatch.setattr(files, 'MAX_DOCUMENT', 100)
+  monkeypatch.setattr(left_out, 'MAX_DOCUMENT', 100)
   (tmp_path / 'a.txt').write_bytes(b'0123456789\n' * 30)
   documents = read(tmp_path / 'a.txt')
   assert max(map(len, documents)) <= 100 and b''.join(documents) == b'0123456789\n' * 30
   (tmp_path / 'b.txt').write_bytes(b'x' * 1000)
-  with pytest.raises(ValueError, match='line at byte 0 is longer than 100'):
+  with pytest.raises(ValueError, match='b.txt, line 1: longer than 100'):
     read(tmp_path / 'b.txt')
 
 

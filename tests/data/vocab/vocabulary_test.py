@@ -55,7 +55,8 @@ def test_ids_equal_those_of_transformers(shared, texts, name, kind, lowercase):
   theirs = getattr(transformers, kind).from_pretrained(str(path), **options)
   ours = load_vocabulary(path)
   assert ours.lowercase == bool(lowercase) and ours.size == len(theirs)
-  expected = theirs(texts, add_special_tokens=False, verbose=False)['input_ids']
+  options = dict(add_special_tokens=False, verbose=False, split_special_tokens=True)
+  expected = theirs(texts, **options)['input_ids']
   assert [ids.tolist() for ids in ours.encode_batch(texts)] == expected
   token_n, length_n = ours.encode_flat(texts)
   assert token_n.tolist() == sum(expected, []) and length_n.tolist() == list(map(len, expected))

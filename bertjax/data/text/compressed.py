@@ -1,0 +1,120 @@
+"""Compressed files as streams of bytes: .gz, .xz, .bz2 and, where zstandard is installed, .zst."""
+
+import bz2
+import gzip
+import io
+import lzma
+import pathlib
+import zlib
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from bertjax.errors import UserError
+
+
+def suffix(path: pathlib.Path) -> str:
+  """'.gz', '.xz', '.bz2' or '.zst' where the name ends so, else ''."""
+  end = path.suffix.lower()
+  return end if end in _OPENERS else ''
+
+
+def lines(path: pathlib.Path, raw: IO[bytes], longest: int) -> Iterator[bytes]:
+  """Yields the lines of a file with their line feeds, decompressed as its name says.
+
+  Args:
+    path: of the file.
+    raw: the file, opened; its position tells how far reading has come.
+    longest: of a longer line `longest` + 1 bytes are returned, and the rest is passed over.
+
+  Raises:
+    UserError: a damaged archive, or no package that reads it.
+  """
+  file, size = _open(path, raw), 0
+  try:
+    while line := file.readline(longest + 1):
+      size += len(line)
+      yield line
+      while len(line) > longest and not line.endswith(b'\n'):
+        line = file.readline(longest + 1) or b'\n'
+  except (EOFError, lzma.LZMAError, zlib.error, OSError) as error:
+    raise _damaged(path, size, error) from error
+
+
+def head(path: pathlib.Path, size: int) -> bytes:
+  """The first bytes of a file, decompressed, or all of a shorter one.
+
+  Raises:
+    UserError: a damaged archive, or no package that reads it.
+  """
+  with open(path, 'rb') as raw:
+    try:
+      return _open(path, raw).read(size)
+    except EOFError:
+      return b''  # cut short within its first bytes; whoever reads it says so
+    except (lzma.LZMAError, zlib.error, OSError) as error:
+      raise _damaged(path, 0, error) from error
+
+
+def _open(path: pathlib.Path, raw: IO[bytes]) -> Any:
+  opener = _OPENERS.get(suffix(path))
+  return opener(raw) if opener else raw
+
+
+def _damaged(path: pathlib.Path, size: int, error: Exception) -> Exception:
+  if isinstance(error, OSError) and error.errno is not None:
+    return error  # of the disk, not of the archive
+  return UserError(f'{path} is damaged or cut short after {size} bytes of text: {error}')
+
+
+def _open_zst(raw: IO[bytes]) -> IO[bytes]:
+  try:
+    import zstandard  # optional
+  except ModuleNotFoundError as error:
+    raise UserError(
+      f'{raw.name} is compressed with Zstandard, which needs a package: pip install zstandard, or '
+      'compress it with gzip, xz or bzip2'
+    ) from error
+  return io.BufferedReader(_Zst(raw, zstandard), 2**20)
+
+
+class _Zst(io.RawIOBase):
+  """zstandard's own reader takes a file that is cut short for one that ends there."""
+
+  def __init__(self, raw: IO[bytes], package: Any):
+    self._raw, self._package = raw, package
+    self._frame, self._left = None, b''
+
+  def readable(self) -> bool:
+    return True
+
+  def readinto(self, buffer) -> int:
+    while not self._left:
+      chunk = self._raw.read(2**16)
+      if not chunk:
+        if self._frame is not None:
+          raise EOFError('the last frame has no end')
+        return 0
+      try:
+        self._left = b''.join(self._texts(chunk))
+      except self._package.ZstdError as error:
+        raise EOFError(str(error)) from error
+    size = min(len(buffer), len(self._left))
+    buffer[:size], self._left = self._left[:size], self._left[size:]
+    return size
+
+  def _texts(self, chunk: bytes) -> Iterator[bytes]:
+    """Decompresses a chunk, which may hold the ends of frames."""
+    while chunk:
+      self._frame = self._frame or self._package.ZstdDecompressor().decompressobj()
+      yield self._frame.decompress(chunk)
+      chunk = b''
+      if self._frame.eof:
+        chunk, self._frame = self._frame.unused_data, None
+
+
+_OPENERS: dict[str, Callable[[IO[bytes]], Any]] = {
+  '.gz': lambda raw: gzip.open(raw, 'rb'),
+  '.xz': lambda raw: lzma.open(raw, 'rb'),
+  '.bz2': lambda raw: bz2.open(raw, 'rb'),
+  '.zst': _open_zst,
+}

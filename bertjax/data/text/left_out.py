@@ -1,0 +1,71 @@
+"""What is wrong with a text: refused, or with `--skip_bad` left out, counted and named."""
+
+import dataclasses
+from typing import NamedTuple
+
+from bertjax.errors import UserError
+
+MAX_DOCUMENT = 8 * 2**20  # bytes; bounds the memory of `prepare`
+NAMED = 5  # of what was left out
+
+
+class Wrong(NamedTuple):
+  """What is wrong with a line or record, and what mends it."""
+
+  what: str
+  remedy: str = 'Mend it'
+
+
+@dataclasses.dataclass
+class LeftOut:
+  """Lines, records and documents that cannot be read.
+
+  Attributes:
+    skip: whether they are left out instead of refused.
+    count: how many were.
+    named: the first of them, by file and place.
+  """
+
+  skip: bool = False
+  count: int = 0
+  named: list[str] = dataclasses.field(default_factory=list)
+
+  def refuse(self, place: str, wrong: Wrong) -> None:
+    """Counts and names one more.
+
+    Raises:
+      UserError: it may not be left out.
+    """
+    message = f'{place}: {wrong.what}'
+    if not self.skip:
+      raise UserError(f'{message}. {wrong.remedy}, or pass --skip_bad to leave it out')
+    self.count += 1
+    if len(self.named) < NAMED:
+      self.named.append(message)
+
+  def clear(self) -> None:
+    """Starts counting anew, as a new pass over the text does."""
+    self.count = 0
+    self.named.clear()
+
+
+def wrong_with(line: bytes, errors: str) -> Wrong | None:
+  """What is wrong with a line of text, or None.
+
+  Args:
+    line: as it lies in the file; one that is too long may be cut behind the limit.
+    errors: 'strict' takes UTF-8 alone; 'replace' leaves other bytes to whoever decodes.
+  """
+  if len(line) > MAX_DOCUMENT:
+    return Wrong(f'longer than {MAX_DOCUMENT} bytes', 'Break it up')
+  if b'\0' in line:
+    return Wrong(f'a NUL byte, which no text has, at byte {line.index(0)}')
+  if errors == 'strict' and not line.isascii():
+    try:
+      line.decode('utf-8')
+    except UnicodeDecodeError as error:
+      return Wrong(
+        f'not UTF-8 at byte {error.start} (0x{line[error.start]:02x}, {error.reason})',
+        'Convert the file, pass --errors=replace to put U+FFFD there and count it',
+      )
+  return None

@@ -1,0 +1,76 @@
+"""Text that spells a special token, `[MASK]` or `<s>`, stays text.
+
+Most tokenizers can be told so. Where one still makes the special id of it, the text is cut behind
+the first character of the name, and its parts are encoded on their own.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Encoding(NamedTuple):
+  """The ids of a text, and the characters (begin, end) that each covers."""
+
+  ids: list[int]
+  offsets: list[tuple[int, int]]
+
+
+def names(pieces: Sequence[str], special: Mapping[str, int | None]) -> list[str]:
+  """The special tokens as a text might spell them; one of a single character is plain text."""
+  ids = dict.fromkeys(i for i in special.values() if i is not None)
+  return [pieces[i] for i in ids if len(pieces[i]) > 1]
+
+
+def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any]:
+  """A coder that never makes a special id of text.
+
+  Args:
+    coder: the pieces and functions of a vocabulary.
+    index: name -> id of its special tokens.
+  """
+  encode, spans = coder['_encode'], coder.get('_spans')
+  made = [
+    name
+    for name, i in index.items()
+    if any(i in ids for ids in encode([name, f'a {name} b', f'a{name}b']))
+    and not any(i in ids for ids in encode([name[:1], name[1:]]))  # unknown letters
+  ]
+  if not made:
+    return coder
+  pattern = re.compile('|'.join(map(re.escape, made)))
+  return dict(
+    coder,
+    _encode=lambda texts: _encode(encode, pattern, texts),
+    _spans=spans and (lambda texts: _spans(spans, pattern, texts)),
+  )
+
+
+def _parts(pattern: re.Pattern[str], text: str) -> list[int]:
+  """Where the parts of a text begin and end, so that none of them holds a name."""
+  cuts, start = [0], 0
+  while match := pattern.search(text, start):
+    start = match.start() + 1
+    cuts.append(start)
+  return [*cuts, len(text)]
+
+
+def _encode(encode: Callable, pattern: re.Pattern[str], texts: Sequence[str]) -> list[list[int]]:
+  found = encode(texts)
+  for number, text in enumerate(texts):
+    if pattern.search(text):
+      parts = [text[a:b] for a, b in itertools.pairwise(_parts(pattern, text))]
+      found[number] = list(itertools.chain.from_iterable(encode(parts)))
+  return found
+
+
+def _spans(spans: Callable, pattern: re.Pattern[str], texts: Sequence[str]) -> list[Any]:
+  found = list(spans(texts))
+  for number, text in enumerate(texts):
+    if pattern.search(text):
+      cuts = list(itertools.pairwise(_parts(pattern, text)))
+      parts = list(zip(cuts, spans([text[a:b] for a, b in cuts]), strict=True))
+      offsets = [(a + i, a + j) for (a, _), part in parts for i, j in part.offsets]
+      found[number] = Encoding([i for _, part in parts for i in part.ids], offsets)
+  return found
