@@ -100,7 +100,7 @@ OPTIMIZER = [
   ('bert', {'optimizer.schedule.warmup_steps': -1}, 'config.optimizer.schedule.warmup_steps'),
   ('bert', {'optimizer.schedule.warmup_steps': 10**9}, 'warmup_steps <= total_steps'),
   ('bert', {'optimizer.schedule.warmup': 5}, 'fields of config.optimizer.schedule'),
-  ('bert', {'optimizer.schedule.total_steps': 0}, 'config.optimizer.schedule'),
+  ('bert', {'optimizer.schedule.total_steps': 0}, 'config.total_steps: expected int >= 1'),
   ('bert', {'optimizer.schedule.end_ratio': 0.1}, 'fields of config.optimizer.schedule'),
   ('bert', {'optimizer.schedule.start': -3}, 'config.optimizer.schedule.start'),
   ('xlnet', {'optimizer.schedule.end_ratio': 2.0}, 'config.optimizer.schedule.end_ratio'),
@@ -265,7 +265,7 @@ PHASES = [
   ('bert', {'phases.phase1.total_steps': 5}, 'total_steps'),
 ]
 EVALS = [
-  ('bert', {'eval.examples': 5}, 'fields of config'),
+  ('bert', {'eval': dict(examples=5)}, "did you mean 'evals'"),
   ('bert', {'evals.held_out.type': 'los'}, "did you mean 'loss'"),
   ('bert', {'evals.held_out.type': ABSENT}, 'config.evals.held_out lacks type'),
   ('bert', {'evals.held_out.examples': -1}, 'config.evals.held_out.examples'),
@@ -273,7 +273,7 @@ EVALS = [
   ('bert', {'evals.held_out.batch_size': 0}, 'config.evals.held_out.batch_size'),
   ('bert', {'evals.held_out.seed': -1}, 'config.evals.held_out.seed'),
   ('bert', {'evals.held_out.length': 5000}, 'sequences of 5000 tokens'),
-  ('bert', {'evals.held_out.every': -1}, 'config.evals.held_out.every'),
+  ('bert', {'evals.held_out.every': -1}, 'config.eval_steps: expected int >= 1'),
   ('bert', {'evals.held_out.data': dict(maks=1)}, "did you mean 'mask'"),
   ('bert', {'evals.held_out.model': dict(dropuot=0.1)}, "did you mean 'dropout'"),
   ('bert', {'evals.held_out.model': dict(ffn=32)}, 'changes the shapes of parameters'),

@@ -21,7 +21,7 @@ class Options(NamedTuple):
     sentences: each with [MASK] in it, whatever the vocabulary calls its mask token.
   """
 
-  sentences: Sequence[str]
+  sentences: tuple[str, ...]
 
 
 def encode(

@@ -16,10 +16,11 @@ from absl import logging
 
 from bertjax import sharding
 from bertjax.errors import UserError
+from bertjax.types import NonNegative
 
 LAYERS = 'layers'
 
-Rules = tuple[tuple[str, float], ...]
+Rules = tuple[tuple[str, NonNegative], ...]
 
 SHOWN = 4  # paths in a line of `table`
 

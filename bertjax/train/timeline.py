@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax.errors import UserError
-from bertjax.options import override
+from bertjax.options import convert, override
+from bertjax.types import Count, Positive
+
+LASTS = dict(share=Positive, turns=Count)  # how long a phase lasts
+# Keys that belong to the run and not to a phase.
+RUN_WIDE = (
+  'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
+  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile',
+)  # fmt: skip
 
 
 class PhaseConfig(NamedTuple):
@@ -71,7 +79,13 @@ def make(config: Any) -> Timeline:
       got = kind or 'neither'
       raise UserError(f'config.phases.{name} needs either share or turns, got {got}')
     kinds.add(kind[0])
-    weights.append(overrides[kind[0]])
+    weights.append(convert(LASTS[kind[0]], overrides[kind[0]], f'config.phases.{name}.{kind[0]}'))
+    run_wide = [key for key in overrides if key in RUN_WIDE]
+    if run_wide:
+      raise UserError(
+        f'config.phases.{name}.{run_wide[0]}: the whole run has one value of it; set '
+        f'config.{run_wide[0]}, or leave it out'
+      )
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
     override(changed, body, f'config.phases.{name}')

@@ -29,7 +29,7 @@ class Options(NamedTuple):
 
   examples: Natural
   batch_size: Count
-  seed: int
+  seed: Natural
   length: Natural
   data: Mapping[str, Any]
   model: Mapping[str, Any]
