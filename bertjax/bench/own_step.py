@@ -10,7 +10,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import registry, sharding
 from bertjax.data import examples as examples_lib
-from bertjax.data import targets
+from bertjax.data.masking import xlnet_permutation
 from bertjax.errors import UserError
 from bertjax.optim import optimizer
 from bertjax.train import step as step_lib
@@ -49,8 +49,8 @@ def synthetic_batch(config: Any) -> Batch:
   if config.model.name == 'transformer_xl':
     return _stream(config)
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
-  corruption = examples_lib.find('corrupt', config.data.corrupt)
-  slots = getattr(corruption, 'slots', targets.slots)(config.data, length)
+  recipe = examples_lib.open_recipe(config.data)
+  slots = recipe.masking.slots(recipe.mask_options, length)
   vocab = config.model.vocab_size
   column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   token_BT = rng.integers(5, vocab, (rows, length), dtype=np.int32)
@@ -67,7 +67,7 @@ def synthetic_batch(config: Any) -> Batch:
     first_BG=np.zeros((rows, 1), np.int32),
     example_weight_BG=np.ones((rows, 1), np.float32),
   )
-  if config.data.corrupt == 'spans':  # each target is a span of its own
+  if recipe.mask_name == 'spanbert':  # each target is a span of its own
     left_BP, right_BP = batch['target_pos_BP'] - 1, batch['target_pos_BP'] + 1
     batch |= dict(
       left_BP=np.maximum(left_BP, 0),
@@ -100,12 +100,14 @@ def _stream(config: Any) -> Batch:
 def _permuted(config: Any) -> Batch:
   """XLNet's: two parts with their targets and orders, A and B in the second; no row starts anew."""
   rng, rows, length = np.random.default_rng(config.seed), config.batch_size, config.length
-  reuse, vocab = config.data.reuse_len, config.model.vocab_size
-  corruption = examples_lib.find('corrupt', config.data.corrupt)
+  recipe = examples_lib.open_recipe(config.data)
+  reuse, vocab = recipe.plan_options.reuse_len, config.model.vocab_size
   column_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   chosen_BT = np.zeros((rows, length), bool)
   for count, part in zip(
-    corruption.goals(config.data, length), (slice(reuse), slice(reuse, None)), strict=True
+    xlnet_permutation.goals(recipe.mask_options, length),
+    (slice(reuse), slice(reuse, None)),
+    strict=True,
   ):
     turn_BT = np.argsort(rng.random(chosen_BT[:, part].shape), 1)
     chosen_BT[:, part] = turn_BT < count
@@ -124,7 +126,7 @@ def _permuted(config: Any) -> Batch:
     order_k_BT=(key_BT + later_BT).astype(np.int32),
     start_B=np.zeros(rows, np.int32),
   )
-  if config.data.both_directions and rows % 2 == 0:
+  if recipe.plan_options.both_directions and rows % 2 == 0:
     batch['direction_B'] = np.where(np.arange(rows) < rows // 2, 1, -1).astype(np.int32)
   return batch
 

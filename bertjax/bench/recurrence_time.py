@@ -9,8 +9,8 @@ import numpy as np
 
 from bertjax.bench import own_step, timing
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.data import ensure_store
-from bertjax.data.column_stream import Lanes
+from bertjax.data import ensure_store, layout
+from bertjax.data.column_stream import ColumnStream
 from bertjax.data.store.reader import open_store
 from bertjax.errors import UserError
 from bertjax.evals import recurrence
@@ -105,9 +105,13 @@ def held_out_text(run: Any, config: Any) -> np.ndarray:
   if not path.exists():
     raise UserError(f'the store {run.store.path} holds nothing out: prepare one that does')
   store = open_store(path)
-  ends = store.special[config.data.ends] if config.data.ends else None
-  lanes = Lanes(store, 1, ends, 0)
-  return lanes.tokens(lanes.order(None), np.array([0]), np.array([lanes.size]))
+  ends = store.special[config.data.plan.ends] if config.data.plan.ends else None
+  stream = ColumnStream(store, 1, ends, 0)
+  start_r, length_r, end_s = stream.ranges(
+    stream.order(None), np.array([0]), np.array([stream.size])
+  )
+  body_n = store.gather(start_r, length_r)
+  return body_n if ends is None else layout.fill(stream.size, end_s, ends, body_n)
 
 
 def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.ndarray]:
