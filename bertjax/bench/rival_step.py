@@ -72,7 +72,7 @@ class XLNet(torch.nn.Module):
         vocab_size=m.vocab_size, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
         ff_activation=ACTIVATIONS[m.activation], layer_norm_eps=m.norm_eps, mem_len=m.mem_len,
         reuse_len=m.reuse_len, clamp_len=m.clamp_len or -1, dropout=m.dropout,
-        bi_data=config.data.both_directions and config.batch_size % 2 == 0,
+        bi_data=config.data.plan.both_directions and config.batch_size % 2 == 0,
       )
     )  # fmt: skip
     zeros = torch.zeros(m.mem_len, config.batch_size, m.width)
