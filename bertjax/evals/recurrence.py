@@ -215,7 +215,7 @@ class Options(NamedTuple):
     rows_of: the set of `config.evals`, of type 'loss', whose rows are scored.
   """
 
-  memories: Sequence[Natural]
+  memories: tuple[Natural, ...]
   rows_of: str
 
 

@@ -168,6 +168,7 @@ def _phase(
   row = examples.batch(np.zeros(1, np.int64), shuffle=True)
   row.pop('dropped_B')
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
+  _check_labels(config, template)
   boxed = _boxed(objective, template)
   variables = nn.meta.unbox(boxed)
   axes = sharding.logical_axes(boxed)['params']
@@ -214,6 +215,18 @@ def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.E
     store, config.data, config.length, config.seed, fallback, config.batch_size,
     examples_lib.tables_of(config.model),
   )  # fmt: skip
+
+
+def _check_labels(config: Any, template: Batch) -> None:
+  """Refuses heads for labels that the plan does not give."""
+  lacking = [name for name, _ in config.model.get('labels', ()) if f'{name}_BG' not in template]
+  if lacking:
+    given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
+    labels = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
+    raise UserError(
+      f'config.model.labels has {", ".join(lacking)}, but the plan {config.data.plan.name!r} gives '
+      f'{labels}: leave it out, or take a plan that does'
+    )
 
 
 def _boxed(objective: Objective, batch: Batch) -> Any:

@@ -74,6 +74,8 @@ def make(config: Any) -> Timeline:
   phases, weights, kinds = [], [], set()
   for name in _in_order(resolved.phases):
     overrides = resolved.phases[name]
+    if not hasattr(overrides, 'items'):
+      raise UserError(f'config.phases.{name}: expected a dict of overrides, got {overrides!r}')
     kind = [k for k in ('share', 'turns') if k in overrides]
     if len(kind) != 1:
       got = kind or 'neither'
