@@ -7,7 +7,15 @@ import ast
 import pathlib
 import sys
 
-COMMANDS = ('main', 'prepare', 'vocab', 'bench', 'metrics.curves', 'studies.compare_masks')
+COMMANDS = (
+  'main',
+  'prepare',
+  'vocab',
+  'recipe',
+  'bench',
+  'metrics.curves',
+  'studies.compare_masks',
+)
 
 
 def summary(command: str) -> str:

@@ -10,6 +10,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from bertjax import installed_configs
 from bertjax.errors import UserError
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -71,4 +72,4 @@ def _parse(argv: list[str]) -> list[str]:
 
 
 if __name__ == '__main__':
-  app.run(main, flags_parser=_parse)
+  app.run(main, installed_configs.located(sys.argv), flags_parser=_parse)

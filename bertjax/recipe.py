@@ -13,7 +13,7 @@ from ml_collections import config_flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax import schema
+from bertjax import installed_configs, schema
 from bertjax.train import timeline
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -36,7 +36,9 @@ def lines(config: Any) -> list[tuple[str, str, str, str]]:
   for phase in timeline.make(config).phases if resolved.phases else ():
     for key, kind, value, meaning in schema.table(phase.config):
       if known.get(key) != value:
-        found.append((key.replace('config.', f'config.phases.{phase.name}.', 1), kind, value, meaning))
+        found.append(
+          (key.replace('config.', f'config.phases.{phase.name}.', 1), kind, value, meaning)
+        )
   return found
 
 
@@ -46,7 +48,9 @@ def help_of(config: Any) -> str:
     f'  --{key}={value}\n      {kind}{"; " + meaning if meaning else ""}'
     for key, kind, value, meaning in lines(config)
   ]
-  return '\n'.join(['', 'Keys of the config, their values in this one, types and meanings:', *shown])
+  return '\n'.join(
+    ['', 'Keys of the config, their values in this one, types and meanings:', *shown]
+  )
 
 
 def main(argv: list[str]) -> None:
@@ -64,4 +68,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  sys.exit(app.run(main))
+  sys.exit(app.run(main, installed_configs.located(sys.argv)))

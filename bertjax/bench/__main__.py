@@ -8,6 +8,7 @@ import sys
 
 from absl import app, flags
 
+from bertjax import installed_configs
 from bertjax.errors import UserError
 
 BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence')
@@ -23,7 +24,7 @@ def main() -> None:
   bench = importlib.import_module(f'bertjax.bench.{name}')
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   try:
-    app.run(bench.main, [sys.argv[0], *sys.argv[2:]])
+    app.run(bench.main, installed_configs.located([sys.argv[0], *sys.argv[2:]]))
   except UserError as error:
     sys.exit(f'bertjax.bench: {error}')
 
