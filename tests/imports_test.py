@@ -55,7 +55,9 @@ ARROWS = {
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.kernels', 'bertjax.metrics',
     'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.sharding',
   ),
-  'bertjax.studies': ('bertjax.installed_configs', 'bertjax.data', 'bertjax.metrics', 'bertjax.train'),
+  'bertjax.studies': (
+    'bertjax.installed_configs', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
+  ),
   'bertjax.bench': ('bertjax',),
   'bertjax.__main__': (),
   'bertjax.main': ('bertjax.installed_configs', 'bertjax.train'),
