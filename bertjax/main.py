@@ -10,6 +10,7 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from bertjax import installed_configs
 from bertjax.errors import door
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -90,4 +91,4 @@ def _with_stored_config(argv: list[str]) -> list[str]:
 
 if __name__ == '__main__':
   with door('bertjax'):
-    app.run(main, flags_parser=_parse)
+    app.run(main, installed_configs.located(sys.argv), flags_parser=_parse)

@@ -13,7 +13,7 @@ from ml_collections import config_flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax import schema
+from bertjax import installed_configs, schema
 from bertjax.train import timeline
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -65,4 +65,4 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  sys.exit(app.run(main))
+  sys.exit(app.run(main, installed_configs.located(sys.argv)))

@@ -37,3 +37,24 @@ def rich_store(tmp_path_factory) -> pathlib.Path:
   path = tmp_path_factory.mktemp('rich') / 'store'
   cases.write_rich_store(path)
   return path
+
+
+# The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin.
+PARTS = {
+  'kernels': ('kernels/', 'bench/'),
+  'models': ('models/', 'objectives/', 'evals/', 'optim/', 'convert/'),
+  'systems': ('contract_test', 'configs_test'),
+  'runs': ('train/', 'checkpoint/', 'data/', 'metrics/', 'studies/', 'prepare', 'vocab', 'docs'),
+  'learning': ('overfit_test',),
+}
+
+
+def pytest_collection_modifyitems(items):
+  """Marks each slow test with its part, so that `pytest -m runs` is a part of the slow tier."""
+  here = pathlib.Path(__file__).parent
+  for item in filter(lambda item: item.get_closest_marker('full'), items):
+    path = item.path.relative_to(here).as_posix()
+    parts = [part for part, starts in PARTS.items() if path.startswith(starts)]
+    if len(parts) != 1:
+      raise pytest.UsageError(f'{path} is slow: name its part in PARTS of tests/conftest.py')
+    item.add_marker(parts[0])

@@ -3,24 +3,27 @@
 Each edit stands beside the test that catches it, as `@mutation(...)` (tests/support/mutation.py).
 It is applied to a copy of the repository, alone, and its test is run there. A test that stays green
 does not test what it says: the command lists it and exits with 1. An edit whose text is no longer
-in its file is an error too: write it anew.
+in its file is an error too: write it anew. They are tried in a fixed order without pattern, so that
+what --minutes leaves time for is a sample.
 """
 
 import argparse
 import ast
 import concurrent.futures
+import hashlib
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SAMPLE = 23  # without history, about every so many-th mutation is tried
+SAMPLE = 12  # mutations that are tried where there is no history
 
 
 class Mutation(NamedTuple):
@@ -89,13 +92,30 @@ def choose(mutations: list[Mutation], part: str, changed: str | None) -> list[Mu
     return chosen
   files = changed_files(changed)
   if files is None:
-    print(f'No history to compare with: every {SAMPLE}th mutation is tried.')
-    return chosen[::SAMPLE]
+    print(f'No history to compare with: {SAMPLE} mutations are tried.')
+    return in_fixed_order(chosen)[:SAMPLE]
   return [m for m in chosen if m.file in files or m.test.split('::')[0] in files]
 
 
-def survives(mutation: Mutation) -> str | None:
-  """Applies the edit to a copy and runs its test; None if the test went red, else what is wrong."""
+def in_fixed_order(mutations: list[Mutation]) -> list[Mutation]:
+  return sorted(mutations, key=lambda m: hashlib.sha256(m.why.encode()).digest())
+
+
+class OutOfTime(Exception):
+  """There was no time left to try a mutation."""
+
+
+def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
+  """Applies the edit to a copy and runs its test there.
+
+  Returns:
+    None if the test went red, else what is wrong.
+
+  Raises:
+    OutOfTime: it was not done when the clock said `end`.
+  """
+  if time.monotonic() >= end:
+    raise OutOfTime
   with tempfile.TemporaryDirectory() as folder:
     copy = pathlib.Path(folder, 'main')
     ignore = shutil.ignore_patterns('.*', 'runs', 'build', '__pycache__')
@@ -107,39 +127,46 @@ def survives(mutation: Mutation) -> str | None:
     if text.count(mutation.old) != 1:
       return f'{mutation.file} holds its text {text.count(mutation.old)} times, expected once'
     path.write_text(text.replace(mutation.old, mutation.new))
-    done = subprocess.run(
+    process = subprocess.Popen(
       [sys.executable, '-m', 'pytest', '-x', '-m', '', mutation.test],
       cwd=copy,
       env=dict(os.environ, PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE='1'),
-      capture_output=True,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
       text=True,
-      check=False,
+      start_new_session=True,  # so that what a test started ends with it
     )
-    if done.returncode == 1:
+    left = end - time.monotonic()
+    try:
+      output, _ = process.communicate(timeout=left if left < float('inf') else None)
+    except subprocess.TimeoutExpired:
+      os.killpg(process.pid, signal.SIGKILL)
+      process.communicate()
+      raise OutOfTime from None
+    if process.returncode == 1:
       return None
-    return f'{mutation.test} ended with {done.returncode}: {done.stdout[-300:]}'
+    return f'{mutation.test} ended with {process.returncode}: {output[-300:]}'
 
 
-def run(mutations: Iterable[Mutation], workers: int, minutes: float) -> int:
-  """Tries the mutations, starting none after so many minutes; returns how many survived."""
-  waiting, end = list(mutations), time.monotonic() + 60 * minutes
-  survivors = caught = 0
-
-  def attempt(mutation: Mutation) -> tuple[Mutation, bool, str | None]:
-    in_time = time.monotonic() < end
-    return mutation, in_time, survives(mutation) if in_time else None
-
+def run(mutations: list[Mutation], workers: int, minutes: float) -> int:
+  """Tries the mutations for at most so many minutes; returns how many survived."""
+  end = time.monotonic() + 60 * minutes
+  found = {True: 0, False: 0}  # caught, survived
   with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-    for mutation, tried, problem in pool.map(attempt, waiting):
-      if tried:
-        survivors, caught = survivors + bool(problem), caught + (not problem)
-        print(f'{"SURVIVED" if problem else "caught  "}  {mutation.why}', flush=True)
+    waiting = {pool.submit(survives, m, end): m for m in in_fixed_order(mutations)}
+    for done in concurrent.futures.as_completed(waiting):
+      try:
+        problem = done.result()
+      except OutOfTime:
+        continue
+      found[problem is None] += 1
+      print(f'{"SURVIVED" if problem else "caught  "}  {waiting[done].why}', flush=True)
       if problem:
         print(f'          {problem}', flush=True)
-  left = len(waiting) - caught - survivors
+  left = len(mutations) - sum(found.values())
   ending = f', {left} left after {minutes:g} minutes' if left else ''
-  print(f'{caught} of {caught + survivors} caught{ending}')
-  return survivors
+  print(f'{found[True]} of {sum(found.values())} caught{ending}')
+  return found[False]
 
 
 def main() -> int:
@@ -150,7 +177,9 @@ def main() -> int:
     '--changed', nargs='?', const='', metavar='BASE',
     help='only those of files changed since the merge base with BASE (origin/main, or the parent)',
   )  # fmt: skip
-  parser.add_argument('--minutes', type=float, default=float('inf'), help='start none after these')
+  parser.add_argument(
+    '--minutes', type=float, default=float('inf'), help='at most so long; says what is left'
+  )
   parser.add_argument('--workers', type=int, default=2)
   flags = parser.parse_args()
   chosen = choose(noted(), flags.part, flags.changed)

@@ -1,4 +1,4 @@
-"""What should be masked? Trains the arms of SpanBERT's comparison and writes a page about them.
+"""Compares several kinds of masks on one text, on a page.
 
   python -m bertjax.studies.compare_masks --config=configs/spanbert.py:tiny --workdir=runs/masks \
       --page=docs/masking.md --seeds=3 --config.data.store=STORE --config.total_steps=6000
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from bertjax import installed_configs
 from bertjax.errors import UserError, choose, door
 from bertjax.metrics import curves
 
@@ -205,4 +206,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.studies.compare_masks'):
-    app.run(main)
+    app.run(main, installed_configs.located(sys.argv))

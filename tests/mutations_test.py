@@ -1,0 +1,116 @@
+"""The mutations themselves: each can be applied, and the runner tells red from green."""
+
+import subprocess
+import time
+
+import pytest
+
+from tests import mutations
+
+
+def test_each_edits_a_text_that_its_file_holds_once():
+  texts, wrong = {}, []
+  for m in mutations.noted():
+    path = mutations.ROOT / m.file
+    text = texts.setdefault(m.file, path.read_text() if path.exists() else '')
+    if text.count(m.old) != 1 or m.old == m.new:
+      wrong.append(f'{m.test}: {m.why!r}: {m.file} holds its text {text.count(m.old)} times')
+  assert not wrong, '\n'.join(wrong)
+
+
+def test_each_has_a_name_of_its_own():
+  names = [m.why for m in mutations.noted()]
+  assert len(names) > 100 and len(set(names)) == len(names)
+
+
+def test_they_are_read_from_the_source(tmp_path, monkeypatch):
+  monkeypatch.setattr(mutations, 'ROOT', tmp_path)
+  (tmp_path / 'a_test.py').write_text(
+    "mutation('one', 'f', 'old', 'new')\n\n"
+    "@mutation('two', 'f', 'old ' 'text', 'new', case='x-1')\n@other\ndef test_it(): pass\n"
+  )
+  one, two = mutations.noted_in(tmp_path / 'a_test.py')
+  assert one == mutations.Mutation('one', 'f', 'old', 'new', 'a_test.py')
+  assert two == mutations.Mutation('two', 'f', 'old text', 'new', 'a_test.py::test_it[x-1]')
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+  """Two commits: a.py, and then a change of b.py; returns a function that runs git there."""
+  monkeypatch.setattr(mutations, 'ROOT', tmp_path)
+
+  def git(*arguments):
+    person = ['-c', 'user.name=a', '-c', 'user.email=a@b.c', '-c', 'commit.gpgsign=false']
+    subprocess.run(['git', *person, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+  git('init', '-q', '-b', 'main')
+  for name in ('a.py', 'b.py'):
+    (tmp_path / name).write_text(name)
+    git('add', name)
+    git('commit', '-qm', name)
+  return git
+
+
+def named(*files) -> list[mutations.Mutation]:
+  return [mutations.Mutation(f, f, 'old', 'new', f'tests/{f}::test') for f in files]
+
+
+def test_changed_are_those_of_files_that_differ_from_the_base(repository, tmp_path):
+  choose = lambda base: [m.file for m in mutations.choose(named('a.py', 'b.py', 'c.py'), '', base)]
+  assert choose('') == ['b.py']  # on main: what its last commit changed
+  repository('checkout', '-qb', 'branch')
+  repository('update-ref', 'refs/remotes/origin/main', 'HEAD')
+  (tmp_path / 'c.py').write_text('c')
+  repository('add', 'c.py')
+  repository('commit', '-qm', 'c')
+  assert choose('') == ['c.py']
+  assert choose('HEAD~2') == ['b.py', 'c.py']
+  (tmp_path / 'a.py').write_text('not committed')
+  assert choose('') == ['a.py', 'c.py']
+  with pytest.raises(SystemExit, match="a base with; got 'nothing'"):
+    choose('nothing')
+
+
+@pytest.mark.parametrize('shallow', [True, False])
+def test_without_history_a_sample_is_tried(repository, tmp_path, monkeypatch, shallow, capsys):
+  clone = tmp_path / 'clone'
+  if shallow:
+    repository('clone', '-q', '--depth=1', f'file://{tmp_path}', str(clone))
+  else:
+    clone.mkdir()
+    monkeypatch.setenv('GIT_CEILING_DIRECTORIES', str(tmp_path))
+  monkeypatch.setattr(mutations, 'ROOT', clone)
+  many = named(*map(str, range(99)))
+  chosen = mutations.choose(many, '', '')
+  assert len(chosen) == mutations.SAMPLE and chosen == mutations.choose(many[::-1], '', '')
+  assert 'No history' in capsys.readouterr().out
+
+
+@pytest.fixture
+def house(tmp_path, monkeypatch):
+  """A repository of two tests, one of them slow."""
+  monkeypatch.setattr(mutations, 'ROOT', tmp_path / 'house')
+  (tmp_path / 'house').mkdir()
+  (tmp_path / 'house/sums.py').write_text('A, B = 1, 2\n')
+  (tmp_path / 'house/it_test.py').write_text(
+    'import time\nimport sums\n\ndef test_a():\n  assert sums.A == 1\n\n'
+    'def test_slow():\n  time.sleep(600)\n'
+  )
+
+
+def test_red_is_caught_and_green_survives(house, capsys):
+  caught = mutations.Mutation('red', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_a')
+  green = mutations.Mutation('green', 'sums.py', '2', '4', 'it_test.py::test_a')
+  gone = mutations.Mutation('gone', 'sums.py', 'C = 1', '', 'it_test.py::test_a')
+  assert mutations.run([caught, green, gone], 2, 5) == 2
+  out = capsys.readouterr().out
+  assert 'caught    red' in out and 'SURVIVED  green' in out
+  assert 'sums.py holds its text 0 times' in out and '1 of 3 caught\n' in out
+
+
+def test_the_time_is_kept(house, capsys):
+  slow = mutations.Mutation('slow', 'sums.py', '2', '4', 'it_test.py::test_slow')
+  start = time.monotonic()
+  assert mutations.run([slow] * 4, 2, 0.05) == 0
+  assert time.monotonic() - start < 30
+  assert '0 of 0 caught, 4 left after 0.05 minutes' in capsys.readouterr().out

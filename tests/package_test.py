@@ -1,0 +1,149 @@
+"""The wheel: what it brings, and that its commands work outside of a checkout."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+import zipfile
+from importlib import metadata
+
+import pytest
+from mutation import mutation
+
+from bertjax import __main__ as commands
+from bertjax import installed_configs
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+  """A directory that holds what the wheel installs, and nothing of the checkout."""
+  work = tmp_path_factory.mktemp('wheel')
+  source = work / 'source'
+  source.mkdir()
+  for name in ('bertjax', 'configs', 'pyproject.toml', 'README.md', 'LICENSE'):
+    (source / name).symlink_to(ROOT / name)
+  for path in ROOT.glob('requirements*.txt'):
+    (source / path.name).symlink_to(path)
+  subprocess.run(
+    [sys.executable, '-m', 'pip', 'wheel', '-q', str(source), '--no-deps', '--no-build-isolation',
+     '--wheel-dir', str(work)],
+    check=True,
+  )  # fmt: skip
+  (wheel,) = work.glob('bertjax-*.whl')
+  with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(work / 'site')  # what pip does with a wheel of pure Python
+  return work / 'site'
+
+
+def run(site, folder, *arguments) -> subprocess.CompletedProcess:
+  """Python in an empty folder, with the wheel and the dependencies, without the checkout."""
+  return subprocess.run(
+    [sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False,
+    env=dict(os.environ, PYTHONPATH=str(site), PYTHONDONTWRITEBYTECODE='1'),
+  )  # fmt: skip
+
+
+@mutation(
+  'package: the configs are left out of the wheel',
+  'pyproject.toml',
+  'include = ["bertjax*", "configs*"]',
+  'include = ["bertjax*"]',
+)
+def test_configs_are_imported_from_the_wheel(site, tmp_path):
+  code = 'import configs.bert as c, bertjax; print(c.__file__, bertjax.__file__, c.get_config())'
+  done = run(site, tmp_path, '-c', code)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.count(str(site)) == 2
+
+
+@mutation(
+  'package: the tables of tile sizes are left out of the wheel',
+  'pyproject.toml',
+  '["*.json"]',
+  '["*.none"]',
+)
+def test_all_of_the_package_is_in_the_wheel(site):
+  kinds = ('*.py', '*.json')
+  files = lambda root: {p.relative_to(root) for k in kinds for p in root.glob(f'bertjax/**/{k}')}
+  assert files(site) == files(ROOT)
+
+
+@mutation(
+  'package: the training stack is not what the wheel depends on',
+  'pyproject.toml',
+  'dependencies = { file = "requirements-train.txt" }',
+  'dependencies = { file = "requirements-prepare.txt" }',
+)
+def test_dependencies_are_those_of_the_requirements_files(site):
+  (info,) = site.glob('*.dist-info')
+  found = metadata.Distribution.at(info)
+  kept = lambda name: {
+    line.split('>=')[0].split('==')[0].lower()
+    for line in (ROOT / name).read_text().splitlines()
+    if line and not line.startswith('#')
+  }
+  needed = {'': set(), 'prepare': set(), 'test': set()}
+  for line in found.requires or ():
+    requirement, _, extra = line.partition('; extra == ')
+    name = requirement.translate(str.maketrans('<>=', '   ')).split()[0].lower()
+    needed[extra.strip('"')].add(name)
+  assert needed[''] == kept('requirements-train.txt')
+  assert needed['prepare'] == kept('requirements-prepare.txt')
+  assert needed['test'] == kept('requirements-test.txt')
+  assert found.metadata['License-Expression'] == 'Apache-2.0'
+  assert 'The bertjax authors' in (info / 'licenses' / 'LICENSE').read_text()
+
+
+def test_commands_are_listed_without_heavy_imports(site, tmp_path):
+  heavy = "'jax', 'tensorflow', 'numpy'"
+  code = f'import bertjax.__main__ as m, sys; m.main([]); assert not {{{heavy}}} & set(sys.modules)'
+  done = run(site, tmp_path, '-c', code)
+  assert done.returncode == 0, done.stderr
+  listed = run(site, tmp_path, '-m', 'bertjax')
+  assert listed.stdout == done.stdout
+  for command in commands.COMMANDS:
+    assert f'python -m bertjax.{command} ' in listed.stdout
+  assert all(len(line) <= 100 for line in listed.stdout.splitlines())
+  wrong = run(site, tmp_path, '-m', 'bertjax', 'train')
+  assert wrong.returncode == 1 and "expected no arguments, got 'train'" in wrong.stderr
+
+
+@mutation(
+  'package: a command is not in the list',
+  'bertjax/__main__.py',
+  "  'vocab',\n",
+  '',
+)
+def test_every_command_is_in_the_list():
+  """A module that is run by itself is a command, but for the benches' and workers' own."""
+  found = set()
+  for path in ROOT.glob('bertjax/**/*.py'):
+    runs = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.If)]
+    if any(ast.unparse(n.test) == "__name__ == '__main__'" for n in runs):
+      parts = path.relative_to(ROOT / 'bertjax').with_suffix('').parts
+      found.add('.'.join(p for p in parts if p != '__main__'))
+  assert found - {''} == set(commands.COMMANDS)
+
+
+@mutation(
+  "package: a config of the user's own is not read",
+  'bertjax/installed_configs.py',
+  'or pathlib.Path(name).exists()',
+  'or False',
+)
+def test_a_path_of_a_config_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  inside = str(installed_configs.FOLDER / 'bert.py')
+  given = ['main', '--config=configs/bert.py:base', '--config', 'configs/bert.py']
+  assert installed_configs.located(given) == ['main', f'--config={inside}:base', '--config', inside]
+  others = [
+    '--config=configs/none.py', '--config=bert.py', '--config.data.input=configs/bert.py',
+    '--config=../configs/bert.py', '--workdir', 'configs/bert.py', '--workdir=configs/bert.py',
+  ]  # fmt: skip
+  assert installed_configs.located(others) == others
+  (tmp_path / 'configs').mkdir()
+  (tmp_path / 'configs/bert.py').touch()
+  assert installed_configs.located(given) == given
