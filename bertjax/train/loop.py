@@ -62,9 +62,13 @@ def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   else:
     progress.note(f'Reading the store {path}')
   run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
+  shown = None
   for phase in run.phases:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
     progress.note(f'Phase {phase.name!r}: {stats}')
+    if phase.rules != shown:
+      shown = phase.rules
+      progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')

@@ -28,6 +28,7 @@ class Phase:
     examples: the rows to train on.
     tx, schedule: the optimizer.
     devices: of the run.
+    rules: which rules of the optimizer decide which parameters, as a table for people.
     evals: what judges the model while this phase runs.
   """
 
@@ -38,6 +39,7 @@ class Phase:
   schedule: Callable
   devices: sharding.Devices
   evals: tuple[EvalSet, ...]
+  rules: str
   _stream: Iterator | None = None
   _train: Any = None
 

@@ -193,7 +193,8 @@ def _phase(
     shared={},
   )
   evals = evaluation.make(subject)
-  return Phase(given.name, subject, examples, tx, schedule, devices, evals)
+  rules = optimizer.describe(config.optimizer, variables['params'], axes)
+  return Phase(given.name, subject, examples, tx, schedule, devices, evals, rules)
 
 
 def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:
