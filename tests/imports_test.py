@@ -50,10 +50,10 @@ ARROWS = {
   'bertjax.data.loader': (),
   'bertjax.data.ensure_store': ('bertjax.data.store',),
   'bertjax.data.seqio_tasks': ('bertjax.data',),
-  'bertjax.evals': ('bertjax.objectives', 'bertjax.data'),
+  'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.kernels', 'bertjax.metrics',
-    'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.sharding',
+    'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options', 'bertjax.sharding',
   ),
   'bertjax.studies': (
     'bertjax.installed_configs', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',

@@ -80,7 +80,9 @@ def test_phases_of_other_shapes_are_refused_by_the_leaf(store):
   config = bert.get_config('test')
   config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
   config.phases.phase2.model = dict(ffn=128)
-  with pytest.raises(ValueError, match=r"phase 'phase2' has other .*: expected float32.* got float"):
+  with pytest.raises(
+    ValueError, match=r"phase 'phase2' has other .*: expected float32.* got float"
+  ):
     setup.make_run(config, store, jax.devices()[:1])
 
 

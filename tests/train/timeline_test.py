@@ -62,8 +62,8 @@ def test_without_phases_the_run_is_one():
     (dict(a=dict(length=3)), 'needs either share or turns'),
     (dict(a=dict(share=1.0, turns=1)), 'needs either share or turns'),
     (dict(a=dict(share=1.0), b=dict(turns=1)), 'mixes share and turns'),
-    (dict(a=dict(share=1.0, lenght=3)), "no key 'lenght'"),
-    (dict(a=dict(share=1.0, optimizer=dict(peek=3))), "no key 'peek'"),
+    (dict(a=dict(share=1.0, lenght=3)), "did you mean 'length'"),
+    (dict(a=dict(share=1.0, optimizer=dict(peek=3))), "did you mean 'peak'"),
   ],
 )
 def test_mistakes_are_named(named, message):
