@@ -1,0 +1,65 @@
+"""docs/extending.md does what it says, from a wheel that is installed outside the checkout."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = (ROOT / 'docs' / 'extending.md').read_text()
+BLOCKS = dict(re.findall(r'```python\n# (\S+)\n(.*?)```', PAGE, re.DOTALL))
+COMMANDS = re.findall(r'^    python (-m bertjax\.main .*)$', PAGE, re.MULTILINE)
+QUICK = ('--config.data.train_vocab.size=512', '--config.data.documents=200')
+
+
+def environment(site: pathlib.Path) -> dict[str, str]:
+  """The dependencies of this Python, and bertjax from `site` alone."""
+  cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
+  return dict(
+    os.environ, PYTHONPATH=str(site), XLA_FLAGS='', JAX_COMPILATION_CACHE_DIR=cache,
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
+  )  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def project(tmp_path_factory):
+  """A directory with the files of the page, and bertjax installed beside it as a wheel."""
+  top = tmp_path_factory.mktemp('extending')
+  pip = [sys.executable, '-m', 'pip', '--disable-pip-version-check', '-q']
+  wheel = [*pip, 'wheel', '--no-deps', '--no-build-isolation', '-w', str(top), str(ROOT)]
+  subprocess.run(wheel, check=True, capture_output=True)
+  install = [*pip, 'install', '--no-deps', '--target', str(top / 'site')]
+  subprocess.run([*install, *map(str, top.glob('*.whl'))], check=True, capture_output=True)
+  for name, text in BLOCKS.items():
+    path = top / 'work' / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+  return top
+
+
+def test_the_page_has_what_it_says():
+  assert list(BLOCKS) == [f'mine/{name}.py' for name in ('config', 'tail', 'z_loss', 'bag')]
+  lines = {name: text.count('\n') for name, text in BLOCKS.items()}
+  told = [int(n) for n in re.findall(r'^\| \w+ \| 1 \| (\d+) \|$', PAGE, re.MULTILINE)]
+  assert told == [lines[f'mine/{n}.py'] for n in ('tail', 'z_loss', 'bag', 'config')]
+  assert len(COMMANDS) == 3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('command', COMMANDS, ids=['masking', 'objective', 'model'])
+def test_a_command_of_the_page_trains(project, command):
+  work = project / 'work'
+  done = subprocess.run(
+    [sys.executable, *command.split(), *QUICK], cwd=work, env=environment(project / 'site'),
+    capture_output=True, text=True, timeout=900, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
+  workdir = work / re.search(r'--workdir=(\S+)', command)[1]
+  lines = [json.loads(line) for line in (workdir / 'metrics.jsonl').read_text().splitlines()]
+  assert lines[-1]['step'] == 20 and any('eval/mlm_masked' in line for line in lines)
+  if 'objective' in command:
+    assert any('z' in line for line in lines)
