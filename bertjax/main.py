@@ -10,7 +10,7 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import installed_configs
+from bertjax import config_files
 from bertjax.errors import door
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -90,5 +90,6 @@ def _with_stored_config(argv: list[str]) -> list[str]:
 
 
 if __name__ == '__main__':
+  __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
   with door('bertjax'):
-    app.run(main, installed_configs.located(sys.argv), flags_parser=_parse)
+    app.run(main, config_files.located(sys.argv), flags_parser=_parse)

@@ -248,14 +248,34 @@ def notes(config: Any) -> list[str]:
 
 def table(config: Any) -> list[tuple[str, str, str, str]]:
   """(key, type, value, meaning) of every key of a resolved config that is not a section."""
-  rows = []
-  for section in sections(config):
+  rows, found = [], list(sections(config))
+  keys = {section.key for section in found} | {'config.evals', 'config.phases'}
+  for section in found:
     for name, field in section.fields.items():
-      if field.kind is not Section and name in section.given:
+      if f'{section.key}.{name}' not in keys and name in section.given:
         value = repr(section.given[name])
         kind = options.describe(field.kind)
         rows.append((f'{section.key}.{name}', kind, value, field.help))
   return rows
+
+
+def listing(config: ConfigDict) -> list[tuple[str, str, str, str]]:
+  """`table` of a whole config, checked, then of what each phase changes.
+
+  Raises:
+    UserError: as `check`.
+  """
+  from bertjax.train import timeline
+
+  check(config)
+  found = table(config.copy_and_resolve_references())
+  known = {key: value for key, _, value, _ in found}
+  for phase in timeline.make(config).phases if config.phases else ():
+    for key, kind, value, meaning in table(phase.config):
+      if known.get(key) != value:
+        key = key.replace('config.', f'config.phases.{phase.name}.', 1)
+        found.append((key, kind, value, meaning))
+  return found
 
 
 def _check_one(config: ConfigDict) -> None:

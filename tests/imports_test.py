@@ -16,15 +16,16 @@ ARROWS = {
   'bertjax.types': (),
   'bertjax.registry': (),
   'bertjax.options': (),
-  'bertjax.names': (),
-  'bertjax.installed_configs': (),
-  'bertjax.schema': ('bertjax.options', 'bertjax.optim', 'bertjax.train.timeline'),
+  'bertjax.config_files': ('bertjax.schema',),
+  'bertjax.schema': (
+    'bertjax.options', 'bertjax.optim', 'bertjax.train.timeline', 'configs.common',
+  ),
   'bertjax.sharding': (),
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
   'bertjax.convert': ('bertjax.models',),
-  'bertjax.optim': ('bertjax.sharding',),
+  'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
   'bertjax.checkpoint': (),
   'bertjax.checkpoint.init_from': ('bertjax.checkpoint', 'bertjax.convert'),
   'bertjax.metrics': (),
@@ -53,22 +54,22 @@ ARROWS = {
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.kernels', 'bertjax.metrics',
-    'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options', 'bertjax.sharding',
+    'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options', 'bertjax.schema',
+    'bertjax.sharding',
   ),
   'bertjax.studies': (
-    'bertjax.installed_configs', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
+    'bertjax.config_files', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
   ),
   'bertjax.bench': ('bertjax',),
   'bertjax.__main__': (),
-  'bertjax.main': ('bertjax.installed_configs', 'bertjax.train'),
-  'bertjax.recipe': ('bertjax.installed_configs', 'bertjax.schema', 'bertjax.train.timeline'),
+  'bertjax.main': ('bertjax.config_files', 'bertjax.train'),
+  'bertjax.recipe': ('bertjax.config_files', 'bertjax.schema'),
   'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
   'bertjax.vocab': ('bertjax.data', 'bertjax.metrics'),
   'configs': ('bertjax.models', 'bertjax.data.recipes'),
 }  # fmt: skip
 # (who, whom) -> why it stands against the arrows, for now.
 EXCEPTIONS = {
-  ('bertjax.optim', 'bertjax.names'): 'until the schema checks the fields of an optimizer',
   ('bertjax.evals', 'bertjax.kernels'): 'until the objectives score tokens themselves',
   ('bertjax.data.ensure_store', 'bertjax.data.seqio_tasks'): 'flags of prepare',
 }

@@ -8,7 +8,7 @@ import sys
 
 from absl import app, flags
 
-from bertjax import installed_configs
+from bertjax import config_files
 from bertjax.errors import door
 
 BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence')
@@ -23,7 +23,9 @@ def main() -> None:
     sys.exit(f'bertjax.bench: expected one of {", ".join(BENCHES)}, got {name!r}')
   bench = importlib.import_module(f'bertjax.bench.{name}')
   flags.adopt_module_key_flags(bench)  # so that --help shows them
-  app.run(bench.main, installed_configs.located([sys.argv[0], *sys.argv[2:]]))
+  if 'config' in flags.FLAGS:
+    sys.modules['__main__'].__doc__ = f'{bench.__doc__}{config_files.keys_help(sys.argv)}'
+  app.run(bench.main, config_files.located([sys.argv[0], *sys.argv[2:]]))
 
 
 if __name__ == '__main__':

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import installed_configs
+from bertjax import config_files
 from bertjax.errors import UserError, choose, door
 from bertjax.metrics import curves
 
@@ -205,5 +205,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
+  __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
   with door('bertjax.studies.compare_masks'):
-    app.run(main, installed_configs.located(sys.argv))
+    app.run(main, config_files.located(sys.argv))

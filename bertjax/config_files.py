@@ -1,0 +1,61 @@
+"""Config files as commands take them: where `configs/NAME.py` is, and their keys for --help."""
+
+import importlib.util
+import pathlib
+from typing import Any
+
+FOLDER = pathlib.Path(__file__).resolve().parents[1] / 'configs'
+HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
+
+
+def located(argv: list[str]) -> list[str]:
+  """The arguments, with the value of --config as a path that can be opened, if there is one.
+
+  `configs/NAME.py[:ARGUMENT]` is NAME.py of FOLDER where the current directory has no such file;
+  a path of the user's own stays as it is.
+  """
+  return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
+
+
+def keys_help(argv: list[str]) -> str:
+  """What --help says of the keys: those of --config, or else of configs/bert.py; '' without --help.
+
+  Args:
+    argv: of the command.
+  """
+  if not any(argument in HELP for argument in argv):
+    return ''
+  from bertjax import schema  # imports the models: not on the way to a run
+
+  given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
+  path = next(filter(None, given), f'{FOLDER / "bert.py"}')
+  name, _, argument = _located(path, '--config').partition(':')
+  shown = [
+    f'  --{key}={value}\n      {kind}{f"; {meaning}" if meaning else ""}'
+    for key, kind, value, meaning in schema.listing(_load(name, argument))
+  ]
+  return '\n'.join([f'\n\nKeys of {path}, their values there, types and meanings:\n', *shown])
+
+
+def _load(name: str, argument: str) -> Any:
+  spec: Any = importlib.util.spec_from_file_location('config_for_help', name)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(argument or None)
+
+
+def _value(argument: str, before: str) -> str:
+  """The value of --config, if this argument or the one before it gives it; else ''."""
+  flag, equals, path = (
+    argument.partition('=') if argument.startswith('-') else (before, '', argument)
+  )
+  return path if flag in ('-config', '--config') else ''
+
+
+def _located(argument: str, before: str) -> str:
+  path = _value(argument, before)
+  name, colon, size = path.partition(':')
+  file = FOLDER.parent / name
+  if not path or pathlib.Path(name).exists() or file.parent != FOLDER or not file.exists():
+    return argument
+  return argument.removesuffix(path) + f'{file}{colon}{size}'
