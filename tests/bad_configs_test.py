@@ -17,7 +17,7 @@ from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
 from bertjax.train import setup
 
-ABSENT = object()
+ABSENT = type('Absent', (), {'__repr__': lambda self: 'ABSENT'})()  # named alike in every process
 NAN, INF = math.nan, math.inf
 
 XLNET_MASK = dict(
