@@ -36,7 +36,7 @@ from bertjax.data.text import phrases, sentence_split
 from bertjax.data.text.files import find_files
 from bertjax.data.text.left_out import LeftOut
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
 
 _VOCAB = flags.DEFINE_string(
@@ -229,8 +229,6 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   try:
     _prepare()
-  except UserError as error:
-    sys.exit(f'bertjax.prepare: {error}')
   except concurrent.futures.BrokenExecutor as error:
     sys.exit(
       f'bertjax.prepare: a worker process died, for want of memory perhaps ({error}). The finished '
@@ -248,4 +246,5 @@ def main(argv: list[str]) -> None:
 flags.adopt_module_key_flags(text_flags)
 
 if __name__ == '__main__':
-  app.run(main)
+  with door('bertjax.prepare'):
+    app.run(main)

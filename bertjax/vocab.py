@@ -18,7 +18,6 @@ import os
 import pathlib
 import random
 import shutil
-import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.vocab import whole_words
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
@@ -164,13 +163,11 @@ def main(argv: list[str]) -> None:
   """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  try:
-    _train()
-  except UserError as error:
-    sys.exit(f'bertjax.vocab: {error}')
+  _train()
 
 
 flags.adopt_module_key_flags(text_flags)
 
 if __name__ == '__main__':
-  app.run(main)
+  with door('bertjax.vocab'):
+    app.run(main)

@@ -189,7 +189,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
     (dict(input=a, segmenter='capitals'), '--segmenter=capitals found nothing'),
     (dict(input=a, segmenter='no:f'), '--segmenter=no:f: expected capitals'),
   ):
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(ValueError, match=message):
       run(vocab=vocab, output=tmp_path / 's', **given)
     assert not list(tmp_path.glob('s*'))
 
@@ -200,7 +200,7 @@ def test_a_lexicon_of_another_content_is_another_store(tmp_path, vocab):
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, lexicon=tmp_path / 'lexicon.txt')
   run(output=tmp_path / 's', **given)
   (tmp_path / 'lexicon.txt').write_text('cat sat\nsat\n')
-  with pytest.raises(SystemExit, match='source: there .*sha256'):
+  with pytest.raises(ValueError, match='source: there .*sha256'):
     run(output=tmp_path / 's', **given)
 
 

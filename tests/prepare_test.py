@@ -265,10 +265,10 @@ def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, 
   run(**given)
   run(**given)
   assert 'already there' in capsys.readouterr().out
-  with pytest.raises(SystemExit, match=r'options: there {"holdout": 0.01}, .* {"holdout": 0.2}'):
+  with pytest.raises(ValueError, match=r'options: there {"holdout": 0.01}, .* {"holdout": 0.2}'):
     run(**(given | dict(holdout=0.2)))
   (tmp_path / 'a.txt').write_text('The cat.')
-  with pytest.raises(SystemExit, match='(?s)source: there .*remove .*name another --output'):
+  with pytest.raises(ValueError, match='(?s)source: there .*remove .*name another --output'):
     run(**given)
 
 
@@ -278,10 +278,10 @@ def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
   with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
     stop_after(patch, 2)
     run(**given)
-  with pytest.raises(SystemExit, match='s.partial was begun with something else:\n  options'):
+  with pytest.raises(ValueError, match='s.partial was begun with something else:\n  options'):
     run(**(given | dict(split='lines')))
   vocab.write_text(vocab.read_text() + 'new\n')
-  with pytest.raises(SystemExit, match='vocabulary: there .*sha256'):
+  with pytest.raises(ValueError, match='vocabulary: there .*sha256'):
     run(**given)
 
 
@@ -290,7 +290,7 @@ def test_foreign_directories_are_left_alone(tmp_path, vocab):
   for name in ('s', 't.partial'):
     (tmp_path / name).mkdir()
     (tmp_path / name / 'mine.txt').write_text('x')
-    with pytest.raises(SystemExit, match=f'{name} exists'):
+    with pytest.raises(ValueError, match=f'{name} exists'):
       run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / name.removesuffix('.partial'))
     assert contents(tmp_path / name) == {'mine.txt': b'x'}
 
@@ -305,7 +305,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
     (dict(input=tmp_path / 'none*.txt'), 'no file matches'),
     (dict(input=tmp_path / 'latin.txt', vocab=tmp_path / 'no'), 'no vocabulary at'),
   ):
-    with pytest.raises(SystemExit, match=message):
+    with pytest.raises(ValueError, match=message):
       run(**(dict(vocab=vocab, output=output) | values))
     assert not output.exists() and not (tmp_path / 's.partial').exists()
   store = run(input=tmp_path / 'latin.txt', vocab=vocab, output=output, errors='replace')
@@ -358,7 +358,7 @@ def test_bad_text_is_left_out_counted_and_named(tmp_path, vocab, capsys):
   lines[7] = lines[100] = '{"body": 3}'
   (tmp_path / 'a.jsonl').write_text('\n'.join(lines))
   given = dict(input=tmp_path / 'a.jsonl', vocab=vocab, field='body.text')
-  with pytest.raises(SystemExit, match='a.jsonl, line 8: expected a JSON object.*--skip_bad'):
+  with pytest.raises(ValueError, match='a.jsonl, line 8: expected a JSON object.*--skip_bad'):
     run(output=tmp_path / 's', **given)
   assert not (tmp_path / 's.partial').exists()
   store = run(output=tmp_path / 's', skip_bad=True, **given)
@@ -378,7 +378,7 @@ def test_bad_documents_are_left_out_too(tmp_path, vocab):
   given = dict(
     input=tmp_path / 'a.jsonl', vocab=vocab, columns=['role'], holdout=0.0, part_mb=0.001
   )
-  with pytest.raises(SystemExit, match='a document has 2 lines and 3 values of role'):
+  with pytest.raises(ValueError, match='a document has 2 lines and 3 values of role'):
     run(output=tmp_path / 's', **given)
   whole = run(output=tmp_path / 'whole', skip_bad=True, **given)
   stats = whole.meta['stats']

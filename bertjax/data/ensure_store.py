@@ -7,6 +7,7 @@ imports TensorFlow; unless `config.data.reader` asks for a stream without a stor
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -14,6 +15,12 @@ from bertjax.data.seqio_tasks import row_stream
 from bertjax.errors import UserError, choose
 
 READERS = ('store', 'seqio')
+RECORD = 'made_of.json'  # beside the store of a workdir: what it follows from
+# Keys of `config.data` that the store of a workdir follows from.
+MADE_OF = (
+  'input', 'mixture', 'module', 'vocab', 'train_vocab', 'lowercase', 'split', 'errors', 'field',
+  'skip_bad', 'documents', 'columns', 'languages', 'lexicon', 'segmenter', 'holdout', 'heldout',
+)  # fmt: skip
 
 
 def _run(module: str, flags: dict[str, object]) -> None:
@@ -62,6 +69,7 @@ def ensure_store(data, seed: int, workdir: str) -> str:
       )
     return data.store
   store = pathlib.Path(workdir, 'store')
+  _clear_others(data, seed, pathlib.Path(workdir))
   if not (store / 'store.json').exists():
     _prepare(data, seed, workdir, store)
   held_out = store / 'heldout'
@@ -72,15 +80,40 @@ def ensure_store(data, seed: int, workdir: str) -> str:
   return str(store)
 
 
+def _clear_others(data, seed: int, workdir: pathlib.Path) -> None:
+  """Removes a store and a vocabulary that a start with another text or vocabulary left here: it
+  failed before its first step, or the workdir would be that run's."""
+  record, wanted = workdir / RECORD, _made_of(data, seed)
+  if record.exists():
+    made_of = json.loads(record.read_text(encoding='utf-8'))
+    differing = [key for key in wanted if made_of.get(key) != wanted[key]]
+    if differing:
+      print(
+        f'{workdir}/store was made with other values of {", ".join(differing)} of config.data by a '
+        'start that failed: it is made again',
+        flush=True,
+      )
+      for name in ('store', 'store.partial', 'vocab', 'plans'):
+        shutil.rmtree(workdir / name, ignore_errors=True)
+
+
+def _made_of(data, seed: int) -> dict:
+  """What a store of the workdir follows from, as JSON gives it back."""
+  plain = lambda value: dict(value) if hasattr(value, 'items') else value
+  return json.loads(json.dumps({key: plain(data[key]) for key in MADE_OF} | dict(seed=seed)))
+
+
 def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
   text = _text(data)
-  vocab = _vocabulary(data, text, seed, workdir)
-  if not vocab:
+  if not (data.vocab or data.train_vocab.type):
     raise UserError(
       'no vocabulary: set config.data.vocab to a file or directory, or config.data.train_vocab '
       'to train one, e.g. --config.data.train_vocab.type=wordpiece '
       '--config.data.train_vocab.size=30522'
     )
+  store.parent.mkdir(parents=True, exist_ok=True)
+  (store.parent / RECORD).write_text(json.dumps(_made_of(data, seed), indent=1), encoding='utf-8')
+  vocab = _vocabulary(data, text, seed, workdir)
   holdout = 0.0 if data.heldout else data.holdout
   _run('bertjax.prepare', _flags(data, text, vocab, store, holdout))
 

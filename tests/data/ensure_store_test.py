@@ -81,3 +81,24 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
   store = open_store(ensure(tmp_path / 'run', skip_bad=True, **given))
   assert store.meta['stats']['documents'] == 20 and store.meta['stats']['bad_lines'] == 10
   assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
+
+
+@mutation(
+  'ensure_store: what a failed start made is kept whatever was asked for',
+  'bertjax/data/ensure_store.py',
+  '    if differing:\n',
+  '    if False:\n',
+)
+def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, capfd):
+  texts = [tmp_path / name for name in ('a.txt', 'b.txt')]
+  for path, word in zip(texts, ('apple', 'banana'), strict=True):
+    path.write_text('\n\n'.join(f'{word} {word} number {i}.' for i in range(50)))
+  vocab = tmp_path / 'vocab.txt'
+  words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'apple', 'banana', 'number', '.']
+  vocab.write_text('\n'.join(words))
+  counts = []
+  for path in (texts[0], texts[1], texts[1]):
+    made = ensure(tmp_path / 'run', input=str(path), vocab=str(vocab), holdout=0.0)
+    counts.append(open_store(made).counts[5:7].tolist())
+  assert counts == [[100, 0], [0, 100], [0, 100]]
+  assert capfd.readouterr().out.count('other values of input of config.data') == 1

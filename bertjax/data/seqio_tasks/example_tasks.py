@@ -128,8 +128,10 @@ class ExampleSource(seqio.DataSource):
       self._text,
       recipe.documents,
       errors=recipe.errors,
+      field=recipe.field,
       columns=tuple(recipe.columns),
       verbatim=recipe.split == sentence_split.VERBATIM,
+      skip_bad=recipe.skip_bad,
     )
 
   @functools.cached_property
