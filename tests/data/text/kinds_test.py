@@ -25,7 +25,7 @@ def test_names_say_the_kind(tmp_path, name, kind):
 @pytest.mark.parametrize('name', ['a.txt', 'a.jsonl', 'a.csv', 'a.de', 'a.txt.gz'])
 def test_utf16_is_refused_by_name(tmp_path, encoding, name):
   data = TEXT.encode(encoding)
-  (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith('gz') else data)
+  (tmp_path / name).write_bytes(gzip.compress(data, mtime=0) if name.endswith('gz') else data)
   with pytest.raises(ValueError, match=f'{name} is UTF-.*expected UTF-8.*iconv -f UTF-'):
     kinds.check(tmp_path / name)
 
@@ -50,7 +50,7 @@ def test_lines_that_end_with_cr_alone(tmp_path, name):
     (b'PK\x03\x04aaaa', 'is a zip archive'),
     (b'%PDF-1.4\n', 'is a PDF'),
     (b'PAR1xxxx', r'is Parquet: .*\.parquet'),
-    (gzip.compress(b'text'), r'is compressed: .* ends with \.gz'),
+    (gzip.compress(b'text', mtime=0), r'is compressed: .* ends with \.gz'),
     (b'some\x01bytes\x00here\x02', 'bytes that are no text .a NUL at byte 10'),
   ],
 )
@@ -71,6 +71,6 @@ def test_prose_under_an_unknown_name_is_text(tmp_path, text):
 def test_a_text_that_says_so_may_look_like_anything(tmp_path):
   (tmp_path / 'a.txt').write_text('id,text\n1,x\n2,y\n')
   assert kinds.check(tmp_path / 'a.txt') == kinds.TEXT
-  (tmp_path / 'a.parquet.gz').write_bytes(gzip.compress(b'PAR1'))
+  (tmp_path / 'a.parquet.gz').write_bytes(gzip.compress(b'PAR1', mtime=0))
   with pytest.raises(ValueError, match='Parquet is compressed inside'):
     kinds.check(tmp_path / 'a.parquet.gz')
