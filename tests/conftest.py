@@ -44,7 +44,17 @@ PARTS = {
   'kernels': ('kernels/', 'bench/'),
   'models': ('models/', 'objectives/', 'evals/', 'optim/', 'convert/'),
   'systems': ('contract_test', 'configs_test'),
-  'runs': ('train/', 'checkpoint/', 'data/', 'metrics/', 'studies/', 'prepare', 'vocab', 'docs'),
+  'runs': (
+    'train/',
+    'checkpoint/',
+    'data/',
+    'metrics/',
+    'studies/',
+    'prepare',
+    'vocab',
+    'extending',
+    'docs',
+  ),
   'learning': ('overfit_test',),
 }
 
