@@ -2,7 +2,7 @@
 
 BERT: sum(w nll) / (sum(w) + 1e-5) + mean next-sentence cross-entropy (google-research/bert).
 RoBERTa: sum of nll over all masked tokens / their number (fairseq). Both denominators are global
-here. Which tokens are targets is the corruption's to say, what a position sees the model's: causal
+here. Which tokens are targets is the masking's to say, what a position sees the model's: causal
 language modelling is this objective too.
 """
 

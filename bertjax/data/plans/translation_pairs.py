@@ -3,7 +3,7 @@
 facebookresearch/XLM, utils.py:concat_batches. A row is </s> source </s> </s> target </s>, positions
 begin anew with the target, and every token has the language of its side. With
 `reset_positions=False` the two </s> in the middle are one, which has the target's language, and
-positions run on. What is masked is the corruption's to say; either side can be predicted from the
+positions run on. What is masked is the masking's to say; either side can be predicted from the
 other.
 
 InfoXLM and XLM-E begin a row with <s> and have the single </s>: lead='cls', reset_positions=False.

@@ -1,4 +1,4 @@
-"""Complete training examples as seqio Tasks, made by the plans and corruptions of the store.
+"""Complete training examples as seqio Tasks, made by the plans and maskings of the store.
 
 One example is one row of the batch of `bertjax.types`. Its features are named like the arrays,
 without their B: token_BT is token_T, dropped_B is dropped.
@@ -179,7 +179,7 @@ def example_task(
     vocab: path of the vocabulary, or a function that returns it, called when examples are made.
     recipe: `config.data`, or a dict like `BERT_PAIRS`.
     length: tokens per row, special tokens included.
-    seed: of the plan, the corruption and the shuffle, unless `get_dataset` gets another.
+    seed: of the plan, the masking and the shuffle, unless `get_dataset` gets another.
     window: documents of a window; a corpus of less than twice as many is one window.
 
   Raises:

@@ -77,7 +77,7 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
     length: tokens per row.
 
   Raises:
-    UserError: a plan, corruption or length that does not work.
+    UserError: a plan, masking or length that does not work.
   """
   length_S, size_D = np.full(8, max(length // 2, 1)), np.full(2, 4)
   token_n = np.full(int(length_S.sum()), 1 << 14, np.int32)
