@@ -34,9 +34,8 @@ keys that its objective reads, always in these shapes:
   row_B            global row number within the step; added by the train step, keys the dropout
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -44,41 +43,6 @@ import numpy as np
 Array = jax.Array
 Batch = Mapping[str, Any]  # arrays of the device or of the host
 Variables = Mapping[str, Any]  # collections; only 'params' is trained
-
-
-class Bounds(NamedTuple):
-  """Which numbers a field of the config takes; never NaN.
-
-  Attributes:
-    low, high: the least and the largest.
-    open_low, open_high: whether these two are left out.
-  """
-
-  low: float = -math.inf
-  high: float = math.inf
-  open_low: bool = False
-  open_high: bool = False
-
-  def hold(self, value: float) -> bool:
-    """Whether the value lies between them."""
-    above = value > self.low if self.open_low else value >= self.low
-    return above and (value < self.high if self.open_high else value <= self.high)
-
-  def __str__(self) -> str:
-    parts = [] if self.low == -math.inf else [f'{">" if self.open_low else ">="} {self.low:g}']
-    parts += [] if self.high == math.inf else [f'{"<" if self.open_high else "<="} {self.high:g}']
-    return ' and '.join(parts)
-
-
-# Types of config fields. A choice among words is a `Literal`; what may be left out is `X | None`.
-Count = Annotated[int, Bounds(1)]
-Natural = Annotated[int, Bounds(0)]
-Positive = Annotated[float, Bounds(0, open_low=True)]
-NonNegative = Annotated[float, Bounds(0)]
-Share = Annotated[float, Bounds(0, 1)]
-PositiveShare = Annotated[float, Bounds(0, 1, open_low=True)]
-Fraction = Annotated[float, Bounds(0, 1, open_high=True)]  # rates of dropout, betas
-OpenShare = Annotated[float, Bounds(0, 1, open_low=True, open_high=True)]
 
 
 class Factory(NamedTuple):

@@ -9,16 +9,19 @@ from mutation import mutation
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What a part may import besides itself and EVERYWHERE. The longest prefix of a module is its row.
-EVERYWHERE = ('bertjax.errors', 'bertjax.types', 'bertjax.registry')
+EVERYWHERE = ('bertjax.errors', 'bertjax.types', 'bertjax.field_types', 'bertjax.registry')
 GROUND = ('bertjax.data.counter_rng', 'bertjax.data.layout')
 ARROWS = {
   'bertjax.errors': (),
   'bertjax.types': (),
   'bertjax.registry': (),
+  'bertjax.field_types': (),
   'bertjax.options': (),
+  'bertjax.config_keys': (),
   'bertjax.config_files': ('bertjax.schema',),
   'bertjax.schema': (
-    'bertjax.options', 'bertjax.optim', 'bertjax.train.timeline', 'configs.common',
+    'bertjax.config_keys', 'bertjax.options', 'bertjax.optim', 'bertjax.train.timeline',
+    'configs.common',
   ),
   'bertjax.sharding': (),
   'bertjax.kernels': (),
@@ -46,7 +49,10 @@ ARROWS = {
   'bertjax.data.masking': (*GROUND, 'bertjax.data.targets'),
   'bertjax.data.examples': (
     *GROUND, 'bertjax.data.packing', 'bertjax.data.language_sampling', 'bertjax.data.plans',
-    'bertjax.data.masking', 'bertjax.data.store', 'bertjax.options',
+    'bertjax.data.plan_and_mask', 'bertjax.data.store',
+  ),
+  'bertjax.data.plan_and_mask': (
+    'bertjax.data.plans', 'bertjax.data.masking', 'bertjax.options',
   ),
   'bertjax.data.loader': (),
   'bertjax.data.ensure_store': ('bertjax.data.store',),

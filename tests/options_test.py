@@ -10,7 +10,7 @@ from mutation import mutation
 
 from bertjax import options, registry
 from bertjax.errors import UserError
-from bertjax.types import (
+from bertjax.field_types import (
   Bounds,
   Count,
   Fraction,

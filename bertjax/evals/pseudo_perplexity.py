@@ -9,7 +9,8 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.evals.held_out import rows as rows_lib
-from bertjax.types import Batch, Evaluation, Evaluator, Natural, Report, Subject, Variables
+from bertjax.field_types import Natural
+from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Options(NamedTuple):

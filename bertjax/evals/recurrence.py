@@ -23,10 +23,11 @@ import numpy as np
 from bertjax.errors import UserError
 from bertjax.evals import loss
 from bertjax.evals.held_out import rows as rows_lib
+from bertjax.field_types import Natural
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import lm
-from bertjax.types import Batch, Evaluation, Evaluator, Natural, Report, Subject, Variables
+from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 RTOL = {'float32': 1e-4, 'bfloat16': 2e-2}  # between two orders of the same sums
 

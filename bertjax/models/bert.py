@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import flops as flops_lib
@@ -31,7 +32,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.contracts import Model, TargetModel
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.models.layers.transformer import Encoder, Sharing, check_sharing
-from bertjax.types import Batch, Count, Factory, Fraction, Natural, Positive
+from bertjax.types import Batch, Factory
 
 Array = jax.Array
 

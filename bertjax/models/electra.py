@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Positive
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
@@ -24,7 +25,7 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init, options_of
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.models.layers.transformer import Encoder
-from bertjax.types import Batch, Count, Factory, Positive
+from bertjax.types import Batch, Factory
 
 Array = jax.Array
 

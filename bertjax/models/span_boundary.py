@@ -10,13 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Init, Norm, options_of, param
 from bertjax.models.layers.heads import gather_positions
-from bertjax.types import Batch, Count, Factory
+from bertjax.types import Batch, Factory
 
 Array = jax.Array
 

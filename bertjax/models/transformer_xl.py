@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative
 from bertjax.models.layers import adaptive
@@ -46,7 +47,7 @@ from bertjax.models.layers.relative_layers import (
   memory_scan,
   sinusoids,
 )
-from bertjax.types import Batch, Count, Factory, Fraction, Natural, NonNegative, Positive
+from bertjax.types import Batch, Factory
 
 Array = jax.Array
 

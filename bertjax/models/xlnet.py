@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, Segment
@@ -43,7 +44,7 @@ from bertjax.models.layers.relative_layers import (
   RelativeAttention,
   memory_scan,
 )
-from bertjax.types import Batch, Count, Factory, Fraction, Natural, Positive
+from bertjax.types import Batch, Factory
 
 Array = jax.Array
 

@@ -10,11 +10,12 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.objectives import model_of
-from bertjax.types import Array, Batch, Context, Factory, NonNegative, Objective, Out, Term
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
 class Options(NamedTuple):

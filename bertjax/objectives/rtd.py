@@ -30,6 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError, choose
+from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels import dropout, sampling
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import Noise, noise_from_key
@@ -37,18 +38,7 @@ from bertjax.models.electra import Electra, generator_size
 from bertjax.models.layers.heads import gather_positions
 from bertjax.objectives import model_of
 from bertjax.objectives.mlm import masked_terms
-from bertjax.types import (
-  Array,
-  Batch,
-  Context,
-  Factory,
-  NonNegative,
-  Objective,
-  Out,
-  Positive,
-  Term,
-  means,
-)
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
 Trained = Literal['both', 'generator', 'discriminator']
 

@@ -14,11 +14,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.span_boundary import SpanBert
 from bertjax.objectives import mlm, model_of
-from bertjax.types import Batch, Context, Factory, NonNegative, Objective, Out, Positive, Term
+from bertjax.types import Batch, Context, Factory, Objective, Out, Term
 
 
 class Options(NamedTuple):

@@ -18,8 +18,9 @@ from jax.sharding import PartitionSpec
 
 from bertjax import options, sharding
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Fraction, NonNegative, Positive
 from bertjax.optim import param_rules, schedules, stacked
-from bertjax.types import Array, Count, Fraction, NonNegative, Positive
+from bertjax.types import Array
 
 WHAT = 'config.optimizer'
 Trust = Literal['decayed', 'listed', 'all']

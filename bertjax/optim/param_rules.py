@@ -16,7 +16,7 @@ from absl import logging
 
 from bertjax import sharding
 from bertjax.errors import UserError
-from bertjax.types import NonNegative
+from bertjax.field_types import NonNegative
 
 LAYERS = 'layers'
 

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from bertjax import options
 from bertjax.errors import UserError
-from bertjax.types import Array, Count, Natural, NonNegative, Positive, Share
+from bertjax.field_types import Count, Natural, NonNegative, Positive, Share
+from bertjax.types import Array
 
 
 class Common(NamedTuple):

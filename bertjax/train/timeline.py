@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax.errors import UserError
+from bertjax.field_types import Count, Positive
 from bertjax.options import convert, override
-from bertjax.types import Count, Positive
 
 LASTS = dict(share=Positive, turns=Count)  # how long a phase lasts
 # Keys that belong to the run and not to a phase.

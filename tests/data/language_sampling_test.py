@@ -6,7 +6,7 @@ from mutation import mutation
 from toy_store import random_store, recipe
 
 from bertjax.data import examples as examples_lib
-from bertjax.data import language_sampling, recipes
+from bertjax.data import language_sampling, plan_and_mask, recipes
 
 # Rows of an English that is large, three middling ones and an Icelandic.
 GROUP_N = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [4000, 900, 700, 300, 20]))
@@ -107,7 +107,7 @@ class Batches:
     self.examples = examples_lib.examples_in_memory(random_store(), plain, 64, 0)
     column = self.examples.column | dict(group=(np.arange(self.examples.rows) >= 20).astype(int))
     self.examples = self.examples.__class__(
-      **{**self.examples.__dict__, 'recipe': examples_lib.open_recipe(config), 'column': column}
+      **{**self.examples.__dict__, 'recipe': plan_and_mask.open_recipe(config), 'column': column}
     )
 
   def tokens(self, row_n, shuffle=True):

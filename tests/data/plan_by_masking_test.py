@@ -12,7 +12,7 @@ from toy_store import MASK, recipe
 
 from bertjax import registry, types
 from bertjax.data import examples as examples_lib
-from bertjax.data import recipes
+from bertjax.data import plan_and_mask, recipes
 from bertjax.data.store.npy_files import join_columns
 from bertjax.errors import UserError
 
@@ -177,7 +177,7 @@ def test_a_plan_reads_offsets_and_columns_alone(store, plan):
   mute = OffsetsAlone(store)
   with pytest.raises(AssertionError, match='reads gather'):
     mute.gather(np.zeros(1, int), np.ones(1, int))
-  found = examples_lib.open_recipe(recipe(MORE_PLANS[plan], recipes.CAUSAL_MASK))
+  found = plan_and_mask.open_recipe(recipe(MORE_PLANS[plan], recipes.CAUSAL_MASK))
   spec = types.Spec(found.plan_options, LENGTH, SEED, ROWS)
   build = functools.partial(found.plan.build, spec=spec)
   (column, count), (wanted, wanted_count) = (join_columns(build(s)) for s in (mute, store))

@@ -13,7 +13,7 @@ from toy_store import (
   with_units,
 )
 
-from bertjax.data import counter_rng, layout, recipes
+from bertjax.data import counter_rng, layout, plan_and_mask, recipes
 from bertjax.data import examples as examples_lib
 from bertjax.types import Ranges
 
@@ -97,11 +97,11 @@ def placed(lengths, row_E=None, capacity=512, seed=0):
 
 def corrupted(config, store, lengths, row_E=None, capacity=512, seed=0):
   """What the recipe's corruption makes of `placed` examples."""
-  opened = examples_lib.open_recipe(config)
+  opened = plan_and_mask.open_recipe(config)
   rows = placed(lengths, row_E, capacity, seed)
   return opened.masking.corrupt(rows, opened.mask_options, store)
 
 
 def mask_options(config):
   """The options of a recipe's masking."""
-  return examples_lib.open_recipe(config).mask_options
+  return plan_and_mask.open_recipe(config).mask_options

@@ -6,8 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.data import examples as examples_lib
-from bertjax.data import layout, recipes
+from bertjax.data import layout, plan_and_mask, recipes
 from bertjax.data.store.reader import Store
 from bertjax.types import Chosen, Ranges, Spec
 
@@ -194,7 +193,7 @@ def continued(**changes):
 
 def spec_of(data, length, seed=0, rows=0):
   """The plan module, the masking module and the `Spec` of a recipe."""
-  opened = examples_lib.open_recipe(data)
+  opened = plan_and_mask.open_recipe(data)
   return opened.plan, Spec(opened.plan_options, length, seed, rows)
 
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
-from bertjax.types import Count, Masking, Natural, PositiveShare, Share
+from bertjax.field_types import Count, Natural, PositiveShare, Share
+from bertjax.types import Masking
 
 _LENGTH = targets.FREE
 

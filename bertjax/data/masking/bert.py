@@ -21,7 +21,8 @@ import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.types import Masking, Natural, PositiveShare, Share
+from bertjax.field_types import Natural, PositiveShare, Share
+from bertjax.types import Masking
 
 
 class Options(NamedTuple):

@@ -17,7 +17,8 @@ import numpy as np
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
 from bertjax.errors import UserError
-from bertjax.types import Masking, Natural, PositiveShare, Share
+from bertjax.field_types import Natural, PositiveShare, Share
+from bertjax.types import Masking
 
 _PICK, _SHOW = targets.FREE, targets.FREE + 1
 

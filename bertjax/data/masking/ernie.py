@@ -23,7 +23,8 @@ import numpy as np
 from bertjax.data import counter_rng, layout, targets
 from bertjax.data.layout import Rows
 from bertjax.data.masking.xlm import lowest
-from bertjax.types import Count, Masking, Natural, PositiveShare, Share
+from bertjax.field_types import Count, Natural, PositiveShare, Share
+from bertjax.types import Masking
 
 _PICK = targets.FREE
 _UNIT = 2  # sum of squared lengths over sum of lengths; 1.6 in the records of the original

@@ -27,7 +27,8 @@ import numpy as np
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts, units
 from bertjax.errors import UserError
-from bertjax.types import Count, Fraction, Masking, Natural, OpenShare, PositiveShare, Share
+from bertjax.field_types import Count, Fraction, Natural, OpenShare, PositiveShare, Share
+from bertjax.types import Masking
 
 _TURNS = 8  # drawn at once
 _LENGTH, _ANCHOR, _COIN, _ENTITY = range(targets.FREE, targets.FREE + 4)

@@ -21,7 +21,8 @@ import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.types import Count, Masking, Natural, NonNegative, PositiveShare, Share
+from bertjax.field_types import Count, Natural, NonNegative, PositiveShare, Share
+from bertjax.types import Masking
 
 _PICK = targets.FREE
 

@@ -31,7 +31,8 @@ import numpy as np
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, place, ragged, starts
 from bertjax.errors import UserError
-from bertjax.types import Count, Masking, Natural
+from bertjax.field_types import Count, Natural
+from bertjax.types import Masking
 
 MEMORY = -2  # the key order of memory
 _GRAM, _LEFT, _FILL, _ORDER = range(targets.FREE, targets.FREE + 4)

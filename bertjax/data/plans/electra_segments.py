@@ -20,7 +20,8 @@ import numpy as np
 
 from bertjax.data import counter_rng, layout
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Share, Spec
+from bertjax.field_types import Share
+from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 20  # sentences whose offsets are held at once, unless a document has more
 ENDLESS = 100_000  # the target of a first segment that takes all

@@ -22,7 +22,8 @@ import numpy as np
 from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
 from bertjax.errors import UserError
-from bertjax.types import Count, Piece, Plan, Share, Spec
+from bertjax.field_types import Count, Share
+from bertjax.types import Piece, Plan, Spec
 
 BUFFER = 1000  # positives
 _POSITIVES = pairs.Task('swapped', swap=True, least=2)

@@ -17,7 +17,8 @@ import numpy as np
 
 from bertjax.data.plans import pairs
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Count, Piece, Plan, Ranges, Share, Spec
+from bertjax.field_types import Count, Share
+from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 
 class Options(NamedTuple):

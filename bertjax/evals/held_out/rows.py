@@ -11,8 +11,9 @@ import numpy as np
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Natural
 from bertjax.options import override
-from bertjax.types import Batch, Context, Count, Natural, Objective, RowSource, Subject, Variables
+from bertjax.types import Batch, Context, Objective, RowSource, Subject, Variables
 
 
 class Options(NamedTuple):

@@ -1,0 +1,168 @@
+"""The keys of a config that belong to no thing chosen by name: a class for each section."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NamedTuple
+
+from bertjax.field_types import Bounds, Count, Natural, NonNegative
+
+Section = Mapping[str, Any]  # has a schema of its own
+MeshSize = Annotated[int, Bounds(-1)]
+
+
+class Run(NamedTuple):
+  """The keys of a config.
+
+  Attributes:
+    name: of the run, for people.
+    seed: of the initial weights, the data and the dropout.
+    total_steps: optimizer steps of the run.
+    batch_size: rows per step, over all devices and hosts.
+    length: tokens per row, special tokens included.
+    microbatches: parts of a batch whose gradients are summed.
+    log_steps, eval_steps, checkpoint_steps: steps between two of each.
+    keep_checkpoints: the newest ones that are kept, besides the best.
+    save_carry: whether memory of recurrent systems is in the checkpoints; without it a resume is
+      not bitwise.
+    sharding_rules: (logical axis, mesh axes) pairs.
+    init_from: (checkpoint, from path, to path, layers) of parameters to begin with.
+    best: which checkpoint is the best.
+    mesh: how the devices are arranged.
+    data: where the text comes from and how batches are made of it.
+    evals: set name -> what judges the model.
+    phases: name -> overrides of these keys, and share or turns.
+    profile: when a trace is taken.
+    model, objective, optimizer: what is trained, on what, and how.
+  """
+
+  name: str
+  seed: Natural
+  total_steps: Count
+  batch_size: Count
+  length: Count
+  microbatches: Count
+  log_steps: Count
+  eval_steps: Count
+  checkpoint_steps: Count
+  keep_checkpoints: Count
+  save_carry: bool
+  sharding_rules: tuple[tuple[str, str | None | tuple[str, ...]], ...]
+  init_from: tuple[tuple[str, str, str, tuple[int, ...]], ...]
+  best: Section
+  mesh: Section
+  data: Section
+  evals: Section
+  phases: Section
+  profile: Section
+  model: Section
+  objective: Section
+  optimizer: Section
+
+
+class Best(NamedTuple):
+  """`config.best`.
+
+  Attributes:
+    metric: name of a score; the checkpoint with the best one is kept as well.
+    mode: whether the least or the largest is the best.
+  """
+
+  metric: str
+  mode: Literal['min', 'max']
+
+
+class MeshSizes(NamedTuple):
+  """`config.mesh`: devices along each axis.
+
+  Attributes:
+    data: rows are divided; -1: the devices that are left.
+    fsdp: rows and parameters are divided.
+    tensor: heads, feed-forward and vocabulary are divided.
+  """
+
+  data: MeshSize
+  fsdp: MeshSize
+  tensor: MeshSize
+
+
+class Profile(NamedTuple):
+  """`config.profile`.
+
+  Attributes:
+    start: first step of the trace.
+    steps: of the trace, in workdir/profile; 0: none.
+  """
+
+  start: Count
+  steps: Natural
+
+
+class TrainVocab(NamedTuple):
+  """`config.data.train_vocab`: trained where no vocabulary is given.
+
+  Attributes:
+    type: as of `bertjax.vocab --type`; '': none.
+    size: its pieces.
+  """
+
+  type: Literal['', 'wordpiece', 'bpe', 'unigram', 'words', 'characters', 'bytes']
+  size: Natural
+
+
+class Data(NamedTuple):
+  """`config.data`.
+
+  Attributes:
+    store: a finished store, or what makes one in the workdir:
+    input: files, as of `bertjax.prepare --input`, or
+    mixture: the name of a seqio Task or Mixture.
+    module: imported first; registers Tasks.
+    vocab: file or directory of a vocabulary.
+    train_vocab: the vocabulary to train.
+    lowercase: None: as the vocabulary says.
+    split: what a line is, as of `bertjax.prepare --split`.
+    errors: what becomes of bytes that are not UTF-8.
+    field: of JSON lines, tables and TFDS, which holds the text.
+    skip_bad: whether bad records are left out and counted.
+    documents: to take; 0: all.
+    columns: fields of JSON lines to keep for each sentence.
+    languages: in the order of their ids; (): as the text has them.
+    lexicon: files of phrases and entities, or
+    segmenter: what finds them: the units of masks.
+    holdout: share of the documents kept for evaluation, or
+    heldout: text for it, as input.
+    workers: processes of `prepare`; 0: one per core.
+    reader: whether rows come from a store or are streamed.
+    threads: that build batches ahead of the step.
+    plan: which tokens make up an example.
+    mask: what is hidden and predicted.
+    pack: examples per row at most.
+    language_alpha: languages are read with p ~ (share of the rows)^alpha; None: as they come.
+    language_block: rows in a row that share a language.
+  """
+
+  store: str
+  input: str
+  mixture: str
+  module: str
+  vocab: str
+  train_vocab: Section
+  lowercase: bool | None
+  split: Literal['auto', 'lines', 'sentences', 'verbatim']
+  errors: Literal['strict', 'replace']
+  field: str
+  skip_bad: bool
+  documents: Natural
+  columns: tuple[Literal['language', 'role'], ...]
+  languages: tuple[str, ...]
+  lexicon: str
+  segmenter: str
+  holdout: Annotated[float, Bounds(0, 0.5)]
+  heldout: str
+  workers: Natural
+  reader: Literal['store', 'seqio']
+  threads: Natural
+  plan: Section
+  mask: Section
+  pack: Count
+  language_alpha: NonNegative | None
+  language_block: Count

@@ -1,0 +1,39 @@
+"""Types of config fields: a range of numbers each. A choice among words is a `Literal`, what may be
+left out is `X | None`."""
+
+import math
+from typing import Annotated, NamedTuple
+
+
+class Bounds(NamedTuple):
+  """Which numbers a field of the config takes; never NaN.
+
+  Attributes:
+    low, high: the least and the largest.
+    open_low, open_high: whether these two are left out.
+  """
+
+  low: float = -math.inf
+  high: float = math.inf
+  open_low: bool = False
+  open_high: bool = False
+
+  def hold(self, value: float) -> bool:
+    """Whether the value lies between them."""
+    above = value > self.low if self.open_low else value >= self.low
+    return above and (value < self.high if self.open_high else value <= self.high)
+
+  def __str__(self) -> str:
+    parts = [] if self.low == -math.inf else [f'{">" if self.open_low else ">="} {self.low:g}']
+    parts += [] if self.high == math.inf else [f'{"<" if self.open_high else "<="} {self.high:g}']
+    return ' and '.join(parts)
+
+
+Count = Annotated[int, Bounds(1)]
+Natural = Annotated[int, Bounds(0)]
+Positive = Annotated[float, Bounds(0, open_low=True)]
+NonNegative = Annotated[float, Bounds(0)]
+Share = Annotated[float, Bounds(0, 1)]
+PositiveShare = Annotated[float, Bounds(0, 1, open_low=True)]
+Fraction = Annotated[float, Bounds(0, 1, open_high=True)]  # rates of dropout, betas
+OpenShare = Annotated[float, Bounds(0, 1, open_low=True, open_high=True)]
