@@ -144,9 +144,7 @@ def check_schema(batch, name, keys, size):
     letter = re.fullmatch(r'\w+_B([TPG]?)', key)[1]
     assert value.shape == ((ROWS, size[letter]) if letter else (ROWS,)), key
     weights = key.endswith(('weight_BP', 'masked_BP', 'weight_BG'))
-    # The digests that stand for causal batches were taken of float64.
-    wide = name == 'causal' and key == 'masked_BP'
-    assert value.dtype == (np.float64 if wide else np.float32 if weights else np.int32), key
+    assert value.dtype == (np.float32 if weights else np.int32), key
     assert key in known | LABELS, key
 
 

@@ -55,7 +55,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
     target_pos_BP=place(rows, rows.cell_n % rows.shape[1] * followed_n),
     target_BP=place(rows, next_n * followed_n),
     weight_BP=weight_BP,
-    masked_BP=weight_BP * (1 - place(rows, is_special(next_n, store))),
+    masked_BP=weight_BP * place(rows, ~is_special(next_n, store)).astype(np.float32),
     dropped_B=np.zeros(rows.shape[0], np.int32),
   )
 
