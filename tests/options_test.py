@@ -48,7 +48,7 @@ mutation(
 )
 mutation(
   'options: an open end counts',
-  'bertjax/types.py',
+  'bertjax/field_types.py',
   'above = value > self.low if self.open_low else value >= self.low',
   'above = value >= self.low',
 )

@@ -36,13 +36,13 @@ SPECIAL_TARGETS = ('bert, as RoBERTa', 'xlm', 'xlm, rare words first')  # predic
 
 mutation(
   'pairs of plan and masking: a row is read that no plan gives',
-  'bertjax/data/examples.py',
+  'bertjax/data/plan_and_mask.py',
   '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
   '  lacking = []',
 )
 mutation(
   'pairs of plan and masking: blocks of rows that are read side by side',
-  'bertjax/data/examples.py',
+  'bertjax/data/plan_and_mask.py',
   '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:',
   '  if False:',
 )
