@@ -23,13 +23,6 @@ from optimizer_cases import (
 
 from bertjax.optim import optimizer
 
-mutation(
-  'rules: a pattern need not match the whole path',
-  'bertjax/optim/param_rules.py',
-  're.fullmatch',
-  're.match',
-)
-
 
 def test_clip_holds_the_global_norm_of_what_is_not_frozen():
   flat, grads = tensors(0), some_grads(1)
@@ -110,6 +103,12 @@ def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
     (dict(row='lamb_all', trust_rules=LISTED), "trust_rules are read with .*'listed' only"),
     (dict(row='lamb_listed', trust_rules=()), 'trust_rules covers every parameter but'),
   ],
+)
+@mutation(
+  'rules: a pattern need not match the whole path',
+  'bertjax/optim/param_rules.py',
+  're.fullmatch',
+  're.match',
 )
 def test_mistakes_are_named(changes, message):
   with pytest.raises(ValueError, match=message):
