@@ -99,7 +99,7 @@ def test_the_first_matching_rule_decides_and_every_match_is_logged(caplog):
     (dict(freeze=('encoder/layers/1',)), 'must match the whole path'),
     (dict(lr_scale=(('.*(', 0.5), ('.*', 1.0))), 'is not a regular expression'),
     (dict(schedule=dict(name='constant')), 'schedule .constant. lacks peak'),
-    (dict(row='lamb_decayed', trust='some'), 'trust: expected one of all, decayed, listed'),
+    (dict(row='lamb_decayed', trust='some'), "trust: expected one of 'decayed', 'listed', 'all'"),
     (dict(row='lamb_all', trust_rules=LISTED), "trust_rules are read with .*'listed' only"),
     (dict(row='lamb_listed', trust_rules=()), 'trust_rules covers every parameter but'),
   ],
