@@ -12,13 +12,6 @@ from mutation import mutation
 from bertjax.models.bert import SIZES
 from bertjax.train import timeline as timeline_lib
 
-mutation(
-  'albert: no second phase without dropout',
-  'configs/albert.py',
-  'share=500_000.0, model=off',
-  'share=500_000.0',
-)
-
 CONFIGS = sorted(
   p.stem
   for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
@@ -47,6 +40,12 @@ def test_sizes_set_the_shape(name, size):
   assert {k: config.model[k] for k in SIZES[size]} == SIZES[size]
 
 
+@mutation(
+  'albert: no second phase without dropout',
+  'configs/albert.py',
+  'share=500_000.0, model=off',
+  'share=500_000.0',
+)
 def test_albert_switches_dropout_off_by_phase_or_by_version():
   get_config = importlib.import_module('configs.albert').get_config
   rates = lambda c: (c.model.dropout, c.model.attention_dropout)

@@ -80,19 +80,19 @@ def test_all_of_the_package_is_in_the_wheel(site):
 def test_dependencies_are_those_of_the_requirements_files(site):
   (info,) = site.glob('*.dist-info')
   found = metadata.Distribution.at(info)
-  kept = lambda name: {
+  kept = lambda path: {
     line.split('>=')[0].split('==')[0].lower()
-    for line in (ROOT / name).read_text().splitlines()
+    for line in path.read_text().splitlines()
     if line and not line.startswith('#')
   }
-  needed = {'': set(), 'prepare': set(), 'test': set()}
+  expected = {p.stem.partition('-')[2]: kept(p) for p in ROOT.glob('requirements-*.txt')}
+  del expected['dev']  # its lines name other files
+  needed = {'train': set()} | {extra: set() for extra in found.metadata.get_all('Provides-Extra')}
   for line in found.requires or ():
     requirement, _, extra = line.partition('; extra == ')
     name = requirement.translate(str.maketrans('<>=', '   ')).split()[0].lower()
-    needed[extra.strip('"')].add(name)
-  assert needed[''] == kept('requirements-train.txt')
-  assert needed['prepare'] == kept('requirements-prepare.txt')
-  assert needed['test'] == kept('requirements-test.txt')
+    needed[extra.strip('"') or 'train'].add(name)
+  assert needed == expected
   assert found.metadata['License-Expression'] == 'Apache-2.0'
   assert 'The bertjax authors' in (info / 'licenses' / 'LICENSE').read_text()
 

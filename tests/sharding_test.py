@@ -8,13 +8,6 @@ from mutation import mutation
 
 from bertjax import sharding
 
-mutation(
-  'sharding: colliding rules pass',
-  'bertjax/sharding.py',
-  '        if axis in used:',
-  '        if False:',
-)
-
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]
 
 
@@ -50,6 +43,12 @@ def test_axes_of_size_one_are_left_out():
   assert specs((3, 5), ('embed', 'ffn'), mesh()) == P(None, None)
 
 
+@mutation(
+  'sharding: colliding rules pass',
+  'bertjax/sharding.py',
+  '        if axis in used:',
+  '        if False:',
+)
 def test_colliding_rules_are_refused_by_name():
   with pytest.raises(ValueError, match="w .*both 'embed' and 'both' on mesh axis 'fsdp'"):
     specs((8, 8), ('embed', 'both'), mesh(fsdp=2, tensor=4))

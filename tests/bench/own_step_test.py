@@ -11,15 +11,14 @@ from bertjax import sharding
 from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
 
-mutation(
+
+@pytest.mark.parametrize('name', systems.NAMES)
+@mutation(
   'bench: made-up text has no units, which ERNIE masks',
   'bertjax/bench/synthetic.py',
   'units=(starts[token_n].astype(np.uint8),)',
   'units=()',
 )
-
-
-@pytest.mark.parametrize('name', systems.NAMES)
 def test_a_synthetic_batch_has_all_that_the_step_reads(name):
   config = own_step.sized(systems.tiny(name), 2, 32)
   batch = synthetic_batch(config)

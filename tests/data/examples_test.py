@@ -19,13 +19,6 @@ from bertjax.data.store import npy_files
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 
-mutation(
-  'masking: dynamic masks are static',
-  'bertjax/data/examples.py',
-  'if static else epoch_n[row_E]',
-  'if True else epoch_n[row_E]',
-)
-
 
 def on_disk(path, special=None, **kwargs):
   """A random store, written and opened."""
@@ -182,6 +175,12 @@ def test_every_epoch_holds_every_row_once_in_another_order(config):
 
 
 @pytest.mark.parametrize('static', [True, False])
+@mutation(
+  'masking: dynamic masks are static',
+  'bertjax/data/examples.py',
+  'if static else epoch_n[row_E]',
+  'if True else epoch_n[row_E]',
+)
 def test_masks_repeat_each_epoch_only_where_static(static):
   examples = examples_lib.examples_in_memory(random_store(), recipe(mask__static=static), 64, 0)
   row_n = np.arange(60)

@@ -34,37 +34,6 @@ MORE_KEYS = dict(
 )
 SPECIAL_TARGETS = ('bert, as RoBERTa', 'xlm', 'xlm, rare words first')  # predict [SEP] too
 
-mutation(
-  'pairs of plan and masking: a row is read that no plan gives',
-  'bertjax/data/plan_and_mask.py',
-  '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
-  '  lacking = []',
-)
-mutation(
-  'pairs of plan and masking: blocks of rows that are read side by side',
-  'bertjax/data/plan_and_mask.py',
-  '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:',
-  '  if False:',
-)
-mutation(
-  'pairs of plan and masking: electra predicts the separators',
-  'bertjax/data/masking/electra.py',
-  '  candidate_n = targets.not_special(rows, store)',
-  '  candidate_n = np.arange(len(rows.token_n))',
-)
-mutation(
-  'pairs of plan and masking: a unit goes on in the next row',
-  'bertjax/data/masking/ernie.py',
-  'begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0',
-  'pass',
-)
-mutation(
-  'pairs of plan and masking: slots of another masking',
-  'bertjax/data/masking/electra.py',
-  '_check, corrupt, slots)',
-  '_check, corrupt, targets.slots)',
-)
-
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -84,6 +53,36 @@ def test_every_plan_and_every_masking_is_walked():
 
 @pytest.mark.parametrize('mask', MASKS)
 @pytest.mark.parametrize('plan', PLANS)
+@mutation(
+  'pairs of plan and masking: a row is read that no plan gives',
+  'bertjax/data/plan_and_mask.py',
+  '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
+  '  lacking = []',
+)
+@mutation(
+  'pairs of plan and masking: blocks of rows that are read side by side',
+  'bertjax/data/plan_and_mask.py',
+  '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:',
+  '  if False:',
+)
+@mutation(
+  'pairs of plan and masking: electra predicts the separators',
+  'bertjax/data/masking/electra.py',
+  '  candidate_n = targets.not_special(rows, store)',
+  '  candidate_n = np.arange(len(rows.token_n))',
+)
+@mutation(
+  'pairs of plan and masking: a unit goes on in the next row',
+  'bertjax/data/masking/ernie.py',
+  'begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0',
+  'pass',
+)
+@mutation(
+  'pairs of plan and masking: slots of another masking',
+  'bertjax/data/masking/electra.py',
+  '_check, corrupt, slots)',
+  '_check, corrupt, targets.slots)',
+)
 def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
   if plan in plans.split():

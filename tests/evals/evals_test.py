@@ -8,13 +8,6 @@ from mutation import mutation
 from bertjax.evals import fill_mask, loss, pseudo_perplexity
 from bertjax.types import means
 
-mutation(
-  'evaluation: the unigram over all targets',
-  'bertjax/evals/loss.py',
-  "masked_BP = batch['weight_BP'] * batch['masked_BP']",
-  "masked_BP = batch['weight_BP']",
-)
-
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
 
@@ -58,6 +51,12 @@ def test_means_are_over_all_batches_not_of_means():
   assert unknown == {}
 
 
+@mutation(
+  'evaluation: the unigram over all targets',
+  'bertjax/evals/loss.py',
+  "masked_BP = batch['weight_BP'] * batch['masked_BP']",
+  "masked_BP = batch['weight_BP']",
+)
 def test_the_unigram_counts_only_targets_shown_as_mask():
   counts = np.array([0, 0, 0, 0, 0, 0, 90, 0, 0, 1])  # ids 6 and 9 are the two targets
   b = batch()

@@ -11,13 +11,6 @@ from bertjax.evals import recurrence
 from bertjax.objectives import lm
 from configs import transformer_xl
 
-mutation(
-  'recurrence: padding counts',
-  'bertjax/evals/recurrence.py',
-  "np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0]",
-  'np.asarray(nll_BT, np.float64)',
-)
-
 VOCAB = 60
 
 
@@ -116,6 +109,12 @@ def test_a_stream_too_short_to_compare_is_refused(config, token_n):
   'bertjax/evals/recurrence.py',
   'cached(config, count * segment, segment, same_length=False)',
   'cached(config, segment, segment, same_length=False)',
+)
+@mutation(
+  'recurrence: padding counts',
+  'bertjax/evals/recurrence.py',
+  "np.asarray(nll_BT, np.float64)[:, batch['example_BT'][0] > 0]",
+  'np.asarray(nll_BT, np.float64)',
 )
 def test_memory_grows_to_the_whole_stream(config, token_n):
   config.evals.held_out.model = {}

@@ -10,19 +10,6 @@ from mutation import mutation
 from bertjax import sharding
 from bertjax.kernels import cross_entropy as ce
 
-mutation(
-  'cross-entropy: padding rows count in the chunks',
-  'bertjax/kernels/cross_entropy.py',
-  'return table_KE, bias_K, id_K, id_K >= vocab_size',
-  'return table_KE, bias_K, id_K, id_K < 0',
-)
-mutation(
-  'cross-entropy: no one hot in the gradient of a chunk',
-  'bertjax/kernels/cross_entropy.py',
-  '(target_n[:, None] == id_K[None])) * cotangent_n[:, None]',
-  '(target_n[:, None] < 0)) * cotangent_n[:, None]',
-)
-
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
 
@@ -60,6 +47,18 @@ def plain(scores, target):
 
 @pytest.mark.parametrize('chunks', [1, 4, 64])
 @pytest.mark.parametrize('std', [0.1, 4.0], ids=['flat', 'steep'])
+@mutation(
+  'cross-entropy: padding rows count in the chunks',
+  'bertjax/kernels/cross_entropy.py',
+  'return table_KE, bias_K, id_K, id_K >= vocab_size',
+  'return table_KE, bias_K, id_K, id_K < 0',
+)
+@mutation(
+  'cross-entropy: no one hot in the gradient of a chunk',
+  'bertjax/kernels/cross_entropy.py',
+  '(target_n[:, None] == id_K[None])) * cotangent_n[:, None]',
+  '(target_n[:, None] < 0)) * cotangent_n[:, None]',
+)
 def test_chunked_equals_plain_in_value_and_gradient(chunks, std):
   hidden, table, bias, target = case(std=std)
   best = jnp.argmax(ce.logits(ce.Scores(hidden, table, bias, WORDS)), -1)

@@ -25,19 +25,6 @@ from optimizer_cases import (
 
 from bertjax.optim import optimizer
 
-mutation(
-  'optimizer: bias correction always',
-  'bertjax/optim/optimizer.py',
-  'jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0',
-  'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
-)
-mutation(
-  'optimizer: one trust ratio for a stack of layers',
-  'bertjax/optim/optimizer.py',
-  'return stacked.per_tensor(tx, is_stack)',
-  'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, is_stack))',
-)
-
 rows = pytest.mark.parametrize('row', ROWS)
 
 
@@ -87,6 +74,18 @@ def reference(row, path, p, grads):
 
 
 @rows
+@mutation(
+  'optimizer: bias correction always',
+  'bertjax/optim/optimizer.py',
+  'jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0',
+  'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
+)
+@mutation(
+  'optimizer: one trust ratio for a stack of layers',
+  'bertjax/optim/optimizer.py',
+  'return stacked.per_tensor(tx, is_stack)',
+  'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, is_stack))',
+)
 def test_against_numpy(row):
   flat, grads = tensors(0), some_grads()
   found = train(config(row), flat, grads, stacked=True)

@@ -12,19 +12,6 @@ from mutation import mutation
 from bertjax import options
 from bertjax.optim import schedules
 
-mutation(
-  'schedule: decay from the end of warm-up',
-  'bertjax/optim/schedules.py',
-  'decayed = _left(step, 0, total_steps) ** power',
-  'decayed = _left(step, warmup_steps, total_steps) ** power',
-)
-mutation(
-  'schedule: warm-up starts at one step',
-  'bertjax/optim/schedules.py',
-  'step / max(warmup_steps, 1)',
-  '(step + 1) / max(warmup_steps, 1)',
-)
-
 
 def make(name, **fields):
   return schedules.make(ConfigDict(dict(name=name, **fields)))
@@ -67,6 +54,18 @@ XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.00
     ('rsqrt', T5, 40_000, 0.005),
     ('constant', dict(peak=1e-3), 12_345, 1e-3),
   ],
+)
+@mutation(
+  'schedule: decay from the end of warm-up',
+  'bertjax/optim/schedules.py',
+  'decayed = _left(step, 0, total_steps) ** power',
+  'decayed = _left(step, warmup_steps, total_steps) ** power',
+)
+@mutation(
+  'schedule: warm-up starts at one step',
+  'bertjax/optim/schedules.py',
+  'step / max(warmup_steps, 1)',
+  '(step + 1) / max(warmup_steps, 1)',
 )
 def test_values_calculated_by_hand(name, fields, step, expected):
   np.testing.assert_allclose(make(name, **fields)(step), expected, rtol=1e-6)

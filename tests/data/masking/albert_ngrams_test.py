@@ -11,26 +11,13 @@ from bertjax.data import targets
 from bertjax.data.masking import albert_ngrams as rule
 from bertjax.data.vocab.vocabulary import _sentencepiece_starts
 
-mutation(
+
+@mutation(
   'ngrams: longer ones are the likelier',
   'bertjax/data/masking/albert_ngrams.py',
   'share_n[::-1] if favor_longer else share_n',
   'share_n if favor_longer else share_n[::-1]',
 )
-mutation(
-  'ngrams: one that overlaps is taken',
-  'bertjax/data/masking/albert_ngrams.py',
-  'taken_E = ~clash_E & (size_E',
-  'taken_E = (size_E',
-)
-mutation(
-  'ngrams: one that is too long is not cut',
-  'bertjax/data/masking/albert_ngrams.py',
-  'for _ in range(length_E.max() - 1):',
-  'for _ in range(0):',
-)
-
-
 def test_lengths_have_the_probabilities_of_the_paper():
   np.testing.assert_allclose(rule.pmf(3, False), [0.5455, 0.2727, 0.1818], atol=5e-5)
   np.testing.assert_allclose(rule.pmf(3, True), [0.1818, 0.2727, 0.5455], atol=5e-5)
@@ -43,6 +30,18 @@ def one_token_words(store):
 
 
 @pytest.mark.parametrize('longer', [False, True])
+@mutation(
+  'ngrams: one that overlaps is taken',
+  'bertjax/data/masking/albert_ngrams.py',
+  'taken_E = ~clash_E & (size_E',
+  'taken_E = (size_E',
+)
+@mutation(
+  'ngrams: one that is too long is not cut',
+  'bertjax/data/masking/albert_ngrams.py',
+  'for _ in range(length_E.max() - 1):',
+  'for _ in range(0):',
+)
 def test_a_lone_ngram_has_the_drawn_length(longer):
   """With a budget of three words and one try seen, the first n-gram is as long as it was drawn."""
   config = ngrams(mask__favor_longer=longer, mask__rate=3 / 40)

@@ -12,29 +12,16 @@ from toy_store import ANYWHERE, MASK, SPECIAL, random_store, recipe, roberta
 from bertjax.data import examples as examples_lib
 from bertjax.data import targets
 
-mutation(
+CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
+
+
+@pytest.mark.parametrize('name', RECIPES)
+@mutation(
   'masking: nine tenths show the mask',
   'bertjax/data/targets.py',
   'masked_n = u_n < mask.mask_share',
   'masked_n = u_n < mask.mask_share + 0.1',
 )
-mutation(
-  'masking: special tokens are candidates',
-  'bertjax/data/targets.py',
-  'return np.flatnonzero(~is_special(token_n, store))',
-  'return np.arange(len(token_n))',
-)
-mutation(
-  'masking: RoBERTa draws special ids',
-  'bertjax/data/targets.py',
-  'return low + counter_rng.below(',
-  'return counter_rng.below(',
-)
-
-CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
-
-
-@pytest.mark.parametrize('name', RECIPES)
 def test_rate_and_shares(name):
   batch, original_BT, store = masked(RECIPES[name], rows=1500, store=random_store(2500))
   used_BP = batch['weight_BP'] > 0
@@ -53,6 +40,12 @@ def test_rate_and_shares(name):
     assert abs(share - p) < 3 * np.sqrt(1.5 * p * (1 - p) / count)
 
 
+@mutation(
+  'masking: RoBERTa draws special ids',
+  'bertjax/data/targets.py',
+  'return low + counter_rng.below(',
+  'return counter_rng.below(',
+)
 def test_random_ids_are_uniform_over_the_rules_own_range():
   for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 4)):
     config.mask.mask_share = 0.0
@@ -104,6 +97,12 @@ def test_counts_of_the_roberta_rule():
 
 
 @pytest.mark.parametrize('name', ['bert-words', 'roberta-words'])
+@mutation(
+  'masking: special tokens are candidates',
+  'bertjax/data/targets.py',
+  'return np.flatnonzero(~is_special(token_n, store))',
+  'return np.arange(len(token_n))',
+)
 def test_words_are_masked_whole(name):
   config = RECIPES[name]
   batch, original_BT, store = masked(config)

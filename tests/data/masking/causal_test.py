@@ -7,18 +7,17 @@ from toy_store import SPECIAL, random_store
 
 from bertjax.data.masking import causal
 
-mutation(
-  'causal: the last token predicts the next example',
-  'bertjax/data/masking/causal.py',
-  'np.append(example_n[1:] == example_n[:-1], False)',
-  'np.append(example_n[1:] >= example_n[:-1], False)',
-)
-
 
 def corrupted(lengths, row_E=None, capacity=16):
   return causal.corrupt(placed(lengths, row_E, capacity), causal.Options(), random_store(3))
 
 
+@mutation(
+  'causal: the last token predicts the next example',
+  'bertjax/data/masking/causal.py',
+  'np.append(example_n[1:] == example_n[:-1], False)',
+  'np.append(example_n[1:] >= example_n[:-1], False)',
+)
 def test_every_target_is_the_next_token_of_its_example():
   batch = corrupted([5, 7, 3, 16], row_E=[0, 0, 1, 2])
   token_BT = batch['token_BT']

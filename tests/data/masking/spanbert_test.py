@@ -10,61 +10,6 @@ from bertjax.data import counter_rng, recipes
 from bertjax.data import examples as examples_lib
 from bertjax.data.masking import spanbert as rule
 
-mutation(
-  'spans: a masked anchor is not drawn anew',
-  'bertjax/data/masking/spanbert.py',
-  'hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]',
-  'hit_S = np.ones(len(anchor_S), bool)',
-)
-mutation(
-  'spans: masked tokens cost',
-  'bertjax/data/masking/spanbert.py',
-  'new_n = np.flatnonzero(~chosen_c[at_n])',
-  'new_n = np.arange(len(at_n))',
-)
-mutation(
-  'spans: the length counts tokens',
-  'bertjax/data/masking/spanbert.py',
-  '  begins_c[texts.first_S] = True\n',
-  '  begins_c[:] = True\n',
-)
-mutation(
-  'spans: one decision per token',
-  'bertjax/data/masking/spanbert.py',
-  "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
-  'decide_n = index_n',
-)
-mutation(
-  'spans: uniform random ids',
-  'bertjax/data/masking/spanbert.py',
-  'until_V = np.cumsum(store.counts)',
-  'until_V = np.cumsum(np.ones_like(store.counts))',
-)
-mutation(
-  'spans: pairs at the edge of the text',
-  'bertjax/data/masking/spanbert.py',
-  'paired_n = (first_n > start_n) &',
-  'paired_n = (first_n >= start_n) &',
-)
-mutation(
-  'spans: the budget is rounded down',
-  'bertjax/data/masking/spanbert.py',
-  'np.ceil(options.rate * texts.size_S)',
-  'np.floor(options.rate * texts.size_S)',
-)
-mutation(
-  'spans: entities are drawn always',
-  'bertjax/data/masking/spanbert.py',
-  '(counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob)',
-  '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
-)
-mutation(
-  'spans: an entity is its first token',
-  'bertjax/data/masking/spanbert.py',
-  'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
-  'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
-)
-
 
 def one_token_words(documents=3):
   store = random_store(documents)
@@ -88,6 +33,24 @@ def test_lengths_have_the_truncated_geometric_probabilities():
   assert rule.pmf(1, 0.2).tolist() == [1.0]
 
 
+@mutation(
+  'spans: a masked anchor is not drawn anew',
+  'bertjax/data/masking/spanbert.py',
+  'hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]',
+  'hit_S = np.ones(len(anchor_S), bool)',
+)
+@mutation(
+  'spans: masked tokens cost',
+  'bertjax/data/masking/spanbert.py',
+  'new_n = np.flatnonzero(~chosen_c[at_n])',
+  'new_n = np.arange(len(at_n))',
+)
+@mutation(
+  'spans: the budget is rounded down',
+  'bertjax/data/masking/spanbert.py',
+  'np.ceil(options.rate * texts.size_S)',
+  'np.floor(options.rate * texts.size_S)',
+)
 def test_full_rows_of_one_token_words():
   """510 tokens: 77 targets in about 19.6 merged spans of 3.9 tokens."""
   batch = corrupted(spans(), one_token_words(), [512] * 2000, capacity=512)
@@ -130,6 +93,12 @@ def sequential(config, store, rows, e):
 
 
 @pytest.mark.parametrize('words', [1, 10])
+@mutation(
+  'spans: the length counts tokens',
+  'bertjax/data/masking/spanbert.py',
+  '  begins_c[texts.first_S] = True\n',
+  '  begins_c[:] = True\n',
+)
 def test_spans_are_those_of_the_sequential_algorithm(words):
   config, store = spans(mask__max_words=words), random_store(3)
   lengths = [3, 10, 64, 64, 200, 512]
@@ -147,6 +116,12 @@ def entity_spans(units, real):
 
 
 @pytest.mark.parametrize('probability', [0.0, 0.5, 0.95])
+@mutation(
+  'spans: entities are drawn always',
+  'bertjax/data/masking/spanbert.py',
+  '(counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob)',
+  '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
+)
 def test_entities_are_masked_whole_and_as_often_as_asked(probability):
   """With a budget of one token the first draw decides: it begins an entity, or a random word."""
   config = spans(mask__max_words=1, mask__entity_prob=probability, mask__rate=0.01)
@@ -177,6 +152,12 @@ def word_start_share(store, units, starts, row, real):
   return (units[1:][lead] == 2).mean()
 
 
+@mutation(
+  'spans: an entity is its first token',
+  'bertjax/data/masking/spanbert.py',
+  'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
+  'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
+)
 def test_a_large_budget_covers_whole_entities():
   config = spans(mask__max_words=1, mask__entity_prob=0.9, mask__rate=0.3)
   store = with_units(random_store(600))
@@ -207,6 +188,12 @@ def test_tokens_are_drawn_uniformly_and_decided_one_by_one():
   assert not batch['pair_weight_BP'].any()
 
 
+@mutation(
+  'spans: one decision per token',
+  'bertjax/data/masking/spanbert.py',
+  "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
+  'decide_n = index_n',
+)
 def test_a_merged_span_is_decided_as_a_whole():
   batch, original_BT, _ = masked(spans(), rows=600, store=random_store(1500))
   kinds = np.zeros(3)
@@ -223,6 +210,12 @@ def test_a_merged_span_is_decided_as_a_whole():
   assert (abs(share - [0.8, 0.1, 0.1]) < error).all()
 
 
+@mutation(
+  'spans: uniform random ids',
+  'bertjax/data/masking/spanbert.py',
+  'until_V = np.cumsum(store.counts)',
+  'until_V = np.cumsum(np.ones_like(store.counts))',
+)
 def test_random_ids_are_as_frequent_as_in_the_corpus():
   store = random_store(3)
   store.counts = np.zeros(1000, np.int64)
@@ -239,6 +232,12 @@ def test_random_ids_are_as_frequent_as_in_the_corpus():
 @pytest.mark.parametrize('most', [15, 3])
 @pytest.mark.parametrize(
   'plan', [recipes.SPANBERT_PLAN, recipes.BERT_PLAN], ids=lambda p: p['name']
+)
+@mutation(
+  'spans: pairs at the edge of the text',
+  'bertjax/data/masking/spanbert.py',
+  'paired_n = (first_n > start_n) &',
+  'paired_n = (first_n >= start_n) &',
 )
 def test_pairs_are_the_neighbours_of_their_span(most, plan):
   config = spans(plan, mask__max_pair_targets=most, mask__rate=0.3)

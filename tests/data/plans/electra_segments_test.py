@@ -12,19 +12,6 @@ from bertjax.data.plans import electra_segments as plan
 from bertjax.data.store.npy_files import join_columns
 from bertjax.types import Spec
 
-mutation(
-  'segments: no sentence rejoins the first segment',
-  'bertjax/data/plans/electra_segments.py',
-  '(~begun | (rejoin_E[open_n] > 0))',
-  '~begun',
-)
-mutation(
-  'segments: the coin always keeps',
-  'bertjax/data/plans/electra_segments.py',
-  '& (coin_E[open_n] > 0))',
-  '& (coin_E[open_n] >= 0))',
-)
-
 SEED = 3
 
 
@@ -120,6 +107,18 @@ def instances(store, column):
 
 @pytest.mark.parametrize('rejoin', [True, False])
 @pytest.mark.parametrize('length', [5, 16, 64, 128])
+@mutation(
+  'segments: no sentence rejoins the first segment',
+  'bertjax/data/plans/electra_segments.py',
+  '(~begun | (rejoin_E[open_n] > 0))',
+  '~begun',
+)
+@mutation(
+  'segments: the coin always keeps',
+  'bertjax/data/plans/electra_segments.py',
+  '& (coin_E[open_n] > 0))',
+  '& (coin_E[open_n] >= 0))',
+)
 def test_equals_the_builder_on_the_same_draws(length, rejoin):
   store = random_store(60, distinct=True)
   column, _ = planned(store, length, segments(plan__rejoin=rejoin))

@@ -8,31 +8,6 @@ from toy_store import continued, random_store
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
 
-mutation(
-  'lm rows: the end of a column is left out',
-  'bertjax/data/plans/lm_columns.py',
-  '-(-predicted // length)',
-  'predicted // length',
-)
-mutation(
-  'lm rows: the last token of a row has no target',
-  'bertjax/data/masking/causal.py',
-  '    followed_n[:] = True\n',
-  '',
-)
-mutation(
-  'lm rows: every row starts',
-  'bertjax/data/plans/lm_columns.py',
-  'start=step_E == 0',
-  'start=step_E >= 0',
-)
-mutation(
-  'lm rows: documents shuffled unasked',
-  'bertjax/data/plans/lm_columns.py',
-  'chosen.shuffle and spec.options.shuffle_documents',
-  'chosen.shuffle',
-)
-
 LENGTH, LANES = 7, 3
 
 
@@ -52,6 +27,24 @@ def read(found, steps: int, first: int = 0, shuffle: bool = True):
 
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
+@mutation(
+  'lm rows: the end of a column is left out',
+  'bertjax/data/plans/lm_columns.py',
+  '-(-predicted // length)',
+  'predicted // length',
+)
+@mutation(
+  'lm rows: the last token of a row has no target',
+  'bertjax/data/masking/causal.py',
+  '    followed_n[:] = True\n',
+  '',
+)
+@mutation(
+  'lm rows: every row starts',
+  'bertjax/data/plans/lm_columns.py',
+  'start=step_E == 0',
+  'start=step_E >= 0',
+)
 def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
   store = random_store(19, distinct=True)
   found = examples(store, ends=ends, shuffle_documents=True)
@@ -73,6 +66,12 @@ def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
   assert batches[0]['start_B'].all() and not any(b['start_B'].any() for b in batches[1:])
 
 
+@mutation(
+  'lm rows: documents shuffled unasked',
+  'bertjax/data/plans/lm_columns.py',
+  'chosen.shuffle and spec.options.shuffle_documents',
+  'chosen.shuffle',
+)
 def test_every_epoch_reads_the_corpus_in_its_order():
   found = examples(random_store(20, distinct=True))
   steps = found.rows // LANES

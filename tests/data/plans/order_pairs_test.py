@@ -11,32 +11,6 @@ from bertjax.data import examples as examples_lib
 from bertjax.data.plans import order_pairs, pairs
 from bertjax.data.store.npy_files import join_columns
 
-mutation(
-  'order: swapped text is labelled in order',
-  'bertjax/data/plans/pairs.py',
-  'columns[task.name] = changed_n',
-  'columns[task.name] = random_n',
-)
-mutation(
-  'order: the coin asks for random text',
-  'bertjax/data/plans/pairs.py',
-  'random_n = alone_n if task.swap else changed_n',
-  'random_n = changed_n',
-)
-mutation(
-  'order: lone sentences get random text even so',
-  'bertjax/data/plans/order_pairs.py',
-  'least=1 if spec.options.random_b else 2',
-  'least=1',
-)
-mutation(
-  'order: truncated before the swap',
-  'bertjax/data/plans/pairs.py',
-  'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)',
-  'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)\n'
-  '  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)',
-)
-
 
 def one_pair(documents, d, chunk, target, draw):
   """((A, B, label), sentences to put back) of a chunk (google-research/albert)."""
@@ -57,6 +31,25 @@ def instances(store, column):
 
 
 @pytest.mark.parametrize('length', [16, 64, 128])
+@mutation(
+  'order: swapped text is labelled in order',
+  'bertjax/data/plans/pairs.py',
+  'columns[task.name] = changed_n',
+  'columns[task.name] = random_n',
+)
+@mutation(
+  'order: the coin asks for random text',
+  'bertjax/data/plans/pairs.py',
+  'random_n = alone_n if task.swap else changed_n',
+  'random_n = changed_n',
+)
+@mutation(
+  'order: truncated before the swap',
+  'bertjax/data/plans/pairs.py',
+  'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)',
+  'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)\n'
+  '  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)',
+)
 def test_equals_the_sequential_algorithm_on_the_same_draws(length):
   store, config = random_store(25, distinct=True), albert(plan__dupe_factor=3, plan__short_prob=0.4)
   passes = [
@@ -66,6 +59,12 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length):
   assert sorted(ours) == sorted(sum(passes, []))
 
 
+@mutation(
+  'order: lone sentences get random text even so',
+  'bertjax/data/plans/order_pairs.py',
+  'least=1 if spec.options.random_b else 2',
+  'least=1',
+)
 def test_without_random_b_the_label_is_the_order_and_nothing_else():
   store = random_store(60, sentences=4, distinct=True)
   column, count = planned(store, albert(plan__random_b=False), 32)

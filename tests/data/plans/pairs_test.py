@@ -9,19 +9,6 @@ from toy_store import random_store, recipe, spec_of, spoken
 from bertjax.data.plans import pairs
 from bertjax.data.store.npy_files import join_columns
 
-mutation(
-  'pairs: ties are truncated from A',
-  'bertjax/data/plans/pairs.py',
-  'return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2',
-  'return a_first_n + (rest_n + 1) // 2, b_first_n + rest_n // 2',
-)
-mutation(
-  'pairs: no short sequences',
-  'bertjax/data/plans/pairs.py',
-  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob',
-  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < 0.0',
-)
-
 
 def planned(store, config, length, seed=3, **kwargs):
   _, spec = spec_of(config, length, seed)
@@ -31,6 +18,18 @@ def planned(store, config, length, seed=3, **kwargs):
 
 @pytest.mark.parametrize('length', [16, 64, 128])
 @pytest.mark.parametrize('documents', [2, 25])
+@mutation(
+  'pairs: ties are truncated from A',
+  'bertjax/data/plans/pairs.py',
+  'return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2',
+  'return a_first_n + (rest_n + 1) // 2, b_first_n + rest_n // 2',
+)
+@mutation(
+  'pairs: no short sequences',
+  'bertjax/data/plans/pairs.py',
+  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob',
+  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < 0.0',
+)
 def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
   store, config = (
     random_store(documents, distinct=True),

@@ -9,19 +9,6 @@ from bertjax.data import examples as examples_lib
 from bertjax.data.plans import spanbert_blocks
 from bertjax.data.store.npy_files import join_columns
 
-mutation(
-  'one segment: no block is lost',
-  'bertjax/data/plans/spanbert_blocks.py',
-  '& (not keep_block)',
-  '& False',
-)
-mutation(
-  'one segment: blocks go on in the next document',
-  'bertjax/data/plans/spanbert_blocks.py',
-  "'right') - 1, document_end)",
-  "'right') - 1, sentences)",
-)
-
 
 def block_dataset(store, block):
   """(first token, token after the last) of each block: BlockDataset, break_mode 'doc'."""
@@ -52,6 +39,18 @@ def planned(store, config, length, **kwargs):
 
 @pytest.mark.parametrize('window', [1, 50, 10**6])
 @pytest.mark.parametrize('length', [6, 14, 64, 300])
+@mutation(
+  'one segment: no block is lost',
+  'bertjax/data/plans/spanbert_blocks.py',
+  '& (not keep_block)',
+  '& False',
+)
+@mutation(
+  'one segment: blocks go on in the next document',
+  'bertjax/data/plans/spanbert_blocks.py',
+  "'right') - 1, document_end)",
+  "'right') - 1, sentences)",
+)
 def test_blocks_are_those_of_the_original(length, window):
   store = random_store(150)
   column, count = planned(store, spans(), length, window=window)

@@ -15,31 +15,6 @@ from bertjax.data.text import sentence_split
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
-mutation(
-  'bytes: those of another encoding',
-  'bertjax/data/vocab/whole_words.py',
-  "line.encode().decode('latin-1')",
-  "line.encode('utf-16-le').decode('latin-1')",
-)
-mutation(
-  'words: ids not by frequency',
-  'bertjax/data/vocab/whole_words.py',
-  'key=lambda piece: (-counts[piece], piece)',
-  'key=lambda piece: piece',
-)
-mutation(
-  'words: lines without an end',
-  'bertjax/data/vocab/whole_words.py',
-  'unk) for part in cut(text)), end]',
-  'unk) for part in cut(text))]',
-)
-mutation(
-  'characters: the newline is not one of them',
-  'bertjax/data/vocab/whole_words.py',
-  '    counts[end] += 1\n',
-  '',
-)
-
 LINES = ['the cat saw the dog', 'The dog saw a <unk>', 'a  cat, é 漢']
 
 
@@ -49,6 +24,12 @@ def made(directory: pathlib.Path, kind: str, size: int = 300, lowercase: bool = 
   return load_vocabulary(directory)
 
 
+@mutation(
+  'words: ids not by frequency',
+  'bertjax/data/vocab/whole_words.py',
+  'key=lambda piece: (-counts[piece], piece)',
+  'key=lambda piece: piece',
+)
 def test_words_are_numbered_by_frequency_after_the_end_of_a_line_and_unknown(tmp_path):
   found = made(tmp_path, 'words')
   expected = ['<eos>', '<unk>', 'a', 'dog', 'saw', 'the', 'The', 'cat', 'cat,', 'é', '漢', '<pad>']
@@ -57,6 +38,12 @@ def test_words_are_numbered_by_frequency_after_the_end_of_a_line_and_unknown(tmp
   assert found.special == dict(cls=None, sep=None, pad=11, mask=None, unk=1, eos=0)
 
 
+@mutation(
+  'characters: the newline is not one of them',
+  'bertjax/data/vocab/whole_words.py',
+  '    counts[end] += 1\n',
+  '',
+)
 def test_characters_are_numbered_by_frequency_with_spaces_and_newlines(tmp_path):
   found = made(tmp_path, 'characters')
   counts = collections.Counter(''.join(line + '\n' for line in LINES))
@@ -66,6 +53,18 @@ def test_characters_are_numbered_by_frequency_with_spaces_and_newlines(tmp_path)
   assert found.type == 'characters' and found.special['eos'] == found.pieces.index('\n')
 
 
+@mutation(
+  'bytes: those of another encoding',
+  'bertjax/data/vocab/whole_words.py',
+  "line.encode().decode('latin-1')",
+  "line.encode('utf-16-le').decode('latin-1')",
+)
+@mutation(
+  'words: lines without an end',
+  'bertjax/data/vocab/whole_words.py',
+  'unk) for part in cut(text)), end]',
+  'unk) for part in cut(text))]',
+)
 def test_bytes_are_those_of_utf8_in_gpt2s_letters(tmp_path):
   found = made(tmp_path, 'bytes')
   counts = collections.Counter(b''.join(line.encode() + b'\n' for line in LINES))
