@@ -214,6 +214,7 @@ def test_generator_and_discriminator_are_written_for_their_classes():
 def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   c = cases.config('electra', dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
   c.batch_size, c.length = 4, 32
+  c.data.mask.replacement = False  # the rival has one target at a position
   batch = synthetic_batch(c)
   assert batch['target_BP'].shape == (4, 4)  # int(.155 * 32), ELECTRA's slots
   made = rival_step.rival_of(c)
@@ -222,7 +223,7 @@ def test_the_rival_of_the_bench_has_our_model_and_our_loss(monkeypatch):
   params = ours_of(state(rival.generator), state(rival.judge), c)
   loss, _, _ = our_step(c, params, batch)
   fake_BT = fakes(c, params, batch)
-  drawn = np.take_along_axis(fake_BT, batch['target_pos_BP'], 1).reshape(-1, 1)
+  drawn = fake_BT[made.inputs(c, batch)['labels'].numpy() >= 0].reshape(-1, 1)
   monkeypatch.setattr(torch, 'multinomial', lambda p, n: torch.tensor(drawn, dtype=torch.long))
   with torch.no_grad():
     theirs = rival(**made.inputs(c, batch)).loss.item()

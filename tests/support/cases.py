@@ -85,3 +85,7 @@ def write_rich_store(path) -> None:
     write_store(
       folder, documents, vocabulary, units=units, columns=columns, languages=('de', 'en', 'fr')
     )
+  pieces = [f'[{name.upper()}]' for name in special if name != 'eod']
+  pieces += [f'piece{i}' for i in range(len(pieces), VOCAB)]
+  (path / 'vocab').mkdir()
+  (path / 'vocab' / 'vocab.txt').write_text('\n'.join(pieces))

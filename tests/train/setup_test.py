@@ -169,7 +169,7 @@ def test_a_table_reads_the_column_of_the_store_where_the_plan_has_no_ids(store, 
   extra = {'model.extra': (('language', 2),)}
   run = make(spoken, **extra)
   assert run.abstract.variables['params']['embeddings']['language'].shape == (2, 64)
-  batch = run.systems[0].examples.batch(np.arange(16), shuffle=True)
+  batch = run.phases[0].examples.batch(np.arange(16), shuffle=True)
   assert set(batch['language_BT'].ravel()) == {0, 1}
   with pytest.raises(ValueError, match="has no column 'language', .*--input=LANGUAGE=FILES"):
     make(store, **extra)

@@ -63,8 +63,8 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
       raise UserError(f'{path}: Parquet is compressed inside; unpack the file')
     return PARQUET
   head = compressed.head(path, _HEAD)
+  _check_archive(path, head)  # before the encoding: an archive may be full of zeros
   _check_encoding(path, head)
-  _check_archive(path, head)
   if kind is None:
     _check_unnamed(path, head)
   return kind or TEXT

@@ -60,6 +60,6 @@ def test_wrong_records_are_named(tmp_path, line, message):
   (tmp_path / 'vocab.txt').write_text('[PAD]\t0\n[CLS]\t1\n[SEP]\t2\n[MASK]\t3\na\nb\nc\n[UNK]\n')
   (tmp_path / 'r.txt').write_bytes(b'1 5 2 6 2;0;0;-1 0 -1 0 -1;1\n' + line + b'\n')
   given = dict(input=f'ernie1:{tmp_path}/r.txt', vocab=tmp_path / 'vocab.txt')
-  with pytest.raises(SystemExit, match=f'r.txt, line 2: expected a record .*{message}'):
+  with pytest.raises(ValueError, match=f'r.txt, line 2: expected a record .*{message}'):
     run(output=tmp_path / 's', **given)
   assert not list(tmp_path.glob('s*'))

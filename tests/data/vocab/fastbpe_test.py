@@ -71,11 +71,11 @@ def test_languages_without_their_package_are_named(files, monkeypatch):
       fastbpe.check_language(language)
   (files / 'a.txt').write_text('The cat.\n')
   given = dict(vocab=files, output=files / 's')
-  with pytest.raises(SystemExit, match="language 'zh' .*rjieba"):
+  with pytest.raises(ValueError, match="language 'zh' .*rjieba"):
     run(input=f'en={files}/a.txt,zh={files}/a.txt', **given)
-  with pytest.raises(SystemExit, match='codes_toy cuts words by the rules of their language'):
+  with pytest.raises(ValueError, match='codes_toy cuts words by the rules of their language'):
     run(input=files / 'a.txt', **given)
-  with pytest.raises(SystemExit, match='units need the offsets .* fastbpe'):
+  with pytest.raises(ValueError, match='units need the offsets .* fastbpe'):
     run(input=f'en={files}/a.txt', segmenter='capitals', **given)
   assert not list(files.glob('s*'))
 
