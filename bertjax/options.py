@@ -40,7 +40,9 @@ def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
   """Name -> field of an options class or function; the positional arguments of a function are not
   its fields."""
   hints = typing.get_type_hints(options, include_extras=True)
-  helps = _helps(inspect.getdoc(options) or '')
+  helps: dict[str, str] = {}
+  for holder in reversed(inspect.getmro(options) if inspect.isclass(options) else (options,)):
+    helps |= _helps(inspect.cleandoc(holder.__doc__ or ''))
   is_class = inspect.isclass(options)
   return {
     p.name: Field(hints[p.name], p.default is p.empty, helps.get(p.name, ''))

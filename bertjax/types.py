@@ -136,7 +136,7 @@ class Plan(NamedTuple):
   """Which tokens make up which example: data/plans/NAME.py exports it as PLAN.
 
   Attributes:
-    options: a NamedTuple class, the fields of `config.data.plan` besides its name.
+    options: a frozen dataclass, the fields of `config.data.plan` besides its name.
     special: names of the special tokens that it needs.
     build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
       and columns, never its tokens. The column `length` is each example's tokens, special ones
@@ -165,7 +165,7 @@ class Masking(NamedTuple):
   """What is hidden and predicted: data/masking/NAME.py exports it as MASKING.
 
   Attributes:
-    options: a NamedTuple class, the fields of `config.data.mask` besides its name. One that draws
+    options: a frozen dataclass, the fields of `config.data.mask` besides its name. One that draws
       has `static`: whether it draws the same in every epoch.
     special: names of the special tokens that it needs.
     check: (options, store, length); refuses what cannot work.

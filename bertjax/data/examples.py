@@ -206,7 +206,7 @@ def make_examples(
   identity = dict(
     format=FORMAT,
     store=cache.digest(store.meta),
-    plan=[recipe.plan_name, recipe.plan_options._asdict()],
+    plan=[recipe.plan_name, dataclasses.asdict(recipe.plan_options)],
     pack=recipe.pack,
     **spec._replace(rows=rows if recipe.plan.ordered else 0, options=None)._asdict(),
   )

@@ -1,5 +1,6 @@
 """`config.data.plan` and `config.data.mask`, read by type and checked together."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -69,7 +70,7 @@ def _check_together(recipe: Recipe) -> None:
       f'{pair}: the masking reads {", ".join(f"{name}_B" for name in lacking)}, which this plan '
       'does not give; take a plan that does, or another masking'
     )
-  plan, mask = recipe.plan_options._asdict(), recipe.mask_options._asdict()
+  plan, mask = dataclasses.asdict(recipe.plan_options), dataclasses.asdict(recipe.mask_options)
   for name in plan.keys() & mask.keys():
     if plan[name] != mask[name]:
       raise UserError(f'{pair}: {name} must be the same in both, got {plan[name]} and {mask[name]}')

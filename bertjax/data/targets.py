@@ -15,6 +15,7 @@ not depend on the batch around the example. Sites below FREE are taken here; a r
 draws numbers its sites from FREE.
 """
 
+import dataclasses
 import math
 from typing import NamedTuple
 
@@ -23,11 +24,33 @@ import numpy as np
 from bertjax.data import counter_rng
 from bertjax.data.layout import Rows, place, ragged, starts
 from bertjax.errors import UserError
+from bertjax.field_types import Natural, PositiveShare, Share
 
 # Sites of an example's key. COUNT is RoBERTa's, ID of any random id; a rule's own begin at FREE.
 COUNT, _SELECT, _SHOW, ID, FREE = range(5)
 # A sort key holds example, draw and position in 20, 28 and 16 bits, the same for every batch size.
 MAX_EXAMPLES, MAX_LENGTH = 1 << 20, 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskOptions:
+  """Fields of `config.data.mask` of every masking that shows random ids.
+
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    special_ids: ids below it are never drawn as random replacements.
+  """
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  special_ids: Natural
 
 
 class Units(NamedTuple):

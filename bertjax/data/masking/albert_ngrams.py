@@ -14,39 +14,28 @@ The original draws n from NumPy's global state, so its runs differ; here n follo
 like every other draw. Its loop over the covered tokens of a start has no effect and is left out.
 """
 
-from typing import NamedTuple
+import dataclasses
 
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
-from bertjax.field_types import Count, Natural, PositiveShare, Share
+from bertjax.field_types import Count
 from bertjax.types import Masking
 
 _LENGTH = targets.FREE
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.mask`.
+@dataclasses.dataclass(frozen=True)
+class Options(targets.MaskOptions):
+  """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rate: share of the tokens that are predicted.
-    mask_share: of these, the share that shows [MASK].
-    random_share: of these, the share that shows a random id.
-    static: the same masks in every epoch.
-    max_targets: slots per row; 0: what the rate asks for.
-    special_ids: ids below it are never drawn as random replacements.
     whole_word: n-grams are of words, not of pieces.
     ngram: the longest, in words.
     favor_longer: P(n) ~ 1 / (ngram + 1 - n).
   """
 
-  rate: PositiveShare
-  mask_share: Share
-  random_share: Share
-  static: bool
-  max_targets: Natural
-  special_ids: Natural
   whole_word: bool
   ngram: Count
   favor_longer: bool

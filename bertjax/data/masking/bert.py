@@ -15,36 +15,25 @@ stay. A row has P slots; where its examples ask for more, each gets its share an
 counted.
 """
 
-from typing import Literal, NamedTuple
+import dataclasses
+from typing import Literal
 
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.field_types import Natural, PositiveShare, Share
 from bertjax.types import Masking
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.mask`.
+@dataclasses.dataclass(frozen=True)
+class Options(targets.MaskOptions):
+  """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rate: share of the tokens that are predicted.
-    mask_share: of these, the share that shows [MASK].
-    random_share: of these, the share that shows a random id.
-    static: the same masks in every epoch.
-    max_targets: slots per row; 0: what the rate asks for.
-    special_ids: ids below it are never drawn as random replacements.
     rule: see above.
     whole_word: words are chosen as a whole.
   """
 
-  rate: PositiveShare
-  mask_share: Share
-  random_share: Share
-  static: bool
-  max_targets: Natural
-  special_ids: Natural
   rule: Literal['bert', 'roberta']
   whole_word: bool
 

@@ -6,7 +6,7 @@ trainer.py:clm_step without context), GPT's and Transformer-XL's loss. The model
 token: `config.model.attend='causal'`.
 """
 
-from typing import NamedTuple
+import dataclasses
 
 import numpy as np
 
@@ -15,7 +15,8 @@ from bertjax.data.targets import is_special
 from bertjax.types import Masking
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Nothing is drawn and nothing is to be chosen."""
 
 

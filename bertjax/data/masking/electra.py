@@ -10,7 +10,7 @@ does the generator's sample there: the original averages the ids of the samples,
 With `mask.replacement` off the positions are distinct.
 """
 
-from typing import NamedTuple
+import dataclasses
 
 import numpy as np
 
@@ -23,7 +23,8 @@ from bertjax.types import Masking
 _PICK, _SHOW = targets.FREE, targets.FREE + 1
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.mask`.
 
   Attributes:

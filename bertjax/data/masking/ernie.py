@@ -15,41 +15,30 @@ is what the draws make it. A row has mask.max_targets slots, or mean and five st
 taken of units of two tokens; what exceeds them is dropped and counted.
 """
 
+import dataclasses
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng, layout, targets
 from bertjax.data.layout import Rows
 from bertjax.data.masking.xlm import lowest
-from bertjax.field_types import Count, Natural, PositiveShare, Share
+from bertjax.field_types import Count, Share
 from bertjax.types import Masking
 
 _PICK = targets.FREE
 _UNIT = 2  # sum of squared lengths over sum of lengths; 1.6 in the records of the original
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.mask`.
+@dataclasses.dataclass(frozen=True)
+class Options(targets.MaskOptions):
+  """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rate: share of the tokens that are predicted.
-    mask_share: of these, the share that shows [MASK].
-    random_share: of these, the share that shows a random id.
-    static: the same masks in every epoch.
-    max_targets: slots per row; 0: what the rate asks for.
-    special_ids: ids below it are never drawn as random replacements.
     word_prob: chance of a block of rows to be masked by units.
     block: rows that share this coin.
   """
 
-  rate: PositiveShare
-  mask_share: Share
-  random_share: Share
-  static: bool
-  max_targets: Natural
-  special_ids: Natural
   word_prob: Share
   block: Count
 

@@ -20,6 +20,7 @@ A merged span with a neighbour in the text on both sides is also predicted from 
 offset in the span; offsets from max_pair_targets on are not.
 """
 
+import dataclasses
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -27,23 +28,18 @@ import numpy as np
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts, units
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Fraction, Natural, OpenShare, PositiveShare, Share
+from bertjax.field_types import Count, Fraction, OpenShare
 from bertjax.types import Masking
 
 _TURNS = 8  # drawn at once
 _LENGTH, _ANCHOR, _COIN, _ENTITY = range(targets.FREE, targets.FREE + 4)
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.mask`.
+@dataclasses.dataclass(frozen=True)
+class Options(targets.MaskOptions):
+  """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rate: share of the tokens that are predicted.
-    mask_share: of these, the share that shows [MASK].
-    random_share: of these, the share that shows a random id.
-    static: the same masks in every epoch.
-    max_targets: slots per row; 0: what the rate asks for.
-    special_ids: ids below it are never drawn as random replacements.
     rule: see above.
     max_words: of a span.
     geometric_p: of the length of a span in words.
@@ -51,12 +47,6 @@ class Options(NamedTuple):
     max_pair_targets: offsets in a span from this on are not predicted from its boundary.
   """
 
-  rate: PositiveShare
-  mask_share: Share
-  random_share: Share
-  static: bool
-  max_targets: Natural
-  special_ids: Natural
   rule: Literal['spans', 'tokens']
   max_words: Count
   geometric_p: OpenShare

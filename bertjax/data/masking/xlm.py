@@ -14,39 +14,28 @@ dropped and counted. In half precision the original also drops the earliest targ
 their number is a multiple of 8, for its matrix products; here shapes are fixed, so none are.
 """
 
+import dataclasses
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.field_types import Count, Natural, NonNegative, PositiveShare, Share
+from bertjax.field_types import Count, NonNegative
 from bertjax.types import Masking
 
 _PICK = targets.FREE
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.mask`.
+@dataclasses.dataclass(frozen=True)
+class Options(targets.MaskOptions):
+  """Fields of `config.data.mask` besides those of `MaskOptions`.
 
   Attributes:
-    rate: share of the tokens that are predicted.
-    mask_share: of these, the share that shows [MASK].
-    random_share: of these, the share that shows a random id.
-    static: the same masks in every epoch.
-    max_targets: slots per row; 0: what the rate asks for.
-    special_ids: ids below it are never drawn as random replacements.
     alpha: rare words are chosen before frequent ones; 0: each token by a coin of its own.
     block: rows that are drawn from together where alpha is not 0.
   """
 
-  rate: PositiveShare
-  mask_share: Share
-  random_share: Share
-  static: bool
-  max_targets: Natural
-  special_ids: Natural
   alpha: NonNegative
   block: Count
 

@@ -24,6 +24,7 @@ and in the second part reuse_len + 1 more, so that it sees all of the first part
 the second. Memory has key -2. The content stream sees its own position besides.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +39,8 @@ MEMORY = -2  # the key order of memory
 _GRAM, _LEFT, _FILL, _ORDER = range(targets.FREE, targets.FREE + 4)
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.mask`.
 
   Attributes:

@@ -16,8 +16,9 @@ blocks of whole sentences end where the language changes. Sentence s begins at p
 s of the stream.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -28,7 +29,8 @@ from bertjax.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

@@ -11,8 +11,9 @@ real. The authors released no code, so what the paper leaves open is ours:
   too long every turn loses what it has beyond an equal share of the length, at its end.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 
@@ -26,7 +27,8 @@ DRAWS = 50  # of a turn of another dialogue with the same role; none found: the 
 _COIN, _WHICH, _TURN = range(3)
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

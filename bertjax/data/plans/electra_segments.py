@@ -13,8 +13,8 @@ where the example starts), so the plan does not depend on the window; the origin
 over the end of a document, and its first one is never short.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,8 @@ ENDLESS = 100_000  # the target of a first segment that takes all
 _SHORT, _TARGET, _ONE, _COIN = range(4)
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

@@ -14,15 +14,14 @@ Chinese Wikipedia. With `halves`, A keeps the tokens next to B and B those next 
 half of the row, and the length tells 0.55.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Share
 from bertjax.types import Piece, Plan, Spec
 
 BUFFER = 1000  # positives
@@ -30,17 +29,14 @@ _POSITIVES = pairs.Task('swapped', swap=True, least=2)
 _SHUFFLE, _TOGETHER = range(2)
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.plan`.
+@dataclasses.dataclass(frozen=True)
+class Options(pairs.Options):
+  """Fields of `config.data.plan` besides those of pairs.
 
   Attributes:
-    dupe_factor: passes over the corpus that make an epoch.
-    short_prob: chance of a document to aim at a shorter length.
     halves: see above.
   """
 
-  dupe_factor: Count
-  short_prob: Share
   halves: bool
 
 

@@ -10,8 +10,8 @@ with `shuffle_documents` each has an order of its own. With `ends` each
 document ends with that special token.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,8 @@ from bertjax.errors import UserError
 from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

@@ -10,28 +10,24 @@ of one sentence:
          sentence alone makes no example (counted in lone_sentences). Label 1 is swapped, always.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from bertjax.data.plans import pairs
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Share
 from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 
-class Options(NamedTuple):
-  """Fields of `config.data.plan`.
+@dataclasses.dataclass(frozen=True)
+class Options(pairs.Options):
+  """Fields of `config.data.plan` besides those of pairs.
 
   Attributes:
-    dupe_factor: passes over the corpus that make an epoch.
-    short_prob: chance of a document to aim at a shorter length.
     random_b: see above.
   """
 
-  dupe_factor: Count
-  short_prob: Share
   random_b: bool
 
 

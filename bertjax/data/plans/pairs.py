@@ -13,6 +13,7 @@ so the plan does not depend on the window. `dupe_factor` passes make one epoch; 
 by document, pass and place.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -31,7 +32,8 @@ _TARGET, _CHUNK = 0, 1
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

@@ -6,8 +6,8 @@ nothing but such sentences follow in the document, that block is lost too: `keep
 keeps it.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,8 @@ from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document has more
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

@@ -12,8 +12,9 @@ A document of two sentences of different languages is a pair of translations. Th
 sentences above 100 tokens; here a pair that exceeds its row is left out and counted.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -25,7 +26,8 @@ WINDOW = 1 << 20  # pairs per piece
 _BASE = 1 << 8  # languages are numbered by a byte
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:

@@ -11,8 +11,8 @@ prepared language by language, more and shorter ones if it was mixed. Parallel d
 translation_pairs.py) are left to the translation steps.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """There is nothing to choose."""
 
 

@@ -14,8 +14,8 @@ With `both_directions` the first half of the rows read their columns forwards an
 others the same columns backwards, which `direction_B` tells. Documents end with <eod>.
 """
 
+import dataclasses
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,8 @@ from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 _COIN, _CUT, _PLACE = range(3)
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
