@@ -41,7 +41,7 @@ def held_out_data(data: Any) -> Any:
 
 def tables_of(model: Any) -> tuple[str, ...]:
   """Names of the embedding tables of `config.model` that read ids of the batch."""
-  return tuple(name for name, _ in model.get('extra', ()))
+  return tuple(name for name, _ in model.extra) if 'extra' in model else ()
 
 
 @dataclasses.dataclass(frozen=True)

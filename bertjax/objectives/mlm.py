@@ -79,7 +79,7 @@ def make(config) -> Objective:
     return dict(out, logits_BPV=logits(out['word']))
 
   # A causal position does not see the tokens after it, so none is hidden to be completed.
-  causal = config.model.get('attend') == 'causal'
+  causal = 'attend' in config.model and config.model.attend == 'causal'
   evals = ('loss',) if causal else ('loss', 'pseudo_perplexity', 'fill_mask')
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 

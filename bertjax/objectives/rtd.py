@@ -212,7 +212,7 @@ def make(config) -> Objective:
   generator_scale = 0.0 if settings.train == 'discriminator' else float(settings.generator_weight)
   odds = 0.0
   if settings.electric:
-    rate = config.data.mask.get('rate')
+    rate = config.data.mask.rate if 'rate' in config.data.mask else None
     if not rate or rate >= 1:
       raise UserError(
         f'config.objective.electric needs a share of tokens that are replaced: expected a mask '

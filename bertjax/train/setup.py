@@ -220,7 +220,8 @@ def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.E
 
 def _check_labels(config: Any, template: Batch) -> None:
   """Refuses heads for labels that the plan does not give."""
-  lacking = [name for name, _ in config.model.get('labels', ()) if f'{name}_BG' not in template]
+  labels = config.model.labels if 'labels' in config.model else ()
+  lacking = [name for name, _ in labels if f'{name}_BG' not in template]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
     labels = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
