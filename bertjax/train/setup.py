@@ -224,10 +224,10 @@ def _check_labels(config: Any, template: Batch) -> None:
   lacking = [name for name, _ in labels if f'{name}_BG' not in template]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
-    labels = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
+    known = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
     raise UserError(
       f'config.model.labels has {", ".join(lacking)}, but the plan {config.data.plan.name!r} gives '
-      f'{labels}: leave it out, or take a plan that does'
+      f'{known}: leave it out, or take a plan that does'
     )
 
 
