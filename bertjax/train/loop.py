@@ -188,7 +188,11 @@ def run(config: Any, workdir: str) -> None:
   pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
     stack.enter_context(resume.alone_in(workdir))
-    _run(config, workdir, stack)
+    try:
+      _run(config, workdir, stack)
+    except KeyboardInterrupt:
+      stack.pop_all()  # closing would wait for threads, and Ctrl-C may have hit their queues
+      raise
 
 
 def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:

@@ -15,6 +15,8 @@ import pytest
 from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
 
+from bertjax.train import loop
+
 
 @pytest.fixture(scope='module')
 def straight(rich_store, tmp_path_factory):
@@ -132,6 +134,25 @@ def test_ctrl_c_ends_in_one_line(rich_store, tmp_path):
   process.send_signal(signal.SIGINT)
   _, err = process.communicate(timeout=120)
   assert process.returncode == 130 and err.strip() == 'bertjax: interrupted'
+
+
+@mutation(
+  'train: Ctrl-C waits for the threads of what is open',
+  'bertjax/train/loop.py',
+  'stack.pop_all()  # closing',
+  'pass  # closing',
+)
+def test_ctrl_c_closes_nothing_that_waits_for_a_thread(tmp_path, monkeypatch):
+  closed = []
+
+  def interrupted(config, workdir, stack):
+    stack.callback(closed.append, 'writer')
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(loop, '_run', interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    loop.run(None, str(tmp_path / 'run'))
+  assert not closed
 
 
 def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):
