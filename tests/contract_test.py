@@ -1,6 +1,7 @@
 """What every config must keep, walked over all of configs/: a new config is a new row by itself."""
 
 import json
+import math
 
 import flax.linen as nn
 import jax
@@ -47,21 +48,27 @@ def test_the_loss_is_finite_and_moves(reference):
   assert np.isfinite(found).all() and len(set(found)) == STEPS
 
 
-def test_microbatches_change_nothing(reference, rich_store):
-  name, found = reference
-  np.testing.assert_allclose(losses(tiny(name, microbatches=4), rich_store), found, rtol=2e-6)
+MIXED = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
 
 
 @pytest.mark.parametrize(
-  'mesh',
-  # The mixed mesh has every kind of collective in one compile; the pure ones are the full tier's.
-  [(2, 2, 2), *(pytest.param(m, marks=pytest.mark.full) for m in [(8, 1, 1), (1, 1, 8)])],
+  'fields',
+  # Every kind of collective and the microbatches in one compile; each alone is the full tier's.
+  [
+    MIXED | {'microbatches': 2},
+    *(
+      pytest.param(fields, marks=pytest.mark.full)
+      for fields in [{'microbatches': 4}, MIXED, {'mesh.data': 8}, {'mesh.tensor': 8}]
+    ),
+  ],
   ids=str,
 )
-def test_meshes_agree(reference, rich_store, mesh):
+def test_meshes_and_microbatches_change_nothing(reference, rich_store, fields):
   name, found = reference
-  sizes = dict(zip(('mesh.data', 'mesh.fsdp', 'mesh.tensor'), mesh, strict=True))
-  np.testing.assert_allclose(losses(tiny(name, **sizes), rich_store, devices=8), found, rtol=2e-6)
+  devices = math.prod(size for key, size in fields.items() if key.startswith('mesh.'))
+  np.testing.assert_allclose(
+    losses(tiny(name, **fields), rich_store, devices=devices), found, rtol=2e-6
+  )
 
 
 @pytest.mark.full
@@ -70,8 +77,7 @@ def test_meshes_agree(reference, rich_store, mesh):
 )
 def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
   one = losses(tiny('albert', **fields), rich_store)
-  sizes = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-  many = losses(tiny('albert', **fields, **sizes), rich_store, devices=8)
+  many = losses(tiny('albert', **fields, **MIXED), rich_store, devices=8)
   np.testing.assert_allclose(many, one, rtol=2e-6)
 
 
