@@ -155,12 +155,12 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 
   def cut_off(phases, step, last):
     if step == 2:
-      raise KeyboardInterrupt
+      raise RuntimeError('cut off')
     return take(phases, step, last)
 
   with monkeypatch.context() as patch:
     patch.setattr(evaluation, 'due', cut_off)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(RuntimeError, match='cut off'):
       train_loop.run(config, str(tmp_path / 'run'))
   train_loop.run(config, str(tmp_path / 'run'))
   assert exact(tmp_path / 'run') == exact(tmp_path / 'straight')
