@@ -327,7 +327,7 @@ class Subject(NamedTuple):
   template: Batch
   store: Any
   held_out: Any
-  stream: RowSource | None
+  stream: HeldOutRows | None
   fallback: str | None
   ways: int
   eval_step: Callable[[Objective], Callable[..., tuple[Any, Any]]]

@@ -13,7 +13,7 @@ from bertjax.data import loader
 from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Natural
 from bertjax.options import override
-from bertjax.types import Batch, Context, Objective, RowSource, Subject, Variables
+from bertjax.types import Batch, Context, HeldOutRows, Objective, Subject, Variables
 
 
 class Options(NamedTuple):
@@ -48,7 +48,7 @@ class HeldOut(NamedTuple):
     put: global host batch -> global arrays.
   """
 
-  rows: RowSource
+  rows: HeldOutRows
   template: Batch
   objective: Objective
   step: Callable[[Variables, Any, Batch], tuple[Any, Any]]
@@ -58,7 +58,7 @@ class HeldOut(NamedTuple):
 
   def batches(self) -> Iterator[Batch]:
     """Host batches of the rows, each row once; the last one is padded with weight 0."""
-    return loader.eval_batches(self.rows, self.batch_size, self.examples)  # pyright: ignore
+    return loader.eval_batches(self.rows, self.batch_size, self.examples)
 
   def carry(self) -> Any:
     """The carry before the first batch."""
@@ -119,7 +119,7 @@ def _hold_out(subject: Subject, options: Options) -> HeldOut | None:
   return HeldOut(rows, template, objective, step, options.batch_size, options.examples, subject.put)
 
 
-def _rows(subject: Subject, options: Options) -> RowSource | None:
+def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
   config, length = subject.config, options.length or subject.config.length
   if config.data.reader == 'seqio':
     changed = [*options.data, *(['length'] if options.length else [])]
