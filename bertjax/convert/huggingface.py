@@ -65,6 +65,7 @@ def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
 
 
 def norm(ours: str, theirs: str, width: str = 'D') -> tuple[Row, Row]:
+  """A torch LayerNorm: its weight is our scale."""
   scale = Row(f'{ours}/scale', f'{theirs}.weight', f'{width}->{width}')
   return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}')
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
-from bertjax.errors import UserError
 from bertjax.types import Piece, Plan, Spec
 
 BUFFER = 1000  # positives
@@ -54,12 +53,7 @@ def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
     UserError: as `pairs.build`, or no document of two sentences.
   """
   found = pairs.pieces(store, spec, window, _POSITIVES)
-  if np.diff(store.documents).max() < 2:
-    raise UserError(
-      'ernie_pairs needs documents of two sentences and more, got '
-      f'{len(store.documents) - 1} documents of at most one in {store.path}. Prepare the store '
-      'with --split=sentences'
-    )
+  pairs.require_two_sentences(store, 'ernie_pairs needs documents of two sentences and more')
   return _buffers(found, spec.length - 3, spec.seed, spec.options.halves)
 
 

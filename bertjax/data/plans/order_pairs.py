@@ -13,10 +13,7 @@ of one sentence:
 import dataclasses
 from collections.abc import Iterator
 
-import numpy as np
-
 from bertjax.data.plans import pairs
-from bertjax.errors import UserError
 from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 
@@ -46,12 +43,11 @@ def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
   """
   task = pairs.Task('order', swap=True, least=1 if spec.options.random_b else 2)
   found = pairs.pieces(store, spec, window, task)
-  if np.diff(store.documents).max() < 2:
-    raise UserError(
-      'order_pairs predicts the order of sentences: expected documents of two and more, got '
-      f'{len(store.documents) - 1} documents of at most one in {store.path}. Prepare the store '
-      'with --split=sentences, or use config.data.plan.name=pairs'
-    )
+  pairs.require_two_sentences(
+    store,
+    'order_pairs predicts the order of sentences: expected documents of two and more',
+    ', or use config.data.plan.name=pairs',
+  )
   return found
 
 

@@ -110,6 +110,24 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
   return (_window(store, peers, spec, window, task) for window in windows)
 
 
+def require_two_sentences(store, expected: str, otherwise: str = '') -> None:
+  """Refuses a store in which no document can be divided between A and B.
+
+  Args:
+    store: the token store.
+    expected: what the plan needs, for the message.
+    otherwise: another remedy than preparing the store anew.
+
+  Raises:
+    UserError: no document of two sentences.
+  """
+  if np.diff(store.documents).max() < 2:
+    raise UserError(
+      f'{expected}, got {len(store.documents) - 1} documents of at most one in {store.path}. '
+      f'Prepare the store with --split=sentences{otherwise}'
+    )
+
+
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Where [CLS] A [SEP] B [SEP] of some examples lie."""
   del spec
