@@ -43,7 +43,10 @@ def model(size: str) -> ConfigDict:
       sharing='none',  # of parameters between layers; 'all', 'attention' or 'ffn': ALBERT
       groups=1,
       inner_groups=1,
+      words=True,
+      pooler=False,  # without a label that reads it
       labels=(('next', 2),),
+      token_labels=(),
       remat=False,
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )

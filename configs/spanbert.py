@@ -33,6 +33,7 @@ def get_config(arg: str | None = None):
   c.model.update(
     dict(
       name='span_boundary',
+      family='spanbert',
       activation='gelu_erf',  # pair_bert.py
       initializer='normal',
       labels=(),

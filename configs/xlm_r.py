@@ -16,6 +16,7 @@ def get_config(arg: str | None = None):
   size = common.parse_size(arg, SIZES, 'base')
   c = roberta.get_config(size)
   c.name = f'xlm_r-{size}'
+  c.model.family = 'xlm_roberta'
   c.total_steps = 1_500_000  # paper, section 3.2 (unverified)
   c.data.language_alpha = 0.3  # paper, section 3.1 (unverified)
   if size == 'tiny':

@@ -57,6 +57,7 @@ def get_config(arg: str | None = None):
       reuse_len=0,
       clamp_len=0,  # -1 in the original: none
       untie_r=True,  # README
+      words=True,
       norm_eps=1e-12,  # modeling.py, by TensorFlow's default
       activation='gelu_tanh',  # xlnet_config.json; the flag's default is ReLU
       dropout=0.1,

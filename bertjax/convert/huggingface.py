@@ -1,267 +1,188 @@
-"""Parameters to and from the state dicts of PyTorch `transformers`.
+"""Parameters to and from the state dicts of PyTorch `transformers`, family by family.
 
-One table of rows per family, `family()` of the module of this package that `config.model.family`
-names, read in both directions. A row says where a tensor lives on each side
-and how its axes map, e.g. 'NH,D->DNH': theirs is a matrix [N * H, D], ours an array [D, N, H].
-Letters are those of `types.py`; here T counts the rows of the position table, S those of the
-segment table, X those of an extra table, C the labels of a head, A is a single logit or an axis of
-one that ours lacks, E is the width of the tables, and O is D where D is taken.
-Everything is NumPy: neither torch nor `transformers` is imported.
+The tables are in `families/`, one module for each `config.model.family`; directories with
+config.json and tokenizer are `directory.py`'s. Everything is NumPy: neither torch nor
+`transformers` is imported.
 """
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bertjax import registry
+from bertjax.convert import family as family_lib
+from bertjax.convert import tables
+from bertjax.convert.family import Layout
 from bertjax.errors import UserError
-from bertjax.models.layers.basic import padded_rows
-
-
-class Row(NamedTuple):
-  """One tensor: our path under params, their name, 'theirs->ours'.
-
-  Ours is a stack of theirs where the name holds '{layer}', or '{group}' and '{inner}', which number
-  the blocks of `config.model.groups`.
-  """
-
-  ours: str
-  theirs: str
-  axes: str
-
-
-class Family(NamedTuple):
-  """The rows of a `transformers` class, and what its state dict holds besides them.
-
-  Attributes:
-    rows: without the heads of `config.model.labels`.
-    pooled: rows of the pooler and the label heads; empty where the class has none.
-    projection: rows of the class where the tables and the layers differ in width.
-    extra: name of a table of `config.model.extra` -> its row.
-    tied: name of a copy -> name of its source.
-    ignored: endings of names that carry nothing we train.
-    sharing: the `config.model.sharing` that the class has.
-    needed: other fields of `config.model`, with the values that the class has.
-    vocab_size: ids of the published base model.
-  """
-
-  rows: tuple[Row, ...]
-  pooled: tuple[Row, ...]
-  tied: Mapping[str, str]
-  ignored: tuple[str, ...]
-  projection: tuple[Row, ...] = ()
-  extra: Mapping[str, Row] = {}
-  sharing: str = 'none'
-  needed: Mapping[str, Any] = {}
-  vocab_size: int = 30522
-
-
-def dense(ours: str, theirs: str, out: str, into: str) -> tuple[Row, Row]:
-  """A torch Linear: weight [out, in] becomes kernel [in, out]."""
-  weight = Row(f'{ours}/kernel', f'{theirs}.weight', f'{out},{into}->{into}{out}')
-  return weight, Row(f'{ours}/bias', f'{theirs}.bias', f'{out}->{out}')
-
-
-def norm(ours: str, theirs: str, width: str = 'D') -> tuple[Row, Row]:
-  """A torch LayerNorm: its weight is our scale."""
-  scale = Row(f'{ours}/scale', f'{theirs}.weight', f'{width}->{width}')
-  return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}')
-
 
 # How TensorFlow-era files on the hub name the parameters of a norm.
 _OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'LayerNorm.bias'))
 
 
-def family_of(config_model) -> Family:
-  """The table of `config.model.family`.
+class Taken(NamedTuple):
+  """What became of a state dict.
 
-  Raises:
-    UserError: a model that no class of `transformers` holds.
+  Attributes:
+    params: nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with
+      zero rows.
+    made: our paths of heads that it lacked.
+    left_out: its names of heads that the model lacks, and of what carries nothing we train.
   """
-  where = 'config.model.family'
-  family = registry.find('bertjax.convert.families', config_model.family, where).family()
-  got = {key: config_model[key] for key in family.needed}
-  if got != family.needed:
-    raise UserError(
-      f'{where}={config_model.family!r} needs config.model with {dict(family.needed)}, got {got}: '
-      'no class of transformers holds that'
-    )
-  if not _like_bert(config_model):
-    return family
-  if config_model.labels and not family.pooled:
-    raise UserError(
-      f'the class of transformers for {where}={config_model.family!r} has no label head: set '
-      f'config.model.labels=(), got {config_model.labels}'
-    )
-  unknown = [name for name, _ in config_model.extra if name not in family.extra]
-  if unknown or config_model.sinusoid:
-    raise UserError(
-      f'{where}={config_model.family!r} holds a learned position table and the extra tables '
-      f'{sorted(family.extra)}, got sinusoid={config_model.sinusoid} and {config_model.extra}'
-    )
-  if config_model.sharing != family.sharing:
-    raise UserError(
-      f'{where}={config_model.family!r} needs config.model.sharing={family.sharing!r}, got '
-      f'{config_model.sharing!r}: no class of transformers holds that'
-    )
-  wide = config_model.embedding_width in (0, config_model.width)
-  if wide and any(row.ours.startswith('embeddings/projection') for row in family.rows):
-    raise UserError(
-      f'{where}={config_model.family!r} always projects its tables, which this model does where '
-      f'config.model.embedding_width differs from width={config_model.width} only'
-    )
-  return family
+
+  params: dict[str, Any]
+  made: list[str]
+  left_out: list[str]
 
 
-def published_vocabulary(family: str) -> int:
+def published_vocabulary(name: str) -> int:
   """Ids of a family's published base model, of BERT where none is known."""
-  if family not in registry.names_in('bertjax.convert.families'):
-    family = 'bert'
-  return registry.find('bertjax.convert.families', family, 'family').family().vocab_size
+  known = name in registry.names_in('bertjax.convert.families')
+  return family_lib.find(name if known else 'bert').vocab_size
 
 
-def rows_of(family: Family, config_model) -> tuple[Row, ...]:
-  """The rows of the tensors that a model has."""
-  if not _like_bert(config_model):
-    return family.rows
-  extra = tuple(family.extra[name] for name, _ in config_model.extra)
-  rows = family.rows + extra + (family.pooled if config_model.labels else ())
-  if config_model.embedding_width not in (0, config_model.width):
-    rows += family.projection
-  if config_model.sharing == 'all' and config_model.groups * config_model.inner_groups == 1:
-    alone = lambda path: path.replace('encoder/layers/', 'encoder/shared/')
-    rows = tuple(row._replace(ours=alone(row.ours)) for row in rows)
-  return rows
+def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[str, Any]:
+  """The parameters of `take`, of a state dict that has all heads of the model."""
+
+  def absent(row, shape):
+    raise UserError(f'the state dict lacks {row.theirs}, and the model has it at {row.ours}')
+
+  return take(state_dict, model, absent).params
 
 
-def names_of(row: Row, config_model) -> list[str]:
-  """Their names of a row's tensors, in the order of our stack."""
-  if '{group}' in row.theirs:
-    numbers = itertools.product(range(config_model.groups), range(config_model.inner_groups))
-    return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
-  layers = range(config_model.layers) if '{layer}' in row.theirs else (0,)
-  return [row.theirs.format(layer=layer) for layer in layers]
-
-
-def from_huggingface(state_dict: Mapping[str, np.ndarray], config_model) -> dict[str, Any]:
+def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
   """A state dict of NumPy arrays as our parameters.
 
   Args:
-    state_dict: of the family's class; of tied tensors one may be missing, heads that the model
-      lacks are left out.
-    config_model: `config.model` with the vocabulary size filled in.
-
-  Returns:
-    nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with zero rows.
+    state_dict: of a class of the family, or an encoder without prefix; of tied tensors one may be
+      missing. May read each tensor when it is asked for.
+    model: `config.model` with the vocabulary size filled in.
+    absent: (row, our shape) -> the array of a head that the state lacks.
 
   Raises:
-    UserError: a missing, unexpected or untied tensor, or a shape that is not the config's.
+    UserError: a missing, unexpected or untied tensor, or a shape that is not the config's; all of
+      them are listed.
   """
-  family, sizes = family_of(config_model), _sizes(config_model)
-  rows = rows_of(family, config_model)
-  state = {_new_name(name): array for name, array in state_dict.items()}
-  for copy, source in family.tied.items():
-    if copy in state:
-      state.setdefault(source, state[copy])
-  _check_names(state, family, rows, config_model)
-  params: dict[str, Any] = {}
-  for row in rows:
-    tensors = [_to_ours(name, state[name], row.axes, sizes) for name in names_of(row, config_model)]
-    *parents, leaf = row.ours.split('/')
-    node = params
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    node[leaf] = np.stack(tensors) if 'layers' in parents else tensors[0]
-  return params
+  family = family_lib.find(model.family)
+  layout = family.layout(model)
+  state = _Renamed(state_dict, family.base, layout)
+  rows = layout.rows + layout.side
+  known = {*layout.tied, *layout.spare, *layout.derived}
+  made, left_out = tables.check_names(state, rows, known, layout.ignored, model)
+  _check_tied(state, layout)
+  _check_derived(state, layout)
+  left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
+  return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
 
 
-def to_huggingface(params: Mapping[str, Any], config_model) -> dict[str, np.ndarray]:
+def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
   """Our parameters as a state dict of NumPy arrays: the inverse of `from_huggingface`.
 
   Args:
     params: nested dict of arrays, without partitioning boxes.
-    config_model: `config.model` with the vocabulary size filled in.
+    model: `config.model` with the vocabulary size filled in.
 
   Returns:
-    float32 arrays under the names of the family's class, tied copies included, so that its
+    float32 arrays under the names of the class, tied copies included, so that its
     `load_state_dict(strict=True)` takes it.
+
+  Raises:
+    UserError: no class of transformers computes the model, or the parameters are not its own.
   """
-  family, sizes = family_of(config_model), _sizes(config_model)
-  state: dict[str, np.ndarray] = {}
-  for row in rows_of(family, config_model):
-    node: Any = params
-    for key in row.ours.split('/'):
-      node = node[key]
-    array = np.asarray(node, np.float32)
-    tensors = array if 'layers' in row.ours.split('/') else array[None]
-    for name, tensor in zip(names_of(row, config_model), tensors, strict=True):
-      state[name] = _to_theirs(tensor, row.axes, sizes)
-  return state | {copy: state[source] for copy, source in family.tied.items()}
+  layout = layout_of(model)
+  state = {name: array for name, _, array in tensors(params, model)}
+  return state | {copy: state[source] for copy, source in layout.tied.items()}
 
 
-def _like_bert(config_model) -> bool:
-  """Whether the model is a `models.bert.Bert`, with its choice of tables and heads."""
-  return 'labels' in config_model
+def tensors(
+  params: Mapping[str, Any], model: Any
+) -> Iterator[tuple[str, tables.Row | None, np.ndarray]]:
+  """The tensors of a class one at a time, without tied copies: (name, row or None, float32)."""
+  layout, prefix = layout_of(model), family_lib.bare(model)
+  sources: dict[str, np.ndarray] = {}
+  needed = {each.source for each in layout.derived.values()}
+  for name, row, array in tables.to_theirs(
+    params, layout.rows + layout.side, model, layout.elsewhere
+  ):
+    if name in needed:
+      sources[name] = array
+    if row not in layout.side:
+      yield name.removeprefix(prefix), row, array
+  for name, each in layout.derived.items():
+    yield name, None, derived(each, sources)
 
 
-def _sizes(config_model) -> dict[str, int]:
-  width, heads = config_model.width, config_model.heads
-  sizes = dict(
-    V=config_model.vocab_size, D=width, O=width, N=heads, H=width // heads, F=config_model.ffn, S=2,
-    C=2, A=1,
-  )  # fmt: skip
-  if _like_bert(config_model):
-    sizes |= dict(
-      E=config_model.embedding_width or width, T=config_model.positions, S=config_model.types,
-      X=config_model.extra[0][1] if config_model.extra else 0,
-    )  # fmt: skip
-  return sizes
+def side_tensors(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
+  """The tensors that no class holds: SpanBERT's boundary head."""
+  layout = layout_of(model)
+  found = tables.to_theirs(params, layout.rows + layout.side, model)
+  return {name: array for name, row, array in found if row in layout.side}
 
 
-def _new_name(name: str) -> str:
-  for old, new in _OLD_ENDINGS:
-    name = name.replace(old, new)
-  return name
+def layout_of(model: Any) -> Layout:
+  """The tensors of the class that computes a model.
+
+  Raises:
+    UserError: there is none.
+  """
+  family_lib.class_of(model)
+  return family_lib.find(model.family).layout(model)
 
 
-def _check_names(
-  state: Mapping[str, np.ndarray], family: Family, rows: tuple[Row, ...], config_model
-) -> None:
-  wanted = {name for row in rows for name in names_of(row, config_model)}
-  known = wanted | set(family.tied) | {row.theirs for row in family.pooled}
-  missing = sorted(wanted - set(state))
-  extra = sorted(n for n in set(state) - known if not n.endswith(family.ignored))
-  if missing or extra:
-    raise UserError(
-      f'the state dict does not fit the model: missing {missing[:5]} ({len(missing)} in all), '
-      f'unexpected {extra[:5]} ({len(extra)}); check model.layers, model.labels and the class'
-    )
-  for copy, source in family.tied.items():
-    if copy in state and not np.array_equal(state[copy], state[source]):
+def derived(each: family_lib.Derived, state: Mapping[str, np.ndarray]) -> np.ndarray:
+  """A tensor that follows from others."""
+  if not each.source:
+    return np.zeros(each.shape, np.float32)
+  return np.asarray(state[each.source], np.float32) * np.float32(each.factor)
+
+
+class _Renamed(Mapping[str, np.ndarray]):
+  """A state dict under the names of today's classes: with prefix, new endings, and the sources of
+  tied copies in their place."""
+
+  def __init__(self, state: Mapping[str, np.ndarray], base: str, layout: Layout):
+    self._state = state
+    self._names = {}
+    encoder = {row.theirs for row in layout.rows if row.theirs.startswith(f'{base}.')}
+    tops = {name.removeprefix(f'{base}.').partition('.')[0] for name in encoder}
+    bare = not any(name.startswith(f'{base}.') for name in state)
+    for name in state:
+      new = name
+      for old, ending in _OLD_ENDINGS:
+        new = new.replace(old, ending)
+      if bare and new.partition('.')[0] in {*tops, 'pooler'}:
+        new = f'{base}.{new}'
+      self._names[new] = name
+    for copy, source in layout.tied.items():
+      if copy in self._names and source not in self._names:
+        self._names[source] = self._names[copy]
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    return self._state[self._names[name]]
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._names)
+
+  def __len__(self) -> int:
+    return len(self._names)
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    """Of a tensor, without reading it where it is in a file."""
+    return tables.shape_of(self._state, self._names[name])
+
+
+def _check_tied(state: Mapping[str, np.ndarray], layout: Layout) -> None:
+  for copy, source in layout.tied.items():
+    if copy in state and source in state and not np.array_equal(state[copy], state[source]):
       raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
 
 
-def _to_ours(name: str, array: np.ndarray, axes: str, sizes: Mapping[str, int]) -> np.ndarray:
-  theirs, ours = axes.split('->')
-  groups = theirs.split(',')
-  expected = tuple(int(np.prod([sizes[a] for a in group])) for group in groups)
-  if np.shape(array) != expected:
-    raise UserError(f'{name}: config.model says shape {expected}, got {np.shape(array)}')
-  flat = ''.join(groups)
-  flat = ''.join(a for a in flat if a in ours)
-  split = np.asarray(array, np.float32).reshape([sizes[a] for a in flat])
-  result = split.transpose([flat.index(a) for a in ours])
-  padding = padded_rows(sizes['V']) - sizes['V'] if ours[0] == 'V' else 0
-  return np.pad(result, [(0, padding)] + [(0, 0)] * (result.ndim - 1))
-
-
-def _to_theirs(array: np.ndarray, axes: str, sizes: Mapping[str, int]) -> np.ndarray:
-  theirs, ours = axes.split('->')
-  groups = theirs.split(',')
-  if ours[0] == 'V':
-    array = array[: sizes['V']]
-  merged = array.transpose([ours.index(a) for a in ''.join(groups) if a in ours])
-  shape = [int(np.prod([sizes[a] for a in group])) for group in groups]
-  return np.ascontiguousarray(merged.reshape(shape))
+def _check_derived(state: Mapping[str, np.ndarray], layout: Layout) -> None:
+  for name, each in layout.derived.items():
+    if name not in state or not each.source:
+      continue  # zeros that nothing reads may be anything
+    if not np.array_equal(np.asarray(state[name], np.float32), derived(each, state)):
+      raise UserError(
+        f'{name} is not {each.source} times {each.factor:g}: this model has one table for both, '
+        'others do not fit'
+      )

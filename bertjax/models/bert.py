@@ -140,7 +140,11 @@ class Base(Model):
       translation language modelling without the translation.
     transform: dense, activation and norm before the output layer (all but XLM).
     sharing, groups, inner_groups: parameters that layers hold in common; see `Encoder`.
-    labels: (name, classes) of the heads on dense + tanh of the first token of each packed example.
+    words: whether there is a head for the vocabulary; an encoder alone has none.
+    pooler: dense + tanh of the first token of each packed example even where no label reads it, as
+      encoders of transformers have it.
+    labels: (name, classes) of the heads on it.
+    token_labels: (name, classes) of the heads on every token: tags, or the ends of a span.
   """
 
   vocab_size: Natural
@@ -166,7 +170,10 @@ class Base(Model):
   sharing: Sharing
   groups: Count
   inner_groups: Count
+  words: bool
+  pooler: bool
   labels: tuple[tuple[str, Count], ...]
+  token_labels: tuple[tuple[str, Count], ...]
   remat: bool
   dtype: Dtype
 
@@ -221,34 +228,40 @@ class Bert(Base, TargetModel):
     """Runs the encoder and the heads.
 
     Args:
-      batch: see types.py; reads token, position, type, example, target_pos, the extra tables' ids
-        and, with labels, first.
+      batch: see types.py; reads token, position, type, example, the extra tables' ids, with words
+        target_pos and, with labels or a pooler, first.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with word (the vocabulary's `Scores` at the targets), last_BTD and label_BGC, a dict of
-      float32 logits by label; hidden_LBTD if asked.
+      dict with word (the vocabulary's `Scores` at the targets), last_BTD, and label_BGC and
+      token_label_BTC, dicts of float32 logits by label; hidden_LBTD if asked, pooled_BGD where
+      there is a pooler.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
       x_BTD, example_mask(batch, self.attend), noise
     )
-    head = WordHead(
-      self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
-    )
-    word = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
-    out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, label_BGC={})
+    out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
+    if self.words:
+      head = WordHead(
+        self.vocab_size, self.transform, self.activation, self.norm_eps, init, dtype, name='mlm'
+      )
+      out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     if hidden:
       out['hidden_LBTD'] = hidden_LBTD
-    if self.labels:
+    label = lambda name, classes: Dense(
+      (classes,), ('embed', 'label'), init, dtype=dtype, name=name
+    )
+    if self.labels or self.pooler:
       first_BGD = gather_positions(x_BTD, batch['first_BG'])
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      pooled_BGD = jnp.tanh(dense(first_BGD))
+      out['pooled_BGD'] = pooled_BGD = jnp.tanh(dense(first_BGD))
       for name, classes in self.labels:
-        label = Dense((classes,), ('embed', 'label'), init, dtype=dtype, name=name)
-        out['label_BGC'][name] = label(pooled_BGD).astype(jnp.float32)
+        out['label_BGC'][name] = label(name, classes)(pooled_BGD).astype(jnp.float32)
+    for name, classes in self.token_labels:
+      out['token_label_BTC'][name] = label(name, classes)(x_BTD).astype(jnp.float32)
     return out
 
   @nn.nowrap
@@ -256,10 +269,14 @@ class Bert(Base, TargetModel):
     """As `Model.flops`: layers, the tables' projection, and the heads where they run."""
     size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
     count = self.net_flops(batch, self.table_width, **size)
-    predicted = float(np.sum(batch['weight_BP']))
-    transform = self.width * self.table_width if self.transform else 0
-    count += flops_lib.head_flops(predicted, transform, self.table_width * self.vocab_size)
-    if self.labels:
+    if self.words:
+      predicted = float(np.sum(batch['weight_BP']))
+      transform = self.width * self.table_width if self.transform else 0
+      count += flops_lib.head_flops(predicted, transform, self.table_width * self.vocab_size)
+    if self.token_labels:
+      real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+      count += flops_lib.head_flops(real, self.width * sum(n for _, n in self.token_labels))
+    if self.labels or self.pooler:
       examples = float(np.sum(batch['example_weight_BG']))
       classes = sum(classes for _, classes in self.labels)
       count += flops_lib.head_flops(examples, self.width * self.width, classes * self.width)

@@ -218,8 +218,10 @@ def make(config) -> Electra:
   """
   fields = bert.fields(config)
   choose(fields['generator'], get_args(Generator), 'config.model.generator')
-  if fields['labels']:
-    raise UserError(f'ELECTRA has no label heads: set config.model.labels=(), got {config.labels}')
+  wanted = dict(words=True, pooler=False, labels=(), token_labels=())
+  other = {key: fields[key] for key, value in wanted.items() if fields[key] != value}
+  if other:
+    raise UserError(f'the heads of ELECTRA are {wanted}: got config.model with {other}')
   size = generator_size(config)
   if size['layers'] < 1 or size['width'] < 1 or size['width'] % size['heads']:
     raise UserError(

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
@@ -88,7 +89,13 @@ class SpanBert(bert.Bert):
 
 
 def make(config) -> SpanBert:
-  """Builds the model from `config.model`; errors as `bert.fields`."""
+  """Builds the model from `config.model`.
+
+  Raises:
+    UserError: as `bert.fields`; no words to score.
+  """
+  if not config.words:
+    raise UserError('the boundary head scores words: expected config.model.words=True, got False')
   return SpanBert(**bert.fields(config))
 
 

@@ -162,6 +162,7 @@ class XLNet(Model):
     reuse_len: how many tokens of a row memory is kept of, its first ones.
     clamp_len: the largest distance told apart; 0: all are.
     untie_r: every layer has its own query biases.
+    words: whether there is a head for the vocabulary; an encoder alone has none.
   """
 
   vocab_size: Natural
@@ -173,6 +174,7 @@ class XLNet(Model):
   reuse_len: Natural
   clamp_len: Natural
   untie_r: bool
+  words: bool
   norm_eps: Positive
   activation: Activation
   dropout: Fraction
@@ -201,8 +203,8 @@ class XLNet(Model):
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with last_BTD, the content stream; memory, for the next batch; word, the vocabulary's
-      `Scores` at the slots, where there are any; hidden_LBXD if asked.
+      dict with last_BTD, the content stream; memory, for the next batch; with words word, the
+      vocabulary's `Scores` at the slots or, without targets, at every token; hidden_LBXD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     rows = (padded_rows(self.vocab_size), self.width)
@@ -227,11 +229,12 @@ class XLNet(Model):
     if memory:
       example_BM = memory_lib.push(memory.example_BM, batch['example_BT'], self.reuse_len)
       out['memory'] = Memory(hidden_BLMD, example_BM)
-    head = WordHead(
-      self.vocab_size, False, self.activation, self.norm_eps, init, dtype, name='head'
-    )
-    if predicts:
-      out['word'] = head(last(g_BPD, noise), word_VE)
+    if self.words:
+      head = WordHead(
+        self.vocab_size, False, self.activation, self.norm_eps, init, dtype, name='head'
+      )
+      # Without a query stream every token is scored by what stands at it, as transformers does.
+      out['word'] = head(last(g_BPD, noise) if predicts else out['last_BTD'], word_VE)
     if hidden:
       out['hidden_LBXD'] = hidden_LBXD
     return out

@@ -30,6 +30,15 @@ def model_of(config: Any, kind: type[Model]) -> Any:
   return module.MODEL.make(config.model)
 
 
+def require_words(model: Any) -> None:
+  """Refuses a `config.model` without a head for the vocabulary."""
+  if 'words' in model and not model.words:
+    raise UserError(
+      'language modelling scores words: expected config.model.words=True, got False; the head that '
+      'an encoder comes without is made anew'
+    )
+
+
 def _defines(name: str, kind: type[Model]) -> bool:
   """Whether a module of `bertjax.models` defines a model of this kind."""
   module = registry.find(MODELS, name, KEY)

@@ -14,7 +14,7 @@ from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of
+from bertjax.objectives import model_of, require_words
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
@@ -61,9 +61,10 @@ def make(config) -> Objective:
   Every label of `config.model.labels` is learned beside the words.
 
   Raises:
-    UserError: see `model_of`.
+    UserError: see `model_of`; a model without words.
   """
   model = model_of(config, TargetModel)
+  require_words(config.model)
   plus = float(config.objective.plus)
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models.layers import memory as memory_lib
 from bertjax.models.xlnet import XLNet
-from bertjax.objectives import lm, model_of
+from bertjax.objectives import lm, model_of, require_words
 from bertjax.types import Array, Batch, Factory, Objective
 
 
@@ -21,9 +21,10 @@ def make(config) -> Objective:
   """Builds the objective from a run's config.
 
   Raises:
-    UserError: see `model_of`.
+    UserError: see `model_of`; a model without words.
   """
   model = model_of(config, XLNet)
+  require_words(config.model)
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)

@@ -8,7 +8,7 @@ import torch
 import transformers
 from flax.core import meta
 
-from bertjax.convert import huggingface
+from bertjax.convert import family, huggingface
 from bertjax.objectives import mlm, plm
 
 NEXT = (('next', 2),)
@@ -88,8 +88,8 @@ def test_xlnet_round_trip_and_what_it_has_no_class_for():
   params['word'][cases.VOCAB :] = params['head']['bias'][cases.VOCAB :] = 0
   jax.tree.map(np.testing.assert_array_equal, back, params)
   c.model.untie_r = False
-  with pytest.raises(ValueError, match="needs config.model with {'untie_r': True}, got"):
-    huggingface.family_of(c.model)
+  with pytest.raises(ValueError, match="{'untie_r': False}: expected {'untie_r': True}"):
+    family.class_of(c.model)
 
 
 def test_takes_what_published_files_hold():
@@ -125,14 +125,14 @@ def test_refuses_a_state_dict_that_does_not_fit(change, message):
 
 
 @pytest.mark.parametrize(
-  'family, fields, message',
+  'name, fields, message',
   [
-    ('roberta', dict(labels=NEXT), 'no label head'),
-    ('bert', dict(sharing='all'), "needs config.model.sharing='none', got 'all'"),
-    ('albert', dict(sharing='ffn'), "needs config.model.sharing='all', got 'ffn'"),
+    ('roberta', dict(labels=NEXT), r'has these heads: words=True, pooler=False, labels of next'),
+    ('bert', dict(sharing='all'), "{'sharing': 'all'}: expected {'sharing': 'none'}"),
+    ('albert', dict(sharing='ffn'), "{'sharing': 'ffn'}: expected {'sharing': 'all'}"),
     ('albert', dict(embedding_width=64), 'always projects'),
   ],
 )
-def test_refuses_a_model_without_a_class(family, fields, message):
+def test_refuses_a_model_without_a_class(name, fields, message):
   with pytest.raises(ValueError, match=message):
-    huggingface.family_of(cases.config(family, **fields).model)
+    family.class_of(cases.config(name, **fields).model)

@@ -12,7 +12,7 @@ from mutation import mutation
 from bertjax.bench import rival_step
 from bertjax.bench.synthetic import synthetic_batch
 from bertjax.convert import huggingface
-from bertjax.convert.families import electra_generator
+from bertjax.convert.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
@@ -68,12 +68,8 @@ def torch_pair(c, tied: bool):
 def ours_of(generator, judge, c) -> dict:
   """State dicts of the two, of weights or of gradients, as our parameters."""
   judged = huggingface.from_huggingface(judge, c.model)
-  generator_model = c.model.copy_and_resolve_references()
-  generator_model.update(dict(family='electra_generator', **electra.generator_size(c.model)))
-  generated = huggingface.from_huggingface(generator, generator_model)
-  if not c.model.tied_embeddings:
-    generated['generator_embeddings'] = generated['embeddings']
-  return judged | {k: v for k, v in generated.items() if k != 'embeddings'}
+  generated = huggingface.from_huggingface(generator, electra_net.model_of(c.model))
+  return electra_net.join(judged, generated, c.model)
 
 
 def torch_step(generator, judge, batch, fake_BT, weight):
@@ -198,7 +194,12 @@ def test_generator_and_discriminator_are_written_for_their_classes():
   params = ours_of(state(generator), state(judge), c)
   for model, written in (
     (judge, huggingface.to_huggingface(params, c.model)),
-    (generator, huggingface.to_huggingface(*electra_generator.select(params, c.model))),
+    (
+      generator,
+      huggingface.to_huggingface(
+        electra_net.select(params, c.model), electra_net.model_of(c.model)
+      ),
+    ),
   ):
     assert set(written) == set(state(model))
     for name, tensor in state(model).items():

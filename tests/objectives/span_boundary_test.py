@@ -128,7 +128,9 @@ def both():
 
   def ours(value):
     state = {k: value(v).numpy().copy() for k, v in bert.named_parameters()}
-    params = huggingface.from_huggingface(state, m)
+    plain = m.copy_and_resolve_references()
+    plain.update(dict(name='bert', family='bert'))
+    params = huggingface.from_huggingface(state, plain)
     pad = padded_rows(VOCAB) - VOCAB
     dense = lambda layer: dict(
       kernel=value(layer.weight).numpy().T.copy(), bias=value(layer.bias).numpy().copy()

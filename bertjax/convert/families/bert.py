@@ -1,15 +1,25 @@
-"""BertForPreTraining; BertForMaskedLM where the model has no labels."""
+"""BertForPreTraining, BertForMaskedLM, BertModel, and BERT with the heads of fine-tuning."""
 
-from bertjax.convert.huggingface import Family, Row, dense, norm
+from typing import Any
+
+from bertjax.convert.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
+from bertjax.convert.tables import Row, dense, heads, norm
 
 
-def encoder(base: str, net: str = '') -> tuple[Row, ...]:
-  """Embeddings and layers (ours under `net`), the same in all families of this shape."""
-  ours, theirs = f'{net}encoder/layers', f'{base}.encoder.layer.{{layer}}'
+def encoder(base: str, types: bool = True, net: str = 'encoder') -> tuple[Row, ...]:
+  """Embeddings and layers, the same in all families of this shape.
+
+  Args:
+    base: how their names begin.
+    types: whether there is a segment table.
+    net: our path of the stack of layers.
+  """
+  ours, theirs = f'{net}/layers', f'{base}.encoder.layer.{{layer}}'
+  kinds = Row('embeddings/type', f'{base}.embeddings.token_type_embeddings.weight', 'S,E->SE')
   return (
     Row('embeddings/word', f'{base}.embeddings.word_embeddings.weight', 'V,E->VE'),
     Row('embeddings/position', f'{base}.embeddings.position_embeddings.weight', 'T,E->TE'),
-    Row('embeddings/type', f'{base}.embeddings.token_type_embeddings.weight', 'S,E->SE'),
+    *((kinds,) if types else ()),
     *norm('embeddings/norm', f'{base}.embeddings.LayerNorm', 'E'),
     *dense(f'{ours}/attention/query', f'{theirs}.attention.self.query', 'NH', 'D'),
     *dense(f'{ours}/attention/key', f'{theirs}.attention.self.key', 'NH', 'D'),
@@ -22,27 +32,104 @@ def encoder(base: str, net: str = '') -> tuple[Row, ...]:
   )
 
 
-def family() -> Family:
-  """The table of this family."""
-  return pretraining('bert')
-
-
-def pretraining(base: str) -> Family:
-  """The table of a family with BERT's heads, whose encoder has this name."""
-  return Family(
-    rows=(
-      *encoder(base),
-      *dense('mlm/dense', 'cls.predictions.transform.dense', 'E', 'D'),
-      *norm('mlm/norm', 'cls.predictions.transform.LayerNorm', 'E'),
-      Row('mlm/bias', 'cls.predictions.bias', 'V->V'),
-    ),
-    pooled=(
-      *dense('pooler', f'{base}.pooler.dense', 'O', 'D'),
-      *dense('next', 'cls.seq_relationship', 'C', 'D'),
-    ),
-    tied={
-      'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
-      'cls.predictions.decoder.bias': 'cls.predictions.bias',
-    },
-    ignored=('.position_ids',),
+def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
+  """The masked-LM head: dense, norm, and the bias over the tied word table."""
+  return heads(
+    (
+      *dense('mlm/dense', dense_name, 'E', 'D'),
+      *norm('mlm/norm', norm_name, 'E'),
+      Row('mlm/bias', bias, 'V->V'),
+    )
   )
+
+
+def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ...]:
+  """The pooler, where there is one, and the heads of `labels` and `token_labels`.
+
+  Args:
+    model: `config.model`.
+    pooler: their name.
+    names: label -> theirs; others are `classifier`.
+  """
+  rows: tuple[Row, ...] = ()
+  if model.labels or model.pooler:
+    rows += heads(dense('pooler', pooler, 'O', 'D'))
+  for name, classes in (*model.labels, *model.token_labels):
+    rows += heads(dense(name, names.get(name, 'classifier'), 'C', 'D'), C=classes)
+  return rows
+
+
+def layout_of(base: str):
+  """`Family.layout` of classes with BERT's heads, whose encoder has this name."""
+  names = {'next': 'cls.seq_relationship', 'span': 'qa_outputs'}
+  words = word_head(
+    'cls.predictions.transform.dense', 'cls.predictions.transform.LayerNorm', 'cls.predictions.bias'
+  )
+  tied = {
+    'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
+    'cls.predictions.decoder.bias': 'cls.predictions.bias',
+  }
+  spare = [row.theirs for row in words]
+  spare += [f'{n}.{leaf}' for n in (f'{base}.pooler.dense', names['next']) for leaf in ENDS]
+
+  def layout(model: Any) -> Layout:
+    rows = encoder(base, bool(model.types)) + label_heads(model, f'{base}.pooler.dense', names)
+    if not model.words:
+      return Layout(rows, spare=(*spare, *tied))
+    return Layout(rows + words, tied, spare=tuple(spare))
+
+  return layout
+
+
+ENDS = ('weight', 'bias')
+
+FIELDS = (
+  Field('vocab_size', 'vocab_size', 30_522),
+  Field('width', 'hidden_size', 768),
+  Field('layers', 'num_hidden_layers', 12),
+  Field('heads', 'num_attention_heads', 12),
+  Field('ffn', 'intermediate_size', 3072),
+  Field('activation', 'hidden_act', 'gelu', ACTIVATIONS),
+  Field('dropout', 'hidden_dropout_prob', 0.1),
+  Field('attention_dropout', 'attention_probs_dropout_prob', 0.1),
+  Field('positions', 'max_position_embeddings', 512),
+  Field('types', 'type_vocab_size', 2),
+  Field('init_std', 'initializer_range', 0.02),
+  Field('norm_eps', 'layer_norm_eps', 1e-12),
+)
+# Of a model with learned positions, own layers and a head with a transform.
+PLAIN = dict(
+  sinusoid=False, extra=(), attend='example', transform=True, sharing='none', groups=1,
+  inner_groups=1, position_offset=0, embedding_width=0,
+)  # fmt: skip
+THEIRS = dict(
+  is_decoder=(False,),
+  add_cross_attention=(False,),
+  tie_word_embeddings=(True,),
+  position_embedding_type=('absolute', None),
+)
+
+
+def classes_of(prefix: str, label: str = 'next') -> dict[str, Heads]:
+  """The classes of a family with BERT's heads."""
+  return {
+    f'{prefix}ForPreTraining': Heads(words=True, label=label),
+    f'{prefix}ForMaskedLM': Heads(words=True),
+    f'{prefix}Model': Heads(pooler=True),
+    f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
+    f'{prefix}ForSequenceClassification': Heads(label=ANY),
+    f'{prefix}ForTokenClassification': Heads(token_label=ANY),
+  }
+
+
+FAMILY = Family(
+  model='bert',
+  recipe='bert',
+  model_type='bert',
+  base='bert',
+  classes=classes_of('Bert'),
+  layout=layout_of('bert'),
+  fields=FIELDS,
+  fixed=PLAIN,
+  theirs=THEIRS,
+)

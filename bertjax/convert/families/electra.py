@@ -1,20 +1,45 @@
 """ElectraForPreTraining: the discriminator of a run. Its generator is another class; see
-electra_generator.py."""
+electra_net.py."""
 
-from bertjax.convert.families.bert import encoder
-from bertjax.convert.huggingface import Family, dense
+from typing import Any
+
+from bertjax.convert.families import bert
+from bertjax.convert.family import Family, Field, Heads, Layout
+from bertjax.convert.tables import dense, heads
 
 
-def family() -> Family:
-  """The table of this family; parameters of the generator are left out."""
-  return Family(
-    rows=(
-      *encoder('electra', 'discriminator/'),
-      *dense('rtd/dense', 'discriminator_predictions.dense', 'O', 'D'),
-      *dense('rtd/out', 'discriminator_predictions.dense_prediction', 'A', 'D'),
-    ),
-    projection=dense('discriminator/projection', 'electra.embeddings_project', 'D', 'E'),
-    pooled=(),
-    tied={},
-    ignored=('.position_ids',),
+GENERATOR = ('mlm', 'generator_')  # our paths of the generator begin so
+
+
+def layout(model: Any) -> Layout:
+  """The discriminator; parameters of the generator are no part of it."""
+  rows = bert.encoder('electra', net='discriminator/encoder')
+  if model.embedding_width not in (0, model.width):
+    rows += dense('discriminator/projection', 'electra.embeddings_project', 'D', 'E')
+  judge = (
+    *dense('rtd/dense', 'discriminator_predictions.dense', 'O', 'D'),
+    *dense('rtd/out', 'discriminator_predictions.dense_prediction', 'A', 'D'),
   )
+  return Layout(rows + heads(judge), elsewhere=GENERATOR)
+
+
+OWN = dict(width=256, heads=4, ffn=1024)
+FIELDS = (
+  *(f._replace(default=OWN.get(f.ours, f.default)) for f in bert.FIELDS),
+  Field('embedding_width', 'embedding_size', 128),
+)
+FIXED = {k: v for k, v in bert.PLAIN.items() if k != 'embedding_width'}
+
+FAMILY = Family(
+  model='electra',
+  recipe='electra',
+  model_type='electra',
+  base='electra',
+  classes={'ElectraForPreTraining': Heads(words=True)},
+  layout=layout,
+  fields=FIELDS,
+  # A discriminator alone is the model without a generator: `uniform`.
+  fixed=dict(FIXED, words=True, pooler=False, labels=(), token_labels=()),
+  theirs=bert.THEIRS,
+  write=lambda model: dict(embedding_size=model.embedding_width or model.width),
+)

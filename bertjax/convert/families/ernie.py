@@ -1,9 +1,17 @@
-"""ErnieForPreTraining without task ids; ErnieForMaskedLM where the model has no labels."""
+"""ErnieForPreTraining and the others of BERT's heads, without task ids."""
 
-from bertjax.convert.families.bert import pretraining
-from bertjax.convert.huggingface import Family
+from bertjax.convert.families import bert
+from bertjax.convert.family import Family
 
-
-def family() -> Family:
-  """The table of this family."""
-  return pretraining('ernie')._replace(vocab_size=18_000)
+FAMILY = Family(
+  model='bert',
+  recipe='ernie',
+  model_type='ernie',
+  base='ernie',
+  classes=bert.classes_of('Ernie'),
+  layout=bert.layout_of('ernie'),
+  fields=bert.FIELDS,
+  fixed=bert.PLAIN,
+  theirs=dict(bert.THEIRS, use_task_id=(False,)),
+  vocab_size=18_000,
+)

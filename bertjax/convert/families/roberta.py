@@ -1,24 +1,43 @@
-"""RobertaForMaskedLM, and so XLM-R."""
+"""RobertaForMaskedLM and RobertaModel."""
 
-from bertjax.convert.families.bert import encoder
-from bertjax.convert.huggingface import Family, Row, dense, norm
+from typing import Any
+
+from bertjax.convert.families import bert
+from bertjax.convert.family import Family, Field, Heads, Layout
+from bertjax.convert.tables import dense, heads
 
 
-def family() -> Family:
-  """The table of this family."""
-  return Family(
-    rows=(
-      *encoder('roberta'),
-      *dense('mlm/dense', 'lm_head.dense', 'E', 'D'),
-      *norm('mlm/norm', 'lm_head.layer_norm', 'E'),
-      Row('mlm/bias', 'lm_head.bias', 'V->V'),
-    ),
-    pooled=(),
-    tied={
-      'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
-      'lm_head.decoder.bias': 'lm_head.bias',
-    },
-    # Some published files hold a pooler that was never trained.
-    ignored=('.position_ids', '.pooler.dense.weight', '.pooler.dense.bias'),
-    vocab_size=50_265,
-  )
+def layout(model: Any) -> Layout:
+  """The encoder, the words' head or the pooler."""
+  rows = bert.encoder('roberta')
+  words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
+  # Some published files hold a pooler that was never trained.
+  pooler = heads(dense('pooler', 'roberta.pooler.dense', 'O', 'D'))
+  tied = {
+    'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
+    'lm_head.decoder.bias': 'lm_head.bias',
+  }
+  spare = tuple(row.theirs for row in (*pooler, *words))
+  if model.words:
+    return Layout(rows + words, tied, spare=spare)
+  return Layout(rows + (pooler if model.pooler else ()), spare=(*spare, *tied))
+
+
+# The vector of the pad token is zero and stays out of training there; positions begin behind it.
+FIELDS = (
+  *(f._replace(default={'types': 2, 'positions': 512}.get(f.ours, f.default)) for f in bert.FIELDS),
+  Field('position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1),
+)
+
+FAMILY = Family(
+  model='bert',
+  recipe='roberta',
+  model_type='roberta',
+  base='roberta',
+  classes={'RobertaForMaskedLM': Heads(words=True), 'RobertaModel': Heads(pooler=True)},
+  layout=layout,
+  fields=FIELDS,
+  fixed={k: v for k, v in bert.PLAIN.items() if k != 'position_offset'},
+  theirs=bert.THEIRS,
+  vocab_size=50_265,
+)

@@ -1,37 +1,78 @@
-"""XLNetLMHeadModel, whose query biases are those of each layer: `config.model.untie_r`."""
+"""XLNetLMHeadModel and XLNetModel, whose query biases are those of each layer:
+`config.model.untie_r`."""
 
-from bertjax.convert.huggingface import Family, Row, dense, norm
+from typing import Any
+
+from bertjax.convert.family import ACTIVATIONS, Family, Field, Heads, Layout
+from bertjax.convert.tables import Row, dense, heads, norm
 
 
-def family() -> Family:
-  """The table of this family."""
+def layers() -> tuple[Row, ...]:
+  """The layers, without the query biases."""
   ours, theirs = 'layers', 'transformer.layer.{layer}'
   attention = f'{theirs}.rel_attn'
   project = lambda name, letter: Row(
     f'{ours}/attention/{name}/kernel', f'{attention}.{letter}', 'D,N,H->DNH'
   )
-  return Family(
-    rows=(
-      Row('word', 'transformer.word_embedding.weight', 'V,D->VD'),
-      Row('mask', 'transformer.mask_emb', 'A,A,D->D'),
-      project('query', 'q'),
-      project('key', 'k'),
-      project('value', 'v'),
-      project('position', 'r'),
-      Row(f'{ours}/attention/out/kernel', f'{attention}.o', 'D,N,H->NHD'),
-      Row(f'{ours}/u', f'{attention}.r_w_bias', 'N,H->NH'),
-      Row(f'{ours}/w', f'{attention}.r_r_bias', 'N,H->NH'),
-      Row(f'{ours}/z', f'{attention}.r_s_bias', 'N,H->NH'),
-      Row(f'{ours}/segment', f'{attention}.seg_embed', 'S,N,H->SNH'),
-      *norm(f'{ours}/attention_norm', f'{attention}.layer_norm'),
-      *dense(f'{ours}/ffn/up', f'{theirs}.ff.layer_1', 'F', 'D'),
-      *dense(f'{ours}/ffn/down', f'{theirs}.ff.layer_2', 'D', 'F'),
-      *norm(f'{ours}/ffn_norm', f'{theirs}.ff.layer_norm'),
-      Row('head/bias', 'lm_loss.bias', 'V->V'),
-    ),
-    pooled=(),
-    tied={'lm_loss.weight': 'transformer.word_embedding.weight'},
-    ignored=(),
-    needed=dict(untie_r=True),
-    vocab_size=32_000,
+  return (
+    project('query', 'q'),
+    project('key', 'k'),
+    project('value', 'v'),
+    project('position', 'r'),
+    Row(f'{ours}/attention/out/kernel', f'{attention}.o', 'D,N,H->NHD'),
+    *norm(f'{ours}/attention_norm', f'{attention}.layer_norm'),
+    *dense(f'{ours}/ffn/up', f'{theirs}.ff.layer_1', 'F', 'D'),
+    *dense(f'{ours}/ffn/down', f'{theirs}.ff.layer_2', 'D', 'F'),
+    *norm(f'{ours}/ffn_norm', f'{theirs}.ff.layer_norm'),
   )
+
+
+def layout(model: Any) -> Layout:
+  """The table, the mask's vector, the layers and, where there is one, the head's bias."""
+  attention = 'transformer.layer.{layer}.rel_attn'
+  rows = (
+    Row('word', 'transformer.word_embedding.weight', 'V,D->VD'),
+    Row('mask', 'transformer.mask_emb', 'A,A,D->D'),
+    *layers(),
+    Row('layers/u', f'{attention}.r_w_bias', 'N,H->NH'),
+    Row('layers/w', f'{attention}.r_r_bias', 'N,H->NH'),
+    Row('layers/z', f'{attention}.r_s_bias', 'N,H->NH'),
+    Row('layers/segment', f'{attention}.seg_embed', 'S,N,H->SNH'),
+  )
+  words = heads((Row('head/bias', 'lm_loss.bias', 'V->V'),))
+  tied = {'lm_loss.weight': 'transformer.word_embedding.weight'}
+  spare = ('lm_loss.bias', *tied)
+  return Layout(rows + words, tied, ignored=()) if model.words else Layout(rows, spare=spare)
+
+
+# Of both kinds of Transformer that transformers computes with these classes.
+COMMON = (
+  Field('vocab_size', 'vocab_size', 32_000),
+  Field('width', 'd_model', 1024),
+  Field('layers', 'n_layer', 24),
+  Field('heads', 'n_head', 16),
+  Field('ffn', 'd_inner', 4096),
+  Field('activation', 'ff_activation', 'gelu', ACTIVATIONS),
+  Field('dropout', 'dropout', 0.1),
+  Field('init_std', 'initializer_range', 0.02),
+  Field('norm_eps', 'layer_norm_eps', 1e-12),
+  Field('mem_len', 'mem_len', 512, export=lambda places: places or None, import_=lambda n: n or 0),
+)
+
+FAMILY = Family(
+  model='xlnet',
+  recipe='xlnet',
+  model_type='xlnet',
+  base='transformer',
+  classes={'XLNetLMHeadModel': Heads(words=True), 'XLNetModel': Heads()},
+  layout=layout,
+  fields=(
+    *COMMON,
+    Field('clamp_len', 'clamp_len', -1, export=lambda n: n or -1, import_=lambda n: max(n, 0)),
+  ),
+  fixed=dict(untie_r=True),
+  theirs=dict(
+    attn_type=('bi',), untie_r=(True,), same_length=(False,), tie_word_embeddings=(True,)
+  ),
+  vocab_size=32_000,
+)

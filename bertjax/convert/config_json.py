@@ -1,0 +1,153 @@
+"""`config.model` to and from the config.json of transformers, by the fields of a family's table."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bertjax import registry
+from bertjax.convert import family as family_lib
+from bertjax.convert.family import Family, Field
+from bertjax.errors import UserError
+
+# config.json's name of a special token's id -> its role in a vocabulary.
+SPECIAL = dict(pad_token_id='pad', bos_token_id='cls', eos_token_id='sep')
+
+
+def write(model: Any, special: Mapping[str, int | None], dtype: str) -> dict[str, Any]:
+  """The config.json of a model.
+
+  Args:
+    model: `config.model` with the vocabulary size filled in.
+    special: role -> id; {} where there is no tokenizer.
+    dtype: of the tensors.
+
+  Raises:
+    UserError: what the class cannot express, by name.
+  """
+  name = family_lib.class_of(model)
+  family = family_lib.find(model.family)
+  ids = {key: special.get(role) for key, role in SPECIAL.items() if special.get(role) is not None}
+  found: dict[str, Any] = dict(architectures=[name], model_type=family.model_type, dtype=dtype)
+  found |= ids
+  found |= {key: values[0] for key, values in family.theirs.items() if values[0] is not None}
+  for field in family.fields:
+    value = _to_theirs(field, model)
+    if field.theirs in ids and ids[field.theirs] != value:
+      raise UserError(
+        f'the positions of {name} begin behind the id of the pad token: '
+        f'config.model.{field.ours}={model[field.ours]} expects it at {value}, but the vocabulary '
+        f'has it at {ids[field.theirs]}. Train with a vocabulary that has, or set '
+        f'config.model.{field.ours}={ids[field.theirs] + 1}'
+      )
+    found[field.theirs] = value
+  found |= family.write(model)
+  labels = [*model.labels, *model.token_labels] if 'labels' in model else []
+  heads = family.classes[name]
+  if family_lib.ANY in (heads.label, heads.token_label):
+    ((_, classes),) = labels
+    found['id2label'] = {str(i): f'LABEL_{i}' for i in range(classes)}
+    found['label2id'] = {f'LABEL_{i}': i for i in range(classes)}
+  return found
+
+
+def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, Any]]:
+  """The family and the fields of `config.model` that a config.json means.
+
+  Args:
+    given: the config.json.
+    names: of the tensors, which tell the class where config.json does not.
+
+  Raises:
+    UserError: a class that no family has, or an option that our model does not compute.
+  """
+  kind, name = str(given.get('model_type', '')), _class_name(given, names)
+  found = [each for each, family in _all().items() if _is(family, given, name)]
+  if not found:
+    known = sorted({c for f in _all().values() for c in f.classes})
+    raise UserError(
+      f'config.json is of model_type={kind!r} and of the class {name!r}, which no family holds: '
+      f'expected one of {", ".join(known)}'
+    )
+  family = family_lib.find(found[0])
+  wrong = {
+    key: given[key]
+    for key, values in family.theirs.items()
+    if given.get(key, values[0]) not in values
+  }
+  if wrong:
+    expected = {key: family.theirs[key][0] for key in wrong}
+    raise UserError(
+      f'config.json has {wrong}, which our model does not compute: expected {expected}'
+    )
+  fields = dict(family.fixed)
+  for field in family.fields:
+    fields[field.ours] = _to_ours(field, given)
+  if 'embedding_width' in fields and fields['embedding_width'] == fields['width']:
+    fields['embedding_width'] = 0
+  count = len(given['id2label']) if 'id2label' in given else int(given.get('num_labels', 2))
+  fields |= family_lib.head_fields(family, name, count)
+  return family, dict(fields, family=found[0], name=family.model)
+
+
+def _all() -> dict[str, Family]:
+  """The families that directories are read as."""
+  found = {n: family_lib.find(n) for n in registry.names_in('bertjax.convert.families')}
+  return {name: family for name, family in found.items() if not family.read_as}
+
+
+def _is(family: Family, given: Mapping[str, Any], kind: str) -> bool:
+  """Whether a family is meant: by class, model_type, and what tells two of one class apart."""
+  if given.get('model_type') != family.model_type or kind not in family.classes:
+    return False
+  twins = dict(attn_type='bi')
+  return all(given.get(key, d) in family.theirs.get(key, (d,)) for key, d in twins.items())
+
+
+def _class_name(given: Mapping[str, Any], names: set[str]) -> str:
+  """The class that config.json names; else the one that the tensors tell."""
+  said = given.get('architectures') or ()
+  if said:
+    return str(said[0])
+  fitting = [
+    (len(marks), name)
+    for family in _all().values()
+    if family.model_type == given.get('model_type')
+    for name in family.classes
+    if (marks := _marks(family, name)) <= names | {f'{family.base}.{each}' for each in names}
+  ]
+  return max(fitting)[1] if fitting else ''
+
+
+def _marks(family: Family, name: str) -> set[str]:
+  """Names of the heads' tensors of a class."""
+  blank = {field.ours: 1 for field in family.fields} | dict(family.fixed)
+  blank |= dict(layers=1, heads=1, width=1, head_size=1, groups=1, inner_groups=1, untie_r=True)
+  blank |= family_lib.head_fields(family, name, 2)
+  return {row.theirs for row in family.layout(ConfigDict(blank)).rows if row.head}
+
+
+def _to_theirs(field: Field, model: Any) -> Any:
+  value = model[field.ours]
+  if field.values:
+    if value not in field.values:
+      raise UserError(
+        f'config.model.{field.ours}={value!r} has no name in config.json: expected one of '
+        f'{", ".join(map(repr, field.values))}'
+      )
+    return field.values[value][0]
+  return field.export(value) if field.export else value
+
+
+def _to_ours(field: Field, given: Mapping[str, Any]) -> Any:
+  value = given.get(field.theirs, field.default)
+  if field.values:
+    found = [ours for ours, theirs in field.values.items() if value in theirs]
+    if not found:
+      known = ', '.join(repr(each) for theirs in field.values.values() for each in theirs)
+      raise UserError(
+        f'config.json has {field.theirs}={value!r}, which our model does not compute: expected one '
+        f'of {known}'
+      )
+    return found[0]
+  return field.import_(value) if field.import_ else value

@@ -1,0 +1,111 @@
+"""One net of ELECTRA as a BERT: ElectraForMaskedLM, a run's generator, and the headless
+ElectraModel.
+
+The head of ElectraForMaskedLM has the erf GELU whatever `hidden_act` says.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.convert.families import bert, electra
+from bertjax.convert.family import Family, Heads, Layout
+from bertjax.convert.tables import dense
+from bertjax.errors import UserError
+from bertjax.models.electra import generator_size
+
+# Fields of `config.model` that a BERT has not.
+OF_TWO_NETS = (
+  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
+)  # fmt: skip
+
+
+def layout(model: Any) -> Layout:
+  """The tables, their projection where widths differ, the layers, the words' head."""
+  rows = bert.encoder('electra')
+  if model.embedding_width not in (0, model.width):
+    rows += dense('embeddings/projection', 'electra.embeddings_project', 'D', 'E')
+  words = bert.word_head(
+    'generator_predictions.dense', 'generator_predictions.LayerNorm', 'generator_lm_head.bias'
+  )
+  tied = {
+    'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight',
+  }
+  spare = tuple(row.theirs for row in words)
+  return Layout(rows + words, tied) if model.words else Layout(rows, spare=(*spare, *tied))
+
+
+def write(model: Any) -> dict[str, Any]:
+  """The width of the tables.
+
+  Raises:
+    UserError: a words' head with another activation than the class has.
+  """
+  if model.words and model.activation != 'gelu_erf':
+    raise UserError(
+      'the words of ElectraForMaskedLM are scored through the erf GELU: expected '
+      f"config.model.activation='gelu_erf', got {model.activation!r}"
+    )
+  return dict(embedding_size=model.embedding_width or model.width)
+
+
+def model_of(model: Any) -> Any:
+  """The `config.model` of the generator in an ELECTRA model, of this family.
+
+  Raises:
+    UserError: a model whose generator is no single net.
+  """
+  if model.generator not in ('own', 'shared'):
+    raise UserError(
+      "the class of transformers holds one generator: expected config.model.generator='own' or "
+      f"'shared', got {model.generator!r}"
+    )
+  config = model.copy_and_resolve_references()
+  config.update(dict(name='bert', family='electra_net'))
+  if model.generator == 'own':
+    size = generator_size(model)
+    width = model.embedding_width or model.width
+    if not model.tied_embeddings:
+      width = min(width, size['width'])
+    config.update(size | dict(embedding_width=width))
+  for key in OF_TWO_NETS:
+    del config[key]
+  return config
+
+
+def select(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters of the generator in an ELECTRA model, as those of `model_of`."""
+  net = params['generator_net' if model.generator == 'own' else 'discriminator']
+  embeddings = dict(params.get('generator_embeddings', params['embeddings']))
+  if 'projection' in net:
+    embeddings['projection'] = net['projection']
+  return dict(embeddings=embeddings, encoder=net['encoder'], mlm=params['mlm'])
+
+
+def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters of an ELECTRA model with a generator of its own: the inverse of `select`.
+
+  Args:
+    judge: those of the discriminator.
+    generator: those of `model_of`; its tables are the discriminator's where they are tied.
+    model: `config.model` of both.
+  """
+  tables = dict(generator['embeddings'])
+  net = dict(encoder=generator['encoder'])
+  if 'projection' in tables:
+    net['projection'] = tables.pop('projection')
+  params = dict(judge, generator_net=net, mlm=generator['mlm'])
+  return params if model.tied_embeddings else dict(params, generator_embeddings=tables)
+
+
+FAMILY = Family(
+  model='bert',
+  recipe='bert',
+  model_type='electra',
+  base='electra',
+  classes={'ElectraForMaskedLM': Heads(words=True), 'ElectraModel': Heads()},
+  layout=layout,
+  fields=electra.FIELDS,
+  fixed=electra.FIXED,
+  theirs=bert.THEIRS,
+  write=write,
+)

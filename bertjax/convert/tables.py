@@ -1,0 +1,266 @@
+"""Name tables: where a tensor lives here, where it lives there, and how its axes map.
+
+A row is read in both directions. Its axes are 'theirs->ours', e.g. 'NH,D->DNH': theirs is a matrix
+[N * H, D], ours an array [D, N, H]. Letters are those of `types.py`; here T counts the rows of the
+position table, S those of the segment table, X those of an extra table, C the classes of a head, A
+is a single logit or an axis of one that ours lacks, E is the width of the tables, and O is D where
+D is taken. Everything is NumPy: neither torch nor `transformers` is imported.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.models.layers.basic import padded_rows
+
+Sizes = Mapping[str, int]  # letter -> size
+SHOWN = 20  # names of an error, at most
+
+
+class Row(NamedTuple):
+  """One tensor: our path under params, their name, 'theirs->ours'.
+
+  Ours is a stack of theirs where the name holds '{layer}', or '{group}' and '{inner}', which number
+  the blocks of `config.model.groups`.
+
+  Attributes:
+    ours, theirs, axes: see above.
+    sizes: letters of this row alone, C of a head.
+    head: whether it belongs to a head, which a checkpoint may lack: it is then made anew.
+  """
+
+  ours: str
+  theirs: str
+  axes: str
+  sizes: Mapping[str, int] = {}
+  head: bool = False
+
+
+def dense(ours: str, theirs: str, out: str, into: str, **more: Any) -> tuple[Row, Row]:
+  """A torch Linear: weight [out, in] becomes kernel [in, out]."""
+  weight = Row(f'{ours}/kernel', f'{theirs}.weight', f'{out},{into}->{into}{out}', **more)
+  return weight, Row(f'{ours}/bias', f'{theirs}.bias', f'{out}->{out}', **more)
+
+
+def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Row]:
+  """A torch LayerNorm: its weight is our scale."""
+  scale = Row(f'{ours}/scale', f'{theirs}.weight', f'{width}->{width}', **more)
+  return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}', **more)
+
+
+def heads(rows: Sequence[Row], **sizes: int) -> tuple[Row, ...]:
+  """The rows as those of a head, with its own sizes."""
+  return tuple(row._replace(head=True, sizes=dict(row.sizes, **sizes)) for row in rows)
+
+
+def names_of(row: Row, model: Any) -> list[str]:
+  """Their names of a row's tensors, in the order of our stack."""
+  if '{group}' in row.theirs:
+    numbers = itertools.product(range(model.groups), range(model.inner_groups))
+    return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
+  layers = range(model.layers) if '{layer}' in row.theirs else (0,)
+  return [row.theirs.format(layer=layer) for layer in layers]
+
+
+def sizes_of(model: Any) -> dict[str, int]:
+  """The letters of a `config.model`."""
+  width, heads = model.width, model.heads
+  head_size = model.head_size if 'head_size' in model else width // heads
+  sizes = dict(
+    V=model.vocab_size, D=width, O=width, N=heads, H=head_size, F=model.ffn, S=2, A=1, E=width
+  )
+  if 'embedding_width' in model:
+    sizes |= dict(
+      E=model.embedding_width or width, T=model.positions, S=model.types,
+      X=model.extra[0][1] if model.extra else 0,
+    )  # fmt: skip
+  return sizes
+
+
+def to_ours(
+  state: Mapping[str, np.ndarray], rows: Sequence[Row], model: Any, absent: Callable | None = None
+) -> dict[str, Any]:
+  """Their tensors as our parameters.
+
+  Args:
+    state: name -> array; may read each when it is asked for.
+    rows: of the table.
+    model: `config.model` with the vocabulary size filled in.
+    absent: (row, our shape) -> the array of a row that the state lacks; None where it lacks none.
+
+  Returns:
+    nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with zero rows.
+
+  Raises:
+    UserError: tensors of another shape; all are listed.
+  """
+  sizes = sizes_of(model)
+  _check_shapes(state, rows, model, sizes)
+  params: dict[str, Any] = {}
+  for row in rows:
+    names, mine = names_of(row, model), {**sizes, **row.sizes}
+    *parents, leaf = row.ours.split('/')
+    stacked = 'layers' in parents
+    shape = _our_shape(row, mine)
+    whole = np.zeros((len(names), *shape) if stacked else shape, np.float32)
+    if absent is not None and names[0] not in state:
+      whole[...] = absent(row, whole.shape)
+    else:
+      for index, name in enumerate(names if stacked else names[:1]):
+        _fill(whole[index] if stacked else whole, state[name], row, mine)
+    if not stacked:
+      _check_copies(state, names)
+    node = params
+    for parent in parents:
+      node = node.setdefault(parent, {})
+    node[leaf] = whole
+  return params
+
+
+def to_theirs(
+  params: Mapping[str, Any], rows: Sequence[Row], model: Any, elsewhere: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Row, np.ndarray]]:
+  """Our parameters as their tensors, one at a time: the inverse of `to_ours`.
+
+  Args:
+    params: nested dict of arrays.
+    rows: of the table.
+    model: `config.model`.
+    elsewhere: how paths begin that are not of this table.
+
+  Yields:
+    (their name, row, float32 array).
+
+  Raises:
+    UserError: parameters without a row, all of which are listed.
+  """
+  sizes = sizes_of(model)
+  known = {row.ours for row in rows}
+  found = {path for path, _ in flat(params) if not path.startswith(elsewhere or ('\0',))}
+  if known != found:
+    raise UserError(
+      f'the parameters do not fit the table of config.model.family={model.family!r}: no row for '
+      f'{_some(sorted(found - known))}, nothing at {_some(sorted(known - found))}'
+    )
+  for row in rows:
+    array: Any = params
+    for key in row.ours.split('/'):
+      array = array[key]
+    array, names = np.asarray(array, np.float32), names_of(row, model)
+    stacked = 'layers' in row.ours.split('/')
+    for index, name in enumerate(names):
+      mine = array[index] if stacked else array
+      yield name, row, _theirs(mine, row, {**sizes, **row.sizes})
+
+
+def flat(params: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
+  """Path -> leaf of nested dicts, as in 'encoder/layers/ffn_up/kernel'."""
+  for key, value in params.items():
+    if isinstance(value, Mapping):
+      yield from flat(value, f'{prefix}{key}/')
+    else:
+      yield prefix + key, value
+
+
+def check_names(
+  state: Mapping[str, Any], rows: Sequence[Row], known: set[str], ignored: tuple[str, ...], model
+) -> tuple[list[str], list[str]]:
+  """Compares the names of a state with those of a table.
+
+  Args:
+    state: name -> tensor.
+    rows: of the table.
+    known: other names that it may have: copies, heads that the model lacks.
+    ignored: endings of names that carry nothing we train.
+    model: `config.model`.
+
+  Returns:
+    our paths that the state lacks, all of heads, and names of tensors that are left out.
+
+  Raises:
+    UserError: tensors that are missing or unexpected; all are listed.
+  """
+  names = {name: row for row in rows for name in names_of(row, model)}
+  absent = sorted(names.keys() - state.keys())
+  missing = [name for name in absent if not names[name].head]
+  # A head is whole or not there: half of one is damage.
+  whole = {names[name].ours.partition('/')[0] for name in names.keys() & state.keys()}
+  missing += [n for n in absent if names[n].head and names[n].ours.partition('/')[0] in whole]
+  extra = sorted(state.keys() - names.keys() - known)
+  unexpected = [name for name in extra if not name.endswith(ignored)]
+  if missing or unexpected:
+    raise UserError(
+      f'the tensors do not fit the model: {len(missing)} missing {_some(missing)}, '
+      f'{len(unexpected)} unexpected {_some(unexpected)}; check config.model.layers, the heads '
+      'and the class'
+    )
+  left_out = sorted(state.keys() & (known - names.keys())) + [n for n in extra if n not in names]
+  return sorted({names[name].ours for name in absent}), left_out
+
+
+def _some(names: Sequence[str]) -> str:
+  more = f' and {len(names) - SHOWN} more' if len(names) > SHOWN else ''
+  return f'[{", ".join(names[:SHOWN])}]{more}'
+
+
+def _check_shapes(state, rows: Sequence[Row], model: Any, sizes: Sizes) -> None:
+  wrong = []
+  for row in rows:
+    expected = _their_shape(row, {**sizes, **row.sizes})
+    for name in filter(state.__contains__, names_of(row, model)):
+      got = shape_of(state, name)
+      if got != expected:
+        wrong.append(f'{name}: config.model says shape {expected}, got {got}')
+  if wrong:
+    more = f'; and {len(wrong) - SHOWN} more' if len(wrong) > SHOWN else ''
+    raise UserError('; '.join(wrong[:SHOWN]) + more)
+
+
+def shape_of(state: Any, name: str) -> tuple[int, ...]:
+  """The shape of a tensor, without reading it where the state is a file."""
+  return tuple(state.shape(name)) if hasattr(state, 'shape') else tuple(np.shape(state[name]))
+
+
+def _check_copies(state, names: Sequence[str]) -> None:
+  """Refuses layers that differ where ours share one tensor."""
+  differing = [n for n in names[1:] if not np.array_equal(state[n], state[names[0]])]
+  if differing:
+    raise UserError(
+      f'{_some(differing)} differ from {names[0]}: this model has one for all layers, others do '
+      'not fit'
+    )
+
+
+def _groups(row: Row) -> tuple[list[str], str]:
+  theirs, ours = row.axes.split('->')
+  return theirs.split(','), ours
+
+
+def _their_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
+  return tuple(int(np.prod([sizes[a] for a in group])) for group in _groups(row)[0])
+
+
+def _our_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
+  ours = _groups(row)[1]
+  first = padded_rows(sizes['V']) if ours[0] == 'V' else sizes[ours[0]]
+  return (first, *(sizes[a] for a in ours[1:]))
+
+
+def _fill(mine: np.ndarray, theirs: np.ndarray, row: Row, sizes: Sizes) -> None:
+  groups, ours = _groups(row)
+  letters = ''.join(a for a in ''.join(groups) if a in ours)
+  split = np.asarray(theirs, np.float32).reshape([sizes[a] for a in letters])
+  split = split.transpose([letters.index(a) for a in ours])
+  target = mine[: sizes['V']] if ours[0] == 'V' else mine
+  target[...] = split
+
+
+def _theirs(mine: np.ndarray, row: Row, sizes: Sizes) -> np.ndarray:
+  groups, ours = _groups(row)
+  if ours[0] == 'V':
+    mine = mine[: sizes['V']]
+  mine = mine.transpose([ours.index(a) for a in ''.join(groups) if a in ours])
+  return np.ascontiguousarray(mine.reshape(_their_shape(row, sizes)))
