@@ -7,7 +7,6 @@ from bertjax.convert.families import bert
 from bertjax.convert.family import Family, Field, Heads, Layout
 from bertjax.convert.tables import dense, heads
 
-
 GENERATOR = ('mlm', 'generator_')  # our paths of the generator begin so
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from bertjax.convert.family import Family, Field, Heads, Layout
 from bertjax.convert.families.bert import PLAIN
+from bertjax.convert.family import Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
 from bertjax.errors import UserError
 
