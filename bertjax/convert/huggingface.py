@@ -94,29 +94,34 @@ def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarra
   return state | {copy: state[source] for copy, source in layout.tied.items()}
 
 
-def tensors(
-  params: Mapping[str, Any], model: Any
-) -> Iterator[tuple[str, tables.Row | None, np.ndarray]]:
-  """The tensors of a class one at a time, without tied copies: (name, row or None, float32)."""
+def shapes(model: Any) -> dict[str, tuple[int, ...]]:
+  """Name -> shape of what `tensors` yields, in its order."""
+  layout, prefix = layout_of(model), family_lib.bare(model)
+  found = tables.their_shapes(layout.rows, model)
+  for name, each in layout.derived.items():
+    found[name] = found[each.source] if each.source else each.shape
+  return {name.removeprefix(prefix): shape for name, shape in found.items()}
+
+
+def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
+  """The tensors of a class one at a time, without tied copies: (name, our path, float32)."""
   layout, prefix = layout_of(model), family_lib.bare(model)
   sources: dict[str, np.ndarray] = {}
   needed = {each.source for each in layout.derived.values()}
-  for name, row, array in tables.to_theirs(
-    params, layout.rows + layout.side, model, layout.elsewhere
-  ):
+  elsewhere = (*layout.elsewhere, *(row.ours for row in layout.side))
+  for name, row, array in tables.to_theirs(params, layout.rows, model, elsewhere):
     if name in needed:
       sources[name] = array
-    if row not in layout.side:
-      yield name.removeprefix(prefix), row, array
+    yield name.removeprefix(prefix), row.ours, array
   for name, each in layout.derived.items():
-    yield name, None, derived(each, sources)
+    yield name, '', derived(each, sources)
 
 
 def side_tensors(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
   """The tensors that no class holds: SpanBERT's boundary head."""
   layout = layout_of(model)
-  found = tables.to_theirs(params, layout.rows + layout.side, model)
-  return {name: array for name, row, array in found if row in layout.side}
+  elsewhere = tuple(row.ours for row in layout.rows)
+  return {name: array for name, _, array in tables.to_theirs(params, layout.side, model, elsewhere)}
 
 
 def layout_of(model: Any) -> Layout:

@@ -156,6 +156,14 @@ def to_theirs(
       yield name, row, _theirs(mine, row, {**sizes, **row.sizes})
 
 
+def their_shapes(rows: Sequence[Row], model: Any) -> dict[str, tuple[int, ...]]:
+  """Name -> shape of their tensors, in the order of `to_theirs`."""
+  sizes = sizes_of(model)
+  return {
+    name: _their_shape(row, {**sizes, **row.sizes}) for row in rows for name in names_of(row, model)
+  }
+
+
 def flat(params: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
   """Path -> leaf of nested dicts, as in 'encoder/layers/ffn_up/kernel'."""
   for key, value in params.items():

@@ -157,6 +157,10 @@ class Electra(bert.Base):
     out = dict(rtd_BT=self.rtd(last_BTD), last_BTD=last_BTD)
     return dict(out, hidden_LBTD=hidden_LBTD) if hidden else out
 
+  def read(self, batch: Batch) -> dict[str, Any]:
+    """As `Model.read`, of the discriminator."""
+    return self.discriminate(batch, None, hidden=True)
+
   @property
   def generator_table_width(self) -> int:
     """Width of the tables that the generator reads."""

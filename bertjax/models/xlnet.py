@@ -239,6 +239,12 @@ class XLNet(Model):
       out['hidden_LBXD'] = hidden_LBXD
     return out
 
+  def read(self, batch: Batch) -> dict[str, Any]:
+    """As `Model.read`, of the content stream."""
+    alone = {key: x for key, x in batch.items() if key != 'target_pos_BP'}
+    out = self(alone, hidden=True)
+    return dict(out, hidden_LBTD=out.pop('hidden_LBXD'))
+
   def _streams(self, batch: Batch, memory, noise, predicts: bool) -> Streams:
     example_BT, example_BS = batch['example_BT'], memory_lib.keys(memory, batch['example_BT'])
     length, keys = example_BT.shape[1], example_BS.shape[1]

@@ -26,6 +26,15 @@ class Model(nn.Module):
     raise NotImplementedError
 
 
+  def read(self, batch: Batch) -> dict[str, Any]:
+    """What the model says of a batch by itself, without memory and dropout: for export and use.
+
+    Returns:
+      what `__call__` returns, with hidden_LBTD.
+    """
+    return self(batch, hidden=True)
+
+
 class TargetModel(Model):
   """Scores the vocabulary at the targets of a batch: the model of `objectives/mlm.py`."""
 

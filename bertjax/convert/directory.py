@@ -1,0 +1,138 @@
+"""Directories of transformers: config.json, model.safetensors and a tokenizer."""
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax.convert import config_json, huggingface, tokenizer, weights
+from bertjax.convert import family as family_lib
+from bertjax.convert.huggingface import Taken
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError
+
+CONFIG = 'config.json'
+SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
+
+
+class Opened(NamedTuple):
+  """A model that lies elsewhere, before its tensors are read.
+
+  Attributes:
+    path: where.
+    model: fields of `config.model`, with name and family.
+    recipe: module of `configs/` that goes with it.
+    vocabulary: what `load_vocabulary` takes; None where there is no tokenizer.
+    take: (whole `config.model`, absent) -> its parameters; see `huggingface.take`.
+  """
+
+  path: pathlib.Path
+  model: dict[str, Any]
+  recipe: str
+  vocabulary: pathlib.Path | None
+  take: Callable[[Any, Callable], Taken]
+
+
+def open_directory(path: pathlib.Path) -> Opened:
+  """Reads config.json and finds tensors and tokenizer.
+
+  Raises:
+    UserError: no such directory, a class that we have not, or options that we do not compute.
+  """
+  if not (path / CONFIG).is_file():
+    raise UserError(
+      f'expected a directory of transformers with {CONFIG}, got {path}: save the model with '
+      'save_pretrained(DIR)'
+    )
+  try:
+    given = json.loads((path / CONFIG).read_bytes())
+  except ValueError as error:
+    raise UserError(f'{path / CONFIG} is no JSON: {error}') from error
+  state = weights.read(path)
+  family, model = config_json.read(given, set(state))
+  take = lambda whole, absent: huggingface.take(state, whole, absent)
+  return Opened(path, model, family.recipe, tokenizer.read(path), take)
+
+
+def write(
+  directory: pathlib.Path,
+  params: Mapping[str, Any],
+  model: Any,
+  vocabulary: Vocabulary | None,
+  dtype: str,
+  shard_bytes: int,
+) -> list[dict[str, Any]]:
+  """Writes config.json, the tensors and, where there is one, the tokenizer.
+
+  Args:
+    directory: exists and is empty.
+    params: nested dict of arrays.
+    model: `config.model` with the vocabulary size filled in.
+    vocabulary: of the run.
+    dtype: of the tensors, float32 or bfloat16.
+    shard_bytes: of a file, at most.
+
+  Returns:
+    an entry for each tensor: theirs, ours, shape and sha256.
+
+  Raises:
+    UserError: what the class or its tokenizer cannot express, by name; nothing is written then.
+  """
+  check(model, vocabulary)
+  special = vocabulary.special if vocabulary else {}
+  config = config_json.write(model, special, dtype)
+  if vocabulary:
+    tokenizer.write(vocabulary, directory, model.family, max_length(model))
+  shapes = huggingface.shapes(model)
+  paths: dict[str, str] = {}
+
+  def stream():
+    for name, ours, array in huggingface.tensors(params, model):
+      paths[name] = ours
+      yield name, array
+
+  digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
+  side = huggingface.side_tensors(params, model)
+  if side:
+    import safetensors.numpy
+
+    safetensors.numpy.save_file(side, directory / SIDE)
+  (directory / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + '\n')
+  return [
+    dict(theirs=name, ours=paths[name], shape=list(shapes[name]), sha256=digest)
+    for name, digest in digests.items()
+  ]
+
+
+def check(model: Any, vocabulary: Vocabulary | None) -> None:
+  """Refuses a model without a class, or a vocabulary that is not the model's.
+
+  Raises:
+    UserError: says which field.
+  """
+  family_lib.class_of(model)
+  if vocabulary and vocabulary.size > model.vocab_size:
+    raise UserError(
+      f'the vocabulary has {vocabulary.size} ids, the word table {model.vocab_size} rows: expected '
+      'the vocabulary that the model was trained with'
+    )
+
+
+def max_length(model: Any) -> int:
+  """Tokens that a text may have, special ones included."""
+  if 'positions' in model:
+    return model.positions - model.position_offset
+  return 512
+
+
+def whole_model(opened: Opened, recipe: ConfigDict) -> ConfigDict:
+  """`config.model` of an opened model: its fields, and the recipe's where it says nothing."""
+  model = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
+  fields = dict(opened.model)
+  if 'generator' in model:
+    fields['generator'] = fields.get('generator', 'uniform')  # a discriminator alone
+  for key, value in fields.items():
+    model[key] = value
+  return model

@@ -1,0 +1,177 @@
+"""Files of tensors: safetensors, one or several, read one tensor at a time and written as a stream.
+
+Whole models need never be in memory twice. Files of `torch.save` are read where torch is installed,
+by its reader that runs no code.
+"""
+
+import hashlib
+import json
+import pathlib
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import ml_dtypes
+import numpy as np
+import safetensors
+
+from bertjax.errors import UserError
+
+NAME = 'model.safetensors'
+INDEX = f'{NAME}.index.json'
+TORCH = 'pytorch_model.bin'
+DTYPES = {'float32': ('F32', np.float32), 'bfloat16': ('BF16', ml_dtypes.bfloat16)}
+
+
+class Tensors(Mapping[str, np.ndarray]):
+  """The tensors of safetensors files, each read when it is asked for, as float32."""
+
+  def __init__(self, files: Sequence[pathlib.Path]):
+    """Opens the files.
+
+    Raises:
+      UserError: one is truncated or no safetensors file.
+    """
+    self._files: dict[str, Any] = {}
+    for path in files:
+      try:
+        opened = safetensors.safe_open(path, framework='np')
+      except (safetensors.SafetensorError, OSError) as error:
+        raise UserError(f'{path} cannot be read as safetensors: {error}') from error
+      self._files |= dict.fromkeys(opened.keys(), opened)
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    return np.asarray(self._files[name].get_tensor(name), np.float32)
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._files)
+
+  def __len__(self) -> int:
+    return len(self._files)
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    """The shape of a tensor, which is not read for it."""
+    return tuple(self._files[name].get_slice(name).get_shape())
+
+
+def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
+  """The tensors of a directory of transformers.
+
+  Raises:
+    UserError: there are none, a file is missing or damaged, or torch is needed and not there.
+  """
+  if (directory / INDEX).is_file():
+    index = json.loads((directory / INDEX).read_bytes())
+    names = sorted(set(index['weight_map'].values()))
+    outside = [name for name in names if pathlib.Path(name).name != name]
+    missing = [name for name in names if name not in outside and not (directory / name).is_file()]
+    if outside or missing:
+      raise UserError(
+        f'{directory / INDEX} names {", ".join([*outside, *missing])}: expected files beside it'
+      )
+    return Tensors([directory / name for name in names])
+  if (directory / NAME).is_file():
+    return Tensors([directory / NAME])
+  if (directory / TORCH).is_file():
+    return _read_torch(directory / TORCH)
+  raise UserError(
+    f'{directory} holds no tensors: expected {NAME}, {INDEX} or {TORCH}, got '
+    f'{", ".join(sorted(p.name for p in directory.iterdir())[:20]) or "nothing"}'
+  )
+
+
+def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
+  """The files that hold the tensors of a directory."""
+  return sorted(p for p in directory.iterdir() if p.suffix == '.safetensors' or p.name == TORCH)
+
+
+def _read_torch(path: pathlib.Path) -> dict[str, np.ndarray]:
+  try:
+    import torch
+  except ImportError as error:
+    raise UserError(
+      f'{path} is a file of torch: install torch, or save it as {NAME} (save_pretrained)'
+    ) from error
+  try:
+    state = torch.load(path, map_location='cpu', weights_only=True, mmap=True)
+  except Exception as error:  # torch has many types for a damaged or unsafe file
+    raise UserError(f'{path} cannot be read as tensors alone: {error}') from error
+  return {name: tensor.float().numpy() for name, tensor in state.items()}
+
+
+def write(
+  directory: pathlib.Path,
+  shapes: Mapping[str, tuple[int, ...]],
+  tensors: Iterable[tuple[str, np.ndarray]],
+  dtype: str,
+  shard_bytes: int,
+) -> dict[str, str]:
+  """Writes model.safetensors, or several files and their index.
+
+  Args:
+    directory: of the model.
+    shapes: of all tensors, in the order in which they come.
+    tensors: name and float32 array, one at a time.
+    dtype: float32 or bfloat16.
+    shard_bytes: of a file, at most; a tensor that is larger has a file of its own.
+
+  Returns:
+    name of each tensor -> sha256 of its bytes.
+  """
+  shards = _divide(shapes, DTYPES[dtype][1]().itemsize, shard_bytes)
+  names = [NAME]
+  if len(shards) > 1:
+    names = [f'model-{i + 1:05}-of-{len(shards):05}.safetensors' for i in range(len(shards))]
+  digests, stream = {}, iter(tensors)
+  for file_name, shard in zip(names, shards, strict=True):
+    with open(directory / file_name, 'wb') as file:
+      digests |= _write_file(file, {name: shapes[name] for name in shard}, stream, dtype)
+  if len(shards) > 1:
+    where = {name: f for f, shard in zip(names, shards, strict=True) for name in shard}
+    size = sum(int(np.prod(s)) for s in shapes.values()) * DTYPES[dtype][1]().itemsize
+    index = dict(metadata=dict(total_size=size), weight_map=where)
+    (directory / INDEX).write_text(json.dumps(index, indent=2) + '\n')
+  return digests
+
+
+def _divide(
+  shapes: Mapping[str, tuple[int, ...]], itemsize: int, limit: int
+) -> list[list[str]]:
+  shards: list[list[str]] = [[]]
+  used = 0
+  for name, shape in shapes.items():
+    size = int(np.prod(shape)) * itemsize
+    if shards[-1] and used + size > limit:
+      shards.append([])
+      used = 0
+    shards[-1].append(name)
+    used += size
+  return shards
+
+
+def _write_file(
+  file: BinaryIO,
+  shapes: Mapping[str, tuple[int, ...]],
+  stream: Iterator[tuple[str, np.ndarray]],
+  dtype: str,
+) -> dict[str, str]:
+  """Header and tensors of one file; the format is a length, JSON and the bytes end to end."""
+  code, kind = DTYPES[dtype]
+  header: dict[str, Any] = {'__metadata__': {'format': 'pt'}}
+  offset = 0
+  for name, shape in shapes.items():
+    end = offset + int(np.prod(shape)) * kind().itemsize
+    header[name] = dict(dtype=code, shape=list(shape), data_offsets=[offset, end])
+    offset = end
+  text = json.dumps(header, separators=(',', ':')).encode()
+  text += b' ' * (-len(text) % 8)
+  file.write(struct.pack('<Q', len(text)) + text)
+  digests = {}
+  for name in shapes:
+    found, array = next(stream)
+    if found != name or array.shape != shapes[name]:
+      raise ValueError(f'expected {name} {shapes[name]}, got {found} {array.shape}')
+    data = np.ascontiguousarray(array, kind).view(np.uint8)
+    digests[name] = hashlib.sha256(data).hexdigest()
+    file.write(data)
+  return digests
