@@ -234,6 +234,36 @@ def newest(source: pathlib.Path | str) -> pathlib.Path:
   return _first_intact(candidates)
 
 
+def choose(workdir: pathlib.Path | str, step: int | str | None, best: Any) -> pathlib.Path:
+  """The directory of a checkpoint of a run.
+
+  Args:
+    workdir: of the run.
+    step: of the checkpoint; 'best': the one with the best score; None: the newest intact one.
+    best: `config.best`, which says by what.
+
+  Raises:
+    UserError: there is no such checkpoint, or it is damaged.
+  """
+  if step is None:
+    return newest(workdir)
+  directory = pathlib.Path(workdir).absolute() / 'checkpoints'
+  steps = _steps(directory)
+  if step == 'best':
+    found = {n: (manifest.read_scores(directory / str(n)) or {}).get(best.metric) for n in steps}
+    scored = [(value, n) for n, value in found.items() if value is not None]
+    if not scored:
+      raise UserError(
+        f'no checkpoint of {workdir} has a score {best.metric}: name a step of {steps or "none"}'
+      )
+    return _first_intact([directory / str((max if best.mode == 'max' else min)(scored)[1])])
+  if int(step) not in steps:
+    raise UserError(
+      f'{workdir} has no checkpoint of step {step}: expected one of {steps or "none"}'
+    )
+  return _first_intact([directory / str(step)])
+
+
 def read_variables(source: pathlib.Path | str, abstract: Any = None) -> Any:
   """Reads the variables alone from a checkpoint that `newest` finds; changes nothing on the disk.
 

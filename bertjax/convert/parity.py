@@ -1,7 +1,6 @@
 """What our model and the class of transformers say of the same inputs, layer by layer."""
 
 import pathlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -62,6 +61,20 @@ def inputs_of(model: Any, pad: int) -> Inputs:
   return Inputs(
     clean(token_BT, pad), clean(type_BT, 0), real_BT.astype(np.int32), clean(language_BT, 0), pad
   )
+
+
+def pad_of(model: Any, pad: int | None) -> int:
+  """The id that pads the texts: the vocabulary's, or the one that positions begin behind."""
+  if pad is not None:
+    return pad
+  return max(model.position_offset - 1, 0) if 'position_offset' in model else 0
+
+
+def rounded(params: Any, dtype: str) -> Any:
+  """Parameters as a file of that dtype holds them."""
+  if dtype == 'float32':
+    return params
+  return jax.tree.map(lambda x: np.asarray(x).astype(dtype).astype(np.float32), params)
 
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:

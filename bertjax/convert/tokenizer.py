@@ -1,4 +1,5 @@
 """Placeholder until the branch with the tokenizer lands."""
+
 import pathlib
 
 

@@ -134,9 +134,7 @@ def write(
   return digests
 
 
-def _divide(
-  shapes: Mapping[str, tuple[int, ...]], itemsize: int, limit: int
-) -> list[list[str]]:
+def _divide(shapes: Mapping[str, tuple[int, ...]], itemsize: int, limit: int) -> list[list[str]]:
   shards: list[list[str]] = [[]]
   used = 0
   for name, shape in shapes.items():

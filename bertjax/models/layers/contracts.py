@@ -25,7 +25,6 @@ class Model(nn.Module):
     """
     raise NotImplementedError
 
-
   def read(self, batch: Batch) -> dict[str, Any]:
     """What the model says of a batch by itself, without memory and dropout: for export and use.
 

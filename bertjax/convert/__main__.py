@@ -1,0 +1,114 @@
+"""Models out and in: python -m bertjax.convert --to=hf --workdir=RUN --output=DIR
+
+  --to=hf --workdir=RUN --output=DIR               a run, for `transformers`
+  --from=hf|tf1|fairseq --input=PATH --output=RUN  a model from elsewhere, as a run
+  --table=FAMILY                                   the name table of a family
+
+Every conversion writes parity.json, its receipt: what became of each tensor, and where torch and
+transformers are installed how far the outputs of both sides are apart. Where they differ the
+command exits with 1 and leaves no finished directory. What takes a run takes a converted one:
+predict, embed, and config.init_from.
+"""
+
+import pathlib
+
+from absl import app, flags, logging
+from rich.console import Console
+from rich.table import Table
+
+from bertjax.errors import UserError, choose, door
+
+_TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
+_FROM = flags.DEFINE_string('from', None, 'Format to read: hf, tf1 or fairseq.')
+_WORKDIR = flags.DEFINE_string('workdir', None, 'The run, or one of its checkpoints; of --to.')
+_STEP = flags.DEFINE_string('step', None, "Of the checkpoint, or 'best'; the newest. Of --to.")
+_INPUT = flags.DEFINE_string('input', None, 'The model that lies elsewhere; of --from.')
+_OUTPUT = flags.DEFINE_string('output', None, 'Directory to make.')
+_DTYPE = flags.DEFINE_enum('dtype', 'float32', ['float32', 'bfloat16'], 'Of the tensors; of --to.')
+_SHARD = flags.DEFINE_integer('shard_mb', 5000, 'Megabytes of a file of tensors; of --to.', 1)
+_SENTENCES = flags.DEFINE_enum(
+  'sentence-transformers', None, ['mean', 'first'],
+  'Also write the modules of sentence-transformers, with this pooling; of --to.',
+)  # fmt: skip
+_PUSH = flags.DEFINE_string('push', None, 'OWNER/NAME on the hub to upload to; of --to.')
+_TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
+
+
+def _export() -> dict:
+  from bertjax.convert import exporting
+
+  _require('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
+  step = _STEP.value
+  if step is not None and step != 'best':
+    if not step.isdecimal():
+      raise UserError(f"--step: expected a number or 'best', got {step!r}")
+    step = int(step)
+  pooling = flags.FLAGS['sentence-transformers'].value or ''
+  said = exporting.export(
+    _WORKDIR.value, _OUTPUT.value, step, _DTYPE.value, _SHARD.value * 10**6, pooling
+  )
+  if _PUSH.value:
+    from bertjax.convert import hub
+
+    print(f'uploaded to {hub.push(pathlib.Path(_OUTPUT.value), _PUSH.value)}')
+  return said
+
+
+def _import() -> dict:
+  from bertjax.convert import importing, sources
+
+  _require('from', input=_INPUT.value, output=_OUTPUT.value)
+  choose(_FROM.value, sources.FORMATS, '--from')
+  return importing.import_model(f'{_FROM.value}:{_INPUT.value}', _OUTPUT.value)
+
+
+def _require(mode: str, **given: str | None) -> None:
+  lacking = [f'--{name}' for name, value in given.items() if not value]
+  if lacking:
+    raise UserError(f'--{mode} needs {" and ".join(lacking)}')
+
+
+def _print_table(name: str) -> None:
+  from bertjax.convert import family as family_lib
+  from bertjax.convert import runs
+
+  family = family_lib.find(name)
+  model = runs.recipe_of(family.recipe).model
+  model.update(dict(family.fixed))
+  shown = Table(
+    'ours', 'theirs', 'axes, theirs -> ours', title=f'{name}: {", ".join(family.classes)}'
+  )
+  for row in family.layout(model).rows:
+    shown.add_row(row.ours, row.theirs, row.axes)
+  Console().print(shown)
+
+
+def main(argv: list[str]) -> None:
+  """Converts, and shows the receipt."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  if _TABLE.value:
+    _print_table(_TABLE.value)
+    return
+  if bool(_TO.value) == bool(_FROM.value):
+    raise UserError('expected --to=hf, or --from=hf, tf1 or fairseq: see --help')
+  from bertjax.convert import receipt
+
+  said = _export() if _TO.value else _import()
+  Console().print(receipt.table(said))
+  used = said['resources']
+  print(
+    f'{_OUTPUT.value}: {len(said["tensors"])} tensors, {used["model_bytes"] / 1e6:,.0f} MB; '
+    f'{used["seconds"]:.1f} s, peak memory {used["peak_bytes"] / 1e6:,.0f} MB'
+  )
+  for path in said.get('made', ()):
+    print(f'made anew: {path}')
+  for name in said.get('left_out', ()):
+    print(f'left out: {name}')
+
+
+if __name__ == '__main__':
+  with door('bertjax.convert'):
+    app.run(main)

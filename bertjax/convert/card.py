@@ -1,0 +1,60 @@
+"""README.md of an exported model, from the run's own facts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.convert import family as family_lib
+from bertjax.convert.runs import Run
+
+
+def card(run: Run, model: Any, versions: Mapping[str, str], tensors: int, parameters: int) -> str:
+  """The text of the model card."""
+  config = run.config
+  rows = [
+    ('class', f'`{family_lib.class_of(model)}`'),
+    ('parameters', f'{parameters:,} in {tensors} tensors'),
+    ('layers, width, heads', f'{model.layers}, {model.width}, {model.heads}'),
+    ('vocabulary', f'{model.vocab_size:,} ids'),
+    ('objective', f'`{config.objective.name}`'),
+    *_of_training(run),
+  ]
+  scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))
+  facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
+  held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
+  return f"""---
+library_name: transformers
+tags:
+- bertjax
+---
+
+# {config.name or model.family}
+
+Pretrained with bertjax and converted to PyTorch `transformers`. `parity.json` beside this file is
+the receipt of the conversion: every tensor with its sha256, and how far the outputs of both sides
+are apart. The licence is for you to choose: add `license:` to the head of this file.
+
+| fact | value |
+|---|---|
+{facts}{held_out}
+Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.
+
+```python
+from transformers import AutoTokenizer, {family_lib.class_of(model)}
+
+tokenizer = AutoTokenizer.from_pretrained('DIR')
+model = {family_lib.class_of(model)}.from_pretrained('DIR')
+```
+"""
+
+
+def _of_training(run: Run) -> list[tuple[str, str]]:
+  """Steps, tokens and data, of a run that was trained here."""
+  meta, data = run.meta, run.config.data
+  if run.step == 0 and 'source' in meta:
+    return [('converted from', f'`{meta["source"]}`')]
+  rows = [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
+  ledger = meta.get('ledger', {})
+  if ledger:
+    rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
+  text = data.mixture or data.input or data.store
+  return [*rows, ('data', f'`{text}`')] if text else rows

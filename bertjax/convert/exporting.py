@@ -1,0 +1,135 @@
+"""A run as a directory of transformers: what `python -m bertjax.convert --to=hf` does."""
+
+import hashlib
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.convert import card, directory, parity, receipt, runs, tables
+from bertjax.convert import family as family_lib
+from bertjax.convert.families import electra_net
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError
+
+
+class Part(NamedTuple):
+  """A net that is written to a directory of its own.
+
+  Attributes:
+    folder: below the output; '' the output itself.
+    model: its `config.model`.
+    select: whole parameters -> its own.
+  """
+
+  folder: str
+  model: Any
+  select: Any
+
+
+def parts_of(model: Any) -> list[Part]:
+  """What a model is written as: ELECTRA's discriminator and its generator, others as they are."""
+  whole = Part('', model, lambda params: params)
+  if 'generator' not in model or model.generator not in ('own', 'shared'):
+    return [whole]
+  generator = electra_net.model_of(model)
+  return [whole, Part('generator', generator, lambda params: electra_net.select(params, model))]
+
+
+def export(
+  workdir: pathlib.Path | str,
+  output: pathlib.Path | str,
+  step: int | str | None = None,
+  dtype: str = 'float32',
+  shard_bytes: int = 5 * 10**9,
+  sentence_transformers: str = '',
+) -> dict[str, Any]:
+  """Writes a run's model for `transformers`, with its tokenizer, card and receipt.
+
+  Args:
+    workdir: of the run, or one of its checkpoints.
+    output: directory; must not exist, or be empty.
+    step: of the checkpoint; 'best'; None: the newest.
+    dtype: of the tensors, float32 or bfloat16.
+    shard_bytes: of a file of tensors, at most.
+    sentence_transformers: pooling of the modules of that library, mean or first; '': none.
+
+  Returns:
+    the receipt.
+
+  Raises:
+    UserError: no run, or what transformers cannot express, and nothing is written; or the two
+      sides say something else, and what was written is at OUTPUT.failed.
+  """
+  started = time.perf_counter()
+  target = runs.Output(pathlib.Path(output))
+  run = runs.open_run(workdir, step)
+  parts = parts_of(run.config.model)
+  for part in parts:
+    directory.check(part.model, run.vocabulary)
+    family_lib.class_of(part.model)
+  whole = run.params()
+  size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
+  ours = {path: hashlib.sha256(np.asarray(x)).hexdigest() for path, x in tables.flat(whole)}
+  with target as partial:
+    receipts = {}
+    for part in parts:
+      folder = partial / part.folder
+      folder.mkdir(exist_ok=True)
+      params = part.select(whole)
+      said = _write_part(folder, run, part.model, params, dtype, shard_bytes)
+      receipts[part.folder] = said
+      (folder / 'README.md').write_text(_card(run, part.model, said))
+    del whole, params
+    for part in parts:
+      _compare_part(partial / part.folder, part.model, run.vocabulary, receipts[part.folder])
+    said = receipts.pop('')
+    said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
+    said['parts'] = receipts
+    if sentence_transformers:
+      from bertjax.convert import sentence_transformers as modules
+
+      modules.write(partial, parts[0].model, sentence_transformers)
+    said['resources'] = receipt.resources(started, size)
+    receipt.write(partial / receipt.NAME, said)
+    wrong = receipt.faults(said)
+    if wrong:
+      kept = target.keep_failed()
+      raise UserError(
+        f'transformers does not say what the run says: {"; ".join(wrong)}. What was written is at '
+        f'{kept}, with its {receipt.NAME}'
+      )
+  return said
+
+
+def _write_part(
+  folder: pathlib.Path, run: runs.Run, model: Any, params: Mapping[str, Any], dtype, shard_bytes
+) -> dict[str, Any]:
+  """Writes the directory; the outputs of our side are kept for the comparison."""
+  params = parity.rounded(params, dtype)
+  pad = run.vocabulary.special['pad'] if run.vocabulary else None
+  inputs = parity.inputs_of(model, parity.pad_of(model, pad))
+  said = dict(
+    title=f'{run.checkpoint} as {family_lib.class_of(model)}',
+    versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
+    model_class=family_lib.class_of(model), dtype=dtype,
+    tensors=directory.write(folder, params, model, run.vocabulary, dtype, shard_bytes),
+  )  # fmt: skip
+  said['outputs'] = (inputs, parity.ours(model, params, inputs))
+  return said
+
+
+def _compare_part(
+  folder: pathlib.Path, model: Any, vocabulary: Vocabulary | None, said: dict[str, Any]
+) -> None:
+  """Puts the comparison in the place of our outputs."""
+  inputs, mine = said['outputs']
+  said['outputs'] = receipt.compared(folder, model, inputs, mine)
+  said['tokenizer'] = receipt.compared_ids(folder, vocabulary)
+
+
+def _card(run: runs.Run, model: Any, said: Mapping[str, Any]) -> str:
+  count = sum(int(np.prod(t['shape'])) for t in said['tensors'])
+  return card.card(run, model, said['versions'], len(said['tensors']), count)

@@ -1,0 +1,91 @@
+"""A model from elsewhere as a run: what `python -m bertjax.convert --from=...` does."""
+
+import hashlib
+import pathlib
+import time
+from typing import Any
+
+import numpy as np
+
+from bertjax.convert import family as family_lib
+from bertjax.convert import fresh, parity, receipt, runs, tables
+from bertjax.convert.directory import whole_model
+from bertjax.convert.sources import open_source
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+
+
+def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
+  """Writes a workdir that holds a model from elsewhere, and its receipt.
+
+  Args:
+    source: 'hf:DIR', 'tf1:PATH' or 'fairseq:PATH'.
+    output: the workdir; must not exist, or be empty.
+
+  Returns:
+    the receipt.
+
+  Raises:
+    UserError: what cannot be read or computed, or outputs that differ; nothing is left at `output`.
+  """
+  started = time.perf_counter()
+  target = runs.Output(pathlib.Path(output))
+  opened = open_source(source, 'source')
+  config = runs.recipe_of(opened.recipe)
+  config.model = model = whole_model(opened, config.model)
+  config.name, config.phases = opened.path.name, {}
+  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
+  if vocabulary and vocabulary.size > model.vocab_size:
+    raise UserError(
+      f'the vocabulary of {opened.path} has {vocabulary.size} ids, its word table '
+      f'{model.vocab_size} rows: expected the vocabulary that the model was trained with'
+    )
+  taken = opened.take(model, fresh.heads_of(model))
+  pad = vocabulary.special['pad'] if vocabulary else None
+  inputs = parity.inputs_of(model, parity.pad_of(model, pad))
+  mine = parity.ours(model, taken.params, inputs)
+  arrays = [
+    dict(ours=path, shape=list(x.shape), sha256=hashlib.sha256(np.ascontiguousarray(x)).hexdigest())
+    for path, x in tables.flat(taken.params)
+  ]
+  said = dict(
+    title=f'{source} as a run', versions=receipt.versions(), source=source,
+    model_class=family_lib.class_of(model), tensors=arrays, made=taken.made,
+    left_out=taken.left_out, sha256=dict(theirs=_digests(opened.path)),
+    outputs=_compared(source, opened.path, model, inputs, mine, taken.made),
+    tokenizer=_ids(source, opened.path, vocabulary),
+  )  # fmt: skip
+  with target as directory:
+    wrong = receipt.faults(said)
+    if wrong:
+      raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
+    size = sum(x.nbytes for _, x in tables.flat(taken.params))
+    runs.write_run(directory, config, taken.params, vocabulary, dict(source=source))
+    said['sha256']['ours'] = receipt.files(directory)
+    said['resources'] = receipt.resources(started, size)
+    receipt.write(directory / receipt.NAME, said)
+  return said
+
+
+def _digests(path: pathlib.Path) -> dict[str, str]:
+  """sha256 of the files of the source."""
+  if path.is_dir():
+    return receipt.files(path)
+  with open(path, 'rb') as file:
+    return {path.name: hashlib.file_digest(file, 'sha256').hexdigest()}
+
+
+def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dict[str, Any]:
+  if not source.startswith('hf:'):
+    return dict(skipped='no class of transformers reads this format: outputs were not compared')
+  if made:
+    return dict(skipped=f'{", ".join(made)} were made anew: outputs were not compared')
+  found = receipt.compared(path, model, inputs, mine)
+  found.pop('unexpected', None)  # what the file has besides is in left_out
+  return found
+
+
+def _ids(source: str, path: pathlib.Path, vocabulary) -> dict[str, Any]:
+  if not source.startswith('hf:'):
+    return dict(skipped='no tokenizer of transformers is there: ids were not compared')
+  return receipt.compared_ids(path, vocabulary)

@@ -1,0 +1,155 @@
+"""The other side of a conversion: a run's workdir, read and written.
+
+A converted model is a workdir with one checkpoint, of step 0 and without optimizer state: what
+takes a run, `predict`, `embed`, `init_from`, takes it too.
+"""
+
+import importlib
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+from ml_collections import ConfigDict
+
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import manifest, resume
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.errors import UserError
+
+VOCAB = 'vocab'
+
+
+class Run(NamedTuple):
+  """A run that is read.
+
+  Attributes:
+    workdir: of the run.
+    checkpoint: directory of the one that is taken.
+    config: the run's, resolved.
+    vocabulary: None where the run has none.
+  """
+
+  workdir: pathlib.Path
+  checkpoint: pathlib.Path
+  config: ConfigDict
+  vocabulary: Vocabulary | None
+
+  @property
+  def step(self) -> int:
+    """Steps taken at the checkpoint."""
+    return int(self.checkpoint.name)
+
+  @property
+  def meta(self) -> dict[str, Any]:
+    """What was saved beside the state."""
+    return manifest.read(self.checkpoint)['meta']
+
+  @property
+  def scores(self) -> dict[str, float]:
+    """What the evaluation after that step found."""
+    return manifest.read_scores(self.checkpoint) or {}
+
+  def params(self) -> Any:
+    """The parameters, as arrays of one device."""
+    return checkpoints_lib.read_variables(self.checkpoint)['params']
+
+
+def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
+  """Finds a run's config, checkpoint and vocabulary.
+
+  Args:
+    workdir: of the run, or one of its checkpoints.
+    step: of the checkpoint; 'best' by the run's `config.best`; None the newest intact one.
+
+  Raises:
+    UserError: no run, no such or no intact checkpoint.
+  """
+  workdir = pathlib.Path(workdir).absolute()
+  if (workdir / manifest.NAME).is_file():
+    step, workdir = int(workdir.name), workdir.parent.parent
+  config = resume.stored_config(workdir)
+  checkpoint = checkpoints_lib.choose(workdir, step, config.best)
+  return Run(workdir, checkpoint, config, vocabulary_of(workdir, config))
+
+
+def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
+  """The vocabulary of a run: its own copy, or that of the store it was trained on."""
+  for directory in (workdir / VOCAB, pathlib.Path(config.data.store or workdir / 'store', VOCAB)):
+    if directory.is_dir() and any(directory.iterdir()):
+      return load_vocabulary(directory)
+  return None
+
+
+def recipe_of(name: str) -> ConfigDict:
+  """The config of a family's recipe at its default size."""
+  return importlib.import_module(f'configs.{name}').get_config(None).copy_and_resolve_references()
+
+
+def write_run(
+  output: pathlib.Path,
+  config: ConfigDict,
+  params: Mapping[str, Any],
+  vocabulary: Vocabulary | None,
+  meta: Mapping[str, Any],
+) -> None:
+  """Writes a workdir with one checkpoint, of step 0.
+
+  Args:
+    output: exists and is empty.
+    config: the whole config, with the model that the parameters are of.
+    params: nested dict of arrays.
+    vocabulary: copied into it.
+    meta: of the checkpoint.
+  """
+  state = dict(variables=dict(params=jax.tree.map(_on_device, dict(params))))
+  saver = checkpoints_lib.Checkpoints(output / 'checkpoints', 1, config.best)
+  try:
+    sha256 = vocabulary.sha256 if vocabulary else None
+    saver.save(0, state, dict(meta, vocabulary=sha256), wait=True)
+  finally:
+    saver.close()
+  if vocabulary:
+    vocabulary.save(output / VOCAB)
+  resume.claim_workdir(output, config, config)
+
+
+def _on_device(x: Any) -> Any:
+  """Without a copy, where the memory of the array allows it."""
+  return jax.device_put(x, jax.devices()[0], may_alias=True)
+
+
+class Output:
+  """A directory that is there whole or not at all: written as NAME.partial, renamed at the end."""
+
+  def __init__(self, path: pathlib.Path):
+    """Makes NAME.partial.
+
+    Raises:
+      UserError: the directory exists and is not empty.
+    """
+    self.path = path.absolute()
+    if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+      raise UserError(f'{path} exists and is not empty: give another --output, or remove it')
+    self.partial = self.path.with_name(self.path.name + '.partial')
+    self.failed = self.path.with_name(self.path.name + '.failed')
+
+  def __enter__(self) -> pathlib.Path:
+    shutil.rmtree(self.partial, ignore_errors=True)
+    self.partial.mkdir(parents=True)
+    return self.partial
+
+  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    if kind is None:
+      if self.path.exists():
+        self.path.rmdir()
+      self.partial.rename(self.path)
+    elif self.partial.exists():
+      shutil.rmtree(self.partial)
+
+  def keep_failed(self) -> pathlib.Path:
+    """Moves what was written aside, to be looked at; its name says what it is."""
+    shutil.rmtree(self.failed, ignore_errors=True)
+    self.partial.rename(self.failed)
+    return self.failed

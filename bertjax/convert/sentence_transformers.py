@@ -1,0 +1,46 @@
+"""The modules that `sentence-transformers` reads beside a model: pooling and normalisation."""
+
+import json
+import pathlib
+from typing import Any
+
+from bertjax.convert.directory import max_length
+from bertjax.errors import choose
+
+POOLS = dict(mean='pooling_mode_mean_tokens', first='pooling_mode_cls_token')
+
+
+def write(directory: pathlib.Path, model: Any, pool: str) -> None:
+  """Writes modules.json and what it names.
+
+  Args:
+    directory: of an exported model.
+    model: its `config.model`.
+    pool: 'mean' or 'first'.
+
+  Raises:
+    UserError: another pooling.
+  """
+  choose(pool, POOLS, '--sentence-transformers')
+  named = ('Transformer', 'Pooling', 'Normalize')
+  modules = [
+    dict(
+      idx=i, name=str(i), path='' if i == 0 else f'{i}_{name}',
+      type=f'sentence_transformers.models.{name}',
+    )
+    for i, name in enumerate(named)
+  ]  # fmt: skip
+  _write(directory / 'modules.json', modules)
+  lowercase = dict(max_seq_length=max_length(model), do_lower_case=False)  # the tokenizer does it
+  _write(directory / 'sentence_bert_config.json', lowercase)
+  (directory / '1_Pooling').mkdir()
+  pooling = {key: name == pool for name, key in POOLS.items()}
+  pooling |= dict(pooling_mode_max_tokens=False, pooling_mode_mean_sqrt_len_tokens=False)
+  width = dict(word_embedding_dimension=model.width)
+  _write(directory / '1_Pooling' / 'config.json', width | pooling)
+  (directory / '2_Normalize').mkdir()
+  (directory / '2_Normalize' / '.keep').touch()
+
+
+def _write(path: pathlib.Path, value: Any) -> None:
+  path.write_text(json.dumps(value, indent=2) + '\n')
