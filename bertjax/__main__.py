@@ -12,6 +12,7 @@ COMMANDS = (
   'prepare',
   'vocab',
   'recipe',
+  'convert',
   'bench',
   'metrics.curves',
   'studies.compare_masks',

@@ -24,7 +24,9 @@ class Run(NamedTuple):
     save_carry: whether memory of recurrent systems is in the checkpoints; without it a resume is
       not bitwise.
     sharding_rules: (logical axis, mesh axes) pairs.
-    init_from: (checkpoint, from path, to path, layers) of parameters to begin with.
+    init_from: a model to begin with, a run or hf:DIR, tf1:PATH, fairseq:PATH; or a tuple of
+      (checkpoint, from path, to path, layers) of parameters.
+    remap_vocab: whether init_from may be of another vocabulary, whose shared pieces are taken.
     best: which checkpoint is the best.
     mesh: how the devices are arranged.
     data: where the text comes from and how batches are made of it.
@@ -46,7 +48,8 @@ class Run(NamedTuple):
   keep_checkpoints: Count
   save_carry: bool
   sharding_rules: tuple[tuple[str, str | None | tuple[str, ...]], ...]
-  init_from: tuple[tuple[str, str, str, tuple[int, ...]], ...]
+  init_from: str | tuple[str] | tuple[tuple[str, str, str, tuple[int, ...]], ...]
+  remap_vocab: bool
   best: Section
   mesh: Section
   data: Section

@@ -25,6 +25,9 @@ _EVALUATE = flags.DEFINE_bool(
   "Score the workdir's newest checkpoint on the held-out documents and stop. The config is the "
   "workdir's, with --config.KEY=VALUE on top.",
 )
+_REMAP = flags.DEFINE_bool(
+  'remap_vocab', False, 'As config.remap_vocab: init_from may be of another vocabulary.'
+)
 _COORDINATOR = flags.DEFINE_string(
   'coordinator', '', 'host:port of process 0, for several processes outside a TPU pod.'
 )
@@ -58,6 +61,8 @@ def main(argv: list[str]) -> None:
   from bertjax.train import loop as train_loop  # after the flags, so that --help is quick
 
   _initialize_distributed()
+  if _REMAP.value:
+    _CONFIG.value.remap_vocab = True
   (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
 
 

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable
 
 from ml_collections import ConfigDict
-from ml_collections.config_dict import placeholder
+from ml_collections.config_dict import FieldReference, placeholder
 
 from bertjax.data import recipes
 
@@ -78,7 +78,10 @@ def base() -> ConfigDict:
   c.evals = evals(c)
 
   c.phases = ConfigDict()  # name -> overrides, in the order of the names: train/timeline.py
-  c.init_from = ()  # ((checkpoint, from path, to path, layers), ..): checkpoint/init_from.py
+  # 'runs/bert', 'hf:DIR', or ((checkpoint, from path, to path, layers), ..): see
+  # bertjax/checkpoint/init_from.py
+  c.init_from = FieldReference((), field_type=object)
+  c.remap_vocab = False  # of another vocabulary, take the pieces that both have
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
   return c
 

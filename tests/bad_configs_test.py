@@ -63,7 +63,7 @@ TOP = [
   ('bert', {'mesh.data': -1, 'mesh.fsdp': -1}, 'at most one mesh axis may be -1'),
   ('bert', {'sharding_rules': 'fsdp'}, 'config.sharding_rules'),
   ('bert', {'sharding_rules': (('batch', 'data'),)}, 'no sharding rule for axis'),
-  ('bert', {'init_from': 'runs/bert'}, 'config.init_from'),
+  ('bert', {'init_from': 7}, 'config.init_from'),
   ('bert', {'init_from': (('runs/bert', 'params'),)}, 'config.init_from'),
   ('bert', {'profile.start': -1}, 'config.profile.start'),
   ('bert', {'profile.steps': -3}, 'config.profile.steps'),

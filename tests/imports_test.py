@@ -27,10 +27,15 @@ ARROWS = {
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
-  'bertjax.convert': ('bertjax.models',),
+  'bertjax.convert': (
+    'bertjax.models', 'bertjax.kernels', 'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
+    'bertjax.checkpoint.manifest', 'bertjax.checkpoint.resume', 'configs',
+  ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
-  'bertjax.checkpoint': (),
-  'bertjax.checkpoint.init_from': ('bertjax.checkpoint', 'bertjax.convert'),
+  'bertjax.checkpoint': ('bertjax.data.vocab',),
+  'bertjax.checkpoint.init_from': (
+    'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab',
+  ),
   'bertjax.metrics': (),
   'bertjax.data': (),
   'bertjax.data.counter_rng': (),

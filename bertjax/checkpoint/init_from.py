@@ -1,26 +1,248 @@
-"""Warm starts: parameters copied from other runs' checkpoints into a fresh state.
+"""Warm starts: parameters copied from other models into a fresh state.
 
-`config.init_from` is a tuple of (checkpoint, from path, to path, layers). Everything, as it is:
+`config.init_from` is one model, which also brings its fields of `config.model` and its vocabulary:
 
-  (('runs/bert', 'params', 'params', ()),)
+  'runs/bert'        a run: its newest intact checkpoint
+  'hf:DIR'           a directory of transformers; tf1:PATH and fairseq:PATH likewise
 
-A student that takes every second layer of its teacher:
+or a tuple of (checkpoint, from path, to path, layers), which copies subtrees and nothing else. A
+student that takes every second layer of its teacher:
 
   (('runs/bert', 'params/encoder', 'params/encoder', (0, 2, 4, 6, 8, 10)),)
 
-`checkpoint` is a run's workdir (its newest intact checkpoint) or one checkpoint's directory. Paths
-name a subtree; `layers` picks from the leading axis of leaves under 'layers'. Parameters only:
-optimizer state and step start afresh.
+There `checkpoint` is a run's workdir or one checkpoint's directory. Paths name a subtree; `layers`
+picks from the leading axis of leaves under 'layers'. Parameters only: optimizer state and step
+start afresh. Ids mean nothing without their vocabulary, so one that differs is refused, unless
+`config.remap_vocab` moves the rows of the pieces that both have.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import copy
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import manifest
+from bertjax.convert import directory, fresh, runs, sources
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
+
+KEY = 'config.init_from'
+# Fields of `config.model` that a source does not set: how the model is trained, and its heads.
+OF_TRAINING = (
+  'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
+  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'attend', 'generator',
+  'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings', 'boundary_positions',
+  'boundary_width',
+)  # fmt: skip
+
+
+class Source(NamedTuple):
+  """A whole model to begin with.
+
+  Attributes:
+    name: as it was given.
+    model: its fields of `config.model`.
+    vocabulary: or None where it has none.
+    params: () -> its parameters and what of them was made anew.
+  """
+
+  name: str
+  model: Mapping[str, Any]
+  vocabulary: Vocabulary | None
+  params: Callable[[], tuple[Any, Sequence[str]]]
+
+
+def whole(init_from: Any) -> str:
+  """The one model that `config.init_from` names; '' where it is a list of subtrees, or empty."""
+  if isinstance(init_from, str):
+    return init_from
+  return init_from[0] if len(init_from) == 1 and isinstance(init_from[0], str) else ''
+
+
+def open_source(name: str) -> Source:
+  """Opens the model that `config.init_from` names.
+
+  Raises:
+    UserError: there is none.
+  """
+  if not sources.is_source(name):
+    if not pathlib.Path(name).is_dir():
+      raise UserError(
+        f'{KEY}={name!r}: expected the workdir of a run, or one of '
+        f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
+      )
+    run = runs.open_run(name)
+    return Source(name, dict(run.config.model), run.vocabulary, lambda: (run.params(), ()))
+  opened = sources.open_source(name, KEY)
+  model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
+
+  def params() -> tuple[Any, Sequence[str]]:
+    taken = opened.take(model, fresh.heads_of(model))
+    made = {path.partition('/')[0] for path in taken.made}
+    return {k: v for k, v in taken.params.items() if k not in made}, ()
+
+  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
+  return Source(name, dict(model), vocabulary, params)
+
+
+def adopt(given: Any, stored: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
+  """The config with the fields of `config.model` and the vocabulary that a whole model brings.
+
+  Args:
+    given: the run's config.
+    stored: `resume.stored` of its workdir: a run that has begun needs the model no more.
+
+  Returns:
+    the config, and what was set, for people; `given` and [] without a whole model.
+
+  Raises:
+    UserError: there is no such model, or it is of another `config.model.name`.
+  """
+  name = whole(given.init_from)
+  if not name:
+    return given, []
+  config = copy.deepcopy(given)
+  if stored is not None:
+    old = stored['config']
+    _set(config.model, {k: v for k, v in old['model'].items() if k not in OF_TRAINING})
+    config.data.vocab = old['data']['vocab']
+    return config, []
+  source = open_source(name)
+  if source.model['name'] != config.model.name:
+    raise UserError(
+      f'{KEY}={name!r} is a model of config.model.name={source.model["name"]!r}, the config has '
+      f'{config.model.name!r}: begin with the config file of the former, or name the subtrees'
+    )
+  skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
+  changed = _set(config.model, {k: v for k, v in source.model.items() if k not in skipped})
+  said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
+  data = config.data
+  if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
+    data.vocab = str(source.vocabulary.files[0].parent)
+    said.append(f'{KEY}={name} sets config.data.vocab={data.vocab}')
+  return config, said
+
+
+def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
+  """Sets the fields that a model has; returns what changed."""
+  changed = []
+  for key, value in fields.items():
+    value = _tuples(value)
+    if key in model and model[key] != value:
+      changed.append(f'{key} {model[key]!r} -> {value!r}')
+      with model.ignore_type():
+        model[key] = value
+  return changed
+
+
+def _tuples(value: Any) -> Any:
+  """JSON has lists where configs have tuples."""
+  return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def check_vocabulary(config: Any, vocabulary: Vocabulary | None) -> None:
+  """Refuses a model or a checkpoint of another vocabulary than the run's.
+
+  Raises:
+    UserError: it is of another, and `config.remap_vocab` is not set.
+  """
+  name = whole(config.init_from)
+  if name and pathlib.Path(name.partition(':')[2] or name).exists():
+    _rows(open_source(name), vocabulary, config.remap_vocab)
+  for entry in () if name else config.init_from:
+    _check_run(entry[0], vocabulary)
+
+
+def apply(variables: Any, config: Any, vocabulary: Vocabulary | None) -> tuple[Any, list[str]]:
+  """Variables with what `config.init_from` names in place.
+
+  Args:
+    variables: collections of arrays.
+    config: the run's.
+    vocabulary: of the run; None where it is not known.
+
+  Returns:
+    the variables, and what is worth saying.
+
+  Raises:
+    UserError: a path, structure, shape or vocabulary that does not match; nothing is changed.
+  """
+  name = whole(config.init_from)
+  if not name:
+    for entry in config.init_from:
+      variables = _subtree_from(variables, entry, vocabulary)
+    return variables, []
+  source = open_source(name)
+  rows, said = _rows(source, vocabulary, config.remap_vocab)
+  params, _ = source.params()
+  mine = variables['params']
+  made = sorted(mine.keys() - params.keys())
+  left_out = sorted(params.keys() - mine.keys())
+  new = dict(mine)
+  for key in mine.keys() & params.keys():
+    new[key] = _take(params[key], mine[key], (), f'{name}:{key}', rows)
+  said.append(f'Parameters from {name}')
+  if made:
+    said.append(f'Made anew, {name} has none of them: {", ".join(made)}')
+  if left_out:
+    said.append(f'Left out of {name}, the model has none of them: {", ".join(left_out)}')
+  return dict(variables, params=new), said
+
+
+def _subtree_from(variables: Any, entry: tuple, vocabulary: Vocabulary | None) -> Any:
+  """Variables with one named subtree replaced."""
+  source_path, source_name, target_name, layers = entry
+  _check_run(source_path, vocabulary)
+  source = _subtree(checkpoints_lib.read_variables(source_path), source_name, source_path)
+  target = _subtree(variables, target_name, 'the model')
+  new = _take(source, target, layers, f'{source_path}:{source_name}', None)
+  return _replaced(variables, target_name.split('/'), new)
+
+
+def _check_run(path: str, vocabulary: Vocabulary | None) -> None:
+  """Refuses a checkpoint of another vocabulary; older ones do not say theirs."""
+  theirs = manifest.read(checkpoints_lib.newest(path))['meta'].get('vocabulary')
+  if vocabulary and theirs and theirs != vocabulary.sha256:
+    raise UserError(_other_vocabulary(path, theirs, vocabulary))
+
+
+def _other_vocabulary(name: str, theirs: str, vocabulary: Vocabulary) -> str:
+  return (
+    f'{KEY}: {name} was trained with another vocabulary (sha256 {theirs[:12]}) than this run '
+    f'({vocabulary.size} ids, {vocabulary.sha256[:12]}), and its ids mean other pieces: take its '
+    'vocabulary (config.data.vocab), or give --remap_vocab, which moves the rows of the pieces '
+    'that both have'
+  )
+
+
+Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
+
+
+def _rows(
+  source: Source, vocabulary: Vocabulary | None, remap: bool
+) -> tuple[Rows | None, list[str]]:
+  """Which rows of a vocabulary's tables move where; None: all stay, the vocabulary is the same."""
+  if source.vocabulary is None or vocabulary is None:
+    return None, [f'{source.name} comes without a vocabulary: that its ids are ours is not checked']
+  if source.vocabulary.sha256 == vocabulary.sha256:
+    return None, []
+  if list(source.vocabulary.pieces) == list(vocabulary.pieces):
+    return None, []  # the same pieces, from other files
+  if not remap:
+    raise UserError(_other_vocabulary(source.name, source.vocabulary.sha256, vocabulary))
+  there = {piece: i for i, piece in enumerate(source.vocabulary.pieces)}
+  shared = {i: there[piece] for i, piece in enumerate(vocabulary.pieces) if piece in there}
+  for role, mine in vocabulary.special.items():  # [CLS] is <s>, whatever it is called
+    theirs = source.vocabulary.special.get(role)
+    if mine is not None and theirs is not None:
+      shared[mine] = theirs
+  here = np.array(sorted(shared), np.int64)
+  said = f'{len(shared):,} of {vocabulary.size:,} pieces are in the vocabulary of {source.name}'
+  return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
 
 
 def _subtree(tree: Any, path: str, what: str) -> Any:
@@ -39,7 +261,7 @@ def _replaced(tree: Mapping, path: Sequence[str], value: Any) -> Any:
   return dict(tree, **{path[0]: _replaced(tree[path[0]], path[1:], value)})
 
 
-def _take(source: Any, target: Any, layers: Sequence[int], where: str) -> Any:
+def _take(source: Any, target: Any, layers: Sequence[int], where: str, rows: Rows | None) -> Any:
   """Leaves of source shaped and placed like those of target."""
   if jax.tree.structure(source) != jax.tree.structure(target):
     raise UserError(
@@ -51,6 +273,10 @@ def _take(source: Any, target: Any, layers: Sequence[int], where: str) -> Any:
     name = jax.tree_util.keystr(path)
     if layers and "['layers']" in name:
       new = new[np.asarray(layers)]
+    if rows is not None and _of_words(f'{where}{name}'):
+      moved = np.array(old)
+      moved[rows[0]] = np.asarray(new)[rows[1]]
+      new = moved
     if new.shape != old.shape:
       raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')
     return jax.device_put(np.asarray(new, old.dtype), old.sharding)
@@ -58,19 +284,6 @@ def _take(source: Any, target: Any, layers: Sequence[int], where: str) -> Any:
   return jax.tree_util.tree_map_with_path(copy, source, target)
 
 
-def apply(variables: Any, entries: Sequence[tuple]) -> Any:
-  """Variables with the named subtrees replaced.
-
-  Args:
-    variables: collections of arrays.
-    entries: `config.init_from`.
-
-  Raises:
-    UserError: a path, structure or shape that does not match; nothing is changed.
-  """
-  for source_path, source_name, target_name, layers in entries:
-    source = _subtree(checkpoints_lib.read_variables(source_path), source_name, source_path)
-    target = _subtree(variables, target_name, 'the model')
-    new = _take(source, target, layers, f'{source_path}:{source_name}')
-    variables = _replaced(variables, target_name.split('/'), new)
-  return variables
+def _of_words(name: str) -> bool:
+  """Whether a leaf has a row for each id: the word table and the bias of its head."""
+  return name.endswith((':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']"))

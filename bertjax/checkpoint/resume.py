@@ -11,6 +11,7 @@ import fcntl
 import fnmatch
 import json
 import pathlib
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,10 +19,12 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import manifest
+from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
 
 FORMAT = 2  # 1 was the config alone, before evaluators
 NAME = 'config.json'
+VOCAB = 'vocab'  # of the run, beside it
 
 # Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
 # total_steps by reference (warm-up, length of the schedule) follows it.
@@ -172,6 +175,18 @@ def claim_workdir(workdir: pathlib.Path | str, config: ConfigDict, resolved: Any
   path = pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
     manifest.write_json(path, dict(format=FORMAT, config=whole, given=told))
+
+
+def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) -> None:
+  """Copies the vocabulary into the workdir, so that the run can be used without its store."""
+  directory = pathlib.Path(workdir, VOCAB)
+  if jax.process_index() != 0 or vocabulary is None or directory.exists():
+    return
+  with writing('the vocabulary of the run', directory):
+    partial = directory.with_name(f'{VOCAB}.partial')
+    shutil.rmtree(partial, ignore_errors=True)
+    vocabulary.save(partial)
+    partial.rename(directory)
 
 
 def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:

@@ -37,35 +37,35 @@ _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 def _export() -> dict:
   from bertjax.convert import exporting
 
-  _require('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
+  workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
   step = _STEP.value
   if step is not None and step != 'best':
     if not step.isdecimal():
       raise UserError(f"--step: expected a number or 'best', got {step!r}")
     step = int(step)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
-  said = exporting.export(
-    _WORKDIR.value, _OUTPUT.value, step, _DTYPE.value, _SHARD.value * 10**6, pooling
-  )
+  said = exporting.export(workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling)
   if _PUSH.value:
     from bertjax.convert import hub
 
-    print(f'uploaded to {hub.push(pathlib.Path(_OUTPUT.value), _PUSH.value)}')
+    print(f'uploaded to {hub.push(pathlib.Path(output), _PUSH.value)}')
   return said
 
 
 def _import() -> dict:
   from bertjax.convert import importing, sources
 
-  _require('from', input=_INPUT.value, output=_OUTPUT.value)
-  choose(_FROM.value, sources.FORMATS, '--from')
-  return importing.import_model(f'{_FROM.value}:{_INPUT.value}', _OUTPUT.value)
+  path, output = _given('from', input=_INPUT.value, output=_OUTPUT.value)
+  name = choose(str(_FROM.value), sources.FORMATS, '--from')
+  return importing.import_model(f'{name}:{path}', output)
 
 
-def _require(mode: str, **given: str | None) -> None:
-  lacking = [f'--{name}' for name, value in given.items() if not value]
+def _given(mode: str, **flag: str | None) -> list[str]:
+  """The flags of a mode, all of which must be given."""
+  lacking = [f'--{name}' for name, value in flag.items() if not value]
   if lacking:
     raise UserError(f'--{mode} needs {" and ".join(lacking)}')
+  return [str(value) for value in flag.values()]
 
 
 def _print_table(name: str) -> None:

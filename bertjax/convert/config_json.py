@@ -33,12 +33,13 @@ def write(model: Any, special: Mapping[str, int | None], dtype: str) -> dict[str
   found |= {key: values[0] for key, values in family.theirs.items() if values[0] is not None}
   for field in family.fields:
     value = _to_theirs(field, model)
-    if field.theirs in ids and ids[field.theirs] != value:
+    given = ids.get(field.theirs)
+    if given is not None and given != value:
       raise UserError(
         f'the positions of {name} begin behind the id of the pad token: '
         f'config.model.{field.ours}={model[field.ours]} expects it at {value}, but the vocabulary '
-        f'has it at {ids[field.theirs]}. Train with a vocabulary that has, or set '
-        f'config.model.{field.ours}={ids[field.theirs] + 1}'
+        f'has it at {given}. Train with a vocabulary that has, or set '
+        f'config.model.{field.ours}={given + 1}'
       )
     found[field.theirs] = value
   found |= family.write(model)

@@ -127,7 +127,7 @@ def max_length(model: Any) -> int:
   return 512
 
 
-def whole_model(opened: Opened, recipe: ConfigDict) -> ConfigDict:
+def whole_model(opened: Opened, recipe: Any) -> Any:
   """`config.model` of an opened model: its fields, and the recipe's where it says nothing."""
   model = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
   fields = dict(opened.model)

@@ -1,6 +1,5 @@
 """A run as a directory of transformers: what `python -m bertjax.convert --to=hf` does."""
 
-import hashlib
 import pathlib
 import time
 from collections.abc import Mapping
@@ -72,7 +71,7 @@ def export(
     family_lib.class_of(part.model)
   whole = run.params()
   size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
-  ours = {path: hashlib.sha256(np.asarray(x)).hexdigest() for path, x in tables.flat(whole)}
+  ours = {path: tables.digest(x) for path, x in tables.flat(whole)}
   with target as partial:
     receipts = {}
     for part in parts:
@@ -111,7 +110,7 @@ def _write_part(
   params = parity.rounded(params, dtype)
   pad = run.vocabulary.special['pad'] if run.vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
-  said = dict(
+  said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {family_lib.class_of(model)}',
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
     model_class=family_lib.class_of(model), dtype=dtype,

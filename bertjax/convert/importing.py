@@ -5,8 +5,6 @@ import pathlib
 import time
 from typing import Any
 
-import numpy as np
-
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables
 from bertjax.convert.directory import whole_model
@@ -45,10 +43,10 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
   mine = parity.ours(model, taken.params, inputs)
   arrays = [
-    dict(ours=path, shape=list(x.shape), sha256=hashlib.sha256(np.ascontiguousarray(x)).hexdigest())
+    dict(ours=path, shape=list(x.shape), sha256=tables.digest(x))
     for path, x in tables.flat(taken.params)
   ]
-  said = dict(
+  said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
     model_class=family_lib.class_of(model), tensors=arrays, made=taken.made,
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened.path)),

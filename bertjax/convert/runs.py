@@ -18,8 +18,6 @@ from bertjax.checkpoint import manifest, resume
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 
-VOCAB = 'vocab'
-
 
 class Run(NamedTuple):
   """A run that is read.
@@ -33,7 +31,7 @@ class Run(NamedTuple):
 
   workdir: pathlib.Path
   checkpoint: pathlib.Path
-  config: ConfigDict
+  config: Any
   vocabulary: Vocabulary | None
 
   @property
@@ -76,13 +74,16 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
   """The vocabulary of a run: its own copy, or that of the store it was trained on."""
-  for directory in (workdir / VOCAB, pathlib.Path(config.data.store or workdir / 'store', VOCAB)):
+  for directory in (
+    workdir / resume.VOCAB,
+    pathlib.Path(config.data.store or workdir / 'store', resume.VOCAB),
+  ):
     if directory.is_dir() and any(directory.iterdir()):
       return load_vocabulary(directory)
   return None
 
 
-def recipe_of(name: str) -> ConfigDict:
+def recipe_of(name: str) -> Any:
   """The config of a family's recipe at its default size."""
   return importlib.import_module(f'configs.{name}').get_config(None).copy_and_resolve_references()
 
@@ -111,7 +112,7 @@ def write_run(
   finally:
     saver.close()
   if vocabulary:
-    vocabulary.save(output / VOCAB)
+    vocabulary.save(output / resume.VOCAB)
   resume.claim_workdir(output, config, config)
 
 

@@ -7,6 +7,7 @@ is a single logit or an axis of one that ours lacks, E is the width of the table
 D is taken. Everything is NumPy: neither torch nor `transformers` is imported.
 """
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -171,6 +172,11 @@ def flat(params: Any, prefix: str = '') -> Iterator[tuple[str, Any]]:
       yield from flat(value, f'{prefix}{key}/')
     else:
       yield prefix + key, value
+
+
+def digest(array: Any) -> str:
+  """sha256 of an array's bytes."""
+  return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def check_names(

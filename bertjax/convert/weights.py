@@ -169,7 +169,7 @@ def _write_file(
     found, array = next(stream)
     if found != name or array.shape != shapes[name]:
       raise ValueError(f'expected {name} {shapes[name]}, got {found} {array.shape}')
-    data = np.ascontiguousarray(array, kind).view(np.uint8)
+    data = np.ascontiguousarray(array, kind).reshape(-1).view(np.uint8).data
     digests[name] = hashlib.sha256(data).hexdigest()
     file.write(data)
   return digests

@@ -9,6 +9,7 @@ import json
 import math
 import pathlib
 import signal
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -47,6 +48,9 @@ class Stop:
 def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   """The store (made first if the config gives text) and the run over it."""
   schema.check(config)
+  config, said = init_from.adopt(config, resume.stored(workdir))
+  for note in said:
+    progress.note(note)
   for note in schema.notes(config):
     progress.note(note)
   if jax.process_index() == 0:
@@ -62,6 +66,7 @@ def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   else:
     progress.note(f'Reading the store {path}')
   run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
+  init_from.check_vocabulary(config, run.vocabulary)
   shown = None
   for phase in run.phases:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
@@ -83,12 +88,14 @@ def profile_window(window: Any, done: int, workdir: str) -> None:
     jax.profiler.stop_trace()
 
 
-def initial_state(config: Any, run: setup.Run) -> State:
+def initial_state(config: Any, run: setup.Run, say: Callable[[str], None] = print) -> State:
   """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries."""
   phase = run.phases[0]
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
   make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
-  variables = init_from.apply(make(), config.init_from)
+  variables, said = init_from.apply(make(), config, run.vocabulary)
+  for line in said:
+    say(line)
 
   def rest(variables) -> State:
     opt_state = phase.tx.init(variables['params'])
@@ -124,7 +131,7 @@ def first_state(
   restored = checkpoints.restore(saved(config, run.abstract))
   if restored is None:
     progress.note('Making the initial state')
-    return 0, initial_state(config, run), {}
+    return 0, initial_state(config, run, progress.note), {}
   start, state, meta = restored
   progress.note(f'Resuming after step {start}')
   check_last_batch(run, meta, start)
@@ -244,6 +251,7 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
       if done == start + 1:  # it has worked once: from now on the workdir is this run's
         require_finite(done, float(found['loss']), run, checkpoints)
         resume.claim_workdir(workdir, config, run.config)
+        resume.keep_vocabulary(workdir, run.vocabulary)
       loss = None
       if previous:  # one step late, so that the device never waits for the host
         loss = float(previous[1]['loss'])
@@ -266,8 +274,9 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
       require_finite(done, float(found['loss']), run, checkpoints)
       with book.time('checkpoint'):
         meta = dict(
-          batch_sha256=last_batch_sha256(run, done), interval=interval.state(), ledger=book.state()
-        )
+          batch_sha256=last_batch_sha256(run, done), interval=interval.state(),
+          ledger=book.state(), vocabulary=run.store.meta['vocabulary']['sha256'],
+        )  # fmt: skip
         checkpoints.save(done, saved(config, state), meta, wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by SIGTERM after step {done}; the same command resumes')

@@ -12,7 +12,7 @@ from bertjax import registry, schema, sharding
 from bertjax.data import examples as examples_lib
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store, open_store
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.optim import optimizer
 from bertjax.train import evaluation
@@ -41,6 +41,12 @@ class Run(NamedTuple):
   store: Store
   devices: sharding.Devices
   abstract: State
+
+  @property
+  def vocabulary(self) -> Vocabulary | None:
+    """What the store's ids mean; None of a store without its files."""
+    path = self.store.path / 'vocab'
+    return load_vocabulary(path) if path.is_dir() else None
 
   def judged(self, phase: int) -> tuple[Phase, ...]:
     """The phases that are evaluated while one runs: it alone, or all where they take turns."""
