@@ -27,7 +27,7 @@ ARROWS = {
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
-  'bertjax.convert': ('bertjax.models',),
+  'bertjax.convert': ('bertjax.models', 'bertjax.data.vocab'),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
   'bertjax.checkpoint': (),
   'bertjax.checkpoint.init_from': ('bertjax.checkpoint', 'bertjax.convert'),
