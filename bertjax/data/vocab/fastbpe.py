@@ -5,7 +5,8 @@ transformers: punctuation is normalised, words are cut by the language's rules (
 Thai and Japanese by packages of their own), lowercased and stripped of accents, then merged from
 characters by the codes. Ids are those of XLM's Dictionary: <s>, </s>, <pad>, <unk>, <special0> to
 <special9>, of which <special1> masks, then the vocabulary file line by line; `max_vocab` of
-tokenizer_config.json cuts it (95,000 for the published model of 15 languages).
+tokenizer_config.json cuts it (95,000 for the published model of 15 languages). transformers saves
+the same as vocab.json, which says every id, and merges.txt, which are the codes.
 """
 
 import functools
@@ -23,6 +24,7 @@ from bertjax.data.vocab.unique import unique_pieces
 from bertjax.errors import UserError
 
 SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
+MASK = '<special1>'
 _UNK = SPECIAL.index('<unk>')
 _END = '</w>'  # of a word's last piece; the vocabulary file marks all others with @@
 
@@ -39,29 +41,48 @@ def twin(codes: pathlib.Path) -> pathlib.Path:
   return codes.with_name(codes.name.replace('codes', 'vocab', 1))
 
 
-def read(codes: pathlib.Path, lowercase: bool, max_vocab: int | None) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
+  """The pieces of a vocabulary file, by id.
 
   Args:
-    codes: lines of two pieces and their count, best first; the vocabulary lies beside it.
-    lowercase: also strip accents.
+    vocabulary: lines of a piece and its count, best first.
     max_vocab: ids, special ones included; None: as many as the file has.
 
   Raises:
-    UserError: no vocabulary file, or lines that are not of this kind.
+    UserError: no such file, or a piece that comes twice.
   """
-  if not twin(codes).is_file():
-    raise UserError(f'{twin(codes)} is missing: fastBPE needs its codes and its vocabulary')
-  lines = twin(codes).read_text(encoding='utf-8').removesuffix('\n').split('\n')
+  if not vocabulary.is_file():
+    raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
+  lines = vocabulary.read_text(encoding='utf-8').removesuffix('\n').split('\n')
   words = unique_pieces(line.rsplit(' ', 1)[0] for line in lines)
-  pieces = [*SPECIAL, *(w[:-2] if w.endswith('@@') else w + _END for w in words)][:max_vocab]
-  merges = [
-    tuple(line.split(' ')[:2])
-    for line in codes.read_text(encoding='utf-8').removesuffix('\n').split('\n')
-  ]
+  return [*SPECIAL, *(w[:-2] if w.endswith('@@') else w + _END for w in words)][:max_vocab]
+
+
+def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
+  """The pairs of a file of codes, best first: lines of two pieces and, mostly, their count.
+
+  Raises:
+    UserError: a line that is not of this kind.
+  """
+  lines = codes.read_text(encoding='utf-8').removesuffix('\n').split('\n')
+  merges = [tuple(line.split(' ')[:2]) for line in lines if not line.startswith('#version')]
   if any(len(merge) != 2 for merge in merges):
     raise UserError('expected two pieces and a count on every line of the codes')
-  tokenizer, id_n = _merger(pieces, merges)
+  return merges
+
+
+def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
+  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+
+  Args:
+    codes: as `merges_of` reads them.
+    pieces: by id, the special ones first.
+    lowercase: also strip accents.
+
+  Raises:
+    UserError: lines that are not of this kind.
+  """
+  tokenizer, id_n = _merger(pieces, merges_of(codes))
 
   def encode(texts: Sequence[str], languages: Sequence[str]) -> list[list[int]]:
     pairs = zip(texts, languages, strict=True)

@@ -14,16 +14,13 @@ import itertools
 import json
 import pathlib
 import re
-import string
-import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import sentencepiece
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data.vocab import as_text, fastbpe, whole_words
+from bertjax.data.vocab import as_text, fastbpe, sentencepiece_model, whole_words
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError
 
@@ -36,10 +33,8 @@ SPECIAL = dict(
 )
 CONFIG = 'tokenizer_config.json'
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
-SPACE = '▁'  # of SentencePiece
+SPACE = sentencepiece_model.SPACE
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
-_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as in albert
-_ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +52,7 @@ class Vocabulary:
     sha256: of the files.
     check_language: raises UserError where words of a language cannot be cut; None where text is
       encoded whatever its language.
+    tokenizer: the Rust tokenizer behind it, where there is one.
   """
 
   type: str
@@ -70,6 +66,7 @@ class Vocabulary:
   _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
   _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
   check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
+  tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
 
   @property
   def size(self) -> int:
@@ -155,7 +152,7 @@ class Vocabulary:
     directory.mkdir(parents=True, exist_ok=True)
     for file in self.files:
       (directory / file.name).write_bytes(file.read_bytes())
-    config = dict(_settings(self.files[0]), do_lower_case=self.lowercase)
+    config = dict(settings_of(self.files[0]), do_lower_case=self.lowercase)
     (directory / CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
 
 
@@ -248,7 +245,7 @@ def _find(path: pathlib.Path) -> pathlib.Path:
   return path
 
 
-def _settings(file: pathlib.Path) -> dict[str, Any]:
+def settings_of(file: pathlib.Path) -> dict[str, Any]:
   """The tokenizer_config.json beside a file, or {}."""
   config = file.parent / CONFIG
   return json.loads(config.read_text(encoding='utf-8')) if config.is_file() else {}
@@ -257,7 +254,7 @@ def _settings(file: pathlib.Path) -> dict[str, Any]:
 def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> bool:
   if asked is not None:
     return asked
-  said = _settings(file).get('do_lower_case')
+  said = settings_of(file).get('do_lower_case')
   # Capitals inside brackets, [UNK] or <S>, are names and not text.
   capitals = (any('A' <= c <= 'Z' for c in p) for p in pieces if p[:1] not in '[<')
   return not any(capitals) if said is None else said
@@ -278,7 +275,8 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
 
   tokenizer.encode_special_tokens = True  # where the text spells them it is text
   spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
-  return dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
+  coder = dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
+  return coder | dict(tokenizer=tokenizer)
 
 
 def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
@@ -289,7 +287,7 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   if '[UNK]' not in index:
     raise UserError('expected one piece a line, [UNK] among them')
   lowercase = _lowercase(file, lowercase, index)
-  settings = _settings(file)
+  settings = settings_of(file)
   tokenizer = Tokenizer(models.WordPiece(index, unk_token='[UNK]', max_input_chars_per_word=100))
   tokenizer.normalizer = normalizers.BertNormalizer(
     handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
@@ -309,12 +307,15 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   for part in files:
     if not part.is_file():
       raise UserError(f'{part} is missing: byte-level BPE needs vocab.json and merges.txt')
-  unique_keys(files[0].read_text(encoding='utf-8'))
+  pieces = unique_keys(files[0].read_text(encoding='utf-8'))
+  if fastbpe.MASK in pieces:  # XLM as transformers saves it
+    return _read_fastbpe(files[1], lowercase, sorted(pieces, key=pieces.__getitem__))
   tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
   lowercase = False if lowercase is None else lowercase
   if lowercase:
     tokenizer.normalizer = normalizers.Lowercase()
-  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  spaced = bool(settings_of(file).get('add_prefix_space', False))
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
   tokenizer.decoder = decoders.ByteLevel()
   index = tokenizer.get_vocab()
   # GPT-2 has one special token; RoBERTa has five, and that one is text to it.
@@ -342,7 +343,7 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   rust = _rust(tokenizer)
   stream = whole_words.kind_of(spec)
   if stream:
-    coder = whole_words.coder(stream, rust['pieces'], lowers)
+    coder = whole_words.coder(stream, rust['pieces'], lowers) | dict(tokenizer=rust['tokenizer'])
     return _vocabulary(stream, (file,), lowers, lambda piece: True, coder)
   prefix = spec['model'].get('continuing_subword_prefix')
   if prefix:
@@ -350,53 +351,32 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   else:
     starting = lambda mark: sum(piece.startswith(mark) for piece in rust['pieces'])
     if starting(SPACE) > starting(BYTE_SPACE):
-      starts_word = _sentencepiece_starts(rust['pieces'])
+      starts_word = sentencepiece_model.word_starts(rust['pieces'])
     else:
       starts_word = lambda piece: piece.startswith(BYTE_SPACE)
   return _vocabulary(kind, (file,), lowers, starts_word, rust)
 
 
 def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
-  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
-  pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+  pieces = sentencepiece_model.pieces_of(file)
   lowercase = _lowercase(file, lowercase, pieces)
-  # XLNet's and ALBERT's models expect text cleaned like this; others do all in the model.
-  cleaned = '<eop>' in pieces or '[CLS]' in pieces
-
-  def encode(texts):
-    if cleaned:
-      texts = [_clean_google(text) for text in texts]
-    if lowercase:
-      texts = [text.lower() for text in texts]
-    return processor.encode(texts, num_threads=1)
-
-  coder = dict(pieces=pieces, _encode=encode, _decode=processor.decode)
-  starts_word = _sentencepiece_starts(pieces)
+  coder = sentencepiece_model.read(file, lowercase, bool(settings_of(file).get('keep_accents')))
+  starts_word = sentencepiece_model.word_starts(coder['pieces'])
   return _vocabulary('sentencepiece', (file,), lowercase, starts_word, coder)
 
 
-def _read_fastbpe(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
-  settings = _settings(file)
-  if lowercase is None:
-    lowercase = bool(settings.get('do_lower_case', True))  # as all of XLM's
-  coder = fastbpe.read(file, lowercase, settings.get('max_vocab'))
+def _read_fastbpe(
+  file: pathlib.Path, lowercase: bool | None, pieces: Sequence[str] | None = None
+) -> Vocabulary:
+  settings = settings_of(file)
+  if lowercase is None:  # as all of XLM's
+    theirs = settings.get('do_lowercase_and_remove_accent', True)
+    lowercase = bool(settings.get('do_lower_case', theirs))
+  if pieces is None:
+    files = (file, fastbpe.twin(file))
+    pieces = fastbpe.pieces_of(files[1], settings.get('max_vocab'))
+  else:
+    files = (file.parent / 'vocab.json', file)
+  coder = fastbpe.read(file, pieces, lowercase)
   # A piece does not say whether it begins a word: the one before it does.
-  return _vocabulary('fastbpe', (file, fastbpe.twin(file)), lowercase, lambda piece: True, coder)
-
-
-def _sentencepiece_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
-  """The test whether a piece begins a word, for a whole SentencePiece vocabulary.
-
-  As google-research/albert has it, a piece of punctuation, or one with a character that is neither
-  an English letter nor punctuation, is a word of its own; to zihangdai/xlnet only the former is.
-  """
-  plain = lambda piece: piece.startswith((SPACE, '<')) or piece in _PUNCTUATION
-  if '<eop>' in pieces:
-    return plain
-  return lambda piece: plain(piece) or any(c.lower() not in _ENGLISH for c in piece)
-
-
-def _clean_google(text: str) -> str:
-  """Quotes and accents as `preprocess_text` of zihangdai/xlnet and google-research/albert."""
-  text = unicodedata.normalize('NFKD', text.replace('``', '"').replace("''", '"'))
-  return ''.join(c for c in text if not unicodedata.combining(c))
+  return _vocabulary('fastbpe', files, lowercase, lambda piece: True, coder)

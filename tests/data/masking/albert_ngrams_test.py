@@ -9,7 +9,7 @@ from toy_store import SPECIAL, ngrams, random_store
 from bertjax.data import examples as examples_lib
 from bertjax.data import targets
 from bertjax.data.masking import albert_ngrams as rule
-from bertjax.data.vocab.vocabulary import _sentencepiece_starts
+from bertjax.data.vocab.sentencepiece_model import word_starts
 
 
 @mutation(
@@ -119,9 +119,9 @@ def test_every_token_is_decided_by_itself():
 def test_word_starts_of_a_sentencepiece_vocabulary():
   """is_start_piece_sp of google-research/albert, and _is_start_piece of zihangdai/xlnet."""
   starts = {'▁the': 1, 'ing': 0, '.': 1, 's.': 0, '7': 1, 'é': 1, '中': 1, "'": 1, '<unk>': 1}
-  test = _sentencepiece_starts(list(starts))
+  test = word_starts(list(starts))
   assert {piece: test(piece) for piece in starts} == starts
-  test = _sentencepiece_starts([*starts, '<eop>'])
+  test = word_starts([*starts, '<eop>'])
   assert {piece: test(piece) for piece in starts} == starts | {'7': 0, 'é': 0, '中': 0, "'": 0}
 
 

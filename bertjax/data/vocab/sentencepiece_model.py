@@ -1,0 +1,104 @@
+"""Vocabularies of SentencePiece: a .model file, and what stands around it.
+
+XLNet's and ALBERT's models expect text that `preprocess_text` of their programs has cleaned; all
+others do everything in the model. Slow tokenizers of transformers also cut a comma off a piece that
+ends with a digit and one ('9,' is '9' and ','), as zihangdai/xlnet and google-research/albert do;
+we and transformers' fast ones leave the model's pieces as they are.
+
+A file named sentencepiece.bpe.model is that of a fairseq model (XLM-R), whose ids are not the
+model's own: <s> 0, <pad> 1, </s> 2, <unk> 3, then its pieces, each one id later, and <mask> last.
+"""
+
+import pathlib
+import string
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from bertjax.errors import UserError
+
+SPACE = '▁'
+FAIRSEQ = 'sentencepiece.bpe.model'
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as in albert
+_ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
+
+
+def pieces_of(file: pathlib.Path) -> list[str]:
+  """The pieces of a model, by their number in it."""
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+  return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def is_cleaned(pieces: Sequence[str]) -> bool:
+  """Whether a model expects text cleaned as XLNet's and ALBERT's programs do."""
+  return '<eop>' in pieces or '[CLS]' in pieces
+
+
+def read(file: pathlib.Path, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
+  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+
+  Args:
+    file: the .model.
+    lowercase: whether text is lowercased first.
+    keep_accents: of XLNet's and ALBERT's cleaning only the quotes are left.
+
+  Raises:
+    UserError: a fairseq model of another form.
+  """
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+  pieces = pieces_of(file)
+  cleaned = is_cleaned(pieces)
+
+  def encode(texts: Sequence[str]) -> list[list[int]]:
+    if cleaned:
+      texts = [_clean_google(text, keep_accents) for text in texts]
+    if lowercase:
+      texts = [text.lower() for text in texts]
+    return processor.encode(texts, num_threads=1)
+
+  if file.name != FAIRSEQ:
+    return dict(pieces=pieces, _encode=encode, _decode=processor.decode)
+  pieces, id_n = _fairseq(pieces)
+  own = {int(i): number for number, i in enumerate(id_n)}
+  return dict(
+    pieces=pieces,
+    _encode=lambda texts: [id_n[ids].tolist() for ids in encode(texts)],
+    _decode=lambda ids: processor.decode([own[i] for i in ids if i in own]),
+  )
+
+
+def _fairseq(pieces: Sequence[str]) -> tuple[list[str], np.ndarray]:
+  """The pieces by fairseq's ids, and the fairseq id of each number of the model."""
+  if list(pieces[:3]) != ['<unk>', '<s>', '</s>'] or {'<pad>', '<mask>'} & {*pieces}:
+    raise UserError(
+      f'a file named {FAIRSEQ} is read with the ids of fairseq, for which its first pieces must be '
+      f'<unk>, <s> and </s>, without <pad> and <mask>; they are {list(pieces[:3])}. Give the file '
+      'another name, if its ids are those of the model itself'
+    )
+  id_n = np.arange(1, len(pieces) + 1, dtype=np.int32)
+  id_n[:3] = 3, 0, 2
+  return ['<s>', '<pad>', '</s>', '<unk>', *pieces[3:], '<mask>'], id_n
+
+
+def word_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
+  """The test whether a piece begins a word, for a whole SentencePiece vocabulary.
+
+  As google-research/albert has it, a piece of punctuation, or one with a character that is neither
+  an English letter nor punctuation, is a word of its own; to zihangdai/xlnet only the former is.
+  """
+  plain = lambda piece: piece.startswith((SPACE, '<')) or piece in _PUNCTUATION
+  if '<eop>' in pieces:
+    return plain
+  return lambda piece: plain(piece) or any(c.lower() not in _ENGLISH for c in piece)
+
+
+def _clean_google(text: str, keep_accents: bool) -> str:
+  """Quotes and accents as `preprocess_text` of zihangdai/xlnet and google-research/albert."""
+  text = text.replace('``', '"').replace("''", '"')
+  if keep_accents:
+    return text
+  text = unicodedata.normalize('NFKD', text)
+  return ''.join(c for c in text if not unicodedata.combining(c))
