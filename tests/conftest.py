@@ -2,7 +2,10 @@
 
 import os
 import pathlib
+import signal
 
+# A shell's background job ignores Ctrl-C and hands that on to the runs that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'

@@ -1,5 +1,6 @@
 """docs/extending.md does what it says, from a wheel that is installed outside the checkout."""
 
+import importlib
 import json
 import os
 import pathlib
@@ -7,12 +8,17 @@ import re
 import subprocess
 import sys
 
+import jax
 import pytest
+from mutation import mutation
+
+from bertjax.train import setup
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 BLOCKS = dict(re.findall(r'```python\n# (\S+)\n(.*?)```', PAGE, re.DOTALL))
 COMMANDS = re.findall(r'^    python (-m bertjax\.main .*)$', PAGE, re.MULTILINE)
+PIECES = ('masking', 'objective', 'model')
 QUICK = ('--config.data.train_vocab.size=512', '--config.data.documents=200')
 
 
@@ -26,19 +32,26 @@ def environment(site: pathlib.Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope='module')
-def project(tmp_path_factory):
-  """A directory with the files of the page, and bertjax installed beside it as a wheel."""
-  top = tmp_path_factory.mktemp('extending')
+def work(tmp_path_factory):
+  """A directory with the files of the page."""
+  top = tmp_path_factory.mktemp('extending') / 'work'
+  for name, text in BLOCKS.items():
+    path = top / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+  return top
+
+
+@pytest.fixture(scope='module')
+def site(tmp_path_factory):
+  """A directory with bertjax in it, installed from a wheel."""
+  top = tmp_path_factory.mktemp('wheel')
   pip = [sys.executable, '-m', 'pip', '--disable-pip-version-check', '-q']
   wheel = [*pip, 'wheel', '--no-deps', '--no-build-isolation', '-w', str(top), str(ROOT)]
   subprocess.run(wheel, check=True, capture_output=True)
   install = [*pip, 'install', '--no-deps', '--target', str(top / 'site')]
   subprocess.run([*install, *map(str, top.glob('*.whl'))], check=True, capture_output=True)
-  for name, text in BLOCKS.items():
-    path = top / 'work' / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-  return top
+  return top / 'site'
 
 
 def test_the_page_has_what_it_says():
@@ -49,12 +62,25 @@ def test_the_page_has_what_it_says():
   assert len(COMMANDS) == 3
 
 
+@mutation(
+  'setup: every position table has an offset',
+  'bertjax/train/setup.py',
+  "config.model.position_offset if 'position_offset' in config.model else 0",
+  'config.model.position_offset',
+  case='model',
+)
+@pytest.mark.parametrize('piece', PIECES)
+def test_a_piece_of_the_page_is_set_up(work, rich_store, monkeypatch, piece):
+  monkeypatch.syspath_prepend(work)
+  config = importlib.import_module('mine.config').get_config(piece)
+  setup.make_run(config, rich_store, jax.devices()[:1])
+
+
 @pytest.mark.full
-@pytest.mark.parametrize('command', COMMANDS, ids=['masking', 'objective', 'model'])
-def test_a_command_of_the_page_trains(project, command):
-  work = project / 'work'
+@pytest.mark.parametrize('command', COMMANDS, ids=PIECES)
+def test_a_command_of_the_page_trains(work, site, command):
   done = subprocess.run(
-    [sys.executable, *command.split(), *QUICK], cwd=work, env=environment(project / 'site'),
+    [sys.executable, *command.split(), *QUICK], cwd=work, env=environment(site),
     capture_output=True, text=True, timeout=900, check=False,
   )  # fmt: skip
   assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

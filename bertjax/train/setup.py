@@ -141,7 +141,8 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   sharding.check_batch(config.batch_size, config.microbatches, mesh, jax.process_count())
   lengths = [config.length, *(s.length for s in config.evals.values() if 'length' in s)]
   if 'positions' in config.model:
-    room = config.model.positions - config.model.position_offset
+    offset = config.model.position_offset if 'position_offset' in config.model else 0
+    room = config.model.positions - offset
     if max(lengths) > room:
       raise UserError(
         f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the position table has '
