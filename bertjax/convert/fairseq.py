@@ -1,0 +1,142 @@
+"""RoBERTa and XLM-R as fairseq writes them: a .pt file with `args` or `cfg`, and `model`.
+
+  read(pathlib.Path('roberta.base/model.pt'), absent)
+
+The file is read by `torch_files.load`, which runs nothing of it; dict.txt beside it becomes a
+vocabulary (`fairseq_vocabulary.py`).
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bertjax.convert import fairseq_vocabulary, torch_files
+from bertjax.convert.originals import roberta
+from bertjax.convert.originals.original import NOTHING_ELSE, Absent, Cut, Original, Wanted, take
+from bertjax.errors import UserError
+
+NAMES = ('model.pt', 'checkpoint_best.pt', 'checkpoint_last.pt', 'checkpoint.pt')
+PREFIXES = ('encoder.', 'decoder.')
+HEADS = ('lm_head.', 'classification_heads.')
+
+
+def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> Original:
+  """A checkpoint as ours.
+
+  Args:
+    path: the .pt file, or a directory with one; dict.txt is looked for beside it.
+    absent: (row, our shape) -> the array of a head that the checkpoint lacks.
+    wanted: see `Wanted`.
+
+  Raises:
+    UserError: no such file, one that cannot be read or carries more than tensors, plain containers
+      and argparse.Namespace, one of another model, or tensors that do not fit.
+  """
+  file = find(pathlib.Path(path))
+  try:
+    return _read(file, torch_files.load(file), absent, wanted)
+  except UserError as error:
+    said = str(error)
+    raise UserError(said if said.startswith(str(file)) else f'{file}: {said}') from error
+
+
+def _read(file: pathlib.Path, found: Any, absent: Absent, wanted: Wanted) -> Original:
+  if wanted.slots:
+    raise UserError(
+      'fairseq keeps the slots of its optimizer by number, not by name, and they are not taken: '
+      'leave the slots out'
+    )
+  if not isinstance(found, Mapping) or 'model' not in found:
+    got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+    raise UserError(f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}')
+  args = arguments(found)
+  state = _renamed(torch_files.arrays(found['model'], 'model'))
+  fields, assumed = roberta.fields(state, args)
+  if wanted.family not in ('', fields['family']):
+    raise UserError(
+      f'this is a checkpoint of {fields["family"]}: expected one of '
+      f'config.model.family={wanted.family!r}'
+    )
+  model: Any = ConfigDict(fields | dict(wanted.heads or {}))
+  _check_tied(state)
+  whole = Cut(state, roberta.cuts(state))
+  known = {name for name in whole if name.startswith(HEADS)} | {*roberta.TIED}
+  (params,), made, left_out = take(whole, (roberta.rows(model, state),), known, absent)
+  # A constant row changes no function, and transformers keeps one.
+  params['embeddings']['type'] = np.zeros((1, model.width), np.float32)
+  vocabulary, said = fairseq_vocabulary.write(file.parent, model.vocab_size, wanted.into)
+  return Original(
+    model=model.to_dict(),
+    recipe=roberta.RECIPES[model.family],
+    params=params,
+    made=made,
+    left_out=[n for n in left_out if n not in roberta.TIED]
+    + sorted(found.keys() - {'args', 'cfg', 'model'}),
+    vocabulary=vocabulary,
+    step=_step(found),
+    assumed=assumed + said,
+  )
+
+
+def find(path: pathlib.Path) -> pathlib.Path:
+  """The file of a checkpoint.
+
+  Raises:
+    UserError: there is none, or there are several and none has a name of `NAMES`.
+  """
+  if not path.is_dir():
+    return path
+  there = sorted(path.glob('*.pt'))
+  found = next((path / name for name in NAMES if path / name in there), None)
+  if found is None and len(there) != 1:
+    names = ', '.join(file.name for file in there) or 'none'
+    raise UserError(f'{path}: expected one .pt file, or {", ".join(NAMES)}; there is {names}')
+  return found or there[0]
+
+
+def arguments(found: Mapping[str, Any]) -> dict[str, Any]:
+  """The options of the model: `args`, or in files since the end of 2020 cfg['model']."""
+  args = torch_files.options(found.get('args'))
+  config = torch_files.options(found.get('cfg'))
+  task = torch_files.options(config.get('task'))
+  return (
+    args
+    | torch_files.options(config.get('model'))
+    | ({'task': task['_name']} if '_name' in task else {})
+  )
+
+
+def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """The state without the first part of its names, and without buffers.
+
+  Raises:
+    UserError: it is not of a RoBERTa.
+  """
+  heads = [p for p in PREFIXES if any(n.startswith(f'{p}{roberta.NET}.') for n in state)]
+  if len(heads) != 1:
+    some = ', '.join(sorted(state)[:3])
+    raise UserError(
+      'this is no checkpoint of RoBERTa or XLM-R: expected tensors like '
+      f'encoder.{roberta.NET}.embed_tokens.weight, got {some}'
+    )
+  return {
+    name.removeprefix(heads[0]): array
+    for name, array in state.items()
+    if not name.endswith(roberta.IGNORED)
+  }
+
+
+def _check_tied(state: Mapping[str, np.ndarray]) -> None:
+  for copy, source in roberta.TIED.items():
+    if copy in state and source in state and not np.array_equal(state[copy], state[source]):
+      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
+
+
+def _step(found: Mapping[str, Any]) -> int | None:
+  """Updates, which the history of optimizers says."""
+  history = found.get('optimizer_history') or ()
+  updates = history[-1].get('num_updates') if history else None
+  return None if updates is None else int(updates)

@@ -1,0 +1,135 @@
+"""fairseq's dict.txt as a vocabulary that `load_vocabulary` reads.
+
+Ids are <s> <pad> </s> <unk>, then a line of dict.txt each ('SYMBOL COUNT'), then <mask>. What the
+symbols are says the file beside it: ids of GPT-2's byte-level BPE (encoder.json and vocab.bpe),
+pieces of a SentencePiece model, or, without either, the words or letters of the text themselves.
+"""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from bertjax.errors import UserError
+
+FIRST, LAST = ('<s>', '<pad>', '</s>', '<unk>'), '<mask>'
+DICTIONARY = 'dict.txt'
+BPE = ('encoder.json', 'vocab.bpe')
+SPACE = '▁'
+FILLER = 'madeupword'  # symbols that round the number of ids up
+UNLIKELY = -100.0  # score of a symbol that is no piece
+UNIGRAM = 1  # of trainer_spec.model_type
+
+
+def write(
+  directory: pathlib.Path, vocab_size: int, into: pathlib.Path | None
+) -> tuple[pathlib.Path | None, list[str]]:
+  """Writes the vocabulary of a checkpoint.
+
+  Args:
+    directory: of the checkpoint.
+    vocab_size: rows of its table.
+    into: an existing directory to write to, or None.
+
+  Returns:
+    the file or directory for `load_vocabulary`, or None and why there is none.
+
+  Raises:
+    UserError: dict.txt is not one.
+  """
+  file = directory / DICTIONARY
+  if not file.is_file():
+    return None, [f'there is no {DICTIONARY} beside the checkpoint, so no vocabulary']
+  symbols = [*FIRST, *read(file), LAST]
+  if len(symbols) != vocab_size:
+    return None, [
+      f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
+      'rows: no vocabulary is made of it'
+    ]
+  if into is None:
+    return None, [f'no place to write the vocabulary of {DICTIONARY} to was given']
+  pieces = sorted(directory.glob('*.model'))
+  if all((directory / name).is_file() for name in BPE):
+    return _byte_level(symbols, directory, into)
+  if len(pieces) == 1:
+    return _sentencepiece(symbols, pieces[0], into)
+  plain = [symbol for symbol in symbols[4:-1] if not symbol.startswith(FILLER)]
+  if all(symbol.isdigit() for symbol in plain):
+    return None, [f'{DICTIONARY} names ids of a BPE: {" and ".join(BPE)} are not beside it']
+  if any(SPACE in symbol or symbol.endswith('@@') for symbol in plain):
+    return None, [f'{DICTIONARY} names pieces of words, and the model that cuts them is not there']
+  return _whole(symbols, plain, into)
+
+
+def read(file: pathlib.Path) -> list[str]:
+  """The symbols of a dict.txt (data/dictionary.py).
+
+  Raises:
+    UserError: a line is not 'SYMBOL COUNT', or a symbol is there twice.
+  """
+  symbols = []
+  for number, line in enumerate(file.read_text(encoding='utf-8').split('\n'), 1):
+    line = line.rstrip('\r').removesuffix(' #fairseq:overwrite')
+    symbol, space, count = line.rpartition(' ')
+    if not line:
+      continue
+    if not space or not count.isdigit():
+      raise UserError(f"{file}, line {number}: expected 'SYMBOL COUNT', got {line[:80]!r}")
+    symbols.append(symbol)
+  if len({*symbols, *FIRST, LAST}) != len(symbols) + len(FIRST) + 1:
+    raise UserError(f'{file}: expected every symbol once, and none of {", ".join((*FIRST, LAST))}')
+  return symbols
+
+
+def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.Path):
+  """vocab.json and merges.txt, of GPT-2's encoder.json and vocab.bpe."""
+  encoder = json.loads((directory / BPE[0]).read_text(encoding='utf-8'))
+  piece_of = {str(number): piece for piece, number in encoder.items()}
+  index = {piece_of.get(symbol, symbol): i for i, symbol in enumerate(symbols)}
+  if len(index) != len(symbols):
+    return None, [f'two symbols of {DICTIONARY} are the same piece of {BPE[0]}']
+  (into / 'vocab.json').write_text(json.dumps(index, ensure_ascii=False), encoding='utf-8')
+  (into / 'merges.txt').write_bytes((directory / BPE[1]).read_bytes())
+  return into / 'vocab.json', []
+
+
+def _sentencepiece(symbols: Sequence[str], file: pathlib.Path, into: pathlib.Path):
+  """tokenizer.json: the pieces of a unigram model in the order of dict.txt."""
+  try:
+    from sentencepiece import sentencepiece_model_pb2 as protocol
+  except ImportError:  # sentencepiece itself does without protobuf
+    return None, [f'to read {file.name} needs protobuf: pip install protobuf']
+  proto = protocol.ModelProto()  # type: ignore
+  proto.ParseFromString(file.read_bytes())
+  if proto.trainer_spec.model_type != UNIGRAM:
+    return None, [f'{file.name} is no unigram model, whose pieces {DICTIONARY} could order']
+  score_of = {each.piece: each.score for each in proto.pieces}
+  special = {*FIRST, LAST}
+  scored = [(s, 0.0 if s in special else score_of.get(s, UNLIKELY)) for s in symbols]
+  tokenizer = Tokenizer(models.Unigram(scored, unk_id=FIRST.index('<unk>'), byte_fallback=False))
+  steps: list = [normalizers.Replace(Regex(' {2,}'), ' ')]
+  if proto.normalizer_spec.precompiled_charsmap:
+    steps.insert(0, normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
+  tokenizer.normalizer = normalizers.Sequence(steps)
+  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme='always')
+  tokenizer.decoder = decoders.Metaspace(SPACE, prepend_scheme='always')
+  return _save(tokenizer, into), []
+
+
+def _whole(symbols: Sequence[str], plain: Sequence[str], into: pathlib.Path):
+  """tokenizer.json of letters, with or without spaces between them, or of words."""
+  index = {symbol: i for i, symbol in enumerate(symbols)}
+  tokenizer = Tokenizer(models.WordLevel(index, unk_token='<unk>'))
+  cut: list = [pre_tokenizers.WhitespaceSplit()]
+  if all(len(symbol) == 1 for symbol in plain):
+    cut.append(pre_tokenizers.Split(Regex('.'), 'isolated'))
+  tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cut)
+  return _save(tokenizer, into), []
+
+
+def _save(tokenizer: Tokenizer, into: pathlib.Path) -> pathlib.Path:
+  tokenizer.add_special_tokens([*FIRST, LAST])
+  file = into / 'tokenizer.json'
+  tokenizer.save(str(file))
+  return file

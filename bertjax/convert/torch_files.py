@@ -1,0 +1,74 @@
+"""PyTorch's files, read without running what is in them.
+
+A .pt file is a pickle, and a pickle may name any function of any module to be called. Only tensors,
+plain containers and `argparse.Namespace`, in which fairseq keeps its options, are read here.
+"""
+
+import argparse
+import pathlib
+import pickle
+import zipfile
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.errors import UserError
+
+
+def load(path: pathlib.Path) -> Any:
+  """What is in a file, on the CPU.
+
+  Raises:
+    UserError: torch is not installed, the file cannot be read, or it carries more than is allowed;
+      nothing of it has run.
+  """
+  try:
+    import torch
+  except ImportError as error:
+    raise UserError(f'{path}: to read it needs PyTorch: pip install torch') from error
+  try:
+    with torch.serialization.safe_globals([argparse.Namespace]):
+      return torch.load(path, map_location='cpu', weights_only=True)
+  except FileNotFoundError as error:
+    raise UserError(f'{path}: no such file') from error
+  except pickle.UnpicklingError as error:
+    raise UserError(
+      f'{path} carries more than tensors, plain containers and argparse.Namespace, and to read '
+      f'that would run code of it: {_first(error)}. Where you trust it, load it with torch.load '
+      'and save dict(args=vars(args), model=state_dict) with torch.save'
+    ) from error
+  except (RuntimeError, EOFError, ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+    raise UserError(
+      f'{path} cannot be read; is it cut off, or no file of PyTorch? {_first(error)}'
+    ) from error
+
+
+def _first(error: Exception) -> str:
+  """The line of a message that says what is wrong; torch has advice around it."""
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+  telling = [line for line in lines if 'GLOBAL' in line or 'nsupported' in line]
+  return (telling or lines or [type(error).__name__])[0][:200].rstrip('.')
+
+
+def arrays(state: Any, what: str) -> dict[str, Any]:
+  """A state dict as float32 arrays, buffers without floats left out.
+
+  Raises:
+    UserError: it is none.
+  """
+  import torch
+
+  tensors = state if isinstance(state, Mapping) else {}
+  if not tensors or not all(isinstance(each, torch.Tensor) for each in tensors.values()):
+    raise UserError(f'{what}: expected a state dict of tensors, got {type(state).__name__}')
+  return {
+    name: tensor.float().numpy() for name, tensor in tensors.items() if tensor.is_floating_point()
+  }
+
+
+def options(found: Any) -> dict[str, Any]:
+  """Options as a dict: a Namespace, a dict of either (fairseq's cfg), or None."""
+  if isinstance(found, argparse.Namespace):
+    found = vars(found)
+  if not isinstance(found, Mapping):
+    return {}
+  return dict(found)

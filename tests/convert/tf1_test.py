@@ -1,0 +1,181 @@
+"""Checkpoints of TensorFlow 1: slots, heads, and what is refused."""
+
+import numpy as np
+import pytest
+import tensorflow_cases as originals
+from mutation import mutation
+
+from bertjax.convert import tf1
+from bertjax.convert.originals.original import Wanted
+from bertjax.convert.tables import flat
+
+WORD_BIAS = 'cls/predictions/output_bias'
+
+
+def absent(row, shape):
+  raise AssertionError(f'{row.theirs} is there')
+
+
+def zeros(row, shape):
+  return np.zeros(shape, np.float32)
+
+
+@pytest.fixture(scope='module')
+def tiny():
+  """The tensors of a BERT with heads of 64, so that none need be described."""
+  rng = np.random.default_rng(0)
+  draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+  tensors = {
+    'bert/embeddings/word_embeddings': draw(211, 64),
+    'bert/embeddings/position_embeddings': draw(40, 64),
+    'bert/embeddings/token_type_embeddings': draw(2, 64),
+  }
+  norms = ['bert/embeddings/LayerNorm', 'cls/predictions/transform/LayerNorm']
+  kernels = {'bert/pooler/dense': (64, 64), 'cls/predictions/transform/dense': (64, 64)}
+  for layer in range(2):
+    at = f'bert/encoder/layer_{layer}'
+    norms += [f'{at}/attention/output/LayerNorm', f'{at}/output/LayerNorm']
+    kernels |= {f'{at}/attention/self/{n}': (64, 64) for n in ('query', 'key', 'value')}
+    kernels |= {f'{at}/attention/output/dense': (64, 64)}
+    kernels |= {f'{at}/intermediate/dense': (64, 96), f'{at}/output/dense': (96, 64)}
+  tensors |= {f'{name}/{leaf}': draw(64) for name in norms for leaf in ('gamma', 'beta')}
+  tensors |= {f'{name}/kernel': draw(*shape) for name, shape in kernels.items()}
+  tensors |= {f'{name}/bias': draw(shape[1]) for name, shape in kernels.items()}
+  tensors |= {'cls/predictions/output_bias': draw(211)}
+  tensors |= {f'cls/seq_relationship/output_{n}': draw(2, *s) for n, s in LABEL.items()}
+  return tensors
+
+
+LABEL = dict(weights=(64,), bias=())
+
+
+@mutation(
+  'tf1: a slot is read as its variable',
+  'bertjax/convert/tf1.py',
+  'self.checkpoint[self.names[name]]',
+  'self.checkpoint[name]',
+)
+def test_slots_are_counted_or_taken_along(tiny, tmp_path):
+  originals.write(tmp_path / 'model.ckpt-1000', tiny, step=1000, slots=True)
+  plain = tf1.read(tmp_path, absent)
+  assert plain.step == 1000 and plain.slots is None
+  count = len(tiny)
+  assert plain.left_out == [f'adam_m ({count} tensors)', f'adam_v ({count} tensors)']
+  taken = tf1.read(tmp_path, absent, Wanted(slots=True))
+  assert taken.left_out == [] and sorted(taken.slots) == ['adam_m', 'adam_v']
+  params = dict(flat(plain.params))
+  assert dict(flat(taken.slots['adam_m'])).keys() == params.keys()
+  for path, value in flat(taken.slots['adam_m']):
+    np.testing.assert_array_equal(value, 2 * params[path], err_msg=path)
+  for path, value in flat(taken.slots['adam_v']):
+    np.testing.assert_array_equal(value, params[path] ** 2, err_msg=path)
+
+
+@mutation(
+  'tf1: a head that is not there is in the model',
+  'bertjax/convert/originals/bert.py',
+  "words = 'cls/predictions/output_bias' in state",
+  'words = True',
+)
+def test_an_encoder_alone_and_heads_that_are_asked_for(tiny, tmp_path):
+  encoder = {name: value for name, value in tiny.items() if not name.startswith('cls/')}
+  originals.write(tmp_path / 'model.ckpt', encoder)
+  bare = tf1.read(tmp_path, absent)
+  heads = {key: bare.model[key] for key in ('words', 'pooler', 'labels', 'token_labels')}
+  assert heads == dict(words=False, pooler=True, labels=(), token_labels=()) and not bare.made
+  assert bare.assumed == [
+    'no bert_config.json says the heads: 1, of 64 each',
+    "no bert_config.json says the activation: 'gelu'",
+  ]
+  asked = Wanted(heads=dict(words=True, pooler=False))
+  made = tf1.read(tmp_path, zeros, asked)
+  assert {path.partition('/')[0] for path in made.made} == {'mlm'}
+  assert made.params['mlm']['bias'].shape == (256,) and 'pooler' not in made.params
+  assert made.left_out == ['bert/pooler/dense/bias', 'bert/pooler/dense/kernel']
+
+
+ODD = {
+  name: np.ones(size, np.float32)
+  for name, size in (('bert/odd', 3), ('bert/pooler/dense/bias', 63), (WORD_BIAS, 7))
+}
+
+
+@pytest.mark.parametrize(
+  'without, odd, message',
+  [
+    (
+      ('bert/embeddings/LayerNorm/beta', 'bert/pooler/dense/bias'), (),
+      r'2 missing \[bert/embeddings/LayerNorm/beta, bert/pooler/dense/bias\], 0 unexpected',
+    ),
+    ((), ('bert/odd',), r'0 missing \[\], 1 unexpected \[bert/odd\]'),
+    (
+      (), ('bert/pooler/dense/bias', WORD_BIAS),
+      r'output_bias: .* shape \(211,\), got \(7,\); bert/pooler/dense/bias: .*\(64,\), got \(63,\)',
+    ),
+  ],
+  ids=['missing', 'unexpected', 'misshapen'],
+)  # fmt: skip
+def test_tensors_that_do_not_fit_are_listed(tiny, tmp_path, without, odd, message):
+  tensors = {name: value for name, value in tiny.items() if name not in without}
+  originals.write(tmp_path / 'model.ckpt', tensors | {name: ODD[name] for name in odd})
+  with pytest.raises(ValueError, match=message):
+    tf1.read(tmp_path, absent)
+
+
+@pytest.mark.parametrize(
+  'name, message',
+  [
+    ('bert/encoder/transformer/group_0/inner_group_0/x', 'this is an ALBERT checkpoint'),
+    ('model/transformer/layer_0/x', 'this is an XLNet checkpoint'),
+    ('electra/encoder/layer_0/x', 'this is an ELECTRA checkpoint'),
+    ('transformer/adaptive_embed/lookup_table', "checkpoint of TensorFlow's Transformer-XL: exp"),
+    ('some/thing', 'none we know: expected an ALBERT, a BERT, an ELECTRA, an XLNet checkpoint'),
+  ],
+)
+def test_a_checkpoint_of_another_family_is_refused_by_name(tmp_path, name, message):
+  originals.write(tmp_path / 'model.ckpt', {name: np.ones(3, np.float32)})
+  with pytest.raises(ValueError, match=message):
+    tf1.read(tmp_path, absent, Wanted(family='bert'))
+
+
+@mutation(
+  'tf1: a file that is cut off is an error of TensorFlow',
+  'bertjax/convert/tf1.py',
+  'self._errors = (tf.errors.OpError, ValueError, RuntimeError, IndexError)',
+  'self._errors = (ZeroDivisionError,)',
+)
+@pytest.mark.parametrize('ending', ['index', 'data-00000-of-00001'])
+def test_a_file_that_is_cut_off_is_named(tiny, tmp_path, ending):
+  originals.write(tmp_path / 'model.ckpt', tiny)
+  file = tmp_path / f'model.ckpt.{ending}'
+  file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+  with pytest.raises(ValueError, match=r'model\.ckpt: the checkpoint cannot be read'):
+    tf1.read(tmp_path, absent)
+
+
+def test_which_checkpoint_of_a_directory(tmp_path):
+  with pytest.raises(ValueError, match='expected a checkpoint of TensorFlow.* there is none'):
+    tf1.find(tmp_path)
+  for step in (1, 2):
+    (tmp_path / f'model.ckpt-{step}.index').touch()
+  with pytest.raises(ValueError, match='there is model.ckpt-1.index, model.ckpt-2.index. Name one'):
+    tf1.find(tmp_path)
+  assert tf1.find(tmp_path / 'model.ckpt-1').name == 'model.ckpt-1'
+  assert tf1.find(tmp_path / 'model.ckpt-2.data-00000-of-00001').name == 'model.ckpt-2'
+  # The file that TensorFlow leaves says a directory of the machine where it ran.
+  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "/elsewhere/model.ckpt-2"\n')
+  assert tf1.find(tmp_path) == tmp_path / 'model.ckpt-2'
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    (dict(hidden_act='swish'), "activation is 'swish', which .* expected one of 'gelu'"),
+    (dict(num_hidden_layers=3), '16 missing .bert/encoder/layer_2/attention'),
+  ],
+)
+def test_a_json_file_that_does_not_fit_is_refused(tiny, tmp_path, fields, message):
+  originals.describe(tmp_path, 'bert_config.json', **fields)
+  originals.write(tmp_path / 'model.ckpt', tiny)
+  with pytest.raises(ValueError, match=message):
+    tf1.read(tmp_path, absent)

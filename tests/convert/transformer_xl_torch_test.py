@@ -1,0 +1,172 @@
+"""State dicts of the original Transformer-XL: numbers of the original program, and refusals.
+
+What transformer_xl_*.npz hold says README.md beside them: parameters by the original names, tokens
+of segments that follow each other, and the nll of each.
+"""
+
+import argparse
+import json
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from mutation import mutation
+
+from bertjax.convert import transformer_xl_torch
+from bertjax.convert.originals.original import Wanted
+from bertjax.kernels.adaptive_softmax import adaptive_cross_entropy
+from bertjax.kernels.cross_entropy import cross_entropy
+from bertjax.models import transformer_xl
+from bertjax.objectives import lm
+
+NLL = 5e-6
+
+
+def absent(row, shape):
+  raise AssertionError(f'{row.theirs} is there')
+
+
+@pytest.fixture
+def golden(shared):
+  def load(name: str):
+    """(state dict with its copies, the original's arguments, the arrays)."""
+    file = shared / 'golden/originals' / f'transformer_xl_{name}.npz'
+    if not file.is_file():
+      pytest.skip(f'no {file}')
+    found = dict(np.load(file))
+    given = json.loads(str(found['config']))
+    state = {n[6:]: torch.tensor(x) for n, x in found.items() if n.startswith('param/')}
+    state |= {copy: state[source] for copy, source in given['aliases'].items()}
+    state['pos_emb.inv_freq'] = torch.ones(given['d_model'] // 2)
+    return state, given, found
+
+  return load
+
+
+def save(path, state, args=None):
+  file = path / 'state.pt'
+  torch.save(state if args is None else dict(args=args, model=state), file)
+  return file
+
+
+def nll_of(original, given, found) -> np.ndarray:
+  """[S, T, B] of all segments, each with the memory that the one before left."""
+  c = cases.config('transformer_xl')
+  c.model.update(original.model)
+  c.model.update(dict(mem_len=given['mem_len'], clamp_len=max(given['clamp_len'], 0)))
+  c.model.same_length = given['same_length']
+  c.length = given['tgt_len']
+  model, objective = transformer_xl.make(c.model), lm.make(c)
+  params = jax.tree.map(jnp.asarray, original.params)
+
+  @jax.jit
+  def step(memory, token_BT, target_BT):
+    batch = dict(token_BT=token_BT, example_BT=np.ones(token_BT.shape, np.int32))
+    out = model.apply(dict(params=params), batch, memory)
+    score = adaptive_cross_entropy if c.model.cutoffs else cross_entropy
+    return out['memory'], score(out['word'], target_BT)[0]
+
+  memory, nll = None, []
+  segments = zip(found['input_STB'], found['target_STB'], strict=True)
+  for token_TB, target_TB in segments:
+    if memory is None:
+      first = dict(token_BT=token_TB.T, start_B=np.ones(token_TB.shape[1], np.int32))
+      memory = objective.carry(first)
+    memory, nll_BT = step(memory, token_TB.T, target_TB.T)
+    nll.append(np.asarray(nll_BT).T)
+  return np.stack(nll)
+
+
+@pytest.mark.parametrize('name', ['plain', 'adaptive', 'prenorm', 'absolute'])
+@mutation(
+  'transformer-xl: queries and keys change places',
+  'bertjax/convert/transformer_xl_torch.py',
+  "QKV = ('query', 'key', 'value')",
+  "QKV = ('key', 'query', 'value')",
+  case='plain',
+)
+@mutation(
+  'transformer-xl: projections of clusters are not transposed',
+  'bertjax/convert/transformer_xl_torch.py',
+  "f'word_emb.emb_projs.{i}', 'D,E->ED'",
+  "f'word_emb.emb_projs.{i}', 'E,D->ED'",
+  case='adaptive',
+)
+@mutation(
+  'transformer-xl: pre_lnorm is not read',
+  'bertjax/convert/transformer_xl_torch.py',
+  "pre_norm=bool(args.get('pre_lnorm', False))",
+  'pre_norm=False',
+  case='prenorm',
+)
+def test_the_numbers_of_the_original(name, golden, tmp_path):
+  state, given, found = golden(name)
+  args = {key: given[key] for key in ('n_head', 'pre_lnorm', 'dropout', 'dropatt')}
+  file = save(tmp_path, state, argparse.Namespace(**args))
+  original = transformer_xl_torch.read(file, absent)
+  m = original.model
+  assert (m['layers'], m['heads'], m['head_size']) == (2, 3, given['d_head'])
+  assert (m['cutoffs'], m['div_val']) == (tuple(given['cutoffs']), given['div_val'])
+  assert (m['dropout'], m['attention_dropout'], m['norm_eps']) == (0, 0, 1e-5)
+  assert original.left_out == ['pos_emb.inv_freq'] and not original.made
+  worst = np.abs(nll_of(original, given, found) - found['nll_STB']).max()
+  assert worst <= NLL, f'nll is off by {worst:.1e}'
+
+
+def test_one_table_is_cut_to_clusters(golden, tmp_path):
+  """div_val 1: the cutoffs are in no shape, and the sum over all words is 1."""
+  state, given, _ = golden('plain')
+  state['crit.cluster_weight'] = torch.randn(2, 24)
+  state['crit.cluster_bias'] = torch.randn(2)
+  with pytest.raises(ValueError, match="2 clusters over 127 words.*args.'cutoffs'. with 2 numbers"):
+    transformer_xl_torch.read(save(tmp_path, state), absent)
+  original = transformer_xl_torch.read(save(tmp_path, state, dict(cutoffs=[40, 90])), absent)
+  words, table = original.params['words'], state['word_emb.emb_layers.0.weight'].numpy()
+  bias = state['crit.out_layers.0.bias'].numpy()
+  for i, part in enumerate((slice(0, 40), slice(40, 90), slice(90, 127))):
+    size = part.stop - part.start
+    np.testing.assert_array_equal(words[f'word_{i}'][:size], table[part])
+    np.testing.assert_array_equal(words[f'bias_{i}'][:size], bias[part])
+    assert not words[f'word_{i}'][size:].any()
+  assert original.model['cutoffs'] == (40, 90) and original.model['div_val'] == 1
+  np.testing.assert_array_equal(words['cluster'], state['crit.cluster_weight'])
+
+
+def test_a_state_dict_alone_says_what_it_assumes(golden, tmp_path):
+  state, _, _ = golden('plain')
+  original = transformer_xl_torch.read(save(tmp_path, state), absent)
+  assert 'no args say pre_lnorm' in original.assumed[0] and 'dropout' not in original.model
+
+
+@pytest.mark.parametrize(
+  'name, change, message',
+  [
+    ('shaw', {}, 'r_emb is of attn_type 1 or 3'),
+    ('absolute', {}, "the number of heads is in no shape: expected it as args.'n_head'."),
+    ('plain', {'crit.out_layers.0.weight': torch.ones(127, 24)}, 'this model ties them'),
+    ('plain', {'word_emb.emb_projs.0': torch.ones(24, 24)}, r'unexpected \[word_emb.emb_projs.0\]'),
+    ('plain', {'r_r_bias': torch.ones(3, 9)}, r'r_r_bias: .* shape \(3, 10\), got \(3, 9\)'),
+    ('adaptive', {'crit.out_projs.2': torch.ones(32, 8)}, 'this model ties them'),
+  ],
+)
+def test_what_does_not_fit_is_refused(name, change, message, golden, tmp_path):
+  state, _, _ = golden(name)
+  with pytest.raises(ValueError, match=message):
+    transformer_xl_torch.read(save(tmp_path, state | change), absent)
+
+
+@pytest.mark.parametrize(
+  'content, wanted, message',
+  [
+    ({'a': torch.ones(1)}, Wanted(), 'this is no Transformer-XL: .*got a'),
+    (dict(model=[1]), Wanted(), 'expected a state dict of tensors, got list'),
+    (torch.nn.Linear(2, 2), Wanted(), r'state\.pt carries more than tensors.*Linear'),
+  ],
+  ids=['another', 'no state dict', 'a whole module'],
+)
+def test_what_is_none_is_refused(content, wanted, message, tmp_path):
+  with pytest.raises(ValueError, match=message):
+    transformer_xl_torch.read(save(tmp_path, content), absent, wanted)
