@@ -81,7 +81,7 @@ def open_source(name: str) -> Source:
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
   def params() -> tuple[Any, Sequence[str]]:
-    taken = opened.take(model, fresh.heads_of(model))
+    taken = opened.take(model, fresh.heads_of(model.init_std))
     made = {path.partition('/')[0] for path in taken.made}
     return {k: v for k, v in taken.params.items() if k not in made}, ()
 

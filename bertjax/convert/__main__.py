@@ -1,7 +1,9 @@
 """Models out and in: python -m bertjax.convert --to=hf --workdir=RUN --output=DIR
 
   --to=hf --workdir=RUN --output=DIR               a run, for `transformers`
-  --from=hf|tf1|fairseq --input=PATH --output=RUN  a model from elsewhere, as a run
+  --from=FORMAT --input=PATH --output=RUN          a model from elsewhere, as a run: hf, tf1 (BERT,
+                                                   ALBERT, ELECTRA, XLNet), fairseq (RoBERTa,
+                                                   XLM-R), transformer_xl (the original's torch)
   --table=FAMILY                                   the name table of a family
 
 Every conversion writes parity.json, its receipt: what became of each tensor, and where torch and
@@ -19,7 +21,7 @@ from rich.table import Table
 from bertjax.errors import UserError, choose, door
 
 _TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
-_FROM = flags.DEFINE_string('from', None, 'Format to read: hf, tf1 or fairseq.')
+_FROM = flags.DEFINE_string('from', None, 'Format to read: hf, tf1, fairseq or transformer_xl.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'The run, or one of its checkpoints; of --to.')
 _STEP = flags.DEFINE_string('step', None, "Of the checkpoint, or 'best'; the newest. Of --to.")
 _INPUT = flags.DEFINE_string('input', None, 'The model that lies elsewhere; of --from.')
@@ -31,6 +33,9 @@ _SENTENCES = flags.DEFINE_enum(
   'Also write the modules of sentence-transformers, with this pooling; of --to.',
 )  # fmt: skip
 _PUSH = flags.DEFINE_string('push', None, 'OWNER/NAME on the hub to upload to; of --to.')
+_SLOTS = flags.DEFINE_bool(
+  'slots', False, "Take the optimizer's slots of a tf1 checkpoint along; of --from."
+)
 _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 
 
@@ -57,7 +62,7 @@ def _import() -> dict:
 
   path, output = _given('from', input=_INPUT.value, output=_OUTPUT.value)
   name = choose(str(_FROM.value), sources.FORMATS, '--from')
-  return importing.import_model(f'{name}:{path}', output)
+  return importing.import_model(f'{name}:{path}', output, _SLOTS.value)
 
 
 def _given(mode: str, **flag: str | None) -> list[str]:
@@ -93,7 +98,7 @@ def main(argv: list[str]) -> None:
     _print_table(_TABLE.value)
     return
   if bool(_TO.value) == bool(_FROM.value):
-    raise UserError('expected --to=hf, or --from=hf, tf1 or fairseq: see --help')
+    raise UserError('expected --to=hf, or --from=hf, tf1, fairseq or transformer_xl: see --help')
   from bertjax.convert import receipt
 
   said = _export() if _TO.value else _import()
@@ -105,6 +110,8 @@ def main(argv: list[str]) -> None:
   )
   for path in said.get('made', ()):
     print(f'made anew: {path}')
+  for line in said.get('assumed', ()):
+    print(f'assumed: {line}')
   for name in said.get('left_out', ()):
     print(f'left out: {name}')
 

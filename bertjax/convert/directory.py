@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -26,6 +26,8 @@ class Opened(NamedTuple):
     recipe: module of `configs/` that goes with it.
     vocabulary: what `load_vocabulary` takes; None where there is no tokenizer.
     take: (whole `config.model`, absent) -> its parameters; see `huggingface.take`.
+    assumed: what its files do not say and was taken for granted.
+    slots: name of an optimizer's slot -> tree like the parameters, where they were asked for.
   """
 
   path: pathlib.Path
@@ -33,6 +35,8 @@ class Opened(NamedTuple):
   recipe: str
   vocabulary: pathlib.Path | None
   take: Callable[[Any, Callable], Taken]
+  assumed: Sequence[str] = ()
+  slots: Mapping[str, Any] = {}
 
 
 def open_directory(path: pathlib.Path) -> Opened:

@@ -2,22 +2,23 @@
 
 import zlib
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from bertjax.convert.tables import Row
 
+STD = 0.02  # of the original programs
 
-def heads_of(model: Any) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
-  """What makes an absent head: kernels and tables are normal with the model's init_std, biases 0,
-  scales 1; the same each time."""
+
+def heads_of(std: float) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
+  """What makes an absent head: kernels and tables are normal with this standard deviation,
+  biases 0, scales 1; the same each time."""
 
   def make(row: Row, shape: tuple[int, ...]) -> np.ndarray:
     leaf = row.ours.rpartition('/')[2]
     if leaf in ('bias', 'scale'):
       return np.full(shape, float(leaf == 'scale'), np.float32)
     rng = np.random.default_rng(zlib.crc32(row.ours.encode()))
-    return rng.normal(0, model.init_std, shape).astype(np.float32)
+    return rng.normal(0, std, shape).astype(np.float32)
 
   return make

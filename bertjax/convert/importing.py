@@ -2,23 +2,28 @@
 
 import hashlib
 import pathlib
+import tempfile
 import time
 from typing import Any
 
+import safetensors.numpy
+
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables
-from bertjax.convert.directory import whole_model
+from bertjax.convert.directory import Opened, whole_model
+from bertjax.convert.originals.original import Wanted
 from bertjax.convert.sources import open_source
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 
 
-def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
+def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -> dict[str, Any]:
   """Writes a workdir that holds a model from elsewhere, and its receipt.
 
   Args:
     source: 'hf:DIR', 'tf1:PATH' or 'fairseq:PATH'.
     output: the workdir; must not exist, or be empty.
+    slots: whether the optimizer's slots of a tf1 checkpoint are taken along, as slots.safetensors.
 
   Returns:
     the receipt.
@@ -28,7 +33,13 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
   """
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
-  opened = open_source(source, 'source')
+  with tempfile.TemporaryDirectory() as made:
+    wanted = Wanted(slots=slots, into=pathlib.Path(made))
+    opened = open_source(source, 'source', wanted)
+    return _import(source, target, opened, started)
+
+
+def _import(source: str, target: runs.Output, opened: Opened, started: float) -> dict[str, Any]:
   config = runs.recipe_of(opened.recipe)
   config.model = model = whole_model(opened, config.model)
   config.name, config.phases = opened.path.name, {}
@@ -38,7 +49,7 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
       f'the vocabulary of {opened.path} has {vocabulary.size} ids, its word table '
       f'{model.vocab_size} rows: expected the vocabulary that the model was trained with'
     )
-  taken = opened.take(model, fresh.heads_of(model))
+  taken = opened.take(model, fresh.heads_of(model.init_std))
   pad = vocabulary.special['pad'] if vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
   mine = parity.ours(model, taken.params, inputs)
@@ -48,7 +59,7 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
   ]
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
-    model_class=family_lib.class_of(model), tensors=arrays, made=taken.made,
+    model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=list(opened.assumed),
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened.path)),
     outputs=_compared(source, opened.path, model, inputs, mine, taken.made),
     tokenizer=_ids(source, opened.path, vocabulary),
@@ -59,10 +70,21 @@ def import_model(source: str, output: pathlib.Path | str) -> dict[str, Any]:
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
     size = sum(x.nbytes for _, x in tables.flat(taken.params))
     runs.write_run(directory, config, taken.params, vocabulary, dict(source=source))
+    if opened.slots:
+      flat = {f'{n}/{p}': x for n, tree in opened.slots.items() for p, x in tables.flat(tree)}
+      safetensors.numpy.save_file(flat, directory / 'slots.safetensors')
     said['sha256']['ours'] = receipt.files(directory)
     said['resources'] = receipt.resources(started, size)
     receipt.write(directory / receipt.NAME, said)
   return said
+
+
+def _class_of(model: Any) -> str:
+  """The class of transformers that computes the model, or why there is none."""
+  try:
+    return family_lib.class_of(model)
+  except UserError as error:
+    return f'none: {error}'
 
 
 def _digests(path: pathlib.Path) -> dict[str, str]:

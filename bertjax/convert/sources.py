@@ -1,12 +1,18 @@
-"""Models that lie elsewhere, by format: 'hf:DIR', 'tf1:PATH', 'fairseq:PATH'."""
+"""Models that lie elsewhere, by format: hf:DIR, tf1:PATH, fairseq:PATH, transformer_xl:PATH."""
 
+import importlib
 import pathlib
+from collections.abc import Callable
 
-from bertjax.convert import directory
+from bertjax.convert import directory, fresh
 from bertjax.convert.directory import Opened
-from bertjax.errors import UserError, choose
+from bertjax.convert.huggingface import Taken
+from bertjax.convert.originals.original import Wanted
+from bertjax.errors import choose
 
-FORMATS = dict(hf=directory.open_directory)
+# Format -> the module of bertjax.convert that reads it; imported when it is asked for.
+ORIGINALS = dict(tf1='tf1', fairseq='fairseq', transformer_xl='transformer_xl_torch')
+FORMATS = ('hf', *ORIGINALS)
 
 
 def is_source(text: str) -> bool:
@@ -14,18 +20,33 @@ def is_source(text: str) -> bool:
   return text.partition(':')[0] in FORMATS
 
 
-def open_source(text: str, where: str) -> Opened:
+def open_source(text: str, where: str, wanted: Wanted = Wanted()) -> Opened:  # noqa: B008
   """Opens 'FORMAT:PATH'.
 
   Args:
     text: names the model.
     where: the key or flag that says it, for messages.
+    wanted: of a checkpoint of an original program.
 
   Raises:
     UserError: no such format, nothing there, or nothing that we compute.
   """
   name, _, path = text.partition(':')
-  reader = FORMATS[choose(name, FORMATS, f'the format of {where}')]
-  if not pathlib.Path(path).exists():
-    raise UserError(f'{where}: there is nothing at {path}')
-  return reader(pathlib.Path(path))
+  choose(name, FORMATS, f'the format of {where}')
+  if name == 'hf':
+    return directory.open_directory(pathlib.Path(path))
+  return _open_original(importlib.import_module(f'bertjax.convert.{ORIGINALS[name]}').read)(
+    pathlib.Path(path), wanted
+  )
+
+
+def _open_original(read: Callable) -> Callable[[pathlib.Path, Wanted], Opened]:
+  def open_original(path: pathlib.Path, wanted: Wanted) -> Opened:
+    found = read(path, fresh.heads_of(fresh.STD), wanted)
+    taken = Taken(found.params, found.made, found.left_out)
+    return Opened(
+      path, found.model, found.recipe, found.vocabulary, lambda model, absent: taken,
+      found.assumed, found.slots or {},
+    )  # fmt: skip
+
+  return open_original
