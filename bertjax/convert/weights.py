@@ -20,7 +20,10 @@ from bertjax.errors import UserError
 NAME = 'model.safetensors'
 INDEX = f'{NAME}.index.json'
 TORCH = 'pytorch_model.bin'
-DTYPES = {'float32': ('F32', np.float32), 'bfloat16': ('BF16', ml_dtypes.bfloat16)}
+DTYPES = {
+  'float32': ('F32', np.dtype(np.float32)),
+  'bfloat16': ('BF16', np.dtype(ml_dtypes.bfloat16)),
+}
 
 
 class Tensors(Mapping[str, np.ndarray]):
@@ -118,7 +121,7 @@ def write(
   Returns:
     name of each tensor -> sha256 of its bytes.
   """
-  shards = _divide(shapes, DTYPES[dtype][1]().itemsize, shard_bytes)
+  shards = _divide(shapes, DTYPES[dtype][1].itemsize, shard_bytes)
   names = [NAME]
   if len(shards) > 1:
     names = [f'model-{i + 1:05}-of-{len(shards):05}.safetensors' for i in range(len(shards))]
@@ -128,7 +131,7 @@ def write(
       digests |= _write_file(file, {name: shapes[name] for name in shard}, stream, dtype)
   if len(shards) > 1:
     where = {name: f for f, shard in zip(names, shards, strict=True) for name in shard}
-    size = sum(int(np.prod(s)) for s in shapes.values()) * DTYPES[dtype][1]().itemsize
+    size = sum(int(np.prod(s)) for s in shapes.values()) * DTYPES[dtype][1].itemsize
     index = dict(metadata=dict(total_size=size), weight_map=where)
     (directory / INDEX).write_text(json.dumps(index, indent=2) + '\n')
   return digests
@@ -158,7 +161,7 @@ def _write_file(
   header: dict[str, Any] = {'__metadata__': {'format': 'pt'}}
   offset = 0
   for name, shape in shapes.items():
-    end = offset + int(np.prod(shape)) * kind().itemsize
+    end = offset + int(np.prod(shape)) * kind.itemsize
     header[name] = dict(dtype=code, shape=list(shape), data_offsets=[offset, end])
     offset = end
   text = json.dumps(header, separators=(',', ':')).encode()

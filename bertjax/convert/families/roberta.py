@@ -23,9 +23,10 @@ def layout(model: Any) -> Layout:
   return Layout(rows + (pooler if model.pooler else ()), spare=(*spare, *tied))
 
 
+OWN = {'vocab_size': 50_265}
 # The vector of the pad token is zero and stays out of training there; positions begin behind it.
 FIELDS = (
-  *(f._replace(default={'types': 2, 'positions': 512}.get(f.ours, f.default)) for f in bert.FIELDS),
+  *(f._replace(default=OWN.get(f.ours, f.default)) for f in bert.FIELDS),
   Field('position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1),
 )
 

@@ -3,6 +3,7 @@
 from bertjax.convert.families import roberta
 
 FAMILY = roberta.FAMILY._replace(
+  fields=tuple(f._replace(default=30_522) if f.ours == 'vocab_size' else f for f in roberta.FIELDS),
   recipe='xlm_r',
   model_type='xlm-roberta',
   classes={

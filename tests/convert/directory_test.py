@@ -1,0 +1,166 @@
+"""Directories of transformers, in and out: every class of every family."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch_models
+from mutation import mutation
+
+from bertjax.convert import config_json, directory, fresh, parity, receipt, runs
+from bertjax.convert import family as family_lib
+from bertjax.errors import UserError
+
+# In the quick tier: what differs most in tables, fields and outputs.
+QUICK = ('BertForPreTraining', 'RobertaModel', 'ElectraForMaskedLM', 'XLNetLMHeadModel to the left')
+
+
+def opened(path):
+  found = directory.open_directory(path)
+  model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
+  return model, found.take(model, fresh.heads_of(0.02))
+
+
+@pytest.fixture(scope='module')
+def saved(tmp_path_factory):
+  """Case -> its directory, written when it is asked for."""
+  root, known = tmp_path_factory.mktemp('theirs'), {}
+
+  def path(case):
+    if case not in known:
+      known[case] = root / case.replace(' ', '_')
+      torch_models.save(case, known[case])
+    return known[case]
+
+  return path
+
+
+@pytest.mark.parametrize(
+  'case',
+  [
+    case if case in QUICK else pytest.param(case, marks=pytest.mark.full)
+    for case in torch_models.CASES
+  ],
+)
+@mutation(
+  'convert: query and key change places',
+  'bertjax/convert/families/bert.py',
+  "f'{theirs}.attention.self.query', 'NH', 'D')",
+  "f'{theirs}.attention.self.key', 'NH', 'D')",
+  case='BertForPreTraining',
+)
+@mutation(
+  'convert: a headless class with a prefix',
+  'bertjax/convert/family.py',
+  "  return f'{find(model.family).base}.' if headless else ''",
+  "  return ''",
+  case='RobertaModel',
+)
+def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
+  """Every tensor bit for bit, no key missing or unexpected, the same outputs."""
+  model, taken = opened(saved(case))
+  assert not taken.made and not taken.left_out
+  directory.write(tmp_path, taken.params, model, None, 'float32', 10**9)
+  theirs = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
+  ours = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  assert ours.keys() == theirs.keys()
+  for name, value in theirs.items():
+    np.testing.assert_array_equal(ours[name], value, err_msg=name)
+  before = json.loads((saved(case) / 'config.json').read_text())
+  after = json.loads((tmp_path / 'config.json').read_text())
+  assert after['architectures'] == before['architectures']
+  inputs = parity.inputs_of(model, parity.pad_of(model, None))
+  found = receipt.compared(tmp_path, model, inputs, parity.ours(model, taken.params, inputs))
+  assert found['missing'] == found['unexpected'] == []
+  assert len(found['differences']) >= model.layers
+  assert [d for d in found['differences'] if not d['ok']] == []
+
+
+@pytest.mark.parametrize('case', torch_models.CASES)
+def test_the_class_is_told_by_the_tensors_where_config_json_does_not(case, saved):
+  given = json.loads((saved(case) / 'config.json').read_text())
+  state = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
+  family, fields = config_json.read(given, set(state))
+  del given['architectures']
+  assert config_json.read(given, set(state)) == (family, fields)
+
+
+def test_defaults_are_those_of_transformers():
+  """A config.json of old may lack any field that its class has a default for."""
+  import transformers
+
+  names = dict(xlnet='XLNet', xlm='XLM', bert='Bert', roberta='Roberta', albert='Albert')
+  names |= dict(electra='Electra', distilbert='DistilBert', ernie='Ernie')
+  names |= dict(xlm_roberta='XLMRoberta')
+  for name, prefix in names.items():
+    config = getattr(transformers, f'{prefix}Config')()
+    for field in family_lib.find(name).fields:
+      if hasattr(config, field.theirs):
+        assert getattr(config, field.theirs) == pytest.approx(field.default), (name, field.theirs)
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(hidden_act='swish'), "hidden_act='swish', which our model does not compute"),
+    (dict(position_embedding_type='relative_key'), "'position_embedding_type': 'relative_key'"),
+    (dict(is_decoder=True), "'is_decoder': True"),
+    (dict(tie_word_embeddings=False), "'tie_word_embeddings': False"),
+    (dict(architectures=['BertForMultipleChoice']), "class 'BertForMultipleChoice'"),
+    (dict(model_type='mamba'), "model_type='mamba'"),
+    (dict(intermediate_size=53), r'intermediate.dense.weight: .* shape \(53, 36\), got \(52, 36\)'),
+    (dict(num_hidden_layers=4), 'missing .bert.encoder.layer.3.attention'),
+    (dict(num_hidden_layers=2), 'unexpected .bert.encoder.layer.2.attention'),
+  ],
+  ids=str,
+)
+def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tmp_path):
+  given = json.loads((saved('BertForMaskedLM') / 'config.json').read_text())
+  (tmp_path / 'config.json').write_text(json.dumps(given | change))
+  (tmp_path / 'model.safetensors').symlink_to(saved('BertForMaskedLM') / 'model.safetensors')
+  with pytest.raises(UserError, match=message):
+    opened(tmp_path)
+
+
+def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
+  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
+  gone = [name for name in state if '.layer.1.output.dense' in name]
+  for name in gone:
+    del state[name]
+  state['bert.odd'] = np.zeros(2, np.float32)
+  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  with pytest.raises(UserError) as error:
+    opened(tmp_path)
+  for name in (*gone, 'bert.odd'):
+    assert name in str(error.value)
+
+
+@mutation(
+  'convert: half a head is made anew',
+  'bertjax/convert/tables.py',
+  '  missing += [n for n in absent if names[n].head and',
+  '  missing += [n for n in absent if False and',
+)
+def test_a_head_is_made_anew_as_a_whole_or_refused(saved, tmp_path):
+  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
+  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  headless = {name: x for name, x in state.items() if not name.startswith('cls.')}
+  safetensors.numpy.save_file(headless, tmp_path / 'model.safetensors')
+  model, taken = opened(tmp_path)
+  assert {path.partition('/')[0] for path in taken.made} == {'mlm'} and len(taken.made) == 5
+  assert model.words and not taken.params['mlm']['bias'].any()
+  state.pop('cls.predictions.transform.LayerNorm.bias')
+  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  with pytest.raises(UserError, match='1 missing .cls.predictions.transform.LayerNorm.bias'):
+    opened(tmp_path)
+
+
+def test_copies_that_differ_do_not_fit(saved, tmp_path):
+  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
+  state['cls.predictions.decoder.weight'] = state['bert.embeddings.word_embeddings.weight'] + 1
+  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  with pytest.raises(UserError, match='decoder.weight differs from bert.embeddings.word_embed'):
+    opened(tmp_path)
