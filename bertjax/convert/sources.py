@@ -8,7 +8,7 @@ from bertjax.convert import directory, fresh
 from bertjax.convert.directory import Opened
 from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals.original import Wanted
-from bertjax.errors import choose
+from bertjax.errors import UserError, choose
 
 # Format -> the module of bertjax.convert that reads it; imported when it is asked for.
 ORIGINALS = dict(tf1='tf1', fairseq='fairseq', transformer_xl='transformer_xl_torch')
@@ -34,6 +34,8 @@ def open_source(text: str, where: str, wanted: Wanted = Wanted()) -> Opened:  # 
   name, _, path = text.partition(':')
   choose(name, FORMATS, f'the format of {where}')
   if name == 'hf':
+    if not pathlib.Path(path).exists():
+      raise UserError(f'{where}: there is nothing at {path}')
     return directory.open_directory(pathlib.Path(path))
   return _open_original(importlib.import_module(f'bertjax.convert.{ORIGINALS[name]}').read)(
     pathlib.Path(path), wanted

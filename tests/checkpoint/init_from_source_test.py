@@ -1,0 +1,126 @@
+"""init_from with a whole model: its fields, its vocabulary, its parameters."""
+
+import jax
+import numpy as np
+import pytest
+import torch_models
+import transformers
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.checkpoint import init_from
+from bertjax.convert import tables
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+from bertjax.objectives import mlm
+from configs import bert
+
+SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+
+
+def write_vocabulary(path, pieces):
+  path.mkdir(exist_ok=True)
+  (path / 'vocab.txt').write_text('\n'.join([*SPECIAL, *pieces]) + '\n')
+  return load_vocabulary(path)
+
+
+@pytest.fixture(scope='module')
+def theirs(tmp_path_factory):
+  path = tmp_path_factory.mktemp('theirs')
+  torch_models.save('BertForMaskedLM', path)
+  write_vocabulary(path, [f'w{i}' for i in range(211 - len(SPECIAL))])
+  return path
+
+
+def config_of(source, **more):
+  c = bert.get_config('test')
+  c.init_from = source
+  c.update(more)
+  return c
+
+
+def first_variables(c):
+  from flax.core import meta
+
+  objective = mlm.make(c)
+  batch = {k: np.zeros((1, 8), np.int32) for k in ('token_BT', 'type_BT', 'position_BT')}
+  batch |= dict(example_BT=np.ones((1, 8), np.int32), target_pos_BP=np.zeros((1, 2), np.int32))
+  batch |= dict(first_BG=np.zeros((1, 1), np.int32))
+  return meta.unbox(jax.jit(objective.init)(jax.random.key(0), batch))
+
+
+@pytest.mark.parametrize('form', [lambda p: f'hf:{p}', lambda p: (f'hf:{p}',)], ids=['text', 'one'])
+@mutation(
+  'init_from: the fields of the model stay',
+  'bertjax/checkpoint/init_from.py',
+  '        model[key] = value\n',
+  '        pass\n',
+)
+def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs):
+  given = config_of(form(theirs))
+  c, said = init_from.adopt(given, None)
+  assert c.model.layers == 3 and c.model.norm_eps == 1e-12 and c.model.positions == 45
+  assert c.model.dropout == given.model.dropout and c.model.labels == (('next', 2),)
+  assert c.data.vocab == str(theirs) and given.data.vocab == '' and given.model.layers == 2
+  assert 'layers 2 -> 3' in said[0] and 'config.data.vocab' in said[1]
+
+
+def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs):
+  c, _ = init_from.adopt(config_of(f'hf:{theirs}'), None)
+  variables = first_variables(c)
+  new, said = init_from.apply(variables, c, load_vocabulary(theirs))
+  assert said[-1].startswith('Made anew') and said[-1].endswith('next, pooler')
+  state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
+  kernel = new['params']['encoder']['layers']['ffn_up']['kernel']
+  for layer in range(3):
+    weight = state[f'bert.encoder.layer.{layer}.intermediate.dense.weight']
+    np.testing.assert_array_equal(kernel[layer], weight.numpy().T)
+  for path, old in tables.flat(variables['params']):
+    if path.startswith(('next', 'pooler')):
+      np.testing.assert_array_equal(dict(tables.flat(new['params']))[path], old)
+
+
+@mutation(
+  'init_from: any vocabulary will do',
+  'bertjax/checkpoint/init_from.py',
+  '  if not remap:\n    raise',
+  '  if False:\n    raise',
+)
+def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_path):
+  """The same size, other pieces: nothing in the shapes tells them apart."""
+  pieces = [f'w{i}' for i in range(150, 206)] + [f'neu{i}' for i in range(150)]
+  other = write_vocabulary(tmp_path / 'other', pieces)
+  c, _ = init_from.adopt(config_of(f'hf:{theirs}'), None)
+  variables = first_variables(c)
+  with pytest.raises(UserError, match='was trained with another vocabulary .* --remap_vocab'):
+    init_from.apply(variables, c, other)
+  c.remap_vocab = True
+  new, said = init_from.apply(variables, c, other)
+  assert said[0].startswith('61 of 211 pieces are in the vocabulary')
+  state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
+  table = state['bert.embeddings.word_embeddings.weight'].numpy()
+  word = np.asarray(new['params']['embeddings']['word'])
+  np.testing.assert_array_equal(word[:5], table[:5])
+  np.testing.assert_array_equal(word[5:61], table[5 + 150 :])
+  np.testing.assert_array_equal(word[61:], variables['params']['embeddings']['word'][61:])
+
+
+def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
+  c = config_of(f'hf:{theirs}')
+  c.model.name = 'electra'
+  with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
+    init_from.adopt(c, None)
+  with pytest.raises(
+    UserError, match="config.init_from='runs/none': expected the workdir of a run"
+  ):
+    init_from.adopt(config_of('runs/none'), None)
+  with pytest.raises(UserError, match='config.init_from: there is nothing at'):
+    init_from.adopt(config_of('hf:nowhere'), None)
+
+
+def test_a_run_that_has_begun_needs_the_model_no_more(theirs):
+  begun, _ = init_from.adopt(config_of(f'hf:{theirs}'), None)
+  stored = dict(config=dict(model=begun.model.to_dict(), data=dict(vocab=begun.data.vocab)))
+  c, said = init_from.adopt(config_of('hf:gone'), stored)
+  assert c.model == begun.model and c.data.vocab == begun.data.vocab and said == []
+  assert isinstance(c.model, ConfigDict)
