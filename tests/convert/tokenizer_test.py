@@ -76,34 +76,6 @@ def check(vocabulary, path, family, texts):
   assert (back.special, list(back.pieces)) == (vocabulary.special, list(vocabulary.pieces))
 
 
-@mutation(
-  'tokenizer: Precompiled drops marks of decomposed letters',
-  'bertjax/convert/tokenizer/sentencepiece_json.py',
-  'parts += [normalizers.NFC(), normalizers.Precompiled(',
-  'parts += [normalizers.Precompiled(',
-  case='xlnet/spiece.model-xlnet',
-)
-@mutation(
-  'tokenizer: user-defined pieces cost as much as rare ones',
-  'bertjax/convert/tokenizer/sentencepiece_json.py',
-  '-0.1 if p.type == _DEFINED',
-  '-20.0 if p.type == _DEFINED',
-  case='xlnet/spiece.model-xlnet',
-)
-@mutation(
-  'tokenizer: all marks are stripped, those of Thai too',
-  'bertjax/convert/tokenizer/sentencepiece_json.py',
-  "normalizers.Replace(Regex(_combining()), '')",
-  'normalizers.StripAccents()',
-  case='xlnet/spiece.model-xlnet',
-)
-@mutation(
-  'tokenizer: a class that transformers builds anew',
-  'bertjax/convert/tokenizer/export.py',
-  "tokenizer_class='PreTrainedTokenizerFast'",
-  "tokenizer_class='XLNetTokenizer'",
-  case='xlnet/spiece.model-xlnet',
-)
 @pytest.mark.parametrize(('name', 'family'), REAL)
 def test_real_vocabularies(shared, lines, tmp_path, name, family):
   if family == 'xlm':
@@ -160,10 +132,10 @@ def test_real_vocabularies_on_many_lines(shared, tmp_path, name, family):
 
 
 @mutation(
-  'tokenizer: Σ at the end of a lowercased word',
-  'bertjax/convert/tokenizer/sentencepiece_json.py',
-  'normalizers.Replace(Regex(FINAL_SIGMA)',
-  "normalizers.Replace(Regex('Σ{9}')",
+  'tokenizer: a class that transformers builds anew',
+  'bertjax/convert/tokenizer/export.py',
+  "tokenizer_class='PreTrainedTokenizerFast'",
+  "tokenizer_class='RobertaTokenizer'",
 )
 def test_lowercased(shared, lines, tmp_path):
   check(load(shared, 'xlnet/spiece.model', True), tmp_path / 'xlnet', 'xlnet', lines)
@@ -198,10 +170,13 @@ def test_trained_vocabularies(lines, tmp_path, kind, lowercase):
 def trained(path, texts, **options):
   """A small SentencePiece model with these options."""
   model = io.BytesIO()
-  given = dict(vocab_size=1600, hard_vocab_limit=False, pad_id=3, control_symbols=['<mask>'])
+  given = dict(
+    vocab_size=1600, hard_vocab_limit=False, character_coverage=0.98, pad_id=3,
+    control_symbols=['<mask>'],
+  )  # fmt: skip
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(texts), model_writer=model, minloglevel=2, num_threads=1,
-    character_coverage=0.98, **(given | options),
+    **(given | options),
   )  # fmt: skip
   path.mkdir(parents=True, exist_ok=True)
   (path / 'spiece.model').write_bytes(model.getvalue())
@@ -214,6 +189,13 @@ ALBERT = dict(
 )  # fmt: skip
 
 
+@mutation(
+  'tokenizer: user-defined pieces cost as much as rare ones',
+  'bertjax/convert/tokenizer/sentencepiece_json.py',
+  '-0.1 if p.type == _DEFINED',
+  '-20.0 if p.type == _DEFINED',
+  case='albert',
+)
 @mutation(
   'tokenizer: pieces of BPE are joined in the order of their ids',
   'bertjax/convert/tokenizer/sentencepiece_json.py',
@@ -261,6 +243,35 @@ def test_kinds_of_sentencepiece(lines, tmp_path, options):
   assert [t for t, a, b in zip(texts, ours, got, strict=True) if a != b] == []
   assert differences(vocabulary, tmp_path / 'x', 'albert') == []
   assert theirs.decode(got[0]) == vocabulary.decode(ours[0])
+
+
+@mutation(
+  'tokenizer: letters that are taken apart stay so',
+  'bertjax/convert/tokenizer/sentencepiece_json.py',
+  'parts += [normalizers.NFC(), normalizers.Precompiled(',
+  'parts += [normalizers.Precompiled(',
+)
+@mutation(
+  'tokenizer: all marks are stripped, those of Thai too',
+  'bertjax/convert/tokenizer/sentencepiece_json.py',
+  "normalizers.Replace(Regex(_combining()), '')",
+  'normalizers.StripAccents()',
+)
+@mutation(
+  'tokenizer: Σ at the end of a lowercased word',
+  'bertjax/convert/tokenizer/sentencepiece_json.py',
+  'normalizers.Replace(Regex(FINAL_SIGMA)',
+  "normalizers.Replace(Regex('Σ{9}')",
+)
+def test_text_is_cleaned_as_for_albert(lines, tmp_path):
+  """Korean is taken apart and put together, Thai keeps its vowels, Σ ends a word as ς."""
+  texts = [*FIXED_TEXTS, *lines[-225:]]
+  options = dict(ALBERT, character_coverage=1.0, vocab_size=3000)
+  lowered = [text.lower() for text in texts]
+  trained(tmp_path / 'source', lowered, **options)
+  vocabulary = load_vocabulary(tmp_path / 'source', lowercase=True)
+  assert {'한', 'ส', 'ς'} <= {*''.join(vocabulary.pieces)}
+  check(vocabulary, tmp_path / 'x', 'albert', texts)
 
 
 @mutation(
