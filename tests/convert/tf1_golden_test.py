@@ -13,6 +13,7 @@ from mutation import mutation
 from bertjax.convert import tf1
 from bertjax.objectives import plm
 
+pytestmark = pytest.mark.full
 NLL = 5e-6
 
 
