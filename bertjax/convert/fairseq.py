@@ -11,11 +11,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bertjax.convert import fairseq_vocabulary, torch_files
+from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals import roberta
-from bertjax.convert.originals.original import NOTHING_ELSE, Absent, Cut, Original, Wanted, take
+from bertjax.convert.originals.original import (
+  NOTHING_ELSE,
+  Absent,
+  Cut,
+  Opening,
+  Original,
+  Wanted,
+  check_family,
+  naming,
+  take,
+)
 from bertjax.errors import UserError
 
 NAMES = ('model.pt', 'checkpoint_best.pt', 'checkpoint_last.pt', 'checkpoint.pt')
@@ -35,50 +45,47 @@ def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> O
     UserError: no such file, one that cannot be read or carries more than tensors, plain containers
       and argparse.Namespace, one of another model, or tensors that do not fit.
   """
+  return open_checkpoint(path, wanted).read(absent, wanted)
+
+
+def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Opening:
+  """Reads a file and finds out what is in it; arguments and errors as `read`."""
   file = find(pathlib.Path(path))
-  try:
-    return _read(file, torch_files.load(file), absent, wanted)
-  except UserError as error:
-    said = str(error)
-    raise UserError(said if said.startswith(str(file)) else f'{file}: {said}') from error
+  with naming(file):
+    found = torch_files.load(file)
+    _check_format(found)
+    state = _renamed(torch_files.arrays(found['model'], 'model'))
+    fields, assumed = roberta.fields(state, arguments(found))
+    check_family(fields['family'], f'a {fields["family"]}', wanted)
+    _check_tied(state)
+    vocabulary, said = fairseq_vocabulary.write(file.parent, fields['vocab_size'], wanted.into)
 
+  def take_all(model: Any, absent: Absent) -> Taken:
+    whole = Cut(state, roberta.cuts(state))
+    known = {name for name in whole if name.startswith(HEADS)} | {*roberta.TIED}
+    with naming(file):
+      (params,), made, left_out = take(whole, (roberta.rows(model, state),), known, absent)
+    # A constant row changes no function, and transformers keeps one.
+    params['embeddings']['type'] = np.zeros((1, model.width), np.float32)
+    left_out = [name for name in left_out if name not in roberta.TIED]
+    return Taken(params, made, left_out + sorted(found.keys() - {'args', 'cfg', 'model'}))
 
-def _read(file: pathlib.Path, found: Any, absent: Absent, wanted: Wanted) -> Original:
-  if wanted.slots:
-    raise UserError(
-      'fairseq keeps the slots of its optimizer by number, not by name, and they are not taken: '
-      'leave the slots out'
-    )
-  if not isinstance(found, Mapping) or 'model' not in found:
-    got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
-    raise UserError(f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}')
-  args = arguments(found)
-  state = _renamed(torch_files.arrays(found['model'], 'model'))
-  fields, assumed = roberta.fields(state, args)
-  if wanted.family not in ('', fields['family']):
-    raise UserError(
-      f'this is a checkpoint of {fields["family"]}: expected one of '
-      f'config.model.family={wanted.family!r}'
-    )
-  model: Any = ConfigDict(fields | dict(wanted.heads or {}))
-  _check_tied(state)
-  whole = Cut(state, roberta.cuts(state))
-  known = {name for name in whole if name.startswith(HEADS)} | {*roberta.TIED}
-  (params,), made, left_out = take(whole, (roberta.rows(model, state),), known, absent)
-  # A constant row changes no function, and transformers keeps one.
-  params['embeddings']['type'] = np.zeros((1, model.width), np.float32)
-  vocabulary, said = fairseq_vocabulary.write(file.parent, model.vocab_size, wanted.into)
-  return Original(
-    model=model.to_dict(),
-    recipe=roberta.RECIPES[model.family],
-    params=params,
-    made=made,
-    left_out=[n for n in left_out if n not in roberta.TIED]
-    + sorted(found.keys() - {'args', 'cfg', 'model'}),
+  return Opening(
+    path=pathlib.Path(path),
+    files=(file,),
+    model=fields,
+    recipe=roberta.RECIPES[fields['family']],
     vocabulary=vocabulary,
     step=_step(found),
     assumed=assumed + said,
+    take=take_all,
   )
+
+
+def _check_format(found: Any) -> None:
+  if not isinstance(found, Mapping) or 'model' not in found:
+    got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+    raise UserError(f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}')
 
 
 def find(path: pathlib.Path) -> pathlib.Path:

@@ -5,8 +5,11 @@ symbols are says the file beside it: ids of GPT-2's byte-level BPE (encoder.json
 pieces of a SentencePiece model, or, without either, the words or letters of the text themselves.
 """
 
+import atexit
 import json
 import pathlib
+import shutil
+import tempfile
 from collections.abc import Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -30,7 +33,7 @@ def write(
   Args:
     directory: of the checkpoint.
     vocab_size: rows of its table.
-    into: an existing directory to write to, or None.
+    into: an existing directory to write to; None: one that is gone when the program ends.
 
   Returns:
     the file or directory for `load_vocabulary`, or None and why there is none.
@@ -47,8 +50,7 @@ def write(
       f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
       'rows: no vocabulary is made of it'
     ]
-  if into is None:
-    return None, [f'no place to write the vocabulary of {DICTIONARY} to was given']
+  into = into or _temporary()
   pieces = sorted(directory.glob('*.model'))
   if all((directory / name).is_file() for name in BPE):
     return _byte_level(symbols, directory, into)
@@ -80,6 +82,12 @@ def read(file: pathlib.Path) -> list[str]:
   if len({*symbols, *FIRST, LAST}) != len(symbols) + len(FIRST) + 1:
     raise UserError(f'{file}: expected every symbol once, and none of {", ".join((*FIRST, LAST))}')
   return symbols
+
+
+def _temporary() -> pathlib.Path:
+  path = tempfile.mkdtemp(prefix='bertjax-')
+  atexit.register(shutil.rmtree, path, ignore_errors=True)
+  return pathlib.Path(path)
 
 
 def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.Path):

@@ -6,26 +6,31 @@ Which of them it is, the names of the variables say. The tables are in `original
 imported when a checkpoint is read, and nowhere else in the conversion.
 """
 
+import glob
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
+from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals import albert, bert, electra, xlnet
 from bertjax.convert.originals.original import (
   NOTHING_ELSE,
   Absent,
   Cut,
   Lazy,
+  Opening,
   Original,
   Wanted,
+  check_family,
   even,
+  naming,
   read_json,
   take,
 )
 from bertjax.convert.originals.tensorflow_rows import Kind
+from bertjax.convert.tables import names_of
 from bertjax.errors import UserError
 
 KINDS: tuple[Kind, ...] = (albert.KIND, bert.KIND, electra.KIND, xlnet.KIND)
@@ -55,53 +60,56 @@ def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> O
     UserError: no checkpoint, one that cannot be read, one of another family, or tensors that do not
       fit, all of which are listed.
   """
+  return open_checkpoint(path, wanted).read(absent, wanted)
+
+
+def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Opening:
+  """Finds out what a checkpoint is, and reads no tensors; arguments and errors as `read`."""
   prefix = find(pathlib.Path(path))
-  try:
-    return _read(prefix, absent, wanted)
-  except UserError as error:
-    raise UserError(f'{prefix}: {error}') from error
+  with naming(prefix):
+    checkpoint = Checkpoint(prefix)
+    slots, scalars, state = sort(checkpoint)
+    kind = kind_of(state)
+    check_family(kind.family, kind.title, wanted)
+    file = prefix.parent / kind.config
+    given = read_json(file) if kind.config and file.is_file() else {}
+    fields, assumed = kind.fields(state, given)
 
-
-def _read(prefix: pathlib.Path, absent: Absent, wanted: Wanted) -> Original:
-  checkpoint = Checkpoint(prefix)
-  slots, scalars, state = sort(checkpoint)
-  kind = kind_of(state)
-  if wanted.family not in ('', kind.family):
-    raise UserError(
-      f'this is {kind.title} checkpoint: expected one of config.model.family={wanted.family!r}'
-    )
-  file = prefix.parent / kind.config
-  given = read_json(file) if kind.config and file.is_file() else {}
-  fields, assumed = kind.fields(state, given)
-  model: Any = ConfigDict(fields | dict(wanted.heads or {}))
-
-  parts = kind.parts(model)
-  cut = lambda tree: Cut(tree, {n: even(tree, n) for n in kind.stacked(model) if n in tree})
-  whole = cut(state)
-  known = {name for name in whole if name.startswith(kind.heads)}
-  params, made, left_out = take(whole, parts, known, absent)
-  left_out += sorted(scalars.keys() - {STEP})
-  taken = None
-  if wanted.slots:
-    names = {name.partition('[')[0] for name in whole.keys() - {*left_out}}
-    zeros = lambda row, shape: np.zeros(shape, np.float32)
-    taken = {
-      slot: kind.join(take(cut(_slot(slot, found, names)), parts, set(), zeros)[0], model)
-      for slot, found in slots.items()
-    }
-  else:
+  def take_all(model: Any, absent: Absent) -> Taken:
+    with naming(prefix):
+      whole = _cut(state, kind, model)
+      known = {name for name in whole if name.startswith(kind.heads)}
+      params, made, left_out = take(whole, kind.parts(model), known, absent)
+    left_out += sorted(scalars.keys() - {STEP})
     left_out += [f'{slot} ({len(found)} tensors)' for slot, found in slots.items()]
-  return Original(
-    model=model.to_dict(),
+    return Taken(kind.join(params, model), made, left_out)
+
+  def take_slots(model: Any) -> dict[str, Any]:
+    rows = [(row, part.model) for part in kind.parts(model) for row in part.rows]
+    used = {name.partition('[')[0] for row, own in rows for name in names_of(row, own)}
+    zeros = lambda row, shape: np.zeros(shape, np.float32)  # of heads that are made
+    found = {}
+    with naming(prefix):
+      for slot, all_of_it in slots.items():
+        view = _cut(_slot(slot, all_of_it, used & state.keys()), kind, model)
+        found[slot] = kind.join(take(view, kind.parts(model), set(), zeros)[0], model)
+    return found
+
+  return Opening(
+    path=pathlib.Path(path),
+    files=tuple(sorted(prefix.parent.glob(f'{glob.escape(prefix.name)}.[id][na]*'))),
+    model=fields,
     recipe=kind.recipe,
-    params=kind.join(params, model),
-    made=made,
-    left_out=left_out,
     vocabulary=vocabulary(prefix.parent),
     step=int(scalars[STEP]) if STEP in scalars else None,
     assumed=assumed,
-    slots=taken,
+    take=take_all,
+    take_slots=take_slots,
   )
+
+
+def _cut(tree: Mapping[str, Any], kind: Kind, model: Any) -> Cut:
+  return Cut(tree, {name: even(tree, name) for name in kind.stacked(model) if name in tree})
 
 
 def find(path: pathlib.Path) -> pathlib.Path:

@@ -15,18 +15,21 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bertjax.convert import torch_files
+from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals.original import (
   NOTHING_ELSE,
   Absent,
   Cut,
+  Opening,
   Original,
   Part,
   Wanted,
+  check_family,
   count,
   even,
+  naming,
   shape,
   take,
 )
@@ -53,42 +56,41 @@ def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> O
       and argparse.Namespace, another model, what our model does not compute, or tensors that do not
       fit.
   """
+  return open_checkpoint(path, wanted).read(absent, wanted)
+
+
+def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Opening:
+  """Reads a file and finds out what is in it; arguments and errors as `read`."""
   path = pathlib.Path(path)
-  try:
-    return _read(torch_files.load(path), absent, wanted)
-  except UserError as error:
-    said = str(error)
-    raise UserError(said if said.startswith(str(path)) else f'{path}: {said}') from error
+  with naming(path):
+    found = torch_files.load(path)
+    whole = isinstance(found, Mapping) and 'model' in found
+    args = torch_files.options(found.get('args')) if whole else {}
+    state = torch_files.arrays(found['model'] if whole else found, 'the state dict')
+    if f'{WORDS}.0.weight' not in state:
+      raise UserError(
+        f'this is no Transformer-XL: expected tensors like {WORDS}.0.weight, got '
+        f'{", ".join(sorted(state)[:3])}'
+      )
+    check_family('transformer_xl', 'a Transformer-XL', wanted)
+    fields, assumed = fields_of(state, args)
+    state = _without_copies(state, len(fields['cutoffs']) + 1)
 
+  def take_all(model: Any, absent: Absent) -> Taken:
+    view, buffers = Cut(state, _cuts(state, model)), {'pos_emb.inv_freq'}
+    with naming(path):
+      (params,), made, left_out = take(view, (Part(rows(model), model),), buffers, absent)
+    return Taken(params, made, left_out)
 
-def _read(found: Any, absent: Absent, wanted: Wanted) -> Original:
-  whole = isinstance(found, Mapping) and 'model' in found
-  args = torch_files.options(found.get('args')) if whole else {}
-  state = torch_files.arrays(found['model'] if whole else found, 'the state dict')
-  if f'{WORDS}.0.weight' not in state:
-    raise UserError(
-      f'this is no Transformer-XL: expected tensors like {WORDS}.0.weight, got '
-      f'{", ".join(sorted(state)[:3])}'
-    )
-  if wanted.family not in ('', 'transformer_xl') or wanted.slots:
-    raise UserError(
-      'this is a Transformer-XL, and of its optimizer nothing is read: expected '
-      f'config.model.family={wanted.family or "transformer_xl"!r}; leave the slots out'
-    )
-  fields, assumed = fields_of(state, args)
-  model: Any = ConfigDict(fields)
-  state = _without_copies(state, model)
-  view = Cut(state, _cuts(state, model))
-  (params,), made, left_out = take(view, (Part(rows(model), model),), {'pos_emb.inv_freq'}, absent)
-  return Original(
-    model=model.to_dict(),
+  return Opening(
+    path=path,
+    files=(path,),
+    model=fields,
     recipe='transformer_xl',
-    params=params,
-    made=made,
-    left_out=left_out,
     vocabulary=None,
     step=None,
     assumed=[*assumed, 'the vocabulary is in none of the files of the original'],
+    take=take_all,
   )
 
 
@@ -230,16 +232,14 @@ def _cuts(state: Mapping[str, Any], model: Any) -> dict[str, list[int]]:
   return found
 
 
-def _without_copies(state: dict[str, np.ndarray], model: Any) -> dict[str, np.ndarray]:
+def _without_copies(state: dict[str, np.ndarray], clusters: int) -> dict[str, np.ndarray]:
   """The state without what is tied to the inputs: tie_weight, and tie_projs but for the first.
 
   Raises:
     UserError: one differs.
   """
-  tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(len(model.cutoffs) + 1)}
-  tied |= {
-    f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, len(model.cutoffs) + 1)
-  }
+  tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(clusters)}
+  tied |= {f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, clusters)}
   for copy, source in tied.items():
     if copy in state and source in state and not np.array_equal(state[copy], state[source]):
       raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')

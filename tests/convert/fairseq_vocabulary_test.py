@@ -79,9 +79,9 @@ def test_a_dictionary_that_is_none_is_refused(lines, message, tmp_path):
 
 
 def test_why_there_is_no_vocabulary(tmp_path):
-  why = lambda into=tmp_path: fairseq_vocabulary.write(tmp_path, 7, into)[1][0]
+  why = lambda: fairseq_vocabulary.write(tmp_path, 7, None)[1][0]
   assert 'no dict.txt' in why()
   dictionary(tmp_path, ['12', '13', '14'])
   assert 'has 8 ids with the special ones, the word table 7 rows' in why()
   dictionary(tmp_path, ['ab@@', 'c'])
-  assert 'pieces of words' in why() and 'no place' in why(None)
+  assert 'pieces of words' in why()

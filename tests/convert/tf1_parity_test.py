@@ -55,8 +55,8 @@ def compare(original, theirs, label: str) -> None:
   'tf1: queries and keys change places',
   'bertjax/convert/originals/tensorflow_rows.py',
   "dense(f'{ours}/{name}', f'{theirs}/self/{name}', 'D', 'NH')",
-  "dense(f'{ours}/{name}', f'{theirs}/self/{dict(query='key', key='query').get(name, name)}', "
-  "'D', 'NH')",
+  'dense(f"{ours}/{name}", '
+  'f"{theirs}/self/{dict(query=\'key\', key=\'query\').get(name, name)}", "D", "NH")',
 )
 @mutation(
   'tf1: the output of attention is not transposed',

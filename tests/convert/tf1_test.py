@@ -1,5 +1,6 @@
 """Checkpoints of TensorFlow 1: slots, heads, and what is refused."""
 
+import cases
 import numpy as np
 import pytest
 import tensorflow_cases as originals
@@ -69,6 +70,22 @@ def test_slots_are_counted_or_taken_along(tiny, tmp_path):
     np.testing.assert_array_equal(value, 2 * params[path], err_msg=path)
   for path, value in flat(taken.slots['adam_v']):
     np.testing.assert_array_equal(value, params[path] ** 2, err_msg=path)
+
+
+def test_a_checkpoint_is_opened_before_its_tensors_are_taken(tiny, tmp_path):
+  """With the fields of the recipe that it says nothing of."""
+  originals.write(tmp_path / 'model.ckpt', tiny)
+  opened = tf1.open_checkpoint(tmp_path / 'model.ckpt')
+  assert [file.name for file in opened.files] == [
+    'model.ckpt.data-00000-of-00001', 'model.ckpt.index',
+  ]  # fmt: skip
+  model = cases.config(opened.recipe).model
+  model.update(opened.model)
+  taken = opened.take(model, absent)
+  want = dict(flat(tf1.read(tmp_path, absent).params))
+  assert dict(flat(taken.params)).keys() == want.keys() and not taken.left_out
+  for path, value in flat(taken.params):
+    np.testing.assert_array_equal(value, want[path], err_msg=path)
 
 
 @mutation(

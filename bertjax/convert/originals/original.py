@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from bertjax.convert import tables
+from bertjax.convert.huggingface import Taken
 from bertjax.convert.tables import Row
 from bertjax.errors import UserError
 
@@ -25,8 +27,8 @@ class Wanted(NamedTuple):
     heads: fields of `config.model` (words, pooler, labels, token_labels) that the model is to have
       whatever the checkpoint has; None: those of the checkpoint.
     slots: whether the optimizer's slots are taken along.
-    into: an empty directory for a vocabulary that is not there as a file that we read; None: none
-      is written.
+    into: an empty directory for a vocabulary that is not there as a file that we read; None: a
+      temporary one, which is gone when the program ends.
   """
 
   family: str = ''
@@ -62,6 +64,51 @@ class Original(NamedTuple):
   step: int | None
   assumed: list[str]
   slots: dict[str, Any] | None = None
+
+
+class Opening(NamedTuple):
+  """A checkpoint before its tensors are taken.
+
+  Attributes:
+    path: what was named.
+    files: that hold the tensors.
+    model, recipe, vocabulary, step, assumed: as in `Original`.
+    take: (whole `config.model`, absent) -> its parameters.
+    take_slots: whole `config.model` -> `Original.slots`; None where no slots are read.
+  """
+
+  path: pathlib.Path
+  files: tuple[pathlib.Path, ...]
+  model: dict[str, Any]
+  recipe: str
+  vocabulary: pathlib.Path | None
+  step: int | None
+  assumed: list[str]
+  take: Callable[[Any, Absent], Taken]
+  take_slots: Callable[[Any], dict[str, Any]] | None = None
+
+  def read(self, absent: Absent, wanted: Wanted) -> Original:
+    """The checkpoint with its tensors, and heads or slots that are asked for.
+
+    Raises:
+      UserError: tensors that do not fit, or slots where none are read.
+    """
+    model = ConfigDict(self.model | dict(wanted.heads or {}))
+    slots = None
+    if wanted.slots:
+      if self.take_slots is None:
+        raise UserError(
+          f'{self.path}: the slots of its optimizer are kept by number, not by name, and they are '
+          'not taken: leave them out'
+        )
+      slots = self.take_slots(model)
+    params, made, left_out = self.take(model, absent)
+    if slots is not None:
+      left_out = [name for name in left_out if name.partition(' (')[0] not in slots]
+    return Original(
+      model.to_dict(), self.recipe, params, made, left_out, self.vocabulary, self.step,
+      self.assumed, slots,
+    )  # fmt: skip
 
 
 class Part(NamedTuple):
@@ -149,6 +196,24 @@ def take(
       with error_of():
         params.append(tables.to_ours(state, part.rows, part.model, absent))
   return params, sorted({*made}), sorted(state.keys() & known - names)
+
+
+@contextlib.contextmanager
+def naming(path: pathlib.Path) -> Iterator[None]:
+  """Puts a file's name before the message of a UserError that has it not."""
+  try:
+    yield
+  except UserError as error:
+    said = str(error)
+    raise UserError(said if said.startswith(str(path)) else f'{path}: {said}') from error
+
+
+def check_family(found: str, title: str, wanted: Wanted) -> None:
+  """Refuses a checkpoint of another family than the one that is expected."""
+  if wanted.family not in ('', found):
+    raise UserError(
+      f'this is {title} checkpoint: expected one of config.model.family={wanted.family!r}'
+    )
 
 
 @contextlib.contextmanager
