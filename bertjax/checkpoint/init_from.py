@@ -25,7 +25,7 @@ import jax
 import numpy as np
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import manifest
+from bertjax.checkpoint import manifest, resume
 from bertjax.convert import directory, fresh, runs, sources
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
@@ -89,12 +89,12 @@ def open_source(name: str) -> Source:
   return Source(name, dict(model), vocabulary, params)
 
 
-def adopt(given: Any, stored: Mapping[str, Any] | None) -> tuple[Any, list[str]]:
+def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, list[str]]:
   """The config with the fields of `config.model` and the vocabulary that a whole model brings.
 
   Args:
     given: the run's config.
-    stored: `resume.stored` of its workdir: a run that has begun needs the model no more.
+    workdir: of the run, which keeps the vocabulary; a run that has begun needs the model no more.
 
   Returns:
     the config, and what was set, for people; `given` and [] without a whole model.
@@ -105,7 +105,7 @@ def adopt(given: Any, stored: Mapping[str, Any] | None) -> tuple[Any, list[str]]
   name = whole(given.init_from)
   if not name:
     return given, []
-  config = copy.deepcopy(given)
+  config, stored = copy.deepcopy(given), resume.stored(workdir)
   if stored is not None:
     old = stored['config']
     _set(config.model, {k: v for k, v in old['model'].items() if k not in OF_TRAINING})
@@ -122,8 +122,9 @@ def adopt(given: Any, stored: Mapping[str, Any] | None) -> tuple[Any, list[str]]
   said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
-    data.vocab = str(source.vocabulary.files[0].parent)
-    said.append(f'{KEY}={name} sets config.data.vocab={data.vocab}')
+    resume.keep_vocabulary(workdir, source.vocabulary)
+    data.vocab = str(pathlib.Path(workdir, resume.VOCAB))
+    said.append(f'The vocabulary of {name} is kept in {data.vocab}')
   return config, said
 
 

@@ -19,7 +19,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import manifest
-from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 
 FORMAT = 2  # 1 was the config alone, before evaluators
@@ -180,12 +180,15 @@ def claim_workdir(workdir: pathlib.Path | str, config: ConfigDict, resolved: Any
 def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) -> None:
   """Copies the vocabulary into the workdir, so that the run can be used without its store."""
   directory = pathlib.Path(workdir, VOCAB)
-  if jax.process_index() != 0 or vocabulary is None or directory.exists():
+  if jax.process_index() != 0 or vocabulary is None:
+    return
+  if directory.exists() and load_vocabulary(directory).sha256 == vocabulary.sha256:
     return
   with writing('the vocabulary of the run', directory):
     partial = directory.with_name(f'{VOCAB}.partial')
     shutil.rmtree(partial, ignore_errors=True)
     vocabulary.save(partial)
+    shutil.rmtree(directory, ignore_errors=True)
     partial.rename(directory)
 
 

@@ -2,14 +2,14 @@
 
 import json
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 from ml_collections import ConfigDict
 
 from bertjax.convert import config_json, huggingface, tokenizer, weights
 from bertjax.convert import family as family_lib
-from bertjax.convert.huggingface import Taken
+from bertjax.convert.originals.original import Opening
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
@@ -17,29 +17,7 @@ CONFIG = 'config.json'
 SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
 
 
-class Opened(NamedTuple):
-  """A model that lies elsewhere, before its tensors are read.
-
-  Attributes:
-    path: where.
-    model: fields of `config.model`, with name and family.
-    recipe: module of `configs/` that goes with it.
-    vocabulary: what `load_vocabulary` takes; None where there is no tokenizer.
-    take: (whole `config.model`, absent) -> its parameters; see `huggingface.take`.
-    assumed: what its files do not say and was taken for granted.
-    slots: name of an optimizer's slot -> tree like the parameters, where they were asked for.
-  """
-
-  path: pathlib.Path
-  model: dict[str, Any]
-  recipe: str
-  vocabulary: pathlib.Path | None
-  take: Callable[[Any, Callable], Taken]
-  assumed: Sequence[str] = ()
-  slots: Mapping[str, Any] = {}
-
-
-def open_directory(path: pathlib.Path) -> Opened:
+def open_directory(path: pathlib.Path) -> Opening:
   """Reads config.json and finds tensors and tokenizer.
 
   Raises:
@@ -57,7 +35,8 @@ def open_directory(path: pathlib.Path) -> Opened:
   state = weights.read(path)
   family, model = config_json.read(given, set(state))
   take = lambda whole, absent: huggingface.take(state, whole, absent)
-  return Opened(path, model, family.recipe, tokenizer.read(path), take)
+  files = tuple(weights.files_of(path))
+  return Opening(path, files, model, family.recipe, tokenizer.read(path), None, [], take)
 
 
 def write(
@@ -131,7 +110,7 @@ def max_length(model: Any) -> int:
   return 512
 
 
-def whole_model(opened: Opened, recipe: Any) -> Any:
+def whole_model(opened: Opening, recipe: Any) -> Any:
   """`config.model` of an opened model: its fields, and the recipe's where it says nothing."""
   model = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
   fields = dict(opened.model)

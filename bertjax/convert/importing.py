@@ -10,8 +10,8 @@ import safetensors.numpy
 
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables
-from bertjax.convert.directory import Opened, whole_model
-from bertjax.convert.originals.original import Wanted
+from bertjax.convert.directory import whole_model
+from bertjax.convert.originals.original import Opening, Wanted
 from bertjax.convert.sources import open_source
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
@@ -36,10 +36,12 @@ def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -
   with tempfile.TemporaryDirectory() as made:
     wanted = Wanted(slots=slots, into=pathlib.Path(made))
     opened = open_source(source, 'source', wanted)
-    return _import(source, target, opened, started)
+    return _import(source, target, opened, slots, started)
 
 
-def _import(source: str, target: runs.Output, opened: Opened, started: float) -> dict[str, Any]:
+def _import(
+  source: str, target: runs.Output, opened: Opening, slots: bool, started: float
+) -> dict[str, Any]:
   config = runs.recipe_of(opened.recipe)
   config.model = model = whole_model(opened, config.model)
   config.name, config.phases = opened.path.name, {}
@@ -70,13 +72,20 @@ def _import(source: str, target: runs.Output, opened: Opened, started: float) ->
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
     size = sum(x.nbytes for _, x in tables.flat(taken.params))
     runs.write_run(directory, config, taken.params, vocabulary, dict(source=source))
-    if opened.slots:
-      flat = {f'{n}/{p}': x for n, tree in opened.slots.items() for p, x in tables.flat(tree)}
-      safetensors.numpy.save_file(flat, directory / 'slots.safetensors')
+    if slots:
+      safetensors.numpy.save_file(_slots(opened, model), directory / 'slots.safetensors')
     said['sha256']['ours'] = receipt.files(directory)
     said['resources'] = receipt.resources(started, size)
     receipt.write(directory / receipt.NAME, said)
   return said
+
+
+def _slots(opened: Opening, model: Any) -> dict[str, Any]:
+  """SLOT/path -> array of an optimizer's slots."""
+  if opened.take_slots is None:
+    raise UserError(f'{opened.path} has no slots that are read: leave --slots out')
+  found = opened.take_slots(model)
+  return {f'{name}/{path}': x for name, tree in found.items() for path, x in tables.flat(tree)}
 
 
 def _class_of(model: Any) -> str:

@@ -2,12 +2,9 @@
 
 import importlib
 import pathlib
-from collections.abc import Callable
 
-from bertjax.convert import directory, fresh
-from bertjax.convert.directory import Opened
-from bertjax.convert.huggingface import Taken
-from bertjax.convert.originals.original import Wanted
+from bertjax.convert import directory
+from bertjax.convert.originals.original import NOTHING_ELSE, Opening, Wanted
 from bertjax.errors import UserError, choose
 
 # Format -> the module of bertjax.convert that reads it; imported when it is asked for.
@@ -20,7 +17,7 @@ def is_source(text: str) -> bool:
   return text.partition(':')[0] in FORMATS
 
 
-def open_source(text: str, where: str, wanted: Wanted = Wanted()) -> Opened:  # noqa: B008
+def open_source(text: str, where: str, wanted: Wanted = NOTHING_ELSE) -> Opening:
   """Opens 'FORMAT:PATH'.
 
   Args:
@@ -37,18 +34,5 @@ def open_source(text: str, where: str, wanted: Wanted = Wanted()) -> Opened:  # 
     if not pathlib.Path(path).exists():
       raise UserError(f'{where}: there is nothing at {path}')
     return directory.open_directory(pathlib.Path(path))
-  return _open_original(importlib.import_module(f'bertjax.convert.{ORIGINALS[name]}').read)(
-    pathlib.Path(path), wanted
-  )
-
-
-def _open_original(read: Callable) -> Callable[[pathlib.Path, Wanted], Opened]:
-  def open_original(path: pathlib.Path, wanted: Wanted) -> Opened:
-    found = read(path, fresh.heads_of(fresh.STD), wanted)
-    taken = Taken(found.params, found.made, found.left_out)
-    return Opened(
-      path, found.model, found.recipe, found.vocabulary, lambda model, absent: taken,
-      found.assumed, found.slots or {},
-    )  # fmt: skip
-
-  return open_original
+  module = importlib.import_module(f'bertjax.convert.{ORIGINALS[name]}')
+  return module.open_checkpoint(pathlib.Path(path), wanted)

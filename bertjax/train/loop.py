@@ -48,7 +48,7 @@ class Stop:
 def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   """The store (made first if the config gives text) and the run over it."""
   schema.check(config)
-  config, said = init_from.adopt(config, resume.stored(workdir))
+  config, said = init_from.adopt(config, workdir)
   for note in said:
     progress.note(note)
   for note in schema.notes(config):
