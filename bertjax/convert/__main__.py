@@ -32,6 +32,7 @@ _SENTENCES = flags.DEFINE_enum(
   'sentence-transformers', None, ['mean', 'first'],
   'Also write the modules of sentence-transformers, with this pooling; of --to.',
 )  # fmt: skip
+_TOKENIZER = flags.DEFINE_bool('tokenizer', True, 'Write the vocabulary too; of --to.')
 _PUSH = flags.DEFINE_string('push', None, 'OWNER/NAME on the hub to upload to; of --to.')
 _SLOTS = flags.DEFINE_bool(
   'slots', False, "Take the optimizer's slots of a tf1 checkpoint along; of --from."

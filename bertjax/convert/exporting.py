@@ -44,6 +44,7 @@ def export(
   dtype: str = 'float32',
   shard_bytes: int = 5 * 10**9,
   sentence_transformers: str = '',
+  tokenizer: bool = True,
 ) -> dict[str, Any]:
   """Writes a run's model for `transformers`, with its tokenizer, card and receipt.
 
@@ -54,6 +55,7 @@ def export(
     dtype: of the tensors, float32 or bfloat16.
     shard_bytes: of a file of tensors, at most.
     sentence_transformers: pooling of the modules of that library, mean or first; '': none.
+    tokenizer: whether the vocabulary is written too.
 
   Returns:
     the receipt.
@@ -65,6 +67,8 @@ def export(
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
   run = runs.open_run(workdir, step)
+  if not tokenizer:
+    run = run._replace(vocabulary=None)
   parts = parts_of(run.config.model)
   for part in parts:
     directory.check(part.model, run.vocabulary)

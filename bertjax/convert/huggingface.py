@@ -171,6 +171,9 @@ class _Renamed(Mapping[str, np.ndarray]):
   def __len__(self) -> int:
     return len(self._names)
 
+  def __contains__(self, name: object) -> bool:
+    return name in self._names
+
   def shape(self, name: str) -> tuple[int, ...]:
     """Of a tensor, without reading it where it is in a file."""
     return tables.shape_of(self._state, self._names[name])

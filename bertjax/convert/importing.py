@@ -1,6 +1,5 @@
 """A model from elsewhere as a run: what `python -m bertjax.convert --from=...` does."""
 
-import hashlib
 import pathlib
 import tempfile
 import time
@@ -62,7 +61,7 @@ def _import(
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
     model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=list(opened.assumed),
-    left_out=taken.left_out, sha256=dict(theirs=_digests(opened.path)),
+    left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
     outputs=_compared(source, opened.path, model, inputs, mine, taken.made),
     tokenizer=_ids(source, opened.path, vocabulary),
   )  # fmt: skip
@@ -96,12 +95,11 @@ def _class_of(model: Any) -> str:
     return f'none: {error}'
 
 
-def _digests(path: pathlib.Path) -> dict[str, str]:
+def _digests(opened: Opening) -> dict[str, str]:
   """sha256 of the files of the source."""
-  if path.is_dir():
-    return receipt.files(path)
-  with open(path, 'rb') as file:
-    return {path.name: hashlib.file_digest(file, 'sha256').hexdigest()}
+  if opened.path.is_dir():
+    return receipt.files(opened.path)
+  return {path.name: receipt.digest(path) for path in opened.files}
 
 
 def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dict[str, Any]:

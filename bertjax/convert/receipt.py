@@ -41,13 +41,14 @@ def versions() -> dict[str, str]:
 
 def files(directory: pathlib.Path) -> dict[str, str]:
   """Name -> sha256 of the files of a directory, those below it included."""
-  found = {}
-  for path in sorted(p for p in directory.rglob('*') if p.is_file() and p.name != NAME):
-    with open(path, 'rb') as file:
-      found[path.relative_to(directory).as_posix()] = hashlib.file_digest(
-        file, 'sha256'
-      ).hexdigest()
-  return found
+  found = sorted(p for p in directory.rglob('*') if p.is_file() and p.name != NAME)
+  return {path.relative_to(directory).as_posix(): digest(path) for path in found}
+
+
+def digest(path: pathlib.Path) -> str:
+  """sha256 of a file."""
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def compared(

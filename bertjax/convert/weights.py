@@ -52,6 +52,9 @@ class Tensors(Mapping[str, np.ndarray]):
   def __len__(self) -> int:
     return len(self._files)
 
+  def __contains__(self, name: object) -> bool:
+    return name in self._files  # Mapping would read the tensor to find out
+
   def shape(self, name: str) -> tuple[int, ...]:
     """The shape of a tensor, which is not read for it."""
     return tuple(self._files[name].get_slice(name).get_shape())

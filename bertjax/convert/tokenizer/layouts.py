@@ -11,7 +11,17 @@ _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
 LAYOUTS: dict[str, tuple[str, str]] = {
   **dict.fromkeys(
-    ('bert', 'albert', 'electra', 'ernie', 'distilbert', 'spanbert', 'modernbert'), _BERT
+    (
+      'bert',
+      'albert',
+      'electra',
+      'electra_net',
+      'ernie',
+      'distilbert',
+      'spanbert',
+      'modernbert',
+    ),
+    _BERT,
   ),
   **dict.fromkeys(('roberta', 'xlm_roberta'), _ROBERTA),
   'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
