@@ -290,6 +290,25 @@ def read_variables(source: pathlib.Path | str, abstract: Any = None) -> Any:
     return reader.restore(directory / 'state', args=restore)['variables']
 
 
+def variables_on(source: pathlib.Path | str, device: Any) -> Any:
+  """The variables of a checkpoint whole on one device, whatever mesh it was saved from.
+
+  Args:
+    source: a run's workdir, or one of its checkpoints.
+    device: of jax.
+
+  Raises:
+    UserError: no intact checkpoint.
+  """
+  place = jax.sharding.SingleDeviceSharding(device)
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    stored = reader.metadata(newest(source) / 'state').item_metadata.tree['variables']
+  abstract = jax.tree.map(
+    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), stored
+  )
+  return read_variables(source, abstract)
+
+
 def _steps(directory: pathlib.Path) -> list[int]:
   """Steps with a complete checkpoint, oldest first."""
   if not directory.is_dir():

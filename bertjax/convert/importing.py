@@ -58,21 +58,22 @@ def _import(
     dict(ours=path, shape=list(x.shape), sha256=tables.digest(x))
     for path, x in tables.flat(taken.params)
   ]
+  size = sum(x.nbytes for _, x in tables.flat(taken.params))
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
     model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=list(opened.assumed),
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
-    outputs=_compared(source, opened.path, model, inputs, mine, taken.made),
-    tokenizer=_ids(source, opened.path, vocabulary),
   )  # fmt: skip
   with target as directory:
+    runs.write_run(directory, config, taken.params, vocabulary, dict(source=source))
+    del taken  # before transformers reads the other side: one model at a time
+    if slots:
+      safetensors.numpy.save_file(_slots(opened, model), directory / 'slots.safetensors')
+    said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
+    said['tokenizer'] = _ids(source, opened.path, vocabulary)
     wrong = receipt.faults(said)
     if wrong:
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
-    size = sum(x.nbytes for _, x in tables.flat(taken.params))
-    runs.write_run(directory, config, taken.params, vocabulary, dict(source=source))
-    if slots:
-      safetensors.numpy.save_file(_slots(opened, model), directory / 'slots.safetensors')
     said['sha256']['ours'] = receipt.files(directory)
     said['resources'] = receipt.resources(started, size)
     receipt.write(directory / receipt.NAME, said)

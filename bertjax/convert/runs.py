@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
   def params(self) -> Any:
     """The parameters, as arrays of one device."""
-    return checkpoints_lib.read_variables(self.checkpoint)['params']
+    return checkpoints_lib.variables_on(self.checkpoint, jax.devices()[0])['params']
 
 
 def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:

@@ -106,7 +106,7 @@ def to_ours(
     *parents, leaf = row.ours.split('/')
     stacked = 'layers' in parents
     shape = _our_shape(row, mine)
-    whole = np.zeros((len(names), *shape) if stacked else shape, np.float32)
+    whole = _aligned_zeros((len(names), *shape) if stacked else shape)
     if absent is not None and names[0] not in state:
       whole[...] = absent(row, whole.shape)
     else:
@@ -119,6 +119,14 @@ def to_ours(
       node = node.setdefault(parent, {})
     node[leaf] = whole
   return params
+
+
+def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
+  """float32 zeros whose memory XLA takes as it is, where it would copy NumPy's."""
+  size = int(np.prod(shape)) * 4
+  block = np.zeros(size + 64, np.uint8)
+  start = -block.ctypes.data % 64
+  return block[start : start + size].view(np.float32).reshape(shape)
 
 
 def to_theirs(

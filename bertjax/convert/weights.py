@@ -25,39 +25,62 @@ DTYPES = {
   'bfloat16': ('BF16', np.dtype(ml_dtypes.bfloat16)),
 }
 
+READ = {code: kind for code, kind in DTYPES.values()} | {
+  'F16': np.dtype(np.float16),
+  'F64': np.dtype(np.float64),
+  'I64': np.dtype(np.int64),  # position_ids of old files
+}
+
 
 class Tensors(Mapping[str, np.ndarray]):
-  """The tensors of safetensors files, each read when it is asked for, as float32."""
+  """The tensors of safetensors files, each read when it is asked for, as float32.
+
+  They are read, not mapped: pages of a mapped file would count as memory of this process.
+  """
 
   def __init__(self, files: Sequence[pathlib.Path]):
-    """Opens the files.
+    """Reads the headers.
 
     Raises:
-      UserError: one is truncated or no safetensors file.
+      UserError: a file is truncated or no safetensors file, or has a dtype that we do not read.
     """
-    self._files: dict[str, Any] = {}
+    self._where: dict[str, tuple[pathlib.Path, int, dict[str, Any]]] = {}
     for path in files:
       try:
-        opened = safetensors.safe_open(path, framework='np')
+        with safetensors.safe_open(path, framework='np'):
+          pass  # the library judges the file
       except (safetensors.SafetensorError, OSError) as error:
         raise UserError(f'{path} cannot be read as safetensors: {error}') from error
-      self._files |= dict.fromkeys(opened.keys(), opened)
+      with open(path, 'rb') as file:
+        (length,) = struct.unpack('<Q', file.read(8))
+        header = json.loads(file.read(length))
+      header.pop('__metadata__', None)
+      for name, entry in header.items():
+        if entry['dtype'] not in READ:
+          raise UserError(
+            f'{path}: {name} is of {entry["dtype"]}, expected one of {", ".join(READ)}'
+          )
+        self._where[name] = path, 8 + length, entry
 
   def __getitem__(self, name: str) -> np.ndarray:
-    return np.asarray(self._files[name].get_tensor(name), np.float32)
+    path, start, entry = self._where[name]
+    begin, end = entry['data_offsets']
+    kind = READ[entry['dtype']]
+    flat = np.fromfile(path, kind, (end - begin) // kind.itemsize, offset=start + begin)
+    return flat.reshape(entry['shape']).astype(np.float32, copy=False)
 
   def __iter__(self) -> Iterator[str]:
-    return iter(self._files)
+    return iter(self._where)
 
   def __len__(self) -> int:
-    return len(self._files)
+    return len(self._where)
 
   def __contains__(self, name: object) -> bool:
-    return name in self._files  # Mapping would read the tensor to find out
+    return name in self._where  # Mapping would read the tensor to find out
 
   def shape(self, name: str) -> tuple[int, ...]:
     """The shape of a tensor, which is not read for it."""
-    return tuple(self._files[name].get_slice(name).get_shape())
+    return tuple(self._where[name][2]['shape'])
 
 
 def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
