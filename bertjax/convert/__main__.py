@@ -50,7 +50,9 @@ def _export() -> dict:
       raise UserError(f"--step: expected a number or 'best', got {step!r}")
     step = int(step)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
-  said = exporting.export(workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value)
+  said = exporting.export(
+    workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value
+  )
   if _PUSH.value:
     from bertjax.convert import hub
 

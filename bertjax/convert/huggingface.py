@@ -120,7 +120,9 @@ def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, n
 def side_tensors(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
   """The tensors that no class holds: SpanBERT's boundary head."""
   layout = layout_of(model)
-  elsewhere = tuple(row.ours for row in layout.rows)
+  if not layout.side:
+    return {}
+  elsewhere = (*layout.elsewhere, *(row.ours for row in layout.rows))
   return {name: array for name, _, array in tables.to_theirs(params, layout.side, model, elsewhere)}
 
 

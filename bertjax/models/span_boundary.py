@@ -79,6 +79,10 @@ class SpanBert(bert.Bert):
     right_BPD = gather_positions(out['last_BTD'], batch['right_BP'])
     return dict(out, boundary=head(left_BPD, right_BPD, batch['offset_BP'], out['word']))
 
+  def read(self, batch: Batch) -> dict[str, Any]:
+    """As `Model.read`; the boundary head is for targets alone."""
+    return super().__call__(batch, None, True)
+
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """As `Bert`, and the boundary head at the targets that it is trained on."""
