@@ -9,6 +9,8 @@ import sys
 
 COMMANDS = (
   'main',
+  'predict',
+  'embed',
   'prepare',
   'vocab',
   'recipe',

@@ -97,6 +97,16 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
   return jax.tree_util.tree_map_with_path(spec, shapes, axes, is_leaf=is_names)
 
 
+def abstract(boxed: Any, rules: Rules, mesh: Mesh) -> Any:
+  """A tree of partitioning boxes of shapes as ShapeDtypeStructs with shardings; raises as
+  `param_specs`."""
+  shapes = nn.meta.unbox(boxed)
+  shardings = named(mesh, param_specs(shapes, logical_axes(boxed), rules, mesh))
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings
+  )
+
+
 def batch_spec() -> PartitionSpec:
   """Rows over data and fsdp, in every batch and every carry."""
   return PartitionSpec(('data', 'fsdp'))

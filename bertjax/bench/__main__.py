@@ -1,6 +1,6 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench step|input|prepare|kernel|preflight|recurrence [flags]
+python -m bertjax.bench step|input|prepare|kernel|preflight|recurrence|embed [flags]
 """
 
 import importlib
@@ -11,7 +11,7 @@ from absl import app, flags
 from bertjax import config_files
 from bertjax.errors import door
 
-BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence')
+BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence', 'embed')
 
 
 def main() -> None:

@@ -7,11 +7,11 @@ import jax
 import numpy as np
 from rich.table import Table
 
+from bertjax.data import sentences as sentences_lib
+from bertjax.data.sentences import BLANK
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
-
-BLANK = '[MASK]'
 
 
 class Options(NamedTuple):
@@ -29,39 +29,26 @@ def encode(
   encode_batch: Callable[[list[str]], Sequence[Any]],
   special: Mapping[str, int | None],
   template: Batch,
+  spelled: str = BLANK,
 ) -> Batch:
   """Sentences with [MASK] as a batch shaped like `template`.
 
   Raises:
     UserError: no [MASK] or more than slots, a sentence too long, no mask token.
   """
-  batch = {k: np.zeros_like(v) for k, v in template.items()}
-  length = batch['token_BT'].shape[1]
-  slots = batch['target_pos_BP'].shape[1]
-  if special['mask'] is None:
-    raise UserError(
-      'sentences are completed at the mask token, which this vocabulary has none of: expected '
-      'config.evals.fill_mask.sentences=()'
-    )
-  for row, sentence in enumerate(sentences):
-    pieces = [list(ids) for ids in encode_batch(sentence.split(BLANK))]
-    ids = [special['cls'], *pieces[0]]
-    columns = []
-    for piece in pieces[1:]:
-      columns.append(len(ids))
-      ids += [special['mask'], *piece]
-    ids.append(special['sep'])
-    if not 0 < len(columns) <= slots or len(ids) > length:
+  (rows, length), slots = template['token_BT'].shape, template['target_pos_BP'].shape[1]
+  frame = sentences_lib.bert_frame(special)
+  encoded = sentences_lib.encode_blanks(sentences, encode_batch, frame, special['mask'], spelled)
+  for sentence, framed in zip(sentences, encoded, strict=True):
+    if not 0 < len(framed.blanks) <= slots or len(framed.id_n) > length:
       raise UserError(
         f'{sentence!r}: expected 1 to {slots} times {BLANK} and at most {length} tokens, '
-        f'got {len(columns)} and {len(ids)}'
+        f'got {len(framed.blanks)} and {len(framed.id_n)}'
       )
-    batch['token_BT'][row, : len(ids)] = ids
-    batch['example_BT'][row, : len(ids)] = 1
-    batch['position_BT'][row, : len(ids)] = np.arange(len(ids))
-    batch['target_pos_BP'][row, : len(columns)] = columns
-    batch['weight_BP'][row, : len(columns)] = 1.0
-  return batch
+  asked = [sentences_lib.Row(framed.id_n, framed.blanks) for framed in encoded]
+  batch = sentences_lib.as_batch(asked, rows, length, slots, frame)
+  known = {k: v for k, v in batch.items() if k.endswith(('_BT', '_BP'))}
+  return {k: known.get(k, np.zeros_like(v)) for k, v in template.items()}
 
 
 def likeliest(predict: Callable[..., dict[str, jax.Array]], count: int = 5) -> Callable:
@@ -103,7 +90,9 @@ def make(subject: Subject, options: Options) -> Evaluation:
   sentences = list(options.sentences)
   count = -(-len(sentences) // subject.ways) * subject.ways
   template = {k: np.zeros((count, *v.shape[1:]), v.dtype) for k, v in subject.template.items()}
-  batch = encode(sentences, vocabulary.encode_batch, subject.store.special, template)
+  mask = subject.store.special['mask']
+  spelled = BLANK if mask is None else str(vocabulary.pieces[mask])
+  batch = encode(sentences, vocabulary.encode_batch, subject.store.special, template, spelled)
   objective = subject.objective
   top = subject.compile(likeliest(objective.predict))
 

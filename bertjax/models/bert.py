@@ -235,13 +235,13 @@ class Bert(Base, TargetModel):
 
     Returns:
       dict with word (the vocabulary's `Scores` at the targets), last_BTD, and label_BGC and
-      token_label_BTC, dicts of float32 logits by label; hidden_LBTD if asked, pooled_BGD where
-      there is a pooler.
+      token_label_BTC, dicts of float32 logits by label; hidden_LBTD and embedded_BTD if asked,
+      pooled_BGD where there is a pooler.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    x_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
+    embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
-      x_BTD, example_mask(batch, self.attend), noise
+      embedded_BTD, example_mask(batch, self.attend), noise
     )
     out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
     if self.words:
@@ -250,7 +250,7 @@ class Bert(Base, TargetModel):
       )
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     if hidden:
-      out['hidden_LBTD'] = hidden_LBTD
+      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     label = lambda name, classes: Dense(
       (classes,), ('embed', 'label'), init, dtype=dtype, name=name
     )

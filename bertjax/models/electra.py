@@ -47,7 +47,7 @@ class Net(nn.Module):
 
   @nn.compact
   def __call__(self, x_BTE: Array, mask: Mask, noise: Noise | None, hidden: bool = False):
-    """Returns the last layer's output, and every layer's or None."""
+    """Returns the last layer's output, every layer's or None, and what enters the first."""
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTE, noise)
     if x_BTD.shape[-1] != self.width:
       dense = Dense(
@@ -56,7 +56,7 @@ class Net(nn.Module):
       )  # fmt: skip
       x_BTD = dense(x_BTD)
     fields = dict(self.encoder, layer=dict(self.encoder['layer'], hidden=hidden))
-    return Encoder(**fields, name='encoder')(x_BTD, mask, noise)
+    return *Encoder(**fields, name='encoder')(x_BTD, mask, noise), x_BTD
 
 
 class TokenHead(nn.Module):
@@ -136,26 +136,26 @@ class Electra(bert.Base):
     x_BTE, table_VE = embeddings(batch, None)
     if self.generator == 'two_tower':
       masks = [bert.example_mask(batch, attend) for attend in ('causal', 'anticausal')]
-      left_BTD, _ = self.generator_forward(x_BTE, masks[0], noise)
-      right_BTD, _ = self.generator_backward(x_BTE, masks[1], noise)
+      left_BTD, *_ = self.generator_forward(x_BTE, masks[0], noise)
+      right_BTD, *_ = self.generator_backward(x_BTE, masks[1], noise)
       # What stands before a token and what follows it, at the token.
       around_BTD = jnp.concatenate([jnp.roll(left_BTD, 1, 1), jnp.roll(right_BTD, -1, 1)], -1)
       return self.mlm(around_BTD, table_VE)
     net = self.generator_net if self.generator == 'own' else self.discriminator
-    h_BTD, _ = net(x_BTE, bert.example_mask(batch, self.attend), noise)
+    h_BTD, *_ = net(x_BTE, bert.example_mask(batch, self.attend), noise)
     return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), table_VE)
 
   def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
     """Judges the tokens of the batch.
 
     Returns:
-      rtd_BT, float32 logits of "replaced"; last_BTD; hidden_LBTD if asked.
+      rtd_BT, float32 logits of "replaced"; last_BTD; hidden_LBTD and embedded_BTD if asked.
     """
     x_BTE, _ = self.embeddings(batch, None)
     mask = bert.example_mask(batch, self.attend)
-    last_BTD, hidden_LBTD = self.discriminator(x_BTE, mask, noise, hidden)
+    last_BTD, *layers = self.discriminator(x_BTE, mask, noise, hidden)
     out = dict(rtd_BT=self.rtd(last_BTD), last_BTD=last_BTD)
-    return dict(out, hidden_LBTD=hidden_LBTD) if hidden else out
+    return dict(out, hidden_LBTD=layers[0], embedded_BTD=layers[1]) if hidden else out
 
   def read(self, batch: Batch) -> dict[str, Any]:
     """As `Model.read`, of the discriminator."""

@@ -213,7 +213,7 @@ class TransformerXL(StreamModel):
 
     Returns:
       dict with word, the vocabulary's `Scores` or `AdaptiveScores` at every position; last_BTD;
-      memory, for the next batch; hidden_LBTD if asked.
+      memory, for the next batch; hidden_LBTD and embedded_BTD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embed, scores = self._words(init, dtype)
@@ -224,6 +224,7 @@ class TransformerXL(StreamModel):
       x_BTD = x_BTD + jnp.asarray(sinusoids(place_T, self.width, self.clamp_len), dtype)[None]
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTD, noise)
     x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+    embedded_BTD = x_BTD
     x_BTD, (hidden_BLMD, hidden_LBTD) = self._layers(x_BTD, batch, memory, noise, hidden)
     last_BTD = Dropout(self.dropout, name='output_dropout')(x_BTD, noise)
     out: dict[str, Any] = dict(word=scores(last_BTD), last_BTD=last_BTD, memory=memory)
@@ -231,7 +232,7 @@ class TransformerXL(StreamModel):
       example_BM = memory_lib.push(memory.example_BM, batch['example_BT'])
       out['memory'] = Memory(hidden_BLMD, example_BM)
     if hidden:
-      out['hidden_LBTD'] = hidden_LBTD
+      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out
 
   def _words(self, init: Init, dtype: Any) -> tuple[Callable, Callable]:

@@ -204,7 +204,8 @@ class XLNet(Model):
 
     Returns:
       dict with last_BTD, the content stream; memory, for the next batch; with words word, the
-      vocabulary's `Scores` at the slots or, without targets, at every token; hidden_LBXD if asked.
+      vocabulary's `Scores` at the slots or, without targets, at every token; hidden_LBXD and
+      embedded_BXD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     rows = (padded_rows(self.vocab_size), self.width)
@@ -221,6 +222,7 @@ class XLNet(Model):
       x_BXD = jnp.concatenate([x_BXD, g_BPD], 1)
     x_BXD = nn.with_logical_constraint(x_BXD, ('batch', 'length', 'embed_act'))
     streams = self._streams(batch, memory, noise, predicts)
+    embedded_BXD = x_BXD
     x_BXD, (hidden_BLMD, hidden_LBXD) = self._layers(x_BXD, streams, noise, memory, hidden)
 
     h_BTD, g_BPD = x_BXD[:, :length], x_BXD[:, length:]
@@ -236,7 +238,7 @@ class XLNet(Model):
       # Without a query stream every token is scored by what stands at it, as transformers does.
       out['word'] = head(last(g_BPD, noise) if predicts else out['last_BTD'], word_VE)
     if hidden:
-      out['hidden_LBXD'] = hidden_LBXD
+      out |= dict(hidden_LBXD=hidden_LBXD, embedded_BXD=embedded_BXD)
     return out
 
   def read(self, batch: Batch) -> dict[str, Any]:

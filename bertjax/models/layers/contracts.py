@@ -49,7 +49,8 @@ class TargetModel(Model):
 
     Returns:
       dict with word, the `Scores` of the vocabulary at the targets; label_BGC, logits by label, {}
-      where it has no labels; last_BTD; hidden_LBTD if asked.
+      where it has no labels; last_BTD; hidden_LBTD, and embedded_BTD, what enters the first layer,
+      if asked.
     """
     raise NotImplementedError
 
@@ -73,7 +74,7 @@ class StreamModel(Model):
 
     Returns:
       dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; memory, for the next
-      batch; hidden_LBTD if asked.
+      batch; hidden_LBTD and embedded_BTD if asked.
     """
     raise NotImplementedError
 

@@ -1,0 +1,170 @@
+"""Single texts as rows of a batch: framed by special tokens, with blanks to be filled in.
+
+'the [MASK] sat'   ->   [CLS] the [MASK] sat [SEP]      (BERT)
+                        the <mask> sat <sep> <cls>      (XLNet)
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError
+
+BLANK = '[MASK]'  # in a text, whatever the vocabulary calls its mask token
+
+
+class Frame(NamedTuple):
+  """The special tokens around a text.
+
+  Attributes:
+    before, after: their ids.
+    last_type: segment of the very last token; all others are in segment 0.
+    stands_last: whether the last token stands for the text, and not the first.
+  """
+
+  before: tuple[int, ...] = ()
+  after: tuple[int, ...] = ()
+  last_type: int = 0
+  stands_last: bool = False
+
+
+class Sentence(NamedTuple):
+  """A text in its frame.
+
+  Attributes:
+    id_n: int32.
+    begin, end: columns of the text itself.
+    blanks: columns of the mask tokens that stand for blanks.
+  """
+
+  id_n: np.ndarray
+  begin: int
+  end: int
+  blanks: tuple[int, ...] = ()
+
+
+class Row(NamedTuple):
+  """A row of a batch.
+
+  Attributes:
+    id_n: what the model reads.
+    columns: of the slots, ascending.
+    targets: ids there, where they are known.
+  """
+
+  id_n: np.ndarray
+  columns: Sequence[int] = ()
+  targets: Sequence[int] = ()
+
+
+def bert_frame(special: Mapping[str, int | None]) -> Frame:
+  """[CLS] text [SEP], of what the vocabulary has of them."""
+  before, after = special['cls'], special['sep']
+  return Frame(() if before is None else (before,), () if after is None else (after,))
+
+
+def encode(
+  texts: Sequence[str], encode_batch: Callable[[list[str]], Sequence[Any]], frame: Frame
+) -> list[Sentence]:
+  """The texts as they are: one that spells a mask token spells it."""
+  return [_framed([ids], frame, -1) for ids in encode_batch(list(texts))]
+
+
+def encode_blanks(
+  texts: Sequence[str],
+  encode_batch: Callable[[list[str]], Sequence[Any]],
+  frame: Frame,
+  mask: int | None,
+  spelled: str = BLANK,
+) -> list[Sentence]:
+  """The texts with a mask token for each BLANK.
+
+  Args:
+    texts: with any number of blanks.
+    encode_batch: of the vocabulary.
+    frame: of the model.
+    mask: id of the mask token.
+    spelled: how else a blank may be spelled: the vocabulary's own mask token.
+
+  Raises:
+    UserError: the vocabulary has no mask token.
+  """
+  if mask is None:
+    raise UserError(
+      'sentences are completed at the mask token, which this vocabulary has none of: expected a '
+      'model with one, and in a training run config.evals.fill_mask.sentences=()'
+    )
+  # The space before a blank goes with it: some vocabularies would make a token of it alone.
+  pattern = re.compile('|'.join(rf'\s*{re.escape(each)}' for each in (BLANK, spelled)))
+  parts = [pattern.split(text) for text in texts]
+  encoded = iter(encode_batch([part for text in parts for part in text]))
+  return [_framed([next(encoded) for _ in text], frame, mask) for text in parts]
+
+
+def _framed(parts: Sequence[Any], frame: Frame, mask: int) -> Sentence:
+  """The parts with a mask token between each two, in their frame."""
+  ids, blanks = [*frame.before, *parts[0]], []
+  for part in parts[1:]:
+    blanks.append(len(ids))
+    ids += [mask, *part]
+  end = len(ids)
+  return Sentence(np.array([*ids, *frame.after], np.int32), len(frame.before), end, tuple(blanks))
+
+
+def cut(sentence: Sentence, room: int, frame: Frame) -> Sentence:
+  """The sentence without what its text has beyond `room` columns, frame included."""
+  if len(sentence.id_n) <= room:
+    return sentence
+  end = room - len(frame.after)
+  id_n = np.concatenate([sentence.id_n[:end], sentence.id_n[sentence.end :]])
+  return Sentence(id_n, sentence.begin, end, tuple(c for c in sentence.blanks if c < end))
+
+
+def blanked(sentence: Sentence, mask: int) -> list[Row]:
+  """A row for each token of the text, which is hidden in it and asked for."""
+  rows = []
+  for column in range(sentence.begin, sentence.end):
+    id_n = sentence.id_n.copy()
+    id_n[column] = mask
+    rows.append(Row(id_n, (column,), (int(sentence.id_n[column]),)))
+  return rows
+
+
+def continued(sentence: Sentence) -> Row:
+  """Each token of the text is asked for where the one before it stands; the very first token of a
+  row has none before it."""
+  columns = range(max(sentence.begin, 1), sentence.end)
+  targets = [int(sentence.id_n[column]) for column in columns]
+  return Row(sentence.id_n, [column - 1 for column in columns], targets)
+
+
+def as_batch(
+  rows: Sequence[Row], count: int, length: int, slots: int, frame: Frame
+) -> dict[str, np.ndarray]:
+  """The rows as a batch of one example each; see types.py.
+
+  Args:
+    rows: `count` at most; the rest are empty.
+    count, length, slots: B, T and P.
+    frame: of the rows.
+  """
+  zeros = lambda width: np.zeros((count, width), np.int32)
+  weights = lambda width: np.zeros((count, width), np.float32)
+  batch = {f'{name}_BT': zeros(length) for name in ('token', 'example', 'type', 'position')}
+  batch |= dict(first_BG=zeros(1), example_weight_BG=weights(1))
+  batch |= dict(target_pos_BP=zeros(slots), target_BP=zeros(slots))
+  batch |= dict(weight_BP=weights(slots), masked_BP=weights(slots))
+  for number, row in enumerate(rows):
+    width, used = len(row.id_n), len(row.columns)
+    batch['token_BT'][number, :width] = row.id_n
+    batch['example_BT'][number, :width] = 1
+    batch['position_BT'][number, :width] = np.arange(width)
+    batch['type_BT'][number, width - 1 : width] = frame.last_type
+    batch['first_BG'][number] = max(width - 1, 0) if frame.stands_last else 0
+    batch['example_weight_BG'][number] = 1
+    batch['target_pos_BP'][number, :used] = row.columns
+    batch['weight_BP'][number, :used] = batch['masked_BP'][number, :used] = 1
+    batch['target_BP'][number, : len(row.targets)] = row.targets
+  return batch

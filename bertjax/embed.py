@@ -1,0 +1,57 @@
+"""Writes vectors of texts: python -m bertjax.embed --workdir=RUN --input=FILE --output=OUT.npy
+
+  --pool=mean   of all tokens, one vector a text
+  --pool=first  of the token that stands for the text, [CLS]
+  --pool=none   of each token
+
+The ending of --output says the format: .npy and .safetensors, where the offsets of the texts stand
+beside the vectors of tokens, or .jsonl. The file is there when it is whole.
+"""
+
+import sys
+from typing import get_args
+
+from absl import app, flags, logging
+
+from bertjax.errors import UserError, door
+from bertjax.metrics.progress import Bar
+from bertjax.use import flags as use_flags
+from bertjax.use import vectors
+from bertjax.use.answers import Pool
+
+_OUTPUT = flags.DEFINE_string('output', None, 'File to write.', required=True)
+_POOL = flags.DEFINE_enum('pool', 'mean', list(get_args(Pool)), 'What of a text.')
+_LAYER = flags.DEFINE_integer(
+  'layer', -1, '0 is what enters the first layer, 1 its output; -1 the last, -2 the one before.'
+)
+_NORMALIZE = flags.DEFINE_bool('normalize', False, 'Scale each vector to length 1.')
+flags.adopt_module_key_flags(use_flags)
+
+_AT_ONCE = 8192  # texts, which are sorted by length
+
+
+def main(argv: list[str]) -> None:
+  """Writes the file."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  if use_flags.INPUT.value is None:
+    raise UserError('expected --input, a file of texts or -')
+  vectors.check(_OUTPUT.value)
+  done, of_tokens = 0, _POOL.value == 'none'
+  parts, model = use_flags.parts(_AT_ONCE), use_flags.load()
+  with Bar('embed') as bar, vectors.Writer(_OUTPUT.value, model.net.width, of_tokens) as writer:
+    for part in parts:
+      keys = dict(cut=use_flags.CUT.value, first=part.first)
+      found = model.embed(part.texts, _POOL.value, _LAYER.value, **keys)
+      found = vectors.normalized(found) if _NORMALIZE.value else found
+      writer.add(part.texts, found, model.tokens(part.texts, **keys) if of_tokens else None)
+      done += len(part.texts)
+      bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
+  print(f'{_OUTPUT.value}: {done:,} texts, vectors of {model.net.width}', file=sys.stderr)
+
+
+if __name__ == '__main__':
+  with door('bertjax.embed'):
+    app.run(main)

@@ -1,0 +1,120 @@
+"""Uses a trained model on texts: python -m bertjax.predict --workdir=RUN --text='a [MASK].'
+
+  --mode=fill      the likeliest tokens for each [MASK], --top of them
+  --mode=score     how likely each text is: pseudo-perplexity, of causal models perplexity
+  --mode=replaced  for each token the probability that another stood there (ELECTRA)
+
+Without --mode it is fill where the first text has a [MASK], else replaced where the model can, else
+score. Texts come from --text, or one a line from --input; --json prints a JSON object for each.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from absl import app, flags, logging
+
+from bertjax.data.sentences import BLANK
+from bertjax.errors import UserError, door
+from bertjax.metrics.progress import Bar
+from bertjax.use import flags as use_flags
+from bertjax.use.flags import Part
+
+_TEXT = flags.DEFINE_multi_string('text', None, 'A text; may be given several times.')
+_TOP = flags.DEFINE_integer('top', 5, 'Candidates for each [MASK].', 1)
+_JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
+_MODE = flags.DEFINE_enum('mode', None, ['fill', 'score', 'replaced'], 'What to predict.')
+flags.adopt_module_key_flags(use_flags)
+
+_AT_ONCE = dict(fill=1024, score=128, replaced=1024)  # texts; each is as many rows as tokens
+
+
+def _parts() -> Iterator[Part]:
+  """The texts that the flags name, in pieces that any mode can take at once."""
+  if (_TEXT.value is None) == (use_flags.INPUT.value is None):
+    raise UserError('expected texts: one of --text and --input')
+  if _TEXT.value is not None:
+    return iter([Part(list(_TEXT.value), 1, 1.0)])
+  return use_flags.parts(_AT_ONCE[_MODE.value or 'score'])
+
+
+def _mode(model: Any, texts: list[str]) -> str:
+  """What the flags, or the first text and the model, ask for; says it where it was not given."""
+  if _MODE.value:
+    return _MODE.value
+  mask = model.vocabulary.special['mask']
+  spelled = {BLANK, BLANK if mask is None else model.vocabulary.pieces[mask]}
+  if any(each in texts[0] for each in spelled):
+    mode, why = 'fill', 'the first text has a blank'
+  elif model.net.judge is not None:
+    mode, why = 'replaced', 'the model has a discriminator, and the first text no blank'
+  else:
+    mode, why = 'score', 'the first text has no blank'
+  print(f'--mode={mode}: {why}', file=sys.stderr)
+  return mode
+
+
+def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
+  """A JSON object for each text.
+
+  Args:
+    model: a `bertjax.Model`.
+    mode: what to predict.
+    part: the texts.
+  """
+  keys = dict(cut=use_flags.CUT.value, first=part.first)
+  if mode == 'fill':
+    filled = model.fill(part.texts, _TOP.value, **keys)
+    found = [dict(masks=[[c._asdict() for c in blank] for blank in blanks]) for blanks in filled]
+  elif mode == 'replaced':
+    judged = model.replaced(part.texts, **keys)
+    found = [dict(tokens=[token._asdict() for token in tokens]) for tokens in judged]
+  else:
+    pseudo = '' if model.net.causal else 'pseudo_'
+    found = [
+      {
+        f'{pseudo}log_likelihood': score.log_likelihood,
+        f'{pseudo}perplexity': score.perplexity,
+        'tokens': score.tokens,
+      }
+      for score in model.score(part.texts, **keys)
+    ]
+  return [dict(text=text, **each) for text, each in zip(part.texts, found, strict=True)]
+
+
+def shown(mode: str, answer: dict[str, Any]) -> str:
+  """An answer as lines for people."""
+  if mode == 'fill':
+    said = ['  '.join(f'{c["token"]} {c["probability"]:.3f}' for c in m) for m in answer['masks']]
+  elif mode == 'replaced':
+    said = ['  '.join(f'{token["token"]} {token["replaced"]:.3f}' for token in answer['tokens'])]
+  else:
+    name = next(key for key in answer if key.endswith('perplexity'))
+    value = '-' if answer[name] is None else f'{answer[name]:.4f}'
+    said = [f'{name.replace("_", "-")} {value} over {answer["tokens"]} tokens']
+  return '\n'.join([answer['text'], *(f'  {line}' for line in said)])
+
+
+def main(argv: list[str]) -> None:
+  """Prints what the model says of each text."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  parts, mode = _parts(), ''
+  model = use_flags.load()
+  with Bar('predict') as bar:
+    for part in parts:
+      mode = mode or _mode(model, part.texts)
+      for answer in answers(model, mode, part):
+        line = json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer)
+        print(line)
+      sys.stdout.flush()
+      done = part.first + len(part.texts) - 1
+      bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
+
+
+if __name__ == '__main__':
+  with door('bertjax.predict'):
+    app.run(main)

@@ -1,0 +1,48 @@
+"""What `bertjax.Model` is asked for and answers."""
+
+from typing import Literal, NamedTuple
+
+Pool = Literal['mean', 'first', 'none']  # what of a text has a vector
+
+
+class Candidate(NamedTuple):
+  """A token for a blank.
+
+  Attributes:
+    token: as the vocabulary spells it.
+    id: its id.
+    probability: of it among all tokens.
+  """
+
+  token: str
+  id: int
+  probability: float
+
+
+class Score(NamedTuple):
+  """How likely a text is.
+
+  Attributes:
+    log_likelihood: sum over its tokens, in nats, of log p(token | all others), or of causal models
+      log p(token | those before it).
+    tokens: how many were scored.
+    perplexity: exp(-log_likelihood / tokens); None without tokens.
+  """
+
+  log_likelihood: float
+  tokens: int
+  perplexity: float | None
+
+
+class Judged(NamedTuple):
+  """A token of a text.
+
+  Attributes:
+    token: as the vocabulary spells it.
+    id: its id.
+    replaced: probability that another token stood there.
+  """
+
+  token: str
+  id: int
+  replaced: float

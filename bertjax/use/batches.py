@@ -1,0 +1,124 @@
+"""Rows of any length through a model, in few shapes: sorted by length, in buckets, in order again.
+
+A batch has about TOKENS columns, so that short rows come in many and long ones in few; its
+length is that of its longest row, rounded up to a bucket. Each (length, rows, slots) is compiled
+once, at its first use.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from bertjax import sharding
+from bertjax.data.sentences import Frame, Row, as_batch
+from bertjax.types import Variables
+
+TOKENS = dict(cpu=1024)  # columns of a batch; times the devices that share its rows
+MANY_TOKENS = 32768  # on a device that wants more to do
+STEPS = 4  # lengths between a power of two and the next
+SHORTEST = 8
+FEWER = 4  # a last batch may have a fourth of the rows, or a sixteenth, ..
+
+
+class Cut(NamedTuple):
+  """A batch to be made.
+
+  Attributes:
+    index_n: which rows it has.
+    count, length: B and T.
+  """
+
+  index_n: np.ndarray
+  count: int
+  length: int
+
+
+def bucket(length: int, room: int | None = None) -> int:
+  """The length of a batch whose longest row it is: 8, 10, 12, 14, 16, 20, .., at most `room`."""
+  step = max(1 << (max(length - 1, 1).bit_length() - 1), SHORTEST) // STEPS
+  rounded = max(-(-length // step) * step, SHORTEST)
+  return rounded if room is None else max(min(rounded, room), length)
+
+
+def cuts(length_n: np.ndarray, ways: int, room: int | None, tokens: int) -> Iterator[Cut]:
+  """Batches of all rows, the longest first.
+
+  Args:
+    length_n: of the rows.
+    ways: B is a multiple of it.
+    room: the longest T.
+    tokens: B times T, about, for each of the ways.
+  """
+  order_n, start = np.argsort(-length_n, kind='stable'), 0
+  while start < len(order_n):
+    length = bucket(int(length_n[order_n[start]]), room)
+    count, left = 1 << max(tokens // length, 1).bit_length() - 1, len(order_n) - start
+    while count // FEWER * ways >= left and count >= FEWER:
+      count //= FEWER
+    yield Cut(order_n[start : start + count * ways], count * ways, length)
+    start += count * ways
+
+
+class Runner:
+  """Functions of a model, compiled for its mesh."""
+
+  def __init__(
+    self,
+    variables: Variables,
+    devices: sharding.Devices,
+    frame: Frame,
+    room: int | None,
+    tables: Mapping[str, int],
+  ):
+    """Args:
+    variables: on the mesh.
+    devices: of the mesh.
+    frame: of the rows.
+    room: the longest row that the model takes.
+    tables: name -> the id of all tokens, for `<name>_BT`.
+    """
+    self._variables, self._devices, self._frame = variables, devices, frame
+    self._room, self._tables = room, tables
+    self._tokens = TOKENS.get(devices.mesh.devices.flat[0].platform, MANY_TOKENS)
+    self._compiled: dict[tuple, Any] = {}
+
+  def run(self, key: Any, function: Callable[..., Any], rows: Sequence[Row]) -> list[Any]:
+    """What the function gives for each row, as NumPy arrays, in the order of the rows.
+
+    Args:
+      key: hashable; the same for the same function alone.
+      function: (variables, batch) -> tree of arrays, B first.
+      rows: any number, of any lengths.
+    """
+    length_n = np.array([len(row.id_n) for row in rows], np.int64)
+    results: list[Any] = [None] * len(rows)
+    flying: list[tuple[Cut, Any]] = []
+    for cut in cuts(length_n, self._devices.ways, self._room, self._tokens):
+      flying.append((cut, self._start(key, function, [rows[i] for i in cut.index_n], cut)))
+      if len(flying) > 1:  # the host makes the next batch while the devices work on this one
+        _land(*flying.pop(0), results)
+    for each in flying:
+      _land(*each, results)
+    return results
+
+  def _start(self, key: Any, function: Callable, rows: Sequence[Row], cut: Cut) -> Any:
+    most = max((len(row.columns) for row in rows), default=0)
+    slots = cut.length if most > cut.length // 2 else 1 << max(most - 1, 0).bit_length()
+    batch = as_batch(rows, cut.count, cut.length, slots, self._frame)
+    for name, value in self._tables.items():
+      batch[f'{name}_BT'] = np.full_like(batch['token_BT'], value)
+    arguments = self._variables, self._devices.put_global(batch)
+    shape = (key, cut.count, cut.length, slots)
+    if shape not in self._compiled:
+      whole = NamedSharding(self._devices.mesh, PartitionSpec())
+      self._compiled[shape] = self._devices.compile(function, arguments, out_shardings=whole)
+    return self._compiled[shape](*arguments)
+
+
+def _land(cut: Cut, found: Any, results: list[Any]) -> None:
+  leaves, tree = jax.tree.flatten(jax.device_get(found))
+  for place, index in enumerate(cut.index_n):
+    results[index] = tree.unflatten([leaf[place] for leaf in leaves])

@@ -1,0 +1,118 @@
+"""The flags that `predict` and `embed` share, and the texts that they name."""
+
+import itertools
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, Any, NamedTuple
+
+from absl import flags
+
+from bertjax.data.text import compressed
+from bertjax.errors import UserError
+
+WORKDIR = flags.DEFINE_string(
+  'workdir', None, 'The run, one of its checkpoints, or a directory of transformers.', required=True
+)
+STEP = flags.DEFINE_string('step', None, "Of the run's checkpoint, or 'best'; the newest.")
+INPUT = flags.DEFINE_string(
+  'input', None, 'File of texts, one a line, plain or .gz, .xz, .bz2, .zst; - reads standard input.'
+)
+CUT = flags.DEFINE_bool('cut', False, 'Cut texts that are too long for the model.')
+LANGUAGE = flags.DEFINE_string(
+  'language', None, 'Of the texts, by name or number, where the model has a table of languages.'
+)
+MESH = flags.DEFINE_string(
+  'mesh', None, 'Devices on data,fsdp,tensor, as in 1,4,2; all share the rows if not given.'
+)
+
+_LONGEST = 1 << 24  # bytes of a text
+
+
+class Part(NamedTuple):
+  """Some texts that follow each other.
+
+  Attributes:
+    texts: without their line ends.
+    first: number of the first, from 1.
+    done: how much of the input has been read, 0 to 1; None where its end is not known.
+  """
+
+  texts: list[str]
+  first: int
+  done: float | None
+
+
+def load() -> Any:
+  """The model that the flags name."""
+  from bertjax.model import Model  # jax: after the flags, so that --help is quick
+
+  step, language = STEP.value, LANGUAGE.value
+  if step is not None and step != 'best':
+    if not step.isdecimal():
+      raise UserError(f"--step: expected a number or 'best', got {step!r}")
+    step = int(step)
+  if language is not None and language.isdecimal():
+    language = int(language)
+  return Model.load(WORKDIR.value, step, _mesh(), language)
+
+
+def parts(size: int) -> Iterator[Part]:
+  """The texts of --input, so many at a time; an empty line is an empty text, which is said.
+
+  Raises:
+    UserError: at the call, no such file or no line in it; later, a line that is not UTF-8.
+  """
+  found = _read(size)
+  first = next(found, None)
+  if first is None:
+    raise UserError(f'--input={INPUT.value} has no line: expected one text a line')
+  return itertools.chain([first], found)
+
+
+def _read(size: int) -> Iterator[Part]:
+  name = INPUT.value or '-'
+  if name == '-':
+    yield from _parts(sys.stdin.buffer, sys.stdin.buffer, name, 0, size)
+    return
+  path = pathlib.Path(name)
+  try:
+    with open(path, 'rb') as raw:
+      lines = compressed.lines(path, raw, _LONGEST)
+      yield from _parts(lines, raw, name, path.stat().st_size, size)
+  except (FileNotFoundError, IsADirectoryError, PermissionError) as error:
+    raise UserError(f'--input: expected a file of texts, got {name}: {error.strerror}') from error
+
+
+def _parts(
+  lines: Iterable[bytes], raw: IO[bytes], name: str, whole: int, size: int
+) -> Iterator[Part]:
+  numbered, empty = enumerate(lines, 1), False
+  while chunk := list(itertools.islice(numbered, size)):
+    texts = [_decoded(line, number, name) for number, line in chunk]
+    if not empty and '' in texts:
+      number, empty = chunk[texts.index('')][0], True
+      print(f'line {number} is empty: such lines are empty texts', file=sys.stderr)
+    yield Part(texts, chunk[0][0], raw.tell() / whole if whole else None)
+
+
+def _decoded(line: bytes, number: int, name: str) -> str:
+  text = line.removesuffix(b'\n').removesuffix(b'\r')
+  if len(text) > _LONGEST:
+    raise UserError(f'line {number} of {name} has more than {_LONGEST:,} bytes: no text is so long')
+  try:
+    return text.decode('utf-8')
+  except UnicodeDecodeError as error:
+    raise UserError(
+      f'line {number} of {name} is not UTF-8: {error.reason} at byte {error.start}'
+    ) from error
+
+
+def _mesh() -> dict[str, int] | None:
+  if MESH.value is None:
+    return None
+  try:
+    data, fsdp, tensor = map(int, MESH.value.split(','))
+  except ValueError:
+    raise UserError(f'--mesh: expected data,fsdp,tensor as in 1,4,2, got {MESH.value!r}') from None
+  return dict(data=data, fsdp=fsdp, tensor=tensor)

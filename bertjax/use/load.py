@@ -1,0 +1,139 @@
+"""A trained model from a run's workdir, or from a directory of transformers."""
+
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bertjax import sharding
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.convert import directory as directory_lib
+from bertjax.convert import runs
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.errors import UserError, choose
+
+ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows
+
+
+class Found(NamedTuple):
+  """A model before its parameters are read.
+
+  Attributes:
+    source: the checkpoint, or the directory.
+    model: `config.model`, with the vocabulary size filled in.
+    rules: `config.sharding_rules`.
+    vocabulary: of its texts.
+    languages: in the order of their ids; () where nothing says them.
+    read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
+      there, which are zeros).
+  """
+
+  source: pathlib.Path
+  model: Any
+  rules: sharding.Rules
+  vocabulary: Vocabulary
+  languages: tuple[str, ...]
+  read: Callable[[Any], tuple[Any, list[str]]]
+
+
+def find(path: pathlib.Path | str, step: int | str | None = None) -> Found:
+  """Opens a model.
+
+  Args:
+    path: workdir of a run, one of its checkpoints, or a directory of transformers.
+    step: of the checkpoint, or 'best'; None: the newest intact one.
+
+  Raises:
+    UserError: no model there, or none that can read text.
+  """
+  path = pathlib.Path(path).absolute()
+  if _is_directory(path):
+    if step is not None:
+      raise UserError(f'{path} is a directory of transformers, which has no steps: got step={step}')
+    return _of_directory(path)
+  run = runs.open_run(path, step)
+  read = lambda abstract: (checkpoints_lib.read_variables(run.checkpoint, abstract), [])
+  return _found(run.checkpoint, run.config, run.vocabulary, _languages(run.config), read)
+
+
+def make_mesh(mesh: Any) -> jax.sharding.Mesh:
+  """A mesh of all devices.
+
+  Args:
+    mesh: one that is ready, sizes as in `config.mesh`, or None: the devices share the rows.
+  """
+  if isinstance(mesh, jax.sharding.Mesh):
+    return mesh
+  return sharding.make_mesh(ROWS | dict(mesh or {}))
+
+
+def language_id(language: str | int | None, languages: Sequence[str]) -> int:
+  """The id of a language in a model's table.
+
+  Args:
+    language: by name or number.
+    languages: their names, where they are known.
+
+  Raises:
+    UserError: none is given, or one that is unknown.
+  """
+  known = ', '.join(languages) or 'their numbers, since this model does not say their names'
+  if language is None:
+    raise UserError(f'the model has a table of languages: expected language, one of {known}')
+  if isinstance(language, int):
+    return language
+  return list(languages).index(choose(language, languages, 'language'))
+
+
+def _is_directory(path: pathlib.Path) -> bool:
+  """Whether there is a config.json as transformers writes it."""
+  file = path / directory_lib.CONFIG
+  try:
+    return file.is_file() and 'model_type' in json.loads(file.read_bytes())
+  except ValueError:
+    return False
+
+
+def _of_directory(path: pathlib.Path) -> Found:
+  opened = directory_lib.open_directory(path)
+  recipe: Any = runs.recipe_of(opened.recipe)
+  model = directory_lib.whole_model(opened, recipe.model)
+
+  def read(abstract: Any) -> tuple[Any, list[str]]:
+    taken = opened.take(model, lambda row, shape: np.zeros(shape, np.float32))
+    put = lambda x, to: jax.device_put(np.asarray(x, to.dtype), to.sharding)
+    return jax.tree.map(put, dict(params=taken.params), abstract), taken.made
+
+  vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
+  config = dict(model=model, sharding_rules=recipe.sharding_rules)
+  return _found(path, config, vocabulary, (), read)
+
+
+def _found(
+  source: pathlib.Path, config: Any, vocabulary: Vocabulary | None, languages, read: Callable
+) -> Found:
+  if vocabulary is None:
+    raise UserError(
+      f'{source} has no vocabulary, without which no text can be read: expected it in the vocab '
+      'folder of the run or of config.data.store, or a tokenizer beside config.json; copy it there'
+    )
+  model = config['model'].copy_and_resolve_references()
+  model.vocab_size = model.vocab_size or vocabulary.size
+  if vocabulary.size > model.vocab_size:
+    raise UserError(
+      f'the vocabulary of {source} has {vocabulary.size} ids, the word table {model.vocab_size} '
+      'rows: expected the vocabulary that the model was trained with'
+    )
+  rules = sharding.as_rules(config['sharding_rules'])
+  return Found(source, model, rules, vocabulary, tuple(languages), read)
+
+
+def _languages(config: Any) -> tuple[str, ...]:
+  """The languages of a run: the config's, or its store's where that is at hand."""
+  meta = pathlib.Path(config.data.store or '.', 'store.json')
+  if config.data.languages or not (config.data.store and meta.is_file()):
+    return tuple(config.data.languages)
+  return tuple(json.loads(meta.read_bytes()).get('languages') or ())

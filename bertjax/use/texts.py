@@ -1,0 +1,99 @@
+"""Texts as the rows that a model takes."""
+
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+from absl import logging
+
+from bertjax.data import sentences as sentences_lib
+from bertjax.data.sentences import Frame, Sentence
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError
+
+
+class Texts:
+  """Encodes texts for one model.
+
+  Attributes:
+    vocabulary: of the texts.
+    mask: id of its mask token, or None.
+  """
+
+  def __init__(
+    self,
+    source: pathlib.Path,
+    vocabulary: Vocabulary,
+    frame: Frame,
+    room: int | None,
+    language: str | None,
+  ):
+    """Args:
+    source: of the model, for messages.
+    vocabulary: of the texts.
+    frame: special tokens around a text.
+    room: tokens that the model takes at most, special ones included; None: any number.
+    language: of all texts, where the vocabulary cuts words by it.
+    """
+    self.vocabulary, self.mask = vocabulary, vocabulary.special['mask']
+    self._source, self._frame, self._room, self._language = source, frame, room, language
+    self._said = False
+
+  def plain(self, texts: Sequence[str], cut: bool, first: int) -> list[Sentence]:
+    """The texts as they are.
+
+    Args:
+      texts: any.
+      cut: whether a text that is too long is cut, which is said once.
+      first: number of the first text, for messages.
+
+    Raises:
+      UserError: without `cut`, a text that is too long.
+    """
+    return self._fitting(sentences_lib.encode(texts, self._encode, self._frame), cut, first)
+
+  def with_blanks(self, texts: Sequence[str], cut: bool, first: int) -> list[Sentence]:
+    """As `plain`, of texts with one blank or more.
+
+    Raises:
+      UserError: as `plain`; a text without a blank, a vocabulary without a mask token.
+    """
+    found = sentences_lib.encode_blanks(texts, self._encode, self._frame, self.mask, self.spelled)
+    found = self._fitting(found, cut, first)
+    for number, sentence in enumerate(found, first):
+      if not sentence.blanks:
+        raise UserError(
+          f'text {number} has nothing to fill in: expected {sentences_lib.BLANK} in it'
+        )
+    return found
+
+  @property
+  def spelled(self) -> str:
+    """How the vocabulary spells a blank."""
+    return sentences_lib.BLANK if self.mask is None else self.vocabulary.pieces[self.mask]
+
+  def piece(self, number: int) -> str:
+    """A token as the vocabulary spells it; '' for a row of the table that it does not use."""
+    pieces = self.vocabulary.pieces
+    return pieces[number] if number < len(pieces) else ''
+
+  def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+    languages = [self._language] * len(texts) if self._language else None
+    return self.vocabulary.encode_batch(texts, languages)
+
+  def _fitting(self, found: list[Sentence], cut: bool, first: int) -> list[Sentence]:
+    room = self._room
+    for number, sentence in enumerate(found, first):
+      if room is None or len(sentence.id_n) <= room:
+        continue
+      size = f'text {number} has {len(sentence.id_n)} tokens with the special ones'
+      if not cut:
+        raise UserError(
+          f'{size}, and {self._source} takes {room}: shorten it, or ask for texts to be cut '
+          '(--cut, cut=True)'
+        )
+      if not self._said:
+        logging.warning('%s: it is cut to %d, and so is all that is longer', size, room)
+        self._said = True
+      found[number - first] = sentences_lib.cut(sentence, room, self._frame)
+    return found

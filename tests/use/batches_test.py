@@ -1,0 +1,113 @@
+"""Rows in few shapes, and files of vectors."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.use import batches, vectors
+
+
+def test_buckets_are_few_and_hold_their_rows():
+  found = {batches.bucket(length) for length in range(513)}
+  assert all(length <= batches.bucket(length) < max(1.26 * length, 9) for length in range(2, 513))
+  assert sorted(found)[:8] == [8, 10, 12, 14, 16, 20, 24, 28] and len(found) == 25
+  assert batches.bucket(449, room=500) == batches.bucket(500, room=500) == 500
+
+
+@mutation(
+  'use: rows that are left over are dropped',
+  'bertjax/use/batches.py',
+  '    while count // FEWER * ways >= left and count >= FEWER:',
+  '    while count * ways > left and count >= FEWER:',
+)
+@pytest.mark.parametrize('ways', [1, 8])
+@pytest.mark.parametrize('rows', [1, 7, 600])
+def test_every_row_is_in_one_batch_that_it_fits(rows, ways):
+  length_n = np.random.default_rng(rows).integers(1, 200, rows)
+  cuts = list(batches.cuts(length_n, ways, 200, 1024))
+  assert sorted(np.concatenate([cut.index_n for cut in cuts])) == list(range(rows))
+  for cut in cuts:
+    assert len(cut.index_n) <= cut.count and cut.count % ways == 0
+    assert length_n[cut.index_n].max() <= cut.length <= 200
+  full = {cut.length: cut.count for cut in cuts[:-1]}
+  assert all(cut.count == full[cut.length] for cut in cuts[:-1])  # one shape a length
+  columns = sum(cut.count * cut.length for cut in cuts)
+  assert columns < 1.25 * length_n.sum() + 2 * 1024 * ways
+
+
+TEXTS, WIDTH = [['a', 'b b', ''], ['ä']], 3
+POOLED = [np.arange(9, dtype=np.float32).reshape(3, 3), np.ones((1, 3), np.float32)]
+OF_TOKENS = [[np.full((n, 3), n, np.float32) for n in (2, 3, 1)], [np.zeros((4, 3), np.float32)]]
+
+
+def write(path, parts, tokens=None):
+  with vectors.Writer(path, WIDTH, tokens is not None) as writer:
+    for number, part in enumerate(parts):
+      writer.add(TEXTS[number], part, tokens and tokens[number])
+
+
+@mutation(
+  'use: the header keeps the count of no vectors',
+  'bertjax/use/vectors.py',
+  '        self._count += len(each)\n',
+  '        self._count += 0 * len(each)\n',
+)
+@pytest.mark.parametrize('ending', vectors.ENDINGS)
+def test_vectors_of_texts_are_read_back(tmp_path, ending):
+  path, want = tmp_path / f'out{ending}', np.concatenate(POOLED)
+  write(path, POOLED)
+  if ending == '.npy':
+    got = np.load(path)
+  elif ending == '.safetensors':
+    got = safetensors.numpy.load_file(path)['embeddings']
+  else:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [line['text'] for line in lines] == sum(TEXTS, [])
+    got = np.array([line['embedding'] for line in lines])
+  np.testing.assert_array_equal(got, want)
+  assert os.listdir(tmp_path) == [path.name]
+
+
+@pytest.mark.parametrize('ending', vectors.ENDINGS)
+def test_vectors_of_tokens_are_read_back(tmp_path, ending):
+  path, want = tmp_path / f'out{ending}', [each for part in OF_TOKENS for each in part]
+  names = [[['x'] * len(each) for each in part] for part in OF_TOKENS]
+  write(path, OF_TOKENS, names)
+  if ending == '.jsonl':
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [len(line['tokens']) for line in lines] == [2, 3, 1, 4]
+    got = [np.array(line['embeddings']) for line in lines]
+  else:
+    if ending == '.npy':
+      flat, offsets = np.load(path), np.load(tmp_path / 'out.offsets.npy')
+    else:
+      flat, offsets = map(safetensors.numpy.load_file(path).get, ('embeddings', 'offsets'))
+    got = np.split(flat, offsets[1:-1])
+  for one, other in zip(got, want, strict=True):
+    np.testing.assert_array_equal(one, other)
+
+
+def test_a_failure_leaves_what_was_there(tmp_path):
+  path = tmp_path / 'out.npy'
+  path.write_text('before')
+  with pytest.raises(KeyError), vectors.Writer(path, WIDTH, False) as writer:
+    writer.add(TEXTS[0], POOLED[0], None)
+    raise KeyError
+  assert path.read_text() == 'before' and os.listdir(tmp_path) == ['out.npy']
+
+
+def test_other_endings_are_refused(tmp_path):
+  for name in ('out.txt', 'none/out.npy'):
+    with pytest.raises(UserError, match='--output: expected'):
+      vectors.check(tmp_path / name)
+
+
+def test_normalized_vectors_have_length_one():
+  found = vectors.normalized(POOLED[0])
+  np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)
+  assert not np.isnan(vectors.normalized([np.zeros((2, 3))])[0]).any()

@@ -1,0 +1,91 @@
+"""`predict` and `embed` as a user calls them."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import processes
+import pytest
+import used_models
+
+import bertjax
+
+
+@pytest.fixture(scope='module')
+def bert(tmp_path_factory):
+  return used_models.make(tmp_path_factory.mktemp('bert'), 'bert').workdir
+
+
+def run(command, *arguments, given=''):
+  return subprocess.run(
+    [sys.executable, '-m', f'bertjax.{command}', *arguments], cwd=processes.ROOT, text=True,
+    env=processes.environment(), capture_output=True, timeout=600, check=False, input=given,
+  )  # fmt: skip
+
+
+def test_predict_fills_blanks_as_lines_and_as_json(bert):
+  done = run('predict', f'--workdir={bert}', '--text=w9 [MASK] w10', '--top=3', '--json')
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.splitlines()[0] == '--mode=fill: the first text has a blank'
+  (line,) = used_models.json_lines(done.stdout)
+  (expected,) = bertjax.Model.load(bert, mesh=dict(data=8)).fill(['w9 [MASK] w10'], top=3)[0]
+  assert line['text'] == 'w9 [MASK] w10'
+  assert [c['id'] for c in line['masks'][0]] == [c.id for c in expected]
+  assert line['masks'][0][0]['probability'] == pytest.approx(expected[0].probability, rel=1e-4)
+
+
+def test_predict_scores_lines_of_standard_input(bert):
+  arguments = ('predict', f'--workdir={bert}', '--input=-')
+  done = run(*arguments, '--json', given='w9 w10\n\nw5 w6 w7')
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.splitlines()[:2] == [
+    'line 2 is empty: such lines are empty texts', '--mode=score: the first text has no blank',
+  ]  # fmt: skip
+  found = used_models.json_lines(done.stdout)
+  assert [line['tokens'] for line in found] == [2, 0, 3] and found[1]['pseudo_perplexity'] is None
+  shown = run(*arguments, given='w9 w10\n')
+  assert shown.stdout.startswith('w9 w10\n  pseudo-perplexity ')
+
+
+def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
+  texts = used_models.texts(30, 20)
+  (tmp_path / 'in.txt').write_text('\r\n'.join(texts))
+  output = tmp_path / 'out.npy'
+  arguments = (f'--workdir={bert}', f'--input={tmp_path}/in.txt', f'--output={output}')
+  done = run('embed', *arguments, '--normalize')
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.splitlines()[-1] == f'{output}: 30 texts, vectors of 64'
+  want = bertjax.Model.load(bert).embed(texts)
+  want /= np.linalg.norm(want, axis=1, keepdims=True)
+  np.testing.assert_allclose(np.load(output), want, atol=1e-5)
+
+  (tmp_path / 'in.txt').write_text('w9\n' + 'w9 ' * 99)
+  done = run('embed', *arguments)
+  assert done.returncode == 1 and done.stderr.startswith('bertjax.embed: text 2 has 101 tokens')
+  assert len(done.stderr.splitlines()) == 1 and np.load(output).shape == (30, 64)
+  assert sorted(os.listdir(tmp_path)) == ['in.txt', 'out.npy']
+
+
+@pytest.mark.parametrize(
+  'arguments, message',
+  [
+    (('predict', '--text=a', '--input=-'), 'expected texts: one of --text and --input'),
+    (('predict', '--input=nowhere.txt'), '--input: expected a file of texts, got nowhere.txt'),
+    (('predict', '--text=a', '--step=new'), "--step: expected a number or 'best', got 'new'"),
+    (('embed', '--input=-', '--output=out.txt'), '--output: expected a name that ends in .npy'),
+  ],
+)
+def test_mistakes_are_one_line(bert, arguments, message):
+  command, *rest = arguments
+  done = run(command, f'--workdir={bert}', *rest)
+  assert done.returncode == 1 and done.stderr.startswith(f'bertjax.{command}: {message}')
+  assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_package_itself_is_light():
+  code = (
+    'import bertjax, sys; assert "jax" not in sys.modules; assert bertjax.Model.load; '
+    'assert "jax" in sys.modules and "tensorflow" not in sys.modules'
+  )
+  subprocess.run([sys.executable, '-c', code], cwd=processes.ROOT, check=True)
