@@ -22,7 +22,7 @@ from ml_collections import config_flags
 
 from bertjax.bench import rival_input, timing
 from bertjax.data import examples as examples_lib
-from bertjax.data import loader, packing
+from bertjax.data import loader, packing, recipes
 from bertjax.data.plans import blocks, pairs
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import Writer
@@ -128,10 +128,12 @@ def run(config: Any, store_path: str, calls: int) -> dict[str, Any]:
   stream = loader.train_batches(examples, config.batch_size, threads=0)
   rows = rival_input.features(examples, config.batch_size, warmup + calls)
   real = sum(len(row['input_ids']) for batch in rows[warmup:] for row in batch) / calls
+  mask = config.data.mask
+  rate = mask.rate if 'rate' in mask else recipes.BERT_MASK['rate']
   arms = dict(
     ours=lambda: next(stream),
-    transformers=_collate(store, config.data.mask.rate, rows, 'pt'),
-    transformers_numpy=_collate(store, config.data.mask.rate, rows, 'np'),
+    transformers=_collate(store, rate, rows, 'pt'),
+    transformers_numpy=_collate(store, rate, rows, 'np'),
   )
   seconds = timing.alternate(arms, calls, warmup)
   median = {name: float(np.median(each)) for name, each in seconds.items()}

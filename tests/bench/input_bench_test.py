@@ -5,8 +5,15 @@ import subprocess
 import sys
 
 import pytest
+from mutation import mutation
 
 
+@mutation(
+  'bench input: every masking has a rate',
+  'bertjax/bench/input.py',
+  "mask.rate if 'rate' in mask else recipes.BERT_MASK['rate']",
+  'mask.rate',
+)
 @pytest.mark.full
 @pytest.mark.parametrize('config', ['transformer_xl', 'xlnet'])
 def test_times_rows_that_follow_each_other(config):
@@ -16,7 +23,7 @@ def test_times_rows_that_follow_each_other(config):
     [sys.executable, '-m', *command.split()], capture_output=True, text=True, check=True
   )
   result = json.loads(done.stdout)
-  assert result['real_tokens_per_batch'] == 16 * 96 and result['plan'].endswith('_rows')
+  assert result['real_tokens_per_batch'] == 16 * 96 and result['plan'].endswith('_columns')
 
 
 @pytest.mark.full
