@@ -112,11 +112,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, list[str]]:
     config.data.vocab = old['data']['vocab']
     return config, []
   source = open_source(name)
-  if source.model['name'] != config.model.name:
-    raise UserError(
-      f'{KEY}={name!r} is a model of config.model.name={source.model["name"]!r}, the config has '
-      f'{config.model.name!r}: begin with the config file of the former, or name the subtrees'
-    )
+  directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
   skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
   changed = _set(config.model, {k: v for k, v in source.model.items() if k not in skipped})
   said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []

@@ -103,6 +103,24 @@ def check(model: Any, vocabulary: Vocabulary | None) -> None:
     )
 
 
+def check_kind(source: Mapping[str, Any], model: Any, where: str) -> None:
+  """Refuses a source of another module of `models/` than a config's.
+
+  Args:
+    source: its `config.model`.
+    model: the config's.
+    where: the key that names the source.
+
+  Raises:
+    UserError: they are of two kinds.
+  """
+  if source['name'] != model.name:
+    raise UserError(
+      f'{where} is a model of config.model.name={source["name"]!r}, the config has '
+      f'{model.name!r}: begin with the config file of the former, or name the subtrees'
+    )
+
+
 def max_length(model: Any) -> int:
   """Tokens that a text may have, special ones included."""
   if 'positions' in model:
