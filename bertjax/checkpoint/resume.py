@@ -22,7 +22,7 @@ from bertjax.checkpoint import manifest
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 
-FORMAT = 2  # 1 was the config alone, before evaluators
+FORMAT = 3  # 1 was the config alone, 2 had models without fields for their heads
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 
