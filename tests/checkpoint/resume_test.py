@@ -64,7 +64,7 @@ def test_what_an_evaluation_changes_is_said(workdir):
 
 
 @pytest.mark.parametrize(
-  'text, version', [('{"name": "bert-test", "seed": 0}', 1), ('{"format": 3, "config": {}}', 3)]
+  'text, version', [('{"name": "bert-test", "seed": 0}', 1), ('{"format": 4, "config": {}}', 4)]
 )
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
