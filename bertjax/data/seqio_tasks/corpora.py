@@ -10,11 +10,8 @@ import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import seqio
-import tensorflow as tf
-import tensorflow_datasets as tfds
-
 from bertjax.data.seqio_tasks import names
+from bertjax.data.seqio_tasks.loaded import seqio, tf, tfds
 from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text.corpus import Corpus

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import seqio
-import tensorflow as tf
 from ml_collections import ConfigDict
 
 from bertjax.data.examples import examples_in_memory
 from bertjax.data.seqio_tasks.corpora import open_corpus
+from bertjax.data.seqio_tasks.loaded import seqio, tf
 from bertjax.data.seqio_tasks.windows import (
   WINDOW,
   batch_name,

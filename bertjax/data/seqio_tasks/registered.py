@@ -30,12 +30,11 @@ import os
 import pathlib
 import tempfile
 
-import seqio
-
 from bertjax.data import recipes
 from bertjax.data.seqio_tasks import names
 from bertjax.data.seqio_tasks.corpora import open_corpus, size_of, stream_task, tfds_task
 from bertjax.data.seqio_tasks.example_tasks import add_examples
+from bertjax.data.seqio_tasks.loaded import seqio
 from bertjax.data.text import python_docs, sentence_split
 from bertjax.data.text.corpus import PYTHON_DOCS
 from bertjax.data.vocab.train import TRAINERS

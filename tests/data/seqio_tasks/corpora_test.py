@@ -2,13 +2,15 @@
 
 import collections
 import itertools
+import os
 
 import pytest
 import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
+from mutation import mutation
 
-from bertjax.data.seqio_tasks import corpora, names, registered
+from bertjax.data.seqio_tasks import corpora, loaded, names, registered
 from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 
@@ -152,3 +154,20 @@ def test_python_docs_is_a_task():
   assert 'python' in corpus.fingerprint[0]
   first = list(itertools.chain.from_iterable(itertools.islice(corpus.batches(), 1)))
   assert first[0].startswith(b'The "assert" statement')
+
+
+@mutation(
+  'seqio: what is no greeting of TensorFlow is lost',
+  'bertjax/data/seqio_tasks/loaded.py',
+  'if not greeting.match(line)',
+  'if greeting.match(line)',
+)
+@pytest.mark.parametrize(
+  'level, shown', [('3', b''), ('1', b'E0000 00:00 c\n'), ('0', b'I0000 00:00 b\nE0000 00:00 c\n')]
+)
+def test_greetings_alone_are_kept_from_the_screen(capfdbinary, monkeypatch, level, shown):
+  monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', level)
+  with pytest.raises(KeyError), loaded.without_greetings():
+    os.write(2, b'I0000 00:00 b\nE0000 00:00 c\nImported: E0000\n')
+    raise KeyError
+  assert capfdbinary.readouterr().err == shown + b'Imported: E0000\n'

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from mutation import mutation
 
 from bertjax.data.seqio_tasks import by_name, names
 from bertjax.data.text import corpus as corpus_lib
@@ -122,6 +123,12 @@ def test_local_text_and_python_docs_pass_no_tensorflow_and_no_jax(tmp_path):
   assert 'which is not installed: pip install' in missing.stderr
 
 
+@mutation(
+  'seqio: TensorFlow greets while it is loaded',
+  'bertjax/data/seqio_tasks/loaded.py',
+  'with without_greetings():',
+  'if True:',
+)
 @pytest.mark.full
 def test_tensorflow_is_quiet(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[UNK]\n[CLS]\n[SEP]\n[PAD]\n[MASK]\na\n')
