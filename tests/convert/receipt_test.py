@@ -8,6 +8,7 @@ import torch_models
 from mutation import mutation
 
 from bertjax.convert import directory, fresh, parity, receipt, runs
+from bertjax.errors import UserError
 
 
 @pytest.fixture(scope='module', params=[0.02, 0.1], ids='std {}'.format)
@@ -56,12 +57,6 @@ FAULTS = {
   'ok=bool(off <= tolerance * size)',
   'ok=True',
 )
-@mutation(
-  'receipt: hidden states are not compared',
-  'bertjax/convert/parity.py',
-  '    for i, (a, b) in enumerate(zip(mine.hidden, other.hidden, strict=True))\n',
-  '    for i, (a, b) in enumerate(zip(mine.hidden, mine.hidden, strict=True))\n',
-)
 def test_a_fault_is_found(fault, case):
   std, path, model, params, inputs = case
   fields, change = FAULTS[fault]
@@ -83,3 +78,25 @@ def test_other_ids_and_keys_are_faults():
   found = receipt.faults(dict(said, parts=dict(generator=said)))
   assert found[:3] == ['1 missing keys: a', '1 unexpected keys: b', 'tokenizer: text: [1], [2]']
   assert found[3:] == [f'generator: {line}' for line in found[:3]]
+
+
+@mutation(
+  'receipt: hidden states are not compared',
+  'bertjax/convert/parity.py',
+  '    for i, (a, b) in enumerate(zip(mine.hidden, other.hidden, strict=True))\n',
+  '    for i, (a, b) in enumerate(zip(mine.hidden, mine.hidden, strict=True))\n',
+)
+def test_every_layer_and_every_head_is_compared_by_itself():
+  outputs = lambda: parity.Outputs([np.ones((3, 4))] * 2, dict(word=np.ones((3, 7)) * 50))
+  off = lambda found: [each['of'] for each in found if not each['ok']]
+  assert off(parity.differences(outputs(), outputs())) == []
+  other = outputs()
+  other.hidden[1] = other.hidden[1] + 3e-5
+  assert off(parity.differences(outputs(), other)) == ['hidden state 2']
+  other = outputs()
+  other.logits['word'] = other.logits['word'] + 4e-3  # of 50, so 5e-3 is allowed
+  assert off(parity.differences(outputs(), other)) == []
+  other.logits['word'] = other.logits['word'] + 2e-3
+  assert off(parity.differences(outputs(), other)) == ['word']
+  with pytest.raises(UserError, match='the class has 1 layers'):
+    parity.differences(outputs(), parity.Outputs([np.ones((3, 4))], other.logits))
