@@ -2,15 +2,19 @@
 
 import json
 
+import cases
+import jax
 import numpy as np
 import pytest
 import safetensors.numpy
 import torch_models
+from flax.core import meta
 from mutation import mutation
 
 from bertjax.convert import config_json, directory, fresh, parity, receipt, runs
 from bertjax.convert import family as family_lib
 from bertjax.errors import UserError
+from bertjax.objectives import span_boundary
 
 # In the quick tier: what differs most in tables, fields and outputs.
 QUICK = ('BertForPreTraining', 'RobertaModel', 'ElectraForMaskedLM', 'XLNetLMHeadModel to the left')
@@ -164,3 +168,53 @@ def test_copies_that_differ_do_not_fit(saved, tmp_path):
   (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
   with pytest.raises(UserError, match='decoder.weight differs from bert.embeddings.word_embed'):
     opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'name, fields, message',
+  [
+    ('transformer_xl', dict(cutoffs=(50, 100)), "{'cutoffs': .50, 100.}"),
+    ('transformer_xl', dict(attention='absolute', mem_len=0), "{'attention': 'absolute'}"),
+    ('transformer_xl', dict(head_size=16), 'expected config.model.head_size=8, got 16'),
+    ('bert', dict(sinusoid=True), "{'sinusoid': True}"),
+    ('bert', dict(attend='self'), "{'attend': 'self'}"),
+    ('bert', dict(pooler=True, labels=()), 'words=True, pooler=True, labels of none'),
+    ('bert', dict(labels=(('next', 2), ('mood', 3))), 'labels of next.mood'),
+    ('xlm', dict(ffn=100), r'config.model.ffn=4 . width=256, got 100'),
+    ('electra', dict(generator='own', words=False), "{'words': False}"),
+    ('xlnet', dict(untie_r=False), "{'untie_r': False}"),
+  ],
+  ids=str,
+)
+def test_what_a_class_cannot_express_is_refused_by_name(name, fields, message):
+  model = cases.config(name, **fields).model
+  with pytest.raises(UserError, match=message):
+    directory.check(model, None)
+
+
+@mutation(
+  'convert: positions begin behind any pad token',
+  'bertjax/convert/config_json.py',
+  '    if given is not None and given != value:',
+  '    if False:',
+)
+def test_positions_that_do_not_begin_behind_the_pad_token_are_refused():
+  model = cases.config('roberta').model
+  assert config_json.write(model, {}, 'float32')['pad_token_id'] == 1
+  with pytest.raises(UserError, match='position_offset=2 expects it at 1, but the vocabulary has'):
+    config_json.write(model, dict(pad=0), 'float32')
+
+
+def test_the_head_that_no_class_has_is_a_file_of_its_own(tmp_path):
+  c = cases.config('spanbert')
+  batch = cases.batch([[9]], 12)
+  batch |= {f'{side}_BP': batch['target_pos_BP'] for side in ('left', 'right', 'offset')}
+  shapes = jax.eval_shape(span_boundary.make(c).init, jax.random.key(0), batch)
+  params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  directory.write(tmp_path, params, c.model, None, 'float32', 10**9)
+  side = safetensors.numpy.load_file(tmp_path / directory.SIDE)
+  assert len(side) == 10 and all(name.startswith('boundary.') for name in side)
+  kernel = params['boundary']['dense1']['kernel']
+  np.testing.assert_array_equal(side['boundary.dense1.weight'], kernel.T)
+  main = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  assert not any('boundary' in name for name in main)
