@@ -98,7 +98,7 @@ EXCEPTIONS = {
 }
 
 HEAVY = ('tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text')
-HEAVY_IN = ('bertjax.data.seqio_tasks', 'bertjax.convert.tf1')
+HEAVY_IN = ('bertjax.data.seqio_tasks', 'bertjax.convert.originals.tf1')
 # Besides the models: who boxes, unboxes or shards parameters.
 LINEN_IN = (
   'bertjax.models', 'bertjax.sharding', 'bertjax.train.setup', 'bertjax.train.phase',

@@ -7,7 +7,7 @@ from bertjax.convert import directory
 from bertjax.convert.originals.original import NOTHING_ELSE, Opening, Wanted
 from bertjax.errors import UserError, choose
 
-# Format -> the module of bertjax.convert that reads it; imported when it is asked for.
+# Format -> the module of originals that reads it; imported when it is asked for.
 ORIGINALS = dict(tf1='tf1', fairseq='fairseq', transformer_xl='transformer_xl_torch')
 FORMATS = ('hf', *ORIGINALS)
 
@@ -34,5 +34,5 @@ def open_source(text: str, where: str, wanted: Wanted = NOTHING_ELSE) -> Opening
     if not pathlib.Path(path).exists():
       raise UserError(f'{where}: there is nothing at {path}')
     return directory.open_directory(pathlib.Path(path))
-  module = importlib.import_module(f'bertjax.convert.{ORIGINALS[name]}')
+  module = importlib.import_module(f'bertjax.convert.originals.{ORIGINALS[name]}')
   return module.open_checkpoint(pathlib.Path(path), wanted)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.convert import torch_files
 from bertjax.convert.huggingface import Taken
+from bertjax.convert.originals import torch_files
 from bertjax.convert.originals.original import (
   NOTHING_ELSE,
   Absent,

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.convert import fairseq_vocabulary, torch_files
 from bertjax.convert.huggingface import Taken
-from bertjax.convert.originals import roberta
+from bertjax.convert.originals import fairseq_vocabulary, roberta, torch_files
 from bertjax.convert.originals.original import (
   NOTHING_ELSE,
   Absent,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.convert import fairseq_vocabulary
+from bertjax.convert.originals import fairseq_vocabulary
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
 
@@ -27,7 +27,7 @@ def test_a_dictionary_of_letters(tmp_path):
 
 @mutation(
   'fairseq: the dictionary has the ids of GPT-2',
-  'bertjax/convert/fairseq_vocabulary.py',
+  'bertjax/convert/originals/fairseq_vocabulary.py',
   'index = {piece_of.get(symbol, symbol): i',
   'index = {symbol: i',
 )

@@ -9,7 +9,7 @@ import tensorflow_cases as originals
 import xlnet_cases
 from mutation import mutation
 
-from bertjax.convert import tf1
+from bertjax.convert.originals import tf1
 from bertjax.models import electra
 from bertjax.objectives import mlm, plm
 

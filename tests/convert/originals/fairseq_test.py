@@ -19,7 +19,8 @@ import torch
 import transformers
 from mutation import mutation
 
-from bertjax.convert import exporting, fairseq, importing
+from bertjax.convert import exporting, importing
+from bertjax.convert.originals import fairseq
 from bertjax.convert.originals.original import Wanted
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.metrics.progress import Progress
@@ -168,7 +169,7 @@ class Trap:
 
 @mutation(
   'fairseq: pickles may name any function',
-  'bertjax/convert/torch_files.py',
+  'bertjax/convert/originals/torch_files.py',
   'weights_only=True',
   'weights_only=False',
 )

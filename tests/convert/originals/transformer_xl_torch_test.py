@@ -15,7 +15,7 @@ import pytest
 import torch
 from mutation import mutation
 
-from bertjax.convert import transformer_xl_torch
+from bertjax.convert.originals import transformer_xl_torch
 from bertjax.convert.originals.original import Wanted
 from bertjax.kernels.adaptive_softmax import adaptive_cross_entropy
 from bertjax.kernels.cross_entropy import cross_entropy
@@ -83,21 +83,21 @@ def nll_of(original, given, found) -> np.ndarray:
 @pytest.mark.parametrize('name', ['plain', 'adaptive', 'prenorm', 'absolute'])
 @mutation(
   'transformer-xl: queries and keys change places',
-  'bertjax/convert/transformer_xl_torch.py',
+  'bertjax/convert/originals/transformer_xl_torch.py',
   "QKV = ('query', 'key', 'value')",
   "QKV = ('key', 'query', 'value')",
   case='plain',
 )
 @mutation(
   'transformer-xl: projections of clusters are not transposed',
-  'bertjax/convert/transformer_xl_torch.py',
+  'bertjax/convert/originals/transformer_xl_torch.py',
   "f'word_emb.emb_projs.{i}', 'D,E->ED'",
   "f'word_emb.emb_projs.{i}', 'E,D->ED'",
   case='adaptive',
 )
 @mutation(
   'transformer-xl: pre_lnorm is not read',
-  'bertjax/convert/transformer_xl_torch.py',
+  'bertjax/convert/originals/transformer_xl_torch.py',
   "pre_norm=bool(args.get('pre_lnorm', False))",
   'pre_norm=False',
   case='prenorm',

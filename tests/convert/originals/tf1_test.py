@@ -6,7 +6,7 @@ import pytest
 import tensorflow_cases as originals
 from mutation import mutation
 
-from bertjax.convert import tf1
+from bertjax.convert.originals import tf1
 from bertjax.convert.originals.original import Wanted
 from bertjax.convert.tables import flat
 
@@ -52,7 +52,7 @@ LABEL = dict(weights=(64,), bias=())
 
 @mutation(
   'tf1: a slot is read as its variable',
-  'bertjax/convert/tf1.py',
+  'bertjax/convert/originals/tf1.py',
   'self.checkpoint[self.names[name]]',
   'self.checkpoint[name]',
 )
@@ -157,7 +157,7 @@ def test_a_checkpoint_of_another_family_is_refused_by_name(tmp_path, name, messa
 
 @mutation(
   'tf1: a file that is cut off is an error of TensorFlow',
-  'bertjax/convert/tf1.py',
+  'bertjax/convert/originals/tf1.py',
   'self._errors = (tf.errors.OpError, ValueError, RuntimeError, IndexError)',
   'self._errors = (ZeroDivisionError,)',
 )

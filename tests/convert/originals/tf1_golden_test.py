@@ -10,7 +10,7 @@ import pytest
 import tensorflow_cases as originals
 from mutation import mutation
 
-from bertjax.convert import tf1
+from bertjax.convert.originals import tf1
 from bertjax.objectives import plm
 
 pytestmark = pytest.mark.full
