@@ -279,7 +279,7 @@ def test_text_is_neither_the_first_token_nor_the_last_of_a_segment():
     ({}, dict(train='all'), 'both, discriminator, generator'),
     (dict(generator='twin'), {}, 'own, shared, two_tower, uniform'),
     (dict(generator_layers=0.1), {}, 'at least one layer'),
-    (dict(labels=(('next', 2),)), {}, 'no label heads'),
+    (dict(labels=(('next', 2),)), {}, 'the heads of ELECTRA are'),
     (dict(name='bert'), {}, "name='electra'"),
   ],
 )
