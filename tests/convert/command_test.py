@@ -9,7 +9,7 @@ import torch_models
 from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.convert import exporting, importing, runs, tables
+from bertjax.convert import exporting, hub, importing, runs, tables
 from bertjax.errors import UserError
 
 
@@ -147,3 +147,27 @@ def test_flags_that_say_too_little_are_refused_in_one_line(flags, message, tmp_p
   done = subprocess.run(command, cwd=root, capture_output=True, text=True)
   assert done.returncode == 1 and re.search(message, done.stderr), done.stderr
   assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_nothing_is_uploaded_by_nobody(tmp_path, monkeypatch):
+  huggingface_hub = pytest.importorskip('huggingface_hub')
+  monkeypatch.setattr(huggingface_hub, 'get_token', lambda: None)
+  with pytest.raises(UserError, match='--push: nobody is logged in'):
+    hub.push(tmp_path, 'someone/model')
+
+
+def test_a_directory_is_uploaded_whole_to_a_name_that_is_made(tmp_path, monkeypatch):
+  huggingface_hub = pytest.importorskip('huggingface_hub')
+  calls = []
+
+  class Api:
+    def create_repo(self, name, exist_ok):
+      calls.append(('create', name, exist_ok))
+
+    def upload_folder(self, folder_path, repo_id):
+      calls.append(('upload', folder_path, repo_id))
+
+  monkeypatch.setattr(huggingface_hub, 'get_token', lambda: 'token')
+  monkeypatch.setattr(huggingface_hub, 'HfApi', Api)
+  assert hub.push(tmp_path, 'someone/model').endswith('/someone/model')
+  assert calls == [('create', 'someone/model', True), ('upload', tmp_path, 'someone/model')]

@@ -8,13 +8,16 @@ import pytest
 import systems
 import transformers
 
+import bertjax
 from bertjax.convert import exporting, importing, runs, tables
 from bertjax.train import loop as train_loop
 
 pytestmark = pytest.mark.full
 # All eight devices, each with its part of tables, layers and heads.
 MESH = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-SYSTEMS = ('bert', 'electra', 'albert', 'roberta', 'xlnet', 'spanbert')
+SYSTEMS = (
+  'bert', 'electra', 'albert', 'roberta', 'xlnet', 'spanbert', 'ernie', 'xlm', 'transformer_xl',
+)  # fmt: skip
 
 
 @pytest.fixture(scope='module', params=SYSTEMS)
@@ -45,6 +48,20 @@ def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
     np.testing.assert_array_equal(value[whole], np.asarray(old[path])[whole], err_msg=path)
   assert after.vocabulary is not None and before.vocabulary is not None
   assert after.vocabulary.pieces == before.vocabulary.pieces
+
+
+def test_the_pipeline_fills_in_what_we_fill_in(trained, tmp_path):
+  """The same five tokens, equally likely, for blanks at both ends and within."""
+  if not trained.name.startswith(('bert', 'roberta', 'albert', 'ernie', 'spanbert')):
+    pytest.skip('of masked models')
+  exporting.export(trained, tmp_path / 'out')
+  texts = ['piece7 [MASK] piece9 piece30.', '[MASK] piece12', 'piece100 piece101 piece102 [MASK]']
+  pipeline = transformers.pipeline('fill-mask', model=str(tmp_path / 'out'), device=-1)
+  for (ours,), text in zip(bertjax.Model.load(trained).fill(texts, top=5), texts, strict=True):
+    theirs = pipeline(text, top_k=5)
+    assert [each.id for each in ours] == [each['token'] for each in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+      assert abs(mine.probability - other['score']) < 1e-5
 
 
 def test_electra_leaves_as_two_nets(trained, tmp_path):
