@@ -128,7 +128,6 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
 @pytest.mark.parametrize(
   'flags, message',
   [
-    (('--to=hf',), '--to needs --workdir and --output'),
     (('--from=onnx', '--input=x', '--output=y'), "--from: expected one of .*, got 'onnx'"),
     (
       ('--to=hf', '--workdir=x', '--output=y', '--step=last'),
