@@ -150,8 +150,6 @@ def _chosen(key: str, given: Any, package: str, export: str, by: str = 'name') -
 def _of_optimizer(given: Mapping[str, Any]) -> Iterator[Described]:
   from bertjax.optim import optimizer, schedules
 
-  for key, fields, choices, shared in (
-    ('config.optimizer', given, optimizer.OPTIMIZERS, optimizer.Common),
-    ('config.optimizer.schedule', given.get('schedule', {}), schedules.SHAPES, schedules.Common),
-  ):
-    yield Described(key, fields, options.named(fields, choices, shared, key))
+  yield Described(optimizer.WHAT, given, optimizer.fields_of(given))
+  schedule = given.get('schedule', {})
+  yield Described(schedules.WHAT, schedule, schedules.fields_of(schedule))

@@ -166,7 +166,7 @@ def data() -> ConfigDict:
 
 
 def adamw() -> ConfigDict:
-  """AdamW with every field that bertjax/optim/optimizer.py reads; BERT's values."""
+  """AdamW with every field that it reads (bertjax/optim/directions/adamw.py); BERT's values."""
   o = ConfigDict()
   o.name = 'adamw'
   o.b1 = 0.9

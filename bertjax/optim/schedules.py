@@ -5,7 +5,7 @@ is the learning rate, every `*_steps` a number of updates. Beyond `total_steps` 
 holds. Shapes that look alike differ by peak * W/T, W being `warmup_steps`, which parity tests see.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +14,8 @@ from bertjax import options
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Natural, NonNegative, Positive, Share
 from bertjax.types import Array
+
+WHAT = 'config.optimizer.schedule'
 
 
 class Common(NamedTuple):
@@ -158,6 +160,15 @@ SHAPES = {
 }  # fmt: skip
 
 
+def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
+  """The fields of a `config.optimizer.schedule`: its shape's, those of `Common`, and the name.
+
+  Raises:
+    UserError: no name, or none of SHAPES.
+  """
+  return options.named(given, SHAPES, Common, WHAT)
+
+
 def make(config: Any) -> Callable[[Any], Array]:
   """The schedule of `config.optimizer.schedule`.
 
@@ -172,16 +183,14 @@ def make(config: Any) -> Callable[[Any], Array]:
     UserError: an unknown name or field, a lacking field, a warm-up that is negative or longer
       than the schedule.
   """
-  what = 'config.optimizer.schedule'
   given = dict(config.items())
-  known = options.named(given, SHAPES, Common, what)
-  fields = options.check_fields(known, given, f'{what} ({config.name})')
+  fields = options.check_fields(fields_of(given), given, f'{WHAT} ({given.get("name")})')
   shape = SHAPES[fields.pop('name')]
   start = fields.pop('start', Common().start)
   warmup, total = fields.get('warmup_steps', 0), fields.get('total_steps')
   if warmup < 0 or (total is not None and warmup > total):
     raise UserError(
-      f'{what}: expected 0 <= warmup_steps <= total_steps, got {warmup} and {total}; '
+      f'{WHAT}: expected 0 <= warmup_steps <= total_steps, got {warmup} and {total}; '
       'lower the warm-up or train longer'
     )
 

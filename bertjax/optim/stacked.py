@@ -1,5 +1,6 @@
 """optax transformations that treat a stack of layers as one tensor per layer."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -7,28 +8,35 @@ import jax.numpy as jnp
 import optax
 
 
+def map_tensors(function: Callable[..., Any], stacked: Any, *trees: Any) -> Any:
+  """The function of the arrays of every tensor by itself.
+
+  Args:
+    function: of as many arrays (or trees of them) as there are trees.
+    stacked: tree like the parameters; True where the first axis of a leaf counts layers.
+    trees: like the parameters, or with a tree of arrays at each of their leaves.
+  """
+  apply = lambda stack, *arrays: (jax.vmap(function) if stack else function)(*arrays)
+  return jax.tree.map(apply, stacked, *trees)
+
+
 def per_tensor(tx: optax.GradientTransformation, stacked: Any) -> optax.GradientTransformation:
   """`tx` on every tensor by itself: norms, factors and clips never mix the layers of a stack.
 
   Args:
     tx: a transformation that takes a single array as its tree.
-    stacked: tree like the parameters; True where the first axis of a leaf counts layers.
+    stacked: as in `map_tensors`.
 
   Returns:
     A transformation whose state is a tree like the parameters with a state of `tx` at every leaf;
     at a stacked leaf each array of it has the layers in front.
   """
 
-  def mapped(function, stack: bool):
-    return jax.vmap(function) if stack else function
-
   def init(params):
-    return jax.tree.map(lambda stack, p: mapped(tx.init, stack)(p), stacked, params)
+    return map_tensors(tx.init, stacked, params)
 
   def update(updates, state, params=None):
-    both = jax.tree.map(
-      lambda stack, *arrays: mapped(tx.update, stack)(*arrays), stacked, updates, state, params
-    )
+    both = map_tensors(tx.update, stacked, updates, state, params)
     take = lambda i: jax.tree.map(lambda _, pair: pair[i], stacked, both)
     return take(0), take(1)
 

@@ -76,15 +76,15 @@ def reference(row, path, p, grads):
 @rows
 @mutation(
   'optimizer: bias correction always',
-  'bertjax/optim/optimizer.py',
+  'bertjax/optim/directions/adamw.py',
   'jnp.sqrt(1 - b2**count) / (1 - b1**count) if corrected else 1.0',
   'jnp.sqrt(1 - b2**count) / (1 - b1**count)',
 )
 @mutation(
   'optimizer: one trust ratio for a stack of layers',
-  'bertjax/optim/optimizer.py',
-  'return stacked.per_tensor(tx, is_stack)',
-  'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, is_stack))',
+  'bertjax/optim/leaves.py',
+  'return stacked.per_tensor(tx, self.is_stack)',
+  'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, self.is_stack))',
 )
 def test_against_numpy(row):
   flat, grads = tensors(0), some_grads()
