@@ -1,5 +1,7 @@
 """Optimizers against NumPy, PyTorch and optax; every rule on stacks against separate layers."""
 
+import warnings
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -59,10 +61,26 @@ def numpy_adafactor(p, grads, decay):
   return p
 
 
+def numpy_stable_adamw(p, grads, decay, b1=0.9, b2=0.99, eps=1e-6):
+  """Wortsman et al. 2023, algorithm 2, of one tensor in float64; its v and u are m and v here."""
+  p, m, v = p.astype(np.float64), 0.0, 0.0
+  for t, g in enumerate(grads, 1):
+    g = g.astype(np.float64)
+    debiased = lambda b, t=t: b * (1 - b ** (t - 1)) / (1 - b**t)
+    m = debiased(b1) * m + (1 - debiased(b1)) * g
+    v = debiased(b2) * v + (1 - debiased(b2)) * g**2
+    rms = np.sqrt(np.mean(g**2 / np.maximum(v, eps**2)))
+    rate = LR / max(1, rms)
+    p = p - rate * decay * p - rate * m / (np.sqrt(v) + eps)
+  return p
+
+
 def reference(row, path, p, grads):
   decay = 0.1 if is_weight(path) else 0.0
   if row == 'adafactor':
     return numpy_adafactor(p, grads, decay)
+  if row == 'stable':
+    return numpy_stable_adamw(p, grads, decay)
   trusted = {
     'lamb_decayed': is_weight(path),
     'lamb_corrected': is_weight(path),
@@ -86,8 +104,31 @@ def reference(row, path, p, grads):
   'return stacked.per_tensor(tx, self.is_stack)',
   'return stacked.per_tensor(tx, jax.tree.map(lambda s: False, self.is_stack))',
 )
+@mutation(
+  'optimizer: StableAdamW enlarges small updates',
+  'bertjax/optim/directions/stable_adamw.py',
+  'update / jnp.maximum(1.0, rms)',
+  'update / rms',
+  case='stable',
+)
+@mutation(
+  'optimizer: StableAdamW clips by the raw second moment',
+  'bertjax/optim/directions/stable_adamw.py',
+  'optax.tree.bias_correction(state[0].nu, b2, state[0].count)',
+  'state[0].nu',
+  case='stable',
+)
+@mutation(
+  'optimizer: one RMS for a stack of layers',
+  'bertjax/optim/directions/stable_adamw.py',
+  'leaves.map_tensors(clipped, updates, grads, nu)',
+  '__import__("jax").tree.map(clipped, updates, grads, nu)',
+  case='stable',
+)
 def test_against_numpy(row):
-  flat, grads = tensors(0), some_grads()
+  flat, grads = tensors(0), some_grads(6)
+  for i, grad in enumerate(grads):  # up and down, so that clips by the second moment bite
+    grad.update({path: np.float32(3 ** (i % 4)) * g for path, g in grad.items()})
   found = train(config(row), flat, grads, stacked=True)
   for path, p in flat.items():
     expected = reference(row, path, p, [g[path] for g in grads])
@@ -144,6 +185,32 @@ def test_corrected_adamw_is_torchs():
     for path, p in params.items():
       p.grad = torch.tensor(grad[path])
     optimizer.step()
+  for path, p in params.items():
+    np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
+
+
+@pytest.mark.parametrize('decoupled', [False, True])
+def test_stable_adamw_is_optimis(decoupled):
+  """torch-optimi, whose author trained ModernBERT; decoupled as there, the rate below its peak."""
+  optimi = pytest.importorskip('optimi', reason='torch-optimi is in requirements-test.txt')
+  flat, grads, peak = tensors(0), some_grads(8, growth=30.0), 2 * LR
+  for i, grad in enumerate(grads):
+    grad.update({path: np.float32(10 ** (i % 3)) * g for path, g in grad.items()})
+  decay = 0.1 / peak if decoupled else 0.1
+  found = train(config('stable', b2=0.98, weight_decay=decay), flat, grads, stacked=True)
+  params = {path: torch.nn.Parameter(torch.tensor(p)) for path, p in flat.items()}
+  groups = [
+    dict(params=[p for path, p in params.items() if is_weight(path) == weight], weight_decay=decay)
+    for weight, decay in ((True, 0.1), (False, 0.0))
+  ]
+  with warnings.catch_warnings(action='ignore'):  # of a decay that is large if decoupled
+    theirs = optimi.StableAdamW(
+      groups, LR, (0.9, 0.98), eps=1e-6, decouple_lr=decoupled, max_lr=peak if decoupled else None
+    )
+  for grad in grads:
+    for path, p in params.items():
+      p.grad = torch.tensor(grad[path])
+    theirs.step()
   for path, p in params.items():
     np.testing.assert_allclose(found[path], p.detach().numpy(), rtol=1e-5, atol=1e-6, err_msg=path)
 
@@ -210,7 +277,12 @@ def test_phases_that_freeze_or_clip_differently_share_one_state():
   flat = stack(tensors(0))
   init = lambda **changes: make(config(**changes), flat).init(nest(flat))
   plain = init()
-  for changes in (dict(clip=1.0), dict(freeze=('.*bias',)), dict(row='fairseq')):
+  for changes in (
+    dict(clip=1.0),
+    dict(freeze=('.*bias',)),
+    dict(row='fairseq'),
+    dict(row='stable'),
+  ):
     chex.assert_trees_all_equal_shapes_and_dtypes(plain, init(**changes))
 
 

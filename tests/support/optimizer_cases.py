@@ -28,6 +28,7 @@ ROWS = dict(
   lamb_listed=dict(name='lamb', **ADAM, trust='listed', trust_rules=LISTED),
   lamb_all=dict(name='lamb', **ADAM, trust='all'),
   adafactor=dict(name='adafactor', **FACTORS),
+  stable=dict(name='stable_adamw', b1=0.9, b2=0.99, eps=1e-6, weight_decay=0.1),
 )
 
 
