@@ -146,6 +146,27 @@ def rsqrt(step: Array, *, peak: NonNegative, warmup_steps: Natural) -> Array:
   return peak * jnp.sqrt(first / jnp.maximum(step, first))
 
 
+def warmup_stable_decay(
+  step: Array,
+  *,
+  peak: NonNegative,
+  warmup_steps: Natural,
+  decay_steps: Natural,
+  total_steps: Count,
+  end_ratio: Share = 0.0,
+) -> Array:
+  """peak * step/W, then peak, then in the last D steps down to peak * end_ratio by 1 - sqrt(s/D).
+
+  D is `decay_steps`; 0: the peak holds to the end. Hägele et al. 2024; ModernBERT, whose decay is a
+  run of its own (src/scheduler.py, OneMinusSqrtScheduler; its WarmupStableDecayScheduler would fall
+  in a line).
+  """
+  left = jnp.clip(total_steps - step, 0, decay_steps) / decay_steps if decay_steps else 1.0
+  one_minus_sqrt = left / (1 + jnp.sqrt(1 - left))  # 1 - sqrt(1 - left), exact near 0
+  decayed = end_ratio + (1 - end_ratio) * one_minus_sqrt
+  return peak * jnp.where(step < warmup_steps, _warm(step, warmup_steps), decayed)
+
+
 def constant(step: Array, *, peak: NonNegative) -> Array:
   """peak at every step."""
   return jnp.full_like(step, peak, jnp.float32)
@@ -155,7 +176,7 @@ SHAPES = {
   shape.__name__: shape
   for shape in (
     bert_linear, sqrt_poly, product_linear, linear, cosine, cosine_absolute, inverse_sqrt, rsqrt,
-    constant,
+    warmup_stable_decay, constant,
   )
 }  # fmt: skip
 
@@ -180,18 +201,19 @@ def make(config: Any) -> Callable[[Any], Array]:
     step (int, or an int32 scalar, traced or not) -> float32 scalar.
 
   Raises:
-    UserError: an unknown name or field, a lacking field, a warm-up that is negative or longer
+    UserError: an unknown name or field, a lacking field, a warm-up and a decay that are longer
       than the schedule.
   """
   given = dict(config.items())
   fields = options.check_fields(fields_of(given), given, f'{WHAT} ({given.get("name")})')
   shape = SHAPES[fields.pop('name')]
   start = fields.pop('start', Common().start)
-  warmup, total = fields.get('warmup_steps', 0), fields.get('total_steps')
-  if warmup < 0 or (total is not None and warmup > total):
+  parts = [key for key in ('warmup_steps', 'decay_steps') if key in fields]
+  total = fields.get('total_steps')
+  if total is not None and sum(fields[key] for key in parts) > total:
     raise UserError(
-      f'{WHAT}: expected 0 <= warmup_steps <= total_steps, got {warmup} and {total}; '
-      'lower the warm-up or train longer'
+      f'{WHAT}: expected {" + ".join(parts)} <= total_steps, got '
+      f'{" + ".join(str(fields[key]) for key in parts)} and {total}; lower them or train longer'
     )
 
   def schedule(step: Any) -> Array:

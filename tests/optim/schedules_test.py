@@ -22,6 +22,7 @@ GPT = dict(peak=1.0, warmup_steps=20, total_steps=10_000)
 NVIDIA = dict(peak=1.0, warmup_steps=2843, total_steps=10_000)
 T5 = dict(peak=0.01, warmup_steps=10_000)
 XLM = dict(peak=1e-4, warmup_steps=30_000)
+WSD = dict(peak=8e-4, warmup_steps=3_000, decay_steps=10_000, total_steps=100_000, end_ratio=0.001)
 XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.001)
 
 
@@ -52,6 +53,14 @@ XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.00
     ('rsqrt', T5, 0, 0.01),
     ('rsqrt', T5, 10_000, 0.01),
     ('rsqrt', T5, 40_000, 0.005),
+    ('warmup_stable_decay', WSD, 1_500, 4e-4),
+    ('warmup_stable_decay', WSD, 3_000, 8e-4),
+    ('warmup_stable_decay', WSD, 90_000, 8e-4),
+    ('warmup_stable_decay', WSD, 92_500, 4e-4 + 4e-7),  # half of the way after a quarter of it
+    ('warmup_stable_decay', WSD, 99_999, 8e-7 + 7.992e-4 * (1 - math.sqrt(0.9999))),
+    ('warmup_stable_decay', WSD, 100_000, 8e-7),
+    ('warmup_stable_decay', WSD, 200_000, 8e-7),
+    ('warmup_stable_decay', WSD | dict(decay_steps=0), 100_000, 8e-4),
     ('constant', dict(peak=1e-3), 12_345, 1e-3),
   ],
 )
@@ -62,6 +71,12 @@ XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.00
   'decayed = _left(step, warmup_steps, total_steps) ** power',
 )
 @mutation(
+  'schedule: a decay that is steep at its end and not at its start',
+  'bertjax/optim/schedules.py',
+  'one_minus_sqrt = left / (1 + jnp.sqrt(1 - left))',
+  'one_minus_sqrt = jnp.sqrt(left)',
+)
+@mutation(
   'schedule: warm-up starts at one step',
   'bertjax/optim/schedules.py',
   'step / max(warmup_steps, 1)',
@@ -69,6 +84,9 @@ XLNET = dict(peak=4e-4, warmup_steps=40_000, total_steps=500_000, end_ratio=0.00
 )
 def test_values_calculated_by_hand(name, fields, step, expected):
   np.testing.assert_allclose(make(name, **fields)(step), expected, rtol=1e-6)
+
+
+DECAY = 90  # steps, of 400
 
 
 def reference(name, t, peak, warmup, total):
@@ -83,6 +101,10 @@ def reference(name, t, peak, warmup, total):
     return peak * warmup**0.5 * t**-0.5
   if t < warmup:
     return peak * t / warmup
+  if name == 'warmup_stable_decay':  # Hägele et al. 2024: n of N steps, the last N_decay of them
+    if t <= total - DECAY:
+      return peak
+    return peak * (0.1 + 0.9 * (1 - math.sqrt((t - (total - DECAY)) / DECAY)))
   after = (t - warmup) / (total - warmup)
   return {
     'bert_linear': peak * (1 - t / total),
@@ -94,7 +116,10 @@ def reference(name, t, peak, warmup, total):
   }[name]
 
 
-MORE = dict(linear=dict(end_ratio=0.1, power=2.0), cosine=dict(end_ratio=0.1))
+MORE = dict(
+  linear=dict(end_ratio=0.1, power=2.0), cosine=dict(end_ratio=0.1),
+  warmup_stable_decay=dict(end_ratio=0.1),
+)  # fmt: skip
 DIVIDE_BY_WARMUP = ('product_linear', 'inverse_sqrt', 'rsqrt')  # the originals cannot do without
 
 
@@ -107,7 +132,8 @@ def fields_for(name, **values):
 @pytest.mark.parametrize('warmup', [0, 1, 40])
 @pytest.mark.parametrize('name', sorted(schedules.SHAPES))
 def test_whole_range_against_numpy(name, warmup):
-  fields = fields_for(name, peak=3e-4, warmup_steps=warmup, total_steps=400) | MORE.get(name, {})
+  given = dict(peak=3e-4, warmup_steps=warmup, decay_steps=DECAY, total_steps=400)
+  fields = fields_for(name, **given) | MORE.get(name, {})
   steps = np.arange(401)
   if warmup == 0 and name in DIVIDE_BY_WARMUP:
     assert make(name, **fields)(0) == np.float32(3e-4)  # the peak at once, and no division by 0
@@ -120,7 +146,8 @@ def test_whole_range_against_numpy(name, warmup):
 
 @pytest.mark.parametrize('name', sorted(schedules.SHAPES))
 def test_float32_scalar_the_same_traced_or_not(name):
-  schedule = make(name, **fields_for(name, peak=1e-3, warmup_steps=5, total_steps=50))
+  given = dict(peak=1e-3, warmup_steps=5, decay_steps=9, total_steps=50)
+  schedule = make(name, **fields_for(name, **given))
   for step in (0, 3, 5, 30, 50, 60):
     eager, traced = schedule(step), jax.jit(schedule)(jnp.int32(step))
     assert eager.dtype == traced.dtype == jnp.float32 and eager.shape == traced.shape == ()
@@ -144,6 +171,13 @@ def test_a_later_start_shifts_the_shape():
     (BERT, 'lacks name'),
     (dict(name='linear', peak=1.0, warmup_steps=11, total_steps=10), 'got 11 and 10'),
     (dict(name='rsqrt', peak=1.0, warmup_steps=-1), 'got -1'),
+    (dict(name='warmup_stable_decay', **WSD | dict(decay_steps=-1)), 'decay_steps: .* got -1'),
+    (dict(name='warmup_stable_decay', **WSD | dict(end_ratio=1.5)), 'end_ratio: .* got 1.5'),
+    (
+      dict(name='warmup_stable_decay', **WSD | dict(decay_steps=97_001)),
+      r'warmup_steps . decay_steps <= total_steps, got 3000 . 97001 and 100000',
+    ),
+    (dict(name='linear', **BERT, decay_steps=9), "got 'decay_steps'"),
   ],
 )
 def test_mistakes_are_named(fields, message):
