@@ -7,8 +7,6 @@ import numpy as np
 
 from bertjax.convert.tables import Row
 
-STD = 0.02  # of the original programs
-
 
 def heads_of(std: float) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
   """What makes an absent head: kernels and tables are normal with this standard deviation,
