@@ -47,13 +47,13 @@ class Source(NamedTuple):
     name: as it was given.
     model: its fields of `config.model`.
     vocabulary: or None where it has none.
-    params: () -> its parameters and what of them was made anew.
+    params: () -> its parameters, without heads that it lacks.
   """
 
   name: str
   model: Mapping[str, Any]
   vocabulary: Vocabulary | None
-  params: Callable[[], tuple[Any, Sequence[str]]]
+  params: Callable[[], Any]
 
 
 def whole(init_from: Any) -> str:
@@ -76,14 +76,14 @@ def open_source(name: str) -> Source:
         f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
       )
     run = runs.open_run(name)
-    return Source(name, dict(run.config.model), run.vocabulary, lambda: (run.params(), ()))
+    return Source(name, dict(run.config.model), run.vocabulary, run.params)
   opened = sources.open_source(name, KEY)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
-  def params() -> tuple[Any, Sequence[str]]:
+  def params() -> Any:
     taken = opened.take(model, fresh.heads_of(model.init_std))
     made = {path.partition('/')[0] for path in taken.made}
-    return {k: v for k, v in taken.params.items() if k not in made}, ()
+    return {k: v for k, v in taken.params.items() if k not in made}
 
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
   return Source(name, dict(model), vocabulary, params)
@@ -175,7 +175,7 @@ def apply(variables: Any, config: Any, vocabulary: Vocabulary | None) -> tuple[A
     return variables, []
   source = open_source(name)
   rows, said = _rows(source, vocabulary, config.remap_vocab)
-  params, _ = source.params()
+  params = source.params()
   mine = variables['params']
   made = sorted(mine.keys() - params.keys())
   left_out = sorted(params.keys() - mine.keys())
