@@ -128,17 +128,12 @@ def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
   """Sets the fields that a model has; returns what changed."""
   changed = []
   for key, value in fields.items():
-    value = _tuples(value)
+    value = resume.with_tuples(value)
     if key in model and model[key] != value:
       changed.append(f'{key} {model[key]!r} -> {value!r}')
       with model.ignore_type():
         model[key] = value
   return changed
-
-
-def _tuples(value: Any) -> Any:
-  """JSON has lists where configs have tuples."""
-  return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def check_vocabulary(config: Any, vocabulary: Vocabulary | None) -> None:

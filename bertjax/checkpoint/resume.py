@@ -127,7 +127,14 @@ def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
   found = stored(workdir)
   if found is None:
     raise UserError(f'expected the workdir of a run, got {workdir}: {NAME} is missing there')
-  return ConfigDict(_with_tuples(found['config']))
+  return ConfigDict(with_tuples(found['config']))
+
+
+def with_tuples(value: Any) -> Any:
+  """The value with tuples in the place of lists: configs have tuples where JSON has lists."""
+  if isinstance(value, Mapping):
+    return {k: with_tuples(v) for k, v in value.items()}
+  return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def check_workdir(workdir: pathlib.Path | str, config: ConfigDict) -> None:
@@ -199,13 +206,6 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   new = _flat(_as_json(config))
   keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
-
-
-def _with_tuples(value: Any) -> Any:
-  """JSON has lists where configs have tuples."""
-  if isinstance(value, Mapping):
-    return {k: _with_tuples(v) for k, v in value.items()}
-  return tuple(_with_tuples(v) for v in value) if isinstance(value, list) else value
 
 
 def _as_json(config: ConfigDict) -> dict[str, Any]:
