@@ -77,7 +77,7 @@ ARROWS = {
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.sentences', 'bertjax.data.text',
     'bertjax.data.vocab', 'bertjax.kernels', 'bertjax.models', 'bertjax.sharding',
   ),
-  'bertjax.use.flags': ('bertjax.data.text', 'bertjax.model'),
+  'bertjax.use.flags': ('bertjax.checkpoint.checkpoints', 'bertjax.data.text', 'bertjax.model'),
   'bertjax.model': (
     'bertjax.use', 'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
     'bertjax.objectives', 'bertjax.sharding',

@@ -264,6 +264,19 @@ def choose(workdir: pathlib.Path | str, step: int | str | None, best: Any) -> pa
   return _first_intact([directory / str(step)])
 
 
+def as_step(text: str | None) -> int | str | None:
+  """The step that a flag --step names, as `choose` takes it.
+
+  Raises:
+    UserError: neither a number nor 'best'.
+  """
+  if text is None or text == 'best':
+    return text
+  if not text.isdecimal():
+    raise UserError(f"--step: expected a number or 'best', got {text!r}")
+  return int(text)
+
+
 def read_variables(source: pathlib.Path | str, abstract: Any = None) -> Any:
   """Reads the variables alone from a checkpoint that `newest` finds; changes nothing on the disk.
 

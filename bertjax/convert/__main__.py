@@ -41,14 +41,11 @@ _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 
 
 def _export() -> dict:
+  from bertjax.checkpoint import checkpoints
   from bertjax.convert import exporting
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
-  step = _STEP.value
-  if step is not None and step != 'best':
-    if not step.isdecimal():
-      raise UserError(f"--step: expected a number or 'best', got {step!r}")
-    step = int(step)
+  step = checkpoints.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
   said = exporting.export(
     workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value

@@ -45,13 +45,10 @@ class Part(NamedTuple):
 
 def load() -> Any:
   """The model that the flags name."""
-  from bertjax.model import Model  # jax: after the flags, so that --help is quick
+  from bertjax.checkpoint import checkpoints  # jax: after the flags, so that --help is quick
+  from bertjax.model import Model
 
-  step, language = STEP.value, LANGUAGE.value
-  if step is not None and step != 'best':
-    if not step.isdecimal():
-      raise UserError(f"--step: expected a number or 'best', got {step!r}")
-    step = int(step)
+  step, language = checkpoints.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
   return Model.load(WORKDIR.value, step, _mesh(), language)
