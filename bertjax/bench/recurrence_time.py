@@ -127,7 +127,7 @@ def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.n
     run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
     return (
       run.phases[0].config,
-      checkpoints_lib.read_variables(workdir),
+      checkpoints_lib.read_variables(checkpoints_lib.newest(workdir)),
       held_out_text(run, config),
     )
   config = config.copy_and_resolve_references()

@@ -277,17 +277,16 @@ def as_step(text: str | None) -> int | str | None:
   return int(text)
 
 
-def read_variables(source: pathlib.Path | str, abstract: Any = None) -> Any:
-  """Reads the variables alone from a checkpoint that `newest` finds; changes nothing on the disk.
+def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
+  """Reads the variables alone; changes nothing on the disk.
 
   Args:
-    source: a run's workdir, or one of its checkpoints.
+    directory: of a checkpoint, which `newest` or `choose` has found to be intact.
     abstract: the variables as ShapeDtypeStructs with shardings; None reads them as NumPy arrays.
 
   Raises:
-    UserError: no intact checkpoint, or other arrays than `abstract`.
+    UserError: other arrays than `abstract`, or a newer format.
   """
-  directory = newest(source)
   record = manifest.read(directory)
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
     if abstract is None:
@@ -303,23 +302,20 @@ def read_variables(source: pathlib.Path | str, abstract: Any = None) -> Any:
     return reader.restore(directory / 'state', args=restore)['variables']
 
 
-def variables_on(source: pathlib.Path | str, device: Any) -> Any:
+def variables_on(directory: pathlib.Path, device: Any) -> Any:
   """The variables of a checkpoint whole on one device, whatever mesh it was saved from.
 
   Args:
-    source: a run's workdir, or one of its checkpoints.
+    directory: as of `read_variables`.
     device: of jax.
-
-  Raises:
-    UserError: no intact checkpoint.
   """
   place = jax.sharding.SingleDeviceSharding(device)
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-    stored = reader.metadata(newest(source) / 'state').item_metadata.tree['variables']
+    stored = reader.metadata(directory / 'state').item_metadata.tree['variables']
   abstract = jax.tree.map(
     lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), stored
   )
-  return read_variables(source, abstract)
+  return read_variables(directory, abstract)
 
 
 def _steps(directory: pathlib.Path) -> list[int]:

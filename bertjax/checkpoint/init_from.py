@@ -146,7 +146,7 @@ def check_vocabulary(config: Any, vocabulary: Vocabulary | None) -> None:
   if name and pathlib.Path(name.partition(':')[2] or name).exists():
     _rows(open_source(name), vocabulary, config.remap_vocab)
   for entry in () if name else config.init_from:
-    _check_run(entry[0], vocabulary)
+    _open_run(entry[0], vocabulary)
 
 
 def apply(variables: Any, config: Any, vocabulary: Vocabulary | None) -> tuple[Any, list[str]]:
@@ -188,18 +188,20 @@ def apply(variables: Any, config: Any, vocabulary: Vocabulary | None) -> tuple[A
 def _subtree_from(variables: Any, entry: tuple, vocabulary: Vocabulary | None) -> Any:
   """Variables with one named subtree replaced."""
   source_path, source_name, target_name, layers = entry
-  _check_run(source_path, vocabulary)
-  source = _subtree(checkpoints_lib.read_variables(source_path), source_name, source_path)
+  variables_there = checkpoints_lib.read_variables(_open_run(source_path, vocabulary))
+  source = _subtree(variables_there, source_name, source_path)
   target = _subtree(variables, target_name, 'the model')
   new = _take(source, target, layers, f'{source_path}:{source_name}', None)
   return _replaced(variables, target_name.split('/'), new)
 
 
-def _check_run(path: str, vocabulary: Vocabulary | None) -> None:
-  """Refuses a checkpoint of another vocabulary; older ones do not say theirs."""
-  theirs = manifest.read(checkpoints_lib.newest(path))['meta'].get('vocabulary')
+def _open_run(path: str, vocabulary: Vocabulary | None) -> pathlib.Path:
+  """The newest intact checkpoint; refuses another vocabulary, which older ones do not say."""
+  directory = checkpoints_lib.newest(path)
+  theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
     raise UserError(_other_vocabulary(path, theirs, vocabulary))
+  return directory
 
 
 def _other_vocabulary(name: str, theirs: str, vocabulary: Vocabulary) -> str:

@@ -292,27 +292,44 @@ def test_variables_are_read_alone(make, tmp_path, warnings):
   flip(largest(directory / '30'))
   before = kept_names(directory)
   expected = state_of(20).variables
-  got = checkpoints_lib.read_variables(tmp_path)
+  got = checkpoints_lib.read_variables(checkpoints_lib.newest(tmp_path))
   assert_equal(got, expected)
   assert all(type(x) is np.ndarray for x in jax.tree.leaves(got))
   assert '30 is damaged' in warnings[0]
   abstract = abstract_of(expected, mesh_of(2, 4))
-  got = checkpoints_lib.read_variables(tmp_path, abstract)
+  got = checkpoints_lib.read_variables(checkpoints_lib.newest(tmp_path), abstract)
   assert_equal(got, expected)
   assert got['params']['layers']['w'].sharding == abstract['params']['layers']['w'].sharding
   assert_equal(checkpoints_lib.read_variables(directory / '10'), state_of(10).variables)
   assert kept_names(directory) == before
 
 
+@mutation(
+  'checkpoints: a file is hashed again for every reader of it',
+  'bertjax/checkpoint/checkpoints.py',
+  "reader.metadata(directory / 'state')",
+  "reader.metadata(newest(directory) / 'state')",
+)
+def test_a_checkpoint_that_is_read_is_hashed_once(make, tmp_path, monkeypatch):
+  three(make)
+  hashed, verify = [], manifest.verify
+  monkeypatch.setattr(manifest, 'verify', lambda path: (hashed.append(path.name), verify(path)))
+  found = checkpoints_lib.newest(tmp_path)
+  assert_equal(checkpoints_lib.variables_on(found, jax.devices()[0]), state_of(30).variables)
+  assert hashed == ['30']
+
+
 def test_variables_of_nothing_damaged_or_another_model_are_refused(make, tmp_path, warnings):
   directory = three(make)
   with pytest.raises(ValueError, match='expected the workdir of a run.*no checkpoint there'):
-    checkpoints_lib.read_variables(tmp_path / 'elsewhere')
+    checkpoints_lib.newest(tmp_path / 'elsewhere')
   flip(largest(directory / '30'))
   with pytest.raises(ValueError, match='none of 1 checkpoints is intact'):
-    checkpoints_lib.read_variables(directory / '30')
+    checkpoints_lib.newest(directory / '30')
   with pytest.raises(ValueError, match='expected float32.*got none'):
-    checkpoints_lib.read_variables(tmp_path, abstract_of({'other': jnp.zeros(2)}))
+    checkpoints_lib.read_variables(
+      checkpoints_lib.newest(tmp_path), abstract_of({'other': jnp.zeros(2)})
+    )
 
 
 def test_the_manifest_says_what_is_inside(make):
