@@ -179,3 +179,26 @@ def adamw() -> ConfigDict:
   o.lr_scale = ((r'.*', 1.0),)
   o.clip = 1.0
   return o
+
+
+def stable_adamw() -> ConfigDict:
+  """StableAdamW (bertjax/optim/directions/stable_adamw.py); ModernBERT's values, and no clip."""
+  o = adamw()
+  del o.bias_correction
+  o.name = 'stable_adamw'
+  o.b2 = 0.98
+  o.clip = 0.0
+  return o
+
+
+def muon() -> ConfigDict:
+  """Muon for the matrices of the layers, and AdamW, whose learning rate and decay serve both."""
+  o = adamw()
+  del o.bias_correction
+  o.name = 'muon'
+  o.matrices = ((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))
+  o.momentum = 0.95
+  o.nesterov = True
+  o.newton_schulz_steps = 5
+  o.update_rms = 0.2
+  return o

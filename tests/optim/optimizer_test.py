@@ -75,19 +75,41 @@ def numpy_stable_adamw(p, grads, decay, b1=0.9, b2=0.99, eps=1e-6):
   return p
 
 
+def newton_schulz(g):
+  """Jordan et al. 2024: five steps of a quintic polynomial, of one matrix in float64."""
+  x = g / np.linalg.norm(g)
+  for _ in range(5):
+    square = x @ x.T
+    x = 3.4445 * x - 4.7750 * square @ x + 2.0315 * square @ square @ x
+  return x
+
+
+def numpy_muon(p, grads, decay, beta=0.9):
+  """Muon of one matrix, inputs x outputs, with Nesterov moments corrected as in Dozat 2016."""
+  p, m = p.astype(np.float64), 0.0
+  for t, g in enumerate(grads, 1):
+    m = beta * m + (1 - beta) * g.astype(np.float64)
+    ahead = beta * m / (1 - beta ** (t + 1)) + (1 - beta) * g / (1 - beta**t)
+    u = newton_schulz(ahead) * np.sqrt(max(1, p.shape[1] / p.shape[0]))
+    p = p - LR * (u + decay * p)
+  return p
+
+
 def reference(row, path, p, grads):
   decay = 0.1 if is_weight(path) else 0.0
   if row == 'adafactor':
     return numpy_adafactor(p, grads, decay)
   if row == 'stable':
     return numpy_stable_adamw(p, grads, decay)
+  if row == 'muon' and path.endswith('kernel'):
+    return numpy_muon(p, grads, decay)
   trusted = {
     'lamb_decayed': is_weight(path),
     'lamb_corrected': is_weight(path),
     'lamb_listed': '/layers/1/' not in path and not path.endswith('scale'),
     'lamb_all': True,
   }
-  corrected = row in ('torch', 'fairseq', 'lamb_corrected')
+  corrected = row in ('torch', 'fairseq', 'lamb_corrected', 'muon')
   return numpy_adam(p, grads, corrected, decay, trusted.get(row, False), row == 'fairseq')
 
 
@@ -124,6 +146,20 @@ def reference(row, path, p, grads):
   'leaves.map_tensors(clipped, updates, grads, nu)',
   '__import__("jax").tree.map(clipped, updates, grads, nu)',
   case='stable',
+)
+@mutation(
+  'optimizer: Muon takes a gradient for the momentum',
+  'bertjax/optim/directions/muon.py',
+  'beta=momentum',
+  'beta=0.0',
+  case='muon',
+)
+@mutation(
+  'optimizer: the layers of a stack are inputs of one matrix',
+  'bertjax/optim/directions/muon.py',
+  'tuple(range(first, cut))',
+  'tuple(range(cut))',
+  case='muon',
 )
 def test_against_numpy(row):
   flat, grads = tensors(0), some_grads(6)

@@ -16,6 +16,7 @@ ADAM = dict(b1=0.9, b2=0.99, eps=1e-6, bias_correction=False, weight_decay=0.1)
 FACTORS = dict(
   decay_rate=0.8, eps=1e-30, min_factored=4, clip_rms=0.7, min_scale=1e-3, weight_decay=0.1
 )
+MATRICES = ((r'.*/layers/.*kernel', 1.0), (r'.*', 0.0))
 LISTED = ((r'.*/layers/1/.*', 0.0), (r'.*scale', 0.0), (r'.*', 1.0))
 
 # Every optimizer in every mode; a new one is a new row and gets every test below that uses ROWS.
@@ -28,8 +29,12 @@ ROWS = dict(
   lamb_listed=dict(name='lamb', **ADAM, trust='listed', trust_rules=LISTED),
   lamb_all=dict(name='lamb', **ADAM, trust='all'),
   adafactor=dict(name='adafactor', **FACTORS),
+  muon=dict(
+    name='muon', matrices=MATRICES, momentum=0.9, nesterov=True, newton_schulz_steps=5,
+    update_rms=0.0, b1=0.9, b2=0.99, eps=1e-6, weight_decay=0.1,
+  ),
   stable=dict(name='stable_adamw', b1=0.9, b2=0.99, eps=1e-6, weight_decay=0.1),
-)
+)  # fmt: skip
 
 
 def config(row='bert', **changes):
