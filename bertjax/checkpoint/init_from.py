@@ -39,6 +39,8 @@ OF_TRAINING = (
   'boundary_width',
 )  # fmt: skip
 
+Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
+
 
 class Source(NamedTuple):
   """A whole model to begin with.
@@ -89,28 +91,39 @@ def open_source(name: str) -> Source:
   return Source(name, dict(model), vocabulary, params)
 
 
-def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, list[str]]:
+class Adopted(NamedTuple):
+  """What `adopt` finds.
+
+  Attributes:
+    config: the run's, with what a whole model brings.
+    said: what was set, for people.
+    source: the whole model, if it was opened.
+  """
+
+  config: Any
+  said: Sequence[str] = ()
+  source: Source | None = None
+
+
+def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   """The config with the fields of `config.model` and the vocabulary that a whole model brings.
 
   Args:
     given: the run's config.
     workdir: of the run, which keeps the vocabulary; a run that has begun needs the model no more.
 
-  Returns:
-    the config, and what was set, for people; `given` and [] without a whole model.
-
   Raises:
     UserError: there is no such model, or it is of another `config.model.name`.
   """
   name = whole(given.init_from)
   if not name:
-    return given, []
+    return Adopted(given)
   config, stored = copy.deepcopy(given), resume.stored(workdir)
   if stored is not None:
     old = stored['config']
     _set(config.model, {k: v for k, v in old['model'].items() if k not in OF_TRAINING})
     config.data.vocab = old['data']['vocab']
-    return config, []
+    return Adopted(config)
   source = open_source(name)
   directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
   skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
@@ -121,7 +134,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, list[str]]:
     resume.keep_vocabulary(workdir, source.vocabulary)
     data.vocab = str(pathlib.Path(workdir, resume.VOCAB))
     said.append(f'The vocabulary of {name} is kept in {data.vocab}')
-  return config, said
+  return Adopted(config, said, source)
 
 
 def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
@@ -136,48 +149,50 @@ def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
   return changed
 
 
-def check_vocabulary(config: Any, vocabulary: Vocabulary | None) -> None:
-  """Refuses a model or a checkpoint of another vocabulary than the run's.
-
-  Raises:
-    UserError: it is of another, and `config.remap_vocab` is not set.
-  """
-  name = whole(config.init_from)
-  if name and pathlib.Path(name.partition(':')[2] or name).exists():
-    _rows(open_source(name), vocabulary, config.remap_vocab)
-  for entry in () if name else config.init_from:
-    _open_run(entry[0], vocabulary)
-
-
-def apply(variables: Any, config: Any, vocabulary: Vocabulary | None) -> tuple[Any, list[str]]:
-  """Variables with what `config.init_from` names in place.
+def opened(
+  config: Any, vocabulary: Vocabulary | None, source: Source | None = None
+) -> Callable[[Any], tuple[Any, list[str]]]:
+  """Opens what `config.init_from` names and compares its vocabulary with the run's.
 
   Args:
-    variables: collections of arrays.
     config: the run's.
     vocabulary: of the run; None where it is not known.
+    source: the whole model, if it has been opened.
 
   Returns:
-    the variables, and what is worth saying.
+    variables (collections of arrays) -> (variables with it in place, what is worth saying), which
+    refuses a path, structure or shape that does not match, and then changes nothing.
 
   Raises:
-    UserError: a path, structure, shape or vocabulary that does not match; nothing is changed.
+    UserError: there is no such model, or it is of another vocabulary and `config.remap_vocab` is
+      not set.
   """
   name = whole(config.init_from)
-  if not name:
-    for entry in config.init_from:
-      variables = _subtree_from(variables, entry, vocabulary)
+  if name:
+    source = source or open_source(name)
+    rows, said = _rows(source, vocabulary, config.remap_vocab)
+    return lambda variables: _with_whole(variables, source, rows, said)
+  entries = [(_open_run(entry[0], vocabulary), *entry) for entry in config.init_from]
+
+  def apply(variables: Any) -> tuple[Any, list[str]]:
+    for entry in entries:
+      variables = _with_subtree(variables, *entry)
     return variables, []
-  source = open_source(name)
-  rows, said = _rows(source, vocabulary, config.remap_vocab)
-  params = source.params()
-  mine = variables['params']
+
+  return apply
+
+
+def _with_whole(
+  variables: Any, source: Source, rows: Rows | None, said: Sequence[str]
+) -> tuple[Any, list[str]]:
+  """Variables with the parameters of a whole model, and what became of which."""
+  params, mine, name = source.params(), variables['params'], source.name
   made = sorted(mine.keys() - params.keys())
   left_out = sorted(params.keys() - mine.keys())
   new = dict(mine)
   for key in mine.keys() & params.keys():
     new[key] = _take(params[key], mine[key], (), f'{name}:{key}', rows)
-  said.append(f'Parameters from {name}')
+  said = [*said, f'Parameters from {name}']
   if made:
     said.append(f'Made anew, {name} has none of them: {", ".join(made)}')
   if left_out:
@@ -185,13 +200,18 @@ def apply(variables: Any, config: Any, vocabulary: Vocabulary | None) -> tuple[A
   return dict(variables, params=new), said
 
 
-def _subtree_from(variables: Any, entry: tuple, vocabulary: Vocabulary | None) -> Any:
-  """Variables with one named subtree replaced."""
-  source_path, source_name, target_name, layers = entry
-  variables_there = checkpoints_lib.read_variables(_open_run(source_path, vocabulary))
-  source = _subtree(variables_there, source_name, source_path)
+def _with_subtree(
+  variables: Any,
+  checkpoint: pathlib.Path,
+  given: str,
+  source_name: str,
+  target_name: str,
+  layers: Sequence[int],
+) -> Any:
+  """Variables with one named subtree replaced by that of a checkpoint, which `given` named."""
+  source = _subtree(checkpoints_lib.read_variables(checkpoint), source_name, given)
   target = _subtree(variables, target_name, 'the model')
-  new = _take(source, target, layers, f'{source_path}:{source_name}', None)
+  new = _take(source, target, layers, f'{given}:{source_name}', None)
   return _replaced(variables, target_name.split('/'), new)
 
 
@@ -211,9 +231,6 @@ def _other_vocabulary(name: str, theirs: str, vocabulary: Vocabulary) -> str:
     'vocabulary (config.data.vocab), or give --remap_vocab, which moves the rows of the pieces '
     'that both have'
   )
-
-
-Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
 
 
 def _rows(

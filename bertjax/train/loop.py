@@ -45,10 +45,13 @@ class Stop:
     return self._asked
 
 
-def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
-  """The store (made first if the config gives text) and the run over it."""
+def prepare_run(
+  config: Any, workdir: str, progress: Progress
+) -> tuple[setup.Run, init_from.Source | None]:
+  """The run over the store (made first if the config gives text), and what it is to begin with, if
+  that was opened."""
   schema.check(config)
-  config, said = init_from.adopt(config, workdir)
+  config, said, source = init_from.adopt(config, workdir)
   for note in said:
     progress.note(note)
   for note in schema.notes(config):
@@ -66,7 +69,6 @@ def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
   else:
     progress.note(f'Reading the store {path}')
   run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
-  init_from.check_vocabulary(config, run.vocabulary)
   shown = None
   for phase in run.phases:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
@@ -77,7 +79,7 @@ def prepare_run(config: Any, workdir: str, progress: Progress) -> setup.Run:
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
-  return run
+  return run, source
 
 
 def profile_window(window: Any, done: int, workdir: str) -> None:
@@ -88,12 +90,27 @@ def profile_window(window: Any, done: int, workdir: str) -> None:
     jax.profiler.stop_trace()
 
 
-def initial_state(config: Any, run: setup.Run, say: Callable[[str], None] = print) -> State:
-  """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries."""
+def initial_state(
+  config: Any,
+  run: setup.Run,
+  say: Callable[[str], None] = print,
+  source: init_from.Source | None = None,
+) -> State:
+  """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries.
+
+  Args:
+    config, run: of the run.
+    say: what shows a line.
+    source: what `config.init_from` names, if it has been opened.
+
+  Raises:
+    UserError: what it names does not fit the run.
+  """
+  put_in_place = init_from.opened(config, run.vocabulary, source)
   phase = run.phases[0]
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
   make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
-  variables, said = init_from.apply(make(), config, run.vocabulary)
+  variables, said = put_in_place(make())
   for line in said:
     say(line)
 
@@ -121,7 +138,11 @@ def with_first_carries(run: setup.Run, state: State) -> State:
 
 
 def first_state(
-  config: Any, run: setup.Run, checkpoints: checkpoints_lib.Checkpoints, progress: Progress
+  config: Any,
+  run: setup.Run,
+  source: init_from.Source | None,
+  checkpoints: checkpoints_lib.Checkpoints,
+  progress: Progress,
 ) -> tuple[int, State, dict[str, Any]]:
   """(steps taken, state, what else was saved) of the newest checkpoint, or from the seed.
 
@@ -131,7 +152,7 @@ def first_state(
   restored = checkpoints.restore(saved(config, run.abstract))
   if restored is None:
     progress.note('Making the initial state')
-    return 0, initial_state(config, run, progress.note), {}
+    return 0, initial_state(config, run, progress.note, source), {}
   start, state, meta = restored
   progress.note(f'Resuming after step {start}')
   check_last_batch(run, meta, start)
@@ -206,13 +227,14 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
   progress = Progress(config.total_steps)
   stack.callback(progress.close)
   resume.check_workdir(workdir, config)
-  run = prepare_run(config, workdir, progress)
+  run, source = prepare_run(config, workdir, progress)
 
   checkpoints = checkpoints_lib.Checkpoints(
     pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
   )
   stack.callback(checkpoints.close)
-  start, state, meta = first_state(config, run, checkpoints, progress)
+  start, state, meta = first_state(config, run, source, checkpoints, progress)
+  del source  # it may hold a whole model
   writer = metrics_writer.Writer(workdir, start)
   stack.callback(writer.close)
   book = ledger.Ledger(jax.devices(), meta.get('ledger'))
@@ -303,7 +325,7 @@ def evaluate(config: Any, workdir: str) -> None:
   progress = Progress(config.total_steps)
   for line in resume.overrides(workdir, config):
     progress.note(f'For this evaluation {line}')
-  run = prepare_run(config, workdir, progress)
+  run, _ = prepare_run(config, workdir, progress)
   directory = checkpoints_lib.newest(workdir)
   variables = checkpoints_lib.read_variables(directory, run.abstract.variables)
   done = int(directory.name)

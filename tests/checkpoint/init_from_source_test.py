@@ -57,7 +57,7 @@ def first_variables(c):
 )
 def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
   given = config_of(form(theirs))
-  c, said = init_from.adopt(given, tmp_path)
+  c, said, _ = init_from.adopt(given, tmp_path)
   assert c.model.layers == 3 and c.model.norm_eps == 1e-12 and c.model.positions == 45
   assert c.model.dropout == given.model.dropout and c.model.labels == (('next', 2),)
   assert load_vocabulary(c.data.vocab).sha256 == load_vocabulary(theirs).sha256
@@ -65,10 +65,17 @@ def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
   assert 'layers 2 -> 3' in said[0] and 'vocabulary' in said[1]
 
 
-def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_path):
-  c, _ = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
+@mutation(
+  'init_from: the model is opened again for its parameters',
+  'bertjax/checkpoint/init_from.py',
+  'source = source or open_source(name)',
+  'source = open_source(name)',
+)
+def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_path, monkeypatch):
+  c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
   variables = first_variables(c)
-  new, said = init_from.apply(variables, c, load_vocabulary(theirs))
+  monkeypatch.setattr(init_from, 'open_source', None)  # it has been opened
+  new, said = init_from.opened(c, load_vocabulary(theirs), source)(variables)
   assert said[-1].startswith('Made anew') and said[-1].endswith('next, pooler')
   state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
   kernel = new['params']['encoder']['layers']['ffn_up']['kernel']
@@ -90,12 +97,12 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   """The same size, other pieces: nothing in the shapes tells them apart."""
   pieces = [f'w{i}' for i in range(150, 206)] + [f'neu{i}' for i in range(150)]
   other = write_vocabulary(tmp_path / 'other', pieces)
-  c, _ = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
+  c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
   variables = first_variables(c)
   with pytest.raises(UserError, match='was trained with another vocabulary .* --remap_vocab'):
-    init_from.apply(variables, c, other)
+    init_from.opened(c, other, source)
   c.remap_vocab = True
-  new, said = init_from.apply(variables, c, other)
+  new, said = init_from.opened(c, other)(variables)
   assert said[0].startswith('61 of 211 pieces are in the vocabulary')
   state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
   table = state['bert.embeddings.word_embeddings.weight'].numpy()
@@ -120,7 +127,7 @@ def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
 
 def test_a_run_that_has_begun_needs_the_model_no_more(theirs, tmp_path):
   given = config_of(f'hf:{theirs}')
-  begun, _ = init_from.adopt(given, tmp_path)
+  begun, *_ = init_from.adopt(given, tmp_path)
   resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
-  c, said = init_from.adopt(config_of('hf:gone'), tmp_path)
-  assert c.model == begun.model and c.data.vocab == begun.data.vocab and said == []
+  c, said, _ = init_from.adopt(config_of('hf:gone'), tmp_path)
+  assert c.model == begun.model and c.data.vocab == begun.data.vocab and not said

@@ -334,7 +334,7 @@ def test_pretraining_goes_on_at_the_loss_of_the_imported_model(sapiens, tmp_path
   config.batch_size, config.evals.held_out.batch_size = 8, 8
   config.update_from_flattened_dict(more)
   train_loop.run(config, str(tmp_path / 'run'))
-  run = train_loop.prepare_run(config, str(tmp_path / 'run'), Progress(1))
+  run, _ = train_loop.prepare_run(config, str(tmp_path / 'run'), Progress(1))
   batch, _ = run.phases[0].next_batch(0)
   net = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / 'hf')
   tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
