@@ -4,6 +4,11 @@
 count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
 (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
 and 1 of the other, again and again). Without phases the run is one phase named 'main'.
+
+The schedule of the learning rate counts the steps of the run, so one schedule goes on through all
+phases; `schedule.start` gives a phase a clock of its own. Rows are counted from 0 in each phase:
+one that differs from the phase before in its batch alone (a batch that grows) reads the same rows
+again, unless it has another `seed`.
 """
 
 import re
