@@ -1,7 +1,8 @@
 """THE loop: store, run, state, restore, then steps with log, evaluation and checkpoints, in order.
 
-It knows systems only through `types.Objective`. What is fixed before the first step is made in
-setup.py; phase.py has the compiled step and the batches of a phase, evaluation.py what judges it.
+It knows systems only through `types.Objective`. What is fixed before the first step is opened in
+opening.py and made in setup.py; phase.py has the compiled step and the batches of a phase,
+evaluation.py what judges it.
 """
 
 import contextlib
@@ -15,16 +16,14 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from bertjax import schema
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
-from bertjax.data import ensure_store
 from bertjax.errors import UserError
 from bertjax.metrics import curves, ledger
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.train import evaluation, report, setup
+from bertjax.train import evaluation, opening, report, setup
 from bertjax.train.step import State
 
 
@@ -43,43 +42,6 @@ class Stop:
     if jax.process_count() > 1:
       return multihost_utils.reached_preemption_sync_point(done)
     return self._asked
-
-
-def prepare_run(
-  config: Any, workdir: str, progress: Progress
-) -> tuple[setup.Run, init_from.Source | None]:
-  """The run over the store (made first if the config gives text), and what it is to begin with, if
-  that was opened."""
-  schema.check(config)
-  config, said, source = init_from.adopt(config, workdir)
-  for note in said:
-    progress.note(note)
-  for note in schema.notes(config):
-    progress.note(note)
-  if jax.process_index() == 0:
-    path = ensure_store.ensure_store(config.data, config.seed, workdir)
-  if jax.process_count() > 1:
-    multihost_utils.sync_global_devices('store')
-    path = ensure_store.ensure_store(config.data, config.seed, workdir)
-  if config.data.reader == 'seqio':
-    progress.note(
-      f'Streaming {config.data.mixture or config.data.input} through seqio: slower than a store; '
-      'nothing is held out unless it has a split validation; a resume reads past what it has seen'
-    )
-  else:
-    progress.note(f'Reading the store {path}')
-  run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
-  shown = None
-  for phase in run.phases:
-    stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
-    progress.note(f'Phase {phase.name!r}: {stats}')
-    if phase.rules != shown:
-      shown = phase.rules
-      progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
-    if not any(s.evaluation.names for s in phase.evals):
-      progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
-  progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
-  return run, source
 
 
 def profile_window(window: Any, done: int, workdir: str) -> None:
@@ -227,7 +189,7 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
   progress = Progress(config.total_steps)
   stack.callback(progress.close)
   resume.check_workdir(workdir, config)
-  run, source = prepare_run(config, workdir, progress)
+  run, source = opening.open_run(config, workdir, progress)
 
   checkpoints = checkpoints_lib.Checkpoints(
     pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
@@ -325,7 +287,7 @@ def evaluate(config: Any, workdir: str) -> None:
   progress = Progress(config.total_steps)
   for line in resume.overrides(workdir, config):
     progress.note(f'For this evaluation {line}')
-  run, _ = prepare_run(config, workdir, progress)
+  run, _ = opening.open_run(config, workdir, progress)
   directory = checkpoints_lib.newest(workdir)
   variables = checkpoints_lib.read_variables(directory, run.abstract.variables)
   done = int(directory.name)

@@ -1,0 +1,50 @@
+"""The run of a workdir: its store, its config, and what is said of it before the first step."""
+
+import pathlib
+from typing import Any
+
+import jax
+from jax.experimental import multihost_utils
+
+from bertjax import schema
+from bertjax.checkpoint import init_from
+from bertjax.data import ensure_store
+from bertjax.metrics.progress import Progress
+from bertjax.train import setup
+
+
+def open_run(
+  config: Any, workdir: str, progress: Progress
+) -> tuple[setup.Run, init_from.Source | None]:
+  """The run over the store (made first if the config gives text), and what it is to begin with, if
+  that was opened."""
+  schema.check(config)
+  config, said, source = init_from.adopt(config, workdir)
+  for note in said:
+    progress.note(note)
+  for note in schema.notes(config):
+    progress.note(note)
+  if jax.process_index() == 0:
+    path = ensure_store.ensure_store(config.data, config.seed, workdir)
+  if jax.process_count() > 1:
+    multihost_utils.sync_global_devices('store')
+    path = ensure_store.ensure_store(config.data, config.seed, workdir)
+  if config.data.reader == 'seqio':
+    progress.note(
+      f'Streaming {config.data.mixture or config.data.input} through seqio: slower than a store; '
+      'nothing is held out unless it has a split validation; a resume reads past what it has seen'
+    )
+  else:
+    progress.note(f'Reading the store {path}')
+  run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
+  shown = None
+  for phase in run.phases:
+    stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
+    progress.note(f'Phase {phase.name!r}: {stats}')
+    if phase.rules != shown:
+      shown = phase.rules
+      progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
+    if not any(s.evaluation.names for s in phase.evals):
+      progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
+  progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
+  return run, source
