@@ -31,6 +31,7 @@ class Run(NamedTuple):
     timeline: step -> phase.
     phases: in order.
     store: the training store; of a run that streams, the vocabulary alone.
+    vocabulary: what the store's ids mean; None of a store without its files.
     devices: the mesh, and the table of (logical axis, mesh axes).
     abstract: the state as shapes with shardings; its carry has one entry per phase.
   """
@@ -39,14 +40,9 @@ class Run(NamedTuple):
   timeline: timeline_lib.Timeline
   phases: tuple[Phase, ...]
   store: Store
+  vocabulary: Vocabulary | None
   devices: sharding.Devices
   abstract: State
-
-  @property
-  def vocabulary(self) -> Vocabulary | None:
-    """What the store's ids mean; None of a store without its files."""
-    path = self.store.path / 'vocab'
-    return load_vocabulary(path) if path.is_dir() else None
 
   def judged(self, phase: int) -> tuple[Phase, ...]:
     """The phases that are evaluated while one runs: it alone, or all where they take turns."""
@@ -88,7 +84,13 @@ def make_run(
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
   phases = tuple(_phase(p, store, held_out, placed, fallback) for p in timeline.phases)
   _check_best(config.best.metric, phases, timeline.interleaved)
-  return Run(config, timeline, phases, store, placed, _abstract_state(phases, placed))
+  abstract = _abstract_state(phases, placed)
+  return Run(config, timeline, phases, store, _vocabulary_of(store), placed, abstract)
+
+
+def _vocabulary_of(store: Store) -> Vocabulary | None:
+  path = store.path / 'vocab'
+  return load_vocabulary(path) if path.is_dir() else None
 
 
 def _check_vocabulary(data: Any, store: Store) -> None:
