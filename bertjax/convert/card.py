@@ -3,15 +3,24 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.convert import family as family_lib
 from bertjax.convert.runs import Run
 
 
-def card(run: Run, model: Any, versions: Mapping[str, str], tensors: int, parameters: int) -> str:
-  """The text of the model card."""
+def card(
+  run: Run, model: Any, name: str, versions: Mapping[str, str], tensors: int, parameters: int
+) -> str:
+  """The text of the model card.
+
+  Args:
+    run: that is exported.
+    model: `config.model` of what is.
+    name: of its class.
+    versions: package -> version.
+    tensors, parameters: how many there are.
+  """
   config = run.config
   rows = [
-    ('class', f'`{family_lib.class_of(model)}`'),
+    ('class', f'`{name}`'),
     ('parameters', f'{parameters:,} in {tensors} tensors'),
     ('layers, width, heads', f'{model.layers}, {model.width}, {model.heads}'),
     ('vocabulary', f'{model.vocab_size:,} ids'),
@@ -39,10 +48,10 @@ are apart. The licence is for you to choose: add `license:` to the head of this 
 Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.
 
 ```python
-from transformers import AutoTokenizer, {family_lib.class_of(model)}
+from transformers import AutoTokenizer, {name}
 
 tokenizer = AutoTokenizer.from_pretrained('DIR')
-model = {family_lib.class_of(model)}.from_pretrained('DIR')
+model = {name}.from_pretrained('DIR')
 ```
 """
 

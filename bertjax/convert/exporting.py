@@ -72,7 +72,6 @@ def export(
   parts = parts_of(run.config.model)
   for part in parts:
     directory.check(part.model, run.vocabulary)
-    family_lib.class_of(part.model)
   whole = run.params()
   size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
   ours = {path: tables.digest(x) for path, x in tables.flat(whole)}
@@ -114,10 +113,11 @@ def _write_part(
   params = parity.rounded(params, dtype)
   pad = run.vocabulary.special['pad'] if run.vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
+  name = family_lib.class_of(model)
   said: dict[str, Any] = dict(
-    title=f'{run.checkpoint} as {family_lib.class_of(model)}',
+    title=f'{run.checkpoint} as {name}',
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
-    model_class=family_lib.class_of(model), dtype=dtype,
+    model_class=name, dtype=dtype,
     tensors=directory.write(folder, params, model, run.vocabulary, dtype, shard_bytes),
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))
@@ -135,4 +135,4 @@ def _compare_part(
 
 def _card(run: runs.Run, model: Any, said: Mapping[str, Any]) -> str:
   count = sum(int(np.prod(t['shape'])) for t in said['tensors'])
-  return card.card(run, model, said['versions'], len(said['tensors']), count)
+  return card.card(run, model, said['model_class'], said['versions'], len(said['tensors']), count)
