@@ -6,11 +6,10 @@ The memory is the carry; evaluation has its own, of its own length (`config.eval
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax.errors import choose
 from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
@@ -37,12 +36,10 @@ def make(config) -> Objective:
   """Builds the objective from a run's config.
 
   Raises:
-    UserError: an unknown unit, a model that does not take `config.length` columns, or see
-      `model_of`.
+    UserError: a model that does not take `config.length` columns, or see `model_of`.
   """
   model = model_of(config, StreamModel)
   model.check_length(config.length)
-  unit = choose(config.objective.unit, get_args(Unit), 'config.objective.unit')
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
@@ -51,7 +48,7 @@ def make(config) -> Objective:
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
     found = means(sums)
     if 'lm' in found:
-      found |= in_unit(found['lm'], unit)
+      found |= in_unit(found['lm'], config.objective.unit)
     return found
 
   carry = lambda batch: memory_lib.empty(model, batch)

@@ -23,13 +23,13 @@ first and last of a segment, which are special in the plans that this is for.
 
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
 from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels import dropout, sampling
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
@@ -177,9 +177,6 @@ def check(config: Any) -> None:
     UserError: what the model cannot do.
   """
   settings, model = config.objective, config.model
-  choose(settings.train, get_args(Trained), 'config.objective.train')
-  if settings.temperature <= 0:
-    raise UserError(f'config.objective.temperature must be above 0, got {settings.temperature}')
   if settings.electric and model.generator != 'two_tower':
     raise UserError(
       "config.objective.electric needs q of every token: set config.model.generator='two_tower', "

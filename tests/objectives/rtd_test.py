@@ -275,8 +275,6 @@ def test_text_is_neither_the_first_token_nor_the_last_of_a_segment():
     ({}, dict(copy_generator=True), 'generator of the size of the discriminator'),
     (dict(generator='uniform'), dict(train='generator'), 'uniform'),
     ({}, dict(electric=True), "generator='two_tower'"),
-    ({}, dict(temperature=0.0), 'temperature must be above 0'),
-    ({}, dict(train='all'), 'both, discriminator, generator'),
     (dict(generator='twin'), {}, 'own, shared, two_tower, uniform'),
     (dict(generator_layers=0.1), {}, 'at least one layer'),
     (dict(labels=(('next', 2),)), {}, 'the heads of ELECTRA are'),
