@@ -84,6 +84,7 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   fields = dict(family.fixed)
   for field in family.fields:
     fields[field.ours] = _to_ours(field, given)
+  fields |= family.read(given)
   if 'embedding_width' in fields and fields['embedding_width'] == fields['width']:
     fields['embedding_width'] = 0
   count = len(given['id2label']) if 'id2label' in given else int(given.get('num_labels', 2))

@@ -4,6 +4,7 @@ The name table gives both directions, the check that nothing is left over, and t
 (`python -m bertjax.convert --table=bert`).
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ from bertjax.errors import UserError
 
 WHERE = 'config.model.family'
 ANY = '*'  # in place of the name of a label
-WITHOUT_LABELS = ('xlnet', 'transformer_xl')  # models without such fields
 
 # config.model.activation -> hidden_act of transformers, the one that is written first.
 ACTIVATIONS = dict(
@@ -108,6 +108,7 @@ class Family(NamedTuple):
     fixed: other fields of `config.model` -> the one value that the classes have.
     theirs: fields of config.json -> what the model computes, the value that is written first.
     write: `config.model` -> further fields of config.json; refuses what they cannot express.
+    read: config.json -> further fields of `config.model`; refuses what our model does not compute.
     vocab_size: ids of the published base model.
     read_as: the family that a directory of these classes is read as; '': this one.
   """
@@ -124,6 +125,7 @@ class Family(NamedTuple):
   write: Callable[[Any], dict[str, Any]] = lambda model: {}
   vocab_size: int = 30_522
   read_as: str = ''
+  read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
 
 
 def find(name: str) -> Family:
@@ -173,13 +175,16 @@ def bare(model: Any) -> str:
 def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
   """The fields of `config.model` of a class, with so many classes of a label."""
   heads = family.classes[name]
-  if family.model in WITHOUT_LABELS:
-    return dict(words=heads.words) if family.model == 'xlnet' else {}
   label = {ANY: 'label'}.get(heads.label, heads.label)
   tag = {ANY: 'tag'}.get(heads.token_label, heads.token_label)
   fixed = {'next': 2, 'order': 2, 'span': 2}
   pair = lambda name: ((name, fixed.get(name, classes)),) if name else ()
-  return dict(words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag))
+  found = dict(
+    words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag)
+  )  # fmt: skip
+  options = registry.find('bertjax.models', family.model, 'config.model.name').MODEL.options
+  known = {field.name for field in dataclasses.fields(options)}
+  return {key: value for key, value in found.items() if key in known}
 
 
 def _named(wanted: Heads, got: Heads) -> Heads:

@@ -31,6 +31,9 @@ class Row(NamedTuple):
     ours, theirs, axes: see above.
     sizes: letters of this row alone, C of a head.
     head: whether it belongs to a head, which a checkpoint may lack: it is then made anew.
+    part: (index, count) where theirs holds count tensors of ours, one after the other on its first
+      axis; their rows follow each other.
+    first: the first layer that has it; earlier rows of our stack are 1 and never read.
   """
 
   ours: str
@@ -38,6 +41,8 @@ class Row(NamedTuple):
   axes: str
   sizes: Mapping[str, int] = {}
   head: bool = False
+  part: tuple[int, int] = (0, 1)
+  first: int = 0
 
 
 def dense(ours: str, theirs: str, out: str, into: str, **more: Any) -> tuple[Row, Row]:
@@ -62,7 +67,7 @@ def names_of(row: Row, model: Any) -> list[str]:
   if '{group}' in row.theirs:
     numbers = itertools.product(range(model.groups), range(model.inner_groups))
     return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
-  layers = range(model.layers) if '{layer}' in row.theirs else (0,)
+  layers = range(row.first, model.layers) if '{layer}' in row.theirs else (0,)
   return [row.theirs.format(layer=layer) for layer in layers]
 
 
@@ -106,12 +111,14 @@ def to_ours(
     *parents, leaf = row.ours.split('/')
     stacked = 'layers' in parents
     shape = _our_shape(row, mine)
-    whole = _aligned_zeros((len(names), *shape) if stacked else shape)
+    whole = _aligned_zeros((row.first + len(names), *shape) if stacked else shape)
+    if row.first:
+      whole[: row.first] = 1
     if absent is not None and names[0] not in state:
       whole[...] = absent(row, whole.shape)
     else:
       for index, name in enumerate(names if stacked else names[:1]):
-        _fill(whole[index] if stacked else whole, state[name], row, mine)
+        _fill(whole[row.first + index] if stacked else whole, state[name], row, mine)
     if not stacked:
       _check_copies(state, names)
     node = params
@@ -154,15 +161,20 @@ def to_theirs(
       f'the parameters do not fit the table of config.model.family={model.family!r}: no row for '
       f'{_some(sorted(found - known))}, nothing at {_some(sorted(known - found))}'
     )
-  for row in rows:
-    array: Any = params
-    for key in row.ours.split('/'):
-      array = array[key]
-    array, names = np.asarray(array, np.float32), names_of(row, model)
-    stacked = 'layers' in row.ours.split('/')
-    for index, name in enumerate(names):
-      mine = array[index] if stacked else array
-      yield name, row, _theirs(mine, row, {**sizes, **row.sizes})
+  for _, alike in itertools.groupby(rows, lambda row: row.theirs):
+    parts = list(alike)
+    for index, name in enumerate(names_of(parts[0], model)):
+      whole = [_theirs(_layer(params, row, index), row, {**sizes, **row.sizes}) for row in parts]
+      yield name, parts[0], whole[0] if len(parts) == 1 else np.concatenate(whole)
+
+
+def _layer(params: Mapping[str, Any], row: Row, index: int) -> np.ndarray:
+  """What belongs to the index-th name of a row."""
+  array: Any = params
+  for key in row.ours.split('/'):
+    array = array[key]
+  stacked = 'layers' in row.ours.split('/')
+  return np.asarray(array[row.first + index] if stacked else array, np.float32)
 
 
 def their_shapes(rows: Sequence[Row], model: Any) -> dict[str, tuple[int, ...]]:
@@ -262,7 +274,8 @@ def _groups(row: Row) -> tuple[list[str], str]:
 
 
 def _their_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
-  return tuple(int(np.prod([sizes[a] for a in group])) for group in _groups(row)[0])
+  first, *rest = (int(np.prod([sizes[a] for a in group])) for group in _groups(row)[0])
+  return (first * row.part[1], *rest)
 
 
 def _our_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
@@ -274,7 +287,10 @@ def _our_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
 def _fill(mine: np.ndarray, theirs: np.ndarray, row: Row, sizes: Sizes) -> None:
   groups, ours = _groups(row)
   letters = ''.join(a for a in ''.join(groups) if a in ours)
-  split = np.asarray(theirs, np.float32).reshape([sizes[a] for a in letters])
+  index, count = row.part
+  split = np.split(np.asarray(theirs, np.float32), count)[index].reshape(
+    [sizes[a] for a in letters]
+  )
   split = split.transpose([letters.index(a) for a in ours])
   target = mine[: sizes['V']] if ours[0] == 'V' else mine
   target[...] = split
@@ -285,4 +301,4 @@ def _theirs(mine: np.ndarray, row: Row, sizes: Sizes) -> np.ndarray:
   if ours[0] == 'V':
     mine = mine[: sizes['V']]
   mine = mine.transpose([ours.index(a) for a in ''.join(groups) if a in ours])
-  return np.ascontiguousarray(mine.reshape(_their_shape(row, sizes)))
+  return np.ascontiguousarray(mine.reshape(_their_shape(row._replace(part=(0, 1)), sizes)))

@@ -29,9 +29,11 @@ from bertjax.models.layers.basic import (
   padded_rows,
   param,
 )
+from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import Model, TargetModel
+from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
 from bertjax.models.layers.heads import WordHead, gather_positions
-from bertjax.models.layers.transformer import Encoder, Sharing, check_sharing
+from bertjax.models.layers.positions import sinusoids
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -89,7 +91,7 @@ class Embeddings(nn.Module):
     rows = (padded_rows(self.vocab_size), self.width)
     word_VE = param(self, 'word', ('vocab', 'embed'), rows, word_init)
     if self.sinusoid:
-      position = jnp.asarray(sinusoids(self.positions, self.width))
+      position = jnp.asarray(sinusoids(np.arange(self.positions), self.width, in_turn=True))
     else:
       position = table('position', self.positions, 'position')
     x_BTE = word_VE[batch['token_BT']] + position[batch['position_BT'] + self.position_offset]
@@ -112,13 +114,6 @@ class Embeddings(nn.Module):
       )  # fmt: skip
       x_BTD = dense(x_BTD)
     return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act')), word_VE
-
-
-def sinusoids(positions: int, width: int) -> np.ndarray:
-  """sin and cos of position / 10000^(2i / width) in turn, float32 [positions, width]."""
-  angle = np.arange(positions)[:, None] / 10000 ** (np.arange(0, width, 2) / width)
-  both = np.stack([np.sin(angle), np.cos(angle)], -1).reshape(positions, -1)
-  return both[:, :width].astype(np.float32)
 
 
 class Base(Model):
@@ -241,7 +236,7 @@ class Bert(Base, TargetModel):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
     x_BTD, hidden_LBTD = Encoder(**self.encoder_fields(hidden), name='encoder')(
-      embedded_BTD, example_mask(batch, self.attend), noise
+      embedded_BTD, Context(example_mask(batch, self.attend)), noise
     )
     out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
     if self.words:

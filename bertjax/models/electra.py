@@ -23,8 +23,9 @@ from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init, options_of
+from bertjax.models.layers.block import Context
+from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import WordHead, gather_positions
-from bertjax.models.layers.transformer import Encoder
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -56,7 +57,7 @@ class Net(nn.Module):
       )  # fmt: skip
       x_BTD = dense(x_BTD)
     fields = dict(self.encoder, layer=dict(self.encoder['layer'], hidden=hidden))
-    return *Encoder(**fields, name='encoder')(x_BTD, mask, noise), x_BTD
+    return *Encoder(**fields, name='encoder')(x_BTD, Context(mask), noise), x_BTD
 
 
 class TokenHead(nn.Module):

@@ -10,7 +10,7 @@ and absolute positions (attn_type 2 and 3) take no memory, in which two tokens w
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import flax.linen as nn
 import jax
@@ -20,11 +20,12 @@ import numpy as np
 from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import Mask, Relative
+from bertjax.kernels.relative_attention import Relative
 from bertjax.models.layers import adaptive
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.adaptive import AdaptiveWords
+from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import (
   INITS,
   Activation,
@@ -32,105 +33,41 @@ from bertjax.models.layers.basic import (
   Dtype,
   Init,
   Initializer,
-  Norm,
   options_of,
   padded_rows,
   param,
 )
+from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.contracts import StreamModel
+from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
-from bertjax.models.layers.relative_layers import (
-  DistanceTable,
-  FeedForward,
-  RelativeAttention,
-  memory_scan,
-  sinusoids,
-)
+from bertjax.models.layers.positions import DistanceTable, sinusoids
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
 
 PROJECTION_STD = 0.01  # proj_init_std, of the adaptive softmax
 # In the order of the original's attn_type, 0 to 3.
-Attention = Literal['relative', 'shaw', 'absolute', 'deeper']
+AttentionKind = Literal['relative', 'shaw', 'absolute', 'deeper']
 
 
-class Context(NamedTuple):
-  """What every layer gets besides its input.
+class Layer(Block):
+  """A block that knows distances; fields besides those of `Block` as in `TransformerXL`."""
 
-  Attributes:
-    mask: who sees whom.
-    table_RD: sinusoids of the distances, furthest first, of 'relative'; else None.
-    biases: u and w, [N, H], where all layers share them, else None.
-  """
+  attention: AttentionKind = 'relative'
+  learned_positions: int = 0
 
-  mask: Mask
-  table_RD: Array | None
-  biases: tuple[Array, Array] | None
+  def entered(self, x_BTD: Array) -> Array:
+    """As `Block`: 'deeper' adds learned positions to every layer's input."""
+    if self.attention != 'deeper':
+      return x_BTD
+    shape = (self.learned_positions, x_BTD.shape[-1])
+    table = param(self, 'positions', ('position', 'embed'), shape, self.initializer)
+    return x_BTD + table[None, self.learned_positions - x_BTD.shape[1] :].astype(self.dtype)
 
-
-class Layer(nn.Module):
-  """Attention over memory and input, and feed-forward, each with dropout, residual and norm.
-
-  Fields as in `TransformerXL`, but hidden: also return the layer's output.
-  """
-
-  heads: int
-  head_size: int
-  ffn: int
-  attention: str
-  learned_positions: int
-  pre_norm: bool
-  norm_eps: float
-  norm_std: float
-  activation: str
-  dropout: float
-  attention_dropout: float
-  initializer: Init
-  hidden: bool
-  dtype: Any = jnp.float32
-
-  @nn.compact
-  def __call__(
-    self,
-    x_BTD: Array,
-    context: Context,
-    noise: Noise | None,
-    memory_BMD: Array | None,
-    layer: Array,
-  ):
-    """Returns x, and (the layer's new memory or None, x again or None)."""
-    new = None if memory_BMD is None else memory_lib.push(memory_BMD, x_BTD)
-    width, length = x_BTD.shape[-1], x_BTD.shape[1]
-    if self.attention == 'deeper':
-      table = param(
-        self, 'positions', ('position', 'embed'), (self.learned_positions, width), self.initializer
-      )
-      x_BTD = x_BTD + table[None, self.learned_positions - length :].astype(self.dtype)
-    norms = [
-      Norm(self.norm_eps, self.dtype, self.norm_std, name=f'{name}_norm')
-      for name in ('attention', 'ffn')
-    ]
-    before, after = zip(*((n, same) if self.pre_norm else (same, n) for n in norms), strict=True)
-
-    seen_BSD = before[0](memory_lib.join(memory_BMD, x_BTD))
-    attention = RelativeAttention(
-      self.heads, self.head_size, width, self.initializer, self.attention_dropout,
-      self.attention == 'relative', self.dtype, name='attention',
-    )  # fmt: skip
-    relative = self._relative(attention, context, seen_BSD.shape[1])
-    y_BTD = attention(seen_BSD[:, -length:], seen_BSD, context.mask, relative, noise, layer)
-    y_BTD = Dropout(self.dropout, name='attention_dropout')(y_BTD, noise, layer)
-    x_BTD = after[0](x_BTD + y_BTD)
-    ffn = FeedForward(
-      self.ffn, self.activation, self.initializer, self.dropout, self.dtype, name='ffn'
-    )
-    x_BTD = after[1](x_BTD + ffn(before[1](x_BTD), noise, layer))
-    x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
-    return x_BTD, (new, x_BTD if self.hidden else None)
-
-  def _relative(self, attention: RelativeAttention, context: Context, keys: int) -> Relative:
+  def relative(self, attention: Attention, context: Context, keys: int) -> Relative:
+    """As `Block`, of the kind of attention."""
     shape = (self.heads, self.head_size)
     if context.table_RD is not None:
       u_NH, w_NH = context.biases or query_biases(self, shape, self.initializer)
@@ -178,7 +115,7 @@ class TransformerXL(StreamModel):
   heads: Count
   head_size: Count
   ffn: Count
-  attention: Attention
+  attention: AttentionKind
   learned_positions: Natural
   mem_len: Natural
   clamp_len: Natural
@@ -260,16 +197,17 @@ class TransformerXL(StreamModel):
       if not self.untie_r:
         biases = query_biases(self, (self.heads, self.head_size), init)
     layer: dict[str, Any] = dict(
-      heads=self.heads, head_size=self.head_size, ffn=self.ffn, attention=self.attention,
-      learned_positions=self.learned_positions, pre_norm=self.pre_norm, norm_eps=self.norm_eps,
-      norm_std=self.norm_std, activation=self.activation, dropout=self.dropout,
-      attention_dropout=self.attention_dropout, initializer=init, hidden=hidden, dtype=dtype,
+      heads=self.heads, head_size=self.head_size, ffn=self.ffn, activation=self.activation,
+      attention=self.attention, positions=self.attention == 'relative', attention_bias=False,
+      learned_positions=self.learned_positions, nested=True, norm_eps=self.norm_eps,
+      norm_std=self.norm_std, norm_place='before' if self.pre_norm else 'after',
+      dropout=self.dropout, inner_dropout=self.dropout, attention_dropout=self.attention_dropout,
+      initializer=init, hidden=hidden, dtype=dtype,
     )  # fmt: skip
-    scanned = memory_scan(Layer, self.layers, self.remat)
+    stack = scanned(Layer, self.layers, self.remat)(**layer, name='layers')
+    context = Context(mask, table_RD=table_RD, biases=biases)
     hidden_BLMD = memory.hidden_BLMD if memory else None
-    return scanned(**layer, name='layers')(
-      x_BTD, Context(mask, table_RD, biases), noise, hidden_BLMD, jnp.arange(self.layers)
-    )
+    return stack(x_BTD, context, noise, hidden_BLMD, jnp.arange(self.layers))
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
@@ -317,11 +255,6 @@ class TransformerXL(StreamModel):
       )
 
 
-def same(x: Array) -> Array:
-  """x."""
-  return x
-
-
 def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, Array]:
   """u and w of a query: for content and for position (r_w_bias, r_r_bias)."""
   u_NH, w_NH = (param(module, name, ('heads', 'head'), shape, init) for name in 'uw')
@@ -337,7 +270,7 @@ def make(config) -> TransformerXL:
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   attention, mem_len = fields['attention'], fields['mem_len']
-  choose(attention, get_args(Attention), 'config.model.attention')
+  choose(attention, get_args(AttentionKind), 'config.model.attention')
   if fields['cutoffs']:
     adaptive.check(*(fields[key] for key in ('vocab_size', 'width', 'cutoffs', 'div_val')))
   elif fields['div_val'] != 1:

@@ -23,6 +23,7 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, Segment
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import memory as memory_lib
+from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import (
   INITS,
   Activation,
@@ -30,20 +31,16 @@ from bertjax.models.layers.basic import (
   Dtype,
   Init,
   Initializer,
-  Norm,
   options_of,
   padded_rows,
   param,
 )
+from bertjax.models.layers.block import Block
 from bertjax.models.layers.contracts import Model
+from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
-from bertjax.models.layers.relative_layers import (
-  DistanceTable,
-  FeedForward,
-  RelativeAttention,
-  memory_scan,
-)
+from bertjax.models.layers.positions import DistanceTable
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -88,68 +85,37 @@ class Streams(NamedTuple):
   biases: tuple[Array, ...] | None
 
 
-class Layer(nn.Module):
-  """Attention of both streams and feed-forward, each followed by dropout, residual and norm."""
+class Layer(Block):
+  """A block whose input holds both streams: T columns of h, and behind them P slots of g."""
 
-  heads: int
-  ffn: int
-  activation: str
-  norm_eps: float
-  dropout: float
-  attention_dropout: float
-  initializer: Init
-  reuse_len: int
-  hidden: bool
-  dtype: Any = jnp.float32
+  def content(self, x_BTD: Array, context: Streams) -> Array:
+    """As `Block`: h."""
+    return x_BTD[:, : context.segment_BT.shape[1]]
 
-  @nn.compact
-  def __call__(
-    self,
-    x_BXD: Array,
-    streams: Streams,
-    noise: Noise | None,
-    memory_BMD: Array | None,
-    layer: Array,
-  ):
-    """Returns x, and (the layer's new memory or None, x again or None)."""
-    width, length = x_BXD.shape[-1], streams.segment_BT.shape[1]
-    h_BTD = x_BXD[:, :length]
-    attention = RelativeAttention(
-      self.heads, width // self.heads, width, self.initializer, self.attention_dropout,
-      dtype=self.dtype, name='attention',
-    )  # fmt: skip
-    seen_BSD = memory_lib.join(memory_BMD, h_BTD)
+  def attend(
+    self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Streams, noise, layer: Array
+  ) -> Array:
+    """As `Block`, of both streams, which see h alone; the norm stands behind."""
+    length = context.segment_BT.shape[1]
     keys = attention.key(seen_BSD), attention.value(seen_BSD)
-    relative = self._relative(attention, streams)
-    q_BXNH = attention.query(x_BXD)
-    y_BXNH = attention.attend(q_BXNH[:, :length], *keys, streams.content, relative, noise, layer)
-    if streams.query is not None and streams.slots is not None:
-      g_BTNH = spread(q_BXNH[:, length:], streams.slots)
+    relative = self.relative(attention, context, seen_BSD.shape[1])
+    q_BXNH = attention.query(x_BTD)
+    y_BXNH = attention.attend(q_BXNH[:, :length], *keys, context.content, relative, noise, layer)
+    if context.query is not None and context.slots is not None:
+      g_BTNH = spread(q_BXNH[:, length:], context.slots)
       noise_g = dropout_lib.fork(noise, 'query')
-      g_BTNH = attention.attend(g_BTNH, *keys, streams.query, relative, noise_g, layer)
-      y_BXNH = jnp.concatenate([y_BXNH, pick(g_BTNH, streams.slots)], 1)
-    y_BXD = Dropout(self.dropout, name='attention_dropout')(attention.out(y_BXNH), noise, layer)
-    x_BXD = Norm(self.norm_eps, self.dtype, name='attention_norm')(x_BXD + y_BXD)
-    ffn = FeedForward(
-      self.ffn, self.activation, self.initializer, self.dropout, self.dtype, name='ffn'
-    )
-    x_BXD = Norm(self.norm_eps, self.dtype, name='ffn_norm')(x_BXD + ffn(x_BXD, noise, layer))
-    x_BXD = nn.with_logical_constraint(x_BXD, ('batch', 'length', 'embed_act'))
-    new = None if memory_BMD is None else memory_lib.push(memory_BMD, h_BTD, self.reuse_len)
-    return x_BXD, (new, x_BXD if self.hidden else None)
+      g_BTNH = attention.attend(g_BTNH, *keys, context.query, relative, noise_g, layer)
+      y_BXNH = jnp.concatenate([y_BXNH, pick(g_BTNH, context.slots)], 1)
+    return attention.out(y_BXNH)
 
-  def _relative(self, attention: RelativeAttention, streams: Streams) -> Relative:
+  def relative(self, attention: Attention, context: Streams, keys: int) -> Relative:
+    """As `Block`: distances and segments."""
     shape = (self.heads, attention.head_size)
-    biases = streams.biases
-    if biases is None:
-      biases = query_biases(self, shape, self.initializer)
+    u_NH, w_NH, z_NH = context.biases or query_biases(self, shape, self.initializer)
     embedding_2NH = param(self, 'segment', ('type', 'heads', 'head'), (2, *shape), self.initializer)
-    u_NH, w_NH, z_NH = biases
-    segment = Segment(z_NH, embedding_2NH, streams.segment_BT, streams.segment_BS)
-    return Relative(
-      attention.project(streams.table_RD), None, u_NH, w_NH, segment, streams.direction_B,
-      far=streams.segment_BS.shape[1],
-    )  # fmt: skip
+    segment = Segment(z_NH, embedding_2NH, context.segment_BT, context.segment_BS)
+    r_RNH = attention.project(context.table_RD)
+    return Relative(r_RNH, None, u_NH, w_NH, segment, context.direction_B, far=keys)
 
 
 class XLNet(Model):
@@ -276,15 +242,13 @@ class XLNet(Model):
   def _layers(self, x_BXD: Array, streams: Streams, noise, memory, hidden: bool) -> Any:
     layer: dict[str, Any] = dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
-      dropout=self.dropout, attention_dropout=self.attention_dropout,
-      initializer=INITS[self.initializer](self.init_std), reuse_len=self.reuse_len, hidden=hidden,
-      dtype=jnp.dtype(self.dtype),
+      dropout=self.dropout, inner_dropout=self.dropout, attention_dropout=self.attention_dropout,
+      attention_bias=False, positions=True, nested=True, reuse_len=self.reuse_len, hidden=hidden,
+      initializer=INITS[self.initializer](self.init_std), dtype=jnp.dtype(self.dtype),
     )  # fmt: skip
-    scanned = memory_scan(Layer, self.layers, self.remat)
+    stack = scanned(Layer, self.layers, self.remat)(**layer, name='layers')
     hidden_BLMD = memory.hidden_BLMD if memory else None
-    return scanned(**layer, name='layers')(
-      x_BXD, streams, noise, hidden_BLMD, jnp.arange(self.layers)
-    )
+    return stack(x_BXD, streams, noise, hidden_BLMD, jnp.arange(self.layers))
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

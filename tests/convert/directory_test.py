@@ -18,6 +18,7 @@ from bertjax.objectives import span_boundary
 
 # In the quick tier: what differs most in tables, fields and outputs.
 QUICK = ('BertForPreTraining', 'RobertaModel', 'ElectraForMaskedLM', 'XLNetLMHeadModel to the left')
+QUICK += ('ModernBertForMaskedLM',)
 
 
 def opened(path):
@@ -96,7 +97,7 @@ def test_defaults_are_those_of_transformers():
 
   names = dict(xlnet='XLNet', xlm='XLM', bert='Bert', roberta='Roberta', albert='Albert')
   names |= dict(electra='Electra', distilbert='DistilBert', ernie='Ernie')
-  names |= dict(xlm_roberta='XLMRoberta')
+  names |= dict(xlm_roberta='XLMRoberta', modernbert='ModernBert')
   for name, prefix in names.items():
     config = getattr(transformers, f'{prefix}Config')()
     for field in family_lib.find(name).fields:

@@ -13,7 +13,8 @@ from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert as bert_lib
 from bertjax.models.bert import SIZES
-from bertjax.models.layers.transformer import Encoder
+from bertjax.models.layers import block
+from bertjax.models.layers.encoder import Encoder
 from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
 from bertjax.train.step import accumulate, with_rows
@@ -128,11 +129,12 @@ def test_each_token_depends_on_all_of_its_example_and_nothing_else(causal):
   encoder = make_encoder(layers=1)
   column = np.arange(len(example))[None]
   mask = Mask(example[None], example[None], *((column + 1, column) if causal else ()))
-  variables = encoder.init(jax.random.key(0), x_BTD, mask, None)
+  context = block.Context(mask)
+  variables = encoder.init(jax.random.key(0), x_BTD, context, None)
   direction = rng.normal(size=32).astype(np.float32)  # a plain sum is constant after a norm
 
   def out(x_BTD):
-    return encoder.apply(variables, x_BTD, mask, None)[0][0] @ direction
+    return encoder.apply(variables, x_BTD, context, None)[0][0] @ direction
 
   slope_TSD = jax.jacrev(out)(x_BTD)[:, 0]
   reached = np.abs(slope_TSD).max(-1) > 0
@@ -307,14 +309,14 @@ def test_dropout_does_not_depend_on_microbatches():
 def test_layers_draw_apart(rates):
   x_BTD = np.random.default_rng(0).normal(size=(2, 8, 32)).astype(np.float32)
   example_BT, noise = np.ones((2, 8), np.int32), Noise(jnp.uint32(5), jnp.arange(2, dtype='uint32'))
-  mask = Mask(example_BT, example_BT)
-  variables = make_encoder(**rates).init(jax.random.key(0), x_BTD, mask, None)
+  context = block.Context(Mask(example_BT, example_BT))
+  variables = make_encoder(**rates).init(jax.random.key(0), x_BTD, context, None)
   second = jax.tree.map(lambda p: p[1:], meta.unbox(variables))
 
   def step(noise):
     """What layer 1 makes of layer 0's output: inside the stack, and at the bottom of another."""
-    _, h_LBTD = make_encoder(**rates).apply(variables, x_BTD, mask, noise)
-    alone, _ = make_encoder(1, **rates).apply(second, h_LBTD[0], mask, noise)
+    _, h_LBTD = make_encoder(**rates).apply(variables, x_BTD, context, noise)
+    alone, _ = make_encoder(1, **rates).apply(second, h_LBTD[0], context, noise)
     return h_LBTD[1], alone
 
   np.testing.assert_allclose(*step(None), atol=1e-5)

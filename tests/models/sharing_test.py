@@ -13,34 +13,34 @@ from bertjax.bench.synthetic import synthetic_batch
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
-from bertjax.models.layers.transformer import PARTS, Encoder, Layer
+from bertjax.models.layers.block import Block, Context
+from bertjax.models.layers.encoder import PARTS, Encoder
 from configs import albert as albert_config
 from configs import bert as bert_config
 
 mutation(
   'sharing: the last layer leaves no gradient',
-  'bertjax/models/layers/transformer.py',
-  'x_BTD, h_BTD = apply({**params, **mine}, x_BTD',
+  'bertjax/models/layers/encoder.py',
+  'whole = {**params, **mine}\n',
   'last = number + place == self.layers * self.inner_groups - 1\n'
   '          held = lambda p: jnp.where(last, jax.lax.stop_gradient(p), p)\n'
-  '          params = jax.tree.map(held, {**params, **mine})\n'
-  '          x_BTD, h_BTD = apply(params, x_BTD',
+  '          whole = jax.tree.map(held, {**params, **mine})\n',
 )
 mutation(
   'sharing: groups take turns',
-  'bertjax/models/layers/transformer.py',
+  'bertjax/models/layers/encoder.py',
   'np.arange(layers) * groups // layers',
   'np.arange(layers) % groups',
 )
 mutation(
   'sharing: every visit draws the same dropout',
-  'bertjax/models/layers/transformer.py',
-  'mask, noise, number + place)',
-  'mask, noise, jnp.int32(0))',
+  'bertjax/models/layers/encoder.py',
+  'context, noise, None, number + place)',
+  'context, noise, None, jnp.int32(0))',
 )
 mutation(
   'sharing: one block of a group does for all',
-  'bertjax/models/layers/transformer.py',
+  'bertjax/models/layers/encoder.py',
   'inner = blocks[group * self.inner_groups :][: self.inner_groups]',
   'inner = [blocks[group * self.inner_groups]] * self.inner_groups',
 )
@@ -50,7 +50,7 @@ FIELDS = dict(
   initializer=jax.nn.initializers.normal(0.3), hidden=True,
 )  # fmt: skip
 EXAMPLE_BT = np.array([[1] * 7, [1] * 5 + [0] * 2], np.int32)
-MASK = Mask(EXAMPLE_BT, EXAMPLE_BT)
+CONTEXT = Context(Mask(EXAMPLE_BT, EXAMPLE_BT))
 NOISE = Noise(jnp.uint32(5), jnp.arange(2, dtype='uint32'))
 X_BTD = np.random.default_rng(0).normal(size=(2, 7, 16)).astype(np.float32)
 WEIGHT_BTD = np.random.default_rng(1).normal(size=(2, 7, 16)).astype(np.float32)
@@ -72,7 +72,7 @@ def make_encoder(case: str, **fields) -> Encoder:
 
 
 def random_params(encoder: Encoder):
-  boxed = jax.eval_shape(encoder.init, jax.random.key(0), X_BTD, MASK, None)['params']
+  boxed = jax.eval_shape(encoder.init, jax.random.key(0), X_BTD, CONTEXT, None)['params']
   return cases.random_params(meta.unbox(boxed), 0.3)
 
 
@@ -84,7 +84,7 @@ def copies(params, blocks):
 
 @jax.jit
 def forward(params, x_BTD, number):
-  return Layer(**FIELDS).apply({'params': params}, x_BTD, MASK, NOISE, number)[0]
+  return Block(**FIELDS).apply({'params': params}, x_BTD, CONTEXT, NOISE, None, number)[0]
 
 
 @jax.jit
@@ -111,7 +111,7 @@ def test_the_gradient_of_a_shared_leaf_is_the_sum_over_its_visits(case):
   params = random_params(encoder)
 
   def loss(params):
-    x_BTD, hidden_LBTD = encoder.apply({'params': params}, X_BTD, MASK, NOISE)
+    x_BTD, hidden_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, NOISE)
     return (x_BTD * WEIGHT_BTD).sum(), hidden_LBTD
 
   (_, hidden_LBTD), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
@@ -158,12 +158,12 @@ def test_what_is_shared_is_held_once(case, rows):
 def test_no_layer_has_a_copy_of_what_it_shares():
   """Sixteen more visits take less memory than one block, backward pass included."""
   x_BTD, example_BT = np.zeros((1, 2, 128), np.float32), np.ones((1, 2), np.int32)
-  mask, fields = Mask(example_BT, example_BT), FIELDS | dict(ffn=512, hidden=False)
+  context, fields = Context(Mask(example_BT, example_BT)), FIELDS | dict(ffn=512, hidden=False)
   needed = []
   for layers in (4, 12):
     encoder = Encoder(layers, False, fields, 'all', groups=2, inner_groups=2)
-    shapes = meta.unbox(jax.eval_shape(encoder.init, jax.random.key(0), x_BTD, mask, None))
-    loss = lambda p, encoder=encoder: encoder.apply(p, x_BTD, mask, None)[0].sum()
+    shapes = meta.unbox(jax.eval_shape(encoder.init, jax.random.key(0), x_BTD, context, None))
+    loss = lambda p, encoder=encoder: encoder.apply(p, x_BTD, context, None)[0].sum()
     compiled = jax.jit(jax.grad(loss)).lower(shapes).compile()
     needed.append(compiled.memory_analysis().temp_size_in_bytes)
   block = sum(leaf.size * 4 for leaf in jax.tree.leaves(shapes)) // 4
@@ -177,8 +177,8 @@ def test_visits_of_a_shared_layer_draw_apart(rates):
 
   def step(noise):
     """What the second visit makes of the first one's output: as the second, and as a first."""
-    _, h_LBTD = encoder.apply({'params': params}, X_BTD, MASK, noise)
-    _, again_LBTD = encoder.apply({'params': params}, h_LBTD[0], MASK, noise)
+    _, h_LBTD = encoder.apply({'params': params}, X_BTD, CONTEXT, noise)
+    _, again_LBTD = encoder.apply({'params': params}, h_LBTD[0], CONTEXT, noise)
     return h_LBTD[1], again_LBTD[0]
 
   np.testing.assert_allclose(*step(None), atol=1e-5)

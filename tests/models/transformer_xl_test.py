@@ -11,7 +11,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.models import transformer_xl
-from bertjax.models.layers.relative_layers import sinusoids
+from bertjax.models.layers.positions import sinusoids
 from bertjax.objectives import lm
 from configs import transformer_xl as recipes
 

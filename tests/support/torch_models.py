@@ -13,6 +13,11 @@ XLM = dict(vocab_size=211, emb_dim=36, n_layers=3, n_heads=3, max_position_embed
 DISTIL = dict(
   vocab_size=211, dim=36, n_layers=3, n_heads=3, hidden_dim=52, max_position_embeddings=45
 )
+MODERN = dict(
+  vocab_size=211, hidden_size=36, num_hidden_layers=5, num_attention_heads=3, intermediate_size=52,
+  max_position_embeddings=45, local_attention=6, pad_token_id=0, bos_token_id=2, eos_token_id=3,
+  cls_token_id=2, sep_token_id=3,
+)  # fmt: skip
 NARROW = dict(embedding_size=20, **SHAPES)
 t = transformers
 # Name of a case, a class and perhaps a remark behind it -> its config.
@@ -42,6 +47,8 @@ CASES = {
   'ErnieForPreTraining': t.ErnieConfig(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': t.DistilBertConfig(**DISTIL),
   'DistilBertModel': t.DistilBertConfig(**DISTIL),
+  'ModernBertForMaskedLM': t.ModernBertConfig(**MODERN),
+  'ModernBertModel': t.ModernBertConfig(global_attn_every_n_layers=2, **MODERN),
 }
 
 

@@ -52,6 +52,10 @@ class Mask:
   window: int | None = _static(None)
   see_self: bool = _static(False)
 
+  def within(self, window: int | None) -> 'Mask':
+    """The same with another window."""
+    return dataclasses.replace(self, window=window)
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)

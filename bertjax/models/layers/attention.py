@@ -1,41 +1,127 @@
-"""Multi-head self-attention: projections around the attention operation."""
+"""Multi-head attention: the projections around the attention operation, and rotary positions."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import Dropout, Mask, relative_attention
+from bertjax.kernels.relative_attention import Dropout, Mask, Relative, relative_attention
 from bertjax.models.layers.basic import Dense, Init
 
 Array = jax.Array
 
 
-class SelfAttention(nn.Module):
-  """softmax(q k^T / sqrt(H)) v over the visible keys, with biases on q, k, v and out."""
+class Rotary(NamedTuple):
+  """How far each column turns its queries and keys (Su et al. 2021).
+
+  Attributes:
+    cos_BTH, sin_BTH: float32, of half the head size.
+  """
+
+  cos_BTH: Array
+  sin_BTH: Array
+
+
+def rotary(position_BT: Array, head_size: int, theta: float) -> Rotary:
+  """The turns of positions: pair i of a head by position / theta^(2i / H)."""
+  slow_H = theta ** (-np.arange(0, head_size, 2, np.float32) / head_size)
+  angle_BTH = position_BT[:, :, None].astype(jnp.float32) * slow_H.astype(np.float32)[None, None]
+  return Rotary(jnp.cos(angle_BTH), jnp.sin(angle_BTH))
+
+
+def rotate(x_BTNH: Array, turns: Rotary) -> Array:
+  """Turns each pair (i, i + H/2) of every head; computed in float32."""
+  first, second = jnp.split(x_BTNH.astype(jnp.float32), 2, -1)
+  cos, sin = turns.cos_BTH[:, :, None], turns.sin_BTH[:, :, None]
+  both = [first * cos - second * sin, second * cos + first * sin]
+  return jnp.concatenate(both, -1).astype(x_BTNH.dtype)
+
+
+class Attention(nn.Module):
+  """The projections around the attention operation; residual, norm and dropout are the block's.
+
+  `__call__` is the whole of it. A stream of its own takes it in parts: `query` of its slots,
+  `attend` with the keys and values of another stream, `out`.
+
+  Attributes:
+    heads, head_size: N and H; N * H need not be D.
+    width: D, of what comes out.
+    initializer: of the projections; and of the last one, where that has its own.
+    dropout: of the probabilities.
+    bias: whether the projections have one.
+    positions: whether there is a table of distances to project.
+  """
 
   heads: int
+  head_size: int
+  width: int
   initializer: Init
   dropout: float
+  bias: bool = True
+  positions: bool = False
+  out_initializer: Init | None = None
   dtype: Any = jnp.float32
 
-  @nn.compact
-  def __call__(self, x_BTD: Array, mask: Mask, noise: Noise | None, layer: Array) -> Array:
-    width = x_BTD.shape[-1]
-    shape = (self.heads, width // self.heads)
+  def setup(self):
+    shape, axes = (self.heads, self.head_size), ('embed', 'heads', 'head')
+    dense = lambda bias: Dense(shape, axes, self.initializer, bias=bias, dtype=self.dtype)
+    self.query, self.key, self.value = (dense(self.bias) for _ in range(3))
+    if self.positions:
+      self.position = dense(False)
+    self.out = Dense(
+      (self.width,), ('heads', 'head', 'embed'), self.out_initializer or self.initializer,
+      inputs=2, bias=self.bias, dtype=self.dtype,
+    )  # fmt: skip
 
-    def project(name: str) -> Array:
-      axes = ('embed', 'heads', 'head')
-      return Dense(shape, axes, self.initializer, dtype=self.dtype, name=name)(x_BTD)
+  def __call__(
+    self,
+    x_BTD: Array,
+    seen_BSD: Array,
+    mask: Mask,
+    relative: Relative | None,
+    turns: Rotary | None,
+    noise: Noise | None,
+    layer: Array,
+  ) -> Array:
+    """Attends from x to what it sees.
 
-    q_BTNH, k_BTNH, v_BTNH = project('query'), project('key'), project('value')
+    Args:
+      x_BTD: the queries' inputs.
+      seen_BSD: memory and input, in this order; or another text, where the mask has no distances.
+      mask: who sees whom.
+      relative: terms by distance or segment, or None.
+      turns: of queries and keys alike, which are then the same columns; or None.
+      noise: keys of the dropout of the probabilities, or None.
+      layer: number of the layer.
+
+    Returns:
+      [B, T, D], projected.
+    """
+    q_BTNH, k_BSNH, v_BSNH = self.query(x_BTD), self.key(seen_BSD), self.value(seen_BSD)
+    if turns is not None:
+      q_BTNH, k_BSNH = rotate(q_BTNH, turns), rotate(k_BSNH, turns)
+    return self.out(self.attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, noise, layer))
+
+  def attend(
+    self,
+    q_BTNH: Array,
+    k_BSNH: Array,
+    v_BSNH: Array,
+    mask: Mask,
+    relative: Relative | None,
+    noise: Noise | None,
+    layer: Array,
+  ) -> Array:
+    """The operation, [B, T, N, H]; a second call in a step needs other noise (`dropout.fork`)."""
     dropout = None
     if noise is not None and self.dropout:
-      site = dropout_lib.site(self.path, layer)
-      dropout = Dropout(self.dropout, noise, site)
-    y_BTNH = relative_attention(q_BTNH, k_BTNH, v_BTNH, mask, dropout=dropout)
-    axes = ('heads', 'head', 'embed')
-    return Dense((width,), axes, self.initializer, inputs=2, dtype=self.dtype, name='out')(y_BTNH)
+      dropout = Dropout(self.dropout, noise, dropout_lib.site(self.path, layer))
+    return relative_attention(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+
+  def project(self, table_RD: Array) -> Array:
+    """A table of distances as `Relative.r_RNH`."""
+    return self.position(table_RD)

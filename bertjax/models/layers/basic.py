@@ -15,8 +15,10 @@ from bertjax.kernels.dropout import Noise
 Array = jax.Array
 Init = Callable[..., Any]
 
-# The names of ACTIVATIONS, of INITS, and the dtypes to compute in, as types of `config.model`.
-Activation = Literal['gelu_tanh', 'gelu_erf', 'relu']
+# The names of ACTIVATIONS, norms and INITS, and the dtypes to compute in, as types of
+# `config.model`.
+Activation = Literal['gelu_tanh', 'gelu_erf', 'relu', 'silu']
+NormKind = Literal['layer_norm', 'rms_norm']
 Initializer = Literal['truncated_normal', 'normal', 'torch']
 Dtype = Literal['float32', 'bfloat16']
 
@@ -24,6 +26,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
   'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),  # original BERT, ALBERT
   'gelu_erf': lambda x: jax.nn.gelu(x, approximate=False),  # RoBERTa, ELECTRA, transformers
   'relu': jax.nn.relu,
+  'silu': jax.nn.silu,  # of SwiGLU
 }
 
 
@@ -100,23 +103,33 @@ class Dense(nn.Module):
 
 
 class Norm(nn.Module):
-  """Layer normalisation over the last axis, statistics in float32 (Ba et al. 2016)."""
+  """Normalisation over the last axis, statistics in float32.
+
+  Attributes:
+    scale_std: the scale starts at normal draws around 1 (Transformer-XL).
+    kind: 'layer_norm' (Ba et al. 2016); 'rms_norm' takes no mean off (Zhang and Sennrich 2019).
+    bias: whether there is one.
+  """
 
   eps: float
   dtype: Any = jnp.float32
-  scale_std: float = 0.0  # the scale starts at normal draws around 1 (Transformer-XL)
+  scale_std: float = 0.0
+  kind: NormKind = 'layer_norm'
+  bias: bool = True
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    shape = (x.shape[-1],)
+    shape, ones = (x.shape[-1],), (1,) * (x.ndim - 1)
     scale = param(self, 'scale', ('norm',), shape, _around_one(self.scale_std))
-    bias = param(self, 'bias', ('norm',), shape, jax.nn.initializers.zeros)
     x = x.astype(jnp.float32)
-    centred = x - jnp.mean(x, -1, keepdims=True)
-    variance = jnp.mean(centred * centred, -1, keepdims=True)
-    normed = centred * jax.lax.rsqrt(variance + self.eps)
-    ones = (1,) * (x.ndim - 1)
-    return (normed * scale.reshape(ones + shape) + bias.reshape(ones + shape)).astype(self.dtype)
+    if self.kind == 'layer_norm':
+      x = x - jnp.mean(x, -1, keepdims=True)
+    normed = x * jax.lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + self.eps)
+    normed = normed * scale.reshape(ones + shape)
+    if self.bias:
+      bias = param(self, 'bias', ('norm',), shape, jax.nn.initializers.zeros)
+      normed = normed + bias.reshape(ones + shape)
+    return normed.astype(self.dtype)
 
 
 def _around_one(std: float) -> Init:

@@ -10,13 +10,21 @@ import numpy as np
 from bertjax.types import Batch
 
 
-def attended_pairs(example_BT: np.ndarray) -> int:
-  """Sum over packed examples of length squared: the (query, key) pairs that see each other."""
+def attended_pairs(example_BT: np.ndarray, window: int | None = None) -> int:
+  """The (query, key) pairs that see each other: length squared, summed over packed examples.
+
+  Args:
+    example_BT: example ids, 0 is padding.
+    window: pairs at this distance and further do not; None: all of an example do.
+  """
   rows, _ = example_BT.shape
   groups = int(example_BT.max(initial=0)) + 1
   flat = (np.arange(rows)[:, None] * groups + example_BT).reshape(-1)
   lengths_RG = np.bincount(flat, minlength=rows * groups).reshape(rows, groups)[:, 1:]
-  return int((lengths_RG.astype(np.int64) ** 2).sum())
+  lengths_RG = lengths_RG.astype(np.int64)
+  reach_RG = lengths_RG if window is None else np.minimum(lengths_RG, window)
+  # On each side of itself a token reaches window - 1 others, fewer near the ends of its example.
+  return int((lengths_RG * (2 * reach_RG - 1) - reach_RG * (reach_RG - 1)).sum())
 
 
 def encoder_flops(batch: Batch, *, layers: int, width: int, ffn: int) -> float:

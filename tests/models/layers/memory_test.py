@@ -1,16 +1,14 @@
-"""The pieces that recurrent models share: memory and the table of distances."""
+"""What a recurrent model remembers."""
 
 import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from mutation import mutation
 
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.kernels.relative_attention import visible
-from bertjax.models.layers import memory, relative_layers
+from bertjax.models.layers import memory
 
 
 def model(mem_len: int):
@@ -58,37 +56,3 @@ def test_no_gradient_reaches_the_memory():
   x_BTD, held_BMD = jnp.ones((1, 2, 4)), jnp.ones((1, 3, 4))
   through = lambda held: memory.join(held, x_BTD).sum() + memory.push(held, x_BTD).sum()
   assert not np.any(jax.grad(through)(held_BMD))
-
-
-@mutation(
-  'relative layers: sines and cosines in turn',
-  'bertjax/models/layers/relative_layers.py',
-  'np.concatenate([np.sin(angle), np.cos(angle)], -1)',
-  'np.stack([np.sin(angle), np.cos(angle)], -1).reshape(len(angle), -1)',
-)
-def test_sinusoids_are_those_of_the_originals():
-  found = relative_layers.sinusoids(np.array([3, 0, -2]), 8)
-  assert found.shape == (3, 8)
-  np.testing.assert_allclose(found[1], [0] * 4 + [1] * 4)
-  np.testing.assert_allclose(found[0, [1, 5]], [np.sin(0.3), np.cos(0.3)], rtol=1e-6)
-  np.testing.assert_allclose(found[2, 3], np.sin(-2 / 1000), rtol=1e-6)
-  clamped = relative_layers.sinusoids(np.array([9, 3, -9]), 8, clamp=3)
-  np.testing.assert_array_equal(clamped[:2], found[[0, 0]])
-  np.testing.assert_allclose(clamped[2, :4], -found[0, :4])
-
-
-@pytest.mark.parametrize('rate', [0.0, 0.5])
-@mutation(
-  'relative layers: the table is dropped by row',
-  'bertjax/models/layers/relative_layers.py',
-  'row_B=jnp.zeros(1, jnp.uint32)',
-  'row_B=noise.row_B[:1]',
-)
-def test_the_table_is_dropped_alike_for_all_rows_of_a_batch(rate):
-  table = relative_layers.DistanceTable(rate)
-  noise = lambda row: noise_from_key(jax.random.key(0), jnp.array(row))
-  drawn = lambda noise: np.asarray(table.apply({}, np.arange(5), 8, 0, noise))
-  first = drawn(noise([0, 1]))
-  np.testing.assert_array_equal(first, drawn(noise([7])))
-  same = np.array_equal(first, drawn(None))
-  assert same == (rate == 0)

@@ -1,0 +1,246 @@
+"""The transformer layer that every model of the house is made of."""
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import Mask, Relative
+from bertjax.models.layers import memory as memory_lib
+from bertjax.models.layers.attention import Attention, Rotary
+from bertjax.models.layers.basic import ACTIVATIONS, Dense, Dropout, Init, Norm, NormKind
+
+Array = jax.Array
+
+NormPlace = Literal['after', 'before', 'none']
+
+
+class Context(NamedTuple):
+  """What all layers get besides their input. None is what a model does not have.
+
+  Attributes:
+    mask: who sees whom.
+    rotary: turns of queries and keys.
+    bias_NR: float32, added to the scores by distance, the furthest first (`positions.bias_table`).
+    table_RD: of distances, which every layer projects.
+    biases: of the queries, [N, H] each, where all layers share them.
+    other_BSD, other_mask: another text, for cross-attention, and who sees what of it.
+  """
+
+  mask: Mask
+  rotary: Rotary | None = None
+  bias_NR: Array | None = None
+  table_RD: Array | None = None
+  biases: tuple[Array, ...] | None = None
+  other_BSD: Array | None = None
+  other_mask: Mask | None = None
+
+
+class Block(nn.Module):
+  """Attention and feed-forward, each with dropout, a residual and a norm.
+
+  What a model's layers have of their own (terms by distance, a second stream) is a subclass that
+  says `relative`, `attend`, `content` or `entered` anew.
+
+  Attributes:
+    heads, ffn: N and F.
+    activation: of the feed-forward, a key of ACTIVATIONS.
+    norm_eps, dropout: of what attention and feed-forward add.
+    attention_dropout: of the probabilities.
+    initializer: of kernels and tables.
+    hidden: also return the layer's output.
+    head_size: H; 0: D / N.
+    gated: the activation is multiplied by a second projection (Shazeer 2020: GEGLU, SwiGLU).
+    inner_dropout: within the feed-forward, behind the activation.
+    ffn_dropout: of what the feed-forward adds; None: as `dropout`.
+    norm_place: 'after' the sum (Vaswani et al. 2017), 'before' what is added, or 'none'.
+    norm, norm_std: see `Norm`.
+    norm_bias, attention_bias, ffn_bias: whether they have biases.
+    first_norm: off, layer 0 takes its input as it is, where the norm stands before (ModernBERT).
+    out_initializer: of what is added to the residual; None: as `initializer`.
+    positions: whether attention projects `Context.table_RD`.
+    reuse_len: how many columns memory is kept of; None: all.
+    cross: attention to `Context.other_BSD` between the two.
+    nested: the feed-forward's parameters lie in a module of their own, as Transformer-XL's do.
+  """
+
+  heads: int
+  ffn: int
+  activation: str
+  norm_eps: float
+  dropout: float
+  attention_dropout: float
+  initializer: Init
+  hidden: bool
+  dtype: Any = jnp.float32
+  head_size: int = 0
+  gated: bool = False
+  inner_dropout: float = 0.0
+  ffn_dropout: float | None = None
+  norm_place: NormPlace = 'after'
+  norm: NormKind = 'layer_norm'
+  norm_std: float = 0.0
+  norm_bias: bool = True
+  attention_bias: bool = True
+  ffn_bias: bool = True
+  first_norm: bool = True
+  out_initializer: Init | None = None
+  positions: bool = False
+  reuse_len: int | None = None
+  cross: bool = False
+  nested: bool = False
+
+  @nn.compact
+  def __call__(
+    self, x_BTD: Array, context: Any, noise: Noise | None, memory_BMD: Array | None, layer: Array
+  ):
+    """Runs the layer.
+
+    Args:
+      x_BTD: its input.
+      context: what all layers get, a `Context` or what a subclass has instead.
+      noise: keys of the dropout, or None.
+      memory_BMD: inputs of this layer that are remembered, or None.
+      layer: its number.
+
+    Returns:
+      x, and (the layer's new memory or None, x again or None).
+    """
+    h_BTD = self.content(x_BTD, context)
+    new = None if memory_BMD is None else memory_lib.push(memory_BMD, h_BTD, self.reuse_len)
+    x_BTD = self.entered(x_BTD)
+
+    def attended(normed) -> Array:
+      seen_BSD = normed(memory_lib.join(memory_BMD, self.content(x_BTD, context)))
+      attention = self._attention('attention', x_BTD.shape[-1])
+      y_BTD = self.attend(attention, x_BTD, seen_BSD, context, noise, layer)
+      return Dropout(self.dropout, name='attention_dropout')(y_BTD, noise, layer)
+
+    def crossed(normed) -> Array:
+      attention = self._attention('cross_attention', x_BTD.shape[-1])
+      other_BSD, mask = no_shorter(context.other_BSD, context.other_mask, x_BTD.shape[1])
+      y_BTD = attention(normed(x_BTD), other_BSD, mask, None, None, noise, layer)
+      return Dropout(self.dropout, name='cross_attention_dropout')(y_BTD, noise, layer)
+
+    x_BTD = self._sum('attention_norm', x_BTD, attended, self.first_norm)
+    if self.cross:
+      x_BTD = self._sum('cross_attention_norm', x_BTD, crossed)
+    fed = lambda normed: self._feed_forward(normed(x_BTD), noise, layer)
+    x_BTD = self._sum('ffn_norm', x_BTD, fed)
+    x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+    return x_BTD, (new, x_BTD if self.hidden else None)
+
+  def content(self, x_BTD: Array, context: Any) -> Array:
+    """The columns of x that are seen and remembered."""
+    return x_BTD
+
+  def entered(self, x_BTD: Array) -> Array:
+    """The input with what the layer adds to it first."""
+    return x_BTD
+
+  def relative(self, attention: Attention, context: Any, keys: int) -> Relative | None:
+    """The layer's terms by distance or segment."""
+    if context.bias_NR is None:
+      return None
+    return Relative(bias_NR=context.bias_NR, far=keys - 1)
+
+  def attend(
+    self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Any, noise, layer: Array
+  ) -> Array:
+    """What attention adds.
+
+    Args:
+      attention: of this layer.
+      x_BTD: the layer's input.
+      seen_BSD: memory and input, normed where the norm stands before.
+      context, noise, layer: of the call.
+    """
+    relative = self.relative(attention, context, seen_BSD.shape[1])
+    normed_BTD = seen_BSD[:, -x_BTD.shape[1] :]
+    return attention(normed_BTD, seen_BSD, context.mask, relative, context.rotary, noise, layer)
+
+  def _attention(self, name: str, width: int) -> Attention:
+    return Attention(
+      self.heads, self.head_size or width // self.heads, width, self.initializer,
+      self.attention_dropout, self.attention_bias, self.positions and name == 'attention',
+      self.out_initializer, self.dtype, name=name,
+    )  # fmt: skip
+
+  def _sum(self, name: str, x_BTD: Array, added, wanted: bool = True) -> Array:
+    """x and what is added to it, a function of the norm before, with the norm in its place."""
+    if self.norm_place == 'none' or not wanted:
+      return x_BTD + added(same)
+    norm = Norm(self.norm_eps, self.dtype, self.norm_std, self.norm, self.norm_bias, name=name)
+    if self.norm_place == 'before':
+      return x_BTD + added(norm)
+    return norm(x_BTD + added(same))
+
+  def _feed_forward(self, x_BTD: Array, noise: Noise | None, layer: Array) -> Array:
+    outer = self.dropout if self.ffn_dropout is None else self.ffn_dropout
+    fields = dict(
+      ffn=self.ffn, activation=self.activation, gated=self.gated, bias=self.ffn_bias,
+      dropouts=(self.inner_dropout, outer), initializer=self.initializer,
+      out_initializer=self.out_initializer or self.initializer, dtype=self.dtype,
+    )  # fmt: skip
+    if self.nested:
+      return FeedForward(fields, name='ffn')(x_BTD, noise, layer)
+    return feed_forward(x_BTD, noise, layer, prefix='ffn_', **fields)
+
+
+class FeedForward(nn.Module):
+  """`feed_forward` in a module of its own; its options are the field."""
+
+  fields: dict[str, Any]
+
+  @nn.compact
+  def __call__(self, x_BTD: Array, noise: Noise | None, layer: Array) -> Array:
+    return feed_forward(x_BTD, noise, layer, prefix='', **self.fields)
+
+
+def feed_forward(
+  x_BTD: Array,
+  noise: Noise | None,
+  layer: Array,
+  *,
+  prefix: str,
+  ffn: int,
+  activation: str,
+  gated: bool,
+  bias: bool,
+  dropouts: tuple[float, float],
+  initializer: Init,
+  out_initializer: Init,
+  dtype: Any,
+) -> Array:
+  """Up, activation, dropout, down, dropout, as children of the module that calls it.
+
+  Args:
+    prefix: of their names.
+    dropouts: rates behind the activation and at the end.
+    others: as in `Block`.
+  """
+  dense = lambda name, shape, axes, init: Dense(
+    shape, axes, init, bias=bias, dtype=dtype, name=f'{prefix}{name}'
+  )
+  y_BTF = ACTIVATIONS[activation](dense('up', (ffn,), ('embed', 'ffn'), initializer)(x_BTD))
+  if gated:
+    y_BTF = y_BTF * dense('gate', (ffn,), ('embed', 'ffn'), initializer)(x_BTD)
+  y_BTF = Dropout(dropouts[0], name=f'{prefix}inner_dropout')(y_BTF, noise, layer)
+  y_BTD = dense('down', x_BTD.shape[-1:], ('ffn', 'embed'), out_initializer)(y_BTF)
+  return Dropout(dropouts[1], name=f'{prefix}dropout')(y_BTD, noise, layer)
+
+
+def no_shorter(other_BSD: Array, mask: Mask, queries: int) -> tuple[Array, Mask]:
+  """Pads a text that is seen to the number of queries, which the operation asks for."""
+  lacking = max(0, queries - other_BSD.shape[1])
+  example_BS = jnp.pad(mask.example_k_BS, ((0, 0), (0, lacking)))
+  padded_BSD = jnp.pad(other_BSD, ((0, 0), (0, lacking), (0, 0)))
+  return padded_BSD, dataclasses.replace(mask, example_k_BS=example_BS)
+
+
+def same(x: Array) -> Array:
+  """x."""
+  return x

@@ -1,0 +1,231 @@
+"""Stacks of blocks, scanned over their layers: all alike, in a pattern, or sharing parameters."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.errors import UserError, choose
+from bertjax.kernels.dropout import Noise
+from bertjax.models.layers.block import Block, Context
+
+Array = jax.Array
+
+# What of a layer may be shared without the rest; a norm goes with what comes before it.
+PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down', 'ffn_norm'))
+Sharing = Literal['none', 'all', 'attention', 'ffn']
+
+
+def scanned(block: type[Block], layers: int, remat: bool) -> Any:
+  """A stack of blocks as one scan over (x, what all get, noise, memory, number of the layer).
+
+  Args:
+    block: the class, which returns x, and (its new memory or None, its output or None).
+    layers: L.
+    remat: recompute the layers in the backward pass.
+
+  Returns:
+    The class of the stack. Memories have their layers on axis 1, outputs and parameters on axis 0.
+  """
+  return nn.scan(
+    nn.remat(block, prevent_cse=False) if remat else block,
+    variable_axes={'params': 0},
+    split_rngs={'params': True},
+    in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
+    out_axes=(1, 0),  # pyright: ignore[reportArgumentType]
+    length=layers,
+    metadata_params={nn.PARTITION_NAME: 'layers'},
+  )
+
+
+class Encoder(nn.Module):
+  """A stack of `Block` without memory.
+
+  Attributes:
+    layers: L.
+    remat: recompute the layers in the backward pass.
+    layer: the fields of Block.
+    sharing: which parameters layers hold in common, a `Sharing` (Lan et al. 2020). 'none': every
+      leaf is under 'layers' and has a leading axis of that name. Parts that all layers share are
+      under 'shared' instead, without that axis.
+    groups, inner_groups: of 'all'. Layer l visits group l * groups // layers, and each visit runs
+      the group's inner_groups blocks one after the other (google-research/albert, modeling.py). Of
+      several blocks in all, each leaf is one stack under 'layers', group by group.
+    kinds: of each layer, which of several contexts it gets, such as windows and global attention in
+      turn; (): there is one context.
+  """
+
+  layers: int
+  remat: bool
+  layer: dict[str, Any]
+  sharing: str = 'none'
+  groups: int = 1
+  inner_groups: int = 1
+  kinds: tuple[int, ...] = ()
+
+  @nn.compact
+  def __call__(self, x_BTD: Array, contexts: Context | Sequence[Context], noise: Noise | None):
+    """Returns the last block's output, and every block's where the layer is `hidden`."""
+    several = () if isinstance(contexts, Context) else tuple(contexts)
+    if several:
+      return self._in_turn(x_BTD, several, noise)
+    if self.sharing != 'none':
+      return self._shared(x_BTD, contexts, noise)
+    stack = scanned(Block, self.layers, self.remat)(**self.layer, name='layers')
+    x_BTD, (_, hidden_LBTD) = stack(x_BTD, contexts, noise, None, jnp.arange(self.layers))
+    return x_BTD, hidden_LBTD
+
+  def _in_turn(self, x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None):
+    """A scan over the periods of the pattern, behind the layers that come before the first one."""
+    lead, period = pattern(self.kinds, 0 if self.layer.get('first_norm', True) else 1)
+    first = Block(**self.layer, parent=None)
+    later = Block(**dict(self.layer, first_norm=True), parent=None)
+    init = lambda key: self._init(later, key, x_BTD, contexts[0])
+    stack = self.param('layers', _stacked, init, self.layers)
+
+    def apply(layer: Block, x_BTD: Array, params, number, kind: int):
+      run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
+      run = jax.checkpoint(run, prevent_cse=False) if self.remat else run
+      x_BTD, (_, h_BTD) = run(params, x_BTD)
+      return x_BTD, h_BTD
+
+    def one_period(x_BTD: Array, inputs):
+      params, number, hidden = *inputs, []
+      for i in range(period):
+        mine = jax.tree.map(lambda leaf, i=i: leaf[i], params)
+        x_BTD, h_BTD = apply(later, x_BTD, mine, number + i, self.kinds[lead + i])
+        hidden.append(h_BTD)
+      return x_BTD, hidden
+
+    outputs = []
+    for i in range(lead):
+      mine = jax.tree.map(lambda leaf, i=i: leaf[i], stack)
+      x_BTD, h_BTD = apply(later if i else first, x_BTD, mine, jnp.int32(i), self.kinds[i])
+      outputs.append(h_BTD)
+    rest = jax.tree.map(lambda leaf: leaf[lead:].reshape(-1, period, *leaf.shape[1:]), stack)
+    x_BTD, hidden = jax.lax.scan(one_period, x_BTD, (rest, jnp.arange(lead, self.layers, period)))
+    if not self.layer['hidden']:
+      return x_BTD, None
+    return x_BTD, jnp.concatenate([*(h[None] for h in outputs), _in_order(hidden, x_BTD)])
+
+  def _shared(self, x_BTD: Array, context: Context, noise: Noise | None):
+    """A scan over the visits of each group. What they share is a constant of the scan, so its
+    transpose adds up the gradients of the visits, and no layer has a copy."""
+    layer = Block(**self.layer, parent=None)
+    blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
+    apply = lambda params, *args: layer.apply({'params': params}, *args)
+    apply = jax.checkpoint(apply, prevent_cse=False) if self.remat else apply
+    group_L, outputs = layer_groups(self.layers, self.groups), []
+    for group in range(self.groups):
+      inner = blocks[group * self.inner_groups :][: self.inner_groups]
+      first = jnp.asarray(np.flatnonzero(group_L == group) * self.inner_groups)
+
+      def visit(x_BTD: Array, inputs, inner=inner):
+        hidden, (number, mine) = [], inputs
+        for place, params in enumerate(inner):
+          whole = {**params, **mine}
+          x_BTD, (_, h_BTD) = apply(whole, x_BTD, context, noise, None, number + place)
+          hidden.append(h_BTD)
+        return x_BTD, hidden
+
+      x_BTD, hidden = jax.lax.scan(visit, x_BTD, (first, each))
+      if self.layer['hidden']:
+        outputs.append(_in_order(hidden, x_BTD))
+    return x_BTD, (jnp.concatenate(outputs) if outputs else None)
+
+  def _parameters(self, init: Callable[[Array], Any]) -> tuple[list[Any], Any]:
+    """Declares the parameters.
+
+    Args:
+      init: of one layer.
+
+    Returns:
+      What each block shares between its visits, group by group, and the stack of the parts that
+      every layer has for itself.
+    """
+
+    def some(key: Array, names: Sequence[str]):
+      params = init(key)
+      return {name: params[name] for name in names}
+
+    every = [name for part in PARTS.values() for name in part]
+    if self.sharing != 'all':
+      common = PARTS[self.sharing]
+      own = [name for name in every if name not in common]
+      shared = self.param('shared', some, common)
+      return [shared], self.param('layers', _stacked, lambda k: some(k, own), self.layers)
+    copies = self.groups * self.inner_groups
+    if copies == 1:
+      return [self.param('shared', some, every)], {}
+    stack = self.param('layers', _stacked, lambda k: some(k, every), copies)
+    leaves, treedef = jax.tree.flatten(stack)
+    return [treedef.unflatten(p) for p in zip(*map(jnp.unstack, leaves), strict=True)], {}
+
+  def _init(self, layer: Block, key: Array, x_BTD: Array, context: Context) -> Any:
+    """The parameters of one layer."""
+    return layer.init(key, x_BTD, context, None, None, jnp.int32(0))['params']
+
+
+def _stacked(key: Array, init: Callable[[Array], Any], copies: int) -> Any:
+  """The parameters of so many layers, in front of which stands the axis of layers."""
+  params = jax.vmap(init)(jax.random.split(key, copies))
+  return nn.meta.add_axis(params, 0, {nn.PARTITION_NAME: 'layers'})
+
+
+def _in_order(hidden: Sequence[Array], x_BTD: Array) -> Array:
+  """Outputs of a scan's visits, one array a place: [L, B, T, D]."""
+  return jnp.stack(hidden, 1).reshape(-1, *x_BTD.shape)
+
+
+def pattern(kinds: Sequence[int], least: int = 0) -> tuple[int, int]:
+  """The shortest way to write kinds as a beginning and repetitions of a period.
+
+  Args:
+    kinds: of each layer.
+    least: so many layers at least stand before the first period.
+
+  Returns:
+    how many stand there, and the length of the period: [0, 1, 1, 0, 1, 1, 0] is (1, 3) for least=1.
+  """
+  count = len(kinds)
+  fitting = [
+    (lead + period, lead, period)
+    for lead in range(least, count)
+    for period in range(1, count - lead + 1)
+    if (count - lead) % period == 0
+    and all(kinds[i] == kinds[i + period] for i in range(lead, count - period))
+  ]
+  return min(fitting)[1:] if fitting else (count, 1)
+
+
+def layer_groups(layers: int, groups: int) -> np.ndarray:
+  """The group that each layer visits, int64 [layers].
+
+  The quotient is exact. The original's int(l / layers * groups) and transformers'
+  int(l / (layers / groups)) are rounded otherwise in some odd cases, first at 22 layers in 22
+  groups and at 18 in 14.
+  """
+  return np.arange(layers) * groups // layers
+
+
+def check_sharing(sharing: str, layers: int, groups: int, inner_groups: int) -> None:
+  """Checks these fields of `config.model`.
+
+  Raises:
+    UserError: an unknown sharing, groups where layers share no whole blocks, or more groups than
+      layers, some of which no layer would visit.
+  """
+  choose(sharing, get_args(Sharing), 'config.model.sharing')
+  if sharing != 'all' and (groups, inner_groups) != (1, 1):
+    raise UserError(
+      "config.model.groups and inner_groups are read with config.model.sharing='all' only, got "
+      f'sharing={sharing!r}, groups={groups}, inner_groups={inner_groups}: set both to 1'
+    )
+  if not 1 <= groups <= layers or inner_groups < 1:
+    raise UserError(
+      f'config.model.groups must be from 1 to layers={layers} and inner_groups at least 1, got '
+      f'{groups} and {inner_groups}'
+    )

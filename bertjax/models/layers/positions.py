@@ -1,0 +1,68 @@
+"""Where tokens stand, as tables: sinusoids of positions or distances, and biases by distance."""
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.relative_attention import distance_tables
+from bertjax.models.layers.basic import Dropout, Init, param
+
+Array = jax.Array
+
+Bias = Literal['alibi', 'buckets']
+
+BUCKETS, FURTHEST = 32, 128  # of T5
+
+
+def sinusoids(place_R: np.ndarray, width: int, clamp: int = 0, in_turn: bool = False) -> np.ndarray:
+  """sin and cos of place / 10000^(2k / width), float32 [R, width].
+
+  Args:
+    place_R: integers of either sign.
+    width: of the table.
+    clamp: the largest distance told apart, either way; 0 for none (clamp_len).
+    in_turn: sin and cos of each frequency in turn, as Vaswani et al. 2017 write them; else all
+      sines come first, as in Transformer-XL and XLNet.
+  """
+  if clamp:
+    place_R = np.clip(place_R, -clamp, clamp)
+  angle = place_R[:, None] / 10000 ** (np.arange(0, width, 2) / width)
+  both = [np.sin(angle), np.cos(angle)]
+  table = np.stack(both, -1).reshape(len(angle), -1) if in_turn else np.concatenate(both, -1)
+  return table[:, :width].astype(np.float32)
+
+
+class DistanceTable(nn.Module):
+  """Sinusoids of distances as an input of every layer, with one dropout for all layers and rows."""
+
+  dropout: float
+  dtype: Any = jnp.float32
+
+  @nn.compact
+  def __call__(self, distance_R: np.ndarray, width: int, clamp: int, noise: Noise | None) -> Array:
+    table_RD = jnp.asarray(sinusoids(distance_R, width, clamp), self.dtype)
+    if noise is not None:  # the table has no rows of a batch: every device draws the same
+      noise = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
+    dropped_1RD: Any = Dropout(self.dropout, name='dropout')(table_RD[None], noise)
+    return dropped_1RD[0]
+
+
+def bias_table(module: nn.Module, kind: Bias, heads: int, length: int, init: Init) -> Array:
+  """Biases by distance that all layers share, float32 [N, R], the furthest distance first.
+
+  Args:
+    module: whose parameter 'buckets' the table of T5 is (Raffel et al. 2020), one entry for each
+      bucket and head; ALiBi has no parameters (Press et al. 2022).
+    kind: of the two.
+    heads, length: N and T.
+    init: of the parameter.
+  """
+  distance_R = distance_tables.distances(length, length)
+  if kind == 'alibi':
+    return jnp.asarray(distance_tables.alibi(heads, distance_R))
+  bucket_R = distance_tables.t5_buckets(distance_R, BUCKETS, FURTHEST)
+  return param(module, 'buckets', ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T

@@ -1,0 +1,207 @@
+"""ModernBERT, and encoders like it: norms before, gated feed-forward, no biases, rotary positions,
+local attention between global layers.
+
+Warner et al. 2024 (arXiv 2412.13663); AnswerDotAI/ModernBERT, whose `FlexBert` has the options;
+transformers' `ModernBertForMaskedLM` is what the tests compare it with. Its fields also make others
+of this kind: RMSNorm and SwiGLU with rotary positions in every layer are NeoBERT's (Le Breton et
+al. 2025).
+"""
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.kernels.dropout import Noise
+from bertjax.models.bert import Attend, example_mask
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.attention import rotary
+from bertjax.models.layers.basic import (
+  Activation,
+  Dropout,
+  Dtype,
+  Init,
+  Norm,
+  NormKind,
+  options_of,
+  padded_rows,
+  param,
+)
+from bertjax.models.layers.block import Context
+from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.encoder import Encoder
+from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.positions import bias_table
+from bertjax.types import Batch, Factory
+
+Array = jax.Array
+
+Distances = Literal['rotary', 'alibi', 'buckets']
+
+# Base and large: paper, table 4. `test` and `tiny` are ours: four layers, so that a period of local
+# and global ones stands behind the first.
+SIZES: dict[str, dict[str, int]] = {
+  'test': dict(layers=4, width=64, heads=8, ffn=96),
+  'tiny': dict(layers=4, width=128, heads=2, ffn=192),
+  'base': dict(layers=22, width=768, heads=12, ffn=1152),
+  'large': dict(layers=28, width=1024, heads=16, ffn=2624),
+}
+
+
+class ModernBert(TargetModel):
+  """The model; fields are `config.model`.
+
+  Attributes:
+    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
+    layers, width, heads, ffn: L, D, N, F.
+    positions: columns of the longest row; no parameter depends on it.
+    activation, gated: of the feed-forward; gated, it is multiplied by a second projection: GEGLU
+      with 'gelu_erf', SwiGLU with 'silu'.
+    norm, norm_eps: of all norms, which stand before what they serve, and behind the embeddings and
+      the last layer. Layer 0 takes the embeddings' norm for its own before attention; its row of
+      that stack is never read.
+    biases: of norms, projections and the head's dense; the words always have one.
+    distances: what tells tokens apart by place. 'rotary' turns queries and keys; 'alibi' and
+      'buckets' (T5's) add to the scores, the same in all layers.
+    theta, local_theta: of 'rotary', in global and in local layers.
+    window: how many keys a token of a local layer sees on each side; 0: all layers are global.
+    global_every: every so-manieth layer is global, the first one too.
+    embedding_dropout, attention_dropout, dropout, ffn_dropout: of the embeddings, the
+      probabilities, what attention adds, and within the feed-forward.
+    init_std: of a normal distribution cut at 3 of it; what is added to the residual stream, and the
+      head's dense, has init_std / sqrt(2 L).
+    attend: see `bert.Base`.
+    words: whether there is a head for the vocabulary; an encoder alone has none.
+  """
+
+  vocab_size: Natural
+  layers: Count
+  width: Count
+  heads: Count
+  ffn: Count
+  positions: Count
+  activation: Activation
+  gated: bool
+  norm: NormKind
+  norm_eps: Positive
+  biases: bool
+  distances: Distances
+  theta: Positive
+  local_theta: Positive
+  window: Natural
+  global_every: Count
+  embedding_dropout: Fraction
+  attention_dropout: Fraction
+  dropout: Fraction
+  ffn_dropout: Fraction
+  init_std: Positive
+  attend: Attend
+  words: bool
+  remat: bool
+  dtype: Dtype
+
+  @nn.compact
+  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
+    """As `TargetModel`; reads token, position and example, and with words target_pos."""
+    dtype, init = jnp.dtype(self.dtype), normal(self.init_std)
+    norm = lambda name: Norm(self.norm_eps, dtype, 0.0, self.norm, self.biases, name=name)
+    rows = (padded_rows(self.vocab_size), self.width)
+    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    x_BTD = norm('embedding_norm')(word_VE[batch['token_BT']])
+    x_BTD = Dropout(self.embedding_dropout, name='dropout')(x_BTD, noise)
+    embedded_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+    encoder = Encoder(
+      self.layers, self.remat, self._layer(hidden), kinds=self.kinds, name='encoder'
+    )
+    x_BTD, hidden_LBTD = encoder(embedded_BTD, self._contexts(batch), noise)
+    x_BTD = norm('final_norm')(x_BTD)
+    out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
+    if self.words:
+      head = WordHead(
+        self.vocab_size, True, 'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm,
+        self.biases, name='mlm',
+      )  # fmt: skip
+      out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
+    if hidden:  # the last layer's output is what its norm makes of it
+      hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
+      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
+    return out
+
+  @property
+  def out_std(self) -> float:
+    """The standard deviation of what is added to the residual stream (Megatron's)."""
+    return self.init_std / (2 * self.layers) ** 0.5
+
+  @property
+  def kinds(self) -> tuple[int, ...]:
+    """0 of each global layer, 1 of each local one."""
+    return tuple(int(bool(self.window and i % self.global_every)) for i in range(self.layers))
+
+  @nn.nowrap
+  def _layer(self, hidden: bool) -> dict[str, Any]:
+    """The fields of `Block`."""
+    return dict(
+      heads=self.heads, ffn=self.ffn, activation=self.activation, gated=self.gated,
+      norm=self.norm, norm_eps=self.norm_eps, norm_place='before', first_norm=False,
+      norm_bias=self.biases, attention_bias=self.biases, ffn_bias=self.biases,
+      dropout=self.dropout, attention_dropout=self.attention_dropout,
+      inner_dropout=self.ffn_dropout, ffn_dropout=0.0, initializer=normal(self.init_std),
+      out_initializer=normal(self.out_std), hidden=hidden, dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+
+  def _contexts(self, batch: Batch) -> list[Context]:
+    """What global and local layers get."""
+    mask, found = example_mask(batch, self.attend), []
+    bias_NR = None
+    if self.distances != 'rotary':
+      length, init = batch['token_BT'].shape[1], normal(self.init_std)
+      bias_NR = bias_table(self, self.distances, self.heads, length, init)
+    for theta, window in ((self.theta, None), (self.local_theta, self.window + 1)):
+      turns = None
+      if self.distances == 'rotary':
+        turns = rotary(batch['position_BT'], self.width // self.heads, theta)
+      found.append(Context(mask.within(window), rotary=turns, bias_NR=bias_NR))
+    return found
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Model.flops`: layers with their windows, and the head."""
+    example_BT = np.asarray(batch['example_BT'])
+    real, ffn = float((example_BT > 0).sum()), (3 if self.gated else 2) * self.width * self.ffn
+    count = self.layers * flops_lib.head_flops(real, 4 * self.width**2 + ffn)
+    local = sum(self.kinds)
+    for layers, window in ((self.layers - local, None), (local, self.window + 1)):
+      count += 12.0 * layers * self.width * flops_lib.attended_pairs(example_BT, window)
+    if self.words:
+      predicted = float(np.sum(batch['weight_BP']))
+      count += flops_lib.head_flops(predicted, self.width**2, self.width * self.vocab_size)
+    return count
+
+
+def normal(std: float) -> Init:
+  """Normal draws cut at 3 standard deviations and not compensated (initializer_cutoff_factor)."""
+  return jax.nn.initializers.truncated_normal(std, lower=-3.0, upper=3.0)
+
+
+def make(config) -> ModernBert:
+  """Builds the model from `config.model`.
+
+  Raises:
+    UserError: heads that do not divide the width, or odd ones where pairs of them turn.
+  """
+  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  size, rest = divmod(fields['width'], fields['heads'])
+  if rest or (fields['distances'] == 'rotary' and size % 2):
+    even = ', with an even quotient for rotary distances' if not rest else ''
+    raise UserError(
+      f'model.width must be a multiple of model.heads{even}, got {fields["width"]} and '
+      f'{fields["heads"]}'
+    )
+  return ModernBert(**fields)
+
+
+MODEL = Factory(options_of(ModernBert), make)
