@@ -65,8 +65,8 @@ def test_the_page_has_what_it_says():
 @mutation(
   'setup: every position table has an offset',
   'bertjax/train/setup.py',
-  "config.model.position_offset if 'position_offset' in config.model else 0",
-  'config.model.position_offset',
+  'models.build(config.model).room',
+  'config.model.positions - config.model.position_offset',
   case='model',
 )
 @pytest.mark.parametrize('piece', PIECES)

@@ -7,7 +7,7 @@ import flax.linen as nn
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
-from bertjax import registry, sharding
+from bertjax import models, registry, sharding
 from bertjax.bench.synthetic import LANGUAGES
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
@@ -28,13 +28,13 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   config.batch_size, config.length = batch_size, length
   config = config.copy_and_resolve_references()
   model = config.model
-  if 'positions' in model and length > model.positions - model.position_offset:
-    room = model.positions - model.position_offset
-    raise UserError(f'--length must be at most {room}, the position table; got {length}')
   trained = config.data.train_vocab.size
   model.vocab_size = model.vocab_size or trained or huggingface.published_vocabulary(model.family)
   if 'extra' in model:
     model.extra = tuple((name, rows or LANGUAGES) for name, rows in model.extra)
+  room = models.build(model).room
+  if room is not None and length > room:
+    raise UserError(f'--length must be at most {room}, what the model has room for; got {length}')
   return config
 
 

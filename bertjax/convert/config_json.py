@@ -12,6 +12,7 @@ from bertjax.errors import UserError
 
 # config.json's name of a special token's id -> its role in a vocabulary.
 SPECIAL = dict(pad_token_id='pad', bos_token_id='cls', eos_token_id='sep')
+FURTHER = dict(cls_token_id='cls', sep_token_id='sep')  # of classes whose `write` has them
 
 
 def write(model: Any, special: Mapping[str, int | None], dtype: str) -> dict[str, Any]:
@@ -42,7 +43,9 @@ def write(model: Any, special: Mapping[str, int | None], dtype: str) -> dict[str
         f'config.model.{field.ours}={given + 1}'
       )
     found[field.theirs] = value
-  found |= family.write(model)
+  written = family.write(model)
+  found |= written | ids
+  found |= {key: special.get(role) for key, role in FURTHER.items() if key in written}
   labels = [*model.labels, *model.token_labels] if 'labels' in model else []
   heads = family.classes[name]
   if family_lib.ANY in (heads.label, heads.token_label):

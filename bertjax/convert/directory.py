@@ -7,6 +7,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bertjax import models
 from bertjax.convert import config_json, huggingface, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
@@ -123,9 +124,7 @@ def check_kind(source: Mapping[str, Any], model: Any, where: str) -> None:
 
 def max_length(model: Any) -> int:
   """Tokens that a text may have, special ones included."""
-  if 'positions' in model:
-    return model.positions - model.position_offset
-  return 512
+  return models.build(model).room or 512
 
 
 def whole_model(opened: Opening, recipe: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax import registry
+from bertjax import models
 from bertjax.convert import family as family_lib
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import logits
@@ -46,8 +46,7 @@ class Inputs(NamedTuple):
 def inputs_of(model: Any, pad: int) -> Inputs:
   """Random ids of all lengths, both segments and, where there are any, all languages."""
   rng = np.random.default_rng(17)
-  room = model.positions - model.position_offset if 'positions' in model else max(LENGTHS)
-  lengths = np.minimum(LENGTHS, room)
+  lengths = np.minimum(LENGTHS, models.build(model).room or max(LENGTHS))
   shape = (len(lengths), int(lengths.max()))
   column_1T = np.arange(shape[1])[None]
   real_BT = column_1T < lengths[:, None]
@@ -79,7 +78,7 @@ def rounded(params: Any, dtype: str) -> Any:
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   """What our model says."""
-  module = registry.find('bertjax.models', model.name, 'config.model.name').MODEL.make(model)
+  module = models.build(model)
   rows, length = inputs.token_BT.shape
   place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
   batch = dict(

@@ -198,6 +198,11 @@ class Base(Model):
     )  # fmt: skip
 
   @property
+  def room(self) -> int:
+    """As `Model`: rows of the position table behind its first."""
+    return self.positions - self.position_offset
+
+  @property
   def table_width(self) -> int:
     """E, the width of the embedding tables."""
     return self.embedding_width or self.width

@@ -132,6 +132,11 @@ class ModernBert(TargetModel):
     return out
 
   @property
+  def room(self) -> int:
+    """As `Model`."""
+    return self.positions
+
+  @property
   def out_std(self) -> float:
     """The standard deviation of what is added to the residual stream (Megatron's)."""
     return self.init_std / (2 * self.layers) ** 0.5

@@ -239,6 +239,13 @@ class TransformerXL(StreamModel):
       total += flops_lib.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
     return total
 
+  @property
+  def room(self) -> int | None:
+    """As `Model`: learned positions, or the keys that a token saw in training at most."""
+    if self.attention == 'deeper':
+      return self.learned_positions
+    return self.mem_len if self.same_length else None
+
   @nn.nowrap
   def check_length(self, length: int) -> None:
     """As `StreamModel`; learned positions and, with same_length, places of memory are limits."""

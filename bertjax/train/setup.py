@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bertjax import registry, schema, sharding
+from bertjax import models, registry, schema, sharding
 from bertjax.data import examples as examples_lib
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store, open_store
@@ -141,15 +141,15 @@ def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   config = phase.config
   sharding.check_batch(config.batch_size, config.microbatches, mesh, jax.process_count())
-  lengths = [config.length, *(s.length for s in config.evals.values() if 'length' in s)]
-  if 'positions' in config.model:
-    offset = config.model.position_offset if 'position_offset' in config.model else 0
-    room = config.model.positions - offset
-    if max(lengths) > room:
-      raise UserError(
-        f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the position table has '
-        f'room for {room}: lower config.length or raise config.model.positions'
-      )
+  # An evaluation with a model of its own is checked by its objective.
+  alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]
+  lengths = [config.length, *(s.length for s in alike)]
+  room = models.build(config.model).room
+  if room is not None and max(lengths) > room:
+    raise UserError(
+      f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the model has room for '
+      f'{room}: lower config.length or raise config.model.positions'
+    )
 
 
 def _check_best(metric: str, phases: Sequence[Phase], interleaved: bool) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bertjax import registry
+from bertjax import models
 from bertjax.data.sentences import Frame, bert_frame
 from bertjax.errors import UserError
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
@@ -68,12 +68,11 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
     UserError: there is no such model, or it is of a kind that is unknown here.
   """
   config = config.copy_and_resolve_references()
-  room = _room(config)
+  room = models.build(config).room
   for key, value in dict(mem_len=0, same_length=False).items():  # each text stands for itself
     if key in config:
       config[key] = value
-  module = registry.find('bertjax.models', config.name, 'config.model.name')
-  model = module.MODEL.make(config)
+  model = models.build(config)
   kinds = {Electra: _electra, XLNet: _xlnet, StreamModel: _stream, TargetModel: _target}
   for kind, functions in kinds.items():
     if isinstance(model, kind):
@@ -99,15 +98,6 @@ def without(net: Net, made: Sequence[str]) -> Net:
   tops = {path.partition('/')[0] for path in made}
   words = None if tops & {'mlm', 'head', 'words'} else net.words
   return net._replace(words=words, judge=None if 'rtd' in tops else net.judge)
-
-
-def _room(config: Any) -> int | None:
-  if 'positions' in config:
-    return config.positions - config.position_offset
-  if 'attention' in config and config.attention == 'deeper':
-    return config.learned_positions
-  # The keys that a position saw in training at most; no text that fits shows it more.
-  return config.mem_len if 'same_length' in config and config.same_length else None
 
 
 def _tables(config: Any) -> tuple[str, ...]:

@@ -92,8 +92,8 @@ def test_types_of_choices_name_what_there_is():
 @pytest.mark.parametrize(
   'objective, model, fitting',
   [
-    (mlm, 'xlnet', "'bert' or 'span_boundary'"),
-    (mlm, 'electra', "'bert' or 'span_boundary'"),
+    (mlm, 'xlnet', "'bert' or 'modernbert' or 'span_boundary'"),
+    (mlm, 'electra', "'bert' or 'modernbert' or 'span_boundary'"),
     (lm, 'bert', "'transformer_xl'"),
   ],
 )

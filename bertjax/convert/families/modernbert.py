@@ -50,7 +50,11 @@ def write(model: Any) -> dict[str, Any]:
   every = model.global_every if model.window else 1
   kinds = ['sliding_attention' if i % every else 'full_attention' for i in range(model.layers)]
   rope = lambda theta: dict(rope_type='default', rope_theta=theta)
-  return dict(
+  # Theirs by default are of the published vocabulary, and refused where that is not there.
+  unknown = dict.fromkeys(
+    ('pad_token_id', 'bos_token_id', 'eos_token_id', 'cls_token_id', 'sep_token_id')
+  )
+  return unknown | dict(
     layer_types=kinds,
     attention_dropout=model.attention_dropout,  # theirs has one rate for this and for `dropout`
     global_attn_every_n_layers=every,

@@ -16,6 +16,11 @@ from bertjax.types import Batch
 class Model(nn.Module):
   """Any model."""
 
+  @property
+  def room(self) -> int | None:
+    """Columns of the longest row that the model can take; None: there is no limit."""
+    return None
+
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Model FLOPs of a forward and backward pass through all of it; see `layers/flops.py`.
