@@ -37,7 +37,5 @@ def test_the_vocabulary_is_the_configs_the_recipes_or_the_published_one():
 
 
 def test_refuses_rows_that_are_longer_than_the_position_table():
-  with pytest.raises(
-    ValueError, match='at most .*, what the model has room for; got 9999'
-  ):
+  with pytest.raises(ValueError, match='at most .*, what the model has room for; got 9999'):
     own_step.sized(systems.tiny('bert'), 2, 9999)
