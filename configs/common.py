@@ -121,7 +121,9 @@ def laptop(c: ConfigDict) -> None:
   c.total_steps, c.batch_size, c.length = 2500, 32, 64
   c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 500, 500
   c.model.update(dict(init_std=0.08, dropout=0.0, attention_dropout=0.0))  # 1 / sqrt(width)
-  c.optimizer.update(dict(b2=0.98, bias_correction=True))
+  c.optimizer.b2 = 0.98
+  if 'bias_correction' in c.optimizer:
+    c.optimizer.bias_correction = True
   c.optimizer.schedule.peak = 2e-3
   c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') * 2 // 25
   c.evals.held_out.examples = 512

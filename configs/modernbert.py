@@ -4,10 +4,10 @@ current encoder, with packed rows and 8,192 positions.
   python -m bertjax.main --config=configs/modernbert.py:base --workdir=runs/modernbert \
       --config.data.input='text/*.txt' --config.data.vocab=DIR_WITH_tokenizer.json
 
-Sizes: test, tiny, base, large. Phases: the batch grows, then rows of 1,024 tokens, then of 8,192 with
-slower turns of the global layers. Ours, where the original does otherwise: the batch grows in five
-stages, large starts at random and not from base's weights, masks are as many in every row (fairseq's
-draw in place of one coin a token), and texts are packed best-fit.
+Sizes: test, tiny, base, large. Phases: the batch grows, then rows of 1,024 tokens, then of 8,192
+with slower turns of the global layers. Ours, where the original does otherwise: the batch grows in
+five stages, large starts at random and not from base's weights, masks are as many in every row
+(fairseq's draw in place of one coin a token), and texts are packed best-fit.
 """
 
 from typing import Any, NamedTuple
@@ -102,7 +102,7 @@ STAGES = {
   'test': (Stage('batch1', 1e-3, 8, 64), Stage('context1', 1e-3, 8, 128, 0.5, decay=True)),
 }
 PEAK = {'large': 5e-4}  # others: base's
-WARMUP = {'base': 3.0, 'large': 2.0, 'test': 1e-4}  # billions of tokens, within the first stage
+WARMUP = {'base': 3.0, 'large': 2.0, 'test': 1e-4}  # of the rate, billions of tokens
 
 
 def recipe(size: str) -> ConfigDict:
@@ -122,10 +122,10 @@ def recipe(size: str) -> ConfigDict:
   peak = PEAK.get(size, 8e-4)
   # decoupled_stableadamw takes 1e-5 off a weight at each step of the peak.
   c.optimizer.weight_decay = 1e-5 / peak
-  warmup = WARMUP.get(size, WARMUP['test']) * 1e9 / (stages[0].batch_size * stages[0].length)
+  warmup = steps_of(WARMUP.get(size, WARMUP['test']), stages)
   c.optimizer.schedule = dict(
-    name='warmup_stable_decay', peak=peak, warmup_steps=share_of(c, round(warmup), steps),
-    decay_steps=0, total_steps=c.get_ref('total_steps'),
+    name='warmup_stable_decay', start=0, peak=peak, decay_steps=0, end_ratio=0.0,
+    warmup_steps=share_of(c, warmup, steps), total_steps=c.get_ref('total_steps'),
   )  # fmt: skip
 
   c.data.plan = recipes.ROBERTA_PLAN | dict(break_mode='complete_doc')
@@ -141,9 +141,11 @@ def recipe(size: str) -> ConfigDict:
 
 def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) -> dict[str, Any]:
   """The overrides of a stage."""
-  before = sum(other.steps for other in stages[: stages.index(stage)])
+  place = stages.index(stage)
+  before = sum(other.steps for other in stages[:place])
+  # Each phase counts its rows from 0: another seed gives it others.
   found: dict[str, Any] = dict(
-    share=float(stage.steps), batch_size=stage.batch_size, length=stage.length
+    share=float(stage.steps), batch_size=stage.batch_size, length=stage.length, seed=place
   )
   if stage.peak != 1.0 or stage.decay:
     peak = c.optimizer.schedule.peak * stage.peak
@@ -155,6 +157,16 @@ def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) ->
   if stage.name.startswith('context'):
     found['model'] = dict(theta=160_000.0)  # of global layers; local ones keep theirs
   return found
+
+
+def steps_of(tokens: float, stages: tuple[Stage, ...]) -> int:
+  """The steps that make so many billions of tokens."""
+  steps = 0
+  for stage in stages:
+    if tokens <= stage.tokens:
+      return steps + round(tokens / stage.tokens * stage.steps)
+    tokens, steps = tokens - stage.tokens, steps + stage.steps
+  return steps
 
 
 def share_of(c: ConfigDict, part: int, steps: int) -> Any:
