@@ -39,7 +39,6 @@ def model(size: str) -> ConfigDict:
       local_theta=10_000.0,
       window=64,  # keys on each side: sliding_window 128
       global_every=3,
-      embedding_dropout=0.0,
       attention_dropout=0.0,
       dropout=0.1,  # attn_out_dropout_prob
       ffn_dropout=0.0,

@@ -33,7 +33,7 @@ class Row(NamedTuple):
     head: whether it belongs to a head, which a checkpoint may lack: it is then made anew.
     part: (index, count) where theirs holds count tensors of ours, one after the other on its first
       axis; their rows follow each other.
-    first: the first layer that has it; earlier rows of our stack are 1 and never read.
+    first: their name of layer 0's, where that lies elsewhere; '': it does not.
   """
 
   ours: str
@@ -42,7 +42,7 @@ class Row(NamedTuple):
   sizes: Mapping[str, int] = {}
   head: bool = False
   part: tuple[int, int] = (0, 1)
-  first: int = 0
+  first: str = ''
 
 
 def dense(ours: str, theirs: str, out: str, into: str, **more: Any) -> tuple[Row, Row]:
@@ -67,8 +67,9 @@ def names_of(row: Row, model: Any) -> list[str]:
   if '{group}' in row.theirs:
     numbers = itertools.product(range(model.groups), range(model.inner_groups))
     return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
-  layers = range(row.first, model.layers) if '{layer}' in row.theirs else (0,)
-  return [row.theirs.format(layer=layer) for layer in layers]
+  layers = range(model.layers) if '{layer}' in row.theirs else (0,)
+  names = [row.theirs.format(layer=layer) for layer in layers]
+  return [row.first, *names[1:]] if row.first else names
 
 
 def sizes_of(model: Any) -> dict[str, int]:
@@ -111,14 +112,12 @@ def to_ours(
     *parents, leaf = row.ours.split('/')
     stacked = 'layers' in parents
     shape = _our_shape(row, mine)
-    whole = _aligned_zeros((row.first + len(names), *shape) if stacked else shape)
-    if row.first:
-      whole[: row.first] = 1
+    whole = _aligned_zeros((len(names), *shape) if stacked else shape)
     if absent is not None and names[0] not in state:
       whole[...] = absent(row, whole.shape)
     else:
       for index, name in enumerate(names if stacked else names[:1]):
-        _fill(whole[row.first + index] if stacked else whole, state[name], row, mine)
+        _fill(whole[index] if stacked else whole, state[name], row, mine)
     if not stacked:
       _check_copies(state, names)
     node = params
@@ -174,7 +173,7 @@ def _layer(params: Mapping[str, Any], row: Row, index: int) -> np.ndarray:
   for key in row.ours.split('/'):
     array = array[key]
   stacked = 'layers' in row.ours.split('/')
-  return np.asarray(array[row.first + index] if stacked else array, np.float32)
+  return np.asarray(array[index] if stacked else array, np.float32)
 
 
 def their_shapes(rows: Sequence[Row], model: Any) -> dict[str, tuple[int, ...]]:

@@ -22,7 +22,6 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,
-  Dropout,
   Dtype,
   Init,
   Norm,
@@ -62,16 +61,15 @@ class ModernBert(TargetModel):
     activation, gated: of the feed-forward; gated, it is multiplied by a second projection: GEGLU
       with 'gelu_erf', SwiGLU with 'silu'.
     norm, norm_eps: of all norms, which stand before what they serve, and behind the embeddings and
-      the last layer. Layer 0 takes the embeddings' norm for its own before attention; its row of
-      that stack is never read.
+      the last layer. The embeddings' is layer 0's: what it makes is also the residual stream there.
     biases: of norms, projections and the head's dense; the words always have one.
     distances: what tells tokens apart by place. 'rotary' turns queries and keys; 'alibi' and
       'buckets' (T5's) add to the scores, the same in all layers.
     theta, local_theta: of 'rotary', in global and in local layers.
     window: how many keys a token of a local layer sees on each side; 0: all layers are global.
-    global_every: every so-manieth layer is global, the first one too.
-    embedding_dropout, attention_dropout, dropout, ffn_dropout: of the embeddings, the
-      probabilities, what attention adds, and within the feed-forward.
+    global_every: every n-th layer is global, from layer 0 on.
+    attention_dropout, dropout, ffn_dropout: of the probabilities, of what attention adds, and
+      within the feed-forward.
     init_std: of a normal distribution cut at 3 of it; what is added to the residual stream, and the
       head's dense, has init_std / sqrt(2 L).
     attend: see `bert.Base`.
@@ -94,7 +92,6 @@ class ModernBert(TargetModel):
   local_theta: Positive
   window: Natural
   global_every: Count
-  embedding_dropout: Fraction
   attention_dropout: Fraction
   dropout: Fraction
   ffn_dropout: Fraction
@@ -108,17 +105,17 @@ class ModernBert(TargetModel):
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """As `TargetModel`; reads token, position and example, and with words target_pos."""
     dtype, init = jnp.dtype(self.dtype), normal(self.init_std)
-    norm = lambda name: Norm(self.norm_eps, dtype, 0.0, self.norm, self.biases, name=name)
     rows = (padded_rows(self.vocab_size), self.width)
     word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
-    x_BTD = norm('embedding_norm')(word_VE[batch['token_BT']])
-    x_BTD = Dropout(self.embedding_dropout, name='dropout')(x_BTD, noise)
-    embedded_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
+    embedded_BTD = word_VE[batch['token_BT']].astype(dtype)
+    embedded_BTD = nn.with_logical_constraint(embedded_BTD, ('batch', 'length', 'embed_act'))
     encoder = Encoder(
-      self.layers, self.remat, self._layer(hidden), kinds=self.kinds, name='encoder'
-    )
+      self.layers, self.remat, self._layer(hidden), kinds=self.kinds, normed_stream=True,
+      name='encoder',
+    )  # fmt: skip
     x_BTD, hidden_LBTD = encoder(embedded_BTD, self._contexts(batch), noise)
-    x_BTD = norm('final_norm')(x_BTD)
+    last = Norm(self.norm_eps, dtype, 0.0, self.norm, self.biases, name='final_norm')
+    x_BTD = last(x_BTD)
     out: dict[str, Any] = dict(last_BTD=x_BTD, label_BGC={}, token_label_BTC={})
     if self.words:
       head = WordHead(
@@ -151,7 +148,7 @@ class ModernBert(TargetModel):
     """The fields of `Block`."""
     return dict(
       heads=self.heads, ffn=self.ffn, activation=self.activation, gated=self.gated,
-      norm=self.norm, norm_eps=self.norm_eps, norm_place='before', first_norm=False,
+      norm=self.norm, norm_eps=self.norm_eps, norm_place='before',
       norm_bias=self.biases, attention_bias=self.biases, ffn_bias=self.biases,
       dropout=self.dropout, attention_dropout=self.attention_dropout,
       inner_dropout=self.ffn_dropout, ffn_dropout=0.0, initializer=normal(self.init_std),

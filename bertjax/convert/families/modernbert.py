@@ -1,4 +1,4 @@
-"""ModernBertForMaskedLM and ModernBertModel: local layers between every so-manieth global one."""
+"""ModernBertForMaskedLM and ModernBertModel: a global layer and so many local ones in turn."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +18,10 @@ def layout(model: Any) -> Layout:
   attention, ffn = ('query', 'key', 'value'), ('up', 'gate')
   rows = (
     Row('word', 'model.embeddings.tok_embeddings.weight', 'V,D->VD'),
-    scale('embedding_norm', 'model.embeddings.norm'),
-    scale(f'{ours}/attention_norm', f'{theirs}.attn_norm')._replace(first=1),
+    # Layer 0 has no such norm in theirs: it takes the embeddings', which is its own in ours.
+    scale(f'{ours}/attention_norm', f'{theirs}.attn_norm')._replace(
+      first='model.embeddings.norm.weight'
+    ),
     *fused('attention/', f'{theirs}.attn.Wqkv.weight', 'NH,D->DNH', attention),
     dense(f'{ours}/attention/out', f'{theirs}.attn.Wo', 'D', 'NH')[0],
     scale(f'{ours}/ffn_norm', f'{theirs}.mlp_norm'),
@@ -121,7 +123,6 @@ FAMILY = Family(
     Field('positions', 'max_position_embeddings', 8192),
     Field('init_std', 'initializer_range', 0.02),
     Field('norm_eps', 'norm_eps', 1e-5),
-    Field('embedding_dropout', 'embedding_dropout', 0.0),
     Field('ffn_dropout', 'mlp_dropout', 0.0),
   ),
   fixed=dict(
@@ -142,6 +143,7 @@ FAMILY = Family(
     classifier_bias=(False,),
     tie_word_embeddings=(True,),
     sparse_prediction=(False,),
+    embedding_dropout=(0.0,),
     initializer_cutoff_factor=(3.0, 2.0, None),  # of the start alone
   ),
   write=write,

@@ -59,7 +59,8 @@ class Block(nn.Module):
     norm_place: 'after' the sum (Vaswani et al. 2017), 'before' what is added, or 'none'.
     norm, norm_std: see `Norm`.
     norm_bias, attention_bias, ffn_bias: whether they have biases.
-    first_norm: off, layer 0 takes its input as it is, where the norm stands before (ModernBERT).
+    enters: this is layer 0 of a model whose residual stream begins behind the first norm
+      (ModernBERT, whose embeddings have a norm and whose layer 0 has none before attention).
     out_initializer: of what is added to the residual; None: as `initializer`.
     positions: whether attention projects `Context.table_RD`.
     reuse_len: how many columns memory is kept of; None: all.
@@ -86,7 +87,7 @@ class Block(nn.Module):
   norm_bias: bool = True
   attention_bias: bool = True
   ffn_bias: bool = True
-  first_norm: bool = True
+  enters: bool = False
   out_initializer: Init | None = None
   positions: bool = False
   reuse_len: int | None = None
@@ -113,22 +114,22 @@ class Block(nn.Module):
     new = None if memory_BMD is None else memory_lib.push(memory_BMD, h_BTD, self.reuse_len)
     x_BTD = self.entered(x_BTD)
 
-    def attended(normed) -> Array:
+    def attended(x_BTD: Array, normed) -> Array:
       seen_BSD = normed(memory_lib.join(memory_BMD, self.content(x_BTD, context)))
       attention = self._attention('attention', x_BTD.shape[-1])
       y_BTD = self.attend(attention, x_BTD, seen_BSD, context, noise, layer)
       return Dropout(self.dropout, name='attention_dropout')(y_BTD, noise, layer)
 
-    def crossed(normed) -> Array:
+    def crossed(x_BTD: Array, normed) -> Array:
       attention = self._attention('cross_attention', x_BTD.shape[-1])
       other_BSD, mask = no_shorter(context.other_BSD, context.other_mask, x_BTD.shape[1])
       y_BTD = attention(normed(x_BTD), other_BSD, mask, None, None, noise, layer)
       return Dropout(self.dropout, name='cross_attention_dropout')(y_BTD, noise, layer)
 
-    x_BTD = self._sum('attention_norm', x_BTD, attended, self.first_norm)
+    x_BTD = self._sum('attention_norm', x_BTD, attended, self.enters)
     if self.cross:
       x_BTD = self._sum('cross_attention_norm', x_BTD, crossed)
-    fed = lambda normed: self._feed_forward(normed(x_BTD), noise, layer)
+    fed = lambda x_BTD, normed: self._feed_forward(normed(x_BTD), noise, layer)
     x_BTD = self._sum('ffn_norm', x_BTD, fed)
     x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
     return x_BTD, (new, x_BTD if self.hidden else None)
@@ -169,14 +170,17 @@ class Block(nn.Module):
       self.out_initializer, self.dtype, name=name,
     )  # fmt: skip
 
-  def _sum(self, name: str, x_BTD: Array, added, wanted: bool = True) -> Array:
-    """x and what is added to it, a function of the norm before, with the norm in its place."""
-    if self.norm_place == 'none' or not wanted:
-      return x_BTD + added(same)
+  def _sum(self, name: str, x_BTD: Array, added, enters: bool = False) -> Array:
+    """x and what is added to it, a function of x and the norm before; the norm in its place."""
+    if self.norm_place == 'none':
+      return x_BTD + added(x_BTD, same)
     norm = Norm(self.norm_eps, self.dtype, self.norm_std, self.norm, self.norm_bias, name=name)
+    if enters:
+      x_BTD = norm(x_BTD)
+      return x_BTD + added(x_BTD, same)
     if self.norm_place == 'before':
-      return x_BTD + added(norm)
-    return norm(x_BTD + added(same))
+      return x_BTD + added(x_BTD, norm)
+    return norm(x_BTD + added(x_BTD, same))
 
   def _feed_forward(self, x_BTD: Array, noise: Noise | None, layer: Array) -> Array:
     outer = self.dropout if self.ffn_dropout is None else self.ffn_dropout

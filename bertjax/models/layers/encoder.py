@@ -56,6 +56,7 @@ class Encoder(nn.Module):
       several blocks in all, each leaf is one stack under 'layers', group by group.
     kinds: of each layer, which of several contexts it gets, such as windows and global attention in
       turn; (): there is one context.
+    normed_stream: with kinds, layer 0 `enters`.
   """
 
   layers: int
@@ -65,6 +66,7 @@ class Encoder(nn.Module):
   groups: int = 1
   inner_groups: int = 1
   kinds: tuple[int, ...] = ()
+  normed_stream: bool = False
 
   @nn.compact
   def __call__(self, x_BTD: Array, contexts: Context | Sequence[Context], noise: Noise | None):
@@ -80,9 +82,9 @@ class Encoder(nn.Module):
 
   def _in_turn(self, x_BTD: Array, contexts: tuple[Context, ...], noise: Noise | None):
     """A scan over the periods of the pattern, behind the layers that come before the first one."""
-    lead, period = pattern(self.kinds, 0 if self.layer.get('first_norm', True) else 1)
-    first = Block(**self.layer, parent=None)
-    later = Block(**dict(self.layer, first_norm=True), parent=None)
+    lead, period = pattern(self.kinds, int(self.normed_stream))
+    first = Block(**self.layer, enters=self.normed_stream, parent=None)
+    later = Block(**self.layer, parent=None)
     init = lambda key: self._init(later, key, x_BTD, contexts[0])
     stack = self.param('layers', _stacked, init, self.layers)
 

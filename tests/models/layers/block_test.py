@@ -36,7 +36,7 @@ CASES = {
   'buckets': {},
   'window': {},
   'cross': dict(cross=True),
-  'first': dict(norm_place='before', first_norm=False),
+  'enters': dict(norm_place='before', enters=True),
 }
 
 
@@ -98,7 +98,9 @@ def layer(case, row, x, other, p, table):
     scores = table[np.where(distance < 0, 16, 0) + abs(distance)].transpose(2, 0, 1)
   if case == 'rotary':
     turn = POSITION_BT[row][:, None] * 100.0 ** (-np.arange(3) / 3)
-  first = None if case == 'first' else p.get('attention_norm')
+  first = p.get('attention_norm')
+  if case == 'enters':
+    x, first = norm(x, first, fields), None
   x = summed(x, lambda y: attend(y, y, p['attention'], visible, scores, turn), first, fields)
   if case == 'cross':
     seen = np.broadcast_to((real > 0)[:, None], (LENGTH, len(other)))
