@@ -47,7 +47,9 @@ class Net(nn.Module):
   encoder: dict[str, Any]
 
   @nn.compact
-  def __call__(self, x_BTE: Array, mask: Mask, noise: Noise | None, hidden: bool = False):
+  def __call__(
+    self, x_BTE: Array, mask: Mask, noise: Noise | None, hidden: bool = False
+  ) -> tuple[Array, Array | None, Array]:
     """Returns the last layer's output, every layer's or None, and what enters the first."""
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTE, noise)
     if x_BTD.shape[-1] != self.width:
@@ -57,7 +59,8 @@ class Net(nn.Module):
       )  # fmt: skip
       x_BTD = dense(x_BTD)
     fields = dict(self.encoder, layer=dict(self.encoder['layer'], hidden=hidden))
-    return *Encoder(**fields, name='encoder')(x_BTD, Context(mask), noise), x_BTD
+    last_BTD, hidden_LBTD = Encoder(**fields, name='encoder')(x_BTD, Context(mask), noise)
+    return last_BTD, hidden_LBTD, x_BTD
 
 
 class TokenHead(nn.Module):

@@ -123,7 +123,7 @@ class ModernBert(TargetModel):
         self.biases, name='mlm',
       )  # fmt: skip
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
-    if hidden:  # the last layer's output is what its norm makes of it
+    if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
       hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out

@@ -28,7 +28,7 @@ class Rotary(NamedTuple):
 
 def rotary(position_BT: Array, head_size: int, theta: float) -> Rotary:
   """The turns of positions: pair i of a head by position / theta^(2i / H)."""
-  slow_H = theta ** (-np.arange(0, head_size, 2, np.float32) / head_size)
+  slow_H = theta ** (-np.arange(0, head_size, 2, dtype=np.float32) / head_size)
   angle_BTH = position_BT[:, :, None].astype(jnp.float32) * slow_H.astype(np.float32)[None, None]
   return Rotary(jnp.cos(angle_BTH), jnp.sin(angle_BTH))
 

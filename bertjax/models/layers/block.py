@@ -184,7 +184,7 @@ class Block(nn.Module):
 
   def _feed_forward(self, x_BTD: Array, noise: Noise | None, layer: Array) -> Array:
     outer = self.dropout if self.ffn_dropout is None else self.ffn_dropout
-    fields = dict(
+    fields: dict[str, Any] = dict(
       ffn=self.ffn, activation=self.activation, gated=self.gated, bias=self.ffn_bias,
       dropouts=(self.inner_dropout, outer), initializer=self.initializer,
       out_initializer=self.out_initializer or self.initializer, dtype=self.dtype,

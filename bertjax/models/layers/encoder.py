@@ -69,11 +69,12 @@ class Encoder(nn.Module):
   normed_stream: bool = False
 
   @nn.compact
-  def __call__(self, x_BTD: Array, contexts: Context | Sequence[Context], noise: Noise | None):
+  def __call__(
+    self, x_BTD: Array, contexts: Context | Sequence[Context], noise: Noise | None
+  ) -> tuple[Array, Array | None]:
     """Returns the last block's output, and every block's where the layer is `hidden`."""
-    several = () if isinstance(contexts, Context) else tuple(contexts)
-    if several:
-      return self._in_turn(x_BTD, several, noise)
+    if not isinstance(contexts, Context):
+      return self._in_turn(x_BTD, tuple(contexts), noise)
     if self.sharing != 'none':
       return self._shared(x_BTD, contexts, noise)
     stack = scanned(Block, self.layers, self.remat)(**self.layer, name='layers')

@@ -59,7 +59,7 @@ def muon(
   factors = lambda updates, _: jax.tree.map(
     lambda u, n: _factor(u.shape, n, update_rms) * u, updates, numbers
   )
-  directions = dict(
+  directions: Any = dict(
     muon=optax.chain(orthogonal, optax.stateless(factors)), adam=optax.scale_by_adam(b1, b2, eps)
   )
   return optax.chain(optax.partition(directions, kinds), leaves.add_decay(weight_decay))

@@ -35,7 +35,8 @@ def stable_adamw(
   """
   tx = optax.chain(optax.scale_by_adam(b1, b2, eps), leaves.add_decay(weight_decay))
 
-  def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+  def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    grads = updates
     updates, state = tx.update(grads, state, params)
     nu = optax.tree.bias_correction(state[0].nu, b2, state[0].count)
 
