@@ -16,6 +16,7 @@ from bertjax import schema
 from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
 from bertjax.train import setup
+from configs import common
 
 ABSENT = type('Absent', (), {'__repr__': lambda self: 'ABSENT'})()  # named alike in every process
 NAN, INF = math.nan, math.inf
@@ -24,6 +25,8 @@ XLNET_MASK = dict(
   name='xlnet_permutation', reuse_len=16, perm_size=16, context=6, max_words=5, whole_word=False,
   static=False, max_targets=0,
 )  # fmt: skip
+WSD = dict(name='warmup_stable_decay', peak=1.0, warmup_steps=5, decay_steps=6, total_steps=10)
+MUON = common.muon().to_dict() | dict(schedule=dict(name='constant', peak=1.0))
 
 TOP = [
   ('bert', {'seed': -1}, 'config.seed: expected int >= 0, got -1'),
@@ -109,6 +112,14 @@ OPTIMIZER = [
   ('bert', {'optimizer.schedule.end_ratio': 0.1}, 'fields of config.optimizer.schedule'),
   ('bert', {'optimizer.schedule.start': -3}, 'config.optimizer.schedule.start'),
   ('xlnet', {'optimizer.schedule.end_ratio': 2.0}, 'config.optimizer.schedule.end_ratio'),
+  ('bert', {'optimizer.schedule': WSD}, 'expected warmup_steps . decay_steps <= total_steps'),
+  ('bert', {'optimizer.name': 'stable_adamw'}, "fields of config.optimizer: .* 'bias_correction'"),
+  (
+    'bert',
+    {'optimizer': MUON | dict(matrices=(('.*', 1.0),))},
+    'matrices takes .*a matrix',
+  ),
+  ('bert', {'optimizer': MUON | dict(newton_schulz_steps=0)}, 'newton_schulz_steps: expected int'),
   ('bert_lamb', {'optimizer.trust': 'some'}, 'config.optimizer.trust'),
   ('bert_lamb', {'optimizer.trust': ABSENT}, 'lacks trust'),
 ]
