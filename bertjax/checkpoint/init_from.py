@@ -149,10 +149,10 @@ def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
   return changed
 
 
-def opened(
+def loader(
   config: Any, vocabulary: Vocabulary | None, source: Source | None = None
 ) -> Callable[[Any], tuple[Any, list[str]]]:
-  """Opens what `config.init_from` names and compares its vocabulary with the run's.
+  """What loads what `config.init_from` names, opened and compared with the run's vocabulary.
 
   Args:
     config: the run's.
@@ -174,12 +174,12 @@ def opened(
     return lambda variables: _with_whole(variables, source, rows, said)
   entries = [(_open_run(entry[0], vocabulary), *entry) for entry in config.init_from]
 
-  def apply(variables: Any) -> tuple[Any, list[str]]:
+  def load(variables: Any) -> tuple[Any, list[str]]:
     for entry in entries:
       variables = _with_subtree(variables, *entry)
     return variables, []
 
-  return apply
+  return load
 
 
 def _with_whole(

@@ -68,11 +68,11 @@ def initial_state(
   Raises:
     UserError: what it names does not fit the run.
   """
-  put_in_place = init_from.opened(config, run.vocabulary, source)
+  load = init_from.loader(config, run.vocabulary, source)
   phase = run.phases[0]
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
   make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
-  variables, said = put_in_place(make())
+  variables, said = load(make())
   for line in said:
     say(line)
 

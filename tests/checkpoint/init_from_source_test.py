@@ -75,7 +75,7 @@ def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_p
   c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
   variables = first_variables(c)
   monkeypatch.setattr(init_from, 'open_source', None)  # it has been opened
-  new, said = init_from.opened(c, load_vocabulary(theirs), source)(variables)
+  new, said = init_from.loader(c, load_vocabulary(theirs), source)(variables)
   assert said[-1].startswith('Made anew') and said[-1].endswith('next, pooler')
   state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
   kernel = new['params']['encoder']['layers']['ffn_up']['kernel']
@@ -100,9 +100,9 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
   variables = first_variables(c)
   with pytest.raises(UserError, match='was trained with another vocabulary .* --remap_vocab'):
-    init_from.opened(c, other, source)
+    init_from.loader(c, other, source)
   c.remap_vocab = True
-  new, said = init_from.opened(c, other)(variables)
+  new, said = init_from.loader(c, other)(variables)
   assert said[0].startswith('61 of 211 pieces are in the vocabulary')
   state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
   table = state['bert.embeddings.word_embeddings.weight'].numpy()
