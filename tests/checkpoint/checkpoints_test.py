@@ -307,8 +307,8 @@ def test_variables_are_read_alone(make, tmp_path, warnings):
 @mutation(
   'checkpoints: a file is hashed again for every reader of it',
   'bertjax/checkpoint/checkpoints.py',
-  "reader.metadata(directory / 'state')",
-  "reader.metadata(newest(directory) / 'state')",
+  "stored = reader.metadata(directory / 'state')",
+  "stored = reader.metadata(newest(directory) / 'state')",
 )
 def test_a_checkpoint_that_is_read_is_hashed_once(make, tmp_path, monkeypatch):
   three(make)
