@@ -13,6 +13,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
+from bertjax import children
+
 
 class UserError(ValueError):
   """What the user gave cannot work: says what was expected, what it got, and the remedy."""
@@ -48,6 +50,7 @@ def door(program: str) -> Iterator[None]:
     program: its name, e.g. 'bertjax.prepare'.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  children.follow_parent()
   try:
     yield
   except UserError as error:

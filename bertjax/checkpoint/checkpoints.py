@@ -77,20 +77,25 @@ class Checkpoints:
       wait: whether to return only when the checkpoint is complete.
 
     Raises:
-      UserError: the step has a checkpoint already, or this or the previous save failed.
+      UserError: the step has a checkpoint already, or, with wait, this save failed.
     """
-    self.wait()
+    self.settle()
     final = self._directory / str(step)
     if final.exists():
       raise UserError(f'{final} exists already: restore from it, or remove it')
     saving = final.with_name(f'{step}.saving')
     record = dict(step=step, meta=meta, arrays=_describe(state))
-    with self._explained(step):
+    try:
       if jax.process_index() == 0:
         saving.mkdir()
       self._saver.save(saving / 'state', args=ocp.args.PyTreeSave(state))
-    self._newest = step
-    self._pending.append((step, self._thread.submit(self._commit, saving, final, record)))
+    except Exception as error:  # a full disk is a ValueError of TensorStore
+      future = concurrent.futures.Future()
+      future.set_exception(error)
+    else:
+      future = self._thread.submit(self._commit, saving, final, record)
+      self._newest = step
+    self._pending.append((step, future))
     if wait:
       self.wait()
 
@@ -150,6 +155,27 @@ class Checkpoints:
     steps = _steps(self._directory)
     return self._directory / str(steps[-1]) if steps else None
 
+  def failure(self) -> str:
+    """What has become of a save in the background: '' while all is well, else what to say, once.
+
+    The next save is the next try.
+    """
+    done = [pair for pair in self._pending if pair[1].done()]
+    self._pending = [pair for pair in self._pending if not pair[1].done()]
+    for step, future in done:
+      error = future.exception()
+      if error is not None:
+        if jax.process_index() == 0:
+          shutil.rmtree(self._directory / f'{step}.saving', ignore_errors=True)
+        return self._said(step, error)
+    return ''
+
+  def settle(self) -> None:
+    """Returns when no save is under way; one that failed is said."""
+    concurrent.futures.wait([future for _, future in self._pending], TIMEOUT_S)
+    if said := self.failure():
+      logging.warning('%s', said)
+
   def wait(self) -> None:
     """Returns when no save is under way.
 
@@ -176,6 +202,8 @@ class Checkpoints:
       self._retain()
 
   def _score(self, step: int, scores: dict[str, float]) -> None:
+    if not (self._directory / str(step)).is_dir():
+      return  # its save failed, and that was said
     manifest.write_scores(self._directory / str(step), scores)
     self._retain()
 
@@ -200,16 +228,19 @@ class Checkpoints:
       (self._directory / str(step)).rename(doomed)
       shutil.rmtree(doomed)
 
+  def _said(self, step: int, error: BaseException) -> str:
+    return (
+      f'checkpoint {step} could not be written to {self._directory}: {error!r}. The newest '
+      f'complete one is {self.latest()}: see that the disk has room and can be written to; the '
+      'same command resumes'
+    )
+
   @contextlib.contextmanager
   def _explained(self, step: int) -> Iterator[None]:
     try:
       yield
     except Exception as error:
-      said = (
-        f'checkpoint {step} could not be written to {self._directory}: {error!r}. The newest '
-        f'complete one is {self.latest()}: see that the disk has room and can be written to; the '
-        'same command resumes'
-      )
+      said = self._said(step, error)
       if isinstance(error, OSError):  # TimeoutError is one
         raise UserError(said) from error
       error.add_note(said)  # TensorStore has no type of its own for a full disk

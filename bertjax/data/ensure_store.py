@@ -8,9 +8,9 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 
+from bertjax import children
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.errors import UserError, choose
 
@@ -27,10 +27,10 @@ def _run(module: str, flags: dict[str, object]) -> None:
   given = {k: v for k, v in flags.items() if v not in ('', None)}
   arguments = [f'--{k}={str(v).lower() if isinstance(v, bool) else v}' for k, v in given.items()]
   quiet = dict(os.environ, CUDA_VISIBLE_DEVICES='-1')  # TensorFlow looks for a GPU otherwise
-  done = subprocess.run([sys.executable, '-m', module, *arguments], env=quiet, check=False)
-  if done.returncode:
+  status = children.run([sys.executable, '-m', module, *arguments], quiet)
+  if status:
     raise UserError(
-      f'{module} failed with exit status {done.returncode}; its message is above. '
+      f'{module} failed with exit status {status}; its message is above. '
       f'Run it alone with: python -m {module} {" ".join(arguments)}'
     )
 

@@ -3,10 +3,12 @@
 import json
 import os
 import pathlib
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import jax
+from absl import logging
 
 from bertjax.errors import writing
 
@@ -34,34 +36,93 @@ class Writer:
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
       _cut_back(path, resume_step)
-    self._file = open(path, 'a', encoding='utf-8')
-    self._directory = path.parent / 'tensorboard'
-    self._purge_step = resume_step + 1  # TensorBoard forgets it and what follows
-    self._events: Any = None
+    self._path, self._lines = path, []
+    self._file = open(path, 'ab', buffering=0)
+    self._events = _Events(path.parent / 'tensorboard', resume_step + 1)
 
   def write(self, step: int, scalars: Mapping[str, float]) -> None:
-    """Appends one line and one set of events; nothing if there are no scalars."""
+    """Appends one line and one set of events; nothing if there are no scalars.
+
+    A disk that is full does not stop the run: that is said, and lines are kept until it takes them.
+    """
     if not self._first or not scalars:
       return
-    if self._events is None:
-      from tensorboardX import SummaryWriter  # imports torch, if there is one: not at start-up
-
-      self._events = SummaryWriter(str(self._directory), purge_step=self._purge_step)
     values = {name: float(value) for name, value in scalars.items()}
-    with writing('metrics', self._file.name):
-      self._file.write(json.dumps({'step': int(step), **values}) + '\n')
-      self._file.flush()
-    with writing('TensorBoard events', self._directory):
-      for name, value in values.items():
-        self._events.add_scalar(name, value, int(step))
-      self._events.flush()
+    self._lines.append(json.dumps({'step': int(step), **values}).encode() + b'\n')
+    self._write_lines()
+    self._events.write(int(step), values)
+
+  def sync(self) -> None:
+    """Has the lines so far on the disk: a checkpoint counts on them."""
+    if self._first:
+      self._write_lines()
+      os.fsync(self._file.fileno())
 
   def close(self) -> None:
-    """Closes both."""
-    if self._first:
+    """Closes both, once."""
+    if self._first and not self._file.closed:
+      self._write_lines()
       self._file.close()
-      if self._events is not None:
-        self._events.close()
+      self._events.close()
+
+  def _write_lines(self) -> None:
+    end = self._file.seek(0, os.SEEK_END)
+    while self._lines:
+      try:
+        whole = self._file.write(self._lines[0]) == len(self._lines[0])
+        reason = 'the line did not fit'
+      except OSError as error:
+        whole, reason = False, str(error)
+      if not whole:
+        self._file.truncate(end)  # no torn line in the middle
+        logging.warning('%s: %s; lines are kept and written later', self._path, reason)
+        return
+      end += len(self._lines.pop(0))
+
+
+class _Events:
+  """TensorBoard's events, without the thread of SummaryWriter, which a full disk ends for good."""
+
+  def __init__(self, directory: pathlib.Path, purge_step: int):
+    """
+    Args:
+      directory: of the events.
+      purge_step: TensorBoard forgets it and what follows.
+    """
+    self._directory, self._purge_step = directory, purge_step
+    self._writer: Any = None
+    self._on = True
+
+  def write(self, step: int, values: Mapping[str, float]) -> None:
+    """Writes scalars; at the first failure says so and writes no more."""
+    if not self._on:
+      return
+    from tensorboardX import event_file_writer, summary  # imports torch, if there is one
+    from tensorboardX.proto import event_pb2
+
+    try:
+      if self._writer is None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._writer = event_file_writer.EventsWriter(str(self._directory / 'events'))
+        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        event = event_pb2.Event(
+          wall_time=time.time(), step=self._purge_step, file_version='brain.Event:2',
+        )  # fmt: skip
+        self._writer.write_event(event)
+        event = event_pb2.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
+        self._writer.write_event(event)
+      for name, value in values.items():
+        scalar = summary.scalar(name, value)
+        self._writer.write_event(event_pb2.Event(wall_time=time.time(), step=step, summary=scalar))
+      self._writer.flush()
+    except OSError as error:
+      logging.warning('TensorBoard gets no more of this run: %s: %s', self._directory, error)
+      self._on = False
+
+  def close(self) -> None:
+    """Closes the file."""
+    if self._writer is not None and self._on:
+      self._writer.close()
 
 
 def _cut_back(path: pathlib.Path, step: int) -> None:

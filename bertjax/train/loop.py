@@ -9,39 +9,23 @@ import contextlib
 import json
 import math
 import pathlib
-import signal
 from collections.abc import Callable
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 
+from bertjax import hosts
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
+from bertjax.data import loader
 from bertjax.errors import UserError
 from bertjax.metrics import curves, ledger
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.train import evaluation, opening, report, setup
+from bertjax.train import digests, evaluation, opening, report, setup
 from bertjax.train.step import State
-
-
-class Stop:
-  """Set by SIGTERM; several processes agree on the step at which they stop."""
-
-  def __init__(self):
-    self._asked = False
-    signal.signal(signal.SIGTERM, self._ask)
-
-  def _ask(self, *unused_args) -> None:
-    self._asked = True
-
-  def at(self, done: int) -> bool:
-    """Whether to save and leave after step `done`."""
-    if jax.process_count() > 1:
-      return multihost_utils.reached_preemption_sync_point(done)
-    return self._asked
+from bertjax.train.stop import Stop
 
 
 def profile_window(window: Any, done: int, workdir: str) -> None:
@@ -176,18 +160,17 @@ def held_out_scores(
 def run(config: Any, workdir: str) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
   pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-  with contextlib.ExitStack() as stack:
-    stack.enter_context(resume.alone_in(workdir))
-    try:
-      _run(config, workdir, stack)
-    except KeyboardInterrupt:
-      stack.pop_all()  # closing would wait for threads, and Ctrl-C may have hit their queues
-      raise
-
-
-def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
+  hosts.introduce()
   progress = Progress(config.total_steps)
-  stack.callback(progress.close)
+  with Stop(progress.note) as stop, contextlib.ExitStack() as stack:
+    stack.callback(progress.close)
+    stack.enter_context(resume.alone_in(workdir))
+    _run(config, workdir, progress, stop, stack)
+
+
+def _run(
+  config: Any, workdir: str, progress: Progress, stop: Stop, stack: contextlib.ExitStack
+) -> None:
   resume.check_workdir(workdir, config)
   run, source = opening.open_run(config, workdir, progress)
 
@@ -201,7 +184,7 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
   stack.callback(writer.close)
   book = ledger.Ledger(jax.devices(), meta.get('ledger'))
   interval = interval_lib.Interval(meta.get('interval'))
-  stop, previous = Stop(), None
+  previous = None
 
   def evaluate(done: int, last: bool) -> None:
     """After the checkpoint of the step, so that no failing evaluation costs it."""
@@ -241,6 +224,8 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
         loss = float(previous[1]['loss'])
         require_finite(previous[0], loss, run, checkpoints)
     progress.step(done, loss)
+    if said := checkpoints.failure():
+      progress.note(said)
     interval.add(phase.name, found)
     book.count(counts, phase.objective.flops(batch))
     previous = (done, found)
@@ -258,12 +243,15 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
       require_finite(done, float(found['loss']), run, checkpoints)
       with book.time('checkpoint'):
         meta = dict(
+          fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
+          replicas_sha256=digests.check_replicas(done, state.variables),
           batch_sha256=last_batch_sha256(run, done), interval=interval.state(),
           ledger=book.state(), vocabulary=run.store.meta['vocabulary']['sha256'],
         )  # fmt: skip
+        writer.sync()
         checkpoints.save(done, saved(config, state), meta, wait=last or leaving)
     if leaving and not last:
-      progress.note(f'Stopped by SIGTERM after step {done}; the same command resumes')
+      progress.note(f'Stopped by {stop.reason} after step {done}; the same command resumes')
       return
     if evaluation.due(run.judged(number), done, last):
       evaluate(done, last)
@@ -274,7 +262,10 @@ def _run(config: Any, workdir: str, stack: contextlib.ExitStack) -> None:
   if start < config.total_steps and jax.process_index() == 0:
     report.show(workdir)
     writer.close()
-    curves.plot([workdir])
+    try:
+      curves.plot([workdir])
+    except OSError as error:
+      progress.note(f'curves.png was not drawn: {error}')
 
 
 def evaluate(config: Any, workdir: str) -> None:

@@ -1,16 +1,16 @@
 """The run of a workdir: its store, its config, and what is said of it before the first step."""
 
+import math
 import pathlib
 from typing import Any
 
 import jax
-from jax.experimental import multihost_utils
 
-from bertjax import schema
+from bertjax import hosts, schema
 from bertjax.checkpoint import init_from
 from bertjax.data import ensure_store
 from bertjax.metrics.progress import Progress
-from bertjax.train import setup
+from bertjax.train import digests, setup
 
 
 def open_run(
@@ -19,6 +19,7 @@ def open_run(
   """The run over the store (made first if the config gives text), and what it is to begin with, if
   that was opened."""
   schema.check(config)
+  digests.check_start(config)
   config, said, source = init_from.adopt(config, workdir)
   for note in said:
     progress.note(note)
@@ -26,8 +27,8 @@ def open_run(
     progress.note(note)
   if jax.process_index() == 0:
     path = ensure_store.ensure_store(config.data, config.seed, workdir)
-  if jax.process_count() > 1:
-    multihost_utils.sync_global_devices('store')
+  if hosts.count() > 1:
+    hosts.barrier('store', math.inf)  # as long as process 0 lives
     path = ensure_store.ensure_store(config.data, config.seed, workdir)
   if config.data.reader == 'seqio':
     progress.note(
@@ -37,6 +38,7 @@ def open_run(
   else:
     progress.note(f'Reading the store {path}')
   run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
+  digests.check_data(run)
   shown = None
   for phase in run.phases:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())

@@ -233,7 +233,7 @@ def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monke
   assert kept_names(checkpoints._directory) == ['2']
 
 
-@pytest.mark.parametrize('surfaces', ['save', 'wait', 'close', 'restore'])
+@pytest.mark.parametrize('surfaces', ['wait', 'close', 'restore'])
 def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   checkpoints = make()
   checkpoints.save(1, state_of(1), {}, wait=True)
@@ -244,7 +244,6 @@ def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   monkeypatch.setattr(manifest, 'write', full_disk)
   checkpoints.save(2, state_of(2), {})
   calls = dict(
-    save=lambda: checkpoints.save(3, state_of(3), {}),
     wait=checkpoints.wait,
     close=checkpoints.close,
     restore=lambda: checkpoints.restore(abstract_of(state_of(0))),
@@ -252,6 +251,29 @@ def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   with pytest.raises(ValueError, match='checkpoint 2 could not be .*No space.*checkpoints/1: see'):
     calls[surfaces]()
   assert make().restore(abstract_of(state_of(0)))[0] == 1
+
+
+@mutation(
+  'checkpoints: a failed save leaves its half',
+  'bertjax/checkpoint/checkpoints.py',
+  "shutil.rmtree(self._directory / f'{step}.saving', ignore_errors=True)",
+  'pass',
+)
+def test_the_next_save_is_the_next_try(make, monkeypatch):
+  checkpoints, write = make(), manifest.write
+
+  def full_disk(directory, record):
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(manifest, 'write', full_disk)
+  checkpoints.save(1, state_of(1), {})
+  while not (said := checkpoints.failure()):
+    time.sleep(0.01)
+  assert 'checkpoint 1 could not be written' in said and not checkpoints.failure()
+  assert kept_names(checkpoints._directory) == []
+  monkeypatch.setattr(manifest, 'write', write)
+  checkpoints.save(2, state_of(2), {}, wait=True)
+  assert kept_names(checkpoints._directory) == ['2']
 
 
 def test_a_save_that_hangs_is_an_error(make, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import time
@@ -69,3 +70,37 @@ def kill_at(store, workdir, ready, *more, config: str = 'bert.py:test') -> None:
 def steps_logged(workdir) -> int:
   path = workdir / 'metrics.jsonl'
   return path.read_text().count('"loss"') if path.exists() else 0
+
+
+def start(store, workdir, *more, devices: int = 1, **options) -> subprocess.Popen:
+  """Starts the run; its output is WORKDIR.log."""
+  with open(f'{workdir}.log', 'a', encoding='utf-8') as log:
+    return subprocess.Popen(
+      command(store, workdir, *more, **options), cwd=ROOT, env=environment(devices), stdout=log,
+      stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def start_pair(store, workdir, *more, each=((), ())) -> list[subprocess.Popen]:
+  """Two processes of two devices; `each` has further flags of either. Logs are WORKDIR.I.log."""
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    port = free.getsockname()[1]
+  env = dict(environment(2), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo')
+  started = []
+  for process in range(2):
+    place = (f'--coordinator=127.0.0.1:{port}', '--processes=2', f'--process={process}')
+    flags = command(store, workdir, *more, *place, *each[process])
+    with open(f'{workdir}.{process}.log', 'a', encoding='utf-8') as log:
+      started.append(subprocess.Popen(flags, cwd=ROOT, env=env, stdout=log, stderr=log))
+  return started
+
+
+def wait_for(ready, *running: subprocess.Popen, seconds: float = 240.0) -> None:
+  """Waits until `ready()` holds, while all of these run."""
+  end = time.monotonic() + seconds
+  while not ready():
+    ended = [process.args for process in running if process.poll() is not None]
+    assert not ended, f'ended too early: {ended}'
+    assert time.monotonic() < end, 'waited too long'
+    time.sleep(0.01)

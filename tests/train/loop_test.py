@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -14,8 +13,6 @@ import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
-
-from bertjax.train import loop
 
 
 @pytest.fixture(scope='module')
@@ -72,21 +69,6 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   assert exact(tmp_path) == exact(straight)
 
 
-def test_sigterm_saves_and_leaves_cleanly(rich_store, straight, tmp_path):
-  process = subprocess.Popen(
-    command(rich_store, tmp_path), cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
-  )
-  while steps_logged(tmp_path) < 9:
-    time.sleep(0.002)
-  process.send_signal(signal.SIGTERM)
-  out, _ = process.communicate(timeout=120)
-  assert process.returncode == 0 and 'Stopped by SIGTERM' in out
-  stopped = steps_logged(tmp_path)
-  assert (tmp_path / 'checkpoints' / str(stopped)).exists() and stopped < STEPS
-  run(rich_store, tmp_path)
-  assert exact(tmp_path) == exact(straight)
-
-
 def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store, straight):
   before = (straight / 'metrics.jsonl').read_bytes()
   done = run(rich_store, straight, '--config.optimizer.b1=0.5', '--config.log_steps=7')
@@ -122,37 +104,6 @@ def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(st
   assert 'config.evals.held_out.examples: 8, in training 16' in done.stdout
   assert scores[0]['eval/mlm'] == lines(straight)[-1]['eval/mlm'] != scores[1]['eval/mlm']
   assert scores[0]['checkpoint'].endswith(str(STEPS))
-
-
-def test_ctrl_c_ends_in_one_line(rich_store, tmp_path):
-  process = subprocess.Popen(
-    command(rich_store, tmp_path), cwd=ROOT, env=environment(), text=True,
-    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-  )  # fmt: skip
-  while steps_logged(tmp_path) < 3:
-    time.sleep(0.002)
-  process.send_signal(signal.SIGINT)
-  _, err = process.communicate(timeout=120)
-  assert process.returncode == 130 and err.strip() == 'bertjax: interrupted'
-
-
-@mutation(
-  'train: Ctrl-C waits for the threads of what is open',
-  'bertjax/train/loop.py',
-  'stack.pop_all()  # closing',
-  'pass  # closing',
-)
-def test_ctrl_c_closes_nothing_that_waits_for_a_thread(tmp_path, monkeypatch):
-  closed = []
-
-  def interrupted(config, workdir, stack):
-    stack.callback(closed.append, 'writer')
-    raise KeyboardInterrupt
-
-  monkeypatch.setattr(loop, '_run', interrupted)
-  with pytest.raises(KeyboardInterrupt):
-    loop.run(None, str(tmp_path / 'run'))
-  assert not closed
 
 
 def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):

@@ -1,0 +1,133 @@
+"""What the processes of a run tell each other, through the coordinator of jax.distributed.
+
+None of it runs on devices: it also works where processes disagree on what to compute, and one that
+is late or gone is named. Every process makes the same calls, with the same names.
+"""
+
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+from jax._src import distributed  # the coordinator's client has no public name
+
+from bertjax.errors import UserError
+
+POLL_S = 1.0  # between two looks at what may be told
+TIMEOUT_S = 600.0  # of a value that all others gave
+
+Flat = Mapping[str, Any]
+
+
+class Missing(RuntimeError):
+  """Processes that did not say what the others said."""
+
+
+def index() -> int:
+  """Number of this process."""
+  return jax.process_index()
+
+
+def count() -> int:
+  """How many there are."""
+  return jax.process_count()
+
+
+def tell(key: str, value: str = '') -> None:
+  """Says something once for all; who says it first counts."""
+  try:
+    _client().key_value_set(f'bertjax/{key}', value)
+  except jax.errors.JaxRuntimeError as error:
+    if 'ALREADY_EXISTS' not in str(error):
+      raise
+
+
+def told(key: str) -> str | None:
+  """What somebody said; None as long as nobody did."""
+  try:
+    return _client().key_value_try_get(f'bertjax/{key}')
+  except jax.errors.JaxRuntimeError as error:
+    if 'NOT_FOUND' not in str(error):
+      raise
+    return None
+
+
+def gather(
+  name: str, value: str, timeout_s: float = TIMEOUT_S, check: Callable[[], None] = lambda: None
+) -> list[str]:
+  """The value of every process, in their order.
+
+  Args:
+    name: of this exchange, which no other one has.
+    value: of this process.
+    timeout_s: how long to wait for the last of them.
+    check: called while it waits; what it raises ends the wait.
+
+  Raises:
+    Missing: processes that said nothing; their hosts are named where they are known.
+  """
+  if count() == 1:
+    return [value]
+  tell(f'{name}/{index()}', value)
+  end, found = time.monotonic() + timeout_s, {}
+  while len(found) < count():
+    for process in sorted(set(range(count())) - found.keys()):
+      said = told(f'{name}/{process}')
+      if said is not None:
+        found[process] = said
+    if len(found) < count():
+      check()
+      if time.monotonic() > end:
+        late = [_named(process) for process in range(count()) if process not in found]
+        raise Missing(f'{", ".join(late)} did not come to {name!r} within {timeout_s:g} s')
+      time.sleep(min(POLL_S, 0.05 * (1 + len(found))))
+  return [found[process] for process in range(count())]
+
+
+def barrier(name: str, timeout_s: float = TIMEOUT_S, check=lambda: None) -> None:
+  """Waits until every process is here; arguments and errors as `gather`."""
+  gather(f'barrier/{name}', '', timeout_s, check)
+
+
+def introduce() -> None:
+  """Says the name of this host, so that others can name it."""
+  if count() > 1:
+    tell(f'host/{index()}', socket.gethostname())
+
+
+def require_same(name: str, mine: Flat, remedy: str) -> None:
+  """Refuses processes that differ in what must be the same everywhere.
+
+  Args:
+    name: of this comparison.
+    mine: key -> JSON value, of this process.
+    remedy: the end of the message.
+
+  Raises:
+    UserError: names the process, its host, the key and both values; on every process.
+    Missing: as `gather`.
+  """
+  texts = gather(f'same/{name}', json.dumps(mine, sort_keys=True, default=str))
+  everyone = [json.loads(text) for text in texts]
+  first = everyone[0]
+  for process, theirs in enumerate(everyone):
+    differing = sorted(k for k in {*first, *theirs} if first.get(k) != theirs.get(k))
+    if differing:
+      key = differing[0]
+      others = ', '.join(differing[1:6])
+      more = f' and {len(differing) - 1} more ({others})' if others else ''
+      raise UserError(
+        f'{_named(process)} differs from {_named(0)} in {name}: {key} is {theirs.get(key)!r} there '
+        f'and {first.get(key)!r} here{more}; {remedy}'
+      )
+
+
+def _named(process: int) -> str:
+  host = told(f'host/{process}')
+  return f'process {process}' + (f' on {host}' if host else '')
+
+
+def _client() -> Any:
+  return distributed.global_state.client

@@ -1,0 +1,119 @@
+"""What the processes of a run must agree on, as small values that can be compared."""
+
+import functools
+import hashlib
+import importlib.metadata
+import json
+import pathlib
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bertjax import hosts
+from bertjax.errors import UserError
+
+LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
+
+
+def check_start(config: Any) -> None:
+  """Refuses processes with other keys, code, libraries or devices, before anything is computed.
+
+  Raises:
+    UserError: names process, key and both values.
+  """
+  if hosts.count() == 1:
+    return
+  plain = json.loads(config.copy_and_resolve_references().to_json())
+  hosts.require_same('the config', flat(plain, 'config.'), 'start all with the same flags')
+  versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+  versions |= dict(python=platform.python_version(), bertjax=code_sha256())
+  hosts.require_same('its software', versions, 'install the same on all')
+  devices = dict(count=jax.local_device_count(), kind=jax.local_devices()[0].device_kind)
+  hosts.require_same('its devices', devices, 'give every process as many, of the same kind')
+
+
+def check_data(run: Any) -> None:
+  """Refuses processes that read other data: the store's record and the first batch of each phase.
+
+  Raises:
+    UserError: as `check_start`.
+  """
+  if hosts.count() == 1:
+    return
+  found = dict(store=_sha256(json.dumps(run.store.meta, sort_keys=True, default=str).encode()))
+  if run.config.data.reader == 'store':
+    found |= {f'first batch of phase {p.name!r}': p.batch_sha256(0) for p in run.phases}
+  remedy = 'see that all read the same files, from the same file system or equal copies'
+  hosts.require_same('its data', found, remedy)
+
+
+def check_replicas(step: int, variables: Any) -> str:
+  """Refuses devices that hold other values of what should be the same.
+
+  Args:
+    step: after which the variables are.
+    variables: tree of arrays.
+
+  Returns:
+    sha256 of the checksums of this process, for the checkpoint.
+
+  Raises:
+    UserError: names the first parameter that differs.
+  """
+  sums: dict[str, int] = {}
+  for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    parts = [(f'{name} {shard.index}', _checksum(shard.data)) for shard in leaf.addressable_shards]
+    for part, found in parts:
+      value = int(found)
+      if sums.setdefault(part, value) != value:
+        raise UserError(f'devices of process {hosts.index()} hold other values of {_said(name)}')
+  everyone = hosts.gather(f'replicas/{step}', json.dumps(sums))
+  for process, text in enumerate(everyone):
+    theirs = json.loads(text)
+    for part in sums.keys() & theirs.keys():
+      if sums[part] != theirs[part]:
+        raise UserError(
+          f'process {process} and process {hosts.index()} hold other values of '
+          f'{_said(part.partition(" ")[0])}'
+        )
+  return _sha256(json.dumps(sums, sort_keys=True).encode())
+
+
+def flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Nested dicts as one, keys joined by dots."""
+  found: dict[str, Any] = {}
+  for key, value in tree.items():
+    more = flat(value, f'{prefix}{key}.') if isinstance(value, Mapping) else {prefix + key: value}
+    found |= more
+  return found
+
+
+@functools.cache
+def code_sha256() -> str:
+  """sha256 of the package's sources."""
+  root = pathlib.Path(__file__).resolve().parents[1]
+  files = sorted(root.rglob('*.py'))
+  parts = [f'{file.relative_to(root)} '.encode() + file.read_bytes() for file in files]
+  return _sha256(b'\0'.join(parts))
+
+
+@jax.jit
+def _checksum(x: jax.Array) -> jax.Array:
+  """The sum of the words of an array, modulo 2^32."""
+  words = jax.lax.bitcast_convert_type(x, jnp.uint32 if x.dtype.itemsize == 4 else jnp.uint16)
+  return jnp.sum(words, dtype=jnp.uint32)
+
+
+def _said(name: str) -> str:
+  return (
+    f'{name}, which must be the same on both: a device or a host computes wrongly, or they do not '
+    'run the same program. The last checkpoint is from before; find the faulty one, then resume'
+  )
+
+
+def _sha256(data: bytes) -> str:
+  return hashlib.sha256(data).hexdigest()

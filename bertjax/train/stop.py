@@ -1,0 +1,129 @@
+"""How a run ends before its last step: signals, on any of its processes.
+
+SIGTERM, SIGINT and SIGHUP ask for a stop, a second one of them stops at once. Before the first step
+there is nothing to save, so the processes end as soon as all know of it, also while a step is being
+compiled; after it all of them save a checkpoint after the same step.
+
+A thread of its own watches: the main thread may be within XLA for minutes, or wait for a device
+that waits for another process. It takes the main thread's place when processes agree on a step:
+each says how many steps it has begun, none begins another one until all have said so, and all stop
+one step after the furthest.
+"""
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import jax
+
+from bertjax import hosts
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+GRACE_S = 60.0  # for the others to say where they are
+
+
+class Stop:
+  """A context: within it signals ask for a stop.
+
+  Attributes:
+    reason: the signal's name, where one came to this process or to another.
+  """
+
+  def __init__(self, say: Callable[[str], None]):
+    """Args:
+    say: what shows a line.
+    """
+    self.reason = ''
+    self._say, self._lock = say, threading.Lock()
+    self._done: int | None = None  # steps begun; None before the loop
+    self._agreed: int | None = None  # the step after which to stop
+    self._begun = False
+    self._reader, self._writer = os.pipe()
+    os.set_blocking(self._writer, False)
+    self._thread = threading.Thread(target=self._watch, name='stop', daemon=True)
+
+  def __enter__(self) -> 'Stop':
+    # The handlers do nothing: what counts is the byte that Python writes for each signal, at once,
+    # whatever the main thread is doing.
+    self._handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+    self._thread.start()
+    return self
+
+  def __exit__(
+    self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+  ) -> None:
+    signal.set_wakeup_fd(self._wakeup)
+    for number, handler in self._handlers.items():
+      signal.signal(number, handler)
+    os.write(self._writer, b'\0')
+    self._thread.join(2 * hosts.POLL_S)
+
+  def begin(self, done: int) -> None:
+    """From now on there are steps to save: so many were taken before."""
+    with self._lock:
+      self._done = done
+
+  def at(self, done: int) -> bool:
+    """Whether to save and leave after step `done`, the number of steps begun."""
+    with self._lock:  # held while processes agree, which is what keeps them from going on
+      self._done = done
+      return self._agreed is not None and done >= self._agreed
+
+  def ask(self, reason: str) -> None:
+    """Asks all processes to stop, as a signal does."""
+    with self._lock:
+      self.reason = self.reason or reason
+    if hosts.count() > 1:
+      hosts.tell('stop/asked', reason)
+
+  def _watch(self) -> None:
+    """The thread."""
+    signals = 0
+    while True:
+      ready, _, _ = select.select([self._reader], [], [], hosts.POLL_S)
+      for number in os.read(self._reader, 64) if ready else b'':
+        if number == 0:  # of `__exit__`
+          return
+        if number in SIGNALS:
+          signals += 1
+          if signals > 1:
+            self._leave(f'{signal.Signals(number).name} came twice: stopped at once', 128 + number)
+          self.ask(signal.Signals(number).name)
+      try:
+        if self._agreed is None and (self.reason or self._asked_elsewhere()):
+          self._agree()
+      except (hosts.Missing, jax.errors.JaxRuntimeError) as error:
+        said = str(error).partition('\n')[0]
+        self._leave(f'Left after {said}: the last checkpoint is what resumes', 1)
+
+  def _asked_elsewhere(self) -> bool:
+    if hosts.count() == 1:
+      return False
+    self.reason = hosts.told('stop/asked') or ''
+    return bool(self.reason)
+
+  def _agree(self) -> None:
+    with self._lock:
+      here = -1 if self._done is None else self._done
+      steps = [int(s) for s in hosts.gather('stop/steps', str(here), GRACE_S)]
+      if max(steps) < 0:
+        if hosts.count() > 1:
+          hosts.barrier('stop/left', GRACE_S)
+          if hosts.index() == 0:
+            time.sleep(2.0)  # the coordinator goes last: it would take the others along
+        self._leave(f'Stopped by {self.reason} before the first step; the same command goes on', 0)
+      # One process needs no step more: it has begun none since it said where it is.
+      self._agreed = max(steps) + (hosts.count() > 1)
+
+  def _leave(self, said: str, status: int) -> None:
+    """Ends the process from the thread: no other can, and nothing is open that needs closing."""
+    self._say(said)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,73 @@
+"""Processes that disagree are told so by name before anything is computed."""
+
+import pathlib
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutation import mutation
+from processes import ROOT, start_pair
+
+from bertjax.errors import UserError
+from bertjax.train import digests
+
+
+def refused(store, workdir, *second) -> str:
+  both = start_pair(store, workdir, each=((), second))
+  assert [p.wait(240) for p in both] == [1, 1]
+  return pathlib.Path(f'{workdir}.0.log').read_text(encoding='utf-8')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'flag, key',
+  [
+    ('--config.seed=1', 'config.seed is 1 there and 0 here'),
+    ('--config.optimizer.schedule.peak=0.5', 'config.optimizer.schedule.peak is 0.5 there'),
+    ('--config.total_steps=41', 'config.optimizer.schedule.total_steps is 41 there'),
+    ('--config.log_steps=2', 'config.log_steps is 2 there and 1 here'),
+  ],
+)
+@mutation(
+  'digests: the config is not compared',
+  'bertjax/train/opening.py',
+  '  digests.check_start(config)\n',
+  '',
+)
+def test_another_config_on_one_host_is_refused(rich_store, tmp_path, flag, key):
+  text = refused(rich_store, tmp_path / 'run', flag)
+  assert key in text and 'process 1 on ' in text
+  assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+@pytest.mark.full
+@mutation(
+  'digests: the data are not compared',
+  'bertjax/train/opening.py',
+  '  digests.check_data(run)\n',
+  '',
+)
+def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
+  """Another copy of the store under the same relative name cannot be told from its path."""
+  shutil.copytree(rich_store, tmp_path / 'store')
+  tokens = np.load(tmp_path / 'store' / 'tokens-00000.npy')
+  np.save(tmp_path / 'store' / 'tokens-00000.npy', np.roll(tokens, 1))
+  text = refused(rich_store, tmp_path / 'run', f'--config.data.store={tmp_path / "store"}')
+  assert 'config.data.store is' in text
+
+
+def test_replicas_that_differ_are_found():
+  mesh = jax.make_mesh((2,), ('data',), devices=jax.devices()[:2])
+  whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  parts = [jax.device_put(np.full(3, i, np.float32), d) for i, d in enumerate(jax.devices()[:2])]
+  wrong = jax.make_array_from_single_device_arrays((3,), whole, parts)
+  right = jax.device_put(jnp.arange(3.0), whole)
+  assert digests.check_replicas(1, dict(w=right)) == digests.check_replicas(2, dict(w=right))
+  with pytest.raises(UserError, match='devices of process 0 hold other values of a/w'):
+    digests.check_replicas(3, dict(a=dict(w=wrong)))
+
+
+def test_the_code_has_one_digest():
+  assert digests.code_sha256() == digests.code_sha256() and (ROOT / 'bertjax').is_dir()

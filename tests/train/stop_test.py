@@ -1,0 +1,178 @@
+"""How runs end before their last step: signals, in one process and in two, at any moment."""
+
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+from mutation import mutation
+from processes import (
+  ROOT,
+  command,
+  environment,
+  exact,
+  lines,
+  run,
+  start,
+  start_pair,
+  steps_logged,
+  wait_for,
+)
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def said(workdir, process: int | None = None) -> str:
+  name = f'{workdir}.log' if process is None else f'{workdir}.{process}.log'
+  return pathlib.Path(name).read_text(encoding='utf-8')
+
+
+@pytest.fixture(scope='module')
+def straight(rich_store, tmp_path_factory):
+  """The uninterrupted run."""
+  workdir = tmp_path_factory.mktemp('straight')
+  done = run(rich_store, workdir)
+  assert done.returncode == 0, done.stderr
+  return workdir
+
+
+@pytest.mark.parametrize(
+  'number', [SIGNALS[0], *(pytest.param(s, marks=pytest.mark.full) for s in SIGNALS[1:])]
+)
+@mutation(
+  'stop: the checkpoint is not written',
+  'bertjax/train/loop.py',
+  'if done % config.checkpoint_steps == 0 or last or leaving:',
+  'if done % config.checkpoint_steps == 0 or last:',
+)
+def test_a_signal_saves_and_ends_cleanly(rich_store, straight, tmp_path, number):
+  workdir = tmp_path / 'run'
+  process = start(rich_store, workdir)
+  wait_for(lambda: steps_logged(workdir) >= 8, process)
+  process.send_signal(number)
+  assert process.wait(120) == 0
+  stopped = steps_logged(workdir)
+  assert f'Stopped by {number.name} after step {stopped}' in said(workdir)
+  assert (workdir / 'checkpoints' / str(stopped)).exists() and stopped < 40
+  run(rich_store, workdir)
+  assert exact(workdir) == exact(straight)
+
+
+@mutation(
+  'stop: a second signal is one more request',
+  'bertjax/train/stop.py',
+  'if signals > 1:',
+  'if signals > 9:',
+)
+def test_a_second_signal_stops_at_once(rich_store, tmp_path):
+  workdir = tmp_path / 'run'
+  # Steps of many rows: the first signal waits for the one that runs.
+  process = start(rich_store, workdir, '--config.total_steps=100000', '--config.batch_size=512')
+  wait_for(lambda: steps_logged(workdir) >= 2, process)
+  process.send_signal(signal.SIGTERM)
+  time.sleep(0.2)
+  process.send_signal(signal.SIGTERM)
+  assert process.wait(60) in (143, 0)
+  assert process.returncode == 0 or 'SIGTERM came twice' in said(workdir)
+
+
+def test_before_the_first_step_there_is_nothing_to_wait_for(rich_store, tmp_path):
+  workdir = tmp_path / 'run'
+  process = start(rich_store, workdir)
+  wait_for(lambda: os.path.exists(f'{workdir}.log') and 'Compiling' in said(workdir), process)
+  process.send_signal(signal.SIGTERM)
+  asked = time.monotonic()
+  assert process.wait(60) == 0 and time.monotonic() - asked < 10
+  assert 'Stopped by SIGTERM before the first step' in said(workdir)
+  assert not list(pathlib.Path(workdir, 'checkpoints').glob('*'))
+
+
+@mutation(
+  'writer: a line that does not fit is lost',
+  'bertjax/metrics/writer.py',
+  "written later', self._path, reason)\n        return",
+  "written later', self._path, reason)\n        self._lines.clear()",
+)
+def test_a_full_disk_is_lived_through(rich_store, straight, tmp_path):
+  """Files can grow no more for some steps, metrics, events and checkpoints alike."""
+  workdir = tmp_path / 'run'
+  process = subprocess.Popen(
+    command(rich_store, workdir), cwd=ROOT, env=environment(), stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT, text=True,
+  )  # fmt: skip
+  shown = []  # a file for it could grow no more either
+  reader = threading.Thread(target=lambda: shown.extend(process.stdout), daemon=True)
+  reader.start()
+  wait_for(lambda: steps_logged(workdir) >= 4, process)
+  resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+  wait_for(lambda: 'could not be written' in ''.join(shown), process)
+  resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+  assert process.wait(240) == 0, ''.join(shown)
+  reader.join()
+  process.stdout.close()
+  assert exact(workdir) == exact(straight)
+
+
+def test_children_die_with_their_parent(tmp_path):
+  """kill -9 of the run, while `prepare` works for it."""
+  text = tmp_path / 'text.txt'
+  text.write_text('a line of words that goes on for a while\n' * 400_000)
+  workdir = tmp_path / 'run'
+  process = start(
+    '', workdir, f'--config.data.input={text}', '--config.data.train_vocab.type=wordpiece',
+    '--config.data.train_vocab.size=300',
+  )  # fmt: skip
+  mine = lambda: [
+    int(p.name)
+    for p in pathlib.Path('/proc').glob('[0-9]*')
+    if str(text).encode() in read(p / 'cmdline') and int(p.name) != process.pid
+  ]
+  wait_for(mine, process)
+  process.kill()
+  process.wait()
+  end = time.monotonic() + 20
+  while mine() and time.monotonic() < end:
+    time.sleep(0.05)
+  assert not mine()
+
+
+def read(path: pathlib.Path) -> bytes:
+  try:
+    return path.read_bytes()
+  except OSError:
+    return b''  # the process has ended
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('number, process', [*zip(SIGNALS, (1, 0, 1), strict=True)])
+@mutation(
+  'stop: each process stops where it is',
+  'bertjax/train/stop.py',
+  "hosts.gather('stop/steps', str(here), GRACE_S)",
+  '[str(here + hosts.index())]',
+)
+def test_two_processes_stop_at_one_step_and_one_goes_on(rich_store, tmp_path, number, process):
+  workdir = tmp_path / 'run'
+  both = start_pair(rich_store, workdir, '--config.total_steps=60')
+  wait_for(lambda: steps_logged(workdir) >= 8, *both)
+  both[process].send_signal(number)
+  assert [p.wait(120) for p in both] == [0, 0]
+  stopped = steps_logged(workdir)
+  assert f'Stopped by {number.name} after step {stopped}' in said(workdir, 0)
+  assert (workdir / 'checkpoints' / str(stopped)).exists() and stopped < 60
+  assert run(rich_store, workdir, '--config.total_steps=60', devices=4).returncode == 0
+  assert [x['step'] for x in lines(workdir) if 'loss' in x] == [*range(1, 61)]
+
+
+@pytest.mark.full
+def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path):
+  workdir = tmp_path / 'run'
+  both = start_pair(rich_store, workdir)
+  wait_for(lambda: os.path.exists(f'{workdir}.0.log') and 'Compiling' in said(workdir, 0), *both)
+  both[1].send_signal(signal.SIGTERM)
+  assert [p.wait(60) for p in both] == [0, 0]
+  assert 'before the first step' in said(workdir, 0)
