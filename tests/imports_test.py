@@ -12,7 +12,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 EVERYWHERE = ('bertjax.errors', 'bertjax.types', 'bertjax.field_types', 'bertjax.registry')
 GROUND = ('bertjax.data.counter_rng', 'bertjax.data.layout')
 ARROWS = {
-  'bertjax.errors': (),
+  'bertjax.errors': ('bertjax.children',),
+  'bertjax.children': (),
+  'bertjax.hosts': (),
   'bertjax.types': (),
   'bertjax.registry': (),
   'bertjax.field_types': (),
@@ -61,12 +63,12 @@ ARROWS = {
     'bertjax.data.plans', 'bertjax.data.masking', 'bertjax.options',
   ),
   'bertjax.data.loader': (),
-  'bertjax.data.ensure_store': ('bertjax.data.store',),
+  'bertjax.data.ensure_store': ('bertjax.children', 'bertjax.data.store'),
   'bertjax.data.seqio_tasks': ('bertjax.data',),
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (
-    'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.kernels', 'bertjax.metrics',
-    'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options', 'bertjax.schema',
+    'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.hosts', 'bertjax.kernels',
+    'bertjax.metrics', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options', 'bertjax.schema',
     'bertjax.sharding',
   ),
   'bertjax.studies': (

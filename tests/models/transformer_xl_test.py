@@ -72,8 +72,8 @@ def test_segments_with_memory_equal_one_pass(pre_norm):
 @mutation(
   'transformer-xl: same_length shows one key more',
   'bertjax/models/transformer_xl.py',
-  'self.mem_len if self.same_length',
-  'self.mem_len + 1 if self.same_length',
+  'window = self.mem_len if self.same_length',
+  'window = self.mem_len + 1 if self.same_length',
 )
 def test_memory_reaches_back_exactly_layers_times_its_length(same_length, reach):
   """With segments of one token; same_length counts the token itself among the mem_len."""
@@ -222,14 +222,14 @@ def formula(model, params, token_BT, memory):
 @mutation(
   'transformer-xl: the first learned positions',
   'bertjax/models/transformer_xl.py',
-  'table[None, self.learned_positions - length :]',
-  'table[None, :length]',
+  'table[None, self.learned_positions - x_BTD.shape[1] :]',
+  'table[None, : x_BTD.shape[1]]',
 )
 @mutation(
   "transformer-xl: the memory's norm is left out",
-  'bertjax/models/transformer_xl.py',
-  'seen_BSD = before[0](memory_lib.join(memory_BMD, x_BTD))',
-  'seen_BSD = memory_lib.join(memory_BMD, before[0](x_BTD))',
+  'bertjax/models/layers/block.py',
+  'normed(memory_lib.join(memory_BMD, self.content(x_BTD, context)))',
+  'memory_lib.join(memory_BMD, normed(self.content(x_BTD, context)))',
 )
 def test_equals_the_formula(fields):
   model, objective, variables = make(5, **fields)

@@ -67,7 +67,7 @@ def test_a_query_never_sees_its_own_token_and_the_content_does():
 @pytest.mark.parametrize('ahead', [0, LENGTH // 2])
 @mutation(
   'xlnet: memory of the whole row',
-  'bertjax/models/xlnet.py',
+  'bertjax/models/layers/block.py',
   'memory_lib.push(memory_BMD, h_BTD, self.reuse_len)',
   'memory_lib.push(memory_BMD, h_BTD)',
 )

@@ -12,6 +12,7 @@ from mutation import mutation
 
 from bertjax.convert import family, huggingface
 from bertjax.models import bert as bert_lib
+from bertjax.models.layers import positions
 from bertjax.objectives import mlm
 from configs import mbert, xlm, xlm_r
 
@@ -126,13 +127,13 @@ def test_xlm_r_equals_its_class():
 
 @mutation(
   'model: sinusoids of another period',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/positions.py',
   '10000 ** (np.arange(0, width, 2) / width)',
   '10000 ** (np.arange(1, width + 1, 2) / width)',
 )
 def test_sinusoids_are_those_of_the_original():
   """transformer.py:create_sinusoidal_embeddings, entry by entry."""
-  ours = bert_lib.sinusoids(40, 12)
+  ours = positions.sinusoids(np.arange(40), 12, in_turn=True)
   for position in range(40):
     for entry in range(12):
       angle = position / 10000 ** (2 * (entry // 2) / 12)
