@@ -68,8 +68,8 @@ ARROWS = {
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.hosts', 'bertjax.kernels',
-    'bertjax.metrics', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options', 'bertjax.schema',
-    'bertjax.sharding',
+    'bertjax.metrics', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options',
+    'bertjax.schema', 'bertjax.sharding',
   ),
   'bertjax.studies': (
     'bertjax.config_files', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
