@@ -31,8 +31,8 @@ def keys_help(argv: list[str]) -> str:
   path = next(filter(None, given), f'{FOLDER / "bert.py"}')
   name, _, argument = _located(path, '--config').partition(':')
   shown = [
-    f'  --{key}={value}\n      {kind}{f"; {meaning}" if meaning else ""}'
-    for key, kind, value, meaning in schema.listing(_load(name, argument))
+    f'  --{row.key}={row.value}\n      {row.kind}{f"; {row.meaning}" if row.meaning else ""}'
+    for row in schema.listing(_load(name, argument))
   ]
   return '\n'.join([f'\n\nKeys of {path}, their values there, types and meanings:\n', *shown])
 

@@ -1,8 +1,12 @@
 """Prints a config with everything resolved: python -m bertjax.recipe --config=configs/bert.py:base
 
-One line per key, as it would be given on the command line; --explain adds types and meanings. What
-a phase changes follows under its name. Keys that nothing reads, or values out of range, are refused
-as `bertjax.main` would refuse them.
+One line per key, as it would be given on the command line, and where the value comes from: a file
+of the original (after the name of its repository) with the function or flag, a part of the paper,
+or 'ours' and why. What was not read there is marked (unverified). 'default' is what
+configs/common.py has for every system. A value that follows from others, and has another than the
+source gave it, says that one too: (10000 there). --unverified prints only the unverified, --explain
+adds types and meanings. What a phase changes follows under its name. Keys that nothing reads, or
+values out of range, are refused as `bertjax.main` would refuse them.
 """
 
 import sys
@@ -14,25 +18,38 @@ from rich.table import Table
 
 from bertjax import config_files, schema
 from bertjax.errors import door
+from bertjax.sources import UNVERIFIED
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
 )
 _EXPLAIN = flags.DEFINE_bool('explain', False, 'Show the type and the meaning of each key.')
+_UNVERIFIED = flags.DEFINE_bool(
+  'unverified', False, 'Show only the values whose source was not read.'
+)
 flags.mark_flag_as_required('config')
+WIDTH = 64  # a source begins here, or behind a longer value
 
 
 def main(argv: list[str]) -> None:
   """Prints the table."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  rows = schema.listing(_CONFIG.value)
+  given = config_flags.get_override_values(flags.FLAGS['config'])
+  rows = [
+    row._replace(source='the command line') if row.key.removeprefix('config.') in given else row
+    for row in schema.listing(_CONFIG.value)
+  ]
+  if _UNVERIFIED.value:
+    rows = [row for row in rows if UNVERIFIED in row.source]
   if not _EXPLAIN.value:
-    print('\n'.join(f'--{key}={value}' for key, _, value, _ in rows))
+    for row in rows:
+      print(f'{f"--{row.key}={row.value}":{WIDTH}}  # {row.source or "no source"}')
     return
-  table = Table('key', 'value', 'type', 'meaning', show_lines=False)
-  for key, kind, value, meaning in rows:
-    table.add_row(key.removeprefix('config.'), value, kind, meaning)
+  table = Table('key', 'value', 'source', 'type', 'meaning', show_lines=False)
+  for row in rows:
+    key = row.key.removeprefix('config.')
+    table.add_row(key, row.value, row.source or 'no source', row.kind, row.meaning)
   Console().print(table)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax import options, registry
+from bertjax import options, registry, sources
 from bertjax.config_keys import Best, Data, MeshSizes, Profile, Run, TrainVocab
 from bertjax.errors import UserError
 from bertjax.field_types import Natural
@@ -23,7 +23,18 @@ OF_THE_TEXT = (
   'input', 'mixture', 'module', 'train_vocab', 'lowercase', 'split', 'errors', 'field', 'skip_bad',
   'documents', 'columns', 'lexicon', 'segmenter', 'holdout', 'workers',
 )  # fmt: skip
+LASTS_HELP = 'how long the phase lasts, against the others'
 METADATA = ('name', 'family', 'size')  # of a model, besides its options
+
+
+class Row(NamedTuple):
+  """A key of a config for people: its value, type, meaning, and where the value comes from."""
+
+  key: str
+  kind: str
+  value: str
+  meaning: str
+  source: str
 
 
 class Described(NamedTuple):
@@ -92,14 +103,15 @@ def table(config: Any) -> list[tuple[str, str, str, str]]:
   for section in found:
     for name, field in section.fields.items():
       if f'{section.key}.{name}' not in keys and name in section.given:
-        value = repr(section.given[name])
+        value = section.given[name]
+        shown = repr(value.to_dict() if isinstance(value, ConfigDict) else value)
         kind = options.describe(field.kind)
-        rows.append((f'{section.key}.{name}', kind, value, field.help))
+        rows.append((f'{section.key}.{name}', kind, shown, field.help))
   return rows
 
 
-def listing(config: ConfigDict) -> list[tuple[str, str, str, str]]:
-  """`table` of a whole config, checked, then of what each phase changes.
+def listing(config: ConfigDict) -> list[Row]:
+  """`table` of a whole config, checked, then of what each phase changes, with the sources.
 
   Raises:
     UserError: as `check`.
@@ -110,11 +122,16 @@ def listing(config: ConfigDict) -> list[tuple[str, str, str, str]]:
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}
   for phase in timeline.make(config).phases if config.phases else ():
+    own = f'config.phases.{phase.name}.'
+    found += [
+      (f'{own}{name}', options.describe(kind), repr(config.phases[phase.name][name]), LASTS_HELP)
+      for name, kind in timeline.LASTS.items()
+      if name in config.phases[phase.name]
+    ]
     for key, kind, value, meaning in table(phase.config):
       if known.get(key) != value:
-        key = key.replace('config.', f'config.phases.{phase.name}.', 1)
-        found.append((key, kind, value, meaning))
-  return found
+        found.append((key.replace('config.', own, 1), kind, value, meaning))
+  return [Row(*row, sources.source_of(config, row[0].removeprefix('config.'))) for row in found]
 
 
 def _check_one(config: ConfigDict) -> None:

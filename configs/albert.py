@@ -17,79 +17,93 @@ The other arms of the paper's comparisons:
   groups           --config.model.groups=4, and with inner_groups=2 two blocks in each
 """
 
-from ml_collections import ConfigDict
-
 from bertjax.data import recipes
+from bertjax.sources import cited
 from configs import bert, common
 
-# Paper, table 1, and google-research/albert; E is 128 there. `test` and `tiny` are ours.
-SIZES: dict[str, dict[str, int]] = {
-  'test': dict(layers=2, width=64, heads=8, ffn=256, embedding_width=32),
-  'tiny': dict(layers=2, width=128, heads=2, ffn=512, embedding_width=64),
-  'base': dict(layers=12, width=768, heads=12, ffn=3072, embedding_width=128),
-  'large': dict(layers=24, width=1024, heads=16, ffn=4096, embedding_width=128),
-  'xlarge': dict(layers=24, width=2048, heads=16, ffn=8192, embedding_width=128),
-  'xxlarge': dict(layers=12, width=4096, heads=64, ffn=16_384, embedding_width=128),
+PAPER = 'ALBERT paper, table 1'
+SIZES = {
+  'test': cited(
+    'ours: as of configs/bert.py', layers=2, width=64, heads=8, ffn=256, embedding_width=32
+  ),
+  'tiny': cited(
+    'ours: as of configs/bert.py', layers=2, width=128, heads=2, ffn=512, embedding_width=64
+  ),
+  'base': cited(PAPER, layers=12, width=768, heads=12, ffn=3072, embedding_width=128),
+  'large': cited(PAPER, layers=24, width=1024, heads=16, ffn=4096, embedding_width=128),
+  'xlarge': cited(PAPER, layers=24, width=2048, heads=16, ffn=8192, embedding_width=128),
+  'xxlarge': cited(PAPER, layers=12, width=4096, heads=64, ffn=16_384, embedding_width=128),
 }
-VERSIONS = ('', '_v1', '_v2')
-
-
-def steps(size: str, version: str) -> int:
-  """Steps of a version: the paper's comparisons, README's xxlarge v1, README's v2."""
-  return {'': 125_000, '_v1': 1_500_000, '_v2': 10_000_000 if size == 'base' else 3_000_000}[
-    version
-  ]
+V2 = 'albert/README.md, version 2'
+VERSIONS = {
+  '': cited('ALBERT paper, section 4.1', total_steps=125_000),
+  '_v1': cited('albert/README.md, ALBERT (1.5M)', total_steps=1_500_000),
+  '_v2': cited(V2, total_steps=3_000_000),
+}
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size, and version, named by `arg` (default base)."""
   names = [size + version for size in SIZES for version in VERSIONS]
   name = common.parse_size(arg, names, 'base')
-  size, version = (name[:-3], name[-3:]) if name.endswith(VERSIONS[1:]) else (name, '')
-  full = steps(size, version)
+  size, version = (name[:-3], name[-3:]) if name[-3:] in VERSIONS else (name, '')
   c = common.base()
-  c.name = f'albert-{name}'
-  c.total_steps = full
-  c.batch_size = 4096  # paper
-  c.length = 512  # in all steps
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 5000, 5000
+  c.update(cited(common.NAMES, name=f'albert-{name}'))
+  c.update(VERSIONS[version])
+  if name == 'base_v2':
+    c.update(cited(V2, total_steps=10_000_000))
+  c.update(cited('ALBERT paper, section 4.1', batch_size=4096, length=512))
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=5000, checkpoint_steps=5000))
 
   c.model = bert.model('base')
   c.model.update(
-    dict(
-      family='albert',
-      size=size,
-      **SIZES[size],
-      sharing='all',
-      groups=1,  # the published models: one block for all layers
-      inner_groups=1,
-      labels=(('order', 2),),
-    )
+    cited(common.NAMES, family='albert', size=size)
+    | SIZES[size]
+    # One block for all layers, as in the published models.
+    | cited('albert/modeling.py:AlbertConfig', sharing='all', groups=1, inner_groups=1)
+    | cited('albert/run_pretraining.py:get_sentence_order_output', labels=(('order', 2),))
   )
-  c.objective = dict(name='mlm', plus=1e-5)  # run_pretraining.py
+  c.objective = cited('albert/run_pretraining.py:get_masked_lm_output', name='mlm', plus=1e-5)
 
-  c.optimizer = common.adamw()  # lamb_optimizer.py: no bias correction
+  c.optimizer = common.adamw()
   if size != 'tiny':
-    c.optimizer.name = 'lamb'
-    c.optimizer.trust = 'decayed'  # norms and biases take the plain update
-  c.optimizer.schedule = dict(
-    name='bert_linear',
-    peak=1.76e-3,  # paper, of batch 4096
-    warmup_steps=c.get_ref('total_steps') * 3125 // full,
-    total_steps=c.get_ref('total_steps'),
+    # Norms and biases take the plain update; no bias correction.
+    c.optimizer.update(
+      cited(
+        'albert/lamb_optimizer.py:LAMBOptimizer',
+        name='lamb',
+        b1=0.9,
+        b2=0.999,
+        eps=1e-6,
+        bias_correction=False,
+        trust='decayed',
+      )
+    )
+  full = c.total_steps
+  c.optimizer.schedule = (
+    cited(
+      'albert/optimization.py:create_optimizer',
+      name='bert_linear',
+    )
+    | common.the_run(c)
+    | cited(
+      'ALBERT paper, section 4.1; albert/README.md, the pretraining command',
+      peak=1.76e-3,  # of batch 4096
+      warmup_steps=c.get_ref('total_steps') * 3125 // full,
+    )
   )
 
   # Quirks: a lone sentence gets random text and the label of a swap (random_b); README's command
   # has 20 targets at length 512 too, 4% (max_targets=0 mends it: 77, 15%).
   c.data.plan, c.data.mask = recipes.ALBERT_PLAN, recipes.ALBERT_MASK
 
+  off = dict(dropout=0.0, attention_dropout=0.0)
   if version == '_v1':
-    off = dict(dropout=0.0, attention_dropout=0.0)
-    c.phases.phase1 = dict(share=1_000_000.0)
-    c.phases.phase2 = ConfigDict(dict(share=500_000.0, model=off))
+    without = dict(share=500_000.0, model=off)
+    c.phases = cited('ALBERT paper, section 4.9', phase1=dict(share=1_000_000.0), phase2=without)
   if version == '_v2':
-    c.model.dropout = c.model.attention_dropout = 0.0
+    c.update(cited(V2, model=off))
   if name == 'tiny':
     common.laptop(c)
-    c.data.mask.max_targets = 0
+    c.data.mask.update(cited('ours: 15% of so short a row', max_targets=0))
   return c

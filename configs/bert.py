@@ -13,39 +13,49 @@ from ml_collections.config_dict import placeholder
 
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
+from bertjax.sources import Recipe, cited
 from configs import common
 
+SMALL = 'bert/README.md, the smaller models (Turc et al. 2019)'
+SHAPES = {  # of `SIZES`: where they are from
+  'test': 'ours: two layers of 8 heads, which every mesh of the tests divides',
+  **dict.fromkeys(('tiny', 'mini', 'small', 'medium'), SMALL),
+  **dict.fromkeys(('base', 'large'), 'BERT paper, section 3'),
+}
 
-def model(size: str) -> ConfigDict:
-  """`config.model` of a size, with the numerics of google-research/bert (modeling.py)."""
-  return ConfigDict(
-    dict(
-      name='bert',
-      family='bert',  # of the classes of transformers; see bertjax/convert
-      size=size,
-      **SIZES[size],
+
+def model(size: str) -> Recipe:
+  """`config.model` of a size, with the numerics of google-research/bert."""
+  return Recipe(
+    cited(common.NAMES, name='bert', family='bert', size=size)  # family: see bertjax/convert
+    | cited(SHAPES[size], **SIZES[size])
+    | cited(
+      'bert/modeling.py:BertConfig',
+      positions=512,
+      dropout=0.1,
+      attention_dropout=0.1,
+      init_std=0.02,
+    )
+    | cited('bert/README.md, bert_config.json of the released models: type_vocab_size', types=2)
+    | cited("bert/modeling.py:layer_norm, by TensorFlow's default", norm_eps=1e-12)
+    | cited('bert/modeling.py:gelu', activation='gelu_tanh')
+    | cited('bert/modeling.py:create_initializer', initializer='truncated_normal')
+    | cited('bert/run_pretraining.py:get_masked_lm_output', transform=True)
+    | cited('bert/run_pretraining.py:get_next_sentence_output', labels=(('next', 2),))
+    | cited(
+      'ours: options of other systems and uses, off',
       vocab_size=0,  # 0: the store's vocabulary
       embedding_width=0,  # 0: width
-      positions=512,
       sinusoid=False,
-      types=2,
       extra=(),
       position_offset=0,
       zero_row=placeholder(int),
-      norm_eps=1e-12,
-      activation='gelu_tanh',
-      dropout=0.1,
-      attention_dropout=0.1,
-      initializer='truncated_normal',
-      init_std=0.02,
       attend='example',  # 'self': the ablation without attention
-      transform=True,
       sharing='none',  # of parameters between layers; 'all', 'attention' or 'ffn': ALBERT
       groups=1,
       inner_groups=1,
       words=True,
       pooler=False,  # without a label that reads it
-      labels=(('next', 2),),
       token_labels=(),
       remat=False,
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
@@ -53,30 +63,30 @@ def model(size: str) -> ConfigDict:
   )
 
 
-def recipe(size: str) -> ConfigDict:
+def recipe(size: str) -> Recipe:
   """The paper's, whatever the size."""
   c = common.base()
-  c.name = f'bert-{size}'
-  c.total_steps = 1_000_000  # paper, appendix A.2
-  c.batch_size = 256  # paper
-  c.length = 512
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
+  c.update(cited(common.NAMES, name=f'bert-{size}'))
+  c.update(cited('BERT paper, appendix A.2', total_steps=1_000_000, batch_size=256, length=512))
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = model(size)
-  c.objective = dict(name='mlm', plus=1e-5)  # run_pretraining.py
+  c.objective = cited('bert/run_pretraining.py:get_masked_lm_output', name='mlm', plus=1e-5)
 
-  c.optimizer = common.adamw()  # optimization.py: no bias correction
-  c.optimizer.schedule = dict(
-    name='bert_linear',
-    peak=1e-4,  # paper
-    warmup_steps=c.get_ref('total_steps') // 100,  # paper: 10,000 of 1,000,000
-    total_steps=c.get_ref('total_steps'),
+  c.optimizer = common.adamw()
+  c.optimizer.schedule = (
+    cited(
+      'bert/optimization.py:create_optimizer',
+      name='bert_linear',
+    )
+    | common.the_run(c)
+    | cited('BERT paper, appendix A.2', peak=1e-4, warmup_steps=c.get_ref('total_steps') // 100)
   )
 
   c.data.plan, c.data.mask = recipes.BERT_PLAN, recipes.BERT_MASK
 
   short = dict(share=0.9, length=c.get_ref('length') // 4)  # 128 of 512
-  c.phases.phase1, c.phases.phase2 = short, dict(share=0.1)
+  c.phases = cited('BERT paper, appendix A.2', phase1=short, phase2=dict(share=0.1))
   return c
 
 

@@ -8,10 +8,11 @@ length 128, then 1563 of 32,768 at 512. Square-root polynomial decay, warm-up ov
 of the phase.
 """
 
-from ml_collections import ConfigDict
-
+from bertjax.sources import cited
 from configs import bert, common
 
+NVIDIA = 'DeepLearningExamples/PyTorch/LanguageModeling/BERT'
+README = f'{NVIDIA}/README.md'
 FIRST, SECOND = 7038, 1563
 
 
@@ -19,27 +20,37 @@ def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default large)."""
   size = common.parse_size(arg, bert.SIZES, 'large')
   c = bert.recipe(size)
-  c.name = f'bert-lamb-{size}'
-  c.total_steps = FIRST + SECOND
-  c.batch_size = 65_536
-  c.eval_steps, c.checkpoint_steps = 500, 500
-  c.phases = ConfigDict()
-
+  c.update(cited(common.NAMES, name=f'bert-lamb-{size}'))
+  c.update(cited(README, total_steps=FIRST + SECOND, batch_size=65_536, length=512))
+  c.update(cited(common.EVERY, eval_steps=500, checkpoint_steps=500))
+  run = f'{NVIDIA}/run_pretraining.py:prepare_model_and_optimizer'
   c.optimizer = common.adamw()
-  c.optimizer.name = 'lamb'
-  c.optimizer.bias_correction = True
-  c.optimizer.trust = 'decayed'  # norms and biases take the plain update
+  c.optimizer.update(
+    cited(run, name='lamb', weight_decay=0.01, decay=common.DECAY_WEIGHTS_ONLY)
+    # Norms and biases take the plain update.
+    | cited(
+      'apex/apex/optimizers/fused_lamb.py:FusedLAMB and its defaults',
+      b1=0.9,
+      b2=0.999,
+      eps=1e-6,
+      bias_correction=True,
+      trust='decayed',
+      clip=1.0,
+    )
+  )
   first = c.get_ref('total_steps') * FIRST // (FIRST + SECOND)
   second = c.get_ref('total_steps') * SECOND // (FIRST + SECOND)
-  c.optimizer.schedule = dict(
-    name='sqrt_poly', start=0, peak=6e-3, warmup_steps=first * 2001 // FIRST, total_steps=first
-  )
-  c.phases.phase1 = dict(share=float(FIRST), length=c.get_ref('length') // 4)
-  c.phases.phase2 = dict(
-    share=float(SECOND),
-    batch_size=c.get_ref('batch_size') // 2,
-    optimizer=dict(
-      schedule=dict(start=first, peak=4e-3, warmup_steps=second * 200 // SECOND, total_steps=second)
+  c.optimizer.schedule = cited(
+    f'{NVIDIA}/schedulers.py:PolyWarmUpScheduler', name='sqrt_poly', start=0
+  ) | cited(README, peak=6e-3, warmup_steps=first * 2001 // FIRST, total_steps=first)
+  schedule = dict(start=first, peak=4e-3, warmup_steps=second * 200 // SECOND, total_steps=second)
+  c.phases = cited(
+    README,
+    phase1=dict(share=float(FIRST), length=c.get_ref('length') // 4),
+    phase2=dict(
+      share=float(SECOND),
+      batch_size=c.get_ref('batch_size') // 2,
+      optimizer=dict(schedule=schedule),
     ),
   )
   return c

@@ -1,8 +1,8 @@
 """Every key that the framework reads, with its default, and the parsing of `configs/FILE.py:SIZE`.
 
-A system's config starts from `base()` and says only what is its own. Values that follow from
-others are references (`config.get_ref`), so that `--config.total_steps=1000` moves the warm-up and
-the phases with it.
+A system's config starts from `base()` and says only what is its own, each value with its source
+(bertjax/sources.py). Values that follow from others are references (`config.get_ref`), so that
+`--config.total_steps=1000` moves the warm-up and the phases with it.
 """
 
 import difflib
@@ -12,10 +12,10 @@ from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference, placeholder
 
 from bertjax.data import recipes
+from bertjax.errors import UserError
+from bertjax.sources import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
 
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
-from bertjax.errors import UserError
-
 SHARDING_RULES = (
   ('batch', ('data', 'fsdp')),
   ('length', None),
@@ -37,6 +37,9 @@ SHARDING_RULES = (
 DECAY_WEIGHTS_ONLY = ((r'.*norm/(scale|bias)', 0.0), (r'.*bias', 0.0), (r'.*', 1.0))
 DECAY_ALL = ((r'.*', 1.0),)
 
+NAMES = 'ours: names'
+EVERY = 'ours: how often to look and to save'
+
 
 def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
   """The size named after the colon of `--config=FILE.py:SIZE`.
@@ -53,9 +56,9 @@ def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
   return name
 
 
-def base() -> ConfigDict:
-  """The defaults shared by every config."""
-  c = ConfigDict()
+def base() -> Recipe:
+  """The defaults shared by every config; their source is 'default'."""
+  c = Recipe()
   c.name = ''
   c.seed = 0
 
@@ -83,7 +86,12 @@ def base() -> ConfigDict:
   c.init_from = FieldReference((), field_type=object)
   c.remap_vocab = False  # of another vocabulary, take the pieces that both have
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
-  return c
+  return attribute(c, DEFAULT)
+
+
+def the_run(c: Recipe) -> Cited:
+  """The total_steps of a schedule that goes on to the end of the run."""
+  return cited(THE_RUN, total_steps=c.get_ref('total_steps'))
 
 
 def evals(c: ConfigDict) -> ConfigDict:
@@ -118,20 +126,22 @@ def laptop(c: ConfigDict) -> None:
   Initial weights of 0.02 leave so narrow a model at the unigram for long, and batches this small
   take no harm from a peak this high. What the system is, its data, masks and losses, stays.
   """
-  c.total_steps, c.batch_size, c.length = 2500, 32, 64
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 500, 500
-  c.model.update(dict(init_std=0.08, dropout=0.0, attention_dropout=0.0))  # 1 / sqrt(width)
-  c.optimizer.b2 = 0.98
+  ours = 'ours: what a laptop learns with (common.laptop)'
+  c.update(cited(ours, total_steps=2500, batch_size=32, length=64))
+  c.update(cited(ours, log_steps=100, eval_steps=500, checkpoint_steps=500))
+  # 1 / sqrt(width)
+  c.model.update(cited(ours, init_std=0.08, dropout=0.0, attention_dropout=0.0))
+  c.optimizer.update(cited(ours, b2=0.98))
   if 'bias_correction' in c.optimizer:
-    c.optimizer.bias_correction = True
-  c.optimizer.schedule.peak = 2e-3
-  c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') * 2 // 25
-  c.evals.held_out.examples = 512
+    c.optimizer.update(cited(ours, bias_correction=True))
+  warmup = c.get_ref('total_steps') * 2 // 25
+  c.optimizer.schedule.update(cited(ours, peak=2e-3, warmup_steps=warmup))
+  c.evals.held_out.update(cited(ours, examples=512))
 
 
-def data() -> ConfigDict:
+def data() -> Recipe:
   """Where the text comes from, and the recipe that makes batches of it."""
-  d = ConfigDict()
+  d = Recipe()
   # A finished store, or what `bertjax.prepare` and `bertjax.vocab` take to make one in the workdir.
   d.store = ''
   d.input = ''
@@ -157,8 +167,8 @@ def data() -> ConfigDict:
   d.threads = 2  # that build batches ahead of the step
 
   # Which tokens make up an example (bertjax/data/plans), and what is hidden (bertjax/data/masking).
-  d.plan = ConfigDict(recipes.BERT_PLAN)
-  d.mask = ConfigDict(recipes.BERT_MASK)
+  d.plan = recipes.BERT_PLAN
+  d.mask = recipes.BERT_MASK
   d.pack = 1  # examples per row at most; more put several short ones in a row, isolated
 
   # Languages are read with p ~ (share of the rows)^alpha; None: as often as they are in the store.
@@ -167,40 +177,48 @@ def data() -> ConfigDict:
   return d
 
 
-def adamw() -> ConfigDict:
+def adamw() -> Recipe:
   """AdamW with every field that it reads (bertjax/optim/directions/adamw.py); BERT's values."""
-  o = ConfigDict()
-  o.name = 'adamw'
-  o.b1 = 0.9
-  o.b2 = 0.999
-  o.eps = 1e-6
-  o.bias_correction = False
-  o.weight_decay = 0.01
-  o.decay = DECAY_WEIGHTS_ONLY
-  o.freeze = ()
-  o.lr_scale = ((r'.*', 1.0),)
-  o.clip = 1.0
-  return o
+  return Recipe(
+    cited(
+      'bert/optimization.py:create_optimizer',
+      name='adamw',
+      b1=0.9,
+      b2=0.999,
+      eps=1e-6,
+      weight_decay=0.01,
+      decay=DECAY_WEIGHTS_ONLY,
+      clip=1.0,
+    )
+    | cited('bert/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
+    | cited('ours: options of other systems, off', freeze=(), lr_scale=((r'.*', 1.0),))
+  )
 
 
-def stable_adamw() -> ConfigDict:
+def stable_adamw() -> Recipe:
   """StableAdamW (bertjax/optim/directions/stable_adamw.py); ModernBERT's values, and no clip."""
   o = adamw()
   del o.bias_correction
-  o.name = 'stable_adamw'
-  o.b2 = 0.98
-  o.clip = 0.0
+  # No clip: the update of every tensor is bounded by itself.
+  o.update(
+    cited('ModernBERT/yamls/modernbert', name='stable_adamw', b1=0.9, b2=0.98, eps=1e-6, clip=0.0)
+  )
   return o
 
 
-def muon() -> ConfigDict:
+def muon() -> Recipe:
   """Muon for the matrices of the layers, and AdamW, whose learning rate and decay serve both."""
   o = adamw()
   del o.bias_correction
-  o.name = 'muon'
-  o.matrices = ((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))
-  o.momentum = 0.95
-  o.nesterov = True
-  o.newton_schulz_steps = 5
-  o.update_rms = 0.2
+  o.update(
+    cited(
+      'ours: an option of every recipe',
+      name='muon',
+      matrices=((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0)),
+      momentum=0.95,
+      nesterov=True,
+      newton_schulz_steps=5,
+      update_rms=0.2,
+    )
+  )
   return o

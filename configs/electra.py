@@ -20,74 +20,107 @@ Other arms:
 
 from bertjax.data import recipes
 from bertjax.models import bert as bert_model
+from bertjax.sources import cited
 from configs import bert, common
 
-# configure_pretraining.py and the paper's table 6; test and tiny are ours.
+OURS = 'ours: as of configs/bert.py'
 SIZES = {
-  'test': dict(bert_model.SIZES['test'], embedding_width=32),
-  'tiny': dict(bert_model.SIZES['tiny'], embedding_width=64),
-  'small': dict(layers=12, width=256, heads=4, ffn=1024, embedding_width=128),
-  'base': dict(bert_model.SIZES['base'], embedding_width=768),
-  'large': dict(bert_model.SIZES['large'], embedding_width=1024),
+  'test': cited(OURS, **bert_model.SIZES['test'], embedding_width=32),
+  'tiny': cited(OURS, **bert_model.SIZES['tiny'], embedding_width=64),
+  'small': cited(
+    'electra/util/training_utils.py:get_bert_config', layers=12, width=256, heads=4, ffn=1024
+  )
+  | cited('electra/configure_pretraining.py:embedding_size', embedding_width=128),
+  'base': cited('ELECTRA paper, table 6', **bert_model.SIZES['base'])
+  | cited('electra/configure_pretraining.py, comment on larger models', embedding_width=768),
+  'large': cited('ELECTRA paper, table 6', **bert_model.SIZES['large'])
+  | cited('electra/configure_pretraining.py, comment on larger models', embedding_width=1024),
 }
-# Those of small where a size is not listed.
-LENGTH = {'base': 512, 'large': 512}
-BATCH = {'base': 256, 'large': 2048}
-STEPS = {'base': 766_000, 'large': 400_000}
-PEAK = {'base': 2e-4, 'large': 2e-4}
-GENERATOR = {'tiny': 1.0, 'base': 1 / 3, 'large': 1 / 4}  # 1/4 of tiny is too narrow to learn
-MASK_RATE = {'large': 0.25}
+# What a size has besides small's values.
+OWN = {
+  'tiny': cited(
+    'ours: a quarter of so narrow a net is too narrow to learn', model=dict(generator_width=1.0)
+  ),
+  'base': cited(
+    'electra/configure_pretraining.py, comment on larger models',
+    batch_size=256,
+    length=512,
+    model=dict(generator_width=1 / 3),
+    optimizer=dict(schedule=dict(peak=2e-4)),
+  )
+  | cited('ELECTRA paper, table 6 (unverified)', total_steps=766_000),
+  'large': cited(
+    'electra/configure_pretraining.py, comment on larger models',
+    batch_size=2048,
+    length=512,
+    data=dict(mask=dict(rate=0.25)),
+    optimizer=dict(schedule=dict(peak=2e-4)),
+  )
+  | cited('ELECTRA paper, table 6 (unverified)', total_steps=400_000),
+}
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default small)."""
   size = common.parse_size(arg, SIZES, 'small')
   c = common.base()
-  c.name = f'electra-{size}'
-  c.total_steps = STEPS.get(size, 1_000_000)
-  c.batch_size = BATCH.get(size, 128)
-  c.length = LENGTH.get(size, 128)
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
-  c.best.update(dict(metric='eval/rtd_auc', mode='max'))
+  c.update(cited(common.NAMES, name=f'electra-{size}'))
+  c.update(
+    cited('electra/configure_pretraining.py', total_steps=1_000_000, batch_size=128, length=128)
+  )
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.best.update(cited('ours: accuracy tells nothing', metric='eval/rtd_auc', mode='max'))
 
   c.model = bert.model(size if size in bert_model.SIZES else 'base')
   c.model.update(
-    dict(
-      name='electra',
-      family='electra',
-      size=size,
-      **SIZES[size],
-      activation='gelu_erf',  # modeling.py
-      labels=(),  # no next-sentence prediction
-      generator='own',
-      generator_width=GENERATOR.get(size, 1 / 4),  # configure_pretraining.py
+    cited(common.NAMES, name='electra', family='electra', size=size)
+    | SIZES[size]
+    | cited('electra/model/modeling.py:gelu', activation='gelu_erf')
+    | cited('electra/run_pretraining.py:PretrainingModel: no next sentence', labels=())
+    | cited(
+      'electra/configure_pretraining.py',
+      generator='own',  # untied_generator=True
+      generator_width=1 / 4,
       generator_layers=1.0,
-      generator_head=2 if size == 'test' else 64,  # training_utils.py
       tied_embeddings=True,  # untied_generator_embeddings=False
     )
+    | cited('electra/run_pretraining.py:get_generator_config', generator_head=64)
   )
-  c.objective = dict(
-    name='rtd',
-    plus=1e-6,  # run_pretraining.py, of both losses
-    generator_weight=1.0,
-    discriminator_weight=50.0,
-    temperature=1.0,
-    disallow_correct=False,
-    electric=False,
-    train='both',
-    copy_generator=False,
+  if size == 'test':
+    c.model.update(cited('ours: a quarter of its width has heads of 2', generator_head=2))
+  c.objective = (
+    cited('electra/run_pretraining.py, of both losses', name='rtd', plus=1e-6)
+    | cited(
+      'electra/configure_pretraining.py',
+      generator_weight=1.0,
+      discriminator_weight=50.0,
+      temperature=1.0,
+      disallow_correct=False,
+      electric=False,
+      train='both',  # electra_objective=True
+    )
+    | cited('ours: an option of two stages, off', copy_generator=False)
   )
 
-  c.optimizer = common.adamw()  # optimization.py: BERT's, no bias correction
-  c.optimizer.schedule = dict(
-    name='product_linear',
-    peak=PEAK.get(size, 5e-4),
-    warmup_steps=c.get_ref('total_steps') * 10_000 // c.total_steps,
-    total_steps=c.get_ref('total_steps'),
+  c.optimizer = common.adamw()
+  c.optimizer.update(
+    cited('electra/model/optimization.py:create_optimizer', b1=0.9, b2=0.999, eps=1e-6, clip=1.0)
+    | cited('electra/model/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
+    | cited('electra/configure_pretraining.py', weight_decay=0.01)
+  )
+  c.optimizer.schedule = (
+    cited(
+      'electra/model/optimization.py:create_optimizer',
+      name='product_linear',
+    )
+    | common.the_run(c)
+    | cited('electra/configure_pretraining.py', peak=5e-4)
   )
 
   c.data.plan, c.data.mask = recipes.ELECTRA_PLAN, recipes.ELECTRA_MASK
-  c.data.mask.rate = MASK_RATE.get(size, 0.15)
+  c.update(OWN.get(size, {}))
+  warmup = c.get_ref('total_steps') * 10_000 // c.total_steps
+  c.optimizer.schedule.update(cited('electra/configure_pretraining.py', warmup_steps=warmup))
   if size == 'tiny':
     common.laptop(c)
   return c

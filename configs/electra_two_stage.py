@@ -9,6 +9,7 @@ its own here: a frozen one could share only frozen ones. The paper does not say 
 how it divided the steps; half and half, each stage with its own warm-up and decay, are ours.
 """
 
+from bertjax.sources import cited
 from configs import common, electra
 
 SIZES = electra.SIZES
@@ -16,34 +17,35 @@ SIZES = electra.SIZES
 GENERATOR = (r'(generator_net|generator_embeddings|mlm)/.*',)
 DISCRIMINATOR = (r'(discriminator|embeddings|rtd)/.*',)
 
+OURS = 'ours: half and half, each stage with a schedule of its own'
+
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default small)."""
   size = common.parse_size(arg, SIZES, 'small')
   c = electra.get_config(size)
-  c.name = f'electra-two-stage-{size}'
+  c.update(cited(common.NAMES, name=f'electra-two-stage-{size}'))
   c.model.update(
-    dict(
+    # One size for both, so heads as well; a frozen table could be shared with a frozen one only.
+    cited(
+      'ELECTRA paper, section 3.3',
       generator_width=1.0,
       generator_head=c.model.width // c.model.heads,
-      tied_embeddings=False,
     )
+    | cited('ours: see above', tied_embeddings=False)
   )
-  half = c.get_ref('total_steps') // 2
-  c.optimizer.schedule = dict(
-    name='product_linear',
-    start=0,
-    peak=c.optimizer.schedule.peak,
-    warmup_steps=c.get_ref('total_steps') * 5_000 // c.total_steps,
-    total_steps=half,
-  )
-  c.phases.phase1 = dict(
-    share=0.5, objective=dict(train='generator'), optimizer=dict(freeze=DISCRIMINATOR)
-  )
-  c.phases.phase2 = dict(
-    share=0.5,
-    objective=dict(train='discriminator', copy_generator=True),
-    optimizer=dict(freeze=GENERATOR, schedule=dict(start=half)),
+  half, schedule = c.get_ref('total_steps') // 2, c.optimizer.schedule
+  warmup = c.get_ref('total_steps') * 5_000 // c.total_steps
+  del schedule.total_steps  # a reference to the run's
+  schedule.update(cited(OURS, start=0, warmup_steps=warmup, total_steps=half))
+  c.phases = cited(
+    OURS,
+    phase1=dict(share=0.5, objective=dict(train='generator'), optimizer=dict(freeze=DISCRIMINATOR)),
+    phase2=dict(
+      share=0.5,
+      objective=dict(train='discriminator', copy_generator=True),
+      optimizer=dict(freeze=GENERATOR, schedule=dict(start=half)),
+    ),
   )
   if size == 'tiny':
     common.laptop(c)

@@ -17,10 +17,12 @@ The other arm of the paper's comparison is --config.data.mask.word_prob=0, chara
 
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
+from bertjax.sources import cited
 from configs import bert, common
 
 DIALOGUES = '_dialogues'
 ROLES = 2  # rows of the role table: query and reply
+SCRIPT = 'ERNIE/ERNIE/script/pretrain.sh'
 
 
 def get_config(arg: str | None = None):
@@ -28,35 +30,61 @@ def get_config(arg: str | None = None):
   name = common.parse_size(arg, [s + kind for s in SIZES for kind in ('', DIALOGUES)], 'base')
   size = name.removesuffix(DIALOGUES)
   c = common.base()
-  c.name = f'ernie-{name}'
-  c.total_steps = 1_000_000  # pretraining.py and script/pretrain.sh, as all of this
-  c.batch_size = 16  # rows of 512: 8,192 tokens, which is how the original counts batches
-  c.length = 512
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
+  c.update(cited(common.NAMES, name=f'ernie-{name}'))
+  c.update(
+    cited(SCRIPT, total_steps=1_000_000, length=512)
+    # Rows of 512: 8,192 tokens, which is how the original counts batches.
+    | cited(f'{SCRIPT}:batch_size, in_tokens', batch_size=16)
+  )
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = bert.model(size)
   c.model.update(
-    dict(
-      family='ernie',
-      positions=513,  # ernie_config.json
+    cited(common.NAMES, family='ernie')
+    | cited(
+      'ERNIE/ERNIE/config/ernie_config.json',
+      positions=513,
+      types=2,
       activation='relu',
-      norm_eps=1e-5,  # the default of Paddle's layer_norm
+      dropout=0.1,
+      attention_dropout=0.1,
+      init_std=0.02,
     )
+    | cited("ERNIE/ERNIE/model/ernie.py, by the default of Paddle's layer_norm", norm_eps=1e-5)
   )
-  c.objective = dict(name='mlm', plus=0.0)  # means of both losses, weights 1
+  # Means of both losses, weights 1.
+  c.objective = cited('ERNIE/ERNIE/model/ernie.py:get_pretraining_output', name='mlm', plus=0.0)
 
-  c.optimizer = common.adamw()  # optimization.py: Adam, then p -= lr * weight_decay * p
-  c.optimizer.eps = 1e-8
-  c.optimizer.bias_correction = True
-  c.optimizer.schedule = dict(
-    name='bert_linear',
-    peak=1e-4,
-    warmup_steps=c.get_ref('total_steps') // 250,  # 4,000 of 1,000,000
-    total_steps=c.get_ref('total_steps'),
+  c.optimizer = common.adamw()
+  c.optimizer.update(
+    # Adam by Paddle's defaults, then p -= lr * weight_decay * p.
+    cited(
+      'ERNIE/ERNIE/optimization.py:optimization',
+      b1=0.9,
+      b2=0.999,
+      eps=1e-8,
+      bias_correction=True,
+      decay=common.DECAY_WEIGHTS_ONLY,
+      clip=1.0,
+    )
+    | cited(SCRIPT, weight_decay=0.01)
+  )
+  c.optimizer.schedule = (
+    cited(
+      'ERNIE/ERNIE/optimization.py:linear_warmup_decay',
+      name='bert_linear',
+    )
+    | common.the_run(c)
+    | cited(SCRIPT, peak=1e-4)
+    # 4,000 of 1,000,000.
+    | cited(
+      'ERNIE/ERNIE/pretrain_args.py:warmup_steps, of later versions; the first had 5,000',
+      warmup_steps=c.get_ref('total_steps') // 250,
+    )
   )
 
   c.data.plan, c.data.mask = recipes.ERNIE_PLAN, recipes.ERNIE_MASK
-  c.data.pack = 8  # its batches hold equal counts of tokens
+  c.data.update(cited('ours: its batches hold equal counts of tokens', pack=8))
   if name.endswith(DIALOGUES):
     _read_dialogues(c)
   if size == 'tiny':
@@ -65,10 +93,10 @@ def get_config(arg: str | None = None):
 
 
 def _read_dialogues(c) -> None:
-  """The paper says neither length nor batch."""
-  c.length, c.batch_size = 128, 64
-  c.model.update(dict(types=0, extra=(('role', ROLES),), labels=(('fake', 2),)))
-  c.data.plan = dict(name='dialogues', turns=3, fake_prob=0.5)  # QRQ, QRR, QQR
-  c.data.pack = 1
-  c.data.columns = ('role',)
-  c.data.split = 'lines'
+  c.update(cited('ours: the paper says neither length nor batch', length=128, batch_size=64))
+  paper = 'ERNIE paper, section 3.3'
+  c.model.update(cited(paper, types=0, extra=(('role', ROLES),), labels=(('fake', 2),)))
+  c.data.plan = cited(paper, name='dialogues', turns=3) | cited(  # QRQ, QRR, QQR
+    'ours: the paper does not say', fake_prob=0.5
+  )
+  c.data.update(cited('ours: how dialogues are read', pack=1, columns=('role',), split='lines'))

@@ -9,14 +9,23 @@ lengths are not published: they are English BERT's (unverified).
 """
 
 from bertjax.models.bert import SIZES
+from bertjax.sources import attribute, cited
 from configs import bert, common
+
+ENGLISH = "English BERT's: bert/multilingual.md gives none (unverified)"
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
   size = common.parse_size(arg, SIZES, 'base')
   c = bert.get_config(size)
-  c.name = f'mbert-{size}'
-  c.data.lowercase = False  # the recommended `new` models; lowercasing strips accents that matter
-  c.data.language_alpha = 0.7  # multilingual.md
+  c.update(cited(common.NAMES, name=f'mbert-{size}'))
+  if size != 'tiny':
+    attribute(
+      c, ENGLISH, 'total_steps', 'batch_size', 'length', 'optimizer.schedule.peak',
+      'optimizer.schedule.warmup_steps', 'phases.phase1.share', 'phases.phase1.length',
+      'phases.phase2.share',
+    )  # fmt: skip
+  given = 'bert/multilingual.md'  # the recommended `new` models; lowercasing strips accents
+  c.data.update(cited(given, lowercase=False, language_alpha=0.7))
   return c

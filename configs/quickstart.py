@@ -10,35 +10,35 @@ learning rate, larger initial weights, no next-sentence task.
 comes from copying and from word frequencies, and the gap to it is what comes from context.
 """
 
+from bertjax.sources import cited
 from configs import bert, common
+
+OURS = 'ours: four minutes on two cores'
 
 
 def get_config(arg: str | None = None):
   """The run, or its ablation `no_attention`."""
   variant = common.parse_size(arg, ('attention', 'no_attention'), 'attention')
   c = bert.get_config('tiny')
-  c.name = f'quickstart-{variant}'
-  c.total_steps = 4000
-  c.batch_size = 16
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 20, 500, 1000
+  c.update(cited(common.NAMES, name=f'quickstart-{variant}'))
+  c.update(cited(OURS, total_steps=4000, batch_size=16))
+  c.update(cited(OURS, log_steps=20, eval_steps=500, checkpoint_steps=1000))
 
-  c.model.attend = 'self' if variant == 'no_attention' else 'example'
-  c.model.labels = ()
-  c.optimizer.update(dict(b2=0.999, bias_correction=False))  # BERT's
-  c.optimizer.schedule.name = 'linear'
-  c.optimizer.schedule.peak = 1e-3
-  c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') // 10
+  attend = 'self' if variant == 'no_attention' else 'example'
+  c.model.update(cited(OURS, attend=attend, labels=()))
+  c.optimizer.update(cited(OURS, b2=0.999, bias_correction=False))  # BERT's
+  warmup = c.get_ref('total_steps') // 10
+  c.optimizer.schedule.update(cited(OURS, name='linear', peak=1e-3, warmup_steps=warmup))
 
-  c.data.mixture = 'python_docs'
-  c.data.train_vocab.type, c.data.train_vocab.size = 'wordpiece', 4096
-  c.data.lowercase = True
-  c.data.holdout = 0.05
-  c.data.plan = dict(name='blocks', break_mode='complete_doc')
-  c.data.mask.static = False
-  c.evals.held_out.examples = 512
-  c.evals.fill_mask.sentences = (
+  c.data.train_vocab.update(cited(OURS, type='wordpiece', size=4096))
+  c.data.update(cited(OURS, mixture='python_docs', lowercase=True, holdout=0.05))
+  c.data.plan = cited(OURS, name='blocks', break_mode='complete_doc')
+  c.data.mask.update(cited(OURS, static=False))
+  c.evals.held_out.update(cited(OURS, examples=512))
+  completed = (
     'this function returns a [MASK] of strings.',
     'if the argument is [MASK] given, the default is used.',
     'raise an [MASK] if the file does not exist.',
   )
+  c.evals.fill_mask.update(cited(OURS, sentences=completed))
   return c

@@ -9,53 +9,65 @@ Sizes: test, tiny, mini, small, medium (BERT's shapes), base, large (the paper's
 
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
+from bertjax.sources import cited
 from configs import bert, common
 
-# Paper, table 9: peak learning rate and warm-up by size; smaller sizes take base's.
-PEAK = {'large': 4e-4}
-WARMUP = {'large': 30_000}
+TABLE = 'RoBERTa paper, table 9'
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
   size = common.parse_size(arg, SIZES, 'base')
   c = common.base()
-  c.name = f'roberta-{size}'
-  c.total_steps = 500_000  # paper, table 9
-  c.batch_size = 8192  # paper
-  c.length = 512
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
+  c.update(cited(common.NAMES, name=f'roberta-{size}'))
+  c.update(cited(TABLE, total_steps=500_000, batch_size=8192, length=512))
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = bert.model(size)
+  if size in ('base', 'large'):
+    c.model.update(cited(TABLE, **SIZES[size]))
   c.model.update(
-    dict(
-      family='roberta',
-      positions=514,  # fairseq starts at pad id + 1 = 2
+    cited(common.NAMES, family='roberta')
+    # It starts at the pad id + 1 = 2.
+    | cited(
+      'fairseq/fairseq/modules/positional_embedding.py:PositionalEmbedding',
+      positions=514,
       position_offset=2,
-      types=1,  # transformers keeps one constant row; fairseq has none
-      norm_eps=1e-5,
-      activation='gelu_erf',
-      initializer='normal',
-      labels=(),
     )
+    | cited('ours: as transformers, a constant row; fairseq has none', types=1)
+    | cited("fairseq/fairseq/modules/layer_norm.py, by torch's default", norm_eps=1e-5)
+    | cited('fairseq/fairseq/models/roberta/model.py:base_architecture', activation='gelu_erf')
+    | cited(
+      'fairseq/fairseq/modules/transformer_sentence_encoder.py:init_bert_params',
+      initializer='normal',
+      init_std=0.02,
+    )
+    | cited(TABLE, dropout=0.1, attention_dropout=0.1)
+    | cited('RoBERTa paper, section 4.2: no next sentence', labels=())
+    # The pad vector starts at zero.
+    | cited('fairseq/fairseq/modules/transformer_sentence_encoder.py:build_embedding', zero_row=1)
   )
-  c.model.zero_row = 1  # the pad vector starts at zero
-  c.objective = dict(name='mlm', plus=0.0)
+  c.objective = cited('fairseq/fairseq/criterions/masked_lm.py', name='mlm', plus=0.0)
 
   c.optimizer = common.adamw()
-  c.optimizer.b2 = 0.98
-  c.optimizer.bias_correction = c.optimizer.eps_first = True  # fairseq Adam
-  c.optimizer.decay = common.DECAY_ALL  # fairseq decays norms and biases too
-  c.optimizer.clip = 0.0  # off
-  c.optimizer.schedule = dict(
-    name='linear',
-    peak=PEAK.get(size, 6e-4),
-    warmup_steps=c.get_ref('total_steps') * WARMUP.get(size, 24_000) // 500_000,
-    total_steps=c.get_ref('total_steps'),
+  c.optimizer.update(
+    cited(TABLE, b1=0.9, b2=0.98, eps=1e-6, weight_decay=0.01, clip=0.0)  # 0: off
+    | cited('fairseq/fairseq/optim/adam.py:Adam', bias_correction=True, eps_first=True)
+    # Norms and biases too.
+    | cited('fairseq/fairseq/trainer.py: one group of parameters', decay=common.DECAY_ALL)
+  )
+  warmup, peak = (30_000, 4e-4) if size == 'large' else (24_000, 6e-4)
+  c.optimizer.schedule = (
+    cited(
+      'fairseq/fairseq/optim/lr_scheduler/polynomial_decay_schedule.py',
+      name='linear',
+    )
+    | common.the_run(c)
+    | cited(TABLE, peak=peak, warmup_steps=c.get_ref('total_steps') * warmup // 500_000)
   )
 
   c.data.plan, c.data.mask = recipes.ROBERTA_PLAN, recipes.ROBERTA_MASK
-  c.data.split = 'lines'  # a line of the corpus is fairseq's unit
+  c.data.update(cited("ours: a line of the corpus is fairseq's unit", split='lines'))
   if size == 'tiny':
     common.laptop(c)
   return c

@@ -16,54 +16,75 @@ The other arms of the paper's comparison, over the same blocks:
 
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
+from bertjax.sources import cited
 from configs import bert, common
+
+COMMAND = 'SpanBERT/pretraining/README.md'
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
   size = common.parse_size(arg, SIZES, 'base')
   c = common.base()
-  c.name = f'spanbert-{size}'
-  c.total_steps = 2_400_000  # README's command
-  c.batch_size = 256  # 32 GPUs of 4,096 tokens
-  c.length = 512
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
+  c.update(cited(common.NAMES, name=f'spanbert-{size}'))
+  c.update(
+    cited(COMMAND, total_steps=2_400_000, length=512)
+    # 32 GPUs of 4,096 tokens.
+    | cited(f'{COMMAND}:distributed-world-size, max-tokens', batch_size=256)
+  )
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = bert.model(size)
   c.model.update(
-    dict(
-      name='span_boundary',
-      family='spanbert',
-      activation='gelu_erf',  # pair_bert.py
+    cited(common.NAMES, name='span_boundary', family='spanbert')
+    | cited(
+      'SpanBERT/pretraining/fairseq/models/pair_bert.py',
+      activation='gelu_erf',
       initializer='normal',
-      labels=(),
-      boundary_positions=15,
-      boundary_width=200,
+      init_std=0.02,
+      norm_eps=1e-12,
+      dropout=0.1,
+      attention_dropout=0.1,
     )
+    | cited(COMMAND, labels=(), boundary_positions=15, boundary_width=200)
   )
-  c.objective = dict(
-    name='span_boundary',
-    boundary_scale=1.0,
-    plus=1.0,
+  c.objective = (
+    cited(common.NAMES, name='span_boundary')
+    | cited(COMMAND, boundary_scale=1.0)
+    | cited('SpanBERT/pretraining/fairseq/criterions/spanbert_loss.py', plus=1.0)
     # Quirk: gradients of means, divided again by the masked tokens of a GPU. 1.0 mends it.
-    gradient_scale=1 / (0.15 * 4096),
+    | cited(
+      'SpanBERT/pretraining/fairseq/trainer.py: by the sample size',
+      gradient_scale=1 / (0.15 * 4096),
+    )
   )
 
   c.optimizer = common.adamw()
-  c.optimizer.eps = 1e-8  # fairseq Adam
-  c.optimizer.bias_correction = c.optimizer.eps_first = True
-  c.optimizer.weight_decay = 0.01  # README's command; the paper says 0.1
-  c.optimizer.decay = common.DECAY_ALL  # fairseq decays norms and biases too
-  c.optimizer.schedule = dict(
+  c.optimizer.update(
+    cited(f'{COMMAND}; the paper says 0.1 for the decay', weight_decay=0.01)
+    | cited(COMMAND, eps=1e-8, clip=1.0)
+    | cited(
+      'SpanBERT/pretraining/fairseq/optim/adam.py',
+      b1=0.9,
+      b2=0.999,
+      bias_correction=True,
+      eps_first=True,
+    )
+    # Norms and biases too.
+    | cited(
+      'SpanBERT/pretraining/fairseq/trainer.py: one group of parameters', decay=common.DECAY_ALL
+    )
+  )
+  c.optimizer.schedule = cited(
+    COMMAND,
     name='linear',
     peak=1e-4,
     warmup_steps=c.get_ref('total_steps') // 240,  # 10,000 of 2,400,000
-    total_steps=c.get_ref('total_steps'),
-  )
+  ) | common.the_run(c)
 
   # Quirk: a document's last block is lost before an over-long sentence; keep_block mends it.
   c.data.plan, c.data.mask = recipes.SPANBERT_PLAN, recipes.SPANBERT_MASK
   if size == 'tiny':
     common.laptop(c)
-    c.objective.gradient_scale = 1.0
+    c.objective.update(cited('ours: means', gradient_scale=1.0))
   return c

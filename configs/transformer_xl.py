@@ -21,119 +21,196 @@ Evaluation is on shorter segments with a longer memory: `length` and `model` of
 
 from typing import Any
 
-from ml_collections import ConfigDict
-
 from bertjax.data import recipes
+from bertjax.sources import Cited, Recipe, cited
 from configs import common
 
-# run_wt103_base.sh, run_enwik8_base.sh (torch); wt103_large_tpu.sh, enwik8_large_tpu.sh (TF). Of
-# the paper's losses: wt103 24.0 and 18.3 (perplexity), enwik8 1.06 and 0.99 (bits per character);
-# those of the base sizes are unverified.
-TORCH: dict[str, Any] = dict(norm_eps=1e-5, norm_std=0.02, init_std=0.02, untie_r=False)
-TF: dict[str, Any] = dict(norm_eps=1e-12, norm_std=0.0, init_std=0.02, untie_r=False)
-SIZES: dict[str, dict[str, Any]] = {
-  'test': dict(layers=2, width=64, heads=8, head_size=8, ffn=256, mem_len=32, **TORCH),
-  'tiny': dict(
-    layers=4, width=128, heads=4, head_size=32, ffn=512, mem_len=64, **dict(TORCH, init_std=0.08)
+# Of the paper's losses: wt103 24.0 and 18.3 (perplexity), enwik8 1.06 and 0.99 (bits per
+# character); those of the base sizes are unverified.
+SOURCES = {
+  'test': 'ours: small enough for tests',
+  'tiny': 'ours: what a laptop learns with',
+  'wt103_base': 'transformer-xl/pytorch/run_wt103_base.sh',
+  'wt103_large': 'transformer-xl/tf/scripts/wt103_large_tpu.sh',
+  'enwik8_base': 'transformer-xl/pytorch/run_enwik8_base.sh',
+  'enwik8_large': 'transformer-xl/tf/scripts/enwik8_large_tpu.sh',
+}
+TORCH = cited('transformer-xl/pytorch/train.py:weights_init', norm_std=0.02, init_std=0.02) | (
+  cited("transformer-xl/pytorch/mem_transformer.py, by torch's default", norm_eps=1e-5)
+  | cited('transformer-xl/pytorch/train.py:not_tied', untie_r=False)
+)
+TF = cited(
+  "transformer-xl/tf/model.py, by the default of TensorFlow's layer_norm",
+  norm_eps=1e-12,
+  norm_std=0.0,
+) | cited('transformer-xl/tf/train.py:init_std, untie_r', init_std=0.02, untie_r=False)
+
+
+def of(size: str, numerics: Cited, **shape: Any) -> Cited:
+  """The model of a size: what its script says, over the numerics of its framework."""
+  return numerics | cited(SOURCES[size], **shape)
+
+
+SIZES = {
+  'test': of('test', TORCH, layers=2, width=64, heads=8, head_size=8, ffn=256, mem_len=32),
+  'tiny': of(
+    'tiny', TORCH, layers=4, width=128, heads=4, head_size=32, ffn=512, mem_len=64, init_std=0.08
   ),
-  'wt103_base': dict(
-    layers=16, width=410, heads=10, head_size=41, ffn=2100, mem_len=150, **TORCH
+  'wt103_base': of(
+    'wt103_base', TORCH, layers=16, width=410, heads=10, head_size=41, ffn=2100, mem_len=150
   ),
-  'wt103_large': dict(
-    layers=18, width=1024, heads=16, head_size=64, ffn=4096, mem_len=384,
-    **dict(TF, init_std=0.005, untie_r=True),
+  'wt103_large': of(
+    'wt103_large', TF, layers=18, width=1024, heads=16, head_size=64, ffn=4096, mem_len=384,
+    init_std=0.005, untie_r=True,
   ),
-  'enwik8_base': dict(
-    layers=12, width=512, heads=8, head_size=64, ffn=2048, mem_len=512, **TORCH
+  'enwik8_base': of(
+    'enwik8_base', TORCH, layers=12, width=512, heads=8, head_size=64, ffn=2048, mem_len=512
   ),
-  'enwik8_large': dict(
-    layers=24, width=1024, heads=8, head_size=128, ffn=3072, mem_len=768, **TF
+  'enwik8_large': of(
+    'enwik8_large', TF, layers=24, width=1024, heads=8, head_size=128, ffn=3072, mem_len=768
   ),
 }  # fmt: skip
-# Of 267,735 words, ordered by frequency.
-CUTOFFS = dict.fromkeys(('wt103_base', 'wt103_large'), (20_000, 40_000, 200_000))
-# Dropout, of attention; segment, rows, steps, warm-up; segment, memory and clamp of evaluation.
-RECIPES: dict[str, tuple] = {
-  'test': (0.1, 0.0, 32, 8, 1000, 0, 16, 64, 48),
-  'tiny': (0.0, 0.0, 64, 32, 10_000, 100, 64, 256, 192),
-  'wt103_base': (0.1, 0.0, 150, 60, 200_000, 0, 64, 640, 400),
-  'wt103_large': (0.2, 0.2, 384, 128, 4_000_000, 16_000, 128, 1600, 1000),
-  'enwik8_base': (0.1, 0.0, 512, 22, 400_000, 0, 80, 2100, 820),
-  'enwik8_large': (0.15, 0.15, 768, 64, 400_000, 4_000, 128, 3800, 1000),
+DROPOUT = {  # and that of attention
+  'test': (0.1, 0.0),
+  'tiny': (0.0, 0.0),
+  'wt103_base': (0.1, 0.0),
+  'wt103_large': (0.2, 0.2),
+  'enwik8_base': (0.1, 0.0),
+  'enwik8_large': (0.15, 0.15),
+}
+STEPS = {
+  'test': dict(length=32, batch_size=8, total_steps=1000),
+  'tiny': dict(length=64, batch_size=32, total_steps=10_000),
+  'wt103_base': dict(length=150, batch_size=60, total_steps=200_000),
+  'wt103_large': dict(length=384, batch_size=128, total_steps=4_000_000),
+  'enwik8_base': dict(length=512, batch_size=22, total_steps=400_000),
+  'enwik8_large': dict(length=768, batch_size=64, total_steps=400_000),
+}
+WARMUP = {'tiny': 100, 'wt103_large': 16_000, 'enwik8_large': 4_000}  # of others 0
+# Segment, memory and clamp.
+EVALUATION = {
+  'test': (16, 64, 48),
+  'tiny': (64, 256, 192),
+  'wt103_base': (64, 640, 400),
+  'wt103_large': (128, 1600, 1000),
+  'enwik8_base': (80, 2100, 820),
+  'enwik8_large': (128, 3800, 1000),
 }
 
 
-def model(size: str) -> ConfigDict:
+def model(size: str) -> Recipe:
   """`config.model` of a size, with the numerics of mem_transformer.py (torch) or model.py (TF)."""
-  dropout, attention_dropout, *_ = RECIPES[size]
-  return ConfigDict(
-    dict(
-      name='transformer_xl',
-      family='transformer_xl',
-      size=size,
-      **SIZES[size],
-      vocab_size=0,  # 0: the store's vocabulary
-      cutoffs=CUTOFFS.get(size, ()),  # (): a plain softmax
+  dropout, attention_dropout = DROPOUT[size]
+  # Of 267,735 words, ordered by frequency.
+  cutoffs = (20_000, 40_000, 200_000) if size.startswith('wt103') else ()
+  return Recipe(
+    cited(common.NAMES, name='transformer_xl', family='transformer_xl', size=size)
+    | SIZES[size]
+    | cited(SOURCES[size], dropout=dropout, attention_dropout=attention_dropout)
+    | cited(
+      'transformer-xl/pytorch/train.py:cutoffs and transformer-xl/tf/data_utils.py',
+      cutoffs=cutoffs,  # (): a plain softmax
       div_val=4 if size == 'wt103_large' else 1,
+    )
+    | cited(
+      'transformer-xl/pytorch/train.py:attn_type, clamp_len, same_length, pre_lnorm',
       attention='relative',  # attn_type 0; 'shaw' 1, 'absolute' 2, 'deeper' 3
-      learned_positions=0,  # of 'shaw' and 'deeper'
       clamp_len=0,  # -1 in the scripts' training
       same_length=False,
       pre_norm=False,  # pre_lnorm
-      activation='relu',
-      dropout=dropout,
-      attention_dropout=attention_dropout,
-      initializer='normal',
+    )
+    | cited('transformer-xl/pytorch/mem_transformer.py:PositionwiseFF', activation='relu')
+    | cited('transformer-xl/pytorch/train.py:init', initializer='normal')
+    | cited(
+      'ours: options of other models and uses, off',
+      vocab_size=0,  # 0: the store's vocabulary
+      learned_positions=0,  # of 'shaw' and 'deeper'
       remat=False,
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )
   )
 
 
+def schedule(c: Recipe, size: str) -> Cited:
+  """Cosine: TF's from the end of the warm-up, torch's from step 0."""
+  warmup = c.get_ref('total_steps') * WARMUP.get(size, 0) // c.total_steps
+  peak = 1e-3 if size == 'tiny' else 2.5e-4
+  own = cited(SOURCES[size], peak=peak, warmup_steps=warmup) | common.the_run(c)
+  if size.endswith('large'):
+    return own | cited('transformer-xl/tf/train.py:min_lr_ratio', name='cosine', end_ratio=0.01)
+  return own | cited('transformer-xl/pytorch/train.py:scheduler', name='cosine_absolute')
+
+
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default wt103_base)."""
   size = common.parse_size(arg, SIZES, 'wt103_base')
-  _, _, length, rows, steps, warmup, eval_length, eval_mem_len, eval_clamp = RECIPES[size]
   c = common.base()
-  c.name = f'transformer_xl-{size}'
-  c.total_steps, c.batch_size, c.length = steps, rows, length
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 200, 4000, 4000  # scripts
-  c.best.metric = 'eval/lm'
+  c.update(cited(common.NAMES, name=f'transformer_xl-{size}'))
+  c.update(cited(SOURCES[size], **STEPS[size]))
+  c.update(
+    cited(
+      'transformer-xl/pytorch/train.py:log-interval, eval-interval',
+      log_steps=200,
+      eval_steps=4000,
+      checkpoint_steps=4000,
+    )
+  )
+  c.best.update(cited(common.NAMES, metric='eval/lm'))
 
   c.model = model(size)
-  c.objective = dict(name='lm', unit='byte' if size.startswith('enwik8') else 'word')
+  unit = 'byte' if size.startswith('enwik8') else 'word'
+  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit)
 
-  c.optimizer = common.adamw()  # torch.optim.Adam
-  c.optimizer.eps = 1e-8
-  c.optimizer.bias_correction = True
-  c.optimizer.weight_decay = 0.0
-  c.optimizer.decay = common.DECAY_ALL
-  c.optimizer.clip = 0.25
-  large = size.endswith('large')
-  c.optimizer.schedule = dict(
-    name='cosine' if large else 'cosine_absolute',  # train.py of TF, of torch
-    peak=1e-3 if size == 'tiny' else 2.5e-4,
-    warmup_steps=c.get_ref('total_steps') * warmup // steps,
-    total_steps=c.get_ref('total_steps'),
+  c.optimizer = common.adamw()
+  c.optimizer.update(
+    cited(
+      'transformer-xl/pytorch/train.py:optim, clip and transformer-xl/tf/train.py',
+      b1=0.9,
+      b2=0.999,
+      eps=1e-8,
+      bias_correction=True,
+      weight_decay=0.0,
+      decay=common.DECAY_ALL,
+      clip=0.25,
+    )
   )
-  if large:
-    c.optimizer.schedule.end_ratio = 0.01  # min_lr_ratio of the TPU trainer
+  c.optimizer.schedule = schedule(c, size)
 
   if size.startswith('wt103'):
     # All 267,735 of the training text, with <eos> and <unk>; and <pad>.
-    c.data.train_vocab.update(dict(type='words', size=267_736))
+    words = dict(type='words', size=267_736)
+    c.data.train_vocab.update(cited('transformer-xl/pytorch/data_utils.py:Corpus', **words))
   if size.startswith('enwik8'):
-    c.data.train_vocab.update(dict(type='bytes', size=300))  # those that occur
+    ours = 'ours: those that occur, at most these'
+    c.data.train_vocab.update(cited(ours, type='bytes', size=300))
   # `ends`: a special token behind each document; none in enwik8. `shuffle_documents`: False as
   # LMOrderedIterator; True gives each epoch an order of its own.
-  c.data.plan = dict(name='lm_columns', ends='', shuffle_documents=False)
+  c.data.plan = cited(
+    'transformer-xl/pytorch/data_utils.py:LMOrderedIterator',
+    name='lm_columns',
+    ends='',
+    shuffle_documents=False,
+  )
   c.data.mask = recipes.CAUSAL_MASK
-  c.data.split = 'verbatim'  # each line ends with the <eos> or newline of the vocabulary
+  # Each line ends with the <eos> or newline of the vocabulary.
+  c.data.update(cited('transformer-xl/pytorch/utils/vocabulary.py:encode_file', split='verbatim'))
 
-  c.evals.held_out.batch_size = 8  # 10 in the scripts; it changes where columns begin
-  c.evals.held_out.length = eval_length
-  c.evals.held_out.model = dict(mem_len=eval_mem_len, clamp_len=eval_clamp, same_length=True)
+  length, mem_len, clamp_len = EVALUATION[size]
+  c.evals.held_out.update(
+    cited(SOURCES[size], length=length, model=dict(mem_len=mem_len))
+    | cited('ours: 10 in the scripts; it changes where columns begin', batch_size=8)
+  )
+  c.evals.held_out.model.update(
+    cited(
+      'transformer-xl/tf/sota/enwik8.sh' if size == 'enwik8_large' else SOURCES[size],
+      clamp_len=clamp_len,
+      same_length=True,
+    )
+  )
   # Lengths of memory, in tokens, at the end of the run; (): none.
-  c.evals.memory = dict(type='recurrence', every=0, memories=(), rows_of='held_out')
-  c.evals.pseudo_perplexity.rows = 0  # no position is to be scored with both sides visible
+  c.evals.memory = cited(
+    'ours: what is looked at', type='recurrence', every=0, memories=(), rows_of='held_out'
+  )
+  # No position is to be scored with both sides visible.
+  c.evals.pseudo_perplexity.update(cited('ours: a causal model', rows=0))
   return c

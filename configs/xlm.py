@@ -12,21 +12,25 @@ What a translation tells: `--evaluate` scores a run's newest checkpoint, and sco
 the other language in sight with --config.phases.tlm.model.attend=language.
 """
 
-from ml_collections import ConfigDict
-
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES as SHAPES
+from bertjax.sources import Recipe, cited
 from configs import bert, common
 
-# README: en 12/2048/16, XNLI 15 12/1024/8, 17 and 100 languages 16/1280/16; the FFN is 4 times as
-# wide.
-SIZES: dict[str, dict[str, int]] = {
-  'test': SHAPES['test'],
-  'tiny': SHAPES['tiny'],
-  'en': dict(layers=12, width=2048, heads=16, ffn=8192),
-  'xlm15': dict(layers=12, width=1024, heads=8, ffn=4096),
-  'xlm17': dict(layers=16, width=1280, heads=16, ffn=5120),
-  'xlm100': dict(layers=16, width=1280, heads=16, ffn=5120),
+EN = 'XLM/README.md, I.2: the command for English'
+XNLI_15 = 'XLM/README.md, IV: the command for the 15 languages of XNLI'
+NONE = "XLM/xlm/optim.py's default: no command is published (unverified)"
+COMMANDS = {'en': EN, 'xlm15': XNLI_15, 'xlm17': NONE, 'xlm100': NONE}
+OURS = 'ours: as of configs/bert.py'
+RELEASED = 'the released model, mlm_17_1280.pth and mlm_100_1280.pth (unverified)'
+# Where a command says no width of the FFN, it is 4 times the model's: xlm/model/transformer.py.
+SIZES = {
+  'test': cited(OURS, **SHAPES['test']),
+  'tiny': cited(OURS, **SHAPES['tiny']),
+  'en': cited(EN, layers=12, width=2048, heads=16, ffn=8192),
+  'xlm15': cited(XNLI_15, layers=12, width=1024, heads=8, ffn=4096),
+  'xlm17': cited(RELEASED, layers=16, width=1280, heads=16, ffn=5120),
+  'xlm100': cited(RELEASED, layers=16, width=1280, heads=16, ffn=5120),
 }
 KINDS = {
   'test': ('clm', 'mlm', 'tlm'),
@@ -40,74 +44,103 @@ KINDS = {
 XNLI = tuple('ar bg de el en es fr hi ru sw th tr ur vi zh'.split())
 
 
-def model(size: str) -> ConfigDict:
+def model(size: str) -> Recipe:
   """`config.model` of a size, with the numerics of transformer.py."""
   m = bert.model('test')
   m.update(
-    dict(
-      family='xlm',
-      size=size,
-      **SIZES[size],
-      types=0,
-      extra=(),
+    cited(common.NAMES, family='xlm', size=size)
+    | SIZES[size]
+    | cited(
+      'XLM/xlm/model/transformer.py:TransformerModel',
       norm_eps=1e-12,
-      activation='gelu_erf',  # README's commands; the code's default is ReLU
       initializer='torch',
       init_std=SIZES[size]['width'] ** -0.5,
-      transform=False,
-      labels=(),
+      zero_row=2,  # <pad>
+      types=0,
     )
+    | cited('XLM/xlm/model/transformer.py:PredLayer', transform=False, labels=())
+    | cited(
+      "XLM/README.md's commands; the code's default is ReLU",
+      activation='gelu_erf',
+      dropout=0.1,
+      attention_dropout=0.1,
+    )
+    | cited(EN if size == 'en' else 'ours: none', extra=())
   )
-  # None: 17 and 100 have no language embeddings (unverified). 0: the store's languages.
+  # 0: the store's languages.
   languages = {'test': 0, 'tiny': 0, 'xlm15': len(XNLI)}
   if size in languages:
-    m.extra = (('language', languages[size]),)
-  m.zero_row = 2  # <pad>
+    table = (('language', languages[size]),)
+    m.update(cited('XLM/xlm/model/transformer.py:lang_embeddings', extra=table))
+  if size in ('xlm17', 'xlm100'):
+    m.update(cited('these have no language embeddings (unverified)', extra=()))
   return m
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default xlm15)."""
   size = common.parse_size(arg, SIZES, 'xlm15')
+  command = COMMANDS.get(size, 'ours: as xlm100')
   c = common.base()
-  c.name = f'xlm-{size}'
-  c.total_steps = 1_000_000  # open: the README stops after 25 epochs (10 for xlm15) without gain
-  c.batch_size = 32  # README, per GPU
-  c.length = 256  # bptt
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
+  c.update(cited(common.NAMES, name=f'xlm-{size}'))
+  c.update(
+    cited(
+      'ours: XLM/README.md stops after 25 epochs without gain (10 for xlm15)',
+      total_steps=1_000_000,
+    )
+    | cited("XLM/README.md's commands, a GPU", batch_size=32, length=256)  # bptt
+  )
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 
   c.model = model(size)
-  c.objective = dict(name='mlm', plus=0.0)  # mean over the targets of a step
+  # Mean over the targets of a step.
+  c.objective = cited('XLM/xlm/model/transformer.py:PredLayer', name='mlm', plus=0.0)
 
   c.optimizer = common.adamw()
-  c.optimizer.b2 = 0.98 if size == 'xlm15' else 0.999  # README
-  c.optimizer.eps = 1e-6 if size == 'en' else 1e-8  # README; optim.py
-  c.optimizer.weight_decay = 0.01 if size == 'en' else 0.0  # README
-  c.optimizer.bias_correction = c.optimizer.eps_first = True  # optim.py:Adam
-  c.optimizer.decay = common.DECAY_ALL
-  c.optimizer.clip = 5.0
-  c.optimizer.schedule = dict(
-    name='inverse_sqrt',
-    peak=1e-4,
-    warmup_steps=30_000,  # README; 4000 in optim.py
+  c.optimizer.update(
+    cited(
+      command,
+      b1=0.9,
+      b2=0.98 if size == 'xlm15' else 0.999,
+      weight_decay=0.01 if size == 'en' else 0.0,
+    )
+    | cited(
+      'XLM/xlm/optim.py:Adam',
+      eps=1e-8,
+      bias_correction=True,
+      eps_first=True,
+      decay=common.DECAY_ALL,
+    )
+    | cited('XLM/train.py:clip_grad_norm', clip=5.0)
+  )
+  if size == 'en':
+    c.optimizer.update(cited(EN, eps=1e-6))
+  c.optimizer.schedule = cited(command, name='inverse_sqrt', peak=1e-4) | cited(
+    EN, warmup_steps=30_000
   )
 
   c.data.plan, c.data.mask = recipes.XLM_PLAN, recipes.XLM_MASK
-  c.data.languages = XNLI if size == 'xlm15' else ()
+  if size == 'xlm15':
+    c.data.update(cited(XNLI_15, languages=XNLI))
   if size != 'en':
-    c.data.language_alpha = 0.7  # paper (unverified); 0.0, as often each, is the code's default
-    c.data.language_block = c.get_ref('batch_size')
+    # 0.0, as often each, is the code's default.
+    c.data.update(cited('XLM paper, section 5.1 (unverified)', language_alpha=0.7))
+    one = cited(
+      'XLM/xlm/trainer.py:get_batch, of one language', language_block=c.get_ref('batch_size')
+    )
+    c.data.update(one)
 
   if len(KINDS[size]) > 1:
-    # Of every language or pair up to five, a step each (trainer.py), in this order.
+    # Of every language or pair up to five, a step each, in this order.
     each = 5 if size == 'xlm15' else 1
     causal = dict(model=dict(attend='causal'), data=dict(mask=recipes.CAUSAL_MASK))
     both = dict(model=dict(attend='example'), data=dict(plan=recipes.TRANSLATION_PLAN))
     kinds = dict(clm=causal, mlm=dict(), tlm=both)
-    for kind in KINDS[size]:
-      c.phases[kind] = dict(turns=each, **kinds[kind])
-    c.best.metric = 'eval/mlm/mlm_masked'
+    turns = {kind: dict(turns=each, **kinds[kind]) for kind in KINDS[size]}
+    c.phases = cited('XLM/train.py:main, shuf_order' if each > 1 else 'ours: one of each', **turns)
+    c.best.update(cited(common.NAMES, metric='eval/mlm/mlm_masked'))
   if size == 'tiny':
     common.laptop(c)
-  c.evals.pseudo_perplexity.rows = 0  # a causal step is not to be scored with both sides visible
+  # A causal step is not to be scored with both sides visible.
+  c.evals.pseudo_perplexity.update(cited('ours: a causal step', rows=0))
   return c

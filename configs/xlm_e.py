@@ -12,38 +12,40 @@ learned.
 """
 
 from bertjax.data import recipes
+from bertjax.sources import cited
 from configs import common, electra
 
 SIZES = {name: electra.SIZES[name] for name in ('test', 'tiny', 'base')}
+PAPER = 'XLM-E paper (unverified)'
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
   size = common.parse_size(arg, SIZES, 'base')
   c = electra.get_config(size)
-  c.name = f'xlm_e-{size}'
-  c.total_steps = 125_000
-  c.batch_size = 2048
-  c.length = 512
-  c.best.update(dict(metric='eval/mrtd/rtd_auc', mode='max'))
+  c.update(cited(common.NAMES, name=f'xlm_e-{size}'))
+  c.update(cited(PAPER, total_steps=125_000, batch_size=2048, length=512))
+  c.best.update(cited(common.NAMES, metric='eval/mrtd/rtd_auc', mode='max'))
 
-  c.model.types = 0  # one segment, no language ids
-  c.model.generator_width = 1.0
-  c.model.generator_layers = 1 / 3  # 4 of 12
+  c.model.update(
+    cited(PAPER, types=0)  # one segment, no language ids
+    | cited(PAPER, generator_width=1.0, generator_layers=1 / 3)  # 4 of 12
+  )
 
-  c.optimizer.b2 = 0.98
-  c.optimizer.bias_correction = c.optimizer.eps_first = True  # fairseq Adam
-  c.optimizer.schedule.name = 'linear'
-  c.optimizer.schedule.peak = 5e-4
-  c.optimizer.schedule.warmup_steps = c.get_ref('total_steps') * 2 // 25  # 10,000 of 125,000
+  c.optimizer.update(
+    cited(PAPER, b2=0.98)
+    | cited('fairseq/fairseq/optim/adam.py:Adam (unverified)', bias_correction=True, eps_first=True)
+  )
+  warmup = c.get_ref('total_steps') * 2 // 25  # 10,000 of 125,000
+  c.optimizer.schedule.update(cited(PAPER, name='linear', peak=5e-4, warmup_steps=warmup))
 
-  c.data.plan = recipes.ROBERTA_PLAN
-  c.data.split = 'lines'
-  c.data.language_alpha = 0.7
-  # <s> source </s> target </s>, as InfoXLM has it
-  pairs = recipes.TRANSLATION_PLAN | dict(lead='cls', reset_positions=False)
-  c.phases.mrtd = dict(turns=1)
-  c.phases.trtd = dict(turns=1, data=dict(plan=pairs))
+  c.data.plan = recipes.ROBERTA_PLAN | cited(PAPER, name='blocks', break_mode='complete')
+  c.data.update(cited(PAPER, language_alpha=0.7) | cited("ours: as RoBERTa's", split='lines'))
+  # <s> source </s> target </s>
+  pairs = recipes.TRANSLATION_PLAN | cited(
+    'as InfoXLM, unilm/infoxlm (unverified)', lead='cls', reset_positions=False
+  )
+  c.phases = cited(PAPER, mrtd=dict(turns=1), trtd=dict(turns=1, data=dict(plan=pairs)))
   if size == 'tiny':
     common.laptop(c)
   return c

@@ -8,17 +8,22 @@ the fairseq repository does not give are from memory of the paper (unverified).
 """
 
 from bertjax.models.bert import SIZES
+from bertjax.sources import attribute, cited
 from configs import common, roberta
+
+GUESS = "RoBERTa's, for as large a share of the steps: the XLM-R paper gives none (unverified)"
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
   size = common.parse_size(arg, SIZES, 'base')
   c = roberta.get_config(size)
-  c.name = f'xlm_r-{size}'
-  c.model.family = 'xlm_roberta'
-  c.total_steps = 1_500_000  # paper, section 3.2 (unverified)
-  c.data.language_alpha = 0.3  # paper, section 3.1 (unverified)
+  c.update(cited(common.NAMES, name=f'xlm_r-{size}'))
+  c.model.update(cited(common.NAMES, family='xlm_roberta'))
+  c.update(cited('XLM-R paper, section 3.2', total_steps=1_500_000, batch_size=8192))
+  if size != 'tiny':
+    attribute(c, GUESS, 'optimizer.schedule.peak', 'optimizer.schedule.warmup_steps')
+  c.data.update(cited('XLM-R paper, section 3.1 (unverified)', language_alpha=0.3))
   if size == 'tiny':
     common.laptop(c)
   return c

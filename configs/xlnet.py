@@ -9,83 +9,96 @@ model at 2048 rows in bfloat16; --config.save_carry=False leaves it out, and a r
 starts without, so its losses are not the same bit for bit.
 """
 
-from ml_collections import ConfigDict
-
+from bertjax.data import recipes
+from bertjax.sources import Recipe, cited
 from configs import common
 
-# README and xlnet_config.json of the released models; tiny and test are ours.
-SIZES: dict[str, dict[str, int]] = {
-  'test': dict(layers=2, width=64, heads=8, ffn=256),
-  'tiny': dict(layers=2, width=128, heads=2, ffn=512),
-  'base': dict(layers=12, width=768, heads=12, ffn=3072),
-  'large': dict(layers=24, width=1024, heads=16, ffn=4096),
+README = 'xlnet/README.md, the pretraining command'
+PAPER = 'XLNet paper, appendix A.4 (unverified)'
+OURS = 'ours: as of configs/bert.py'
+SIZES = {
+  'test': cited(OURS, layers=2, width=64, heads=8, ffn=256),
+  'tiny': cited(OURS, layers=2, width=128, heads=2, ffn=512),
+  'base': cited(
+    'xlnet/README.md, xlnet_config.json of XLNet-Base', layers=12, width=768, heads=12, ffn=3072
+  ),
+  'large': cited(README, layers=24, width=1024, heads=16, ffn=4096),
 }
+
+
+def model(size: str) -> Recipe:
+  """`config.model` of a size; its memory follows from the length."""
+  return Recipe(
+    cited(common.NAMES, name='xlnet', family='xlnet', size=size)
+    | SIZES[size]
+    | cited(README, mem_len=0, reuse_len=0, untie_r=True)
+    | cited('xlnet/train.py:clamp_len', clamp_len=0)  # -1 there: none
+    | cited("xlnet/modeling.py, by the default of TensorFlow's layer_norm", norm_eps=1e-12)
+    | cited(
+      "xlnet/README.md, xlnet_config.json; train.py's default is ReLU", activation='gelu_tanh'
+    )
+    | cited(PAPER, dropout=0.1, attention_dropout=0.1)
+    | cited('xlnet/train.py:init, init_std', initializer='normal', init_std=0.02)
+    | cited(
+      'ours: options of other uses, off',
+      vocab_size=0,  # of the store: 32000
+      words=True,
+      remat=False,
+      dtype='float32',
+    )
+  )
 
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default large)."""
   size = common.parse_size(arg, SIZES, 'large')
   c = common.base()
-  c.name = f'xlnet-{size}'
-  c.total_steps = 500_000  # train_steps
-  c.batch_size = 2048  # README; the paper has 8192
-  c.length = 512  # seq_len
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 10_000, 10_000
-  c.best.metric = 'eval/plm'
+  c.update(cited(common.NAMES, name=f'xlnet-{size}'))
+  c.update(
+    cited(PAPER, total_steps=500_000)
+    | cited(f'{README}; the paper has 8192', batch_size=2048)
+    | cited(README, length=512)
+  )
+  c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
+  c.best.update(cited(common.NAMES, metric='eval/plm'))
 
   half = c.get_ref('length') // 2  # 256
-  c.data.plan = dict(name='xlnet_columns', reuse_len=half, both_directions=True)  # bi_data
-  c.data.mask = dict(
-    name='xlnet_permutation',
-    reuse_len=c.data.plan.get_ref('reuse_len'),
-    perm_size=half,
-    context=6,  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
-    max_words=5,  # max_gram
-    whole_word=False,  # the original counts pieces where it means words; True mends it
-    static=False,  # the original draws once per TFRecord, and num_passes of them
-    max_targets=0,
-  )
+  c.data.plan = recipes.XLNET_PLAN
+  c.data.plan.update(cited(README, reuse_len=half))
+  c.data.mask = recipes.XLNET_MASK
+  reuse = c.data.plan.get_ref('reuse_len')
+  c.data.mask.update(cited(README, reuse_len=reuse, perm_size=half))
 
-  c.model = ConfigDict(
-    dict(
-      name='xlnet',
-      family='xlnet',
-      size=size,
-      vocab_size=0,  # of the store: 32000
-      **SIZES[size],
-      mem_len=0,
-      reuse_len=0,
-      clamp_len=0,  # -1 in the original: none
-      untie_r=True,  # README
-      words=True,
-      norm_eps=1e-12,  # modeling.py, by TensorFlow's default
-      activation='gelu_tanh',  # xlnet_config.json; the flag's default is ReLU
-      dropout=0.1,
-      attention_dropout=0.1,
-      initializer='normal',
-      init_std=0.02,
-      remat=False,
-      dtype='float32',
+  c.model = model(size)
+  c.model.update(cited(README, mem_len=c.get_ref('length') * 3 // 4, reuse_len=reuse))
+  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm')
+
+  c.optimizer = common.adamw()
+  c.optimizer.update(
+    # README has neither; the defaults of train.py are 1e-8 and 0.
+    cited(PAPER, eps=1e-6, weight_decay=0.01)
+    | cited('xlnet/train.py:clip', clip=1.0)
+    # Norms and biases are not decayed; r_w_bias, r_r_bias and r_s_bias (u, w, z) are: it puts them
+    # back.
+    | cited(
+      'xlnet/model_utils.py:AdamWeightDecayOptimizer',
+      b1=0.9,
+      b2=0.999,
+      bias_correction=False,
+      decay=common.DECAY_WEIGHTS_ONLY,
     )
   )
-  c.model.mem_len = c.get_ref('length') * 3 // 4  # README: 384; the flag's default is 0
-  c.model.reuse_len = c.data.plan.get_ref('reuse_len')
-  c.objective = dict(name='plm')
-
-  c.optimizer = common.adamw()  # eps 1e-6: README; uncorrected as BERT's, model_utils.py
-  # Norms and biases are not decayed; r_w_bias, r_r_bias and r_s_bias (u, w, z) are: model_utils.py
-  # puts them back.
-  c.optimizer.schedule = dict(
-    name='linear',
-    peak=4e-4,  # paper, large; of base unverified
-    warmup_steps=c.get_ref('total_steps') * 2 // 25,  # paper: 40,000
-    total_steps=c.get_ref('total_steps'),
-    end_ratio=0.001,  # min_lr_ratio
+  c.optimizer.schedule = cited('xlnet/model_utils.py:get_train_op', name='linear') | (
+    common.the_run(c)
+    | cited(PAPER, warmup_steps=c.get_ref('total_steps') * 2 // 25)  # 40,000
+    | cited(f'{PAPER}, of large', peak=4e-4)
+    | cited('xlnet/train.py:min_lr_ratio', end_ratio=0.001)
   )
 
-  c.evals.pseudo_perplexity.rows = 0  # every target has a mask of its own
+  # Every target has a mask of its own.
+  c.evals.pseudo_perplexity.update(cited('ours: a permutation model', rows=0))
   if size in ('test', 'tiny'):
-    c.evals.held_out.batch_size = 16
+    c.evals.held_out.update(cited('ours: a small corpus has few columns', batch_size=16))
     common.laptop(c)
-    c.batch_size, c.length = 16, 128
+    c.update(cited('ours: a small corpus has few columns', batch_size=16, length=128))
   return c

@@ -22,10 +22,11 @@ ARROWS = {
   'bertjax.config_keys': (),
   'bertjax.config_files': ('bertjax.schema',),
   'bertjax.schema': (
-    'bertjax.config_keys', 'bertjax.options', 'bertjax.optim', 'bertjax.train.timeline',
-    'configs.common',
+    'bertjax.config_keys', 'bertjax.options', 'bertjax.optim', 'bertjax.sources',
+    'bertjax.train.timeline', 'configs.common',
   ),
   'bertjax.sharding': (),
+  'bertjax.sources': (),
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
@@ -43,7 +44,7 @@ ARROWS = {
   'bertjax.data.counter_rng': (),
   'bertjax.data.layout': (),
   'bertjax.data.packing': (),
-  'bertjax.data.recipes': (),
+  'bertjax.data.recipes': ('bertjax.sources',),
   'bertjax.data.sentences': (),
   'bertjax.data.text': (),
   'bertjax.data.vocab': ('bertjax.data.text',),
@@ -88,10 +89,10 @@ ARROWS = {
   'bertjax.embed': ('bertjax.use', 'bertjax.metrics'),
   'bertjax.__main__': (),
   'bertjax.main': ('bertjax.config_files', 'bertjax.train'),
-  'bertjax.recipe': ('bertjax.config_files', 'bertjax.schema'),
+  'bertjax.recipe': ('bertjax.config_files', 'bertjax.schema', 'bertjax.sources'),
   'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
   'bertjax.vocab': ('bertjax.data', 'bertjax.metrics'),
-  'configs': ('bertjax.models', 'bertjax.data.recipes'),
+  'configs': ('bertjax.models', 'bertjax.data.recipes', 'bertjax.sources'),
 }  # fmt: skip
 # (who, whom) -> why it stands against the arrows, for now.
 EXCEPTIONS = {

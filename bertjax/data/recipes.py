@@ -1,4 +1,4 @@
-"""The plans and masks of the systems, one home for each: of configs and seqio Tasks.
+"""The plans and masks of the systems, each value with its source: of configs and seqio Tasks.
 
 A plan is `config.data.plan`, a mask `config.data.mask`; `*_PAIRS` and their like are whole recipes
 of complete examples, `config.data` as far as it makes batches, for seqio Tasks.
@@ -6,94 +6,177 @@ of complete examples, `config.data` as far as it makes batches, for seqio Tasks.
 
 from typing import Any
 
-# google-research/bert, create_pretraining_data.py
-BERT_PLAN: dict[str, Any] = dict(name='pairs', dupe_factor=10, short_prob=0.1)
-BERT_MASK: dict[str, Any] = dict(
-  name='bert',
-  rule='bert',
+from bertjax.sources import cited
+
+BERT_PLAN = cited(
+  'bert/create_pretraining_data.py:create_instances_from_document', name='pairs'
+) | cited(
+  'bert/create_pretraining_data.py:dupe_factor, short_seq_prob', dupe_factor=10, short_prob=0.1
+)
+BERT_MASK = (
+  cited(
+    'bert/create_pretraining_data.py:create_masked_lm_predictions',
+    name='bert',
+    rule='bert',
+    mask_share=0.8,
+    random_share=0.1,
+    special_ids=0,  # ids below it are never drawn as random replacements
+  )
+  | cited('bert/create_pretraining_data.py:masked_lm_prob', rate=0.15)
+  | cited('bert/create_pretraining_data.py:do_whole_word_mask', whole_word=False)
+  # The same masks in every epoch.
+  | cited('bert/create_pretraining_data.py:create_training_instances', static=True)
+  # Slots per row; 0: ceil(rate * length).
+  | cited("bert/README.md's advice on max_predictions_per_seq", max_targets=0)
+)
+
+ROBERTA_PLAN = cited(
+  'fairseq/examples/roberta/config/pretraining/base.yaml:sample_break_mode',
+  name='blocks',
+  break_mode='complete',
+)
+ROBERTA_MASK = BERT_MASK | (
+  cited(
+    'fairseq/fairseq/data/mask_tokens_dataset.py:MaskTokensDataset',
+    name='bert',
+    rule='roberta',
+    static=False,
+    special_ids=4,
+  )
+  | cited(
+    'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+  )
+  | cited('fairseq/fairseq/tasks/masked_lm.py:mask_whole_words', whole_word=False)
+  | cited('ours: slots enough for every target', max_targets=0)
+)
+
+ALBERT_PLAN = cited(
+  'albert/create_pretraining_data.py:create_instances_from_document',
+  name='order_pairs',
+  random_b=True,
+) | cited(
+  'albert/create_pretraining_data.py:dupe_factor, short_seq_prob', dupe_factor=40, short_prob=0.1
+)
+ALBERT_MASK = BERT_MASK.without('rule') | cited(
+  'albert/create_pretraining_data.py:create_masked_lm_predictions and its flags',
+  name='albert_ngrams',
   rate=0.15,
   mask_share=0.8,
   random_share=0.1,
-  whole_word=False,
-  static=True,  # the same masks in every epoch
-  max_targets=0,  # slots per row; 0: ceil(rate * length)
-  special_ids=0,  # ids below it are never drawn as random replacements
+  special_ids=0,
+  static=True,
+  whole_word=True,
+  ngram=3,
+  favor_longer=False,
+  max_targets=20,
 )
 
-# fairseq, mask_tokens_dataset.py
-ROBERTA_PLAN: dict[str, Any] = dict(name='blocks', break_mode='complete')
-ROBERTA_MASK = BERT_MASK | dict(rule='roberta', static=False, special_ids=4)
-
-# google-research/albert, create_pretraining_data.py
-ALBERT_PLAN: dict[str, Any] = dict(
-  name='order_pairs', dupe_factor=40, short_prob=0.1, random_b=True
+SPANBERT_PLAN = cited(
+  'SpanBERT/pretraining/fairseq/data/no_nsp_span_bert_dataset.py',
+  name='spanbert_blocks',
+  keep_block=False,
 )
-ALBERT_MASK: dict[str, Any] = {k: v for k, v in BERT_MASK.items() if k != 'rule'} | dict(
-  name='albert_ngrams', whole_word=True, ngram=3, favor_longer=False, max_targets=20
+SPANBERT_MASK = BERT_MASK.without('whole_word') | (
+  cited(
+    'SpanBERT/pretraining/fairseq/data/masking.py:PairWithSpanMaskingScheme',
+    name='spanbert',
+    rule='spans',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+    special_ids=0,
+    static=False,
+  )
+  | cited(
+    'SpanBERT/pretraining/README.md, the command',
+    max_words=10,
+    geometric_p=0.2,
+    max_pair_targets=15,
+  )
+  | cited('SpanBERT/pretraining/README.md: its scheme masks no entities', entity_prob=0.0)
+  | cited('ours: slots enough for every target', max_targets=0)
 )
 
-# facebookresearch/SpanBERT, pretraining/fairseq
-SPANBERT_PLAN: dict[str, Any] = dict(name='spanbert_blocks', keep_block=False)
-SPANBERT_MASK: dict[str, Any] = {k: v for k, v in BERT_MASK.items() if k != 'whole_word'} | dict(
-  name='spanbert',
-  rule='spans',
-  static=False,
-  max_words=10,
-  geometric_p=0.2,
-  entity_prob=0.0,
-  max_pair_targets=15,
-)
-
-# google-research/electra, build_pretraining_dataset.py and pretrain_helpers.py
-ELECTRA_PLAN: dict[str, Any] = dict(
+ELECTRA_PLAN = cited(
+  'electra/build_pretraining_dataset.py:ExampleBuilder',
   name='electra_segments',
   short_prob=0.05,
   one_segment_prob=0.1,
   rejoin=True,  # quirk: a short sentence joins the first segment even after the second has begun
 )
-ELECTRA_MASK: dict[str, Any] = dict(
+ELECTRA_MASK = cited(
+  'electra/pretrain/pretrain_helpers.py:mask',
   name='electra',
-  rate=0.15,
   mask_share=0.85,
   static=False,
-  max_targets=0,  # int((rate + .005) * length)
   replacement=True,  # quirk: slots are drawn with replacement; False makes them distinct
+) | cited(
+  'electra/configure_pretraining.py:mask_prob, max_predictions_per_seq',
+  rate=0.15,
+  max_targets=0,  # int((rate + .005) * length)
 )
 
-# PaddlePaddle/ERNIE 1.0, batching.py
-ERNIE_PLAN: dict[str, Any] = dict(
-  name='ernie_pairs',
-  dupe_factor=1,  # negatives are as many again
-  short_prob=0.1,  # ours, as BERT's; the original's positives came ready made
-  halves=True,  # ours: so that the length does not tell which pairs are next
+ERNIE_PLAN = (
+  cited('ERNIE/ERNIE/reader/pretraining.py:generate_neg_sample', name='ernie_pairs', dupe_factor=1)
+  | cited("ours: BERT's; the original's positives came ready made", short_prob=0.1)
+  | cited('ours: so that the length does not tell which pairs are next', halves=True)
 )
-ERNIE_MASK: dict[str, Any] = dict(
-  name='ernie',
-  rate=0.15,
-  mask_share=0.8,
-  random_share=0.1,
-  static=False,
-  max_targets=0,  # mean and 5 deviations
-  special_ids=1,  # random ids in [1, V): all but [PAD]
-  word_prob=0.5,  # ours: mask_word of a file is its own
-  block=64,  # ours: rows that share the coin, the original's file
+ERNIE_MASK = (
+  cited(
+    'ERNIE/ERNIE/batching.py:mask',
+    name='ernie',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+    static=False,
+    special_ids=1,  # random ids in [1, V): all but [PAD]
+  )
+  | cited('ours: mean and 5 deviations', max_targets=0)
+  | cited('ours: the original has one for every file, in its file list', word_prob=0.5)
+  # Rows that share the coin.
+  | cited("ours: the original's is a file", block=64)
 )
 
-# facebookresearch/XLM
-XLM_PLAN: dict[str, Any] = dict(name='xlm_stream')
-XLM_MASK: dict[str, Any] = dict(
-  name='xlm',
-  rate=0.15,
-  mask_share=0.8,
-  random_share=0.1,
-  static=False,
-  max_targets=0,  # mean and 5 deviations
-  special_ids=0,
-  alpha=0.0,  # sample_alpha, the code's default; paper 0.5 (unverified)
-  block=32,  # rows of a batch of the original
+XLM_PLAN = cited('XLM/xlm/data/dataset.py:StreamDataset', name='xlm_stream')
+XLM_MASK = (
+  cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, special_ids=0)
+  | cited(
+    'XLM/README.md:word_pred, word_mask_keep_rand', rate=0.15, mask_share=0.8, random_share=0.1
+  )
+  | cited('ours: mean and 5 deviations', max_targets=0)
+  | cited('XLM/train.py:sample_alpha', alpha=0.0)
+  # Rows of a batch of the original.
+  | cited('XLM/README.md:batch_size', block=32)
 )
-TRANSLATION_PLAN: dict[str, Any] = dict(name='translation_pairs', lead='sep', reset_positions=True)
-CAUSAL_MASK: dict[str, Any] = dict(name='causal')
+TRANSLATION_PLAN = cited(
+  'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True
+)
+# zihangdai/xlnet; `reuse_len` and `perm_size` follow from the length.
+XLNET_PLAN = cited(
+  'xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256, both_directions=True
+)
+XLNET_MASK = (
+  cited(
+    'xlnet/README.md:mask_alpha, mask_beta, perm_size',
+    name='xlnet_permutation',
+    reuse_len=256,
+    perm_size=256,
+    context=6,  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
+  )
+  | cited(
+    'xlnet/data_utils.py:_sample_mask',
+    max_words=5,  # max_gram
+    whole_word=False,  # it counts pieces where it means words; True mends it
+  )
+  | cited(
+    'ours: xlnet/data_utils.py draws once for each TFRecord, and num_passes of them', static=False
+  )
+  | cited('ours: slots enough for every target', max_targets=0)
+)
+CAUSAL_MASK = cited('ours: every token is a target', name='causal')
 
 _TEXT: dict[str, Any] = dict(
   lowercase=None,

@@ -1,0 +1,146 @@
+"""Where the values of a recipe come from: a source is written with its values, and goes with them.
+
+  c.update(cited('paper, appendix A.2', total_steps=1_000_000, batch_size=256))
+  c.optimizer.schedule = cited('optimization.py:create_optimizer', name='bert_linear', peak=1e-4)
+
+A value that is written in any other way has no source, and takes away that of the value before it:
+`python -m bertjax.recipe` shows it, and a test of the configs fails. A source is a file of the
+original and what of it (a function, a flag), a part of the paper, or 'ours: ' and why; whatever was
+not read there says '(unverified)'.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+DEFAULT = 'default'  # of configs/common.py; the recipe leaves the value as it is
+UNVERIFIED = 'unverified'
+THE_RUN = 'as the run'  # of what other keys say and the schedule repeats
+OWN = (DEFAULT, THE_RUN, 'ours')  # such a source has no other number elsewhere
+
+
+class Cited(dict[str, Any]):
+  """A dict that keeps the source of each of its values; `|` keeps those of both sides.
+
+  Attributes:
+    sources: key -> source; the values that are dicts have their own.
+  """
+
+  def __init__(self, values: Mapping[str, Any], sources: Mapping[str, str]):
+    super().__init__(values)
+    self.sources = {key: sources[key] for key in values if key in sources}
+
+  def __or__(self, other: Any) -> 'Cited':
+    kept = {key: source for key, source in self.sources.items() if key not in other}
+    return Cited({**self, **other}, kept | getattr(other, 'sources', {}))
+
+  def without(self, key: str) -> 'Cited':
+    """All but one value."""
+    return Cited({k: v for k, v in self.items() if k != key}, self.sources)
+
+
+def cited(source: str, **values: Any) -> Cited:
+  """Values that come from one place; in a dict among them, those that have no source of their own.
+
+  Raises:
+    ValueError: the source is blank.
+  """
+  if not source.strip():
+    raise ValueError(f'expected the source of {", ".join(values)}, got {source!r}: say where from')
+  within = {key: _within(source, value) for key, value in values.items()}
+  return Cited(within, dict.fromkeys(values, source))
+
+
+def _within(source: str, value: Any) -> Any:
+  if not isinstance(value, dict) or isinstance(value, Cited):
+    return value
+  return cited(source, **value)
+
+
+class _Source(NamedTuple):
+  text: str
+  value: Any  # what it was given for: what follows from other keys may be another one by now
+
+
+class Recipe(ConfigDict):
+  """A ConfigDict that takes over the sources of `Cited` dicts; its sections are Recipes too."""
+
+  def __init__(self, initial: Mapping[str, Any] | ConfigDict | None = None, **options: Any):
+    object.__setattr__(self, '_sources', {})
+    super().__init__(**options)
+    self.update({} if initial is None else initial)
+
+  def __setitem__(self, key: str, value: Any) -> None:
+    if isinstance(value, dict | ConfigDict) and not isinstance(value, Recipe):
+      value = Recipe(value)
+    super().__setitem__(key, value)
+    self._sources.pop(key, None)
+
+  def get_ref(self, key: str) -> Any:
+    kept = dict(self._sources)  # it writes the value again, as a reference
+    reference = super().get_ref(key)
+    self._sources.update(kept)
+    return reference
+
+  def update(self, *other: Any, **values: Any) -> None:
+    for given in (*other, values):
+      whole = dict(preserve_field_references=True) if isinstance(given, ConfigDict) else {}
+      for key, value in given.items(**whole):
+        if isinstance(value, dict | ConfigDict) and isinstance(self.get(key), Recipe):
+          self[key].update(value)
+        else:
+          self[key] = value
+      self._adopt(given)
+
+  def _adopt(self, given: Any) -> None:
+    if isinstance(given, Recipe):
+      self._sources.update(given._sources)
+    for key, source in given.sources.items() if isinstance(given, Cited) else ():
+      if not isinstance(self[key], ConfigDict):
+        self._sources[key] = _Source(source, self[key])
+
+
+def source_of(config: Any, key: str) -> str:
+  """The source of a value, '' if it has none; of a section, those of its values.
+
+  What follows from other keys keeps the source of its formula. Where it no longer has the value
+  that was cited, that one is said as well.
+
+  Args:
+    config: a config, as its file made it or with overrides.
+    key: from the config on: 'optimizer.schedule.peak'.
+  """
+  *sections, name = key.split('.')
+  for section in sections:
+    config = config[section]
+  value = config[name]
+  if isinstance(value, ConfigDict):
+    return '; '.join(dict.fromkeys(source_of(value, k) for k in value)) or DEFAULT
+  found = config._sources.get(name) if isinstance(config, Recipe) else None
+  if found is None:
+    return ''
+  same = found.value == value or found.text.startswith(OWN)
+  return found.text if same else f'{found.text} ({found.value!r} there)'
+
+
+def attribute(config: Recipe, source: str, *keys: str) -> Recipe:
+  """Gives this source to values that stand, be they from another system's recipe.
+
+  Args:
+    config: changed in place, and returned.
+    source: of `cited`.
+    keys: from the config on; none: every value that has no source yet.
+  """
+  for key in keys:
+    *sections, name = key.split('.')
+    holder = config
+    for section in sections:
+      holder = holder[section]
+    holder._sources[name] = _Source(source, holder[name])
+  for key in () if keys else config:
+    if isinstance(config[key], Recipe):
+      attribute(config[key], source)
+    else:
+      config._sources.setdefault(key, _Source(source, config[key]))
+  return config

@@ -1,0 +1,36 @@
+"""python -m bertjax.recipe: every key as a flag, with its source in a column beside it."""
+
+import subprocess
+import sys
+
+from mutation import mutation
+
+
+def printed(*arguments: str) -> list[str]:
+  command = [sys.executable, '-m', 'bertjax.recipe', *arguments]
+  done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+  return done.stdout.splitlines()
+
+
+@mutation(
+  'recipe: an override shows the source of what it overrides',
+  'bertjax/recipe.py',
+  "source='the command line'",
+  'source=row.source',
+)
+def test_a_value_has_its_source_beside_it():
+  lines = printed('--config=configs/bert.py:large', '--config.total_steps=500')
+  for value, source in (
+    ('--config.batch_size=256', 'BERT paper, appendix A.2'),
+    ('--config.total_steps=500', 'the command line'),
+    ('--config.optimizer.schedule.warmup_steps=5', 'BERT paper, appendix A.2 (10000 there)'),
+    ('--config.seed=0', 'default'),
+    ('--config.phases.phase1.share=0.9', 'BERT paper, appendix A.2'),
+  ):
+    assert f'{value:64}  # {source}' in lines
+
+
+def test_the_unverified_by_themselves():
+  lines = printed('--config=configs/xlm_e.py', '--unverified')
+  assert '--config.batch_size=2048' in {line.split()[0] for line in lines}
+  assert all('(unverified)' in line.split('#')[1] for line in lines)
