@@ -5,8 +5,9 @@
 
 A value that is written in any other way has no source, and takes away that of the value before it:
 `python -m bertjax.recipe` shows it, and a test of the configs fails. A source is a file of the
-original and what of it (a function, a flag), a part of the paper, or 'ours: ' and why; whatever was
-not read there says '(unverified)'.
+original after the name of its repository, with the function or flag ('bert/modeling.py:gelu'), a
+part of the paper ('BERT paper, appendix A.2'), or 'ours: ' and why. Whatever was not read there
+says '(unverified)'.
 """
 
 from collections.abc import Mapping

@@ -20,10 +20,10 @@ def get_config(arg: str | None = None):
   c = roberta.get_config(size)
   c.update(cited(common.NAMES, name=f'xlm_r-{size}'))
   c.model.update(cited(common.NAMES, family='xlm_roberta'))
-  c.update(cited('XLM-R paper, section 3.2', total_steps=1_500_000, batch_size=8192))
+  c.update(cited('XLM-R paper, section 3', total_steps=1_500_000, batch_size=8192))
   if size != 'tiny':
     attribute(c, GUESS, 'optimizer.schedule.peak', 'optimizer.schedule.warmup_steps')
-  c.data.update(cited('XLM-R paper, section 3.1 (unverified)', language_alpha=0.3))
+  c.data.update(cited('XLM-R paper, section 3 (unverified)', language_alpha=0.3))
   if size == 'tiny':
     common.laptop(c)
   return c
