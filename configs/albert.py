@@ -100,7 +100,9 @@ def get_config(arg: str | None = None):
   off = dict(dropout=0.0, attention_dropout=0.0)
   if version == '_v1':
     without = dict(share=500_000.0, model=off)
-    c.phases = cited('ALBERT paper, section 4.8 (unverified)', phase1=dict(share=1_000_000.0), phase2=without)
+    c.phases = cited(
+      'ALBERT paper, section 4.8 (unverified)', phase1=dict(share=1_000_000.0), phase2=without
+    )
   if version == '_v2':
     c.update(cited(V2, model=off))
   if name == 'tiny':

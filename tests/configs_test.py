@@ -69,6 +69,21 @@ def test_ernie_reads_dialogues_by_name():
   assert plain.optimizer.schedule.warmup_steps == 4000
 
 
+@pytest.mark.parametrize(
+  'size, warmup', [('en', 30_000), ('xlm15', 4000), ('xlm17', 4000), ('xlm100', 4000)]
+)
+@mutation(
+  'xlm: the warm-up of English for every size',
+  'configs/xlm.py',
+  "(command, 30_000) if size == 'en' else",
+  '(command, 30_000) if size else',
+  case='xlm15-4000',
+)
+def test_xlm_warms_up_as_its_command_says(size, warmup):
+  c = importlib.import_module('configs.xlm').get_config(size)
+  assert c.optimizer.schedule.warmup_steps == warmup
+
+
 def test_an_unknown_size_names_the_nearest():
   with pytest.raises(ValueError, match="did you mean 'large'"):
     importlib.import_module('configs.bert').get_config('larg')
