@@ -129,6 +129,18 @@ def test_lamb_keeps_its_two_lengths_at_every_size(size):
   assert (c.phases.phase1.length, c.length, c.model.init_std) == (128, 512, 0.02)
 
 
+@mutation(
+  "configs: NVIDIA's recipe with Google's GELU",
+  'configs/bert_lamb.py',
+  "activation='gelu_erf'",
+  "activation='gelu_tanh'",
+)
+def test_lamb_has_the_model_and_the_data_of_its_recipe():
+  c = importlib.import_module('configs.bert_lamb').get_config()
+  assert (c.model.activation, c.model.initializer) == ('gelu_erf', 'normal')
+  assert c.data.plan.dupe_factor == 5 and c.objective.plus == 0
+
+
 def test_a_mistyped_key_names_the_nearest(monkeypatch):
   with pytest.raises(Exception, match='total_step.*total_steps'):
     parse(monkeypatch, '--config.total_step=5')
