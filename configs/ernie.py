@@ -33,8 +33,8 @@ def get_config(arg: str | None = None):
   c.update(cited(common.NAMES, name=f'ernie-{name}'))
   c.update(
     cited(SCRIPT, total_steps=1_000_000, length=512)
-    # Rows of 512: 8,192 tokens, which is how the original counts batches.
-    | cited(f'{SCRIPT}:batch_size, in_tokens', batch_size=16)
+    # Rows of 512: 8,192 tokens for each of 8 devices, which is how the original counts batches.
+    | cited(f'{SCRIPT}:batch_size, in_tokens, CUDA_VISIBLE_DEVICES', batch_size=128)
   )
   c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
 

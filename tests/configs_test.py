@@ -60,12 +60,16 @@ def test_albert_switches_dropout_off_by_phase_or_by_version():
   assert second.optimizer.schedule.warmup_steps == 1000
 
 
+@mutation(
+  'ernie: the batch of one device of eight', 'configs/ernie.py', 'batch_size=128)', 'batch_size=16)'
+)
 def test_ernie_reads_dialogues_by_name():
   get_config = importlib.import_module('configs.ernie').get_config
   plain, dialogues = get_config('base'), get_config('base_dialogues')
   assert plain.model.labels == (('next', 2),) and plain.data.plan.name == 'ernie_pairs'
   assert dialogues.model.extra == (('role', 2),) and not dialogues.model.types
-  assert plain.batch_size * plain.length == dialogues.batch_size * dialogues.length == 8192
+  assert plain.batch_size * plain.length == 8 * 8192  # devices, tokens of each
+  assert dialogues.batch_size * dialogues.length == 8192
   assert plain.optimizer.schedule.warmup_steps == 4000
 
 
