@@ -12,6 +12,13 @@ Sizes: test, tiny, wt103_base, wt103_large (words), enwik8_base, enwik8_large (b
 vanilla models of the paper's comparison are --config.model.attention=absolute (or deeper, with
 --config.model.learned_positions=LENGTH) and --config.model.mem_len=0.
 
+The large sizes are TensorFlow's, and differ here from that code in what follows. It begins with
+clusters of weight zero (here as the table's) and with a memory of zeros that are attended to (here
+none). It reads ten copies of the text, each shifted by a random offset (here the text). Its
+`same_length` shows mem_len + 1 keys in evaluation (here mem_len). enwik8_large is trained as its
+script says, and evaluated with the clamp and same_length of the script for its published
+checkpoint.
+
 Evaluation is on shorter segments with a longer memory: `length` and `model` of
 `config.evals.held_out`. What the memory is worth, from the newest checkpoint of a run:
 
@@ -174,6 +181,9 @@ def get_config(arg: str | None = None):
       clip=0.25,
     )
   )
+  if size.endswith('large'):
+    tf = cited('transformer-xl/tf/train.py: AdamOptimizer, as TensorFlow has it', eps_first=True)
+    c.optimizer.update(tf)
   c.optimizer.schedule = schedule(c, size)
 
   if size.startswith('wt103'):

@@ -145,6 +145,20 @@ def test_lamb_has_the_model_and_the_data_of_its_recipe():
   assert c.data.plan.dupe_factor == 5 and c.objective.plus == 0
 
 
+@pytest.mark.parametrize('size, first', [('wt103_base', False), ('wt103_large', True)])
+@mutation(
+  "transformer_xl: TensorFlow's models with torch's Adam",
+  'configs/transformer_xl.py',
+  'eps_first=True',
+  'eps_first=False',
+  case='wt103_large-True',
+)
+def test_transformer_xl_adds_eps_where_its_framework_does(size, first):
+  """TensorFlow's Adam to the raw root, torch's after the correction."""
+  optimizer = importlib.import_module('configs.transformer_xl').get_config(size).optimizer
+  assert optimizer.get('eps_first', False) == first and optimizer.bias_correction
+
+
 def test_a_mistyped_key_names_the_nearest(monkeypatch):
   with pytest.raises(Exception, match='total_step.*total_steps'):
     parse(monkeypatch, '--config.total_step=5')
