@@ -7,6 +7,13 @@ Sizes: test, tiny, base, large. The rows of a batch read columns of the corpus s
 small corpus needs a small batch. Memory is saved with every checkpoint, 38.7 GB of it for the large
 model at 2048 rows in bfloat16; --config.save_carry=False leaves it out, and a resumed run then
 starts without, so its losses are not the same bit for bit.
+
+README's command says nothing of the optimizer, and the flags of train.py are not the paper's. Those
+would be:
+
+  --config.optimizer.schedule.peak=1e-4 --config.optimizer.schedule.warmup_steps=0
+  --config.optimizer.eps=1e-8 --config.optimizer.weight_decay=0
+  --config.model.dropout=0 --config.model.attention_dropout=0
 """
 
 from bertjax.data import recipes
@@ -55,7 +62,7 @@ def get_config(arg: str | None = None):
   c = common.base()
   c.update(cited(common.NAMES, name=f'xlnet-{size}'))
   c.update(
-    cited(PAPER, total_steps=500_000)
+    cited('XLNet paper, section 3', total_steps=500_000)
     | cited(f'{README}; the paper has 8192', batch_size=2048)
     | cited(README, length=512)
   )
