@@ -1,14 +1,17 @@
-"""XLM-E (Chi et al. 2022): ELECTRA on text in many languages and on pairs of translations, in turn.
+"""After XLM-E (Chi et al. 2022): ELECTRA on text in many languages and on pairs of translations.
 
   python -m bertjax.main --config=configs/xlm_e.py:base --workdir=runs/xlm_e \
       --config.data.input='en=cc100/en*.txt.xz,fr=cc100/fr*.txt.xz,en-fr=both.en.gz+both.fr.gz' \
       --config.data.vocab=FILE.model
 
-Sizes: test, tiny, base. Multilingual and translation replaced-token detection (MRTD, TRTD) are
-phases that take turns over one generator and one discriminator; each has its masked-LM loss and 50
-times its detection loss. microsoft/unilm names the system and holds no code of it: all numbers are
-from memory of the paper (unverified). Its gated relative position bias is not built: positions are
-learned.
+Sizes: test, tiny, base. There is no original code: microsoft/unilm names the system and holds none of
+it, so all numbers are from memory of the paper (unverified). Multilingual and translation
+replaced-token detection (MRTD, TRTD) share one generator and one discriminator; each has its
+masked-LM loss and 50 times its detection loss.
+
+Not as there: the paper sums the losses of both in every step, as far as is known. Here they are
+phases that take turns, a step of each, so that as many steps see half of either text. Its gated
+relative position bias is not built: positions are learned.
 """
 
 from bertjax.data import recipes
