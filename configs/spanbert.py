@@ -6,6 +6,8 @@ from the tokens around them, in single segments of English text.
 
 Sizes: test, tiny, mini, small, medium (BERT's shapes), base, large (the paper's).
 
+Not as there: its command has --clamp-attention, which keeps scores within +-10,000 for float16.
+
 The other arms of the paper's comparison, over the same blocks:
 
   random tokens   --config.data.mask.rule=tokens

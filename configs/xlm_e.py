@@ -4,8 +4,8 @@
       --config.data.input='en=cc100/en*.txt.xz,fr=cc100/fr*.txt.xz,en-fr=both.en.gz+both.fr.gz' \
       --config.data.vocab=FILE.model
 
-Sizes: test, tiny, base. There is no original code: microsoft/unilm names the system and holds none of
-it, so all numbers are from memory of the paper (unverified). Multilingual and translation
+Sizes: test, tiny, base. There is no original code: microsoft/unilm names the system and holds none
+of it, so all numbers are from memory of the paper (unverified). Multilingual and translation
 replaced-token detection (MRTD, TRTD) share one generator and one discriminator; each has its
 masked-LM loss and 50 times its detection loss.
 

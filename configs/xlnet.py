@@ -13,6 +13,7 @@ would be:
 
   --config.optimizer.schedule.peak=1e-4 --config.optimizer.schedule.warmup_steps=0
   --config.optimizer.eps=1e-8 --config.optimizer.weight_decay=0
+  --config.optimizer.bias_correction=True
   --config.model.dropout=0 --config.model.attention_dropout=0
 """
 
