@@ -50,7 +50,7 @@ def get_config(arg: str | None = None):
       attention_dropout=0.1,
       init_std=0.02,
     )
-    | cited("ERNIE/ERNIE/model/ernie.py, by the default of Paddle's layer_norm", norm_eps=1e-5)
+    | cited("the default of Paddle's layer_norm (unverified)", norm_eps=1e-5)
   )
   # Means of both losses, weights 1.
   c.objective = cited('ERNIE/ERNIE/model/ernie.py:get_pretraining_output', name='mlm', plus=0.0)

@@ -69,6 +69,30 @@ def test_every_value_has_a_source(name):
   assert not lacking, '\n'.join(lacking)
 
 
+def unverified() -> list[str]:
+  """Rows of the page: config and sizes, key and value, source."""
+  sizes: dict[tuple[str, str, str], list[str]] = {}
+  for name in CONFIGS:
+    for argument in arguments_of(name):
+      if argument.split('_')[0] in ('test', 'tiny'):
+        continue
+      for row in schema.listing(importlib.import_module(f'configs.{name}').get_config(argument)):
+        if sources.UNVERIFIED in row.source:
+          found = (name, f'{row.key.removeprefix("config.")}={row.value}', row.source)
+          sizes.setdefault(found, []).append(argument)
+  return [
+    f'| {name}: {", ".join(which)} | `{value}` | {source} |'
+    for (name, value, source), which in sizes.items()
+  ]
+
+
+def test_the_page_lists_what_is_not_verified():
+  page = (pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'recipes.md').read_text()
+  listed = [line for line in page.splitlines() if line.startswith('| ') and '=' in line]
+  expected = unverified()
+  assert listed == expected, 'the table of docs/recipes.md should be:\n' + '\n'.join(expected)
+
+
 def recipe() -> Recipe:
   c = Recipe()
   c.update(cited('paper', steps=100, model=dict(width=8, mask=cited('flag', rate=0.15))))
