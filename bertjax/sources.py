@@ -49,14 +49,14 @@ def cited(source: str, **values: Any) -> Cited:
   """
   if not source.strip():
     raise ValueError(f'expected the source of {", ".join(values)}, got {source!r}: say where from')
-  within = {key: _within(source, value) for key, value in values.items()}
-  return Cited(within, dict.fromkeys(values, source))
+  return _within(source, values)
 
 
-def _within(source: str, value: Any) -> Any:
-  if not isinstance(value, dict) or isinstance(value, Cited):
-    return value
-  return cited(source, **value)
+def _within(source: str, values: Mapping[str, Any]) -> Cited:
+  own = values.sources if isinstance(values, Cited) else {}
+  where = {key: own.get(key, source) for key in values}
+  nested = {k: _within(where[k], v) if isinstance(v, dict) else v for k, v in values.items()}
+  return Cited(nested, where)
 
 
 class _Source(NamedTuple):

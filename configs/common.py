@@ -201,7 +201,15 @@ def stable_adamw() -> Recipe:
   del o.bias_correction
   # No clip: the update of every tensor is bounded by itself.
   o.update(
-    cited('ModernBERT/yamls/modernbert', name='stable_adamw', b1=0.9, b2=0.98, eps=1e-6, clip=0.0)
+    cited(
+      'ModernBERT/yamls/modernbert/modernbert-base-pretrain.yaml:optimizer',
+      name='stable_adamw',
+      b1=0.9,
+      b2=0.98,
+      eps=1e-6,
+      decay=DECAY_WEIGHTS_ONLY,
+      clip=0.0,
+    )
   )
   return o
 

@@ -16,19 +16,27 @@ from ml_collections import ConfigDict
 
 from bertjax.data import recipes
 from bertjax.models.modernbert import SIZES
+from bertjax.sources import Recipe, cited
 from configs import common
 
+YAML = 'ModernBERT/yamls/modernbert/modernbert-base-pretrain.yaml'
+EXTENSION = 'ModernBERT/yamls/modernbert/modernbert-base-context-extension.yaml'
+TABLE = 'ModernBERT paper, table 3'
+SHAPES = {  # of `SIZES`: where they are from
+  'test': 'ours: small enough for tests',
+  'tiny': 'ours: what a laptop learns with',
+  'base': YAML,
+  'large': 'ModernBERT paper, table 4 (unverified)',
+}
 
-def model(size: str) -> ConfigDict:
+
+def model(size: str) -> Recipe:
   """`config.model` of a size."""
-  return ConfigDict(
-    dict(
-      name='modernbert',
-      family='modernbert',
-      size=size,
-      **SIZES[size],
-      vocab_size=0,  # 0: the store's vocabulary; the paper's has 50,368
-      positions=8192,
+  return Recipe(
+    cited(common.NAMES, name='modernbert', family='modernbert', size=size)
+    | cited(SHAPES[size], **SIZES[size])
+    | cited(
+      YAML,
       activation='gelu_erf',
       gated=True,
       norm='layer_norm',
@@ -42,7 +50,12 @@ def model(size: str) -> ConfigDict:
       attention_dropout=0.0,
       dropout=0.1,  # attn_out_dropout_prob
       ffn_dropout=0.0,
-      init_std=0.02,
+    )
+    | cited(EXTENSION, positions=8192)
+    | cited('ModernBERT/src/bert_layers/initialization.py', init_std=0.02)
+    | cited(
+      'ours: options of other uses, off',
+      vocab_size=0,  # 0: the store's vocabulary; the paper's has 50,368
       attend='example',
       words=True,
       remat=False,
@@ -100,41 +113,49 @@ STAGES = {
   ),
   'test': (Stage('batch1', 1e-3, 8, 64), Stage('context1', 1e-3, 8, 128, 0.5, decay=True)),
 }
+RUNS = {'base': f'{YAML}; {TABLE}', 'large': TABLE}
 PEAK = {'large': 5e-4}  # others: base's
 WARMUP = {'base': 3.0, 'large': 2.0, 'test': 1e-4}  # of the rate, billions of tokens
 
 
-def recipe(size: str) -> ConfigDict:
+def recipe(size: str) -> Recipe:
   """The paper's phases: a batch that grows, 1,024 tokens, then 8,192."""
   c, stages = common.base(), STAGES.get(size, STAGES['test'])
   last = max(stages, key=lambda stage: stage.tokens)
   steps = sum(stage.steps for stage in stages)
-  c.name = f'modernbert-{size}'
-  c.total_steps = steps
-  c.batch_size, c.length = last.batch_size, last.length
-  c.log_steps, c.eval_steps, c.checkpoint_steps = 100, 4000, 4000  # yamls
+  source = RUNS.get(size, SHAPES['test'])
+  c.update(cited(common.NAMES, name=f'modernbert-{size}'))
+  c.update(cited(source, total_steps=steps, batch_size=last.batch_size, length=last.length))
+  c.update(cited(YAML, log_steps=100, eval_steps=4000, checkpoint_steps=4000))
 
   c.model = model(size)
-  c.objective = dict(name='mlm', plus=0.0)
+  c.objective = cited(f'{YAML}:loss_kwargs', name='mlm', plus=0.0)
 
   c.optimizer = common.stable_adamw()
   peak = PEAK.get(size, 8e-4)
   # decoupled_stableadamw takes 1e-5 off a weight at each step of the peak.
-  c.optimizer.weight_decay = 1e-5 / peak
+  c.optimizer.update(cited(f'{YAML}:weight_decay', weight_decay=1e-5 / peak))
   warmup = steps_of(WARMUP.get(size, WARMUP['test']), stages)
-  c.optimizer.schedule = dict(
-    name='warmup_stable_decay', start=0, peak=peak, decay_steps=0, end_ratio=0.0,
-    warmup_steps=share_of(c, warmup, steps), total_steps=c.get_ref('total_steps'),
-  )  # fmt: skip
+  c.optimizer.schedule = (
+    cited(f'{YAML}:scheduler', name='warmup_stable_decay', start=0, decay_steps=0, end_ratio=0.0)
+    | cited(source, peak=peak, warmup_steps=share_of(c, warmup, steps))
+    | common.the_run(c)
+  )
 
-  c.data.plan = recipes.ROBERTA_PLAN | dict(break_mode='complete_doc')
-  c.data.mask = recipes.ROBERTA_MASK | dict(rate=0.3, special_ids=0)
-  c.data.split = 'lines'  # a line of the corpus is a text with its own [SEP]
-  c.data.pack = 16
-  c.evals.held_out.data = dict(mask=dict(rate=0.15))  # always, to compare runs
+  c.data.plan = recipes.ROBERTA_PLAN | cited(
+    'ours: a text a row, packed', name='blocks', break_mode='complete_doc'
+  )
+  c.data.mask = (
+    recipes.ROBERTA_MASK
+    | cited(f'{YAML}:mlm_probability', rate=0.3)
+    | cited("ours: transformers' collator draws from all ids", special_ids=0)
+  )
+  # A line of the corpus is a text with its own [SEP].
+  c.data.update(cited('ours: best-fit, for sequence_packing', split='lines', pack=16))
+  # Always, to compare runs.
+  c.evals.held_out.update(cited(f'{YAML}:eval_loader', data=dict(mask=dict(rate=0.15))))
 
-  for stage in stages:
-    c.phases[stage.name] = phase(c, stage, stages, steps)
+  c.phases = cited(source, **{stage.name: phase(c, stage, stages, steps) for stage in stages})
   return c
 
 
@@ -143,8 +164,8 @@ def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) ->
   place = stages.index(stage)
   before = sum(other.steps for other in stages[:place])
   # Each phase counts its rows from 0: another seed gives it others.
-  found: dict[str, Any] = dict(
-    share=float(stage.steps), batch_size=stage.batch_size, length=stage.length, seed=place
+  found: dict[str, Any] = cited('ours: other rows in every phase', seed=place) | dict(
+    share=float(stage.steps), batch_size=stage.batch_size, length=stage.length
   )
   if stage.peak != 1.0 or stage.decay:
     peak = c.optimizer.schedule.peak * stage.peak
@@ -154,7 +175,8 @@ def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) ->
       schedule |= dict(decay_steps=schedule['total_steps'], end_ratio=0.001)
     found['optimizer'] = dict(schedule=schedule, weight_decay=1e-5 / peak)
   if stage.name.startswith('context'):
-    found['model'] = dict(theta=160_000.0)  # of global layers; local ones keep theirs
+    # Of global layers; local ones keep theirs.
+    found['model'] = cited(f'{EXTENSION}:rotary_emb_base', theta=160_000.0)
   return found
 
 
@@ -179,6 +201,7 @@ def get_config(arg: str | None = None):
   c = recipe(size)
   if size == 'tiny':
     common.laptop(c)
-    c.optimizer.schedule.decay_steps = c.get_ref('total_steps') // 5
+    fifth = c.get_ref('total_steps') // 5
+    c.optimizer.schedule.update(cited('ours: a fifth of the run decays', decay_steps=fifth))
     c.phases = ConfigDict()
   return c

@@ -159,6 +159,7 @@ def test_dicts_of_values_are_joined_with_their_sources():
   assert dict(mask) == dict(rate=0.15, rule='spans', words=10)
   assert mask.sources == dict(rate='a', rule='b')
   assert mask.without('rule').sources == dict(rate='a')
+  assert cited('c', mask=mask)['mask'].sources == dict(rate='a', rule='b', words='c')
   with pytest.raises(ValueError, match='expected the source of rate'):
     cited(' ', rate=0.15)
 
