@@ -103,7 +103,7 @@ class Recipe(ConfigDict):
 
 
 def source_of(config: Any, key: str) -> str:
-  """The source of a value, '' if it has none; of a section, those of its values.
+  """The source of a value, '' if it has none; of a section, those of its values, if all have one.
 
   What follows from other keys keeps the source of its formula. Where it no longer has the value
   that was cited, that one is said as well.
@@ -117,7 +117,8 @@ def source_of(config: Any, key: str) -> str:
     config = config[section]
   value = config[name]
   if isinstance(value, ConfigDict):
-    return '; '.join(dict.fromkeys(source_of(value, k) for k in value)) or DEFAULT
+    texts = dict.fromkeys(source_of(value, k) for k in value)
+    return '' if '' in texts else '; '.join(texts) or DEFAULT
   found = config._sources.get(name) if isinstance(config, Recipe) else None
   if found is None:
     return ''
@@ -125,13 +126,23 @@ def source_of(config: Any, key: str) -> str:
   return found.text if same else f'{found.text} ({found.value!r} there)'
 
 
-def attribute(config: Recipe, source: str, *keys: str) -> Recipe:
-  """Gives this source to values that stand, be they from another system's recipe.
+def attribute(config: Recipe, source: str) -> Recipe:
+  """Gives this source to every value that has none; returns the config."""
+  for key in config:
+    if isinstance(config[key], Recipe):
+      attribute(config[key], source)
+    else:
+      config._sources.setdefault(key, _Source(source, config[key]))
+  return config
+
+
+def reattribute(config: Recipe, source: str, *keys: str) -> None:
+  """Gives another source to values that stand: those of a system whose recipe this one takes over.
 
   Args:
-    config: changed in place, and returned.
+    config: changed in place.
     source: of `cited`.
-    keys: from the config on; none: every value that has no source yet.
+    keys: from the config on: 'optimizer.schedule.peak'.
   """
   for key in keys:
     *sections, name = key.split('.')
@@ -139,9 +150,3 @@ def attribute(config: Recipe, source: str, *keys: str) -> Recipe:
     for section in sections:
       holder = holder[section]
     holder._sources[name] = _Source(source, holder[name])
-  for key in () if keys else config:
-    if isinstance(config[key], Recipe):
-      attribute(config[key], source)
-    else:
-      config._sources.setdefault(key, _Source(source, config[key]))
-  return config

@@ -9,7 +9,7 @@ lengths are not published: they are English BERT's (unverified).
 """
 
 from bertjax.models.bert import SIZES
-from bertjax.sources import attribute, cited
+from bertjax.sources import cited, reattribute
 from configs import bert, common
 
 ENGLISH = "English BERT's: bert/multilingual.md gives none (unverified)"
@@ -21,7 +21,7 @@ def get_config(arg: str | None = None):
   c = bert.get_config(size)
   c.update(cited(common.NAMES, name=f'mbert-{size}'))
   if size != 'tiny':
-    attribute(
+    reattribute(
       c, ENGLISH, 'total_steps', 'batch_size', 'length', 'optimizer.schedule.peak',
       'optimizer.schedule.warmup_steps', 'phases.phase1.share', 'phases.phase1.length',
       'phases.phase2.share',

@@ -8,7 +8,7 @@ the fairseq repository does not give are from memory of the paper (unverified).
 """
 
 from bertjax.models.bert import SIZES
-from bertjax.sources import attribute, cited
+from bertjax.sources import cited, reattribute
 from configs import common, roberta
 
 GUESS = "RoBERTa's, for as large a share of the steps: the XLM-R paper gives none (unverified)"
@@ -22,7 +22,7 @@ def get_config(arg: str | None = None):
   c.model.update(cited(common.NAMES, family='xlm_roberta'))
   c.update(cited('XLM-R paper, section 3', total_steps=1_500_000, batch_size=8192))
   if size != 'tiny':
-    attribute(c, GUESS, 'optimizer.schedule.peak', 'optimizer.schedule.warmup_steps')
+    reattribute(c, GUESS, 'optimizer.schedule.peak', 'optimizer.schedule.warmup_steps')
   c.data.update(cited('XLM-R paper, section 3 (unverified)', language_alpha=0.3))
   if size == 'tiny':
     common.laptop(c)

@@ -10,7 +10,7 @@ from mutation import mutation
 
 from bertjax import schema, sources
 from bertjax.errors import UserError
-from bertjax.sources import Recipe, attribute, cited, source_of
+from bertjax.sources import Recipe, attribute, cited, reattribute, source_of
 
 CONFIGS = sorted(
   p.stem
@@ -130,6 +130,7 @@ def test_a_source_goes_with_its_value_into_every_section():
 def test_a_value_written_without_a_source_has_none(write):
   c = recipe()
   write(c)
+  assert source_of(ConfigDict(dict(all=c)), 'all') == ''
   assert source_of(c, 'steps') == '' and source_of(c, 'model.width') == 'paper'
 
 
@@ -138,8 +139,11 @@ def test_the_later_source_holds():
   c.update(cited('ours: less', steps=50, model=dict(mask=dict(rate=0.3))))
   assert source_of(c, 'steps') == 'ours: less' and source_of(c, 'model.width') == 'paper'
   assert source_of(c, 'model.mask.rate') == 'ours: less'
-  assert attribute(c, 'guess (unverified)', 'model.width').model.width == 8
-  assert source_of(c, 'model.width') == 'guess (unverified)'
+  reattribute(c, 'guess (unverified)', 'model.width')
+  assert c.model.width == 8 and source_of(c, 'model.width') == 'guess (unverified)'
+  c.seed = 0
+  attribute(c, sources.DEFAULT)
+  assert source_of(c, 'seed') == 'default' and source_of(c, 'steps') == 'ours: less'
 
 
 @mutation(
