@@ -110,7 +110,7 @@ def table(config: Any) -> list[tuple[str, str, str, str]]:
   return rows
 
 
-def listing(config: ConfigDict) -> list[Row]:
+def listing(config: Any) -> list[Row]:
   """`table` of a whole config, checked, then of what each phase changes, with the sources.
 
   Raises:

@@ -67,6 +67,8 @@ class _Source(NamedTuple):
 class Recipe(ConfigDict):
   """A ConfigDict that takes over the sources of `Cited` dicts; its sections are Recipes too."""
 
+  _sources: dict[str, _Source]
+
   def __init__(self, initial: Mapping[str, Any] | ConfigDict | None = None, **options: Any):
     object.__setattr__(self, '_sources', {})
     super().__init__(**options)
