@@ -90,8 +90,9 @@ class Recipe(ConfigDict):
     for given in (*other, values):
       whole = dict(preserve_field_references=True) if isinstance(given, ConfigDict) else {}
       for key, value in given.items(**whole):
-        if isinstance(value, dict | ConfigDict) and isinstance(self.get(key), Recipe):
-          self[key].update(value)
+        section = self.get(key)
+        if isinstance(value, dict | ConfigDict) and isinstance(section, Recipe):
+          section.update(value)
         else:
           self[key] = value
       self._adopt(given)
@@ -131,10 +132,11 @@ def source_of(config: Any, key: str) -> str:
 def attribute(config: Recipe, source: str) -> Recipe:
   """Gives this source to every value that has none; returns the config."""
   for key in config:
-    if isinstance(config[key], Recipe):
-      attribute(config[key], source)
+    value = config[key]
+    if isinstance(value, Recipe):
+      attribute(value, source)
     else:
-      config._sources.setdefault(key, _Source(source, config[key]))
+      config._sources.setdefault(key, _Source(source, value))
   return config
 
 
@@ -148,7 +150,7 @@ def reattribute(config: Recipe, source: str, *keys: str) -> None:
   """
   for key in keys:
     *sections, name = key.split('.')
-    holder = config
+    holder: Any = config
     for section in sections:
       holder = holder[section]
     holder._sources[name] = _Source(source, holder[name])
