@@ -194,6 +194,32 @@ def _run(
       checkpoints.score(done, scores)
     writer.write(done, scores)
 
+  def save(done: int, wait: bool) -> None:
+    with book.time('checkpoint'):
+      meta = dict(
+        fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
+        replicas_sha256=digests.check_replicas(done, state.variables),
+        batch_sha256=last_batch_sha256(run, done), interval=interval.state(),
+        ledger=book.state(), vocabulary=run.store.meta['vocabulary']['sha256'],
+      )  # fmt: skip
+      writer.sync()
+      checkpoints.save(done, saved(config, state), meta, wait=wait)
+
+  def rescue(kind: Any, error: BaseException | None, trace: Any) -> None:
+    """Saves the last good state where an error ends the run; one process alone can."""
+    del kind, trace
+    if error is None or previous is None or hosts.count() > 1 or checkpoints.has(previous[0]):
+      return
+    if any(leaf.is_deleted() for leaf in jax.tree.leaves(state)) or int(state.step) != previous[0]:
+      return  # the error came in the middle of a step
+    if math.isfinite(float(previous[1]['loss'])):
+      progress.note(f'Saving step {previous[0]} on the way out of {type(error).__name__}')
+      try:
+        save(previous[0], wait=True)
+      except Exception as second:
+        progress.note(f'That failed too: {second}')
+
+  stack.push(rescue)
   if start:  # the scores of that step come after its checkpoint: a kill may have come between
     known, last = checkpoints.scores(start), start == config.total_steps
     if known is not None:
@@ -241,15 +267,7 @@ def _run(
       progress.update(done, scalars)
     if done % config.checkpoint_steps == 0 or last or leaving:
       require_finite(done, float(found['loss']), run, checkpoints)
-      with book.time('checkpoint'):
-        meta = dict(
-          fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
-          replicas_sha256=digests.check_replicas(done, state.variables),
-          batch_sha256=last_batch_sha256(run, done), interval=interval.state(),
-          ledger=book.state(), vocabulary=run.store.meta['vocabulary']['sha256'],
-        )  # fmt: skip
-        writer.sync()
-        checkpoints.save(done, saved(config, state), meta, wait=last or leaving)
+      save(done, wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by {stop.reason} after step {done}; the same command resumes')
       return

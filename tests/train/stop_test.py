@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+import systems
 from mutation import mutation
 from processes import (
   ROOT,
@@ -22,6 +23,9 @@ from processes import (
   steps_logged,
   wait_for,
 )
+
+from bertjax.train import loop
+from bertjax.train import phase as phase_lib
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -176,3 +180,26 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
   both[1].send_signal(signal.SIGTERM)
   assert [p.wait(60) for p in both] == [0, 0]
   assert 'before the first step' in said(workdir, 0)
+
+
+@mutation(
+  'rescue: nothing is saved on the way out',
+  'bertjax/train/loop.py',
+  '  stack.push(rescue)\n',
+  '',
+)
+def test_an_error_costs_no_step(rich_store, tmp_path, monkeypatch):
+  """It is raised where the batch of step 9 is asked for; checkpoints are due every 6 steps."""
+  config = systems.tiny('bert', total_steps=40, checkpoint_steps=6, eval_steps=100, log_steps=1)
+  config.data.store, config.phases = str(rich_store), {}
+  batch_of = phase_lib.Phase.next_batch
+
+  def broken(self, index):
+    if index == 8:
+      raise MemoryError('no room for a batch')
+    return batch_of(self, index)
+
+  monkeypatch.setattr(phase_lib.Phase, 'next_batch', broken)
+  with pytest.raises(MemoryError):
+    loop.run(config, str(tmp_path))
+  assert (tmp_path / 'checkpoints' / '8' / 'manifest.json').exists()
