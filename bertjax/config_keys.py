@@ -80,11 +80,15 @@ class MeshSizes(NamedTuple):
     data: rows are divided; -1: the devices that are left.
     fsdp: rows and parameters are divided.
     tensor: heads, feed-forward and vocabulary are divided.
+    sequence: the columns of the rows are divided; attention divides heads there instead.
+    slices: groups of devices with a slower network between them; they divide data.
   """
 
   data: MeshSize
   fsdp: MeshSize
   tensor: MeshSize
+  sequence: MeshSize
+  slices: Count
 
 
 class Profile(NamedTuple):

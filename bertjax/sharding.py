@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bertjax.errors import UserError
@@ -13,19 +14,26 @@ from bertjax.types import Batch
 
 Rules = Sequence[tuple[str, Any]]  # (logical axis, mesh axis or axes or None)
 
-MESH_AXES = ('data', 'fsdp', 'tensor')
+MESH_AXES = ('data', 'fsdp', 'tensor', 'sequence')
 
 
 def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
-  """Arranges the devices as (data, fsdp, tensor); one axis may be -1, "the rest".
+  """Arranges the devices along MESH_AXES; one axis may be -1, "the rest".
 
   Axis types are Auto: Linen asserts on Explicit ones, which `jax.make_mesh` makes by default.
 
+  Args:
+    config_mesh: `config.mesh`; an axis that it does not name has size 1. Of several `slices`, which
+      a slower network connects, each has whole groups of the axis data, so that nothing but the sum
+      of the gradients crosses it. Where devices do not say their slice, it is their process.
+    devices: all by default.
+
   Raises:
-    UserError: sizes whose product is not the number of devices.
+    UserError: sizes whose product is not the number of devices, or slices that do not divide data.
   """
   devices = jax.devices() if devices is None else devices
-  sizes = [int(config_mesh[axis]) for axis in MESH_AXES]
+  given = {**dict.fromkeys(MESH_AXES, 1), 'slices': 1, **config_mesh}
+  sizes = [int(given[axis]) for axis in MESH_AXES]
   if sizes.count(-1) > 1:
     raise UserError(
       f'at most one mesh axis may be -1, got {dict(zip(MESH_AXES, sizes, strict=True))}'
@@ -37,7 +45,22 @@ def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
       f'the product must be {len(devices)}; leave one axis at -1'
     )
   sizes = [len(devices) // known if s == -1 else s for s in sizes]
-  return jax.make_mesh(sizes, MESH_AXES, (AxisType.Auto,) * len(MESH_AXES), devices=devices)
+  types = (AxisType.Auto,) * len(MESH_AXES)
+  slices = int(given['slices'])
+  if slices == 1:
+    return jax.make_mesh(sizes, MESH_AXES, types, devices=devices)
+  if slices < 1 or sizes[0] % slices:
+    raise UserError(
+      f'config.mesh.slices={slices} must divide config.mesh.data, which is {sizes[0]} here'
+    )
+  whole, across = [sizes[0] // slices, *sizes[1:]], [slices, *[1] * (len(sizes) - 1)]
+  try:
+    array = mesh_utils.create_hybrid_device_mesh(
+      whole, across, devices, process_is_granule=not hasattr(devices[0], 'slice_index')
+    )
+  except ValueError as error:
+    raise UserError(f'config.mesh.slices={slices} does not fit these devices: {error}') from error
+  return Mesh(array, MESH_AXES, axis_types=types)
 
 
 def as_rules(config_rules) -> list[tuple[str, Any]]:

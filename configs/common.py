@@ -18,11 +18,12 @@ from bertjax.sources import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 SHARDING_RULES = (
   ('batch', ('data', 'fsdp')),
-  ('length', None),
+  ('length', 'sequence'),
   ('embed_act', None),
   ('embed', 'fsdp'),
   ('embed_out', None),
   ('heads', 'tensor'),
+  ('heads_act', ('tensor', 'sequence')),
   ('head', None),
   ('ffn', 'tensor'),
   ('vocab', 'tensor'),
@@ -74,7 +75,8 @@ def base() -> Recipe:
   c.save_carry = True  # memory of recurrent systems; without it a resume is not bitwise
   c.best = ConfigDict(dict(metric='eval/mlm_masked', mode='min'))
 
-  c.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # -1: the devices that are left
+  # -1: the devices that are left
+  c.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1, sequence=1, slices=1))
   c.sharding_rules = SHARDING_RULES
 
   c.data = data()

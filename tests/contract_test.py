@@ -81,6 +81,37 @@ def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
   np.testing.assert_allclose(many, one, rtol=2e-6)
 
 
+@pytest.mark.parametrize(
+  'name',
+  ['bert', *(pytest.param(n, marks=pytest.mark.full) for n in ('modernbert', 'electra', 'xlm'))],
+)
+@mutation(
+  'setup: columns are not divided',
+  'configs/common.py',
+  "  ('length', 'sequence'),\n",
+  "  ('length', 'nothing'),\n",
+)
+def test_divided_columns_change_nothing(name, rich_store):
+  one = losses(tiny(name), rich_store)
+  fields = {'mesh.data': 2, 'mesh.tensor': 2, 'mesh.sequence': 2}
+  many = losses(tiny(name, **fields), rich_store, devices=8)
+  np.testing.assert_allclose(many, one, rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+  'name, fields, said',
+  [
+    ('xlnet', {}, 'has others beside them'),
+    ('bert', {'length': 62, 'mesh.sequence': 4}, 'must be a multiple of config.mesh.sequence=4'),
+  ],
+)
+def test_columns_that_cannot_be_divided_are_refused(name, fields, said, rich_store):
+  config = tiny(name, **{'mesh.data': 1, 'mesh.sequence': 2, **fields})
+  config.phases = {}
+  with pytest.raises(ValueError, match=said):
+    setup.make_run(config, rich_store, jax.devices()[: config.mesh.sequence])
+
+
 @mutation(
   'step: the same key at every step',
   'bertjax/train/step.py',
@@ -157,7 +188,7 @@ def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
   phase.compile(run.abstract)
   state, _ = phase.train(state, phase.next_batch(0)[0])
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 1)), wait=True)
+  kept.save(1, state, dict(fed_sha256=train_loop.last_batch_sha256(run, 1)), wait=True)
   second = phase.next_batch(1)[0]
   straight, _ = phase.train(state, second)
   done, restored, meta = kept.restore(run.abstract)

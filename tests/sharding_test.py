@@ -1,12 +1,19 @@
 """Meshes and specs: what is refused, and by what name."""
 
+import json
+import os
+import pathlib
+
+import flax.linen as nn
 import jax
 import numpy as np
 import pytest
+import systems
 from jax.sharding import PartitionSpec as P
 from mutation import mutation
 
-from bertjax import sharding
+from bertjax import registry, sharding
+from bertjax.bench import own_step, synthetic
 
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]
 
@@ -22,7 +29,7 @@ def specs(shape, names, m):
 
 
 def test_minus_one_takes_the_devices_that_are_left():
-  assert dict(mesh(fsdp=2, tensor=2).shape) == dict(data=2, fsdp=2, tensor=2)
+  assert dict(mesh(fsdp=2, tensor=2).shape) == dict(data=2, fsdp=2, tensor=2, sequence=1)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +83,66 @@ def test_a_batch_lands_on_the_devices_in_row_order():
     int(s.data[0, 0]) for s in sorted(batch['x'].addressable_shards, key=lambda s: s.device.id)
   ]
   assert rows == list(range(0, 16, 2))
+
+
+class Tpu:
+  """As much of a device as a mesh asks for."""
+
+  process_index, platform, device_kind = 0, 'cpu', 'cpu'
+
+  def __init__(self, id: int, slice_index: int):
+    self.id, self.slice_index = id, slice_index
+
+
+@mutation(
+  'sharding: slices are mixed',
+  'bertjax/sharding.py',
+  'whole, across = [sizes[0] // slices, *sizes[1:]], [slices, *[1] * (len(sizes) - 1)]',
+  'whole, across = [sizes[0] // slices, *sizes[1:]][::-1], [slices, *[1] * (len(sizes) - 1)]',
+)
+def test_a_slice_has_whole_groups_of_the_axis_data():
+  """Devices that say which slice they are of, as TPUs do."""
+  devices = [Tpu(number, slice_index=number // 4) for number in range(8)]
+  m = sharding.make_mesh(dict(data=4, fsdp=2, slices=2), devices)
+  assert dict(m.shape) == dict(data=4, fsdp=2, tensor=1, sequence=1)
+  of_slice = np.vectorize(lambda d: d.slice_index)(m.devices)[:, :, 0, 0]
+  assert [set(row) for row in of_slice] == [{0}, {0}, {1}, {1}]
+
+
+@pytest.mark.parametrize('sizes', [dict(data=3, fsdp=2), dict(data=1, fsdp=8)])
+def test_slices_that_do_not_divide_data_are_refused(sizes):
+  devices = jax.devices()[: sizes['data'] * sizes['fsdp']]
+  with pytest.raises(ValueError, match='config.mesh.slices=2 must divide'):
+    sharding.make_mesh(sizes | dict(slices=2), devices)
+
+
+# To make it anew: python -m pytest tests/sharding_test.py -k golden with BERTJAX_WRITE_GOLDENS=1.
+GOLDEN = pathlib.Path(__file__).parent / 'goldens' / 'sharding.json'
+
+
+@pytest.mark.parametrize('name', systems.NAMES)
+@mutation(
+  'sharding: heads are whole',
+  'configs/common.py',
+  "('heads', 'tensor')",
+  "('heads', None)",
+  case='bert',
+)
+def test_every_parameter_lies_where_the_golden_table_says(name):
+  """On a mesh of 2 x 2 x 2; the table is read with the eyes before it changes."""
+  config = systems.tiny(name)
+  config = own_step.sized(config, 8, 64)
+  objective = registry.find('bertjax.objectives', config.objective.name, 'it').OBJECTIVE
+  batch = synthetic.synthetic_batch(config)
+  boxed = jax.eval_shape(objective.make(config).init, jax.random.key(0), batch)['params']
+  rules = sharding.as_rules(config.sharding_rules)
+  m = mesh(data=2, fsdp=2, tensor=2)
+  found = sharding.param_specs(nn.meta.unbox(boxed), sharding.logical_axes(boxed), rules, m)
+  is_spec = lambda x: isinstance(x, P)
+  leaves = jax.tree_util.tree_leaves_with_path(found, is_leaf=is_spec)
+  table = {sharding.leaf_path(path): ' '.join(map(str, spec)) for path, spec in leaves}
+  golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
+  if os.environ.get('BERTJAX_WRITE_GOLDENS'):
+    GOLDEN.write_text(json.dumps(golden | {name: table}, indent=1, sort_keys=True) + '\n')
+  else:
+    assert table == golden[name]

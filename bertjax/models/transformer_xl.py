@@ -240,6 +240,11 @@ class TransformerXL(StreamModel):
     return total
 
   @property
+  def divides_columns(self) -> bool:
+    """As `Model`: memory stands before them."""
+    return False
+
+  @property
   def room(self) -> int | None:
     """As `Model`: learned positions, or the keys that a token saw in training at most."""
     if self.attention == 'deeper':

@@ -207,6 +207,11 @@ class XLNet(Model):
       out |= dict(hidden_LBXD=hidden_LBXD, embedded_BXD=embedded_BXD)
     return out
 
+  @property
+  def divides_columns(self) -> bool:
+    """As `Model`: memory stands before them, and slots behind."""
+    return False
+
   def read(self, batch: Batch) -> dict[str, Any]:
     """As `Model.read`, of the content stream."""
     alone = {key: x for key, x in batch.items() if key != 'target_pos_BP'}

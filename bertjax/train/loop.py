@@ -113,19 +113,21 @@ def first_state(
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
   """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
-  found = last_batch_sha256(run, done)
-  if found != meta['batch_sha256']:
+  # Checkpoints of earlier versions have one, of the whole batch.
+  expected = meta.get('fed_sha256') or [meta['batch_sha256']]
+  found = last_batch_sha256(run, done, len(expected))
+  if found != expected:
     raise UserError(
       f'the batch of step {done} is not the one this run was trained on (sha256 expected '
-      f'{meta["batch_sha256"][:12]}, got {found[:12]}): the store or the data code has changed; '
+      f'{expected[0][:12]}, got {found[0][:12]}): the store or the data code has changed; '
       'restore it, or start in a new --workdir with config.init_from'
     )
 
 
-def last_batch_sha256(run: setup.Run, done: int) -> str:
-  """sha256 of the global batch that step number `done` (from 1) was trained on."""
+def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
+  """sha256 of the rows that each of so many hosts was fed at step number `done` (from 1)."""
   phase, index = run.timeline.at(done - 1)
-  return run.phases[phase].batch_sha256(index)
+  return run.phases[phase].batch_sha256(index, hosts)
 
 
 def require_finite(
@@ -199,8 +201,8 @@ def _run(
       meta = dict(
         fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
         replicas_sha256=digests.check_replicas(done, state.variables),
-        batch_sha256=last_batch_sha256(run, done), interval=interval.state(),
-        ledger=book.state(), vocabulary=run.store.meta['vocabulary']['sha256'],
+        interval=interval.state(), ledger=book.state(),
+        vocabulary=run.store.meta['vocabulary']['sha256'],
       )  # fmt: skip
       writer.sync()
       checkpoints.save(done, saved(config, state), meta, wait=wait)

@@ -120,6 +120,9 @@ class Phase:
     assert got == index, f'batches come in order: expected {index}, got {got}'
     return batch, counts
 
-  def batch_sha256(self, index: int) -> str:
-    """sha256 of the global batch `index`."""
-    return loader.batch_sha256(loader.batch_at(self.examples, index, self.config.batch_size))
+  def batch_sha256(self, index: int, hosts: int = 1) -> list[str]:
+    """sha256 of the rows of the global batch `index` that each of so many hosts is fed."""
+    batch = loader.batch_at(self.examples, index, self.config.batch_size)
+    rows = self.config.batch_size // hosts
+    parts = [{k: v[i * rows :][:rows] for k, v in batch.items()} for i in range(hosts)]
+    return [loader.batch_sha256(part) for part in parts]

@@ -141,6 +141,7 @@ def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   config = phase.config
   sharding.check_batch(config.batch_size, config.microbatches, mesh, jax.process_count())
+  _check_columns(config, mesh)
   # An evaluation with a model of its own is checked by its objective.
   alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]
   lengths = [config.length, *(s.length for s in alike)]
@@ -149,6 +150,22 @@ def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
     raise UserError(
       f'phase {phase.name!r} has sequences of {max(lengths)} tokens, but the model has room for '
       f'{room}: lower config.length or raise config.model.positions'
+    )
+
+
+def _check_columns(config: Any, mesh: Mesh) -> None:
+  """Refuses columns that the mesh does not divide, and models whose columns are not a row's."""
+  ways = mesh.shape['sequence']
+  if ways == 1:
+    return
+  if not models.build(config.model).divides_columns:
+    raise UserError(
+      f'config.mesh.sequence={ways} divides the columns of a row, and '
+      f'config.model.name={config.model.name!r} has others beside them: set it to 1'
+    )
+  if config.length % ways:
+    raise UserError(
+      f'config.length={config.length} must be a multiple of config.mesh.sequence={ways}'
     )
 
 

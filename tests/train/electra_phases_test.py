@@ -74,7 +74,7 @@ def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   assert not any(same(fresh, middle, (part,)) for part in GENERATOR)
 
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, c.best)
-  kept.save(2, state, dict(batch_sha256=train_loop.last_batch_sha256(run, 2)), wait=True)
+  kept.save(2, state, dict(fed_sha256=train_loop.last_batch_sha256(run, 2)), wait=True)
   entered = run.phases[1].enter(state).variables['params']
   assert same(dict(a=entered['discriminator']), dict(a=middle['generator_net']), 'a')
   assert same(dict(a=entered['embeddings']), dict(a=middle['generator_embeddings']), 'a')

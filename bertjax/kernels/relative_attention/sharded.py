@@ -1,6 +1,7 @@
 """Attention on a mesh: XLA cannot split a kernel, so every device runs it on its rows and heads."""
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from jax.sharding import PartitionSpec
 
 Array = jax.Array
 
-ROWS, HEADS = ('data', 'fsdp'), 'tensor'  # axes of the mesh
+ROWS, HEADS = ('data', 'fsdp'), ('tensor', 'sequence')  # axes of the mesh
 
 
 def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
@@ -23,10 +24,9 @@ def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.size == 1:
       return attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
-    rows, heads = tuple(a for a in ROWS if a in mesh.shape), mesh.shape.get(HEADS, 1)
-    ways = 1
-    for axis in rows:
-      ways *= mesh.shape[axis]
+    rows = tuple(a for a in ROWS if a in mesh.shape)
+    across = tuple(a for a in HEADS if mesh.shape.get(a, 1) > 1)
+    ways, heads = (math.prod(mesh.shape[a] for a in axes) for axes in (rows, across))
     if q_BTNH.shape[0] % ways or q_BTNH.shape[2] % heads:
       raise ValueError(
         f'attention: expected rows and heads that the mesh {dict(mesh.shape)} divides ({ways} and '
@@ -39,11 +39,11 @@ def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
     def part(x: dict[str, Any]) -> Array:
       dropout = x['dropout']
       if dropout is not None and heads > 1:
-        first = jax.lax.axis_index(HEADS) * x['q_BTNH'].shape[2]
+        first = jax.lax.axis_index(across) * x['q_BTNH'].shape[2]
         dropout = dataclasses.replace(dropout, head=dropout.head + first)
       return attend(x['q_BTNH'], x['k_BSNH'], x['v_BSNH'], x['mask'], x['relative'], dropout)
 
-    names = dict(B=rows, N=HEADS if heads > 1 else None)
+    names = dict(B=rows, N=across or None)
     specs = jax.tree_util.tree_map_with_path(lambda path, _: _spec(path[-1], names), operands)
     out = PartitionSpec(rows, None, names['N'], None)
     # A kernel's results do not say over which axes they vary.

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, relative_attention
@@ -39,6 +40,25 @@ def rotate(x_BTNH: Array, turns: Rotary) -> Array:
   cos, sin = turns.cos_BTH[:, :, None], turns.sin_BTH[:, :, None]
   both = [first * cos - second * sin, second * cos + first * sin]
   return jnp.concatenate(both, -1).astype(x_BTNH.dtype)
+
+
+def whole_columns(x_BTNH: Array) -> Array:
+  """Where a mesh divides columns, each device gets all columns of some heads instead (Jacobs et al.
+  2023, DeepSpeed-Ulysses): an all-to-all before attention, and one after it.
+
+  Raises:
+    UserError: there are not as many heads as devices that are to divide them.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty or mesh.shape.get('sequence', 1) == 1:
+    return x_BTNH
+  ways = mesh.shape['sequence'] * mesh.shape['tensor']
+  if x_BTNH.shape[2] % ways:
+    raise UserError(
+      f'config.mesh: tensor x sequence = {ways} must divide the heads in attention, got '
+      f'{x_BTNH.shape[2]} heads'
+    )
+  return nn.with_logical_constraint(x_BTNH, ('batch', None, 'heads_act', 'head'))
 
 
 class Attention(nn.Module):
@@ -117,6 +137,7 @@ class Attention(nn.Module):
     layer: Array,
   ) -> Array:
     """The operation, [B, T, N, H]; a second call in a step needs other noise (`dropout.fork`)."""
+    q_BTNH, k_BSNH, v_BSNH = map(whole_columns, (q_BTNH, k_BSNH, v_BSNH))
     dropout = None
     if noise is not None and self.dropout:
       dropout = Dropout(self.dropout, noise, dropout_lib.site(self.path, layer))

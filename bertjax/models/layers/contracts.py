@@ -21,6 +21,11 @@ class Model(nn.Module):
     """Columns of the longest row that the model can take; None: there is no limit."""
     return None
 
+  @property
+  def divides_columns(self) -> bool:
+    """Whether a mesh may divide the columns of a row: no memory stands before them."""
+    return True
+
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Model FLOPs of a forward and backward pass through all of it; see `layers/flops.py`.

@@ -92,12 +92,13 @@ def test_rotation_without_the_strided_one():
 @mutation(
   'tpu kernel: every device drops as the first one',
   'bertjax/kernels/relative_attention/sharded.py',
-  "first = jax.lax.axis_index(HEADS) * x['q_BTNH'].shape[2]",
+  "first = jax.lax.axis_index(across) * x['q_BTNH'].shape[2]",
   'first = 0',
 )
-def test_a_mesh_changes_nothing():
-  """Rows over two axes, heads over one; dropout counts rows and heads of the whole operation."""
-  case = cases.BY_NAME['all']._replace(rows=4, heads=2)
+@pytest.mark.parametrize('sizes', [(2, 1, 2, 1), (1, 1, 2, 2)], ids=['tensor', 'sequence'])
+def test_a_mesh_changes_nothing(sizes):
+  """Rows over two axes, heads over two; dropout counts rows and heads of the whole operation."""
+  case = cases.BY_NAME['all']._replace(rows=4, heads=4)
   built = cases.build(case)
 
   def run(values):
@@ -106,8 +107,9 @@ def test_a_mesh_changes_nothing():
     return sharded.sharded(attend)(q, k, v, built.mask, relative, built.dropout)
 
   alone = cases.with_gradients(built, run, built.values)
-  mesh = jax.make_mesh((2, 1, 2), ('data', 'fsdp', 'tensor'), devices=jax.devices()[:4],
-                       axis_types=(jax.sharding.AxisType.Auto,) * 3)  # fmt: skip
+  axes = ('data', 'fsdp', 'tensor', 'sequence')
+  types = (jax.sharding.AxisType.Auto,) * 4
+  mesh = jax.make_mesh(sizes, axes, types, devices=jax.devices()[:4])
   with jax.set_mesh(mesh):
     spread = cases.with_gradients(built, run, built.values)
   for name, x in alone.items():
