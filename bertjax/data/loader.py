@@ -6,7 +6,7 @@ many, build their shares of the same global batch.
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import grain
@@ -92,7 +92,7 @@ def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iter
     yield {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
 
 
-def batch_sha256(batch: Batch) -> str:
+def batch_sha256(batch: Mapping[str, Any]) -> str:
   """Returns a digest of the names, dtypes, shapes and bytes of a batch, sorted by name."""
   digest = hashlib.sha256()
   for name in sorted(batch):

@@ -100,20 +100,22 @@ class _Events:
     from tensorboardX import event_file_writer, summary  # imports torch, if there is one
     from tensorboardX.proto import event_pb2
 
+    proto: Any = event_pb2  # its classes are made when it is imported
+
     try:
       if self._writer is None:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._writer = event_file_writer.EventsWriter(str(self._directory / 'events'))
-        start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-        event = event_pb2.Event(
+        start = proto.SessionLog(status=proto.SessionLog.START)
+        event = proto.Event(
           wall_time=time.time(), step=self._purge_step, file_version='brain.Event:2',
         )  # fmt: skip
         self._writer.write_event(event)
-        event = event_pb2.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
+        event = proto.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
         self._writer.write_event(event)
       for name, value in values.items():
         scalar = summary.scalar(name, value)
-        self._writer.write_event(event_pb2.Event(wall_time=time.time(), step=step, summary=scalar))
+        self._writer.write_event(proto.Event(wall_time=time.time(), step=step, summary=scalar))
       self._writer.flush()
     except OSError as error:
       logging.warning('TensorBoard gets no more of this run: %s: %s', self._directory, error)
