@@ -2,8 +2,8 @@
 
 Two ways with one value and one gradient. The plain one holds [positions, V]. The chunked one walks
 over the vocabulary twice: forward for the log-normaliser, backward once more for the gradients, so
-that it holds one chunk of logits at a time. `cross_entropy` takes it where the plain logits would
-have more than PLAIN_LOGITS entries.
+that it holds one chunk of logits at a time. `cross_entropy` takes it where a device would hold more
+than PLAIN_LOGITS entries of the plain ones: what all of them hold together says nothing of memory.
 """
 
 import functools
@@ -16,11 +16,12 @@ import numpy as np
 
 Array = jax.Array
 
-PLAIN_LOGITS = 1 << 28  # 1 GiB of float32, over all devices
+PLAIN_LOGITS = 1 << 28  # 1 GiB of float32, of one device
 CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time
 # Chunks are cut inside this many blocks of rows, so that a table sharded over as many devices, or
 # a divisor of them, stays where it is.
 BLOCKS = 16
+DIVIDE = ('data', 'fsdp', 'tensor')  # axes of the mesh
 
 
 class Scores(NamedTuple):
@@ -72,10 +73,16 @@ def cross_entropy(scores: Scores, target_BP: Array) -> tuple[Array, Array]:
   Returns:
     nll_BP and right_BP, float32; no gradient flows through right_BP.
   """
-  size = target_BP.size * scores.table_VE.shape[0]
+  size = target_BP.size * scores.table_VE.shape[0] // ways()
   if size <= PLAIN_LOGITS:
     return score(logits(scores), target_BP)
   return chunked_cross_entropy(scores, target_BP, -(-size // CHUNK_LOGITS))
+
+
+def ways() -> int:
+  """How many devices of the current mesh (`jax.set_mesh`) divide logits: rows, and the words."""
+  mesh = jax.sharding.get_abstract_mesh()
+  return 1 if mesh.empty else math.prod(mesh.shape.get(axis, 1) for axis in DIVIDE)
 
 
 def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tuple[Array, Array]:

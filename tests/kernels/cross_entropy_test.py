@@ -121,3 +121,22 @@ def test_a_table_sharded_over_the_vocabulary_stays_so():
   grad = jax.jit(jax.grad(loss, (0, 1, 2)), out_shardings=(None, table.sharding, bias.sharding))
   text = grad.lower(hidden, table, bias).compile().as_text()
   assert 'all-gather' not in text and 'all-to-all' not in text
+
+
+@mutation(
+  'cross-entropy: all devices together decide',
+  'bertjax/kernels/cross_entropy.py',
+  'scores.table_VE.shape[0] // ways()',
+  'scores.table_VE.shape[0]',
+)
+def test_what_one_device_would_hold_decides(monkeypatch):
+  """Eight devices share the logits that one device would have to walk over."""
+  hidden, table, bias, target = case()
+  chunked = []
+  monkeypatch.setattr(ce, 'PLAIN_LOGITS', target.size * ROWS // 8)
+  monkeypatch.setattr(ce, 'chunked_cross_entropy', lambda scores, t, n: chunked.append(n) or t)
+  for sizes in ({'data': 2, 'fsdp': 2, 'tensor': 2}, {'data': 1, 'fsdp': 1, 'tensor': 1}):
+    devices = jax.devices()[: sizes['data'] ** 3]
+    with jax.set_mesh(sharding.make_mesh(sizes, devices)):
+      jax.eval_shape(lambda h: ce.cross_entropy(ce.Scores(h, table, bias, WORDS), target), hidden)
+    assert len(chunked) == (sizes['data'] == 1)
