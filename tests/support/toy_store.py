@@ -84,6 +84,17 @@ def random_store(documents=60, sentences=12, words=9, seed=0, distinct=False):
   return MemoryStore(tokens, offsets(length_n), offsets(sentences_n), dict(SPECIAL), starts, counts)
 
 
+def store_of(documents, special=SPECIAL, vocabulary=VOCABULARY):
+  """A store of given text: documents of sentences of ids."""
+  offsets = lambda parts: np.cumsum([0, *map(len, parts)]).astype(np.int64)
+  sentences = [sentence for document in documents for sentence in document]
+  tokens = np.concatenate(sentences)
+  return MemoryStore(
+    tokens, offsets(sentences), offsets(documents), dict(special), np.ones(vocabulary, bool),
+    np.bincount(tokens, minlength=vocabulary),
+  )  # fmt: skip
+
+
 def spoken(store, languages=3, runs=5, pairs=0, seed=0):
   """The store with languages, in so many runs of documents, and the last documents as pairs."""
   draw, documents = np.random.default_rng(seed), len(store.documents) - 1

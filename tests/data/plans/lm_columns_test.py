@@ -1,9 +1,10 @@
 """Rows of a language model: each goes on where it stopped, and predicts across the border."""
 
 import numpy as np
+import original_goldens as goldens
 import pytest
 from mutation import mutation
-from toy_store import continued, random_store
+from toy_store import continued, random_store, store_of
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
@@ -120,3 +121,27 @@ def test_a_token_that_the_vocabulary_lacks_is_refused():
   store = random_store(20)
   with pytest.raises(ValueError, match="ends='eod'.*special tokens"):
     examples(store, ends='eod')
+
+
+@pytest.mark.parametrize('number', [0, 1])
+@mutation(
+  'lm rows: the tail is not dropped',
+  'bertjax/data/column_stream.py',
+  ') // self.columns',
+  ' + self.columns - 1) // self.columns',
+)
+def test_the_batches_of_the_original(number, shared):
+  """Every batch of data_utils.py:LMOrderedIterator that the file holds, the last ones too."""
+  file = goldens.load(shared, 'lm_iterator')
+  setting, get = file.given['settings'][number], lambda n: file.found[f'setting_{number + 1}/{n}']
+  lanes, length = setting['bsz'], setting['bptt']
+  stream = file.found['stream']
+  store = store_of([np.split(stream, range(7, len(stream), 31))], vocabulary=int(stream.max()) + 1)
+  found = examples_lib.examples_in_memory(store, continued(), length, 0, rows=lanes)
+  assert found.rows == setting['steps'] * lanes
+  for index, step in enumerate(get('step')):
+    batch = found.batch(np.arange(step * lanes, (step + 1) * lanes), False)
+    used = int(get('seq_len_S')[index])
+    assert batch['weight_BP'].sum() == used * lanes and batch['weight_BP'][:, :used].all()
+    for ours, theirs in (('token_BT', 'data_STB'), ('target_BP', 'target_STB')):
+      np.testing.assert_array_equal(batch[ours][:, :used], get(theirs)[index, :used].T)

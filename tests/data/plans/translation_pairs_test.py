@@ -1,9 +1,10 @@
 """Translation pairs: layout, positions, languages, what is left out."""
 
 import numpy as np
+import original_goldens as goldens
 import pytest
 from mutation import mutation
-from toy_store import random_store, spoken, xlm
+from toy_store import random_store, spoken, store_of, xlm
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import recipes
@@ -65,6 +66,27 @@ def test_the_layout_of_a_pair(reset, lead):
       batch['language_BT'][row], pad([source_language] * first + [target_language] * (b + 2))
     )
     np.testing.assert_array_equal(batch['example_BT'][row], pad([1] * len(tokens)))
+
+
+@pytest.mark.parametrize('kind', ['reset', 'no_reset'])
+def test_the_rows_of_the_original(kind, shared):
+  """utils.py:concat_batches: ids, positions and languages."""
+  file = goldens.load(shared, 'xlm_batches')
+  parts = lambda side: np.split(
+    file.found[f'tlm/sentences_{side}'],
+    np.cumsum(file.found[f'tlm/sentence_lengths_{side}'])[:-1],
+  )
+  special = dict(pad=file.given['pad_index'], unk=3, cls=0, sep=file.given['eos_index'], mask=5)
+  store = store_of(list(zip(parts(1), parts(2), strict=True)), special)
+  store.columns = dict(language=np.tile(np.uint8([0, 1]), 24))
+  store.meta['languages'] = ['de', 'en']
+  batch, examples = batch_of(store, plan__reset_positions=kind == 'reset')
+  get = lambda name: file.found[f'tlm/{kind}/{name}'].T
+  assert examples.rows == len(get('lengths')) == 24
+  for row, length in enumerate(get('lengths')):
+    assert np.sum(batch['example_BT'][row] > 0) == length
+    for ours, theirs in (('token', 'x'), ('position', 'positions'), ('language', 'langs')):
+      np.testing.assert_array_equal(batch[f'{ours}_BT'][row, :length], get(theirs)[row, :length])
 
 
 def test_long_pairs_are_left_out_and_counted():

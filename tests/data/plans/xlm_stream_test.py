@@ -1,9 +1,10 @@
 """XLM's streams against a loop over the sentences."""
 
 import numpy as np
+import original_goldens as goldens
 import pytest
 from mutation import mutation
-from toy_store import laid, random_store, spec_of, spoken, xlm
+from toy_store import laid, random_store, spec_of, spoken, store_of, xlm
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import recipes
@@ -77,6 +78,28 @@ def test_equals_the_loop(kind, length):
 def _begins_a_sentence(store, tokens):
   """Distinct tokens number themselves from 5 on."""
   return tokens[0] != SEP and tokens[0] - 5 in store.sentences
+
+
+@pytest.mark.parametrize('name', ['whole_rows', 'ragged', 'batch_4'])
+def test_the_stream_of_the_original(name, shared):
+  """dataset.py:StreamDataset fills up with </s> at the head, and each column of a batch lacks its
+  last token and begins with one </s> more; ours is one column, whose last row is short."""
+  file = goldens.load(shared, 'xlm_batches')
+  eos, length = file.given['eos_index'], file.given['bptt']
+  sent_n, x_STB = (file.found[f'stream/{name}/{part}'] for part in ('sent', 'x_STB'))
+  sentences = [sent_n[first:last] for first, last in file.found[f'stream/{name}/pos']]
+  special = dict(pad=file.given['pad_index'], unk=3, cls=0, sep=eos, mask=5)
+  rows, _ = ours(store_of([sentences[:40], sentences[40:]], special), length)
+  stream = [token for _, row in rows for token in row]
+  left_out = name == 'whole_rows'  # a last row of one </s>, which predicts nothing
+  assert stream + [eos] * left_out == [eos, *sent_n]
+  columns = x_STB.shape[2]
+  whole = np.full(x_STB.size, eos)
+  whole[x_STB.size - len(sent_n) :] = sent_n
+  for column, theirs_SB in zip(np.split(whole, columns), x_STB.transpose(2, 0, 1), strict=True):
+    np.testing.assert_array_equal(theirs_SB.ravel(), [eos, *column[:-1]])
+  if name == 'whole_rows':  # nothing is filled up: the rows are the same
+    np.testing.assert_array_equal([row for _, row in rows], x_STB[..., 0])
 
 
 @pytest.mark.parametrize('window', [1, 13, 200])
