@@ -17,8 +17,10 @@ optimizer's to say. `copy_generator` copies the generator into the discriminator
 begins: the paper's two-stage training.
 
 Electric (Clark et al. 2020b): `electric` adds log q(token | the others) of a two-tower generator
-and log(rate / (1 - rate)) to the discriminator's logit. Two towers learn from every token but the
-first and last of a segment, which are special in the plans that this is for.
+and log(rate / (1 - rate)) to the discriminator's logit D, and labels every token that was drawn,
+also where the original was drawn again: it tells noise from data, and the best D is
+-log p(token | the others). Two towers learn from every token but the first and last of a segment,
+which are special in the plans that this is for.
 """
 
 import math
@@ -88,6 +90,12 @@ def replace(token_BT: Array, id_BP: Array, batch: Batch) -> Array:
   return jax.vmap(row)(token_BT, column_BP, id_BP)
 
 
+def drawn(batch: Batch) -> Array:
+  """Where the generator writes, the original id or another, bool [B, T]."""
+  none_BT, one_BP = jnp.zeros_like(batch['token_BT']), jnp.ones_like(batch['target_BP'])
+  return replace(none_BT, one_BP, batch) > 0
+
+
 def bits(batch: Batch, noise: Noise) -> Array:
   """uint32 [B, P]; slots of one position have the same."""
   bits_BT = dropout.random_bits(noise, dropout.site(_SITE), batch['token_BT'].shape)
@@ -139,8 +147,8 @@ def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
     rtd_auc: chance that a replaced token scores above an original one. Pairs within a bin count as
       one half, so it is off by at most half the share of such pairs, and far less where the
       densities are smooth in a bin. rtd_precision, rtd_recall: of "replaced", logit above 0 (a bin
-      begins there, so they are exact). rtd_replaced: share of replaced tokens. What has no tokens
-      to count is left out.
+      begins there, so they are exact). rtd_replaced: share of tokens with that label. What has no
+      tokens to count is left out.
   """
   sums = dict(sums)
   histogram, _ = sums.pop('rtd_histogram', (None, 0))
@@ -250,10 +258,12 @@ def make(config) -> Objective:
       variables, dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake'), model.discriminate
     )
     logit_BT = out['rtd_BT']
+    replaced_BT = fake_BT != original_BT
     if settings.electric:
       logit_BT += jax.lax.stop_gradient(odds - cross_entropy(scores, fake_BT)[0])
+      replaced_BT = drawn(batch)
     terms |= detection_terms(
-      logit_BT, fake_BT != original_BT, batch['example_BT'] > 0,
+      logit_BT, replaced_BT, batch['example_BT'] > 0,
       float(settings.discriminator_weight), settings.plus,
     )  # fmt: skip
     return Out(terms, carry)

@@ -1,6 +1,7 @@
 """State dicts of the original Transformer-XL: numbers of the original program, and refusals.
 
-Learned distances (attn_type 1) are not read; their numbers are in models/transformer_xl_golden_test.
+Learned distances (attn_type 1) are not read: their numbers are those of
+models/transformer_xl_golden_test.py.
 """
 
 import argparse

@@ -1,0 +1,150 @@
+"""What a discriminator learns where everything is known: the optimum of each loss, by hand.
+
+Tokens are drawn from p, each by itself, and replacements from q, so that the best logit of a token
+is one number, which follows from p, q and the rate alone.
+"""
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.kernels.cross_entropy import Scores
+from bertjax.objectives import rtd
+from bertjax.train.step import with_rows
+from bertjax.types import Context
+
+P, Q, RATE = np.array([0.7, 0.2, 0.1]), np.array([0.3, 0.2, 0.5]), 0.15
+WORDS, ROWS, LENGTH = len(P), 1024, 64
+
+
+class Known:
+  """A generator that draws from q, and a discriminator with one number per word."""
+
+  def __init__(self, generator: str, q: np.ndarray):
+    self.generator, self.q, self.init = generator, q, None
+
+  def apply(self, variables, batch, noise, method):
+    return method(variables, batch)
+
+  def generate(self, variables, batch):
+    where_BX = batch['token_BT' if self.generator == 'two_tower' else 'target_BP']
+    bias_V = jnp.full(128, -30.0).at[:WORDS].set(np.log(self.q))
+    return Scores(jnp.zeros((*where_BX.shape, 1)), jnp.zeros((128, 1)), bias_V, WORDS)
+
+  def discriminate(self, variables, batch):
+    return dict(rtd_BT=variables['params'][batch['token_BT']])
+
+
+def batch_of(seed: int = 0):
+  """Random text of which each token is chosen with probability RATE."""
+  rng = np.random.default_rng(seed)
+  token_BT = rng.choice(WORDS, (ROWS, LENGTH), p=P).astype(np.int32)
+  chosen_BT = rng.random((ROWS, LENGTH)) < RATE
+  slots = int(chosen_BT.sum(1).max())
+  position_BP = np.argsort(~chosen_BT, axis=1, kind='stable')[:, :slots].astype(np.int32)
+  weight_BP = np.take_along_axis(chosen_BT, position_BP, 1).astype(np.float32)
+  ones = np.ones((ROWS, LENGTH), np.int32)
+  return with_rows(
+    dict(
+      token_BT=token_BT, example_BT=ones, type_BT=0 * ones,
+      position_BT=np.arange(LENGTH, dtype=np.int32) + 0 * ones, target_pos_BP=position_BP,
+      target_BP=np.take_along_axis(token_BT, position_BP, 1), weight_BP=weight_BP,
+      masked_BP=weight_BP,
+    )
+  )  # fmt: skip
+
+
+def best_logits(c, q: np.ndarray, monkeypatch) -> np.ndarray:
+  """Where the trained loss has no slope: each word's number, by Newton's method damped."""
+  monkeypatch.setattr(rtd, 'model_of', lambda config, kind: Known(config.model.generator, q))
+  objective, batch = rtd.make(c), batch_of()
+  ctx = Context(jax.random.key(0), jnp.int32(0), train=True)
+
+  def loss(number_V):
+    term = objective.loss(dict(params=number_V), (), batch, ctx).terms['rtd']
+    return term.total / term.weight
+
+  # The loss is a sum over words: its Hessian is diagonal, and a product with ones is all of it.
+  slope = lambda x: jax.jvp(jax.grad(loss), (x,), (jnp.ones(WORDS),))
+  step, number_V = jax.jit(slope), jnp.zeros(WORDS)
+  for _ in range(14):
+    grad_V, curvature_V = step(number_V)
+    number_V -= jnp.clip(grad_V / curvature_V, -1, 1)
+  return np.asarray(number_V)
+
+
+@pytest.mark.parametrize('q', [P, Q], ids=['q is p', 'another q'])
+@mutation(
+  'electric: an original that is drawn again is no noise',
+  'bertjax/objectives/rtd.py',
+  '      replaced_BT = drawn(batch)\n',
+  '',
+)
+@mutation(
+  'electric: the odds of noise are forgotten',
+  'bertjax/objectives/rtd.py',
+  'odds = math.log(rate / (1 - rate))',
+  'odds = math.log(rate / rate)',
+)
+@mutation(
+  'electric: q is that of the original token',
+  'bertjax/objectives/rtd.py',
+  'odds - cross_entropy(scores, fake_BT)[0]',
+  'odds - cross_entropy(scores, original_BT)[0]',
+)
+def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
+  """Noise-contrastive estimation: rate q e^D / (1 - rate) = rate q / ((1 - rate) p), any q."""
+  c = cases.config('electra', generator='two_tower', vocab_size=WORDS)
+  c.objective.electric = True
+  np.testing.assert_allclose(best_logits(c, q, monkeypatch), -np.log(P), atol=0.1)
+
+
+@mutation(
+  'rtd: every token that is drawn is called replaced',
+  'bertjax/objectives/rtd.py',
+  'replaced_BT = fake_BT != original_BT',
+  'replaced_BT = drawn(batch)',
+)
+def test_the_logit_of_electra(monkeypatch):
+  """A word drawn again is original: log of rate q (1 - p) / (p (1 - rate + rate q))."""
+  c = cases.config('electra', vocab_size=WORDS)
+  expected = np.log(RATE * Q * (1 - P) / (P * (1 - RATE + RATE * Q)))
+  np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
+
+
+@mutation(
+  'rtd: uniform draws leave out the last word',
+  'bertjax/objectives/rtd.py',
+  'jnp.uint32(config.model.vocab_size)',
+  'jnp.uint32(config.model.vocab_size - 1)',
+)
+def test_the_logit_under_uniform_draws(monkeypatch):
+  c = cases.config('electra', generator='uniform', vocab_size=WORDS)
+  q = 1 / WORDS
+  expected = np.log(RATE * q * (1 - P) / (P * (1 - RATE + RATE * q)))
+  np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
+
+
+@mutation(
+  'rtd: the temperature is not applied',
+  'bertjax/objectives/rtd.py',
+  'settings.temperature, not settings.disallow_correct',
+  '1.0, not settings.disallow_correct',
+)
+@mutation(
+  'rtd: the original may be drawn',
+  'bertjax/objectives/rtd.py',
+  'settings.temperature, not settings.disallow_correct',
+  'settings.temperature, True',
+)
+def test_the_logit_where_the_original_is_never_drawn(monkeypatch):
+  """log of rate sum over the other words y of p(y) q(x) / (1 - q(y)), over (1 - rate) p(x)."""
+  c = cases.config('electra', vocab_size=WORDS)
+  c.objective.update(dict(disallow_correct=True, temperature=0.5))
+  q = Q**2 / np.sum(Q**2)
+  drawn_V = np.array([sum(P[y] * q[x] / (1 - q[y]) for y in range(3) if y != x) for x in range(3)])
+  expected = np.log(RATE * drawn_V / ((1 - RATE) * P))
+  np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)
