@@ -31,6 +31,7 @@ class Bounds(NamedTuple):
 
 Count = Annotated[int, Bounds(1)]
 Natural = Annotated[int, Bounds(0)]
+IdOfPad = Annotated[int, Bounds(-1)]  # -1: as the vocabulary says
 Positive = Annotated[float, Bounds(0, open_low=True)]
 NonNegative = Annotated[float, Bounds(0)]
 Share = Annotated[float, Bounds(0, 1)]

@@ -28,11 +28,11 @@ def get_config(arg: str | None = None):
     c.model.update(cited(TABLE, **SIZES[size]))
   c.model.update(
     cited(common.NAMES, family='roberta')
-    # It starts at the pad id + 1 = 2.
+    # Behind the id of the pad token, 1 in fairseq's vocabulary.
     | cited(
       'fairseq/fairseq/modules/positional_embedding.py:PositionalEmbedding',
       positions=514,
-      position_offset=2,
+      position_offset=-1,
     )
     | cited('ours: as transformers, a constant row; fairseq has none', types=1)
     | cited("fairseq/fairseq/modules/layer_norm.py, by torch's default", norm_eps=1e-5)
@@ -44,8 +44,8 @@ def get_config(arg: str | None = None):
     )
     | cited(TABLE, dropout=0.1, attention_dropout=0.1)
     | cited('RoBERTa paper, section 4.2: no next sentence', labels=())
-    # The pad vector starts at zero.
-    | cited('fairseq/fairseq/modules/transformer_sentence_encoder.py:build_embedding', zero_row=1)
+    # The vector of the pad token starts at zero.
+    | cited('fairseq/fairseq/modules/transformer_sentence_encoder.py:build_embedding', zero_row=-1)
   )
   c.objective = cited('fairseq/fairseq/criterions/masked_lm.py', name='mlm', plus=0.0)
 

@@ -57,7 +57,7 @@ def model(size: str) -> Recipe:
       norm_eps=1e-12,
       initializer='torch',
       init_std=SIZES[size]['width'] ** -0.5,
-      zero_row=2,  # <pad>
+      zero_row=-1,  # that of <pad>
       types=0,
     )
     | cited('XLM/xlm/model/transformer.py:N_MAX_POSITIONS', positions=512)

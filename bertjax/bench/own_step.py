@@ -11,6 +11,7 @@ from bertjax import models, registry, sharding
 from bertjax.bench.synthetic import LANGUAGES
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
+from bertjax.models.layers import pad_id
 from bertjax.optim import optimizer
 from bertjax.train import step as step_lib
 from bertjax.types import Batch, Objective
@@ -28,6 +29,7 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   config.batch_size, config.length = batch_size, length
   config = config.copy_and_resolve_references()
   model = config.model
+  pad_id.fill(model, 1)  # any id: it costs no time
   trained = config.data.train_vocab.size
   model.vocab_size = model.vocab_size or trained or huggingface.published_vocabulary(model.family)
   if 'extra' in model:

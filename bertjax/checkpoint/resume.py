@@ -22,7 +22,8 @@ from bertjax.checkpoint import manifest
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 
-FORMAT = 3  # 1 was the config alone, 2 had models without fields for their heads
+# 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens.
+FORMAT = 4
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 

@@ -11,8 +11,9 @@ from bertjax import models
 from bertjax.convert import config_json, huggingface, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
-from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
+from bertjax.models.layers import pad_id
 
 CONFIG = 'config.json'
 SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
@@ -135,4 +136,6 @@ def whole_model(opened: Opening, recipe: Any) -> Any:
     fields['generator'] = fields.get('generator', 'uniform')  # a discriminator alone
   for key, value in fields.items():
     model[key] = value
+  pad = load_vocabulary(opened.vocabulary).special['pad'] if opened.vocabulary else None
+  pad_id.fill(model, pad)
   return model

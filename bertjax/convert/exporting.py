@@ -37,6 +37,27 @@ def parts_of(model: Any) -> list[Part]:
   return [whole, Part('generator', generator, lambda params: electra_net.select(params, model))]
 
 
+def behind_pad(part: Part, pad: int | None) -> Part:
+  """The part with its positions where its class counts them from: behind the vocabulary's [PAD].
+
+  The rows of the position table move along, and no number that the model says changes.
+  """
+  fields = family_lib.find(part.model.family).fields
+  if pad is None or not any(f.ours == 'position_offset' for f in fields):
+    return part
+  model = part.model.copy_and_resolve_references()
+  move = pad + 1 - model.position_offset
+  model.position_offset, model.positions = pad + 1, model.positions + move
+
+  def select(params):
+    found = dict(part.select(params))
+    table_TE = np.asarray(found['embeddings']['position'])
+    moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[-move:]
+    return found | dict(embeddings=dict(found['embeddings'], position=moved_TE))
+
+  return part._replace(model=model, select=select) if move else part
+
+
 def export(
   workdir: pathlib.Path | str,
   output: pathlib.Path | str,
@@ -69,7 +90,8 @@ def export(
   run = runs.open_run(workdir, step)
   if not tokenizer:
     run = run._replace(vocabulary=None)
-  parts = parts_of(run.config.model)
+  pad = run.vocabulary.special['pad'] if run.vocabulary else None
+  parts = [behind_pad(part, pad) for part in parts_of(run.config.model)]
   for part in parts:
     directory.check(part.model, run.vocabulary)
   whole = run.params()

@@ -20,7 +20,7 @@ BERT_MASK = (
     rule='bert',
     mask_share=0.8,
     random_share=0.1,
-    special_ids=0,  # ids below it are never drawn as random replacements
+    never_drawn=(),  # special tokens that are no random replacement
   )
   | cited('bert/create_pretraining_data.py:masked_lm_prob', rate=0.15)
   | cited('bert/create_pretraining_data.py:do_whole_word_mask', whole_word=False)
@@ -41,7 +41,11 @@ ROBERTA_MASK = BERT_MASK | (
     name='bert',
     rule='roberta',
     static=False,
-    special_ids=4,
+  )
+  # The original spares <s> <pad> </s> <unk>, its first nspecial, and draws <mask>, behind the words.
+  | cited(
+    'ours: all special tokens, by name; MaskTokensDataset may draw <mask>',
+    never_drawn=('pad', 'unk', 'cls', 'sep', 'mask'),
   )
   | cited(
     'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
@@ -66,7 +70,7 @@ ALBERT_MASK = BERT_MASK.without('rule') | cited(
   rate=0.15,
   mask_share=0.8,
   random_share=0.1,
-  special_ids=0,
+  never_drawn=(),
   static=True,
   whole_word=True,
   ngram=3,
@@ -87,7 +91,7 @@ SPANBERT_MASK = BERT_MASK.without('whole_word') | (
     rate=0.15,
     mask_share=0.8,
     random_share=0.1,
-    special_ids=0,
+    never_drawn=(),
     static=False,
   )
   | cited(
@@ -132,7 +136,7 @@ ERNIE_MASK = (
     mask_share=0.8,
     random_share=0.1,
     static=False,
-    special_ids=1,  # random ids in [1, V): all but [PAD]
+    never_drawn=('pad',),  # [1, V) of the original, whose [PAD] is 0
   )
   | cited('ours: mean and 5 deviations', max_targets=0)
   | cited('ours: the original has one for every file, in its file list', word_prob=0.5)
@@ -142,7 +146,7 @@ ERNIE_MASK = (
 
 XLM_PLAN = cited('XLM/xlm/data/dataset.py:StreamDataset', name='xlm_stream')
 XLM_MASK = (
-  cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, special_ids=0)
+  cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, never_drawn=())
   | cited(
     'XLM/README.md:word_pred, word_mask_keep_rand', rate=0.15, mask_share=0.8, random_share=0.1
   )

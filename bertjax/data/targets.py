@@ -17,7 +17,7 @@ draws numbers its sites from FREE.
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from bertjax.data import counter_rng
 from bertjax.data.layout import Rows, place, ragged, starts
 from bertjax.errors import UserError
 from bertjax.field_types import Natural, PositiveShare, Share
+
+Special = Literal['pad', 'unk', 'cls', 'sep', 'mask']
 
 # Sites of an example's key. COUNT is RoBERTa's, ID of any random id; a rule's own begin at FREE.
 COUNT, _SELECT, _SHOW, ID, FREE = range(5)
@@ -42,7 +44,8 @@ class MaskOptions:
     random_share: of these, the share that shows a random id.
     static: the same masks in every epoch.
     max_targets: slots per row; 0: what the rate asks for.
-    special_ids: ids below it are never drawn as random replacements.
+    never_drawn: special tokens that are never drawn as random replacements; the vocabulary says
+      their ids.
   """
 
   rate: PositiveShare
@@ -50,7 +53,7 @@ class MaskOptions:
   random_share: Share
   static: bool
   max_targets: Natural
-  special_ids: Natural
+  never_drawn: tuple[Special, ...]
 
 
 class Units(NamedTuple):
@@ -79,10 +82,10 @@ def check(options, store, length: int) -> None:
       'config.data.mask.mask_share and random_share must be at most 1 together, got '
       f'{options.mask_share} and {options.random_share}'
     )
-  if options.special_ids >= store.vocabulary_size:
+  if len(ids_of(options.never_drawn, store)) >= store.vocabulary_size:
     raise UserError(
-      f'config.data.mask.special_ids must be below the {store.vocabulary_size} ids of the '
-      f'vocabulary, got {options.special_ids}'
+      f'config.data.mask.never_drawn={options.never_drawn} leaves none of the '
+      f'{store.vocabulary_size} ids of the vocabulary to draw: name fewer'
     )
 
 
@@ -238,9 +241,18 @@ def running(value_n: np.ndarray, group_n: np.ndarray, groups: int) -> np.ndarray
   return np.cumsum(value_n) - (np.cumsum(total_g) - total_g)[group_n]
 
 
-def uniform_ids(rows: Rows, low: int, store, index_n: np.ndarray) -> np.ndarray:
-  """Draws an id per token, uniform over those from `low` up; maybe the original one."""
-  return low + counter_rng.below(at_tokens(rows, ID, index_n), store.vocabulary_size - low)
+def ids_of(names: tuple[str, ...], store) -> list[int]:
+  """Ids of the special tokens that the vocabulary has of these, ascending, each once."""
+  return sorted({store.special[name] for name in names if store.special.get(name) is not None})
+
+
+def uniform_ids(rows: Rows, never_drawn: tuple[str, ...], store, index_n: np.ndarray) -> np.ndarray:
+  """Draws an id per token, uniform over all but these special ones; maybe the original one."""
+  left_out = ids_of(never_drawn, store)
+  id_n = counter_rng.below(at_tokens(rows, ID, index_n), store.vocabulary_size - len(left_out))
+  for special_id in left_out:  # ascending: each shifts the ids from its own on
+    id_n = id_n + (id_n >= special_id)
+  return id_n
 
 
 def show(

@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError, choose
-from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers import pad_id
 from bertjax.models.layers.basic import (
   INITS,
   Activation,
@@ -128,8 +129,8 @@ class Base(Model):
     types: rows of the segment table; 0: none. RoBERTa uses 1 (a constant row, as transformers
       keeps one).
     extra: (name, rows) of further embedding tables: XLM's languages, ERNIE's dialogue roles.
-    position_offset: 2 for RoBERTa (fairseq starts at pad id + 1).
-    zero_row: id whose word vector starts at zero (RoBERTa's pad), or None.
+    position_offset: row of the first position; -1: behind the vocabulary's id of [PAD] (fairseq).
+    zero_row: id whose word vector starts at zero, or None; -1: that of [PAD] (fairseq, XLM).
     attend: 'example'; 'causal': nothing later than itself; 'self': each token sees itself only,
       the ablation without attention; 'language': those of its own language only, the ablation of
       translation language modelling without the translation.
@@ -152,8 +153,8 @@ class Base(Model):
   sinusoid: bool
   types: Natural
   extra: tuple[tuple[str, Natural], ...]
-  position_offset: Natural
-  zero_row: Natural | None
+  position_offset: IdOfPad
+  zero_row: IdOfPad | None
   norm_eps: Positive
   activation: Activation
   dropout: Fraction
@@ -311,7 +312,8 @@ def fields(config) -> dict[str, Any]:
   """The fields of a model from its `config.model`, which also has name, family and size.
 
   Raises:
-    UserError: heads that do not divide the width, an unknown choice, or groups that do not fit.
+    UserError: heads that do not divide the width, an unknown choice, groups that do not fit, or an
+      id of [PAD] that no vocabulary has said.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   choose(fields['attend'], get_args(Attend), 'config.model.attend')
@@ -319,6 +321,7 @@ def fields(config) -> dict[str, Any]:
     raise UserError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
+  pad_id.check(fields['position_offset'], fields['zero_row'])
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))
   return fields
 

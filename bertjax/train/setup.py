@@ -14,6 +14,7 @@ from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
+from bertjax.models.layers import pad_id
 from bertjax.optim import optimizer
 from bertjax.train import evaluation
 from bertjax.train import step as step_lib
@@ -74,6 +75,7 @@ def make_run(
   if config.data.vocab and not streams:
     _check_vocabulary(config.data, store)
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
+  pad_id.fill(config.model, store.special['pad'])
   if 'extra' in config.model:
     config.model.extra = _tables(config, store)
   timeline = timeline_lib.make(config)

@@ -14,6 +14,7 @@ from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
+from bertjax.models.layers import pad_id
 
 ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows
 
@@ -122,6 +123,7 @@ def _found(
     )
   model = config['model'].copy_and_resolve_references()
   model.vocab_size = model.vocab_size or vocabulary.size
+  pad_id.fill(model, vocabulary.special['pad'])
   if vocabulary.size > model.vocab_size:
     raise UserError(
       f'the vocabulary of {source} has {vocabulary.size} ids, the word table {model.vocab_size} '

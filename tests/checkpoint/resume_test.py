@@ -64,7 +64,12 @@ def test_what_an_evaluation_changes_is_said(workdir):
 
 
 @pytest.mark.parametrize(
-  'text, version', [('{"name": "bert-test", "seed": 0}', 1), ('{"format": 4, "config": {}}', 4)]
+  'text, version',
+  [
+    ('{"name": "bert-test", "seed": 0}', 1),
+    ('{"format": 3, "config": {}}', 3),
+    ('{"format": 99, "config": {}}', 99),
+  ],
 )
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
@@ -72,7 +77,7 @@ def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, vers
     lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
     lambda: resume.stored_config(tmp_path),
   ):
-    with pytest.raises(ValueError, match=f'format {version}, .* reads format 3: .*--workdir'):
+    with pytest.raises(ValueError, match=f'format {version}, .* reads format 4: .*--workdir'):
       call()
 
 

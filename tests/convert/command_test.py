@@ -3,14 +3,19 @@
 import json
 import pathlib
 
+import cases
+import jax
 import numpy as np
 import pytest
 import torch_models
+from flax.core import meta
 from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.convert import exporting, hub, importing, runs, tables
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.objectives import mlm
 
 
 @pytest.fixture(scope='module')
@@ -50,6 +55,30 @@ def test_what_went_in_comes_out(run, theirs, tmp_path):
   assert all(np.array_equal(after[name], x) for name, x in before.items())
   card = (tmp_path / 'out' / 'README.md').read_text()
   assert '| class | `BertForPreTraining` |' in card and 'converted from' in card
+
+
+@pytest.mark.parametrize('offset', [0, 1, 3])
+@mutation(
+  'convert: the position table does not move with its positions',
+  'bertjax/convert/exporting.py',
+  'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[-move:]',
+  'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[:move]',
+  case='3',
+)
+def test_positions_that_begin_elsewhere_than_behind_the_pad_token(offset, rich_store, tmp_path):
+  """transformers counts from the id of [PAD], 0 here, and says the same of the same texts."""
+  c = cases.config('roberta', position_offset=offset)
+  shapes = jax.eval_shape(mlm.make(c).init, jax.random.key(0), cases.batch([[9]], 12))
+  params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  vocabulary = load_vocabulary(rich_store / 'vocab')
+  (tmp_path / 'run').mkdir()
+  runs.write_run(tmp_path / 'run', c, params, vocabulary, {})
+  said = exporting.export(tmp_path / 'run', tmp_path / 'out')
+  assert all(found['ok'] for found in said['outputs']['differences'])
+  assert json.loads((tmp_path / 'out' / 'config.json').read_text())['pad_token_id'] == 0
+  importing.import_model(f'hf:{tmp_path / "out"}', tmp_path / 'back')
+  model = runs.open_run(tmp_path / 'back').config.model
+  assert model.position_offset == 1 and model.positions == c.model.positions + 1 - offset
 
 
 @mutation(

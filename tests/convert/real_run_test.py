@@ -25,8 +25,6 @@ def trained(request, rich_store, tmp_path_factory):
   """A run's workdir."""
   workdir = tmp_path_factory.mktemp(request.param)
   more = {'data.store': str(rich_store), 'total_steps': 3, 'checkpoint_steps': 3, **MESH}
-  if request.param == 'roberta':
-    more['model.position_offset'] = 1  # the store's vocabulary pads with 0
   config = systems.tiny(request.param, **more)
   train_loop.run(config, str(workdir))
   return workdir

@@ -13,7 +13,7 @@ from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert as bert_lib
 from bertjax.models.bert import SIZES
-from bertjax.models.layers import block
+from bertjax.models.layers import block, pad_id
 from bertjax.models.layers.encoder import Encoder
 from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
@@ -67,6 +67,7 @@ def count(params, model) -> int:
 def test_parameter_counts(family, size, vocab, encoder, head):
   c = {'albert': albert, 'bert': bert, 'ernie': ernie, 'roberta': roberta}[family].get_config(size)
   c.model.vocab_size = vocab
+  pad_id.fill(c.model, 1)
   if head is not None:
     assert count(meta.unbox(boxed_shapes(c)), c.model) == head
   if encoder is not None:

@@ -23,8 +23,8 @@ from bertjax.types import Context
 mutation(
   'rtd: a kept sample counts as replaced',
   'bertjax/objectives/rtd.py',
-  'logit_BT, fake_BT != original_BT,',
-  "logit_BT, fake_BT != batch['token_BT'],",
+  'replaced_BT = fake_BT != original_BT',
+  "replaced_BT = fake_BT != batch['token_BT']",
 )
 mutation(
   'rtd: only text is judged',

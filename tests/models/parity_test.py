@@ -40,7 +40,7 @@ mutation(
 mutation(
   'model: RoBERTa positions from 0',
   'configs/roberta.py',
-  'position_offset=2',
+  'position_offset=-1',
   'position_offset=0',
 )
 

@@ -12,7 +12,7 @@ from mutation import mutation
 
 from bertjax.convert import family, huggingface
 from bertjax.models import bert as bert_lib
-from bertjax.models.layers import positions
+from bertjax.models.layers import pad_id, positions
 from bertjax.objectives import mlm
 from configs import mbert, xlm, xlm_r
 
@@ -110,6 +110,7 @@ def test_xlm_r_equals_its_class():
   torch.manual_seed(0)
   c = xlm_r.get_config('test')
   c.model.update(dict(vocab_size=cases.VOCAB, positions=66))
+  pad_id.fill(c.model, 1)
   m = c.model
   hf = transformers.XLMRobertaConfig(
     vocab_size=m.vocab_size, hidden_size=m.width, num_hidden_layers=m.layers,
@@ -166,6 +167,7 @@ def test_sinusoids_take_the_place_of_the_table():
 def test_parameter_counts(make, size, vocab, expected):
   c = make.get_config(size)
   c.model.vocab_size = vocab
+  pad_id.fill(c.model, 1)
   shapes, _ = params_of(c)
   total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(meta.unbox(shapes)))
   padding = bert_lib.padded_rows(vocab) - vocab
@@ -181,7 +183,7 @@ def test_parameter_counts(make, size, vocab, expected):
 def test_initial_values_are_those_of_the_original():
   """Tables N(0, 1/d), <pad> zero; torch's Linear elsewhere: U(+-1/sqrt(inputs)), biases too."""
   c = cases.config('xlm')
-  c.model.extra = (('language', 4),)
+  c.model.extra, c.model.zero_row = (('language', 4),), 2  # XLM's <pad>
   _, batch = params_of(c)
   params = meta.unbox(jax.jit(mlm.make(c).init)(jax.random.key(0), batch))['params']
   word = np.asarray(params['embeddings']['word'])

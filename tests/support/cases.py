@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from bertjax.data.store.writer import write_store
+from bertjax.models.layers import pad_id
 
 VOCAB = 211  # padded to 256 rows
 
@@ -16,6 +17,7 @@ def config(family: str, **model):
   if 'positions' in c.model:
     c.model.positions += 64 - 512
   c.model.update(dict(vocab_size=VOCAB) | model)
+  pad_id.fill(c.model, 1)  # as RoBERTa of transformers
   return c
 
 

@@ -13,7 +13,7 @@ from bertjax.data.store.writer import write_store
 from bertjax.evals.held_out import rows
 from bertjax.train import evaluation, setup
 from bertjax.train import loop as train_loop
-from configs import bert, spanbert, transformer_xl, xlm, xlnet
+from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 
@@ -44,6 +44,22 @@ def test_the_model_takes_the_number_of_ids_from_the_store(store):
   run = make(store)
   assert run.phases[0].config.model.vocab_size == 50
   assert run.abstract.variables['params']['embeddings']['word'].shape == (128, 64)
+
+
+@mutation(
+  'setup: positions begin behind an id of fairseq',
+  'bertjax/train/setup.py',
+  "pad_id.fill(config.model, store.special['pad'])",
+  'pad_id.fill(config.model, 1)',
+)
+def test_the_model_takes_the_id_of_pad_from_the_store(store):
+  config = roberta.get_config('test')
+  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
+  model = setup.make_run(config, store, jax.devices()[:1]).phases[0].config.model
+  assert (model.position_offset, model.zero_row) == (1, 0)
+  config.model.position_offset, config.model.zero_row = 2, 1  # as they are given
+  model = setup.make_run(config, store, jax.devices()[:1]).phases[0].config.model
+  assert (model.position_offset, model.zero_row) == (2, 1)
 
 
 def test_every_leaf_of_the_state_has_a_sharding(store):

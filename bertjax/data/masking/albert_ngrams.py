@@ -68,7 +68,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   taken_n = np.flatnonzero(_cover(words, order_n, length_n, room_E))
   index_n, _ = targets.tokens_of(words, taken_n, candidate_n)
 
-  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
   shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
   return targets.emit(rows, limit, store, index_n, shown, asked_E - room_E)
 

@@ -10,7 +10,7 @@ Two rules (`config.data.mask.rule`), here at rate 0.15:
            decision per word.
 
 length includes the special tokens. Of the chosen tokens mask_share show [MASK], random_share a
-random id (uniform over the ids from special_ids up, which may be the original one), and the others
+random id (uniform over all but mask.never_drawn, so maybe the original one), and the others
 stay. A row has P slots; where its examples ask for more, each gets its share and what is dropped is
 counted.
 """
@@ -65,7 +65,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   limit = targets.slots(options, rows.shape[1])
   taken_n, dropped_E = _take(rows, options, limit, units, targets.shuffle(rows, units, candidate_n))
   index_n, lead_n = targets.tokens_of(units, taken_n, candidate_n)
-  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
   # fairseq decides once per word, BERT once per token.
   decide_n = lead_n if roberta else index_n
   shown = targets.show(rows, options, store, index_n, decide_n, random_id_n)

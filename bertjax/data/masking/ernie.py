@@ -10,7 +10,7 @@ draws one p; at rate .15, mask_share .8 and random_share .1:
               treated as above. Each later one draws for itself: p > .2: [MASK]. p > .1: a random
               id. Else it stays. All tokens of a chosen unit are targets.
 
-Random ids are uniform over those from mask.special_ids (1: all but [PAD]) up. The number of targets
+Random ids are uniform over all but mask.never_drawn ([PAD]). The number of targets
 is what the draws make it. A row has mask.max_targets slots, or mean and five standard deviations,
 taken of units of two tokens; what exceeds them is dropped and counted.
 """
@@ -93,7 +93,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   u_n = p_c[at_c] / np.where(lead_c[at_c] == at_c, options.rate, 1.0)
   masked_n = u_n > 1 - options.mask_share
   random_n = ~masked_n & (u_n > 1 - options.mask_share - options.random_share)
-  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
   shown_n = np.where(random_n, random_id_n, rows.token_n[index_n])
   shown_n = np.where(masked_n, store.special['mask'], shown_n)
   return targets.emit(rows, limit, store, index_n, (shown_n, masked_n), dropped_E)

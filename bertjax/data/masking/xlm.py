@@ -86,7 +86,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   dropped_E = targets.count(rows.example_n[index_n], 1, examples)
   index_n = index_n[kept_n]
   dropped_E -= targets.count(rows.example_n[index_n], 1, examples)
-  random_id_n = targets.uniform_ids(rows, options.special_ids, store, index_n)
+  random_id_n = targets.uniform_ids(rows, options.never_drawn, store, index_n)
   shown = targets.show(rows, options, store, index_n, index_n, random_id_n)
   return targets.emit(rows, limit, store, index_n, shown, dropped_E)
 

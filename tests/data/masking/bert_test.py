@@ -42,12 +42,12 @@ def test_rate_and_shares(name):
 
 @mutation(
   'masking: RoBERTa draws special ids',
-  'bertjax/data/targets.py',
-  'return low + counter_rng.below(',
-  'return counter_rng.below(',
+  'bertjax/data/recipes.py',
+  "never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')",
+  'never_drawn=()',
 )
-def test_random_ids_are_uniform_over_the_rules_own_range():
-  for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 4)):
+def test_random_ids_are_uniform_over_all_but_those_of_the_rule():
+  for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 5)):
     config.mask.mask_share = 0.0
     batch, original_BT, store = masked(config, rows=3000, store=random_store(3000))
     shown = at_targets(batch, batch['token_BT'])
@@ -146,13 +146,38 @@ def test_choice_is_uniform_over_pairs_of_positions():
 
 
 @pytest.mark.parametrize(
+  'special',
+  [dict(pad=0, unk=100, cls=101, sep=102, mask=103), dict(pad=1, unk=3, cls=0, sep=2, mask=999)],
+  ids=['WordPiece', 'fairseq'],
+)
+@mutation(
+  'masking: special ids are those at the head of the vocabulary',
+  'bertjax/data/targets.py',
+  'id_n = id_n + (id_n >= special_id)',
+  'id_n = id_n + 1',
+  case='WordPiece',
+)
+def test_no_special_token_is_drawn_wherever_it_is(special):
+  """Random ids of RoBERTa are as often each of the other 995 of the vocabulary."""
+  store = random_store(3)
+  store.special.update(special)
+  config = roberta(mask__mask_share=0.0, mask__random_share=1.0, mask__rate=1.0)
+  batch = corrupted(config, store, [500] * 400)
+  drawn = np.bincount(batch['token_BT'].ravel(), minlength=1000)
+  assert drawn.sum() >= 200_000 and not drawn[list({*special.values()} - {special['pad']})].any()
+  others = np.delete(drawn, list(special.values()))
+  expected = others.mean()
+  assert np.sum((others - expected) ** 2 / expected) < 994 + 5 * np.sqrt(2 * 994)
+
+
+@pytest.mark.parametrize(
   'change,message',
   [
     (dict(mask__rule='brt'), "rule: expected one of 'bert', 'roberta', got 'brt'"),
     (dict(mask__rate=0.0), 'rate: expected float > 0 and <= 1, got 0.0'),
     (dict(mask__mask_share=0.95), 'at most 1 together'),
     (dict(mask__max_targets=-1), 'max_targets: expected int >= 0, got -1'),
-    (dict(mask__special_ids=1000), 'below the 1000 ids'),
+    (dict(mask__never_drawn=('msk',)), "never_drawn: expected a tuple of one of 'pad', 'unk'"),
   ],
 )
 def test_a_wrong_recipe_is_refused(change, message):
