@@ -32,7 +32,7 @@ def get_config(arg: str | None = None):
 
   c.data.train_vocab.update(cited(OURS, type='wordpiece', size=4096))
   c.data.update(cited(OURS, mixture='python_docs', lowercase=True, holdout=0.05))
-  c.data.plan = cited(OURS, name='blocks', break_mode='complete_doc')
+  c.data.plan = cited(OURS, name='blocks', break_mode='complete_doc', separator=False)
   c.data.mask.update(cited(OURS, static=False))
   c.evals.held_out.update(cited(OURS, examples=512))
   completed = (

@@ -34,7 +34,7 @@ ROBERTA_PLAN = cited(
   'fairseq/examples/roberta/config/pretraining/base.yaml:sample_break_mode',
   name='blocks',
   break_mode='complete',
-)
+) | cited('RoBERTa paper, section 4.2; fairseq/examples/roberta: --keep-empty', separator=True)
 ROBERTA_MASK = BERT_MASK | (
   cited(
     'fairseq/fairseq/data/mask_tokens_dataset.py:MaskTokensDataset',
@@ -42,7 +42,7 @@ ROBERTA_MASK = BERT_MASK | (
     rule='roberta',
     static=False,
   )
-  # The original spares <s> <pad> </s> <unk>, its first nspecial, and draws <mask>, behind the words.
+  # The original spares its first nspecial, <s> <pad> </s> <unk>, not <mask>, which comes last.
   | cited(
     'ours: all special tokens, by name; MaskTokensDataset may draw <mask>',
     never_drawn=('pad', 'unk', 'cls', 'sep', 'mask'),

@@ -173,8 +173,8 @@ def ernie(plan=recipes.ERNIE_PLAN | dict(halves=False), **changes):
 
 
 DIALOGUES = dict(name='dialogues', turns=3, fake_prob=0.5)
-WHOLE_DOCUMENTS = dict(name='blocks', break_mode='complete_doc')
-ANYWHERE = dict(name='blocks', break_mode='none')
+WHOLE_DOCUMENTS = dict(name='blocks', break_mode='complete_doc', separator=True)
+ANYWHERE = dict(name='blocks', break_mode='none', separator=True)
 
 
 def xlnet(**changes):

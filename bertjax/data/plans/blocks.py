@@ -11,12 +11,16 @@ block is a range of that stream with <s> (`cls`) in front. By `break_mode`, fair
 
 A sentence longer than a block is cut into consecutive pieces of a block each, the last of which
 goes on like a sentence: nothing is dropped (fairseq's 'complete' mode would keep it whole, and its
-trainer then leave it out). Documents leave no mark of their own. Where the store knows languages,
-blocks of whole sentences end where the language changes. Sentence s begins at place sentences[s] +
-s of the stream.
+trainer then leave it out). Where the store knows languages, blocks of whole sentences end where the
+language changes. Sentence s begins at place sentences[s] + s of the stream.
+
+With `separator` one more </s> stands between documents: fairseq's README preprocesses with
+--keep-empty, so a blank line is a sentence without words (section 4.2 says "an extra separator
+token"). Such a sentence is numbered as the others, behind the last one of its document.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Literal
 
@@ -35,9 +39,58 @@ class Options:
 
   Attributes:
     break_mode: where a block ends; see above.
+    separator: one more </s> between documents; 'complete_doc' has none, as in fairseq.
   """
 
   break_mode: Literal['complete', 'complete_doc', 'none']
+  separator: bool
+
+
+class Separated:
+  """A store whose documents are followed by an empty sentence, all but the last one."""
+
+  def __init__(self, store):
+    self.special, self.columns = store.special, store.columns
+    self._store, self.sentences = store, self
+    self._documents = store.documents + np.arange(len(store.documents))
+
+  def __len__(self) -> int:
+    return len(self._store.sentences) + len(self._documents) - 2
+
+  def __getitem__(self, at) -> np.ndarray:
+    """The first token of these sentences."""
+    return self._store.sentences[self._numbers(at)]
+
+  def column(self, name: str) -> '_Column':
+    """A column of the store; an empty sentence has what the one before it has."""
+    return _Column(self, self._store.column(name))
+
+  def _numbers(self, at, empty: int = 0) -> np.ndarray:
+    """The store's numbers of sentences, of empty ones that of the next plus `empty`."""
+    at_n = np.arange(at.start, at.stop) if isinstance(at, slice) else np.asarray(at)
+    document_n = np.searchsorted(self._documents, at_n, 'right') - 1
+    is_empty_n = at_n + 1 == self._documents[np.minimum(document_n + 1, len(self._documents) - 1)]
+    return at_n - document_n + empty * is_empty_n
+
+
+@dataclasses.dataclass(frozen=True)
+class _Column:
+  """A column of `Separated`."""
+
+  of: Separated
+  value_S: np.ndarray
+
+  def __getitem__(self, at) -> np.ndarray:
+    return self.value_S[self.of._numbers(at, empty=-1)]
+
+
+_separated = functools.lru_cache(maxsize=4)(Separated)  # it numbers all documents
+
+
+def stream_of(store, options: Options):
+  """The store as the stream has it."""
+  apart = options.separator and options.break_mode != 'complete_doc'
+  return _separated(store) if apart else store
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -61,6 +114,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   if spec.length < 3:
     raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {spec.length}')
   block, mode = spec.length - 1, spec.options.break_mode
+  store = stream_of(store, spec.options)
   if mode == 'none':
     return _contiguous_blocks(store, block, window)
   return _blocks(store, block, mode == 'complete_doc', max(window, spec.length))
@@ -68,9 +122,8 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   """Where <s> sentence </s> sentence </s> .. of some examples lie."""
-  del spec
   lead_E = np.ones(len(chosen.column['length']), bool)
-  return stream_ranges(store, chosen.column, lead_E, store.special['cls'])
+  return stream_ranges(stream_of(store, spec.options), chosen.column, lead_E, store.special['cls'])
 
 
 def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Ranges:

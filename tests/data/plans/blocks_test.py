@@ -20,6 +20,11 @@ def stream(store):
   ]
 
 
+def separated(documents):
+  """The same with a sentence of a lone </s> behind every document but the last."""
+  return [document + [[SEP]] for document in documents[:-1]] + documents[-1:]
+
+
 def loop(documents, block, across):
   """Whole sentences up to `block` tokens, longer ones cut; one list of tokens per block."""
   out, current = [], []
@@ -36,8 +41,8 @@ def loop(documents, block, across):
   return out + [current] * bool(current)
 
 
-def blocks_of(store, mode, length, **kwargs):
-  plan, spec = spec_of(mode_of(mode), length)
+def blocks_of(store, mode, length, separator=True, **kwargs):
+  plan, spec = spec_of(mode_of(mode, separator), length)
   column, count = join_columns(plan.build(store, spec, **kwargs))
   text = laid(store, plan, spec, column)
   out = [block.tolist() for block in np.split(text.token_n, np.cumsum(text.length_E)[:-1])]
@@ -45,12 +50,14 @@ def blocks_of(store, mode, length, **kwargs):
   return [block[1:] for block in out], count
 
 
-def mode_of(mode):
-  return roberta(plan__break_mode=mode)
+def mode_of(mode, separator=True):
+  return roberta(plan__break_mode=mode, plan__separator=separator)
 
 
-def expected(store, mode, block):
+def expected(store, mode, block, separator=True):
   documents = stream(store)
+  if separator and mode != 'complete_doc':
+    documents = separated(documents)
   if mode == 'none':
     flat = [token for document in documents for sentence in document for token in sentence]
     return [flat[i : i + block] for i in range(0, len(flat), block)]
@@ -62,10 +69,40 @@ MODES = ('complete', 'complete_doc', 'none')
 
 @pytest.mark.parametrize('mode', MODES)
 @pytest.mark.parametrize('length', [3, 8, 33, 128])
-def test_equals_the_loop(mode, length):
+@pytest.mark.parametrize('separator', [True, False])
+@mutation(
+  'blocks: the last document has a separator too',
+  'bertjax/data/plans/blocks.py',
+  'len(self._documents) - 2',
+  'len(self._documents) - 1',
+  case='True-8-complete',
+)
+@mutation(
+  'blocks: blocks of one document have separators',
+  'bertjax/data/plans/blocks.py',
+  "apart = options.separator and options.break_mode != 'complete_doc'",
+  'apart = options.separator',
+  case='True-8-complete_doc',
+)
+def test_equals_the_loop(mode, length, separator):
   store = random_store(40, distinct=True)
-  ours, _ = blocks_of(store, mode, length)
-  assert ours == expected(store, mode, length - 1)
+  ours, _ = blocks_of(store, mode, length, separator)
+  assert ours == expected(store, mode, length - 1, separator)
+
+
+@mutation(
+  'recipes: documents of RoBERTa leave no mark',
+  'bertjax/data/recipes.py',
+  "break_mode='complete', separator=True",
+  "break_mode='complete', separator=False",
+)
+def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
+  """Liu et al. 2019, section 4.2: two </s> side by side, once for each border."""
+  store = random_store(30)
+  examples = examples_lib.examples_in_memory(store, roberta(mask__rate=1e-9), 4096, 0)
+  batch = examples.batch(np.arange(examples.rows), False)
+  token_n = batch['token_BT'][batch['example_BT'] > 0]
+  assert np.sum((token_n[1:] == SEP) & (token_n[:-1] == SEP)) == 29
 
 
 @pytest.mark.parametrize('mode', MODES)
@@ -80,7 +117,8 @@ def test_nothing_is_dropped(mode):
   """The blocks end to end are the whole stream, sentences longer than a block included."""
   store = random_store(20, words=40, distinct=True)
   ours, count = blocks_of(store, mode, 12)
-  assert sum(ours, []) == [t for document in stream(store) for s in document for t in s]
+  documents = stream(store) if mode == 'complete_doc' else separated(stream(store))
+  assert sum(ours, []) == [t for document in documents for s in document for t in s]
   assert count['cut_sentences'] > 0
   if mode != 'none':
     assert count['cut_sentences'] == (np.diff(store.sentences) + 1 > 11).sum()
@@ -117,6 +155,8 @@ def test_blocks_end_with_their_language(mode, window):
   language_S, bound = store.columns['language'], store.documents
   runs = np.flatnonzero(np.diff(language_S[bound[:-1]], prepend=255))
   documents, out, group = stream(store), [], []
+  if mode == 'complete':
+    documents = separated(documents)
   for first, last in zip(runs, [*runs[1:], len(documents)], strict=True):
     found = loop(documents[first:last], 32, mode == 'complete')
     out += found
