@@ -140,7 +140,8 @@ class Plan(NamedTuple):
     special: names of the special tokens that it needs.
     build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
       and columns, never its tokens. The column `length` is each example's tokens, special ones
-      included; `group`, where there is one, its language. What cannot work is refused at the call.
+      included; `group`, where there is one, its language, and `weight` what it counts for its
+      language's share, 1 where there is none. What cannot work is refused at the call.
     ranges: (store, spec, chosen) -> where the tokens of these examples lie.
     ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
       and every example is a row.

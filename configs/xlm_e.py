@@ -46,7 +46,7 @@ def get_config(arg: str | None = None):
   c.data.update(cited(PAPER, language_alpha=0.7) | cited("ours: as RoBERTa's", split='lines'))
   # <s> source </s> target </s>
   pairs = recipes.TRANSLATION_PLAN | cited(
-    'as InfoXLM, unilm/infoxlm (unverified)', lead='cls', reset_positions=False
+    'as InfoXLM, unilm/infoxlm (unverified)', lead='cls', reset_positions=False, orders='given'
   )
   c.phases = cited(PAPER, mrtd=dict(turns=1), trtd=dict(turns=1, data=dict(plan=pairs)))
   if size == 'tiny':

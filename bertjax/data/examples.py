@@ -134,7 +134,8 @@ class Examples:
     alpha = self.recipe.language_alpha
     if alpha is None:
       return None
-    return language_sampling.schedule(self.column['group'], alpha, self.recipe.language_block)
+    column, block = self.column, self.recipe.language_block
+    return language_sampling.schedule(column['group'], alpha, block, column.get('weight'))
 
   def _rows_at(self, row_n, shuffle) -> tuple[np.ndarray, np.ndarray]:
     """Returns the epoch and the index in the epoch of these rows."""

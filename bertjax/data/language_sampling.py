@@ -2,10 +2,11 @@
 large.
 
 A language with the share q of the rows is read with p ~ q^alpha (Devlin's multilingual BERT .7,
-Conneau and Lample 2019). Rows come in blocks of one language. Every window of WINDOW blocks holds
-its rounded share of blocks of each language, at least one, in an order of its own; a language's own
-rows come in a new order in each of its epochs. So a row follows from its number and the seed alone:
-nothing is counted while it is read, and small languages repeat rather than end.
+Conneau and Lample 2019); a plan's column `weight` says what a row counts, if not 1. Rows come in
+blocks of one language. Every window of WINDOW blocks holds its rounded share of blocks of each
+language, at least one, in an order of its own; a language's own rows come in a new order in each of
+its epochs. So a row follows from its number and the seed alone: nothing is counted while it is
+read, and small languages repeat rather than end.
 
 What is called language here is a plan's column `group`: for parallel text it is the pair.
 """
@@ -87,8 +88,8 @@ def peers(store) -> Peers:
 def shares(rows_g: np.ndarray, alpha: float, blocks: int = WINDOW) -> np.ndarray:
   """Returns how many of the blocks go to each group: those of p ~ rows^alpha, rounded, int64 [G].
 
-  A group with rows gets at least one, one without rows none; what rounding leaves over or lacks is
-  the most frequent group's.
+  `rows_g` may count something else than rows. A group with any gets at least one block, one with
+  none none; what rounding leaves over or lacks is the most frequent group's.
   """
   weight_g = np.where(rows_g > 0, np.maximum(rows_g, 1.0) ** alpha, 0.0)
   blocks_g = np.rint(blocks * weight_g / weight_g.sum()).astype(np.int64)
@@ -97,12 +98,17 @@ def shares(rows_g: np.ndarray, alpha: float, blocks: int = WINDOW) -> np.ndarray
   return blocks_g
 
 
-def schedule(group_n: np.ndarray, alpha: float, block: int) -> Schedule:
-  """Makes the schedule of rows of these groups (integers >= 0)."""
+def schedule(
+  group_n: np.ndarray, alpha: float, block: int, weight_n: np.ndarray | None = None
+) -> Schedule:
+  """Makes the schedule of rows of these groups (integers >= 0), which count 1 or their weight."""
   rows_g = np.bincount(group_n)
+  weight_g = rows_g
+  if weight_n is not None:  # a group with rows has a share, even if no sentence begins in them
+    weight_g = np.maximum(np.bincount(group_n, weight_n), rows_g > 0)
   until = lambda count_g: np.append(0, np.cumsum(count_g))
   by_group = np.argsort(group_n, kind='stable')
-  return Schedule(by_group, until(rows_g), until(shares(rows_g, alpha)), block)
+  return Schedule(by_group, until(rows_g), until(shares(weight_g, alpha)), block)
 
 
 def rows_at(row_n: np.ndarray, plan: Schedule, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -144,7 +144,11 @@ ERNIE_MASK = (
   | cited("ours: the original's is a file", block=64)
 )
 
-XLM_PLAN = cited('XLM/xlm/data/dataset.py:StreamDataset', name='xlm_stream')
+XLM_PLAN = cited(
+  'XLM/xlm/data/dataset.py:StreamDataset, whose length is its sentences',
+  name='xlm_stream',
+  share='sentences',
+)
 XLM_MASK = (
   cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, never_drawn=())
   | cited(
@@ -157,7 +161,7 @@ XLM_MASK = (
 )
 TRANSLATION_PLAN = cited(
   'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True
-)
+) | cited("XLM/README.md's commands: en-ar and ar-en", orders='both')
 # zihangdai/xlnet; `reuse_len` and `perm_size` follow from the length.
 XLNET_PLAN = cited(
   'xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256, both_directions=True

@@ -8,7 +8,9 @@ other.
 
 InfoXLM and XLM-E begin a row with <s> and have the single </s>: lead='cls', reset_positions=False.
 
-A document of two sentences of different languages is a pair of translations. The original drops
+A document of two sentences of different languages is a pair of translations. XLM's commands name
+both orders of each pair (`en-ar,ar-en`), as steps of their own: `orders='both'` makes two rows of
+it, and a group of each order. The original drops
 sentences above 100 tokens; here a pair that exceeds its row is left out and counted.
 """
 
@@ -33,10 +35,12 @@ class Options:
   Attributes:
     lead: the special token that a row begins with.
     reset_positions: see above.
+    orders: 'both': a pair is two rows, its second sentence first in the other; 'given': as it is.
   """
 
   lead: Literal['cls', 'sep']
   reset_positions: bool
+  orders: Literal['both', 'given']
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -48,10 +52,10 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
     window: pairs per piece; changes the pieces, not the plan.
 
   Returns:
-    An iterator of (columns, counts): columns source int64 (its sentence; the target is the next
-    one), a_length int32 (of the source), length int32, single int8 (one </s> in the middle), lead
-    int32 (id of the first token), group int32 (256 * language of the source + language of the
-    target); count of long_pairs, which are left out.
+    An iterator of (columns, counts): columns source and target int64 (their sentences), a_length
+    int32 (of the source), length int32, single int8 (one </s> in the middle), lead int32 (id of the
+    first token), group int32 (256 * language of the source + language of the target); count of
+    long_pairs, which are left out.
 
   Raises:
     UserError: a length below 6, or no parallel text.
@@ -80,7 +84,7 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   single_E = column['single'].astype(np.int64)
   b_E, start_E = length_E - a_E - 4 + single_E, layout.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()
-  sentence_n = two(column['source'], column['source'] + 1)
+  sentence_n = two(column['source'], column['target'])
   middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
   # Where the middle is single, its place is named twice.
   special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
@@ -104,6 +108,10 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
 def _pairs(store, spec, document_n):
   source_n = store.documents[document_n]
   target_n, language_S = source_n + 1, store.column('language')
+  rows = 2 if spec.options.orders == 'both' else 1
+  if rows == 2:
+    both_n = np.stack([source_n, target_n], 1)
+    source_n, target_n = both_n.ravel(), both_n[:, ::-1].ravel()
   group_n = language_S[source_n].astype(np.int64) * _BASE + language_S[target_n]
   size_n = lambda sentence_n: store.sentences[sentence_n + 1] - store.sentences[sentence_n]
   single = int(not spec.options.reset_positions)
@@ -111,13 +119,16 @@ def _pairs(store, spec, document_n):
   kept = length_n <= spec.length
   column = dict(
     source=source_n,
+    target=target_n,
     a_length=size_n(source_n).astype(np.int32),
     length=length_n.astype(np.int32),
     single=np.full(len(source_n), single, np.int8),
     lead=np.full(len(source_n), store.special[spec.options.lead], np.int32),
     group=group_n.astype(np.int32),
   )
-  return {k: value[kept] for k, value in column.items()}, dict(long_pairs=int((~kept).sum()))
+  return {k: value[kept] for k, value in column.items()}, dict(
+    long_pairs=int((~kept).sum()) // rows
+  )
 
 
 PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -6,6 +6,9 @@ most rows begin inside a sentence. The original cuts a stream into as many colum
 rows, and fills it up with </s>; here it is one column whose rows are permuted, and the last row is
 short.
 
+Languages are sampled by their share of sentences, as in the original, or of rows, where those of
+some are longer (`share`).
+
 A stream is a range of the store without change of language: one per language if the text was
 prepared language by language, more and shorter ones if it was mixed. Parallel documents (see
 translation_pairs.py) are left to the translation steps.
@@ -13,6 +16,7 @@ translation_pairs.py) are left to the translation steps.
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Literal
 
 import numpy as np
 
@@ -26,7 +30,13 @@ WINDOW = 1 << 19  # sentences whose offsets are held at once
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """There is nothing to choose."""
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    share: what `config.data.language_alpha` measures a language by.
+  """
+
+  share: Literal['sentences', 'rows']
 
 
 def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
@@ -41,7 +51,8 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
     An iterator of (columns, counts): columns sentence int64 (whose first token is the row's first
     or second), offset int64 (tokens of it that an earlier row took; -1 where the row begins with
     the </s> before it), sentences int32 (how many it touches), length int32, and, where the store
-    knows languages, group int32, the id of the language. The count is of rows that begin inside a
+    knows languages, group int32, the id of the language, and with share='sentences' weight int32,
+    the sentences that begin in the row. The count is of rows that begin inside a
     sentence.
 
   Raises:
@@ -56,7 +67,9 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
       f'{store.path} holds parallel text alone: expected monolingual documents for '
       'the plan xlm_stream. Prepare the store with some, or use translation_pairs'
     )
-  return (piece for span in spans for piece in _rows(store, span, length, max(window, length)))
+  by_sentences = spec.options.share == 'sentences'
+  window = max(window, length)
+  return (piece for span in spans for piece in _rows(store, span, length, window, by_sentences))
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
@@ -84,7 +97,7 @@ def _spans(store) -> list[tuple[int, int]]:
   return [span for span in spans if not parallel_S[span[0]]]
 
 
-def _rows(store, span, length, window):
+def _rows(store, span, length, window, by_sentences):
   """Yields the rows of one stream; a place counts the tokens and </s> of the whole store."""
   begin_s, end_s = span
   place_of = lambda sentence: int(store.sentences[sentence]) + sentence
@@ -106,6 +119,8 @@ def _rows(store, span, length, window):
     )
     if 'language' in store.columns:
       column['group'] = np.full(len(begin), store.column('language')[begin_s], np.int32)
+      if by_sentences:
+        column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)
     yield column, dict(cut_sentences=int((column['offset'] > 0).sum()))
 
 

@@ -13,7 +13,8 @@ SEP = 3
 
 
 def tlm(**changes):
-  return xlm(recipes.TRANSLATION_PLAN, **changes)
+  """XLM's rows, each pair in the order in which it is given."""
+  return xlm(recipes.TRANSLATION_PLAN | dict(orders='given'), **changes)
 
 
 def pairs_of(store):
@@ -87,6 +88,38 @@ def test_the_rows_of_the_original(kind, shared):
     assert np.sum(batch['example_BT'][row] > 0) == length
     for ours, theirs in (('token', 'x'), ('position', 'positions'), ('language', 'langs')):
       np.testing.assert_array_equal(batch[f'{ours}_BT'][row, :length], get(theirs)[row, :length])
+
+
+@mutation(
+  'translation: the second order is the first once more',
+  'bertjax/data/plans/translation_pairs.py',
+  'both_n[:, ::-1].ravel()',
+  'both_n[:, [1, 1]].ravel()',
+)
+@mutation(
+  'recipes: XLM reads its pairs in one order',
+  'bertjax/data/recipes.py',
+  "reset_positions=True, orders='both'",
+  "reset_positions=True, orders='given'",
+)
+def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
+  """The default of XLM's recipe, whose commands list en-ar and ar-en."""
+  store = spoken(random_store(60), pairs=30)
+  config = xlm(recipes.TRANSLATION_PLAN, mask__mask_share=0.0, mask__random_share=0.0)
+  examples = examples_lib.examples_in_memory(store, config, 64, 0)
+  batch = examples.batch(np.arange(examples.rows), False)
+  given = [pair for pair in pairs_of(store) if len(pair[0]) + len(pair[1]) + 4 <= 64]
+  every = pairs_of(store)
+  assert examples.stats['long_pairs'] == len(every) - len(given)
+  expected = [row for a, b, x, y in given for row in ((a, b, x, y), (b, a, y, x))]
+  assert examples.rows == len(expected)
+  for row, (first, second, x, y) in enumerate(expected):
+    real = batch['example_BT'][row] > 0
+    tokens = [SEP, *first, SEP, SEP, *second, SEP]
+    assert batch['token_BT'][row][real].tolist() == tokens
+    languages = [x] * (len(first) + 2) + [y] * (len(second) + 2)
+    assert batch['language_BT'][row][real].tolist() == languages
+    assert examples.column['group'][row] == 256 * x + y
 
 
 def test_long_pairs_are_left_out_and_counted():

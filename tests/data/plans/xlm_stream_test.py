@@ -137,6 +137,38 @@ def test_the_batch_has_languages_and_steps_of_one_language():
   assert (steps == steps[:, :1]).all() and len(set(steps[:, 0])) == 3
 
 
+@pytest.mark.parametrize('share', ['sentences', 'rows'])
+@mutation(
+  'streams: a sentence is counted in each row that it touches',
+  'bertjax/data/plans/xlm_stream.py',
+  "column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)",
+  "column['weight'] = column['sentences']",
+  case='sentences',
+)
+@mutation(
+  'recipes: languages of XLM count rows',
+  'bertjax/data/recipes.py',
+  "share='sentences'",
+  "share='rows'",
+  case='sentences',
+)
+def test_languages_are_sampled_by_their_share_of_sentences(share):
+  """XLM: the length of a stream is its sentences; a language of long ones has more rows."""
+  rng = np.random.default_rng(0)
+  text = lambda count, words: [rng.integers(5, 900, words).tolist() for _ in range(count)]
+  store = store_of([text(300, 40), text(600, 4)])
+  store.columns = dict(language=np.repeat(np.uint8([0, 1]), [300, 600]))
+  store.meta['languages'] = ['de', 'en']
+  config = streams(language_alpha=1.0, language_block=1)
+  config.plan.share = config.plan.share if share == 'sentences' else share
+  examples = examples_lib.examples_in_memory(store, config, 32, 0)
+  blocks_g = np.diff(examples._schedule.blocks_g)
+  rows_g = np.bincount(examples.column['group'])
+  wanted_g = np.array([300, 600]) if share == 'sentences' else rows_g
+  np.testing.assert_allclose(blocks_g / blocks_g.sum(), wanted_g / wanted_g.sum(), atol=1e-3)
+  assert rows_g[0] > 3 * rows_g[1]
+
+
 def test_a_cached_plan_is_found_again(tmp_path, caplog):
   store, config = spoken(random_store()), streams(languages=('ar', 'de', 'en'))
   store.path = str(tmp_path)
