@@ -166,7 +166,10 @@ def get_config(arg: str | None = None):
 
   c.model = model(size)
   unit = 'byte' if size.startswith('enwik8') else 'word'
-  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit)
+  # The program of TensorFlow has 'zeros'.
+  c.objective = cited("ours: the paper's unit of the loss", name='lm', unit=unit) | cited(
+    'transformer-xl/pytorch/train.py:train', memory='empty'
+  )
 
   c.optimizer = common.adamw()
   c.optimizer.update(

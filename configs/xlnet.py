@@ -79,7 +79,10 @@ def get_config(arg: str | None = None):
 
   c.model = model(size)
   c.model.update(cited(README, mem_len=c.get_ref('length') * 3 // 4, reuse_len=reuse))
-  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm')
+  # Zeros, which are seen, and never cleared, not even between epochs.
+  c.objective = cited('xlnet/function_builder.py:two_stream_loss', name='plm') | cited(
+    'xlnet/train.py:get_cache_fn', memory='zeros'
+  )
 
   c.optimizer = common.adamw()
   c.optimizer.update(

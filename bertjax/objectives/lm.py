@@ -16,6 +16,7 @@ from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.contracts import StreamModel
+from bertjax.models.layers.memory import Start
 from bertjax.objectives import model_of
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
 
@@ -27,9 +28,11 @@ class Options(NamedTuple):
 
   Attributes:
     unit: what a token is. Of a 'word' the perplexity is logged, of the others the bits per each.
+    memory: what a run begins with; see models/layers/memory.py.
   """
 
   unit: Unit
+  memory: Start
 
 
 def make(config) -> Objective:
@@ -40,9 +43,10 @@ def make(config) -> Objective:
   """
   model = model_of(config, StreamModel)
   model.check_length(config.length)
+  start = config.objective.memory
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch, start), None, hidden)
     return dict(out, logits_BPV=all_scores(out['word']))
 
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
@@ -51,17 +55,17 @@ def make(config) -> Objective:
       found |= in_unit(found['lm'], config.objective.unit)
     return found
 
-  carry = lambda batch: memory_lib.empty(model, batch)
-  loss, evals = mean_loss(model, 'lm'), ('loss', 'recurrence')
+  carry = lambda batch: memory_lib.first(model, batch, start)
+  loss, evals = mean_loss(model, 'lm', start), ('loss', 'recurrence')
   return Objective(model.init, loss, predict, carry, model.flops, finish, evals=evals)
 
 
-def mean_loss(model: Any, name: str) -> Callable[..., Out]:
+def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
   """`Objective.loss` of a model with memory: the mean of its slots' losses, as term `name`."""
 
   def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, memory_lib.before(memory, batch), noise)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch, start), noise)
     weight_BP = batch['weight_BP']
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
     weight = jnp.sum(weight_BP)

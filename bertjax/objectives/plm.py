@@ -8,13 +8,20 @@ from typing import NamedTuple
 
 from bertjax.kernels.cross_entropy import logits
 from bertjax.models.layers import memory as memory_lib
+from bertjax.models.layers.memory import Start
 from bertjax.models.xlnet import XLNet
 from bertjax.objectives import lm, model_of, require_words
 from bertjax.types import Array, Batch, Factory, Objective
 
 
 class Options(NamedTuple):
-  """The fields of `config.objective`: it has none but its name."""
+  """The fields of `config.objective`.
+
+  Attributes:
+    memory: what a run begins with; see models/layers/memory.py.
+  """
+
+  memory: Start
 
 
 def make(config) -> Objective:
@@ -25,13 +32,14 @@ def make(config) -> Objective:
   """
   model = model_of(config, XLNet)
   require_words(config.model)
+  start = config.objective.memory
 
   def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, memory_lib.before(memory, batch), None, hidden)
+    out = model.apply(variables, batch, memory_lib.before(memory, batch, start), None, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
 
-  carry = lambda batch: memory_lib.empty(model, batch)
-  return Objective(model.init, lm.mean_loss(model, 'plm'), predict, carry, model.flops)
+  carry = lambda batch: memory_lib.first(model, batch, start)
+  return Objective(model.init, lm.mean_loss(model, 'plm', start), predict, carry, model.flops)
 
 
 OBJECTIVE = Factory(Options, make)

@@ -51,9 +51,7 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   params = huggingface.from_huggingface(state, c.model)
   objective = plm.make(c)
   ctx = Context(jax.random.key(0), np.int32(0), train=True)
-  # Theirs begins with a memory of zeros that is attended to.
-  carry = objective.carry(batch)
-  carry = carry._replace(example_BM=np.ones_like(carry.example_BM))
+  carry = objective.carry(batch)  # of zeros that are attended to, as theirs
   for _ in range(2):
     terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
     ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})

@@ -5,6 +5,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import torch
+import xlnet_cases
 from mutation import mutation
 from parity import GRADIENT, HIDDEN, LOGITS, LOSS, close
 from xlnet_cases import LENGTH, MEMORY, REUSE, ROWS, make_case, torch_inputs
@@ -94,6 +96,42 @@ def compare_gradients(c, model, grads) -> None:
 )
 def test_equals_transformers(kind, fields):
   compare(*make_case(kind, **fields))
+
+
+@mutation(
+  'memory: zeros are not seen',
+  'bertjax/models/layers/memory.py',
+  'memory._replace(example_BM=jnp.ones_like(memory.example_BM))',
+  'memory',
+)
+@mutation(
+  'memory: an epoch clears what zeros have become',
+  'bertjax/models/layers/memory.py',
+  " or start == 'zeros':\n    return memory\n  kept",
+  ':\n    return memory\n  kept',
+)
+@mutation(
+  'xlnet: the recipe begins without memory',
+  'configs/xlnet.py',
+  "memory='zeros'",
+  "memory='empty'",
+)
+def test_memory_begins_as_zeros_and_no_epoch_clears_it(monkeypatch):
+  """XLNet's own default: transformers with memory of zeros given to it, and then what it left."""
+  monkeypatch.setattr(xlnet_cases, 'LENGTHS', (LENGTH,) * ROWS)  # padding is seen there, not here
+  c, state, batches, model = make_case('large')
+  c.objective.memory = cases.config('xlnet').objective.memory
+  objective, params = plm.make(c), huggingface.from_huggingface(state, c.model)
+  predict, memory = jax.jit(objective.predict), objective.carry(batches[0])
+  mems = [torch.zeros(MEMORY, ROWS, c.model.width)] * c.model.layers
+  for batch in batches:
+    batch = dict(batch, start_B=np.ones(ROWS, np.int32))
+    ours = predict(dict(params=params), memory, batch)
+    with torch.no_grad():
+      theirs = model(**torch_inputs(batch), mems=mems, use_mems=True)
+    used, logits = batch['weight_BP'] > 0, np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
+    close(logits[used], theirs.logits.numpy()[used], LOGITS, 'logits')
+    memory, mems = ours['memory'], theirs.mems
 
 
 # Each of these must be caught, or the tolerances prove nothing.

@@ -89,7 +89,7 @@ def test_two_segments_with_memory_equal_one_pass(ahead):
 @mutation(
   'xlnet: memory outlives the start of a row',
   'bertjax/objectives/plm.py',
-  'memory_lib.before(memory, batch), None, hidden)',
+  'memory_lib.before(memory, batch, start), None, hidden)',
   'memory, None, hidden)',
 )
 def test_a_row_that_starts_anew_forgets():

@@ -15,7 +15,10 @@ ACTIVATIONS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
 
 
 def config(**model):
-  return cases.config('xlnet', **(dict(mem_len=MEMORY, reuse_len=REUSE) | model))
+  """Memory begins empty, as transformers' does."""
+  c = cases.config('xlnet', **(dict(mem_len=MEMORY, reuse_len=REUSE) | model))
+  c.objective.memory = 'empty'
+  return c
 
 
 def make_batch(seed: int = 0, both: bool = False) -> dict[str, np.ndarray]:

@@ -1,10 +1,16 @@
 """What a recurrent transformer hands from batch to batch: the inputs of each layer, and their ids.
 
-A memory holds as many places as the model's mem_len, the newest last. It says itself which of them
-are filled: the originals start with no memory, and memory of zeros would be attended to.
+A memory holds as many places as the model's mem_len, the newest last, and says itself which of them
+are filled. The originals begin in two ways, `Start`:
+
+  empty   nothing is remembered and none of it seen, and so again where a text begins anew, with
+          every epoch (Transformer-XL's PyTorch program)
+  zeros   all places are filled with zeros, which are attended to, and nothing is ever forgotten: an
+          epoch begins with the memory of the one before (XLNet and Transformer-XL's TensorFlow
+          program: train.py, cache_fn, and a data set that repeats)
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +19,8 @@ from bertjax.kernels.relative_attention import Mask
 from bertjax.types import Batch
 
 Array = jax.Array
+
+Start = Literal['empty', 'zeros']
 
 
 class Memory(NamedTuple):
@@ -28,7 +36,7 @@ class Memory(NamedTuple):
 
 
 def empty(model: Any, batch: Batch) -> Memory | tuple[()]:
-  """The memory of a model before the first batch; () where its mem_len is 0."""
+  """A memory that remembers nothing; () where the model's mem_len is 0."""
   if not model.mem_len:
     return ()
   rows = batch['token_BT'].shape[0]
@@ -36,9 +44,21 @@ def empty(model: Any, batch: Batch) -> Memory | tuple[()]:
   return Memory(hidden_BLMD, jnp.zeros((rows, model.mem_len), jnp.int32))
 
 
-def before(memory: Memory | tuple[()], batch: Batch) -> Memory | tuple[()]:
-  """The memory without what it holds of the rows whose text begins anew with this batch."""
-  if not memory or 'start_B' not in batch:
+def first(model: Any, batch: Batch, start: Start) -> Memory | tuple[()]:
+  """The memory of a model before the first batch, as `Start` has it; () where its mem_len is 0.
+
+  Zeros are of example 1: every row of a stream is one example.
+  """
+  memory = empty(model, batch)
+  if not memory or start == 'empty':
+    return memory
+  return memory._replace(example_BM=jnp.ones_like(memory.example_BM))
+
+
+def before(memory: Memory | tuple[()], batch: Batch, start: Start) -> Memory | tuple[()]:
+  """The memory without what it holds of the rows whose text begins anew with this batch; 'zeros'
+  keeps it."""
+  if not memory or 'start_B' not in batch or start == 'zeros':
     return memory
   kept_B1 = (batch['start_B'] == 0)[:, None]
   return memory._replace(example_BM=jnp.where(kept_B1, memory.example_BM, 0))

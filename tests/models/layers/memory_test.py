@@ -35,7 +35,7 @@ def test_memory_keeps_the_last_places_and_reports_what_is_filled():
 
 def test_a_start_forgets_the_row_and_no_other():
   held = memory.Memory(jnp.ones((2, 1, 3, 4)), jnp.ones((2, 3), jnp.int32))
-  kept = memory.before(held, dict(start_B=jnp.array([1, 0])))
+  kept = memory.before(held, dict(start_B=jnp.array([1, 0])), 'empty')
   np.testing.assert_array_equal(kept.example_BM, [[0, 0, 0], [1, 1, 1]])
 
 
