@@ -27,8 +27,8 @@ from bertjax.models.layers.basic import (
   Initializer,
   Norm,
   options_of,
-  padded_rows,
   param,
+  word_table,
 )
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import Model, TargetModel
@@ -89,8 +89,7 @@ class Embeddings(nn.Module):
     def table(name: str, rows: int, axis: str) -> Array:
       return param(self, name, (axis, 'embed'), (rows, self.width), self.initializer)
 
-    rows = (padded_rows(self.vocab_size), self.width)
-    word_VE = param(self, 'word', ('vocab', 'embed'), rows, word_init)
+    word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
     if self.sinusoid:
       position = jnp.asarray(sinusoids(np.arange(self.positions), self.width, in_turn=True))
     else:

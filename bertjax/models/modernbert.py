@@ -27,8 +27,7 @@ from bertjax.models.layers.basic import (
   Norm,
   NormKind,
   options_of,
-  padded_rows,
-  param,
+  word_table,
 )
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import TargetModel
@@ -105,8 +104,7 @@ class ModernBert(TargetModel):
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """As `TargetModel`; reads token, position and example, and with words target_pos."""
     dtype, init = jnp.dtype(self.dtype), normal(self.init_std)
-    rows = (padded_rows(self.vocab_size), self.width)
-    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     embedded_BTD = word_VE[batch['token_BT']].astype(dtype)
     embedded_BTD = nn.with_logical_constraint(embedded_BTD, ('batch', 'length', 'embed_act'))
     encoder = Encoder(

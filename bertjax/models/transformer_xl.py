@@ -34,8 +34,8 @@ from bertjax.models.layers.basic import (
   Init,
   Initializer,
   options_of,
-  padded_rows,
   param,
+  word_table,
 )
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.contracts import StreamModel
@@ -180,8 +180,7 @@ class TransformerXL(StreamModel):
         name='words',
       )  # fmt: skip
       return words.embed, words.scores
-    rows = (padded_rows(self.vocab_size), self.width)
-    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, name='head')
     return lambda token_BT: word_VE[token_BT].astype(dtype), lambda h_BPD: head(h_BPD, word_VE)
 

@@ -32,8 +32,8 @@ from bertjax.models.layers.basic import (
   Init,
   Initializer,
   options_of,
-  padded_rows,
   param,
+  word_table,
 )
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.contracts import Model
@@ -174,8 +174,7 @@ class XLNet(Model):
       embedded_BXD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
-    rows = (padded_rows(self.vocab_size), self.width)
-    word_VE = param(self, 'word', ('vocab', 'embed'), rows, init)
+    word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     x_BXD = word_VE[batch['token_BT']].astype(dtype)
     x_BXD = Dropout(self.dropout, name='dropout')(x_BXD, noise)
     length, predicts = x_BXD.shape[1], 'target_pos_BP' in batch

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
-from bertjax.models.layers.basic import Init, padded_rows, param
+from bertjax.models.layers.basic import Init, padded_rows, param, word_table
 
 Array = jax.Array
 
@@ -44,7 +44,7 @@ class AdaptiveWords(nn.Module):
     self.tables, self.biases, self.projections = [], [], []
     for i, width in enumerate(widths):
       rows = padded_rows(self._size(i))
-      table = param(self, f'word_{i}', ('vocab', 'embed'), (rows, width), self.initializer)
+      table = word_table(self, f'word_{i}', self._size(i), width, self.initializer)
       self.tables = [*self.tables, table]
       self.biases = [*self.biases, param(self, f'bias_{i}', ('vocab',), (rows,), zeros)]
       self.projections = [*self.projections, self._projection(f'projection_{i}', width)]

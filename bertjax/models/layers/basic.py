@@ -163,3 +163,16 @@ def options_of(model: type[nn.Module]) -> type:
 def padded_rows(size: int) -> int:
   """Rows of a table of `size` ids: the next multiple of 128, which meshes and TPU tiles divide."""
   return -(-size // 128) * 128
+
+
+def word_table(module: nn.Module, name: str, size: int, width: int, init: Init) -> Array:
+  """Declares the table of `size` ids, float32 [padded_rows(size), width].
+
+  The rows that pad it start at zero and stay there, since nothing reads them and no probability
+  falls to them: a norm over the table, as of LAMB's trust ratio, is that of the vocabulary alone.
+  """
+
+  def padded(key, shape, dtype):
+    return init(key, shape, dtype).at[size:].set(0)
+
+  return param(module, name, ('vocab', 'embed'), (padded_rows(size), width), padded)

@@ -1,0 +1,80 @@
+"""Rows that pad a vocabulary: zero from the start, and no part of a norm."""
+
+import cases
+import jax
+import numpy as np
+import optimizer_cases
+import pytest
+from flax.core import meta
+from mutation import mutation
+
+from bertjax import sharding
+from bertjax.objectives import lm, mlm, plm, rtd
+from bertjax.optim import optimizer
+from bertjax.train.step import trained_loss, with_rows
+from bertjax.types import Context
+
+SYSTEMS = {
+  'bert': (mlm, {}, 'embeddings/word'),
+  'electra': (rtd, {}, 'embeddings/word'),
+  'transformer_xl': (lm, {}, 'word'),
+  'clusters': (lm, dict(cutoffs=(50,), div_val=2), 'words/word_1'),
+  'xlnet': (plm, {}, 'word'),
+}
+
+
+def batch_of(name: str):
+  batch = cases.batch([[20], [32]], 32)
+  if name in ('transformer_xl', 'clusters'):
+    ones = np.ones((2, 32), np.float32)
+    batch |= dict(target_BP=np.roll(batch['token_BT'], -1, 1), weight_BP=ones)
+  if name == 'xlnet':
+    order_BT = np.tile(np.arange(32, dtype=np.int32), (2, 1))
+    batch |= dict(order_q_BT=order_BT, order_k_BT=order_BT)
+  return batch
+
+
+@pytest.mark.parametrize('name', ['bert', *[pytest.param(n, marks=pytest.mark.full)
+                                            for n in SYSTEMS if n != 'bert']])  # fmt: skip
+@mutation(
+  'model: the padding of the vocabulary has random vectors',
+  'bertjax/models/layers/basic.py',
+  '.at[size:].set(0)',
+  '',
+  case='bert',
+)
+def test_the_trust_ratio_is_that_of_the_vocabulary(name):
+  module, model, path = SYSTEMS[name]
+  family = 'transformer_xl' if name == 'clusters' else name
+  c, batch = cases.config(family, **model), batch_of(name)
+  c.length = 32
+  objective = module.make(c)
+  size = cases.VOCAB - 50 if name == 'clusters' else cases.VOCAB
+
+  def table(tree):
+    for key in path.split('/'):
+      tree = tree[key]
+    return np.asarray(tree)
+
+  boxed = jax.jit(objective.init)(jax.random.key(0), batch)
+  axes, params = sharding.logical_axes(boxed)['params'], meta.unbox(boxed)['params']
+  assert np.abs(table(params)[:size]).min(1).max() > 0 and not table(params)[size:].any()
+  carry = objective.carry(batch)
+
+  def loss(params):
+    ctx = Context(jax.random.key(0), np.int32(0), train=False)
+    terms = objective.loss(dict(params=params), carry, with_rows(batch), ctx).terms
+    return trained_loss(terms, {key: term.weight for key, term in terms.items()})
+
+  grads = jax.jit(jax.grad(loss))(params)
+  assert not table(grads)[size:].any()
+  ours = optimizer_cases.config('lamb_all', decay=(('.*', 0.0),))
+  tx, _ = optimizer.make(ours, params, axes)
+  moved, _ = tx.update(grads, tx.init(params), params)
+  old_VE, grad_VE, moved_VE = (table(x).astype(np.float64) for x in (params, grads, moved))
+  adam_VE = 0.1 * grad_VE / (np.sqrt(0.01) * np.abs(grad_VE) + 1e-6)
+  ratio = np.linalg.norm(old_VE[:size]) / np.linalg.norm(adam_VE[:size])
+  np.testing.assert_allclose(
+    moved_VE[:size], -optimizer_cases.LR * ratio * adam_VE[:size], rtol=1e-4, atol=1e-9
+  )
+  assert not moved_VE[size:].any()
