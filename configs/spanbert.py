@@ -14,6 +14,10 @@ The other arms of the paper's comparison, over the same blocks:
   whole words     --config.data.mask.max_words=1
   entities        the same and --config.data.mask.entity_prob=0.5, over a store with units
   spans alone     as it is, with --config.objective.boundary_scale=0
+
+The original trains in float16 with --clamp-attention: scores beyond +-1e4 before the softmax are
+cut to it, so that they cannot overflow. Here they are float32, where no such score overflows and
+one of 1e4 is a softmax of one key with or without the cut: it is left out.
 """
 
 from bertjax.data import recipes
