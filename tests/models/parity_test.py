@@ -50,6 +50,7 @@ CASES = {
   'bert': ('bert', {}),
   'roberta': ('roberta', {}),
   'ernie': ('ernie', {}),
+  'odd': ('roberta', dict(layers=3, width=36, heads=3, ffn=52, positions=47, types=3)),
   'albert': ('albert', {}),
   'albert in groups': ('albert', dict(layers=4, groups=2)),
   'albert in inner groups': ('albert', dict(inner_groups=2)),
@@ -125,6 +126,18 @@ def test_equals_transformers(case, kind):
 )
 def test_shared_layers_equal_transformers(case, kind):
   compare(*make_case(case, kind))
+
+
+@mutation(
+  'model: two segments at most',
+  'bertjax/models/bert.py',
+  "kind[jnp.minimum(batch['type_BT'], self.types - 1)]",
+  "kind[jnp.minimum(batch['type_BT'], 1)]",
+)
+def test_odd_shapes_equal_transformers():
+  """3 segments, 3 heads of 12, 45 positions, all of them used, and a row of padding alone."""
+  c, state, _, model = make_case('odd', 'large')
+  compare(c, state, cases.batch([[17], [45], [], [9]], 45, types=3), model)
 
 
 # Each of these must be caught, or the tolerances prove nothing. The type ids of RoBERTa are a

@@ -33,6 +33,12 @@ def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0, labe
     label: name of the label.
   """
   rng, examples = np.random.default_rng(seed), max(len(row) for row in rows)
+  segments = {
+    0: lambda count: 0,
+    1: lambda count: 0,
+    2: lambda count: np.arange(count) > count // 2,
+  }
+  segment = segments.get(types, lambda count: np.arange(count) * types // count)
   z = lambda width: np.zeros((len(rows), width), np.int32)
   zf = lambda width: np.zeros((len(rows), width), np.float32)
   out = dict(
@@ -48,7 +54,7 @@ def batch(rows, length: int, types: int = 2, slots: int = 6, seed: int = 0, labe
       columns, used = slice(start, start + count), slice(g * slots, (g + 1) * slots - 1)
       out['token_BT'][b, columns] = rng.integers(5, VOCAB, count)
       out['example_BT'][b, columns] = g + 1
-      out['type_BT'][b, columns] = (np.arange(count) > count // 2) if types == 2 else 0
+      out['type_BT'][b, columns] = segment(count)
       out['position_BT'][b, columns] = np.arange(count)
       out['target_pos_BP'][b, used] = start + np.sort(rng.choice(count, slots - 1, replace=False))
       out['target_BP'][b, used] = rng.integers(5, VOCAB, slots - 1)

@@ -85,9 +85,10 @@ def compare(c, state, batch, model) -> None:
   for layer in range(len(ours['hidden_LBTD'])):
     h_BTD, t_BTD = np.asarray(ours['hidden_LBTD'][layer]), theirs['hidden'][layer]
     close(h_BTD[real_BT], t_BTD[real_BT], HIDDEN, f'hidden state {layer}')
-  rows = np.arange(len(real_BT))[:, None]
+  rows, some_B = np.arange(len(real_BT))[:, None], real_BT.any(1)  # others are padding alone
   at_targets = theirs['logits'][rows, batch['target_pos_BP']]
-  close(ours['logits_BPV'][..., : cases.VOCAB], at_targets, LOGITS, 'logits')
+  logits = np.asarray(ours['logits_BPV'])[..., : cases.VOCAB]
+  close(logits[some_B], at_targets[some_B], LOGITS, 'logits')
   assert np.all(np.isneginf(ours['logits_BPV'][..., cases.VOCAB :]))
   if label:
     close(ours['label_BGC'][label][:, 0], theirs[label], LOGITS, f'logits of {label}')
