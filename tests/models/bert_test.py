@@ -14,6 +14,7 @@ from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert as bert_lib
 from bertjax.models.bert import SIZES
 from bertjax.models.layers import block, pad_id
+from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.encoder import Encoder
 from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
@@ -57,7 +58,7 @@ def boxed_shapes(c):
 
 def count(params, model) -> int:
   """Scalars of a tree of shapes, rows that only pad the vocabulary left out."""
-  rows = bert_lib.padded_rows(model.vocab_size) - model.vocab_size
+  rows = padded_rows(model.vocab_size) - model.vocab_size
   total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(params))
   padding = rows * ((model.embedding_width or model.width) + ('mlm' in params))
   return total - padding

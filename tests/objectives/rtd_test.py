@@ -9,8 +9,9 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.models import bert, electra
+from bertjax.models import electra
 from bertjax.models.layers import flops
+from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import rtd
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
@@ -75,7 +76,7 @@ def test_parameter_counts(size, discriminator, generator):
   c = config_electra.get_config(size)
   c.model.vocab_size = 30522
   params = shapes_of(c)['params']
-  rows = bert.padded_rows(30522) - 30522
+  rows = padded_rows(30522) - 30522
   count = lambda *parts: sum(
     int(np.prod(leaf.shape)) for part in parts for leaf in jax.tree.leaves(params[part])
   )

@@ -13,6 +13,7 @@ from mutation import mutation
 from bertjax.convert import family, huggingface
 from bertjax.models import bert as bert_lib
 from bertjax.models.layers import pad_id, positions
+from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import mlm
 from configs import mbert, xlm, xlm_r
 
@@ -170,7 +171,7 @@ def test_parameter_counts(make, size, vocab, expected):
   pad_id.fill(c.model, 1)
   shapes, _ = params_of(c)
   total = sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(meta.unbox(shapes)))
-  padding = bert_lib.padded_rows(vocab) - vocab
+  padding = padded_rows(vocab) - vocab
   assert total - padding * (c.model.width + 1) == expected
 
 
