@@ -143,12 +143,12 @@ def recipe(size: str) -> Recipe:
   )
 
   c.data.plan = recipes.ROBERTA_PLAN | cited(
-    'ours: a text a row, packed', name='blocks', break_mode='complete_doc'
+    'ours: a text a row, packed', name='blocks', break_mode='complete_doc', separator=False
   )
   c.data.mask = (
     recipes.ROBERTA_MASK
     | cited(f'{YAML}:mlm_probability', rate=0.3)
-    | cited("ours: transformers' collator draws from all ids", special_ids=0)
+    | cited("ours: transformers' collator draws from all ids", never_drawn=())
   )
   # A line of the corpus is a text with its own [SEP].
   c.data.update(cited('ours: best-fit, for sequence_packing', split='lines', pack=16))

@@ -11,7 +11,6 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.convert import family, huggingface
-from bertjax.models import bert as bert_lib
 from bertjax.models.layers import pad_id, positions
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import mlm

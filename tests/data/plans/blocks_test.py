@@ -93,8 +93,8 @@ def test_equals_the_loop(mode, length, separator):
 @mutation(
   'recipes: documents of RoBERTa leave no mark',
   'bertjax/data/recipes.py',
-  "break_mode='complete', separator=True",
-  "break_mode='complete', separator=False",
+  'separator=True',
+  'separator=False',
 )
 def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
   """Liu et al. 2019, section 4.2: two </s> side by side, once for each border."""

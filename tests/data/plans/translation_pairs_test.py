@@ -99,8 +99,8 @@ def test_the_rows_of_the_original(kind, shared):
 @mutation(
   'recipes: XLM reads its pairs in one order',
   'bertjax/data/recipes.py',
-  "reset_positions=True, orders='both'",
-  "reset_positions=True, orders='given'",
+  "orders='both'",
+  "orders='given'",
 )
 def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
   """The default of XLM's recipe, whose commands list en-ar and ar-en."""
