@@ -107,12 +107,14 @@ class Encoder(nn.Module):
     for i in range(lead):
       mine = jax.tree.map(lambda leaf, i=i: leaf[i], stack)
       x_BTD, h_BTD = apply(later if i else first, x_BTD, mine, jnp.int32(i), self.kinds[i])
-      outputs.append(h_BTD)
+      outputs.append(h_BTD if h_BTD is None else h_BTD[None])
+    if lead == self.layers:  # a scan of no periods would still be traced
+      return x_BTD, (jnp.concatenate(outputs) if self.layer['hidden'] else None)
     rest = jax.tree.map(lambda leaf: leaf[lead:].reshape(-1, period, *leaf.shape[1:]), stack)
     x_BTD, hidden = jax.lax.scan(one_period, x_BTD, (rest, jnp.arange(lead, self.layers, period)))
     if not self.layer['hidden']:
       return x_BTD, None
-    return x_BTD, jnp.concatenate([*(h[None] for h in outputs), _in_order(hidden, x_BTD)])
+    return x_BTD, jnp.concatenate([*outputs, _in_order(hidden, x_BTD)])
 
   def _shared(self, x_BTD: Array, context: Context, noise: Noise | None):
     """A scan over the visits of each group. What they share is a constant of the scan, so its
