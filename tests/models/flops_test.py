@@ -24,7 +24,8 @@ LAYERS = r'(\w+/)?(encoder/)?(layers|shared)'
 # Of each objective: which matrices meet which tokens, in FLOPs per entry.
 RULES = {
   'mlm': {
-    rf'{LAYERS}/(attention/\w+|ffn_up|ffn_gate|ffn_down)/kernel|embeddings/projection/kernel': '6 real',
+    rf'{LAYERS}/(attention/\w+|ffn_(up|gate|down))/kernel': '6 real',
+    r'embeddings/projection/kernel': '6 real',
     r'mlm/dense/kernel|(embeddings/)?word': '6 predicted',
     r'pooler/kernel|(next|order)/kernel': '6 examples',
   },

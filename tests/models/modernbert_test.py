@@ -25,6 +25,7 @@ def torch_model(c, std: float):
   config = transformers.ModernBertConfig(
     vocab_size=m.vocab_size, hidden_size=m.width, num_hidden_layers=m.layers,
     num_attention_heads=m.heads, intermediate_size=m.ffn, local_attention=2 * m.window,
+    global_attn_every_n_layers=m.global_every,
     rope_parameters=dict(
       full_attention=dict(rope_type='default', rope_theta=m.theta),
       sliding_attention=dict(rope_type='default', rope_theta=m.local_theta),
