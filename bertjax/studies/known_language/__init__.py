@@ -1,0 +1,1 @@
+"""Runs on a language whose best possible losses are known, and the losses."""

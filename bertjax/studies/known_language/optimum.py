@@ -1,0 +1,202 @@
+"""The least losses that any model can have on rows of a known language, in nats.
+
+Each is a mean, over the targets of these very rows, of -log P(target | what a model sees of its
+row), under the law that made the rows. No model has less but by luck with these rows, or by knowing
+them by heart. With `alone` it is that of a model whose tokens see themselves and no other, which is
+what is left to a run without attention.
+
+Special tokens always stand where they stand: as targets they cost nothing.
+
+All functions take
+
+  language   that the rows are of
+  batches    of the host, as the model gets them
+  readings   of the plan: (original ids [B, T], batch) -> the ways in which the rows came about
+  mask       `config.data.mask`
+  alone      see above
+
+and return term -> (total, weight), under the names that the objectives give their terms.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bertjax.data.text.known_language import NAMES, SPECIAL, Language
+from bertjax.studies.known_language import inference
+from bertjax.studies.known_language.inference import Reading
+from bertjax.studies.known_language.readings import original
+from bertjax.types import Batch
+
+Readings = Callable[[np.ndarray, Batch], list[Reading]]
+Sums = dict[str, tuple[float, float]]
+
+_FIRST = len(SPECIAL)  # of the ids of words
+
+
+def masked(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  alone: bool = False, label: str = '',
+) -> Sums:  # fmt: skip
+  """mlm: of the words at the targets; and of the label of the examples, if it is named.
+
+  Reading i has label i, and those beyond the last class are of the last class. Where the mask
+  leaves targets visible or shows other words there, each token must have been chosen by a coin of
+  its own: the number of targets would tell of the words that seem untouched.
+  """
+  chain, sums = inference.chain_of(language), {}
+  rate, random = mask['rate'], mask['random_share'] if 'random_share' in mask else 0.0
+  kept, other = 1 - mask['mask_share'] - random, random / vocabulary_size(language)
+  for batch in batches:
+    token_BT, shown_BT = original(batch), batch['token_BT']
+    hidden_BT1 = (shown_BT == SPECIAL.index('[MASK]'))[..., None]
+    channel = lambda same, other, ids=(token_BT, shown_BT), hidden=hidden_BT1: np.where(
+      hidden, 1.0, _channel(language, *ids, same, other)
+    )
+    channel_BTW = channel(1 - rate + rate * kept, rate * other)
+    own_BTW = channel(kept, other)  # of a target it is known that it was chosen
+    rows, column_BP = np.arange(len(token_BT))[:, None], batch['target_pos_BP']
+    ways = readings(token_BT, batch)
+    read = _apart(ways) if alone else ways
+    beliefs = inference.believe(chain, channel_BTW, read, column_BP, own_BTW[rows, column_BP])
+    _add(sums, 'mlm', *_word_loss(language, beliefs.word_RPW, batch))
+    if label:
+      prior_RN = np.tile([way.prior for way in ways], (len(token_BT), 1))
+      _add(sums, label, *_label_loss(prior_RN if alone else beliefs.reading_RN, batch, label))
+  return sums
+
+
+def detected(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  alone: bool = False,
+) -> Sums:  # fmt: skip
+  """rtd: which tokens are not the original ones, where a generator drew them uniformly.
+
+  The replacements are drawn here anew, at the targets of the batch, each of which must have been
+  chosen by a coin of its own.
+  """
+  chain, sums, rng = inference.chain_of(language), {}, np.random.default_rng(0)
+  rate, size = mask['rate'], vocabulary_size(language)
+  for batch in batches:
+    token_BT = original(batch)
+    fake_BT = token_BT.copy()
+    row_n, slot_n = np.nonzero(batch['weight_BP'] > 0)
+    fake_BT[row_n, batch['target_pos_BP'][row_n, slot_n]] = rng.integers(size, size=len(row_n))
+    channel_BTW = _channel(language, token_BT, fake_BT, 1 - rate, rate / size)
+    ways = readings(token_BT, batch)
+    column_BT = np.tile(np.arange(token_BT.shape[1]), (len(token_BT), 1))
+    read = _apart(ways) if alone else ways
+    word_BTW = inference.believe(chain, channel_BTW, read, column_BT, channel_BTW).word_RPW
+    same_BT = (word_BTW * _channel(language, token_BT, fake_BT, 1.0, 0.0)).sum(-1)
+    share_BT = np.where(fake_BT == token_BT, same_BT, 1 - same_BT)
+    real_BT = batch['example_BT'] > 0
+    words_BT = real_BT & (token_BT >= _FIRST)
+    _add(sums, 'rtd', -np.log(share_BT[words_BT]).sum(), real_BT.sum())
+  return sums
+
+
+def causal(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  alone: bool = False,
+) -> Sums:  # fmt: skip
+  """mlm: of each token of a row from those before it; of rows that are read in one way."""
+  del mask
+  chain, sums = inference.chain_of(language), {}
+  for batch in batches:
+    token_BT = np.array(batch['token_BT'])
+    (way,) = readings(token_BT, batch)
+    word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)
+    next_BTW = np.roll(word_BTW, -1, 1)  # slot t is column t, its target the token after it
+    _add(sums, 'mlm', *_word_loss(language, next_BTW, batch))
+  return sums
+
+
+def stream(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  alone: bool = False,
+) -> Sums:  # fmt: skip
+  """lm: of each token from all before it, where each row goes on in the next batch."""
+  del mask
+  batches = list(batches)
+  token_BT = np.concatenate([b['token_BT'] for b in batches], 1)
+  token_BT = np.concatenate([token_BT, batches[-1]['target_BP'][:, -1:]], 1)
+  (way,) = readings(token_BT, {})
+  chain = inference.chain_of(language)
+  word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)
+  joined = {
+    k: np.concatenate([b[k] for b in batches], 1) for k in ('target_BP', 'weight_BP')
+  }
+  return dict(lm=_word_loss(language, word_BTW[:, 1:], joined))
+
+
+def permuted(
+  language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
+  alone: bool = False,
+) -> Sums:  # fmt: skip
+  """plm: of each target from the tokens that its permutation lets it see, in rows without memory."""
+  del mask
+  chain, sums = inference.chain_of(language), {}
+  for batch in batches:
+    token_BT, column_BP = np.array(batch['token_BT']), batch['target_pos_BP']
+    slots = column_BP.shape[1]
+    query_BP = np.take_along_axis(batch['order_q_BT'], column_BP, 1)
+    seen_BPT = query_BP[:, :, None] > batch['order_k_BT'][:, None, :]
+    channel_BTW = _channel(language, token_BT, token_BT, 1.0, 0.0)
+    channel_BPTW = np.where(seen_BPT[..., None] & (not alone), channel_BTW[:, None], 1.0)
+    ways = [
+      Reading(way.prior, *(np.repeat(x, slots, 0) for x in (way.place_RC, way.restart_RT)))
+      for way in readings(token_BT, batch)
+    ]
+    channel_RTW = channel_BPTW.reshape(-1, *channel_BTW.shape[1:])
+    word_R1W = inference.believe(chain, channel_RTW, ways, column_BP.reshape(-1, 1)).word_RPW
+    word_BPW = word_R1W.reshape(*column_BP.shape, -1)
+    _add(sums, 'plm', *_word_loss(language, word_BPW, batch))
+  return sums
+
+
+def vocabulary_size(language: Language) -> int:
+  """How many ids the vocabulary of `known_language.write` has."""
+  return _FIRST + len(NAMES) * language.words
+
+
+def _channel(language, token_BT, shown_BT, same, other) -> np.ndarray:
+  """P(what a column shows | its word) up to a factor: `same` where it shows it, and `other`."""
+  words = language.words
+  name_BT = np.maximum(token_BT - _FIRST, 0) // words
+  same_BTW = shown_BT[..., None] == _FIRST + name_BT[..., None] * words + np.arange(words)
+  return same * same_BTW + other
+
+
+def _ahead(chain, channel_RTW, way: Reading, alone: bool) -> np.ndarray:
+  """P(word of a column | the words before it), [R, T, W]."""
+  restart_RT = way.restart_RT | alone
+  before_RTK, _ = inference.forward(chain, inference.seen(chain, channel_RTW, way), restart_RT)
+  rows = np.arange(len(before_RTK))[:, None]
+  return before_RTK[rows, way.place_RC] @ chain.emit_KW
+
+
+def _word_loss(language, word_BPW, batch) -> tuple[float, float]:
+  target_BP, weight_BP = batch['target_BP'], batch['weight_BP']
+  word_BP = (target_BP - _FIRST) % language.words
+  share_BP = np.take_along_axis(word_BPW, word_BP[..., None], 2)[..., 0]
+  counted_BP = (weight_BP > 0) & (target_BP >= _FIRST)
+  return -float(np.log(share_BP[counted_BP]).sum()), float(weight_BP.sum())
+
+
+def _label_loss(share_RN, batch, label) -> tuple[float, float]:
+  class_B, used_B = batch[f'{label}_BG'][:, 0], batch['example_weight_BG'][:, 0] > 0
+  mine_BN = np.minimum(np.arange(share_RN.shape[1]), 1) == class_B[:, None]
+  return -np.log((share_RN * mine_BN).sum(1)[used_B]).sum(), used_B.sum()
+
+
+def _apart(ways: list[Reading]) -> list[Reading]:
+  """The reading in which no word tells anything of another one."""
+  rows, columns = ways[0].place_RC.shape
+  place_RC = np.where(ways[0].place_RC >= 0, np.arange(columns), -1)
+  return [Reading(1.0, place_RC, np.ones((rows, columns), bool))]
+
+
+def _add(sums: Sums, name: str, total: float, weight: float) -> None:
+  before = sums.get(name, (0.0, 0.0))
+  sums[name] = float(before[0] + total), float(before[1] + weight)

@@ -1,0 +1,169 @@
+"""The systems on a known language: their recipes, and what each of their losses is compared with."""
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax.data import recipes
+from bertjax.data.text.known_language import SENTENCE, TURNS
+from bertjax.studies.known_language import optimum, readings
+
+PAIR = 2 * SENTENCE + 3  # tokens of [CLS] A [SEP] B [SEP]
+SMALL = {
+  'batch_size': 64, 'model.layers': 2, 'model.width': 64, 'model.ffn': 256, 'model.heads': 2,
+  'data.threads': 1, 'keep_checkpoints': 1,
+  'evals.held_out.examples': 1024, 'evals.held_out.batch_size': 64,
+}  # fmt: skip
+ALL_HIDDEN = {'data.mask.mask_share': 1.0, 'data.mask.random_share': 0.0}
+NEVER_SHORT = {'data.plan.short_prob': 0.0}
+# Replaced tokens: each is drawn by a coin of its own, and replaced by any id, each alike.
+UNIFORM = {
+  'data.mask': recipes.XLM_MASK, 'model.generator': 'uniform', 'model.embedding_width': 64,
+}  # fmt: skip
+
+
+class Task(NamedTuple):
+  """What a phase of a run predicts.
+
+  Attributes:
+    readings: of its rows.
+    loss: of `optimum`; its arguments are the language, batches, readings, mask and `alone`.
+    shares: term -> how much of the gap between the arm without attention and the optimum a run is
+      to close.
+  """
+
+  readings: optimum.Readings
+  loss: Callable[..., optimum.Sums]
+  shares: Mapping[str, float]
+
+
+class System(NamedTuple):
+  """A recipe of configs/ on a known language.
+
+  Attributes:
+    config: name of the file, and its argument where that is not `tiny`.
+    text: of the kinds that `known_language.write` makes.
+    length: of a row.
+    tasks: phase -> what it predicts; 'main' is the one phase of a run.
+    fields: overrides of the recipe, by their paths; a whole dictionary where it is named.
+    steps: of the run.
+    alone: overrides of the arm without attention; None: there is no such arm, and the least loss
+      of tokens that see themselves alone stands for it.
+  """
+
+  config: str
+  text: str
+  length: int
+  tasks: Mapping[str, Task]
+  fields: Mapping[str, Any] = {}
+  steps: int = 1500
+  alone: Mapping[str, Any] | None = {'model.attend': 'self'}
+
+
+def _masked(read: optimum.Readings, label: str = '') -> Task:
+  loss = functools.partial(optimum.masked, label=label) if label else optimum.masked
+  return Task(read, loss, dict(mlm=0.95) | ({label: 0.8} if label else {}))
+
+
+_TEXT = _masked(readings.one_text)
+_DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95))
+SYSTEMS = dict(
+  bert=System(
+    'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next')),
+    ALL_HIDDEN | NEVER_SHORT,
+  ),
+  roberta=System(
+    'roberta', 'documents', PAIR, dict(main=_TEXT),
+    ALL_HIDDEN | {'data.plan.break_mode': 'complete_doc'},
+  ),
+  albert=System(
+    'albert', 'documents', PAIR, dict(main=_masked(readings.ordered_pairs, 'order')),
+    ALL_HIDDEN | NEVER_SHORT | {'data.plan.random_b': False, 'model.embedding_width': 64},
+  ),
+  spanbert=System('spanbert', 'documents', PAIR - 1, dict(main=_TEXT), ALL_HIDDEN),
+  ernie=System(
+    'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next')),
+    ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1},
+  ),
+  ernie_dialogues=System(
+    'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
+    dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN,
+  ),
+  electra=System('electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT),
+  electra_generator=System(
+    'electra', 'documents', PAIR, dict(main=_TEXT),
+    NEVER_SHORT | {
+      'data.mask.mask_share': 1.0, 'objective.train': 'generator', 'model.embedding_width': 64,
+      'model.generator_head': 32, 'best.metric': 'eval/mlm', 'best.mode': 'min',
+    },
+  ),
+  xlm=System(
+    'xlm', 'languages', PAIR - 1,
+    dict(
+      clm=Task(readings.one_text, optimum.causal, dict(mlm=0.95)),
+      mlm=_TEXT,
+      tlm=_masked(readings.translations),
+    ),
+    {'phases.tlm.length': 2 * SENTENCE + 4}, steps=3000,
+    alone={f'phases.{phase}.model.attend': 'self' for phase in ('clm', 'mlm', 'tlm')},
+  ),
+  xlm_e=System(
+    'xlm_e', 'languages', PAIR,
+    dict(mrtd=_DETECTED, trtd=_DETECTED._replace(readings=readings.translations)),
+    UNIFORM | {'data.plan.break_mode': 'complete_doc', 'model.generator_layers': 1.0},
+    steps=2000,
+  ),
+  transformer_xl=System(
+    'transformer_xl', 'stream', 16,
+    dict(main=Task(readings.one_text, optimum.stream, dict(lm=0.95))),
+    {
+      'model.head_size': 32, 'model.mem_len': 16, 'evals.held_out.length': 0,
+      'evals.held_out.model': ConfigDict(),
+    },
+    # A segment of one token without memory sees itself alone.
+    alone={'length': 1, 'model.mem_len': 0, 'batch_size': 1024},
+  ),
+  xlnet=System(
+    'xlnet', 'stream', 32,
+    dict(main=Task(readings.even_followers, optimum.permuted, dict(plm=0.8))),
+    {
+      'data.plan.reuse_len': 16, 'data.plan.both_directions': False, 'data.mask.perm_size': 16,
+      'model.mem_len': 0,
+    },
+    alone=None,
+  ),
+)  # fmt: skip
+
+
+def config_of(system: System, store: str, seed: int = 0, steps: int = 0, alone: bool = False):
+  """The run of a system.
+
+  Args:
+    system: which.
+    store: of its text.
+    seed: of the run.
+    steps: in place of the system's, if not 0.
+    alone: the arm without attention.
+  """
+  name, _, argument = system.config.partition(':')
+  config = importlib.import_module(f'configs.{name}').get_config(argument or 'tiny')
+  config.data.store, config.seed, config.length = store, seed, system.length
+  config.total_steps = steps or system.steps
+  config.log_steps = config.checkpoint_steps = config.total_steps
+  config.eval_steps = max(config.total_steps // 10, 1)
+  changes = SMALL | dict(system.fields) | dict((alone and system.alone) or {})
+  with config.unlocked():
+    if 'pseudo_perplexity' in config.evals:
+      config.evals.pseudo_perplexity.rows = 0
+    for path, value in changes.items():
+      *parents, last = path.split('.')
+      node = config
+      for parent in parents:
+        if parent not in node:
+          node[parent] = ConfigDict()
+        node = node[parent]
+      node[last] = ConfigDict(value) if isinstance(value, dict) else value
+  return config
