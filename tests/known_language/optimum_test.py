@@ -15,7 +15,7 @@ FIRST, WORDS = len(SPECIAL), 3
 IDS = FIRST + len(known_language.NAMES) * WORDS
 LANGUAGES = {
   f'lag{lag} noise{noise}': known_language.make(
-    WORDS, shares=(0.7, 0.3), lag=lag, noise=noise, seed=3
+    themes=1, words=WORDS, shares=(0.7, 0.3), lag=lag, noise=noise, seed=3
   )
   for lag, noise in itertools.product((1, 2), (0.0, 0.2))
 }

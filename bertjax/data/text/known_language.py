@@ -1,6 +1,7 @@
 """Text of a language whose best possible losses can be computed.
 
-Each word follows from the word `lag` places before it, and from nothing else; `noise` replaces
+Each word follows from the word `lag` places before it, and from nothing else: it keeps to that
+word's theme or goes on to the next one, so that the order of two sentences shows. `noise` replaces
 words by any others, so that the chain itself is hidden. Every word is as frequent as every other:
 without its context nothing is known of a word, and the loss is log(words). The chain runs through
 the sentences of a document, which are equally long, and begins anew with the next document.
@@ -52,18 +53,30 @@ class Language(NamedTuple):
 
 
 def make(
-  words: int = 24,
-  shares: tuple[float, ...] = (0.8, 0.1, 0.1),
+  themes: int = 8,
+  words: int = 3,
+  shares: tuple[float, ...] = (0.9, 0.1),
+  drift: float = 0.3,
   lag: int = 2,
   noise: float = 0.0,
   seed: int = 0,
 ) -> Language:
-  """Draws a language: every word is followed by as many others as there are shares."""
-  rng = np.random.default_rng(seed)
-  order_W, step_n = rng.permutation(words), 1 + rng.permutation(words - 1)[: len(shares)]
-  follow_WW = np.zeros((words, words))
-  for step, share in zip(step_n, shares, strict=True):
-    follow_WW[order_W, np.roll(order_W, -step)] += share
+  """Draws a language.
+
+  Args:
+    themes: in a circle.
+    words: of each theme, in a circle too.
+    shares: of the first, second, .. word after it, which a word leads to;
+    drift: chance that these are of the next theme, not of its own.
+    lag, noise: see `Language`.
+    seed: of the words' numbers.
+  """
+  number_TW = np.random.default_rng(seed).permutation(themes * words).reshape(themes, words)
+  follow_WW = np.zeros((themes * words, themes * words))
+  for further, chance in ((0, 1 - drift), (1, drift)):
+    theme_TW = np.roll(number_TW, -further, 0)
+    for step, share in enumerate(shares, 1):
+      follow_WW[number_TW, np.roll(theme_TW, -step, 1)] += chance * share
   return Language(follow_WW, lag, noise)
 
 

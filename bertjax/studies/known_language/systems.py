@@ -25,6 +25,16 @@ UNIFORM = {
 }  # fmt: skip
 
 
+SEGMENTER = 'bertjax.data.text.known_language:in_twos'
+# What `prepare` is told of each text; {} is the folder.
+TEXTS: dict[str, dict[str, Any]] = dict(
+  documents=dict(input='{}/documents.txt', segmenter=SEGMENTER),
+  stream=dict(input='{}/stream.txt'),
+  languages=dict(input='en={0}/en.txt,fr={0}/fr.txt,en-fr={0}/both.en.txt+{0}/both.fr.txt'),
+  dialogues=dict(input='{}/dialogues.jsonl', columns=('role',), segmenter=SEGMENTER),
+)
+
+
 class Task(NamedTuple):
   """What a phase of a run predicts.
 
@@ -73,7 +83,7 @@ _DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95))
 SYSTEMS = dict(
   bert=System(
     'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next')),
-    ALL_HIDDEN | NEVER_SHORT,
+    ALL_HIDDEN | NEVER_SHORT, steps=2500,
   ),
   roberta=System(
     'roberta', 'documents', PAIR, dict(main=_TEXT),
@@ -152,8 +162,10 @@ def config_of(system: System, store: str, seed: int = 0, steps: int = 0, alone: 
   config = importlib.import_module(f'configs.{name}').get_config(argument or 'tiny')
   config.data.store, config.seed, config.length = store, seed, system.length
   config.total_steps = steps or system.steps
+  if alone:  # is at its end after these
+    config.total_steps = -(-config.total_steps // 3)
   config.log_steps = config.checkpoint_steps = config.total_steps
-  config.eval_steps = max(config.total_steps // 10, 1)
+  config.eval_steps = max(config.total_steps // 5, 1)
   changes = SMALL | dict(system.fields) | dict((alone and system.alone) or {})
   with config.unlocked():
     if 'pseudo_perplexity' in config.evals:
