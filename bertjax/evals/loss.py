@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from bertjax.evals.held_out import rows
+from bertjax.objectives.rtd import BY_WORD
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 NOTHING = Evaluation(frozenset(), lambda variables, step: Report({}))
@@ -21,6 +22,25 @@ def unigram_nll(counts_V: np.ndarray) -> np.ndarray:
   """
   smoothed_V = counts_V.astype(np.float64) + 1.0
   return np.log(smoothed_V.sum()) - np.log(smoothed_V)
+
+
+def frequency_auc(labels_2V: np.ndarray, counts_V: np.ndarray) -> float | None:
+  """Chance that a replaced token is rarer in the training text than an original one, ties one half.
+
+  What a detector reaches that knows no context. Ids that the training text lacks, as it does the
+  special tokens, count as the most frequent. None where one of the labels does not occur.
+
+  Args:
+    labels_2V: how often each id is original, and replaced.
+    counts_V: how often it occurs in the training text.
+  """
+  rarity_V = np.where(counts_V > 0, -counts_V.astype(np.int64), np.iinfo(np.int64).min)
+  _, rank_V = np.unique(rarity_V, return_inverse=True)
+  original, replaced = (np.bincount(rank_V, n_V) for n_V in np.asarray(labels_2V, np.float64))
+  if not original.sum() or not replaced.sum():
+    return None
+  below = np.cumsum(original) - original / 2
+  return float((replaced * below).sum() / (replaced.sum() * original.sum()))
 
 
 def evaluate(
@@ -47,7 +67,8 @@ def evaluate(
     What finish makes of every term's global sums, and `unigram_entropy`: the cross-entropy, under
     the smoothed training unigram, of the targets that the input shows as the mask token (those of
     `mlm_masked`), unless that is not known. Beside every accuracy of a label, `<label>_majority`:
-    the share of its most frequent class among the same examples.
+    the share of its most frequent class among the same examples. Where tokens are detected,
+    `rtd_auc_unigram`: see `frequency_auc`.
   """
   nll_V = unigram_nll(counts_V)
   totals: dict[str, tuple[Any, Any]] = {}
@@ -68,7 +89,12 @@ def evaluate(
     totals[f'{name}_majority'] = (max(counted.values(), default=0), counted.total())
   if unigram[1]:
     totals['unigram_entropy'] = (unigram[0], unigram[1])
-  return finish(totals)
+  labels_2V, _ = totals.pop(BY_WORD, (None, 0.0))
+  found = finish(totals)
+  if labels_2V is not None and counts_V.any():
+    auc = frequency_auc(labels_2V, counts_V)
+    found |= {} if auc is None else dict(rtd_auc_unigram=auc)
+  return found
 
 
 def make(subject: Subject, options: rows.Options) -> Evaluation:
@@ -96,6 +122,8 @@ def make(subject: Subject, options: rows.Options) -> Evaluation:
   names |= {f'{name}_majority' for name in names if f'{name}_BG' in held_out.template}
   if 'masked_BP' in held_out.template and counts_V.any():
     names.add('unigram_entropy')
+  if 'rtd_auc' in names and counts_V.any():
+    names.add('rtd_auc_unigram')
   return Evaluation(frozenset(names), run)
 
 

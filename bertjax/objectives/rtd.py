@@ -45,6 +45,7 @@ from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, 
 Trained = Literal['both', 'generator', 'discriminator']
 
 BINS, BIN_WIDTH = 2048, 1 / 64  # of the logits, from -16 to 16
+BY_WORD = 'rtd_by_word'
 _SITE = ('rtd', 'sample')
 
 
@@ -140,6 +141,14 @@ def detection_terms(
   )
 
 
+def labels_by_word(token_BT: Array, replaced_BT: Array, real_BT: Array, size: int) -> Term:
+  """How often each id is original, and replaced, among real tokens: float32 [2, size]."""
+  real_BT = real_BT.astype(jnp.float32)
+  cell_n = (token_BT + size * replaced_BT).reshape(-1)
+  count = jnp.zeros(2 * size).at[cell_n].add(real_BT.reshape(-1))
+  return Term(count.reshape(2, size), jnp.sum(real_BT))
+
+
 def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
   """The means, and what the histogram of the logits tells about detection.
 
@@ -150,7 +159,7 @@ def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
       begins there, so they are exact). rtd_replaced: share of tokens with that label. What has no
       tokens to count is left out.
   """
-  sums = dict(sums)
+  sums = {k: v for k, v in sums.items() if k != BY_WORD}  # for who knows how frequent words are
   histogram, _ = sums.pop('rtd_histogram', (None, 0))
   found = means(sums)
   if histogram is None:
@@ -266,6 +275,10 @@ def make(config) -> Objective:
       logit_BT, replaced_BT, batch['example_BT'] > 0,
       float(settings.discriminator_weight), settings.plus,
     )  # fmt: skip
+    if not ctx.train:
+      terms[BY_WORD] = labels_by_word(
+        fake_BT, fake_BT != original_BT, batch['example_BT'] > 0, config.model.vocab_size
+      )
     return Out(terms, carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:

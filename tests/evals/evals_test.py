@@ -6,6 +6,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.evals import fill_mask, loss, pseudo_perplexity
+from bertjax.objectives import rtd
 from bertjax.types import means
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -73,6 +74,33 @@ def test_a_label_comes_with_the_share_of_its_majority():
   sums = dict(next=(np.float32(1), np.float32(3)))
   found = loss.evaluate(lambda v, c, b: (sums, c), {}, (), [b, b], lambda b: b, np.zeros(10), means)
   assert found == dict(next=1 / 3, next_majority=4 / 6)
+
+
+@mutation(
+  'evaluation: a frequent word is taken for a replaced one',
+  'bertjax/evals/loss.py',
+  'np.where(counts_V > 0, -counts_V.astype(np.int64)',
+  'np.where(counts_V > 0, counts_V.astype(np.int64)',
+)
+def test_detection_by_the_frequency_of_words_alone():
+  counts = np.array([0, 40, 9, 9, 2])  # id 0 is a special token
+  original, replaced = np.array([6, 8, 3, 1, 0]), np.array([0, 1, 2, 0, 3])
+  suspicion = np.array([0, 1, 2, 2, 3])
+  pairs = [
+    (a, b) for i, a in enumerate(suspicion) for _ in range(original[i])
+    for j, b in enumerate(suspicion) for _ in range(replaced[j])
+  ]  # fmt: skip
+  expected = sum((b > a) + 0.5 * (b == a) for a, b in pairs) / len(pairs)
+  half = (np.stack([original, replaced]) / 2, 9.0)  # of each of two batches
+  found = loss.evaluate(
+    lambda v, c, b: ({rtd.BY_WORD: half}, c), {}, (), [batch()] * 2, lambda b: b, counts, means
+  )
+  assert found['rtd_auc_unigram'] == pytest.approx(expected)
+  none = (np.stack([original, 0 * original]), 18.0)
+  found = loss.evaluate(
+    lambda v, c, b: ({rtd.BY_WORD: none}, c), {}, (), [batch()], lambda b: b, counts, means
+  )
+  assert 'rtd_auc_unigram' not in found
 
 
 def test_a_term_without_weight_is_left_out():
