@@ -83,7 +83,7 @@ def test_a_label_comes_with_the_share_of_its_majority():
   'np.where(counts_V > 0, counts_V.astype(np.int64)',
 )
 def test_detection_by_the_frequency_of_words_alone():
-  counts = np.array([0, 40, 9, 9, 2])  # id 0 is a special token
+  counts = np.array([0, 40, 9, 9, 2] + [1] * 5)  # id 0 is a special token
   original, replaced = np.array([6, 8, 3, 1, 0]), np.array([0, 1, 2, 0, 3])
   suspicion = np.array([0, 1, 2, 2, 3])
   pairs = [
@@ -91,12 +91,13 @@ def test_detection_by_the_frequency_of_words_alone():
     for j, b in enumerate(suspicion) for _ in range(replaced[j])
   ]  # fmt: skip
   expected = sum((b > a) + 0.5 * (b == a) for a, b in pairs) / len(pairs)
-  half = (np.stack([original, replaced]) / 2, 9.0)  # of each of two batches
+  labels = np.pad(np.stack([original, replaced]), ((0, 0), (0, 5)))
+  half = (labels / 2, 12.0)  # of each of two batches
   found = loss.evaluate(
     lambda v, c, b: ({rtd.BY_WORD: half}, c), {}, (), [batch()] * 2, lambda b: b, counts, means
   )
   assert found['rtd_auc_unigram'] == pytest.approx(expected)
-  none = (np.stack([original, 0 * original]), 18.0)
+  none = (labels * [[1], [0]], 18.0)
   found = loss.evaluate(
     lambda v, c, b: ({rtd.BY_WORD: none}, c), {}, (), [batch()], lambda b: b, counts, means
   )
