@@ -15,7 +15,7 @@ What `write` makes, each in DIR/NAME and, drawn anew, in DIR/heldout/NAME:
   both.en.txt, both.fr.txt   aligned lines: the same words under both names
   dialogues.jsonl  documents of three turns; each says with its words' names who speaks
 
-and vocab.txt: special tokens, then the words under each of the names in NAMES.
+and for each of the kinds in NAMES vocab-KIND.txt: special tokens, and the words under each name.
 """
 
 import json
@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '<eod>')
-NAMES = ('w', 'en', 'fr', 'asks', 'says')  # how words are called: 'w7', 'en7', ..
-ROLES = ('asks', 'says')
+# Kind of text -> how its words are called: 'w7', 'en7', ..
+NAMES = dict(documents=('w',), stream=('w',), languages=('en', 'fr'), dialogues=('asks', 'says'))
 SENTENCE = 8  # words
 TURNS = 3
 
@@ -104,7 +104,7 @@ def in_twos(text: str) -> list[tuple[int, int]]:
 
 
 def write(folder: pathlib.Path, language: Language, documents: int, held_out: int = 1000) -> None:
-  """Writes vocab.txt and all kinds of text.
+  """Writes the vocabularies and all kinds of text.
 
   Args:
     folder: made if need be.
@@ -113,8 +113,9 @@ def write(folder: pathlib.Path, language: Language, documents: int, held_out: in
     held_out: documents of each kind in `folder`/heldout.
   """
   (folder / 'heldout').mkdir(parents=True, exist_ok=True)
-  words = [f'{name}{number}' for name in NAMES for number in range(language.words)]
-  _save(folder / 'vocab.txt', [*SPECIAL, *words])
+  for kind, names in NAMES.items():
+    words = [f'{name}{number}' for name in names for number in range(language.words)]
+    _save(folder / f'vocab-{kind}.txt', [*SPECIAL, *words])
   for path, number, seed in ((folder, documents, 1), (folder / 'heldout', held_out, 2)):
     rng = np.random.default_rng(seed)
     draw = lambda texts, length, rng=rng: sample(language, texts, length, rng)
@@ -145,7 +146,7 @@ def _lines(word_NT: np.ndarray, name: str, between: str | None = None) -> Iterab
 def _dialogues(word_NT: np.ndarray, role_NS: np.ndarray) -> Iterable[str]:
   for word_T, role_S in zip(word_NT, role_NS.tolist(), strict=True):
     turns = zip(word_T.reshape(-1, SENTENCE), role_S, strict=True)
-    text = '\n'.join(_spell(turn, ROLES[role]) for turn, role in turns)
+    text = '\n'.join(_spell(turn, NAMES['dialogues'][role]) for turn, role in turns)
     yield json.dumps(dict(text=text, role=role_S))
 
 

@@ -52,7 +52,7 @@ def ensure_text(folder: pathlib.Path, language: Language, documents: int) -> Non
     data.update({k: v for k, v in flags.items() if k != 'input'})
     data.input = flags['input'].format(folder / 'text')
     data.heldout = flags['input'].format(folder / 'text' / 'heldout')
-    data.vocab, data.split = str(folder / 'text' / 'vocab.txt'), 'lines'
+    data.vocab, data.split = str(folder / 'text' / f'vocab-{name}.txt'), 'lines'
     ensure_store.ensure_store(data, 0, str(folder / name))
 
 
@@ -86,9 +86,9 @@ def compare(
     task = system.tasks[phase.name]
     options = rows.options_of(phase.subject, 'held_out', 'config.evals')
     held_out: Any = rows.hold_out(phase.subject, options)
-    mask = phase.config.data.mask
+    mask, size = phase.config.data.mask, run.store.vocabulary_size
     least = [
-      task.loss(language, held_out.batches(), task.readings, mask, alone=alone)
+      task.loss(language, held_out.batches(), task.readings, mask, size, alone)
       for alone in (False, True)
     ]
     for term, share in task.shares.items():

@@ -13,6 +13,7 @@ All functions take
   batches    of the host, as the model gets them
   readings   of the plan: (original ids [B, T], batch) -> the ways in which the rows came about
   mask       `config.data.mask`
+  size       of the vocabulary: random ids are uniform over it
   alone      see above
 
 and return term -> (total, weight), under the names that the objectives give their terms.
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data.text.known_language import NAMES, SPECIAL, Language
+from bertjax.data.text.known_language import SPECIAL, Language
 from bertjax.studies.known_language import inference
 from bertjax.studies.known_language.inference import Reading
 from bertjax.studies.known_language.readings import original
@@ -37,7 +38,7 @@ _FIRST = len(SPECIAL)  # of the ids of words
 
 def masked(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  alone: bool = False, label: str = '',
+  size: int, alone: bool = False, label: str = '',
 ) -> Sums:  # fmt: skip
   """mlm: of the words at the targets; and of the label of the examples, if it is named.
 
@@ -47,7 +48,7 @@ def masked(
   """
   chain, sums = inference.chain_of(language), {}
   rate, random = mask['rate'], mask['random_share'] if 'random_share' in mask else 0.0
-  kept, other = 1 - mask['mask_share'] - random, random / vocabulary_size(language)
+  kept, other = 1 - mask['mask_share'] - random, random / size
   for batch in batches:
     token_BT, shown_BT = original(batch), batch['token_BT']
     hidden_BT1 = (shown_BT == SPECIAL.index('[MASK]'))[..., None]
@@ -69,7 +70,7 @@ def masked(
 
 def detected(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  alone: bool = False,
+  size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
   """rtd: which tokens are not the original ones, where a generator drew them uniformly.
 
@@ -77,7 +78,7 @@ def detected(
   chosen by a coin of its own.
   """
   chain, sums, rng = inference.chain_of(language), {}, np.random.default_rng(0)
-  rate, size = mask['rate'], vocabulary_size(language)
+  rate = mask['rate']
   for batch in batches:
     token_BT = original(batch)
     fake_BT = token_BT.copy()
@@ -98,10 +99,10 @@ def detected(
 
 def causal(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  alone: bool = False,
+  size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
   """mlm: of each token of a row from those before it; of rows that are read in one way."""
-  del mask
+  del mask, size
   chain, sums = inference.chain_of(language), {}
   for batch in batches:
     token_BT = np.array(batch['token_BT'])
@@ -114,10 +115,10 @@ def causal(
 
 def stream(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  alone: bool = False,
+  size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
   """lm: of each token from all before it, where each row goes on in the next batch."""
-  del mask
+  del mask, size
   batches = list(batches)
   token_BT = np.concatenate([b['token_BT'] for b in batches], 1)
   token_BT = np.concatenate([token_BT, batches[-1]['target_BP'][:, -1:]], 1)
@@ -132,10 +133,10 @@ def stream(
 
 def permuted(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
-  alone: bool = False,
+  size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
   """plm: of each target from the tokens that its permutation lets it see, in rows without memory."""
-  del mask
+  del mask, size
   chain, sums = inference.chain_of(language), {}
   for batch in batches:
     token_BT, column_BP = np.array(batch['token_BT']), batch['target_pos_BP']
@@ -153,11 +154,6 @@ def permuted(
     word_BPW = word_R1W.reshape(*column_BP.shape, -1)
     _add(sums, 'plm', *_word_loss(language, word_BPW, batch))
   return sums
-
-
-def vocabulary_size(language: Language) -> int:
-  """How many ids the vocabulary of `known_language.write` has."""
-  return _FIRST + len(NAMES) * language.words
 
 
 def _channel(language, token_BT, shown_BT, same, other) -> np.ndarray:

@@ -21,7 +21,7 @@ ALL_HIDDEN = {'data.mask.mask_share': 1.0, 'data.mask.random_share': 0.0}
 NEVER_SHORT = {'data.plan.short_prob': 0.0}
 # Replaced tokens: each is drawn by a coin of its own, and replaced by any id, each alike.
 UNIFORM = {
-  'data.mask': recipes.XLM_MASK, 'model.generator': 'uniform', 'model.embedding_width': 64,
+  'data.mask': recipes.XLM_MASK | dict(rate=0.25), 'model.generator': 'uniform', 'model.embedding_width': 64,
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Task(NamedTuple):
 
   Attributes:
     readings: of its rows.
-    loss: of `optimum`; its arguments are the language, batches, readings, mask and `alone`.
+    loss: of `optimum`; its arguments are the language, batches, readings, mask, vocabulary size, `alone`.
     shares: term -> how much of the gap between the arm without attention and the optimum a run is
       to close.
   """
