@@ -15,7 +15,7 @@ What `write` makes, each in DIR/NAME and, drawn anew, in DIR/heldout/NAME:
   both.en.txt, both.fr.txt   aligned lines: the same words under both names
   dialogues.jsonl  documents of three turns; each says with its words' names who speaks
 
-and for each of the kinds in NAMES vocab-KIND.txt: special tokens, and the words under each name.
+and for each of the kinds in NAMES, KIND/vocab.txt: special tokens, and the words under each name.
 """
 
 import json
@@ -115,7 +115,8 @@ def write(folder: pathlib.Path, language: Language, documents: int, held_out: in
   (folder / 'heldout').mkdir(parents=True, exist_ok=True)
   for kind, names in NAMES.items():
     words = [f'{name}{number}' for name in names for number in range(language.words)]
-    _save(folder / f'vocab-{kind}.txt', [*SPECIAL, *words])
+    (folder / kind).mkdir(exist_ok=True)
+    _save(folder / kind / 'vocab.txt', [*SPECIAL, *words])
   for path, number, seed in ((folder, documents, 1), (folder / 'heldout', held_out, 2)):
     rng = np.random.default_rng(seed)
     draw = lambda texts, length, rng=rng: sample(language, texts, length, rng)

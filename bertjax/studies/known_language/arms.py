@@ -52,7 +52,7 @@ def ensure_text(folder: pathlib.Path, language: Language, documents: int) -> Non
     data.update({k: v for k, v in flags.items() if k != 'input'})
     data.input = flags['input'].format(folder / 'text')
     data.heldout = flags['input'].format(folder / 'text' / 'heldout')
-    data.vocab, data.split = str(folder / 'text' / f'vocab-{name}.txt'), 'lines'
+    data.vocab, data.split = str(folder / 'text' / name / 'vocab.txt'), 'lines'
     ensure_store.ensure_store(data, 0, str(folder / name))
 
 

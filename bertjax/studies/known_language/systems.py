@@ -83,7 +83,7 @@ _DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95))
 SYSTEMS = dict(
   bert=System(
     'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next')),
-    ALL_HIDDEN | NEVER_SHORT, steps=2500,
+    ALL_HIDDEN | NEVER_SHORT, steps=3000,
   ),
   roberta=System(
     'roberta', 'documents', PAIR, dict(main=_TEXT),
@@ -102,7 +102,9 @@ SYSTEMS = dict(
     'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
     dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN,
   ),
-  electra=System('electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT),
+  electra=System(
+    'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=3000
+  ),
   electra_generator=System(
     'electra', 'documents', PAIR, dict(main=_TEXT),
     NEVER_SHORT | {
@@ -123,8 +125,11 @@ SYSTEMS = dict(
   xlm_e=System(
     'xlm_e', 'languages', PAIR,
     dict(mrtd=_DETECTED, trtd=_DETECTED._replace(readings=readings.translations)),
-    UNIFORM | {'data.plan.break_mode': 'complete_doc', 'model.generator_layers': 1.0},
-    steps=2000,
+    UNIFORM | {
+      'data.mask': recipes.XLM_MASK | dict(rate=0.4), 'data.plan.break_mode': 'complete_doc',
+      'model.generator_layers': 1.0,
+    },
+    steps=4000,
   ),
   transformer_xl=System(
     'transformer_xl', 'stream', 16,
