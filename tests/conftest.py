@@ -58,7 +58,7 @@ PARTS = {
     'extending',
     'docs',
   ),
-  'learning': ('overfit_test',),
+  'learning': ('overfit_test', 'known_language/'),
 }
 
 

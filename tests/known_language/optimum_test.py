@@ -215,11 +215,13 @@ def test_a_row_and_a_stream_from_left_to_right(name):
   found = optimum.causal(language, [row], readings.one_text, {}, IDS)
   assert mean(found, 'mlm') == pytest.approx(np.sum(expected) / (4 * 6), rel=1e-9)
 
-  ids_BT = FIRST + text_BT
+  ids_BT, pad_B2 = FIRST + text_BT, np.zeros((4, 2), int)  # the last batch is not full
+  token_BT, target_BT = (np.concatenate([x, pad_B2], 1) for x in (ids_BT[:, :-1], ids_BT[:, 1:]))
+  weight_BT = (target_BT > 0).astype(float)
   halves = [
-    dict(token_BT=ids_BT[:, i : i + 2], target_BP=ids_BT[:, i + 1 : i + 3], weight_BP=np.ones((4, 2)))
-    for i in (0, 2)
-  ]  # fmt: skip
+    dict(token_BT=token_BT[:, at], target_BP=target_BT[:, at], weight_BP=weight_BT[:, at])
+    for at in (slice(0, 3), slice(3, 6))
+  ]
   found = optimum.stream(language, halves, readings.one_text, {}, IDS)
   first = np.log(WORDS) * 4  # is no target
   assert mean(found, 'lm') == pytest.approx((np.sum(expected) - first) / (4 * 4), rel=1e-9)

@@ -21,19 +21,17 @@ class Found(NamedTuple):
     blind: the least one of a model whose tokens see themselves alone.
     curve: step -> that of the run.
     alone: that of the arm without attention at its end; None where it was not run.
-    share: how much of the gap is to be closed.
   """
 
   optimum: float
   blind: float
   curve: dict[int, float]
   alone: float | None
-  share: float
 
   @property
   def reached(self) -> float:
     """The loss at the end of the run."""
-    return self.curve[max(self.curve)]
+    return last(self.curve)
 
   @property
   def closed(self) -> float:
@@ -56,9 +54,32 @@ def ensure_text(folder: pathlib.Path, language: Language, documents: int) -> Non
     ensure_store.ensure_store(data, 0, str(folder / name))
 
 
+def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple[float, float]]:
+  """The optimum and the blind loss (see `Found`) of each loss, on the held-out rows of a run.
+
+  Returns:
+    `phase/term`, or `term` of a run of one phase -> (optimum, blind).
+  """
+  found = {}
+  for phase in run.phases:
+    task, mask = system.tasks[phase.name], phase.config.data.mask
+    options = rows.options_of(phase.subject, 'held_out', 'config.evals')
+    held_out: Any = rows.hold_out(phase.subject, options)
+    optimum, blind = (
+      task.loss(
+        language, held_out.batches(), task.readings, mask, run.store.vocabulary_size, alone
+      )
+      for alone in (False, True)
+    )
+    for term in task.shares:
+      name = term if len(run.phases) == 1 else f'{phase.name}/{term}'
+      found[name] = tuple(total / weight for total, weight in (optimum[term], blind[term]))
+  return found
+
+
 def compare(
   system: System, language: Language, store: str, workdir: pathlib.Path, seed: int = 0,
-  steps: int = 0, with_alone: bool = True,
+  with_alone: bool = True,
 ) -> dict[str, Found]:  # fmt: skip
   """Trains a system, and its arm without attention, and compares each of its losses.
 
@@ -68,35 +89,24 @@ def compare(
     store: of the system's text.
     workdir: of the runs; those that are there are not repeated.
     seed: of the runs.
-    steps: in place of the system's, if not 0.
     with_alone: whether to train the arm without attention, where the system has one.
 
   Returns:
-    `phase/term`, or `term` of the phase main -> what was found.
+    As `least` names them -> what was found.
   """
-  config = config_of(system, store, seed, steps)
-  run = setup.make_run(config, store)
-  series = _series(config, workdir / f'seed{seed}')
-  blind_series = None
+  config = config_of(system, store, seed)
+  series, alone = _series(config, workdir / f'seed{seed}'), None
   if with_alone and system.alone is not None:
-    blind = config_of(system, store, seed, steps, alone=True)
-    blind_series = _series(blind, workdir / f'seed{seed}-alone')
-  found = {}
-  for phase in run.phases:
-    task = system.tasks[phase.name]
-    options = rows.options_of(phase.subject, 'held_out', 'config.evals')
-    held_out: Any = rows.hold_out(phase.subject, options)
-    mask, size = phase.config.data.mask, run.store.vocabulary_size
-    least = [
-      task.loss(language, held_out.batches(), task.readings, mask, size, alone)
-      for alone in (False, True)
-    ]
-    for term, share in task.shares.items():
-      name = term if len(run.phases) == 1 else f'{phase.name}/{term}'
-      optimum, bound = (sums[term][0] / sums[term][1] for sums in least)
-      alone = None if blind_series is None else list(blind_series[name].values())[-1]
-      found[name] = Found(optimum, bound, series[name], alone, share)
-  return found
+    alone = _series(config_of(system, store, seed, alone=True), workdir / f'seed{seed}-alone')
+  return {
+    name: Found(optimum, blind, series[name], None if alone is None else last(alone[name]))
+    for name, (optimum, blind) in least(system, language, setup.make_run(config, store)).items()
+  }
+
+
+def last(curve: dict[int, float]) -> float:
+  """The value at the largest step."""
+  return curve[max(curve)]
 
 
 def _series(config, workdir: pathlib.Path) -> dict[str, dict[int, float]]:

@@ -120,8 +120,10 @@ def stream(
   """lm: of each token from all before it, where each row goes on in the next batch."""
   del mask, size
   batches = list(batches)
-  token_BT = np.concatenate([b['token_BT'] for b in batches], 1)
-  token_BT = np.concatenate([token_BT, batches[-1]['target_BP'][:, -1:]], 1)
+  # The target of a column is the token after it; there are none behind the end of the text.
+  token_BT = np.concatenate(
+    [batches[0]['token_BT'][:, :1], *(b['target_BP'] for b in batches)], 1
+  )
   (way,) = readings(token_BT, {})
   chain = inference.chain_of(language)
   word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)

@@ -1,0 +1,48 @@
+"""Trains systems on a language whose best possible losses are known, and prints how near they come.
+
+  python -m bertjax.studies.known_language --workdir=runs/known --seeds=3
+
+Text, stores and runs are in the workdir; runs that are there are not repeated. The table is in
+Markdown, a line for each loss: means over the seeds, in brackets the least and the largest. Losses
+that close less of the gap than they are asked to (`Task.shares`) are shown with their curve.
+"""
+
+import pathlib
+import sys
+
+from absl import app, flags, logging
+
+from bertjax.data.text import known_language
+from bertjax.errors import choose, door
+from bertjax.studies.known_language.systems import SYSTEMS
+
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the text and the runs.')
+_SEEDS = flags.DEFINE_integer('seeds', 1, 'Runs of each system.', lower_bound=1)
+_SYSTEMS = flags.DEFINE_list('systems', list(SYSTEMS), f'Of {", ".join(SYSTEMS)}.')
+_DOCUMENTS = flags.DEFINE_integer('documents', 20_000, 'Of each kind of text.', lower_bound=1)
+
+
+def main(argv: list[str]) -> None:
+  """Trains what is not there yet and prints the table."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  names = [choose(name, SYSTEMS, '--systems') for name in _SYSTEMS.value]
+  from bertjax.studies.known_language import arms, table  # slow to import
+
+  logging.set_verbosity(logging.WARNING)
+  workdir, language = pathlib.Path(str(_WORKDIR.value)), known_language.make()
+  arms.ensure_text(workdir, language, _DOCUMENTS.value)
+  found = {}
+  for name in names:
+    system, runs = SYSTEMS[name], workdir / 'runs' / name
+    store = str(workdir / system.text / 'store')
+    found[name] = [
+      arms.compare(system, language, store, runs, seed) for seed in range(_SEEDS.value)
+    ]
+  sys.stdout.write('\n'.join(table.lines(found)) + '\n')
+
+
+if __name__ == '__main__':
+  flags.mark_flag_as_required('workdir')
+  with door('bertjax.studies.known_language'):
+    app.run(main)

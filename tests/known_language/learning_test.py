@@ -1,0 +1,103 @@
+"""Every system comes near the least loss that there is on a language where that is known.
+
+The quick form trains one small model for each in some seconds and asks for a part of the gap
+between a model that sees nothing and the optimum; `-m learning` trains longer, with an arm without
+attention, and asks for `Task.shares`. A loss below the optimum has seen its target.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import prepare_runs
+import pytest
+from mutation import mutation
+
+from bertjax.data.text import known_language
+from bertjax.studies.known_language import arms
+from bertjax.studies.known_language.systems import SYSTEMS, TEXTS, config_of
+from bertjax.train import evaluation, loop, setup
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LANGUAGE = known_language.make()
+SMALL = {
+  'batch_size': 32, 'evals.held_out.examples': 256, 'optimizer.schedule.peak': 4e-3,
+  'optimizer.schedule.warmup_steps': 30,
+}  # fmt: skip
+# System -> steps, and the shares of the gap that tokens and labels close in them.
+QUICK = dict(
+  bert=(400, 0.5, 0.0),
+  roberta=(300, 0.5, 0.0),
+  albert=(400, 0.5, 0.3),
+  spanbert=(300, 0.5, 0.0),
+  ernie=(400, 0.5, 0.0),
+  ernie_dialogues=(400, 0.5, 0.0),
+  electra=(400, 0.2, 0.0),
+  electra_generator=(300, 0.5, 0.0),
+  xlm=(600, 0.3, 0.0),
+  xlm_e=(600, 0.2, 0.0),
+  transformer_xl=(300, 0.5, 0.0),
+  xlnet=(300, 0.3, 0.0),
+)
+NOTHING_LEARNED = 'mlm=Term(jnp.sum(weight_BP * nll_BP), jnp.sum(weight_BP), scale=1.0'
+
+
+@pytest.fixture(scope='session')
+def stores(tmp_path_factory) -> pathlib.Path:
+  """A store of each kind of text, by its name."""
+  folder = tmp_path_factory.mktemp('known')
+  known_language.write(folder / 'text', LANGUAGE, documents=8000, held_out=300)
+  for name, given in TEXTS.items():
+    flags = {k: v for k, v in given.items() if k != 'input'}
+    flags |= dict(holdout=0.0, split='lines', vocab=folder / 'text' / name / 'vocab.txt')
+    for text, output in (('text', folder / name), ('text/heldout', folder / name / 'heldout')):
+      prepare_runs.run(input=given['input'].format(folder / text), output=output, **flags)
+  return folder
+
+
+def learned(name, store) -> dict[str, arms.Found]:
+  """What a system has learned after its quick steps."""
+  system = SYSTEMS[name]
+  config = config_of(system, str(store), steps=QUICK[name][0])
+  config.update_from_flattened_dict(SMALL)
+  run = setup.make_run(config, str(store), jax.devices()[:1])
+  state = loop.initial_state(config, run, lambda line: None)
+  for step in range(config.total_steps):
+    number, index = run.timeline.at(step)
+    phase = run.phases[number]
+    if not phase.compiled:
+      phase.compile(run.abstract)
+    state, _ = phase.train(state, phase.next_batch(index)[0])
+  done = config.total_steps
+  scores, _ = evaluation.run(run.phases, run.timeline.interleaved, state.variables, done, True)
+  return {
+    loss: arms.Found(optimum, blind, {done: scores[f'eval/{loss}']}, None)
+    for loss, (optimum, blind) in arms.least(system, LANGUAGE, run).items()
+  }
+
+
+@pytest.mark.parametrize('name', SYSTEMS)
+def test_a_system_comes_near_the_optimum(name, stores):
+  found = learned(name, stores / SYSTEMS[name].text)
+  _, tokens, labels = QUICK[name]
+  for loss, f in found.items():
+    print(f'{name} {loss}: {f.optimum:.3f} {f.reached:.3f} {f.blind:.3f}, closed {f.closed:.1%}')
+  for loss, f in found.items():
+    asked = labels if loss in ('next', 'order', 'fake') else tokens
+    assert f.closed >= asked, (loss, f)
+    assert f.reached > f.optimum - 0.03, (loss, f)
+
+
+@pytest.mark.full
+def test_the_study_closes_the_gaps_and_prints_them(tmp_path):
+  """All systems, each for one to three minutes: see docs/learning.md."""
+  arguments = ['-m', 'bertjax.studies.known_language', f'--workdir={tmp_path}']
+  quiet = dict(os.environ, XLA_FLAGS='', JAX_PLATFORMS='cpu')
+  done = subprocess.run(
+    [sys.executable, *arguments], cwd=ROOT, env=quiet, check=True, capture_output=True, text=True
+  )
+  losses = sum(len(task.shares) for system in SYSTEMS.values() for task in system.tasks.values())
+  rows = [line for line in done.stdout.splitlines() if line.startswith('| ') and '%' in line]
+  assert len(rows) == losses, done.stdout
