@@ -75,6 +75,9 @@ ARROWS = {
   'bertjax.studies': (
     'bertjax.config_files', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
   ),
+  'bertjax.studies.known_language': (
+    'bertjax.data', 'bertjax.evals', 'bertjax.metrics', 'bertjax.train', 'configs',
+  ),
   'bertjax.bench': ('bertjax',),
   'bertjax.use': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.sentences', 'bertjax.data.text',

@@ -98,9 +98,7 @@ def sample(language: Language, texts: int, length: int, rng: np.random.Generator
 def in_twos(text: str) -> list[tuple[int, int]]:
   """A segmenter (`prepare --segmenter`): each two words of a text are a unit, whatever they say."""
   place_n = [0, *(i + 1 for i, letter in enumerate(text) if letter == ' '), len(text) + 1]
-  return [
-    (begin, end - 1) for begin, end in zip(place_n[:-2:2], place_n[2::2], strict=False)
-  ]
+  return [(begin, end - 1) for begin, end in zip(place_n[:-2:2], place_n[2::2], strict=False)]
 
 
 def write(folder: pathlib.Path, language: Language, documents: int, held_out: int = 1000) -> None:

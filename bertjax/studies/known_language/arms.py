@@ -66,9 +66,7 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
     options = rows.options_of(phase.subject, 'held_out', 'config.evals')
     held_out: Any = rows.hold_out(phase.subject, options)
     optimum, blind = (
-      task.loss(
-        language, held_out.batches(), task.readings, mask, run.store.vocabulary_size, alone
-      )
+      task.loss(language, held_out.batches(), task.readings, mask, run.store.vocabulary_size, alone)
       for alone in (False, True)
     )
     for term in task.shares:

@@ -121,15 +121,11 @@ def stream(
   del mask, size
   batches = list(batches)
   # The target of a column is the token after it; there are none behind the end of the text.
-  token_BT = np.concatenate(
-    [batches[0]['token_BT'][:, :1], *(b['target_BP'] for b in batches)], 1
-  )
+  token_BT = np.concatenate([batches[0]['token_BT'][:, :1], *(b['target_BP'] for b in batches)], 1)
   (way,) = readings(token_BT, {})
   chain = inference.chain_of(language)
   word_BTW = _ahead(chain, _channel(language, token_BT, token_BT, 1.0, 0.0), way, alone)
-  joined = {
-    k: np.concatenate([b[k] for b in batches], 1) for k in ('target_BP', 'weight_BP')
-  }
+  joined = {k: np.concatenate([b[k] for b in batches], 1) for k in ('target_BP', 'weight_BP')}
   return dict(lm=_word_loss(language, word_BTW[:, 1:], joined))
 
 
@@ -137,7 +133,7 @@ def permuted(
   language: Language, batches: Iterable[Batch], readings: Readings, mask: Mapping[str, Any],
   size: int, alone: bool = False,
 ) -> Sums:  # fmt: skip
-  """plm: of each target from the tokens that its permutation lets it see, in rows without memory."""
+  """plm: of each target from what its permutation lets it see, in rows without memory."""
   del mask, size
   chain, sums = inference.chain_of(language), {}
   for batch in batches:

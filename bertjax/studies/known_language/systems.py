@@ -1,4 +1,4 @@
-"""The systems on a known language: their recipes, and what each of their losses is compared with."""
+"""The systems on a known language: their recipes, and what their losses are compared with."""
 
 import functools
 import importlib
@@ -21,7 +21,8 @@ ALL_HIDDEN = {'data.mask.mask_share': 1.0, 'data.mask.random_share': 0.0}
 NEVER_SHORT = {'data.plan.short_prob': 0.0}
 # Replaced tokens: each is drawn by a coin of its own, and replaced by any id, each alike.
 UNIFORM = {
-  'data.mask': recipes.XLM_MASK | dict(rate=0.25), 'model.generator': 'uniform', 'model.embedding_width': 64,
+  'data.mask': recipes.XLM_MASK | dict(rate=0.25), 'model.generator': 'uniform',
+  'model.embedding_width': 64,
 }  # fmt: skip
 
 
@@ -40,7 +41,7 @@ class Task(NamedTuple):
 
   Attributes:
     readings: of its rows.
-    loss: of `optimum`; its arguments are the language, batches, readings, mask, vocabulary size, `alone`.
+    loss: of `optimum`.
     shares: term -> how much of the gap between the arm without attention and the optimum a run is
       to close.
   """
@@ -69,7 +70,7 @@ class System(NamedTuple):
   length: int
   tasks: Mapping[str, Task]
   fields: Mapping[str, Any] = {}
-  steps: int = 1500
+  steps: int = 1000
   alone: Mapping[str, Any] | None = {'model.attend': 'self'}
 
 
@@ -83,7 +84,7 @@ _DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95))
 SYSTEMS = dict(
   bert=System(
     'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next')),
-    ALL_HIDDEN | NEVER_SHORT, steps=3000,
+    ALL_HIDDEN | NEVER_SHORT, steps=2500,
   ),
   roberta=System(
     'roberta', 'documents', PAIR, dict(main=_TEXT),
@@ -96,14 +97,14 @@ SYSTEMS = dict(
   spanbert=System('spanbert', 'documents', PAIR - 1, dict(main=_TEXT), ALL_HIDDEN),
   ernie=System(
     'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next')),
-    ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1},
+    ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1}, steps=1500,
   ),
   ernie_dialogues=System(
     'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
-    dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN,
+    dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN, steps=1500,
   ),
   electra=System(
-    'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=3000
+    'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=2500
   ),
   electra_generator=System(
     'electra', 'documents', PAIR, dict(main=_TEXT),
@@ -119,7 +120,7 @@ SYSTEMS = dict(
       mlm=_TEXT,
       tlm=_masked(readings.translations),
     ),
-    {'phases.tlm.length': 2 * SENTENCE + 4}, steps=3000,
+    {'phases.tlm.length': 2 * SENTENCE + 4}, steps=2400,
     alone={f'phases.{phase}.model.attend': 'self' for phase in ('clm', 'mlm', 'tlm')},
   ),
   xlm_e=System(
@@ -129,7 +130,7 @@ SYSTEMS = dict(
       'data.mask': recipes.XLM_MASK | dict(rate=0.4), 'data.plan.break_mode': 'complete_doc',
       'model.generator_layers': 1.0,
     },
-    steps=4000,
+    steps=3000,
   ),
   transformer_xl=System(
     'transformer_xl', 'stream', 16,
@@ -138,6 +139,7 @@ SYSTEMS = dict(
       'model.head_size': 32, 'model.mem_len': 16, 'evals.held_out.length': 0,
       'evals.held_out.model': ConfigDict(),
     },
+    steps=400,
     # A segment of one token without memory sees itself alone.
     alone={'length': 1, 'model.mem_len': 0, 'batch_size': 1024},
   ),
@@ -148,7 +150,7 @@ SYSTEMS = dict(
       'data.plan.reuse_len': 16, 'data.plan.both_directions': False, 'data.mask.perm_size': 16,
       'model.mem_len': 0,
     },
-    alone=None,
+    steps=500, alone=None,
   ),
 )  # fmt: skip
 
