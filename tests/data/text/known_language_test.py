@@ -1,0 +1,60 @@
+"""The text of a known language: words follow each other as it says, in all its files alike."""
+
+import json
+
+import numpy as np
+from mutation import mutation
+
+from bertjax.data.text import known_language
+
+
+@mutation(
+  'known_language: words follow their neighbour',
+  'bertjax/data/text/known_language.py',
+  'chain_NT[:, t - language.lag]',
+  'chain_NT[:, t - 1]',
+)
+def test_words_follow_as_often_as_the_language_says():
+  language = known_language.make()
+  np.testing.assert_allclose(language.follow_WW.sum(0), 1)
+  np.testing.assert_allclose(language.follow_WW.sum(1), 1)
+  word_NT = known_language.sample(language, 4000, 20, np.random.default_rng(0))
+  pairs_WW = np.zeros((24, 24))
+  np.add.at(pairs_WW, (word_NT[:, :-2], word_NT[:, 2:]), 1)
+  np.testing.assert_allclose(
+    pairs_WW / pairs_WW.sum(1, keepdims=True), language.follow_WW, atol=0.02
+  )
+  beside_WW = np.zeros((24, 24))
+  np.add.at(beside_WW, (word_NT[:, :-1], word_NT[:, 1:]), 1)
+  np.testing.assert_allclose(beside_WW / beside_WW.sum(), 1 / 24**2, atol=5e-4)
+
+
+def test_noise_replaces_a_share_of_the_words():
+  draw = lambda noise: known_language.sample(
+    known_language.make(lag=1, noise=noise), 2000, 10, np.random.default_rng(1)
+  )
+  language, word_NT = known_language.make(lag=1), draw(0.3)
+  possible = language.follow_WW[word_NT[:, :-1], word_NT[:, 1:]] > 0
+  kept = 0.7**2
+  np.testing.assert_allclose(possible.mean(), kept + (1 - kept) * 4 / 24, atol=0.01)
+
+
+def test_the_files_say_the_same_under_each_name(tmp_path):
+  known_language.write(tmp_path, known_language.make(), documents=30, held_out=5)
+  read = lambda name: (tmp_path / name).read_text().splitlines()
+  documents = '\n'.join(read('documents.txt')).strip().split('\n\n')
+  assert len(documents) == 30 and all(len(d.split('\n')) == 2 for d in documents)
+  assert len((tmp_path / 'heldout' / 'stream.txt').read_text().split()) == 5 * 16
+  pairs = zip(read('both.en.txt'), read('both.fr.txt'), strict=True)
+  assert all(en.replace('en', 'fr') == fr for en, fr in pairs)
+  for line in read('dialogues.jsonl'):
+    dialogue = json.loads(line)
+    for turn, role in zip(dialogue['text'].split('\n'), dialogue['role'], strict=True):
+      assert all(word.startswith(('asks', 'says')[role]) for word in turn.split())
+  words = set((tmp_path / 'languages' / 'vocab.txt').read_text().split())
+  assert {word for line in read('en.txt') + read('fr.txt') for word in line.split()} <= words
+
+
+def test_units_are_of_two_words():
+  text = 'w1 w20 w3 w4 w15'
+  assert [text[a:b] for a, b in known_language.in_twos(text)] == ['w1 w20', 'w3 w4']
