@@ -123,7 +123,7 @@ def get_config(arg: str | None = None):
   c.optimizer.schedule.update(cited('electra/configure_pretraining.py', warmup_steps=warmup))
   if size == 'tiny':
     common.laptop(c)
-    # One table for both nets learns to detect, with 50 times the weight, and too little to
-    # generate in so few steps (docs/learning.md).
-    c.model.tied_embeddings = False
+    # One table for both nets learns to detect, with 50 times the weight, and in so few steps too
+    # little to generate.
+    c.model.update(cited('ours: docs/learning.md, its generator', tied_embeddings=False))
   return c
