@@ -23,23 +23,26 @@ from bertjax.train import evaluation, loop, setup
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LANGUAGE = known_language.make()
 SMALL = {
-  'batch_size': 32, 'evals.held_out.examples': 256, 'optimizer.schedule.peak': 4e-3,
+  'batch_size': 32, 'evals.held_out.examples': 128, 'optimizer.schedule.peak': 4e-3,
   'optimizer.schedule.warmup_steps': 30,
 }  # fmt: skip
-# System -> steps, and the shares of the gap that tokens and labels close in them.
+# Detection, with 50 times the weight, stays where it is with so high a peak.
+DETECTION = SMALL | {'batch_size': 64, 'optimizer.schedule.peak': 2e-3}
+LABELS = ('next', 'order', 'fake')
+# System -> steps, the shares of the gap that tokens and labels are to close in them, and the run's.
 QUICK = dict(
-  bert=(400, 0.5, 0.0),
-  roberta=(300, 0.5, 0.0),
-  albert=(400, 0.5, 0.3),
-  spanbert=(300, 0.5, 0.0),
-  ernie=(400, 0.5, 0.0),
-  ernie_dialogues=(400, 0.5, 0.0),
-  electra=(400, 0.2, 0.0),
-  electra_generator=(300, 0.5, 0.0),
-  xlm=(600, 0.3, 0.0),
-  xlm_e=(600, 0.2, 0.0),
-  transformer_xl=(300, 0.5, 0.0),
-  xlnet=(300, 0.3, 0.0),
+  bert=(500, 0.6, 0.25, SMALL),
+  roberta=(250, 0.5, 0.0, SMALL),
+  albert=(400, 0.6, 0.6, SMALL),
+  spanbert=(250, 0.5, 0.0, SMALL),
+  ernie=(400, 0.5, 0.0, SMALL),
+  ernie_dialogues=(400, 0.5, 0.0, SMALL),
+  electra=(400, 0.4, 0.0, DETECTION),
+  electra_generator=(250, 0.5, 0.0, SMALL),
+  xlm=(600, 0.5, 0.0, SMALL),
+  xlm_e=(600, 0.2, 0.0, DETECTION),
+  transformer_xl=(150, 0.7, 0.0, SMALL),
+  xlnet=(150, 0.65, 0.0, SMALL),
 )
 
 
@@ -59,8 +62,9 @@ def stores(tmp_path_factory) -> pathlib.Path:
 def learned(name, store) -> dict[str, arms.Found]:
   """What a system has learned after its quick steps."""
   system = SYSTEMS[name]
-  config = config_of(system, str(store), steps=QUICK[name][0])
-  config.update_from_flattened_dict(SMALL)
+  steps, *_, fields = QUICK[name]
+  config = config_of(system, str(store), steps=steps)
+  config.update_from_flattened_dict(fields)
   run = setup.make_run(config, str(store), jax.devices()[:1])
   state = loop.initial_state(config, run, lambda line: None)
   for step in range(config.total_steps):
@@ -248,12 +252,11 @@ def learned(name, store) -> dict[str, arms.Found]:
 )
 def test_a_system_comes_near_the_optimum(name, stores):
   found = learned(name, stores / SYSTEMS[name].text)
-  _, tokens, labels = QUICK[name]
+  _, tokens, labels, _ = QUICK[name]
   for loss, f in found.items():
     print(f'{name} {loss}: {f.optimum:.3f} {f.reached:.3f} {f.blind:.3f}, closed {f.closed:.1%}')
   for loss, f in found.items():
-    asked = labels if loss in ('next', 'order', 'fake') else tokens
-    assert f.closed >= asked, (loss, f)
+    assert f.closed >= (labels if loss in LABELS else tokens), (loss, f)
     assert f.reached > f.optimum - 0.03, (loss, f)
 
 
