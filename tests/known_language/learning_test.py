@@ -26,7 +26,7 @@ SMALL = {
   'batch_size': 32, 'evals.held_out.examples': 128, 'optimizer.schedule.peak': 4e-3,
   'optimizer.schedule.warmup_steps': 30,
 }  # fmt: skip
-# Detection, with 50 times the weight, and ERNIE's dialogues stay where they are with so high a peak.
+# So high a peak keeps detection, with 50 times the weight, and ERNIE's dialogues where they are.
 GENTLE = SMALL | {'batch_size': 64, 'optimizer.schedule.peak': 2e-3}
 LABELS = ('next', 'order', 'fake')
 # System -> steps, the shares of the gap that tokens and labels are to close in them, and the run's.
