@@ -70,7 +70,7 @@ class System(NamedTuple):
   length: int
   tasks: Mapping[str, Task]
   fields: Mapping[str, Any] = {}
-  steps: int = 1000
+  steps: int = 1500
   alone: Mapping[str, Any] | None = {'model.attend': 'self'}
 
 
