@@ -108,11 +108,15 @@ def last(curve: dict[int, float]) -> float:
 
 
 def _series(config, workdir: pathlib.Path) -> dict[str, dict[int, float]]:
-  """Score -> step -> value of a run, which is made if it is not there."""
-  if not (workdir / 'metrics.jsonl').exists():
+  """Score -> step -> value of a run, which is made, or gone on with, if it is not at its end."""
+  if not any(config.total_steps in curve for curve in _scores(workdir).values()):
     loop.run(config, str(workdir))
+  return _scores(workdir)
+
+
+def _scores(workdir: pathlib.Path) -> dict[str, dict[int, float]]:
   found: dict[str, dict[int, float]] = {}
-  for row in curves.read(workdir):
+  for row in curves.read(workdir) if (workdir / 'metrics.jsonl').exists() else ():
     for name, value in row.items():
       if name.startswith('eval/'):
         found.setdefault(name.removeprefix('eval/'), {})[int(row['step'])] = value
