@@ -33,7 +33,7 @@ def get_config(arg: str | None = None):
   c.model.update(
     cited(PAPER, types=0)  # one segment, no language ids
     | cited(PAPER, generator_width=1.0, generator_layers=1 / 3)  # 4 of 12
-    | cited("ELECTRA's, in every size", tied_embeddings=True)
+    | cited('electra/configure_pretraining.py, in every size', tied_embeddings=True)
   )
 
   c.optimizer.update(
