@@ -3,14 +3,13 @@
 Flags, jax.distributed, one call; the rest is in bertjax/train/loop.py.
 """
 
-import os
 import pathlib
 import sys
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import config_files
+from bertjax import cluster, config_files
 from bertjax.errors import door
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -29,27 +28,31 @@ _REMAP = flags.DEFINE_bool(
   'remap_vocab', False, 'As config.remap_vocab: init_from may be of another vocabulary.'
 )
 _COORDINATOR = flags.DEFINE_string(
-  'coordinator', '', 'host:port of process 0, for several processes outside a TPU pod.'
+  'coordinator',
+  None,
+  'HOST:PORT of process 0, where neither a TPU pod nor Kubernetes nor SLURM says it.',
 )
-_PROCESSES = flags.DEFINE_integer('processes', 1, 'How many processes, with --coordinator.')
-_PROCESS = flags.DEFINE_integer('process', 0, 'Index of this process, with --coordinator.')
+_PROCESSES = flags.DEFINE_integer(
+  'processes', None, 'How many processes, with --coordinator; 1 without it: this one, alone.'
+)
+_PROCESS = flags.DEFINE_integer('process', None, 'Index of this process, with --coordinator.')
 flags.mark_flag_as_required('config')
 
 
-def _initialize_distributed() -> None:
-  import jax
-
-  if _COORDINATOR.value:
-    jax.distributed.initialize(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-  elif _on_cluster():
-    jax.distributed.initialize()
-
-
-def _on_cluster() -> bool:
-  """Whether this is one of several processes that jax.distributed finds by itself."""
-  tpu_workers = os.environ.get('TPU_WORKER_HOSTNAMES', '').split(',')
-  slurm_tasks = int(os.environ.get('SLURM_NTASKS', '1'))
-  return len(tpu_workers) > 1 or slurm_tasks > 1 or 'MEGASCALE_COORDINATOR_ADDRESS' in os.environ
+def _join_the_others() -> None:
+  """Connects the processes of the run, if there are several."""
+  place = cluster.find(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
+  if place is None:
+    warning = cluster.unused()
+    if warning and _PROCESSES.value is None:
+      logging.warning(warning)
+    return
+  if place.process == 0:
+    print(
+      f'Process 0 of {place.processes}, coordinator {place.coordinator}, by {place.told_by}',
+      flush=True,
+    )
+  cluster.join(place)
 
 
 def main(argv: list[str]) -> None:
@@ -60,7 +63,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # orbax describes each of its files at INFO
   from bertjax.train import loop as train_loop  # after the flags, so that --help is quick
 
-  _initialize_distributed()
+  _join_the_others()
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True
   (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
