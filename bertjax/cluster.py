@@ -74,9 +74,7 @@ def find(
     return _in_environment(environ)
   if 'tpu' in (environ.get('JAX_PLATFORMS') or 'tpu').split(','):
     if 'TPU_WORKER_HOSTNAMES' in environ:
-      hosts = environ['TPU_WORKER_HOSTNAMES'].split(',')
-      worker = _number(environ, 'TPU_WORKER_ID', 'GKE')
-      return _of_slices(hosts, worker, environ.get, 'GKE')
+      return _of_slices(environ['TPU_WORKER_HOSTNAMES'], environ, 'TPU_WORKER_ID', 'GKE')
     metadata = metadata or (None if 'TPU_SKIP_MDS_QUERY' in environ else google_metadata(environ))
     endpoints = metadata('worker-network-endpoints') if metadata else None
     if metadata and endpoints:
@@ -189,27 +187,33 @@ def _in_environment(environ: Mapping[str, str]) -> Place | None:
 
 
 def _in_tpu_vm(endpoints: str, metadata: Callable[[str], str | None]) -> Place | None:
-  """Args: endpoints: HOST,HOST,.. or, from older servers, NAME:ID:HOST,NAME:ID:HOST,.."""
-  hosts = [worker.split(':')[-1] for worker in endpoints.split(',')]
   lines = (metadata('tpu-env') or '').splitlines()  # MEGASCALE_NUM_SLICES: '2'
   pairs = [line.partition(':') for line in lines if ':' in line]
   told = {key.strip(): value.strip().strip('\'"') for key, _, value in pairs}
-  worker = _number({'agent-worker-number': metadata('agent-worker-number')}, 'agent-worker-number',
-                   'the metadata server')  # fmt: skip
-  return _of_slices(hosts, worker, told.get, 'GCE TPU metadata')
+  worker = metadata('agent-worker-number')
+  told |= {'agent-worker-number': worker} if worker is not None else {}
+  return _of_slices(endpoints, told, 'agent-worker-number', 'GCE TPU metadata')
 
 
 def _of_slices(
-  hosts: list[str], worker: int, told: Callable[[str], str | None], told_by: str
+  workers: str, told: Mapping[str, str], worker_key: str, told_by: str
 ) -> Place | None:
-  """The place of a worker of a TPU slice; MEGASCALE_* are told where there are several slices."""
-  slices, slice_id = int(told('MEGASCALE_NUM_SLICES') or 1), int(told('MEGASCALE_SLICE_ID') or 0)
+  """The place of a worker of a TPU slice.
+
+  Args:
+    workers: of this slice: HOST,HOST,.. or, from older metadata servers, NAME:ID:HOST,..
+    told: MEGASCALE_* are there where there are several slices.
+    worker_key: of `told`; which of the workers this is.
+    told_by: as in `Place`.
+  """
+  hosts = [worker.split(':')[-1] for worker in workers.split(',')]
+  slices = int(told.get('MEGASCALE_NUM_SLICES') or 1)
   if slices * len(hosts) == 1:
     return None
-  first = (told('MEGASCALE_COORDINATOR_ADDRESS') or hosts[0]).split(':')[0]
-  process = slice_id * len(hosts) + worker
-  place = Place(f'{first}:{TPU_PORT}', slices * len(hosts), process, None, told_by)
-  return _checked(place)
+  worker = _number(told, worker_key, told_by)
+  process = int(told.get('MEGASCALE_SLICE_ID') or 0) * len(hosts) + worker
+  first = (told.get('MEGASCALE_COORDINATOR_ADDRESS') or hosts[0]).split(':')[0]
+  return _checked(Place(f'{first}:{TPU_PORT}', slices * len(hosts), process, None, told_by))
 
 
 def _in_slurm(environ: Mapping[str, str]) -> Place | None:
@@ -257,7 +261,7 @@ def _tasks_on_this_node(environ: Mapping[str, str]) -> int:
   return counts[int(environ.get('SLURM_NODEID', '0'))]
 
 
-def _number(environ: Mapping[str, str | None], key: str, what: str) -> int:
+def _number(environ: Mapping[str, str], key: str, what: str) -> int:
   value = environ.get(key)
   if value is None or not value.isdecimal():
     raise UserError(
@@ -301,7 +305,7 @@ def _own_address(host: str) -> str:
   reach, else all; what other processes make of it is not used."""
   address = str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
   family = socket.AF_INET6 if ':' in address else socket.AF_INET
-  named = not _is_address(host) and host != 'localhost'
+  named = host not in (address, 'localhost')
   if named and ipaddress.ip_address(address).is_loopback:  # Debian's 127.0.1.1 for its own name
     return '[::]'
   try:
@@ -310,11 +314,3 @@ def _own_address(host: str) -> str:
   except OSError:
     return '[::]'
   return f'[{address}]' if family == socket.AF_INET6 else address
-
-
-def _is_address(host: str) -> bool:
-  try:
-    ipaddress.ip_address(host)
-  except ValueError:
-    return False
-  return True

@@ -54,9 +54,10 @@ def door(program: str) -> Iterator[None]:
   try:
     yield
   except UserError as error:
-    from absl import logging
+    if 'absl' in sys.modules:  # a launcher needs no package
+      from absl import logging
 
-    logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
+      logging.debug('traceback of the error below', exc_info=True)  # --verbosity=1
     sys.exit(f'{program}: {error}')
   except KeyboardInterrupt:
     print(f'\n{program}: interrupted', file=sys.stderr)

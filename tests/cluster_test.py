@@ -113,7 +113,7 @@ GKE_PODS = {
 @mutation(
   'cluster: a worker of the second slice takes the place of one of the first',
   'bertjax/cluster.py',
-  'process = slice_id * len(hosts) + worker',
+  "process = int(told.get('MEGASCALE_SLICE_ID') or 0) * len(hosts) + worker",
   'process = worker',
   case='second of two slices',
 )

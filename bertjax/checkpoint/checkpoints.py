@@ -265,6 +265,11 @@ def newest(source: pathlib.Path | str) -> pathlib.Path:
   return _first_intact(candidates)
 
 
+def newest_step(workdir: pathlib.Path | str) -> int | None:
+  """The step of the newest complete checkpoint of a run, intact or not; None: there is none."""
+  return max(_steps(pathlib.Path(workdir, 'checkpoints')), default=None)
+
+
 def choose(workdir: pathlib.Path | str, step: int | str | None, best: Any) -> pathlib.Path:
   """The directory of a checkpoint of a run.
 

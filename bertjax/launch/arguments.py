@@ -1,0 +1,49 @@
+"""The arguments of a launcher: its own come first, all others are for `bertjax.main`."""
+
+import sys
+from collections.abc import Sequence
+
+from bertjax.errors import UserError
+
+HELP = ('-h', '--help')
+
+
+def own(argv: Sequence[str], name: str) -> tuple[bool, list[str]]:
+  """Whether `--name` is among the arguments, and the others."""
+  return f'--{name}' in argv, [argument for argument in argv if argument != f'--{name}']
+
+
+def wants_help(argv: Sequence[str], doc: str | None) -> bool:
+  """Prints a module's docstring where the arguments ask for it."""
+  if argv and argv[0] not in HELP:
+    return False
+  print((doc or '').strip(), file=sys.stdout if argv else sys.stderr)
+  return True
+
+
+def value(argv: Sequence[str], flag: str) -> str | None:
+  """What `--flag=VALUE` or `--flag VALUE` gives, the last one; None if it is not there."""
+  found = None
+  for argument, following in zip(argv, [*argv[1:], None], strict=True):
+    name, equals, text = argument.partition('=')
+    if name in (f'--{flag}', f'-{flag}'):
+      found = text if equals else following
+  return found
+
+
+def required(argv: Sequence[str], flag: str) -> str:
+  """As `value`.
+
+  Raises:
+    UserError: it is not there.
+  """
+  found = value(argv, flag)
+  if not found:
+    raise UserError(f'expected --{flag}=..., as of python -m bertjax.main, got {list(argv)}')
+  return found
+
+
+def with_preset(argv: Sequence[str], preset: str) -> list[str]:
+  """The arguments, with `--config.preset` of the launcher's machines unless they name one."""
+  given = value(argv, 'config.preset') is not None
+  return list(argv) if given else [*argv, f'--config.preset={preset}']

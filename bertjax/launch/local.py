@@ -1,0 +1,90 @@
+"""N processes on this machine as one run, each with M simulated devices:
+
+  launch/local.sh N[xM] [--dry-run] --config=... --workdir=...
+
+They run on CPUs, unless JAX_PLATFORMS says otherwise, and talk through gloo over 127.0.0.1. The
+output of process 0 is shown, that of process I goes to WORKDIR.process-I.log. SIGTERM, Ctrl-C and
+SIGHUP are passed on to all, which save at one step; a second one stops them at once. None outlives
+the launcher. --dry-run shows the commands.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import socket
+import sys
+import tempfile
+
+from bertjax.errors import UserError
+from bertjax.launch import arguments
+from bertjax.launch.processes import Command, run_together
+
+DEVICES = '--xla_force_host_platform_device_count'
+
+
+def main(argv: list[str]) -> int:
+  """Starts the processes and returns when all have ended, with their status."""
+  if arguments.wants_help(argv, __doc__):
+    return 0 if argv else 2
+  dry_run, (size, *flags) = arguments.own(argv, 'dry-run')
+  commands = commands_of(size, flags, _free_port())
+  if dry_run:
+    for command in commands:
+      environ = [f'{key}={shlex.quote(value)}' for key, value in command.environ.items()]
+      log = f' > {shlex.quote(str(command.log))} 2>&1' if command.log else ''
+      print(' '.join([*environ, shlex.join(command.arguments)]) + log)
+    return 0
+  for command in commands:
+    if command.log:
+      command.log.parent.mkdir(parents=True, exist_ok=True)
+      command.log.write_bytes(b'')
+  return run_together(commands)
+
+
+def commands_of(size: str, flags: list[str], port: int) -> list[Command]:
+  """The commands of the processes.
+
+  Args:
+    size: N or NxM.
+    flags: of `bertjax.main`, any text in them.
+    port: a free one.
+
+  Raises:
+    UserError: the size is none, or there is no --workdir.
+  """
+  match = re.fullmatch(r'([1-9]\d*)(?:x([1-9]\d*))?', size)
+  if not match:
+    raise UserError(
+      f'expected N or NxM first, processes and simulated devices of each, got {size!r}: '
+      'launch/local.sh 2x4 --config=... --workdir=...'
+    )
+  processes, devices = int(match[1]), match[2]
+  workdir = arguments.required(flags, 'workdir')
+  environ = {
+    'JAX_PLATFORMS': os.environ.get('JAX_PLATFORMS') or 'cpu',
+    'JAX_CPU_COLLECTIVES_IMPLEMENTATION': 'gloo',
+  }
+  if devices:
+    kept = [f for f in os.environ.get('XLA_FLAGS', '').split() if not f.startswith(f'{DEVICES}=')]
+    environ['XLA_FLAGS'] = ' '.join([*kept, f'{DEVICES}={devices}'])
+  found = []
+  for process in range(processes):
+    log = _log_base(workdir).with_name(f'{_log_base(workdir).name}.process-{process}.log')
+    place = [f'--coordinator=127.0.0.1:{port}', f'--processes={processes}', f'--process={process}']
+    command = [sys.executable, '-m', 'bertjax.main', *flags, *place]
+    found.append(Command(command, environ, log if process else None, f'process {process}'))
+  return found
+
+
+def _log_base(workdir: str) -> pathlib.Path:
+  """Beside the workdir, or in the temporary directory if that is in an object store."""
+  if '://' in workdir:
+    return pathlib.Path(tempfile.gettempdir(), re.sub(r'\W+', '-', workdir))
+  return pathlib.Path(workdir)
+
+
+def _free_port() -> int:
+  with socket.socket() as tried:
+    tried.bind(('127.0.0.1', 0))
+    return tried.getsockname()[1]

@@ -1,0 +1,128 @@
+"""Commands that run side by side as one: signals reach all of them, and none is left behind.
+
+Each is in a session of its own, so that Ctrl-C on a terminal comes to this process alone and is
+passed on once: a run stops at a second signal without saving.
+"""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+GRACE_S = 15.0  # for the others, after one has failed
+POLL_S = 0.05
+_TAIL = 2000  # characters of a log that are shown
+
+# Asks the kernel for SIGKILL when the parent is gone, and becomes the command. A function of
+# Popen's `preexec_fn` would have to run between fork and exec, where threads make trouble.
+_TIE = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() != int(sys.argv[1]):
+  os._exit(1)
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+
+
+class Command(NamedTuple):
+  """A command.
+
+  Attributes:
+    arguments: of which the first is the program.
+    environ: changes of the environment.
+    log: file for its output; None: the screen.
+    name: for messages.
+  """
+
+  arguments: Sequence[str]
+  environ: Mapping[str, str]
+  log: pathlib.Path | None
+  name: str
+
+
+def run_together(commands: Sequence[Command]) -> int:
+  """Runs all to their end; SIGTERM, SIGINT and SIGHUP are passed on to each, a third one kills.
+
+  If one fails, the others are asked to stop, and killed after `GRACE_S`. If this process is killed,
+  the kernel kills them.
+
+  Returns:
+    0 if all ended with 0, else the status of the first that failed; 128 + N for signal N.
+  """
+  children: list[subprocess.Popen] = []
+  asked: list[int] = []
+  handlers = {n: signal.signal(n, lambda n, _: asked.append(n)) for n in FORWARDED}
+  try:
+    for command in commands:
+      if not asked:
+        children.append(_start(command))
+    return _wait(commands, children, asked)
+  finally:
+    _send(children, signal.SIGKILL)
+    for child in children:
+      child.wait()
+    for number, handler in handlers.items():
+      signal.signal(number, handler)
+
+
+def _start(command: Command) -> subprocess.Popen:
+  tied = [sys.executable, '-ISc', _TIE, str(os.getpid()), *command.arguments]
+  log = open(command.log, 'ab') if command.log else None
+  try:
+    return subprocess.Popen(
+      tied,
+      env={**os.environ, **command.environ},
+      stdin=subprocess.DEVNULL,
+      stdout=log,
+      stderr=subprocess.STDOUT if log else None,
+      start_new_session=True,
+    )
+  finally:
+    if log:
+      log.close()
+
+
+def _wait(
+  commands: Sequence[Command], children: Sequence[subprocess.Popen], asked: Sequence[int]
+) -> int:
+  """Args: asked: signals that this process was sent, growing."""
+  status, end, sent = 0, float('inf'), 0
+  while True:
+    running = [child for child in children if child.poll() is None]
+    failed = next((i for i, child in enumerate(children) if child.returncode), None)
+    if failed is not None and not status:
+      status, end = _status(children[failed]), time.monotonic() + GRACE_S
+      _report(commands[failed], status)
+      _send(running, signal.SIGTERM)
+    if not running:
+      return status or (128 + asked[0] if len(children) < len(commands) else 0)
+    for number in asked[sent:]:
+      sent += 1
+      _send(running, signal.SIGKILL if sent > 2 else number)
+    if time.monotonic() > end:
+      _send(running, signal.SIGKILL)
+    time.sleep(POLL_S)
+
+
+def _status(child: subprocess.Popen) -> int:
+  return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _report(command: Command, status: int) -> None:
+  how = f'was ended by {signal.Signals(status - 128).name}' if status > 128 else f'failed: {status}'
+  said = f'bertjax.launch: {command.name} {how}'
+  if command.log:
+    end = command.log.read_bytes()[-_TAIL:].decode(errors='replace')
+    said += f'; the end of its output, {command.log}:\n{end}'
+  print(said, file=sys.stderr, flush=True)
+
+
+def _send(children: Sequence[subprocess.Popen], number: int) -> None:
+  for child in children:
+    if child.poll() is None:
+      child.send_signal(number)

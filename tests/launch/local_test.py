@@ -1,0 +1,108 @@
+"""launch/local.sh with real runs: two processes of four simulated devices each."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from mutation import mutation
+from processes import ROOT, command, environment, lines, run, steps_logged, wait_for
+
+NAME = """a b'c"d;e $(touch pwned)"""  # what a shell would take apart
+
+
+def launch(store, workdir, *more, size: str = '2x4') -> subprocess.Popen:
+  flags = command(store, workdir, *more)[3:]
+  environ = dict(environment(), PYTHON=sys.executable)
+  del environ['XLA_FLAGS']
+  with open(f'{workdir}.log', 'a', encoding='utf-8') as log:
+    return subprocess.Popen(
+      ['launch/local.sh', size, *flags], cwd=ROOT, env=environ, stdout=log, stderr=log
+    )
+
+
+def children(process: subprocess.Popen) -> list[int]:
+  path = pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children')
+  return [int(pid) for pid in path.read_text().split()]
+
+
+def gone(pids) -> bool:
+  return not any(pathlib.Path(f'/proc/{pid}').exists() for pid in pids)
+
+
+def losses(workdir) -> np.ndarray:
+  return np.array([line['loss'] for line in lines(workdir) if 'loss' in line])
+
+
+@pytest.fixture(scope='module')
+def straight(rich_store, tmp_path_factory) -> np.ndarray:
+  """The losses of one process with all eight devices."""
+  workdir = tmp_path_factory.mktemp('straight')
+  done = run(rich_store, workdir, devices=8)
+  assert done.returncode == 0, done.stderr
+  return losses(workdir)
+
+
+@pytest.mark.full
+@mutation(
+  'launch: the processes do not have the devices that were asked for',
+  'bertjax/launch/local.py',
+  "environ['XLA_FLAGS'] = ' '.join([*kept, f'{DEVICES}={devices}'])",
+  'pass',
+)
+def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_path):
+  workdir = tmp_path / NAME
+  launcher = launch(rich_store, workdir)
+  wait_for(lambda: steps_logged(workdir) >= 8, launcher)
+  pids = children(launcher)
+  assert len(pids) == 2
+  launcher.send_signal(signal.SIGTERM)
+  assert launcher.wait(120) == 0 and gone(pids)
+  said = pathlib.Path(f'{workdir}.log').read_text()
+  assert 'Process 0 of 2' in said and 'Stopped by SIGTERM after step' in said
+  assert pathlib.Path(f'{workdir}.process-1.log').exists()
+  stopped = steps_logged(workdir)
+  assert stopped < 40 and (workdir / 'checkpoints' / str(stopped)).exists()
+  done = run(rich_store, workdir)  # one process, one device
+  assert done.returncode == 0 and f'Resuming after step {stopped}' in done.stdout, done.stderr
+  np.testing.assert_allclose(losses(workdir), straight, rtol=2e-5)
+  assert 'over 2 starts' in done.stdout
+  assert not list(ROOT.glob('pwned')) and not list(tmp_path.rglob('pwned'))
+
+
+@pytest.mark.full
+def test_ctrl_c_stops_both_at_one_step_and_a_killed_launcher_leaves_none(rich_store, tmp_path):
+  workdir = tmp_path / 'run'
+  launcher = launch(rich_store, workdir)
+  wait_for(lambda: steps_logged(workdir) >= 4, launcher)
+  launcher.send_signal(signal.SIGINT)
+  assert launcher.wait(120) == 0
+  stopped = steps_logged(workdir)
+  assert (workdir / 'checkpoints' / str(stopped)).exists()
+  launcher = launch(rich_store, workdir)
+  wait_for(lambda: steps_logged(workdir) >= stopped + 3, launcher)
+  pids = children(launcher)
+  launcher.kill()
+  launcher.wait()
+  end = 200
+  while not gone(pids) and end:
+    end -= 1
+    os.sched_yield()
+    signal.sigtimedwait([], 0.05)
+  assert gone(pids)
+
+
+@pytest.mark.full
+def test_where_one_process_is_killed_the_other_ends_and_all_resumes(rich_store, straight, tmp_path):
+  workdir = tmp_path / 'run'
+  launcher = launch(rich_store, workdir)
+  wait_for(lambda: steps_logged(workdir) >= 14, launcher)
+  os.kill(children(launcher)[1], signal.SIGKILL)
+  assert launcher.wait(120) == 128 + signal.SIGKILL
+  assert 'process 1 was ended by SIGKILL' in pathlib.Path(f'{workdir}.log').read_text()
+  launcher = launch(rich_store, workdir)
+  assert launcher.wait(300) == 0
+  np.testing.assert_allclose(losses(workdir), straight, rtol=2e-5)

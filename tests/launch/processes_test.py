@@ -1,0 +1,171 @@
+"""Several commands as one: signals, failures, and no orphans, even of a launcher that is killed."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from mutation import mutation
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# Writes its process id, then a line for each signal, and ends after `last` of them.
+CHILD = """
+import os, pathlib, signal, sys, time
+path, last = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+got = []
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+  signal.signal(number, lambda number, frame: got.append(signal.Signals(number).name))
+path.write_text(f'{os.getpid()}\\n')
+while len(got) < last:
+  time.sleep(0.02)
+  path.with_suffix('.signals').write_text(' '.join(got))
+"""
+LAUNCHER = """
+import pathlib, sys
+from bertjax.launch import processes
+processes.GRACE_S = 1.0
+folder, kinds = pathlib.Path(sys.argv[1]), sys.argv[2:]
+commands = []
+for i, kind in enumerate(kinds):
+  words = (['-c', (folder / 'child.py').read_text(), str(folder / f'{i}.pid'), kind]
+           if kind.isdecimal() else ['-c', kind])
+  log = folder / f'{i}.log' if i else None
+  commands.append(processes.Command([sys.executable, *words], {'MINE': kind}, log, f'process {i}'))
+sys.exit(processes.run_together(commands))
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+  """A function that starts a launcher of children; they are gone after the test."""
+  (tmp_path / 'child.py').write_text(CHILD)
+  started = []
+
+  def begin(*kinds) -> subprocess.Popen:
+    process = subprocess.Popen(
+      [sys.executable, '-c', LAUNCHER, str(tmp_path), *kinds], cwd=ROOT, text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    started.append(process)
+    return process
+
+  yield begin
+  for process in started:
+    process.kill()
+    process.communicate()
+
+
+def pids(folder, count: int) -> list[int]:
+  """Those of the children, once all have begun."""
+  end = time.monotonic() + 60
+  while time.monotonic() < end:
+    found = [path.read_text() for path in sorted(folder.glob('*.pid'))]
+    if len(found) == count and all(text.endswith('\n') for text in found):
+      return [int(text) for text in found]
+    time.sleep(0.02)
+  raise AssertionError('the children did not begin')
+
+
+def gone(process_ids, seconds: float = 10) -> bool:
+  end = time.monotonic() + seconds
+  while time.monotonic() < end:
+    if not any(pathlib.Path(f'/proc/{pid}').exists() for pid in process_ids):
+      return True
+    time.sleep(0.02)
+  return False
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@mutation(
+  'launch: Ctrl-C does not reach the processes',
+  'bertjax/launch/processes.py',
+  'FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)',
+  'FORWARDED = (signal.SIGTERM, signal.SIGHUP)',
+)
+def test_a_signal_reaches_every_process_once(start, tmp_path, number):
+  launcher = start('1', '1')
+  children = pids(tmp_path, 2)
+  launcher.send_signal(number)
+  assert launcher.wait(20) == 0
+  assert gone(children, 0.1)
+  for path in tmp_path.glob('*.signals'):
+    assert path.read_text() == number.name
+
+
+@mutation(
+  'launch: a terminal reaches the processes beside the launcher',
+  'bertjax/launch/processes.py',
+  '      start_new_session=True,\n',
+  '',
+)
+def test_a_signal_to_the_whole_group_is_passed_on_once(start, tmp_path):
+  launcher = start('1', '1')
+  for child in pids(tmp_path, 2):
+    assert os.getpgid(child) not in (os.getpgid(launcher.pid), os.getpgid(0))
+
+
+def test_a_second_signal_is_passed_on_and_a_third_one_kills(start, tmp_path):
+  launcher = start('9', '9')
+  children = pids(tmp_path, 2)
+  for count in (1, 2):
+    launcher.send_signal(signal.SIGTERM)
+    end = time.monotonic() + 10
+    while time.monotonic() < end and not all(
+      path.exists() and path.read_text().split() == ['SIGTERM'] * count
+      for path in (tmp_path / '0.signals', tmp_path / '1.signals')
+    ):
+      time.sleep(0.02)
+    assert (tmp_path / '1.signals').read_text().split() == ['SIGTERM'] * count
+  launcher.send_signal(signal.SIGTERM)
+  assert launcher.wait(20) == 128 + signal.SIGKILL
+  assert gone(children, 0.1)
+
+
+@mutation(
+  'launch: a launcher that is killed leaves orphans',
+  'bertjax/launch/processes.py',
+  'ctypes.CDLL(None).prctl(1, 9)',
+  'ctypes.CDLL(None)',
+)
+def test_processes_die_with_a_launcher_that_is_killed(start, tmp_path):
+  launcher = start('9', '9', '9')
+  children = pids(tmp_path, 3)
+  launcher.kill()
+  assert gone(children)
+
+
+@mutation(
+  'launch: one failed process leaves the others waiting',
+  'bertjax/launch/processes.py',
+  '      _send(running, signal.SIGTERM)\n',
+  '',
+)
+@mutation(
+  'launch: the end of a log is not shown',
+  'bertjax/launch/processes.py',
+  'command.log.read_bytes()[-_TAIL:]',
+  'b""',
+)
+def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
+  others = [str(tmp_path / f'{i}.pid') for i in (0, 2)]
+  fails = (
+    f'import os, time\nwhile not all(map(os.path.exists, {others})): time.sleep(0.02)\n'
+    "print('what went wrong'); raise SystemExit(7)"
+  )
+  launcher = start('1', fails, '99')
+  out, err = launcher.communicate(timeout=30)
+  assert launcher.returncode == 7
+  assert 'process 1 failed: 7' in err and 'what went wrong' in err
+  assert (tmp_path / '0.signals').read_text() == 'SIGTERM'
+
+
+def test_the_status_is_0_when_all_end_well(start, tmp_path):
+  ask = 'import os; print(os.environ["MINE"][:6])'
+  launcher = start(ask, ask)
+  out, err = launcher.communicate(timeout=30)
+  assert launcher.returncode == 0 and out == 'import\n' and err == ''
+  assert (tmp_path / '1.log').read_text() == 'import\n'
