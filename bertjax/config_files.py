@@ -2,7 +2,10 @@
 
 import importlib.util
 import pathlib
+import sys
 from typing import Any
+
+from absl import app
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / 'configs'
 HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
@@ -15,6 +18,23 @@ def located(argv: list[str]) -> list[str]:
   a path of the user's own stays as it is.
   """
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
+
+
+def parse_flags(argv: list[str], program: str) -> list[str]:
+  """What parses the flags of a command in `app.run`: a key that the config lacks ends in one line
+  that names the nearest.
+
+  Args:
+    argv: of the command.
+    program: its name.
+  """
+  try:
+    return app.parse_flags_with_usage(argv)
+  except (AttributeError, KeyError) as error:
+    key: object = error
+    while isinstance(key, Exception):  # ml_collections raises the one inside the other
+      key = key.args[0]
+    sys.exit(f'{program}: the config has no key {". ".join(str(key).splitlines())}')
 
 
 def keys_help(argv: list[str]) -> str:

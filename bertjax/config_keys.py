@@ -14,6 +14,7 @@ class Run(NamedTuple):
 
   Attributes:
     name: of the run, for people.
+    preset: dtype and compiler flags of a kind of device; '': none.
     seed: of the initial weights, the data and the dropout.
     total_steps: optimizer steps of the run.
     batch_size: rows per step, over all devices and hosts.
@@ -33,10 +34,12 @@ class Run(NamedTuple):
     evals: set name -> what judges the model.
     phases: name -> overrides of these keys, and share or turns.
     profile: when a trace is taken.
+    trackers: services that get the metrics too, modules of bertjax/metrics/trackers or one's own.
     model, objective, optimizer: what is trained, on what, and how.
   """
 
   name: str
+  preset: Literal['', 'tpu', 'gpu', 'cpu']
   seed: Natural
   total_steps: Count
   batch_size: Count
@@ -56,6 +59,7 @@ class Run(NamedTuple):
   evals: Section
   phases: Section
   profile: Section
+  trackers: tuple[str, ...]
   model: Section
   objective: Section
   optimizer: Section

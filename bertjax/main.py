@@ -3,13 +3,14 @@
 Flags, jax.distributed, one call; the rest is in bertjax/train/loop.py.
 """
 
+import os
 import pathlib
 import sys
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import cluster, config_files
+from bertjax import cluster, config_files, presets
 from bertjax.errors import door
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -63,21 +64,18 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)  # orbax describes each of its files at INFO
   from bertjax.train import loop as train_loop  # after the flags, so that --help is quick
 
-  _join_the_others()
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True
+  given = config_flags.get_override_values(flags.FLAGS['config'])
+  if not _EVALUATE.value or 'preset' in given:  # the config of a workdir has what it changed
+    for line in presets.apply(_CONFIG.value, given, os.environ):
+      print(line, flush=True)
+  _join_the_others()
   (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
 
 
 def _parse(argv: list[str]) -> list[str]:
-  """Parses the flags; a key that the config lacks ends in one line that names the nearest."""
-  try:
-    return app.parse_flags_with_usage(_with_stored_config(argv))
-  except (AttributeError, KeyError) as error:
-    key: object = error
-    while isinstance(key, Exception):  # ml_collections raises the one inside the other
-      key = key.args[0]
-    sys.exit(f'bertjax: the config has no key {". ".join(str(key).splitlines())}')
+  return config_files.parse_flags(_with_stored_config(argv), 'bertjax')
 
 
 def _with_stored_config(argv: list[str]) -> list[str]:

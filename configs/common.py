@@ -61,6 +61,7 @@ def base() -> Recipe:
   """The defaults shared by every config; their source is 'default'."""
   c = Recipe()
   c.name = ''
+  c.preset = ''  # tpu, gpu, cpu: dtype and compiler flags (bertjax/presets.py)
   c.seed = 0
 
   c.total_steps = 1000
@@ -88,13 +89,13 @@ def base() -> Recipe:
   c.init_from = FieldReference((), field_type=object)
   c.remap_vocab = False  # of another vocabulary, take the pieces that both have
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
+  c.trackers = ()  # 'wandb', 'mlflow': where metrics go besides metrics.jsonl and TensorBoard
   return attribute(c, DEFAULT)
 
 
 def the_run(c: Recipe) -> Cited:
   """The total_steps of a schedule that goes on to the end of the run."""
   return cited(THE_RUN, total_steps=c.get_ref('total_steps'))
-
 
 def evals(c: ConfigDict) -> ConfigDict:
   """What judges the model: set name -> type, a module of bertjax/evals, every, and its options.

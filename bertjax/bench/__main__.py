@@ -4,11 +4,14 @@ python -m bertjax.bench step|input|prepare|kernel|preflight|recurrence|embed [fl
 """
 
 import importlib
+import os
 import sys
+from types import ModuleType
 
 from absl import app, flags
+from ml_collections import config_flags
 
-from bertjax import config_files
+from bertjax import config_files, presets
 from bertjax.errors import door
 
 BENCHES = ('step', 'input', 'prepare', 'kernel', 'preflight', 'recurrence', 'embed')
@@ -25,7 +28,15 @@ def main() -> None:
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   if 'config' in flags.FLAGS:
     sys.modules['__main__'].__doc__ = f'{bench.__doc__}{config_files.keys_help(sys.argv)}'
-  app.run(bench.main, config_files.located([sys.argv[0], *sys.argv[2:]]))
+  app.run(lambda argv: _run(bench, argv), config_files.located([sys.argv[0], *sys.argv[2:]]))
+
+
+def _run(bench: ModuleType, argv: list[str]) -> None:
+  if 'config' in flags.FLAGS and flags.FLAGS['config'].value is not None:
+    given = config_flags.get_override_values(flags.FLAGS['config'])
+    for line in presets.apply(flags.FLAGS['config'].value, given, os.environ):
+      print(line, file=sys.stderr)  # standard output is JSON
+  bench.main(argv)
 
 
 if __name__ == '__main__':

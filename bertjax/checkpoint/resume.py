@@ -50,6 +50,8 @@ MAY_DIFFER = (
   'evals.*.sentences',
   'evals.*.memories',
   'profile',
+  'preset',  # what it changes in numbers is model.dtype
+  'trackers',
 )
 
 

@@ -1,14 +1,16 @@
 """The run of a workdir: its store, its config, and what is said of it before the first step."""
 
 import math
+import os
 import pathlib
 from typing import Any
 
 import jax
 
-from bertjax import hosts, schema
+from bertjax import hosts, presets, schema
 from bertjax.checkpoint import init_from
 from bertjax.data import ensure_store
+from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.train import digests, setup
 
@@ -20,6 +22,7 @@ def open_run(
   that was opened."""
   schema.check(config)
   digests.check_start(config)
+  tracking.check(config.trackers)
   config, said, source = init_from.adopt(config, workdir)
   for note in said:
     progress.note(note)
@@ -49,4 +52,6 @@ def open_run(
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')
+  for warning in presets.warnings(run.config, jax.devices()[0].platform, os.environ):
+    progress.note(warning)
   return run, source

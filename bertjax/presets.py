@@ -1,0 +1,126 @@
+"""What a kind of device runs best with: `--config.preset=tpu`, `gpu` or `cpu`.
+
+A preset is a dtype for the models and flags of the compiler. What the command line or the
+environment says stands: `--config.model.dtype=float32`, a flag in XLA_FLAGS or LIBTPU_INIT_ARGS.
+
+The compilers refuse a flag that they do not know, so what is here is known to the jaxlib and the
+libtpu of the requirements (tests/presets_test.py). Sources: for GPUs, "GPU performance tips" of
+JAX's documentation; for TPUs, what MaxText and JAX's documentation set for training with sharded
+parameters. libtpu 0.0.52 has all of its flags switched on by itself: they are for others.
+"""
+
+from collections.abc import Collection, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+from bertjax.errors import choose
+
+
+class Preset(NamedTuple):
+  """A preset.
+
+  Attributes:
+    dtype: that models compute in; parameters are float32.
+    libtpu: flags for LIBTPU_INIT_ARGS, flag -> value.
+    xla: flags for XLA_FLAGS, flag -> value.
+  """
+
+  dtype: str
+  libtpu: dict[str, str]
+  xla: dict[str, str]
+
+
+PRESETS = dict(
+  tpu=Preset(
+    dtype='bfloat16',
+    libtpu={
+      # Gathers and scatters of sharded parameters run while the tensor cores compute.
+      'xla_tpu_enable_async_collective_fusion': 'true',
+      'xla_tpu_enable_async_collective_fusion_fuse_all_gather': 'true',
+      'xla_tpu_enable_async_collective_fusion_multiple_steps': 'true',
+      'xla_tpu_overlap_compute_collective_tc': 'true',
+      'xla_enable_async_all_gather': 'true',
+      # The reductions of data parallelism, of leaves of any size, with the backward pass.
+      'xla_tpu_enable_data_parallel_all_reduce_opt': 'true',
+      'xla_tpu_data_parallel_opt_different_sized_ops': 'true',
+      'xla_tpu_enable_latency_hiding_scheduler': 'true',
+    },
+    xla={},
+  ),
+  gpu=Preset(
+    dtype='bfloat16',
+    libtpu={},
+    xla={
+      'xla_gpu_enable_latency_hiding_scheduler': 'true',
+      # Collectives of one layer beside the computations of the next, in the scan over layers.
+      'xla_gpu_enable_pipelined_all_gather': 'true',
+      'xla_gpu_enable_pipelined_reduce_scatter': 'true',
+      'xla_gpu_enable_pipelined_all_reduce': 'true',
+      'xla_gpu_enable_highest_priority_async_stream': 'true',
+    },
+  ),
+  cpu=Preset(dtype='float32', libtpu={}, xla={}),
+)
+
+
+def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]) -> list[str]:
+  """Puts the preset that the config names into it and into the environment; '' changes nothing.
+
+  Args:
+    config: changed in place.
+    given: keys of the config that the command line gives, e.g. 'model.dtype'.
+    environ: of this process; the compilers read it when jax first looks for devices.
+
+  Returns:
+    What was done, a line each.
+
+  Raises:
+    UserError: an unknown preset.
+  """
+  if not config.preset:
+    return []
+  preset = PRESETS[choose(config.preset, PRESETS, 'config.preset')]
+  said = []
+  if 'model.dtype' in given:
+    said.append(f'config.model.dtype={config.model.dtype}, as given')
+  else:
+    config.model.dtype = preset.dtype
+    said.append(f'config.model.dtype={preset.dtype}')
+  for variable, flags in (('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)):
+    present = environ.get(variable, '').split()
+    known = {flag.lstrip('-').partition('=')[0] for flag in present}
+    added = [f'--{name}={value}' for name, value in flags.items() if name not in known]
+    if added:
+      environ[variable] = ' '.join([*present, *added])
+      said.append(f'{variable}: {" ".join(added)}')
+    kept = [name for name in flags if name in known]
+    if kept:
+      said.append(f'{variable} says itself what {", ".join(kept)} is')
+  return [f'Preset {config.preset}: {line}' for line in said]
+
+
+def warnings(config: Any, platform: str, environ: Mapping[str, str]) -> list[str]:
+  """What does not fit the devices, a sentence each.
+
+  Args:
+    config: of the run.
+    platform: of its devices: 'cpu', 'gpu' or 'tpu'.
+    environ: of this process.
+  """
+  said = []
+  if config.preset:
+    preset = PRESETS[config.preset]
+    flags = [('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)]
+    absent = [name for key, names in flags for name in names if name not in environ.get(key, '')]
+    if absent:
+      said.append(
+        f'this command has not applied config.preset={config.preset}: the compiler was not given '
+        f'{", ".join(absent)}; put them into the environment'
+      )
+  if config.preset and config.preset != platform:
+    said.append(f'config.preset={config.preset} is for other devices than this {platform}')
+  if platform != 'cpu' and config.model.dtype == 'float32':
+    said.append(
+      f'config.model.dtype=float32 on a {platform}: matrix products take several times as long and '
+      f'activations twice the memory of bfloat16, which --config.preset={platform} sets'
+    )
+  return [f'Warning: {line}' for line in said]

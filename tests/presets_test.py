@@ -1,0 +1,102 @@
+"""Presets: what they set, what stands against them, and that the compilers know their flags."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from mutation import mutation
+
+from bertjax import presets, schema
+from bertjax.errors import UserError
+from configs import bert
+
+
+def config(preset: str, **model):
+  found = bert.get_config('test')
+  found.preset = preset
+  found.model.update(model)
+  return found
+
+
+@mutation(
+  'presets: a preset overrules the command line',
+  'bertjax/presets.py',
+  "if 'model.dtype' in given:",
+  'if False:',
+)
+@mutation(
+  'presets: a preset overrules a flag of the environment',
+  'bertjax/presets.py',
+  'if name not in known]',
+  ']',
+)
+def test_a_preset_sets_what_nobody_has_given():
+  environ = {'XLA_FLAGS': '--xla_gpu_enable_latency_hiding_scheduler=false --xla_other=1'}
+  gpu = config('gpu')
+  said = presets.apply(gpu, (), environ)
+  assert gpu.model.dtype == 'bfloat16'
+  flags = environ['XLA_FLAGS'].split()
+  assert flags[:2] == ['--xla_gpu_enable_latency_hiding_scheduler=false', '--xla_other=1']
+  assert '--xla_gpu_enable_pipelined_all_gather=true' in flags
+  assert sum('latency_hiding' in flag for flag in flags) == 1
+  assert 'bfloat16' in said[0] and '--xla_gpu_enable_pipelined_all_gather=true' in said[1]
+  assert 'says itself' in said[2]
+  given = config('tpu', dtype='float32')
+  presets.apply(given, ('model.dtype',), {})
+  assert given.model.dtype == 'float32'
+
+
+def test_no_preset_changes_nothing_and_an_unknown_one_is_refused():
+  environ = {}
+  none = config('')
+  assert presets.apply(none, (), environ) == [] and environ == {} and none == config('')
+  with pytest.raises(UserError, match='tpu'):
+    presets.apply(config('tpus'), (), {})
+  with pytest.raises(UserError, match='config.preset'):
+    schema.check(config('tpus'))
+
+
+def test_what_does_not_fit_the_devices_is_said():
+  assert presets.warnings(config(''), 'cpu', {}) == []
+  assert presets.warnings(config('cpu'), 'cpu', {}) == []
+  environ = {}
+  for preset in ('tpu', 'gpu'):
+    presets.apply(config(preset), (), environ)
+  tpu = presets.warnings(config('tpu', dtype='bfloat16'), 'cpu', environ)
+  assert len(tpu) == 1 and 'other devices' in tpu[0]
+  (said,) = presets.warnings(config(''), 'gpu', environ)
+  assert 'float32' in said and '--config.preset=gpu' in said
+  assert presets.warnings(config('gpu', dtype='bfloat16'), 'gpu', environ) == []
+  (said,) = presets.warnings(config('gpu', dtype='bfloat16'), 'gpu', {})
+  assert 'has not applied' in said and 'xla_gpu_enable_latency_hiding_scheduler' in said
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('preset', presets.PRESETS)
+def test_xla_knows_every_flag(preset):
+  """XLA ends the process at a flag that it does not know."""
+  environ = dict(os.environ, JAX_PLATFORMS='cpu', XLA_FLAGS='')
+  presets.apply(config(preset), (), environ)
+  code = 'import jax; print(jax.numpy.ones(3).sum())'
+  run = lambda: subprocess.run([sys.executable, '-c', code], env=environ, capture_output=True)
+  assert run().stdout == b'3.0\n'
+  environ['XLA_FLAGS'] += ' --xla_gpu_no_such_flag=true'
+  assert run().returncode != 0
+
+
+@pytest.mark.full
+def test_libtpu_knows_every_flag():
+  """And ends the process in the same way; only the compiler is at hand here."""
+  environ = dict(os.environ, JAX_PLATFORMS='cpu', LIBTPU_INIT_ARGS='')
+  presets.apply(config('tpu'), (), environ)
+  code = (
+    'import jax\nfrom bertjax.bench import topology\n'
+    "x = topology.on(topology.device('v5e'), jax.ShapeDtypeStruct((8, 128), 'float32'))\n"
+    'topology.compile_absent(jax.jit(lambda x: x @ x.T).lower(x))\nprint(1)'
+  )
+  run = lambda: subprocess.run([sys.executable, '-c', code], env=environ, capture_output=True)
+  done = run()
+  assert done.stdout == b'1\n', done.stderr
+  environ['LIBTPU_INIT_ARGS'] += ' --xla_tpu_no_such_flag=true'
+  assert run().returncode != 0
