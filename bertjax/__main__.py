@@ -9,6 +9,8 @@ import sys
 
 COMMANDS = (
   'main',
+  'launch',
+  'sweep',
   'predict',
   'embed',
   'prepare',

@@ -1,0 +1,146 @@
+"""A grid of runs: its points, what is due, and the table."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from mutation import mutation
+from processes import ROOT, environment
+
+from bertjax import sweep
+from bertjax.errors import UserError
+from configs import bert
+
+
+def config():
+  return bert.get_config('test')
+
+
+def test_points_of_a_grid():
+  found = sweep.points(['optimizer.schedule.peak=1e-4,2e-4', 'config.batch_size=8,16'], config())
+  assert found == [
+    {'optimizer.schedule.peak': peak, 'batch_size': size}
+    for peak in ('1e-4', '2e-4')
+    for size in ('8', '16')
+  ]
+  assert sweep.points([], config()) == [{}]
+  axis = "optimizer.freeze=(('a,b', True),),()"
+  assert [p['optimizer.freeze'] for p in sweep.points([axis], config())] == [
+    "(('a,b', True),)", '()',
+  ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  'grid, message',
+  [
+    (['batch_size'], 'KEY=VALUE'),
+    (['batch_size=8,'], 'KEY=VALUE'),
+    (['batch_sise=8'], 'batch_size'),
+    (['optimizer.schedule.peek=1'], 'peak'),
+    (['batch_size.x=1'], 'no keys below'),
+    (['seed=1,2'], '--seeds'),
+    (['batch_size=8', 'batch_size=16'], 'twice'),
+    (['batch_size=8,8'], 'twice'),
+    (['batch_size=0'], 'config.batch_size'),
+    (['model.dtype=float17'], 'config.model.dtype'),
+    (['name=a/b,a b'], 'one directory'),
+  ],
+)
+def test_a_grid_that_cannot_be_is_refused_before_any_run(grid, message):
+  with pytest.raises(UserError, match=message):
+    sweep.jobs(config(), grid, 1)
+
+
+@mutation(
+  'sweep: every run has the same seed',
+  'bertjax/sweep.py',
+  "[*given, f'--config.seed={seed}']",
+  '[*given]',
+)
+def test_jobs_are_seed_by_seed_with_their_flags():
+  found = sweep.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 2)
+  assert [job.name for job in found] == [
+    'peak=1e-4,seed=0', 'peak=2e-4,seed=0', 'peak=1e-4,seed=1', 'peak=2e-4,seed=1',
+  ]  # fmt: skip
+  assert found[3].flags == ['--config.optimizer.schedule.peak=2e-4', '--config.seed=1']
+  assert found[3].config.optimizer.schedule.peak == 2e-4 and found[3].config.seed == 1
+  longer = sweep.jobs(config(), ['total_steps=700'], 1)[0].config
+  assert longer.optimizer.schedule.total_steps == 700  # references follow
+
+
+def test_a_command_has_none_of_the_flags_of_the_sweep():
+  argv = ['--grid', 'a=1', '--seeds=2', '--config=x', '--workdir', 'w', '--dry_run', '--config.a=b',
+          '--grid=c=2', '--metric=m', '--config.data.store', 's t']  # fmt: skip
+  assert list(sweep._without_own(argv)) == ['--config=x', '--config.a=b', '--config.data.store',
+                                            's t']  # fmt: skip
+
+
+def text_of(table) -> list[list[str]]:
+  return list(map(list, zip(*(column.cells for column in table.columns), strict=True)))
+
+
+@mutation(
+  'sweep: the table takes a score of an earlier step',
+  'bertjax/sweep.py',
+  "    if row['step'] == step:\n      found |= row\n",
+  '    found |= row\n',
+)
+def test_the_table_has_median_spread_and_failures(tmp_path):
+  found = sweep.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 3)
+  steps = config().total_steps
+  scores = {'peak=1e-4,seed=0': 3.0, 'peak=1e-4,seed=1': 1.0, 'peak=1e-4,seed=2': 2.5,
+            'peak=2e-4,seed=0': 4.0}  # fmt: skip
+  for name, score in scores.items():
+    (tmp_path / name).mkdir()
+    lines = [{'step': steps, 'loss': 1.0}, {'step': steps, 'eval/mlm': score}]
+    (tmp_path / name / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, lines)) + '\n{"st')
+  (tmp_path / 'peak=2e-4,seed=1').mkdir()
+  early = json.dumps({'step': 1, 'eval/mlm': 9.0}) + '\n'
+  (tmp_path / 'peak=2e-4,seed=1' / 'metrics.jsonl').write_text(early)
+  table = sweep.table(found, ['peak=2e-4,seed=1'], tmp_path, 'eval/mlm')
+  assert text_of(table) == [
+    ['1e-4', '2.5000', '1.0000 to 3.0000', '3 of 3', '0'],
+    ['2e-4', '4.0000', '4.0000 to 4.0000', '1 of 3', '1'],
+  ]
+  with pytest.raises(UserError, match='did you mean'):
+    sweep.table(found, [], tmp_path, 'eval/mml')
+
+
+def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProcess:
+  command = [
+    sys.executable, '-m', 'bertjax.sweep', '--config=configs/bert.py:test', f'--workdir={workdir}',
+    '--grid=optimizer.schedule.peak=1e-4,1e30', '--seeds=2', f'--config.data.store={store}',
+    '--config.batch_size=8', '--config.length=64', '--config.total_steps=6', '--config.log_steps=2',
+    '--config.checkpoint_steps=6', '--config.evals.held_out.batch_size=8',
+    '--config.evals.held_out.examples=8', '--config.evals.pseudo_perplexity.rows=0',
+    '--config.name=a;b', *more,
+  ]  # fmt: skip
+  return subprocess.run(
+    command, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=900, check=False
+  )
+
+
+@pytest.mark.full
+@mutation(
+  'sweep: what is finished is trained again',
+  'bertjax/sweep.py',
+  'return finished(str(run), config.total_steps) and metric in _last(run, config.total_steps)',
+  'return False',
+)
+def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
+  workdir = tmp_path / "a sweep's"
+  planned = run_sweep(rich_store, workdir, '--dry_run')
+  assert planned.returncode == 0 and planned.stdout.count('resumable') == 4, planned.stderr
+  assert not workdir.exists()
+  first = run_sweep(rich_store, workdir)
+  assert first.returncode == 1, first.stdout + first.stderr
+  assert '4 runs, 0 finished' in first.stdout and '2 of 2' in first.stdout
+  assert 'failed: peak=1e30,seed=0' in first.stdout and 'failed: peak=1e30,seed=1' in first.stdout
+  kept = (workdir / 'peak=1e-4,seed=1' / 'metrics.jsonl').stat().st_mtime_ns
+  again = run_sweep(rich_store, workdir)
+  assert '4 runs, 2 finished' in again.stdout and '2 of 2' in again.stdout
+  assert (workdir / 'peak=1e-4,seed=1' / 'metrics.jsonl').stat().st_mtime_ns == kept
+  other = run_sweep(rich_store, workdir, '--config.optimizer.b1=0.5')
+  assert other.returncode == 1 and 'another config' in other.stderr
