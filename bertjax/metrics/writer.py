@@ -11,6 +11,7 @@ import jax
 from absl import logging
 
 from bertjax.errors import writing
+from bertjax.metrics.tracking import Trackers
 
 
 class Writer:
@@ -22,13 +23,17 @@ class Writer:
   uninterrupted one leave the same file: a resume cuts it back to the restored step.
   """
 
-  def __init__(self, workdir: pathlib.Path | str, resume_step: int):
+  def __init__(
+    self, workdir: pathlib.Path | str, resume_step: int, trackers: Trackers | None = None
+  ):
     """
     Args:
       workdir: of the run.
       resume_step: the step that was restored, 0 in a new run; what came later is removed, and the
         scores of that step: they come after its checkpoint, and are to be written again.
+      trackers: that get the same.
     """
+    self._trackers = trackers
     self._first = jax.process_index() == 0
     if not self._first:
       return
@@ -51,6 +56,8 @@ class Writer:
     self._lines.append(json.dumps({'step': int(step), **values}).encode() + b'\n')
     self._write_lines()
     self._events.write(int(step), values)
+    if self._trackers:
+      self._trackers.write(step, values)
 
   def sync(self) -> None:
     """Has the lines so far on the disk: a checkpoint counts on them."""

@@ -19,7 +19,7 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
 from bertjax.data import loader
 from bertjax.errors import UserError
-from bertjax.metrics import curves, ledger
+from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
@@ -182,8 +182,11 @@ def _run(
   stack.callback(checkpoints.close)
   start, state, meta = first_state(config, run, source, checkpoints, progress)
   del source  # it may hold a whole model
-  writer = metrics_writer.Writer(workdir, start)
+  tracked = tracking.Trackers(config, workdir, progress.note)
+  stack.callback(tracked.close)
+  writer = metrics_writer.Writer(workdir, start, tracked)
   stack.callback(writer.close)
+  starts = goodput.Record(workdir, start, progress.note)
   book = ledger.Ledger(jax.devices(), meta.get('ledger'))
   interval = interval_lib.Interval(meta.get('interval'))
   previous = None
@@ -266,6 +269,7 @@ def _run(
         scalars = interval.close(finish, run.timeline.interleaved)
       scalars |= book.interval()
       writer.write(done, scalars)
+      starts.update(done, scalars)
       progress.update(done, scalars)
     if done % config.checkpoint_steps == 0 or last or leaving:
       require_finite(done, float(found['loss']), run, checkpoints)
@@ -279,6 +283,7 @@ def _run(
   checkpoints.wait()
   progress.close()
   book.print_summary()
+  report.show_goodput(workdir)
   if start < config.total_steps and jax.process_index() == 0:
     report.show(workdir)
     writer.close()

@@ -1,5 +1,16 @@
 """What a finished run shows: where it is and what to do next."""
 
+import jax
+
+from bertjax.metrics import goodput
+
+
+def show_goodput(workdir: str) -> None:
+  """Prints what became of the run's time over all its starts, this one too; process 0 only."""
+  found = goodput.read(workdir) if jax.process_index() == 0 else None
+  if found:
+    print('\n'.join(found.lines()))
+
 
 def show(workdir: str) -> None:
   """Prints the next commands."""
