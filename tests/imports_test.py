@@ -70,7 +70,7 @@ ARROWS = {
   'bertjax.train': (
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.hosts', 'bertjax.kernels',
     'bertjax.metrics', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options',
-    'bertjax.schema', 'bertjax.sharding',
+    'bertjax.presets', 'bertjax.schema', 'bertjax.sharding',
   ),
   'bertjax.studies': (
     'bertjax.config_files', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
@@ -92,7 +92,15 @@ ARROWS = {
   'bertjax.embed': ('bertjax.use', 'bertjax.metrics'),
   'bertjax.__main__': (),
   'bertjax.cluster': (),
-  'bertjax.main': ('bertjax.cluster', 'bertjax.config_files', 'bertjax.train'),
+  'bertjax.presets': (),
+  'bertjax.launch': ('bertjax.checkpoint',),
+  'bertjax.sweep': (
+    'bertjax.checkpoint', 'bertjax.config_files', 'bertjax.data', 'bertjax.launch',
+    'bertjax.schema',
+  ),
+  'bertjax.main': (
+    'bertjax.cluster', 'bertjax.config_files', 'bertjax.presets', 'bertjax.train',
+  ),
   'bertjax.recipe': ('bertjax.config_files', 'bertjax.schema', 'bertjax.sources'),
   'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
   'bertjax.vocab': ('bertjax.data', 'bertjax.metrics'),
