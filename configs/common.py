@@ -97,6 +97,7 @@ def the_run(c: Recipe) -> Cited:
   """The total_steps of a schedule that goes on to the end of the run."""
   return cited(THE_RUN, total_steps=c.get_ref('total_steps'))
 
+
 def evals(c: ConfigDict) -> ConfigDict:
   """What judges the model: set name -> type, a module of bertjax/evals, every, and its options.
 
