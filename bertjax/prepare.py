@@ -15,6 +15,10 @@ never opened.
 A text of its own for evaluation, instead of a share of the documents:
 
   python -m bertjax.prepare --input=valid.txt --vocab=STORE/vocab --output=STORE/heldout --holdout=0
+
+Is a store still what was written? Reads every file of it and of its plans, and names the damaged:
+
+  python -m bertjax.prepare --verify --output=STORE
 """
 
 import concurrent.futures
@@ -30,8 +34,9 @@ from rich.table import Table
 
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.store import encode, ernie_records
-from bertjax.data.store.builder import Kind, Partial, is_finished
+from bertjax.data.store.builder import Kind, Partial, is_finished, owned
 from bertjax.data.store.reader import Store, open_store
+from bertjax.data.store.verify import faults, plan_faults
 from bertjax.data.text import phrases, sentence_split
 from bertjax.data.text.files import find_files
 from bertjax.data.text.left_out import LeftOut
@@ -44,7 +49,9 @@ _VOCAB = flags.DEFINE_string(
   None,
   'vocab.txt, vocab.json, a SentencePiece .model, tokenizer.json, codes_NAME of fastBPE, or a '
   'directory with one of them.',
-  required=True,
+)
+_VERIFY = flags.DEFINE_bool(
+  'verify', False, 'Compare the files of a finished store with their sha256; takes --output alone.'
 )
 _HOLDOUT = flags.DEFINE_float(
   'holdout', 0.01, 'Share of the documents that goes to STORE/heldout.', 0.0, 0.5
@@ -73,7 +80,26 @@ _LINES_ARE = {
 }
 
 
-def _prepare() -> Store:
+@flags.multi_flags_validator(
+  ['input', 'vocab', 'verify'], 'expected --input and --vocab, or --verify without both'
+)
+def _fit(values: dict) -> bool:
+  return all((values[name] is None) == values['verify'] for name in ('input', 'vocab'))
+
+
+def _verify(output: pathlib.Path) -> None:
+  """Reads a store and its plans; ends the process with status 1 where a file is damaged."""
+  remedy = f'Put a copy in its place, or remove {output} and prepare it again'
+  found = [f'{said}. {remedy}' for said in faults(output)]
+  found += [f'{said}. The next run builds the plan again' for said in plan_faults(output)]
+  for said in found:
+    print(said)
+  if found:
+    sys.exit(f'bertjax.prepare: {len(found)} files of {output} are damaged')
+  print(f'{output} is what was written')
+
+
+def _prepare() -> None:
   """Makes the store that the flags ask for, or finds it made already."""
   output = pathlib.Path(text_flags.OUTPUT.value)
   vocabulary = load_vocabulary(_VOCAB.value, text_flags.LOWERCASE.value)
@@ -88,10 +114,16 @@ def _prepare() -> Store:
     options={name: flags.FLAGS[name].value for name in names}
     | (dict(skip_bad=True) if text_flags.SKIP_BAD.value else {}),
   )
-  if is_finished(output, identity):
-    print(f'{output} is already there')
-    return open_store(output)
-  partial = Partial(output, identity, _HOLDOUT.value, kind)
+  with owned(output):
+    if is_finished(output, identity):
+      open_store(output)
+      print(f'{output} is already there')
+    else:
+      _make(corpus, vocabulary, Partial(output, identity, _HOLDOUT.value, kind))
+
+
+def _make(corpus, vocabulary: Vocabulary, partial: Partial) -> None:
+  """Writes the rest of a store and shows what it is."""
   if partial.stats.documents:
     print(f'going on after document {partial.stats.documents}')
   split = (
@@ -116,9 +148,8 @@ def _prepare() -> Store:
       + ''.join(f'\nleft out: {name}' for name in partial.stats.bad_first)
     )
   partial.finish(vocabulary)
-  store = open_store(output)
+  store = open_store(text_flags.OUTPUT.value)
   _print_table(store, vocabulary, split, tokens / seconds)
-  return store
 
 
 def _open(vocabulary: Vocabulary):
@@ -228,7 +259,10 @@ def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   try:
-    _prepare()
+    if _VERIFY.value:
+      _verify(pathlib.Path(text_flags.OUTPUT.value))
+    else:
+      _prepare()
   except concurrent.futures.BrokenExecutor as error:
     sys.exit(
       f'bertjax.prepare: a worker process died, for want of memory perhaps ({error}). The finished '

@@ -167,6 +167,7 @@ def main(argv: list[str]) -> None:
 
 
 flags.adopt_module_key_flags(text_flags)
+flags.mark_flag_as_required('input')
 
 if __name__ == '__main__':
   with door('bertjax.vocab'):

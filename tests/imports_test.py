@@ -15,6 +15,7 @@ ARROWS = {
   'bertjax.errors': ('bertjax.children',),
   'bertjax.children': (),
   'bertjax.hosts': (),
+  'bertjax.locks': (),
   'bertjax.types': (),
   'bertjax.registry': (),
   'bertjax.field_types': (),
@@ -35,7 +36,7 @@ ARROWS = {
     'bertjax.checkpoint.manifest', 'bertjax.checkpoint.resume', 'configs',
   ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
-  'bertjax.checkpoint': ('bertjax.data.vocab',),
+  'bertjax.checkpoint': ('bertjax.data.vocab', 'bertjax.locks'),
   'bertjax.checkpoint.init_from': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab',
   ),
@@ -48,7 +49,9 @@ ARROWS = {
   'bertjax.data.sentences': (),
   'bertjax.data.text': (),
   'bertjax.data.vocab': ('bertjax.data.text',),
-  'bertjax.data.store': (*GROUND, 'bertjax.data.text', 'bertjax.data.vocab'),
+  'bertjax.data.store': (
+    *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.locks',
+  ),
   'bertjax.data.column_stream': GROUND,
   'bertjax.data.language_sampling': GROUND,
   'bertjax.data.targets': GROUND,

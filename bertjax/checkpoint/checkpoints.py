@@ -14,7 +14,7 @@ import concurrent.futures
 import contextlib
 import pathlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -32,13 +32,20 @@ TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
 class Checkpoints:
   """The checkpoints of a run; every process makes the same calls."""
 
-  def __init__(self, directory: pathlib.Path | str, keep: int, best: Any):
+  def __init__(
+    self,
+    directory: pathlib.Path | str,
+    keep: int,
+    best: Any,
+    completed: Callable[[int], None] = lambda step: None,
+  ):
     """Removes what a killed save left behind.
 
     Args:
       directory: where the checkpoints are; made if missing.
       keep: how many of the newest to keep.
       best: `config.best`: the one with the best `metric` is kept as well, by `mode`, min or max.
+      completed: called by process 0 with the step of a checkpoint that is complete.
 
     Raises:
       UserError: a keep below 1 or another mode.
@@ -48,7 +55,7 @@ class Checkpoints:
     if best.mode not in ('min', 'max'):
       raise UserError(f"config.best.mode: expected 'min' or 'max', got {best.mode!r}")
     self._directory = pathlib.Path(directory).absolute()  # orbax takes no relative path
-    self._keep, self._best = keep, best
+    self._keep, self._best, self._completed = keep, best, completed
     self._directory.mkdir(parents=True, exist_ok=True)
     if jax.process_index() == 0:
       for leftover in (*self._directory.glob('*.saving'), *self._directory.glob('*.deleted')):
@@ -199,6 +206,7 @@ class Checkpoints:
       manifest.write(saving, record)
       saving.rename(final)
       manifest.sync(self._directory)
+      self._completed(record['step'])
       self._retain()
 
   def _score(self, step: int, scores: dict[str, float]) -> None:

@@ -120,7 +120,7 @@ def _load(directory: pathlib.Path, name: str) -> dict[str, Any]:
   try:
     body = json.loads(path.read_bytes())
     expected = body.pop('sha256')
-  except (ValueError, KeyError, AttributeError) as error:
+  except (ValueError, KeyError, AttributeError, TypeError) as error:
     raise Damaged(f'{name} is not the JSON that was written: {error!r}') from error
   if (got := _digest(body)) != expected:
     raise Damaged(f'{name}: expected sha256 {str(expected)[:12]}, got {got[:12]}')

@@ -7,7 +7,6 @@ given    dotted key -> value, of what the store told: how it was before
 
 import contextlib
 import copy
-import fcntl
 import fnmatch
 import json
 import pathlib
@@ -18,6 +17,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from bertjax import locks
 from bertjax.checkpoint import manifest
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
@@ -26,6 +26,7 @@ from bertjax.errors import UserError, writing
 FORMAT = 4
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
+SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what must be there
 
 # Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
 # total_steps by reference (warm-up, length of the schedule) follows it.
@@ -89,15 +90,9 @@ def alone_in(workdir: pathlib.Path | str) -> Iterator[None]:
     yield
     return
   path = pathlib.Path(workdir, 'lock')
-  with writing('the lock of the workdir', path):
-    file = open(path, 'a')
-  with file:
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise UserError(
-        f'another run is at work in {workdir}: wait for it or stop it, or give another --workdir'
-      ) from None
+  with contextlib.ExitStack() as stack:
+    with writing('the lock of the workdir', path):
+      stack.enter_context(locks.alone(path, f'another run is at work in {workdir}'))
     yield
 
 
@@ -105,12 +100,12 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   """What config.json of a workdir holds; None if no run has begun there.
 
   Raises:
-    UserError: it is of another format.
+    UserError: it is of another format, or torn.
   """
   path = pathlib.Path(workdir, NAME)
   if not path.exists():
     return None
-  found = json.loads(path.read_bytes())
+  found = _read(path, "then the config that is given is the run's")
   version = found['format'] if isinstance(found.get('format'), int) else 1
   if version != FORMAT:
     raise UserError(
@@ -118,7 +113,39 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
       'with the bertjax that began it, or give another --workdir, where config.init_from takes '
       'over its parameters'
     )
+  if not all(isinstance(found.get(key), dict) for key in ('config', 'given')):
+    raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')
   return found
+
+
+def note_saved(workdir: pathlib.Path | str, step: int) -> None:
+  """Notes in the workdir that a checkpoint is complete."""
+  manifest.write_json(pathlib.Path(workdir, SAVED), dict(step=step))
+
+
+def check_history(workdir: pathlib.Path | str) -> list[str]:
+  """Refuses to begin anew where a run has been saved and its checkpoints have vanished.
+
+  Returns:
+    What to say of the newest ones, if they alone have.
+
+  Raises:
+    UserError: there is no checkpoint any more.
+  """
+  directory, path = pathlib.Path(workdir, 'checkpoints'), pathlib.Path(workdir, SAVED)
+  saved = _read(path, 'then its newest checkpoint is resumed').get('step') if path.exists() else 0
+  # A run makes the directory before its config.json, which older workdirs have alone.
+  gone = pathlib.Path(workdir, NAME).exists() and not directory.exists()
+  steps = [int(p.name) for p in directory.glob('*') if p.name.isdecimal()]
+  if gone or saved and not steps:
+    known = f'checkpoint {saved} was the last one' if saved else f'{NAME} is there'
+    raise UserError(
+      f'{workdir} holds a run, {known}, but nothing in {directory}: it was removed, or is not '
+      'mounted. Put it back; to begin anew give another --workdir, or remove this one'
+    )
+  if saved and max(steps) < saved:
+    return [f'Checkpoint {saved} of {directory} has vanished: going on from {max(steps)}']
+  return []
 
 
 def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
@@ -209,6 +236,26 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   new = _flat(_as_json(config))
   keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
+
+
+def _read(path: pathlib.Path, otherwise: str) -> dict[str, Any]:
+  """A JSON file of the workdir.
+
+  Raises:
+    UserError: it is torn, and named.
+  """
+  try:
+    found = json.loads(path.read_bytes())
+  except ValueError as error:
+    found, reason = None, str(error)
+  else:
+    reason = f'got {type(found).__name__}'
+  if not isinstance(found, dict):
+    raise UserError(
+      f'{path} is torn or damaged: expected a JSON object, {reason}. Put a copy of it in its place, '
+      f'or remove it: {otherwise}'
+    )
+  return found
 
 
 def _as_json(config: ConfigDict) -> dict[str, Any]:

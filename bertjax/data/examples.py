@@ -14,6 +14,7 @@ plan, or is refused by `plan_and_mask.open_recipe`.
 
 import dataclasses
 import functools
+import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +23,7 @@ import numpy as np
 
 from bertjax.data import counter_rng, language_sampling, layout, packing
 from bertjax.data.plan_and_mask import Recipe, open_recipe
-from bertjax.data.store import cache, npy_files
+from bertjax.data.store import cache, checksums, npy_files
 from bertjax.errors import UserError
 from bertjax.types import Chosen, Spec
 
@@ -58,6 +59,7 @@ class Examples:
     row_example: int64 [examples], row by row; None where rows are examples.
     count: what the plan counted.
     tables: names of the store's columns that batches show as `<name>_BT`.
+    plan: the directory of the plan, None of one in memory.
   """
 
   store: Any
@@ -68,6 +70,7 @@ class Examples:
   row_example: np.ndarray | None
   count: dict[str, int]
   tables: Sequence[str] = ()
+  plan: pathlib.Path | None = None
 
   @property
   def length(self) -> int:
@@ -194,19 +197,20 @@ def make_examples(
     data: `config.data`.
     length: tokens per row, special tokens included.
     seed: of the plan, the order and the masks.
-    fallback: directory for plans where the store's own cannot be written.
+    fallback: directory for plans where the store's own cannot be written; where none can, the plan
+      is kept in memory.
     rows: of a batch; an ordered plan has a column for each.
     tables: names of embedding tables that read a column of the store: see `Examples.tables`.
 
   Raises:
-    UserError: as `open_recipe`; a special token that the vocabulary lacks, a store or length that
-      the plan cannot use, or no place to write the plan.
+    UserError: as `open_recipe`; a special token that the vocabulary lacks, or a store or length
+      that the plan cannot use.
   """
   store, recipe, spec = _opened(store, data, length, seed, rows, tables)
-  pieces = _pieces(store, recipe, spec)
+  _pieces(store, recipe, spec)  # meets all mistakes before anything is written
   identity = dict(
     format=FORMAT,
-    store=cache.digest(store.meta),
+    store=checksums.digest(store.meta),
     plan=[recipe.plan_name, dataclasses.asdict(recipe.plan_options)],
     pack=recipe.pack,
     **spec._replace(rows=rows if recipe.plan.ordered else 0, options=None)._asdict(),
@@ -214,17 +218,22 @@ def make_examples(
   roots = [pathlib.Path(store.path, 'plans'), *([pathlib.Path(fallback)] if fallback else [])]
 
   def build(path: pathlib.Path) -> dict[str, int]:
-    count = npy_files.write_columns(path, pieces)
+    count = npy_files.write_columns(path, _pieces(store, recipe, spec))
     if recipe.pack > 1:
       length_E = np.load(path / 'length.npy', mmap_mode='r')
       npy_files.write_columns(path, _packed(length_E, recipe, length))
     return count
 
-  directory, count = cache.directory(roots, identity, build)
+  try:
+    directory, count = cache.directory(roots, identity, build)
+  except cache.NoRoom as error:
+    logging.warning('the plan is kept in memory, and made again at each start: %s', error)
+    return examples_in_memory(store, data, length, seed, rows, tables)
   files = sorted(directory.glob('*.npy'))
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
   packed = {name: column.pop(name, None) for name in ('row_start', 'row_example')}
-  return _checked(Examples(store, recipe, spec, column, count=count, tables=tables, **packed))
+  examples = Examples(store, recipe, spec, column, count=count, tables=tables, **packed)
+  return _checked(dataclasses.replace(examples, plan=directory))
 
 
 def examples_in_memory(

@@ -5,12 +5,12 @@ learning rate, speed.
 """
 
 import argparse
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from bertjax.errors import UserError, door
+from bertjax.metrics import lines
 
 COLORS = ('#2a6fbb', '#d1495b', '#3a9d5d', '#8e5ea2', '#e08e2b', '#5c6770')
 
@@ -22,11 +22,10 @@ def read(workdir: pathlib.Path | str) -> list[dict[str, float]]:
   """The lines of a run's metrics.jsonl.
 
   Raises:
-    UserError: the file is missing or empty.
+    UserError: the file is missing or empty, or a line of it is torn.
   """
   path = pathlib.Path(workdir, 'metrics.jsonl')
-  lines = path.read_text().splitlines() if path.exists() else []
-  rows = [json.loads(line) for line in lines]
+  rows = [row for _, row in lines.read(path)] if path.exists() else []
   if not rows:
     raise UserError(f'expected a run with metrics.jsonl, got {workdir}: nothing is logged there')
   return rows

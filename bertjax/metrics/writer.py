@@ -11,6 +11,7 @@ import jax
 from absl import logging
 
 from bertjax.errors import writing
+from bertjax.metrics import lines as lines_lib
 from bertjax.metrics.tracking import Trackers
 
 
@@ -137,10 +138,7 @@ class _Events:
 def _cut_back(path: pathlib.Path, step: int) -> None:
   """Keeps the lines up to a step, but for its scores; a line torn by a kill, the last one, goes."""
   kept = []
-  for line in path.read_bytes().splitlines(keepends=True):
-    if not line.endswith(b'\n'):
-      break
-    row = json.loads(line)
+  for line, row in lines_lib.read(path):
     scores = all(name.startswith('eval/') for name in row if name != 'step')
     if row['step'] < step or row['step'] == step and not scores:
       kept.append(line)

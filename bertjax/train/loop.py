@@ -23,7 +23,7 @@ from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.train import digests, evaluation, opening, report, setup
+from bertjax.train import digests, evaluation, opening, report, setup, verification
 from bertjax.train.step import State
 from bertjax.train.stop import Stop
 
@@ -174,11 +174,14 @@ def _run(
   config: Any, workdir: str, progress: Progress, stop: Stop, stack: contextlib.ExitStack
 ) -> None:
   resume.check_workdir(workdir, config)
+  for note in resume.check_history(workdir):
+    progress.note(note)
   run, source = opening.open_run(config, workdir, progress)
 
   checkpoints = checkpoints_lib.Checkpoints(
-    pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best
-  )
+    pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best,
+    lambda step: resume.note_saved(workdir, step),
+  )  # fmt: skip
   stack.callback(checkpoints.close)
   start, state, meta = first_state(config, run, source, checkpoints, progress)
   del source  # it may hold a whole model
@@ -190,6 +193,7 @@ def _run(
   book = ledger.Ledger(jax.devices(), meta.get('ledger'))
   interval = interval_lib.Interval(meta.get('interval'))
   previous = None
+  verified = stack.enter_context(verification.Verification(run, start, progress.note))
 
   def evaluate(done: int, last: bool) -> None:
     """After the checkpoint of the step, so that no failing evaluation costs it."""
@@ -261,6 +265,7 @@ def _run(
     book.count(counts, phase.objective.flops(batch))
     previous = (done, found)
     last, leaving = done == config.total_steps, stop.at(done)
+    verified.check(stop, leaving)
 
     if done % config.log_steps == 0 or last:
       with book.time('compute'):
@@ -281,6 +286,7 @@ def _run(
       evaluate(done, last)
 
   checkpoints.wait()
+  verified.finish()
   progress.close()
   book.print_summary()
   report.show_goodput(workdir)

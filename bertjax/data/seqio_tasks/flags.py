@@ -1,4 +1,7 @@
-"""The flags that `prepare` and `vocab` share: which text, and how it is read."""
+"""The flags that `prepare` and `vocab` share: which text, and how it is read.
+
+Who needs --input marks it as required.
+"""
 
 from absl import flags
 
@@ -14,7 +17,6 @@ INPUT = flags.DEFINE_string(
   f'Files ({kinds.NAMES}), folders, globs, a comma list of them, each perhaps with its language '
   '(en=FILES) or as parallel text (en-de=FILE+FILE, en-de=FILE.tsv); tfds:NAME; or the name of a '
   'seqio Task or Mixture.',
-  required=True,
 )
 OUTPUT = flags.DEFINE_string(
   'output', None, 'Directory of the result, made in one step at the end.', required=True

@@ -4,18 +4,21 @@ After every part `progress.json` says how many documents of the source lie behin
 was killed goes on there, and ends with the same bytes as one that was not.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertjax import locks
 from bertjax.data import counter_rng
 from bertjax.data.store.encode import Encoded
+from bertjax.data.store.reader import read_meta
 from bertjax.data.store.writer import Writer, remove_sides, save_json
 from bertjax.data.text import phrases
 from bertjax.data.text.left_out import NAMED
@@ -103,7 +106,7 @@ class Partial:
       UserError: the directory or its .partial holds something else; the differences are listed.
     """
     self._output, self._identity, self._holdout = output, dict(identity), holdout
-    self._path = output.with_name(output.name + '.partial')
+    self._path = _partial(output)
     self._kind, self.languages = kind, list(kind.languages)
     self.stats = Stats()
     parts: dict[str, list] = dict(train=[], held_out=[])
@@ -217,20 +220,42 @@ class Partial:
     _give_name(self._path, self._output)
 
 
+@contextlib.contextmanager
+def owned(output: pathlib.Path) -> Iterator[None]:
+  """Holds a store that is not finished, so that no other process writes to it.
+
+  Raises:
+    UserError: another process is at it; it is named.
+  """
+  if (output / 'store.json').is_file():
+    yield
+    return
+  partial = _partial(output)
+  output.parent.mkdir(parents=True, exist_ok=True)
+  with locks.alone(
+    partial.with_name(f'{partial.name}.lock'), f'another process is writing {partial}'
+  ):
+    yield
+
+
 def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
   """Whether the directory holds the finished store of this identity.
 
   Raises:
     UserError: it holds the store of another one; the differences are listed.
   """
-  partial = output.with_name(output.name + '.partial')
+  partial = _partial(output)
   if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
     _give_name(partial, output)  # killed in the last moment
   file = output / 'store.json'
   if not file.is_file():
     return False
-  _compare(output, json.loads(file.read_text(encoding='utf-8')), identity)
+  _compare(output, read_meta(output), identity)
   return True
+
+
+def _partial(output: pathlib.Path) -> pathlib.Path:
+  return output.with_name(output.name + '.partial')
 
 
 def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
@@ -261,7 +286,19 @@ def _read_progress(path: pathlib.Path) -> dict[str, Any]:
     raise UserError(
       f'{path} exists, but holds no part of a store that could be continued: remove it'
     )
-  return json.loads(file.read_text(encoding='utf-8'))
+  try:
+    progress = json.loads(file.read_bytes())
+    parts = [part for side in ('train', 'held_out') for part in progress['parts'][side]]
+    whole = all('sha256' in part for part in parts) and {'identity', 'stats', 'languages'} <= {
+      *progress
+    }
+  except (ValueError, KeyError, TypeError) as error:
+    raise UserError(
+      f'{file} is torn or damaged ({error!r}): remove {path}, to begin anew'
+    ) from error
+  if not whole:
+    raise UserError(f'{path} was begun by an older bertjax: remove it, to begin anew')
+  return progress
 
 
 def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:

@@ -1,7 +1,14 @@
-"""Directories that are built once, found by what they were built from, and never half there."""
+"""Directories that are built once, found by what they were built from, and never half there.
 
-import errno
-import hashlib
+  ROOT/NAME/              what was built, with its record; NAME is a digest of what it follows from
+  ROOT/NAME.lock          held while it is built: of many processes one builds, the others wait
+  ROOT/.building-NAME-*/  is being built, or was when the process was killed: swept by the next one
+
+A cache may fail. Whatever cannot be read counts as not there, where it cannot be written the next
+root is tried, and both are said, once.
+"""
+
+import functools
 import json
 import logging
 import os
@@ -11,16 +18,19 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bertjax.errors import UserError
+from bertjax import locks
+from bertjax.data.store import checksums
 
-RECORD = (
-  'record.json'  # written last: what it was built from, its figures, and the size of each file
-)
+# Written last: what it was built from, its figures, size and sha256 of each file, and a sha256 of
+# the record itself.
+RECORD = 'record.json'
+AT_ONCE = 1 << 30  # bytes: what is larger is only compared with its sizes when it is opened
+
+_BUILDING = '.building-'
 
 
-def digest(value: Any) -> str:
-  """Returns the sha256 of a value that JSON can hold."""
-  return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+class NoRoom(Exception):
+  """No root can be written; says why, of each."""
 
 
 def directory(
@@ -39,61 +49,143 @@ def directory(
     The directory and its figures.
 
   Raises:
-    UserError: it is not there and no root can be written.
-    OSError: writing failed for another reason, such as a full disk; nothing is left behind.
+    NoRoom: it is not there and no root can be written.
   """
   identity = json.loads(json.dumps(identity))  # as it will be read: tuples are lists there
-  name = digest(identity)[:32]
+  name = checksums.digest(identity)[:32]
   for root in roots:
-    if (record := _record(root / name, identity)) is not None:
-      return root / name, record['figures']
+    if (figures := _found(root / name, identity)) is not None:
+      return root / name, figures
+  reasons = []
   for root in roots:
     try:
-      root.mkdir(parents=True, exist_ok=True)
-      temporary = pathlib.Path(tempfile.mkdtemp(prefix='.building-', dir=root))
+      return root / name, _built(root, name, identity, build)
     except OSError as error:
-      if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-        raise
-      continue
-    logging.info('building %s', root / name)
+      reasons.append(f'{root}: {error.strerror or error}')
+      _warn(f'no plan can be kept in {reasons[-1]}')
+  raise NoRoom('; '.join(reasons))
+
+
+def fault(path: pathlib.Path) -> str:
+  """What is wrong with a directory, which is read from end to end: '' if nothing is."""
+  try:
+    record = _record(path)
+  except _Damaged as damage:
+    return str(damage)
+  return next(iter(checksums.faults(path, record['files'])), '')
+
+
+def discard(path: pathlib.Path) -> None:
+  """Makes a damaged directory count as missing from now on; those who read it may go on to."""
+  try:
+    (path / RECORD).unlink(missing_ok=True)
+  except OSError as error:
+    _warn(f'{path} is damaged and cannot be removed ({error.strerror}): remove it')
+
+
+class _Damaged(Exception):
+  """What is wrong with a directory."""
+
+
+def _record(path: pathlib.Path) -> dict[str, Any]:
+  """The record of a directory.
+
+  Raises:
+    _Damaged: it cannot be read, or is not as it was written.
+  """
+  file = path / RECORD
+  try:
+    record = json.loads(file.read_bytes())
+    sha256 = record.pop('sha256')
+    whole = sha256 == checksums.digest(record)
+  except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    raise _Damaged(f'{file}: {error!r}') from error
+  if not whole:
+    raise _Damaged(f'{file}: its sha256 is not that of what it says')
+  return record
+
+
+def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | None:
+  """The figures of a directory that holds all of this, or None; damage is said."""
+  if not os.path.lexists(path):  # False too where one may not look
+    return None
+  try:
+    record = _record(path)
+    if record['identity'] != identity:
+      raise _Damaged(f'{path / RECORD}: it was built from something else')
+    if sum(size for size, _ in record['files'].values()) <= AT_ONCE:
+      wrong = checksums.faults(path, record['files'])
+    else:
+      wrong = checksums.size_faults(path, record['files'])
+    if wrong:
+      raise _Damaged(wrong[0])
+  except _Damaged as damage:
+    _warn(f'a cached plan is damaged and counts as missing: {damage}')
+    return None
+  return record['figures']
+
+
+def _built(root, name, identity, build) -> dict[str, int]:
+  """Builds the directory under a root, unless another process does so first.
+
+  Raises:
+    OSError: the root cannot be written; nothing is left behind there.
+  """
+  path = root / name
+  root.mkdir(parents=True, exist_ok=True)
+  wait = lambda holder: logging.warning('waiting for %s, which builds %s', holder, path)
+  with locks.in_turn(root / f'{name}.lock', wait) as alone:
+    if (figures := _found(path, identity)) is not None:
+      return figures
+    _sweep(root, name if alone else '')
+    logging.info('building %s', path)
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f'{_BUILDING}{name}-', dir=root))
     try:
       figures = build(temporary)
-      files = {path.name: path.stat().st_size for path in temporary.iterdir()}
+      files = {
+        file.name: (file.stat().st_size, checksums.of_file(file)) for file in temporary.iterdir()
+      }
       _write(temporary / RECORD, dict(identity=identity, figures=figures, files=files))
-      _publish(temporary, root / name, identity)
+      if (
+        _found(path, identity) is None
+      ):  # where there are no locks, another one may have been faster
+        _remove(path)  # damaged
+        os.rename(temporary, path)
     finally:
       shutil.rmtree(temporary, ignore_errors=True)
-    return root / name, figures
-  raise UserError(
-    f'{" and ".join(map(str, roots))} cannot be written: make the store writable, or name a '
-    'writable directory for the cache'
-  )
+  return figures
 
 
-def _record(path, identity):
-  """Returns the record of a directory that holds all of this, or None."""
-  try:
-    record = json.loads((path / RECORD).read_text(encoding='utf-8'))
-    sizes = {name: (path / name).stat().st_size for name in record['files']}
-  except (FileNotFoundError, json.JSONDecodeError):
-    return None
-  return record if record['identity'] == identity and sizes == record['files'] else None
-
-
-def _write(path, record):
+def _write(path: pathlib.Path, record: dict[str, Any]) -> None:
   with open(path, 'w', encoding='utf-8') as file:
-    json.dump(record, file, indent=1)
+    json.dump(dict(record, sha256=checksums.digest(record)), file, indent=1)
     file.flush()
     os.fsync(file.fileno())
 
 
-def _publish(temporary, path, identity):
-  """Renames what is finished into place; another process may have been faster with the same."""
-  if path.exists() and _record(path, identity) is None:
-    logging.warning('%s is damaged and is built again', path)
+def _sweep(root: pathlib.Path, mine: str) -> None:
+  """Removes what killed builds left under a root.
+
+  Args:
+    root: where to look.
+    mine: name of the directory whose lock this process holds, or ''.
+  """
+  for left in root.glob(f'{_BUILDING}*'):
+    name = left.name.removeprefix(_BUILDING).partition('-')[0]
+    if name == mine or locks.is_free(root / f'{name}.lock'):
+      _warn(f'{left} was left by a build that was killed: removed')
+      shutil.rmtree(left, ignore_errors=True)
+
+
+def _remove(path: pathlib.Path) -> None:
+  """Removes what lies in the place of a directory, be it one or a file."""
+  if path.is_dir() and not path.is_symlink():
     shutil.rmtree(path)
-  try:
-    os.rename(temporary, path)
-  except OSError:
-    if _record(path, identity) is None:
-      raise
+  else:
+    path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _warn(said: str) -> None:
+  """Says something once; several plans of a run meet the same obstacle."""
+  logging.warning('%s', said)

@@ -1,6 +1,7 @@
 """The token store: a corpus as plain .npy files that are memory-mapped, never loaded.
 
-  store.json       format, counts, vocabulary, source fingerprint, size of every file; written last
+  store.json       format, counts, vocabulary, source fingerprint, size and sha256 of every file
+                   and of itself; written last
   tokens-*.npy     parts, cut between documents: sentences end to end, without special tokens;
                    uint16 or uint32
   sentences.npy    int64 [sentences + 1], offsets into the tokens of all parts
@@ -26,9 +27,10 @@ from typing import Any
 
 import numpy as np
 
+from bertjax.data.store import checksums
 from bertjax.errors import UserError
 
-FORMAT = 2
+FORMAT = 2  # in both stores with a sha256 for each file, and older ones without
 _REMEDY = 'Make it again with `python -m bertjax.prepare`'
 COLUMN_REMEDY = dict(
   language='Make it again with --input=LANGUAGE=FILES, or --columns=language for JSON lines',
@@ -163,11 +165,11 @@ def open_store(path: str | pathlib.Path) -> Store:
   """Opens a token store; reads nothing but `store.json` and the headers of the arrays.
 
   Raises:
-    UserError: there is no store, it is of another format, or files are missing, cut short or do
-      not fit together.
+    UserError: there is no store, it is of another format, `store.json` was changed, or files are
+      missing, cut short or do not fit together.
   """
   path = pathlib.Path(path)
-  meta = _read_meta(path)
+  meta = read_meta(path)
   for name, size in meta['files'].items():
     file = path / name
     if not file.is_file() or file.stat().st_size != size:
@@ -186,7 +188,23 @@ def open_store(path: str | pathlib.Path) -> Store:
     {name: array(column_name(name)) for name in meta['columns']},
   )
   _check(store)
+  if said := meta_fault(path, meta):
+    raise UserError(f'{said}. {_REMEDY}')
   return store
+
+
+def meta_fault(path: pathlib.Path, meta: Mapping[str, Any]) -> str:
+  """What is wrong with `store.json` by its own sha256: '' if nothing is, or it has none."""
+  if 'sha256' not in meta:
+    return ''
+  sha256 = dict(meta['sha256'])
+  said = str(sha256.pop('store.json', None))
+  got = checksums.digest(dict(meta, sha256=sha256))
+  return (
+    ''
+    if got == said
+    else (f'{path / "store.json"}: expected sha256 {said[:12]} of what it says, got {got[:12]}')
+  )
 
 
 def column_name(name: str) -> str:
@@ -199,7 +217,12 @@ def part_name(kind: str, part: int) -> str:
   return f'{kind}-{part:05d}.npy'
 
 
-def _read_meta(path: pathlib.Path) -> dict[str, Any]:
+def read_meta(path: pathlib.Path) -> dict[str, Any]:
+  """`store.json`, without a look at the other files.
+
+  Raises:
+    UserError: there is none, it is torn, of another format, or names files outside of the store.
+  """
   file = path / 'store.json'
   if not file.is_file():
     partial = path.with_name(path.name + '.partial')
@@ -217,6 +240,11 @@ def _read_meta(path: pathlib.Path) -> dict[str, Any]:
       f'{path} has format {version}, this version of bertjax reads format {FORMAT}. '
       f'{_REMEDY}, or use the version of bertjax that wrote it'
     )
+  if not isinstance(meta.get('files'), dict):
+    raise UserError(f'{file} is not the description of a token store: it names no files. {_REMEDY}')
+  for name in (*meta['files'], *map(column_name, meta.get('columns', ()))):
+    if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:
+      raise UserError(f'{file} names {name!r}, which is outside of the store. {_REMEDY}')
   return meta
 
 

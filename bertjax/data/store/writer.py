@@ -1,9 +1,13 @@
 """Writes token stores part by part: memory is bounded by a part, and finished parts survive a kill.
 
 Beside each part of tokens lie the lengths of its sentences, the sizes of its documents and its
-counts, until `finish` streams them into the offsets. `store.json` is written last.
+counts, until `finish` streams them into the offsets. `store.json` is written last, with the sha256
+of every file, which is found while the file is written.
 """
 
+import hashlib
+import io
+import itertools
 import json
 import os
 import pathlib
@@ -12,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bertjax.data.store import checksums
 from bertjax.data.store.reader import FORMAT, column_name, part_name
 
 _NONE: Mapping[str, Any] = {}
@@ -28,8 +33,8 @@ class Writer:
 
   Attributes:
     path: the directory, made with the first part.
-    parts: what the finished parts hold, {'tokens', 'sentences', 'documents'} each; hand it to a
-      new Writer to go on after a kill.
+    parts: what the finished parts hold, {'tokens', 'sentences', 'documents', 'sha256'} each, the
+      last by file; hand it to a new Writer to go on after a kill.
   """
 
   def __init__(
@@ -105,17 +110,19 @@ class Writer:
     number = len(self.parts)
     self.path.mkdir(parents=True, exist_ok=True)
     sides = dict(lengths=self._lengths, sizes=self._sizes)
-    _save(self.path / part_name('tokens', number), self._tokens, self._dtype)
+    tokens, units = part_name('tokens', number), part_name('units', number)
+    sha256 = {tokens: _save(self.path / tokens, self._tokens, self._dtype)}
     for kind, arrays in sides.items():
       _save(self.path / part_name(kind, number), arrays, np.dtype(np.uint32))
     _save(self.path / part_name('counts', number), [self._counts], np.dtype(np.int64))
     byte = np.dtype(np.uint8)
     if self._has_units:
-      _save(self.path / part_name('units', number), self._units, byte)
+      sha256[units] = _save(self.path / units, self._units, byte)
     for name, arrays in self._columns.items():
       _save(self.path / part_name(f'column-{name}', number), arrays, byte)
     held = dict(tokens=self._tokens, sentences=self._lengths, documents=self._sizes)
-    self.parts.append({name: sum(map(len, arrays)) for name, arrays in held.items()})
+    counted = {name: sum(map(len, arrays)) for name, arrays in held.items()}
+    self.parts.append(counted | dict(sha256=sha256))
     self._clear()
 
   def _clear(self) -> None:
@@ -140,20 +147,21 @@ class Writer:
     counts_V = np.zeros(self._size, np.int64)
     for array in self._sides('counts'):
       counts_V += array
-    _save_offsets(self.path / 'sentences.npy', self._sides('lengths'), total['sentences'])
-    _save_offsets(self.path / 'documents.npy', self._sides('sizes'), total['documents'])
-    _save(self.path / 'counts.npy', [counts_V], np.dtype(np.int64))
-    _save(self.path / 'word_starts.npy', [np.asarray(word_starts, bool)], np.dtype(bool))
-    names = ['sentences.npy', 'documents.npy', 'counts.npy', 'word_starts.npy']
-    names += [part_name('tokens', part) for part in range(len(self.parts))]
-    if self._has_units:
-      names += [part_name('units', part) for part in range(len(self.parts))]
+    sha256 = {name: value for part in self.parts for name, value in part['sha256'].items()}
+    for name, kind, key in (
+      ('sentences.npy', 'lengths', 'sentences'),
+      ('documents.npy', 'sizes', 'documents'),
+    ):
+      sha256[name] = _save_offsets(self.path / name, self._sides(kind), total[key])
+    starts_V = np.asarray(word_starts, bool)
+    for name, array in (('counts.npy', counts_V), ('word_starts.npy', starts_V)):
+      sha256[name] = _save(self.path / name, [array], array.dtype)
     for name in self._names:
       (self.path / 'columns').mkdir(exist_ok=True)
-      sides = self._sides(f'column-{name}')
-      _stream(self.path / column_name(name), sides, np.dtype(np.uint8), total['sentences'])
-      names.append(column_name(name))
-    names += sorted(str(p.relative_to(self.path)) for p in self.path.glob('vocab/*'))
+      sides, file = self._sides(f'column-{name}'), column_name(name)
+      sha256[file] = _stream(self.path / file, sides, np.dtype(np.uint8), total['sentences'])
+    for path in sorted(self.path.glob('vocab/*')):
+      sha256[str(path.relative_to(self.path))] = checksums.of_file(path)
     store = dict(
       format=FORMAT,
       **(dict(languages=[]) | dict(meta)),
@@ -162,8 +170,10 @@ class Writer:
       dtype=str(self._dtype),
       **total,
       parts=len(self.parts),
-      files={name: (self.path / name).stat().st_size for name in names},
+      files={name: (self.path / name).stat().st_size for name in sha256},
+      sha256=sha256,
     )
+    sha256['store.json'] = checksums.digest(store)
     save_json(self.path / 'store.json', store)
     return store
 
@@ -225,13 +235,14 @@ def save_json(path: pathlib.Path, value: Any) -> None:
   os.replace(temporary, path)
 
 
-def _save(path: pathlib.Path, arrays: Sequence[np.ndarray], dtype: np.dtype) -> None:
-  """Writes arrays end to end as one, durably, without joining them in memory."""
-  _stream(path, arrays, dtype, sum(map(len, arrays)))
+def _save(path: pathlib.Path, arrays: Sequence[np.ndarray], dtype: np.dtype) -> str:
+  """Writes arrays end to end as one, durably, without joining them in memory; returns the file's
+  sha256."""
+  return _stream(path, arrays, dtype, sum(map(len, arrays)))
 
 
-def _save_offsets(path: pathlib.Path, sizes: Iterator[np.ndarray], total: int) -> None:
-  """Writes the running sums of some arrays, from 0, as one int64 [total + 1] array."""
+def _save_offsets(path: pathlib.Path, sizes: Iterator[np.ndarray], total: int) -> str:
+  """Writes the running sums of some arrays, from 0, as one int64 [total + 1] array, as `_save`."""
 
   def offsets():
     end = np.zeros(1, np.int64)
@@ -241,15 +252,20 @@ def _save_offsets(path: pathlib.Path, sizes: Iterator[np.ndarray], total: int) -
       yield offset_n
       end = offset_n if len(offset_n) else end
 
-  _stream(path, offsets(), np.dtype(np.int64), total + 1)
+  return _stream(path, offsets(), np.dtype(np.int64), total + 1)
 
 
-def _stream(path: pathlib.Path, chunks: Iterable[np.ndarray], dtype: np.dtype, length: int) -> None:
+def _stream(path: pathlib.Path, chunks: Iterable[np.ndarray], dtype: np.dtype, length: int) -> str:
+  header = io.BytesIO()
   descr = np.lib.format.dtype_to_descr(dtype)
+  np.lib.format.write_array_header_1_0(
+    header, dict(descr=descr, fortran_order=False, shape=(length,))
+  )
+  sha256 = hashlib.sha256()
   with open(path, 'wb') as file:
-    header = dict(descr=descr, fortran_order=False, shape=(length,))
-    np.lib.format.write_array_header_1_0(file, header)
-    for chunk in chunks:
-      file.write(chunk.data)
+    for data in itertools.chain([header.getvalue()], (chunk.data for chunk in chunks)):
+      file.write(data)
+      sha256.update(data)
     file.flush()
     os.fsync(file.fileno())
+  return sha256.hexdigest()

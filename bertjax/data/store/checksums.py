@@ -1,0 +1,60 @@
+"""What files were when they were written: their sizes and sha256."""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def digest(value: Any) -> str:
+  """sha256 of a value that JSON can hold."""
+  return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def of_file(path: pathlib.Path) -> str:
+  """sha256 of a file's bytes."""
+  with open(path, 'rb') as file:
+    return hashlib.file_digest(file, 'sha256').hexdigest()
+
+
+def fault(path: pathlib.Path, size: int, sha256: str) -> str:
+  """What is wrong with a file: '' if it is what was written.
+
+  Args:
+    path: of the file, which is read from end to end.
+    size: in bytes, as it was.
+    sha256: likewise.
+  """
+  try:
+    if (got := path.stat().st_size) != size:
+      return f'{path}: expected {size} bytes, got {got}'
+    if (found := of_file(path)) != sha256:
+      return f'{path}: expected sha256 {str(sha256)[:12]}, got {found[:12]}'
+  except OSError as error:
+    return f'{path}: expected {size} bytes, got none: {error.strerror}'
+  return ''
+
+
+def faults(directory: pathlib.Path, files: Mapping[str, Sequence]) -> list[str]:
+  """What is wrong with the files of a directory.
+
+  Args:
+    directory: where they are.
+    files: name -> (bytes, sha256).
+  """
+  found = [fault(directory / name, *sealed) for name, sealed in files.items()]
+  return [said for said in found if said]
+
+
+def size_faults(directory: pathlib.Path, files: Mapping[str, Sequence]) -> list[str]:
+  """As `faults`, by the sizes alone: nothing is read."""
+  found = []
+  for name, (size, _) in files.items():
+    try:
+      got = (directory / name).stat().st_size
+    except OSError as error:
+      got = f'none: {error.strerror}'
+    if got != size:
+      found.append(f'{directory / name}: expected {size} bytes, got {got}')
+  return found

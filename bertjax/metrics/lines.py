@@ -1,0 +1,31 @@
+"""The lines of metrics.jsonl, as they are read back."""
+
+import json
+import pathlib
+from typing import Any
+
+from bertjax.errors import UserError
+
+
+def read(path: pathlib.Path) -> list[tuple[bytes, dict[str, Any]]]:
+  """Every line and what it says; a line torn by a kill, the last one, is left out.
+
+  Raises:
+    UserError: a line before it is torn or damaged; it is named.
+  """
+  lines = path.read_bytes().splitlines(keepends=True)
+  if lines and not lines[-1].endswith(b'\n'):
+    lines.pop()
+  return [(line, _row(path, number, line)) for number, line in enumerate(lines, 1)]
+
+
+def _row(path: pathlib.Path, number: int, line: bytes) -> dict[str, Any]:
+  try:
+    row = json.loads(line)
+    int(row['step'])
+  except (ValueError, KeyError, TypeError) as error:
+    raise UserError(
+      f'{path}, line {number}: expected a JSON object with a step, got {line[:60]!r} ({error}). '
+      'Mend the line or remove it'
+    ) from None
+  return row
