@@ -252,7 +252,7 @@ def _read(path: pathlib.Path, otherwise: str) -> dict[str, Any]:
     reason = f'got {type(found).__name__}'
   if not isinstance(found, dict):
     raise UserError(
-      f'{path} is torn or damaged: expected a JSON object, {reason}. Put a copy of it in its place, '
+      f'{path} is torn or damaged: expected a JSON object, {reason}. Put a copy in its place, '
       f'or remove it: {otherwise}'
     )
   return found

@@ -217,7 +217,9 @@ def _run(
   def rescue(kind: Any, error: BaseException | None, trace: Any) -> None:
     """Saves the last good state where an error ends the run; one process alone can."""
     del kind, trace
-    if error is None or previous is None or hosts.count() > 1 or checkpoints.has(previous[0]):
+    if error is None or isinstance(error, verification.Damaged) or hosts.count() > 1:
+      return
+    if previous is None or checkpoints.has(previous[0]):
       return
     if any(leaf.is_deleted() for leaf in jax.tree.leaves(state)) or int(state.step) != previous[0]:
       return  # the error came in the middle of a step

@@ -17,6 +17,10 @@ from bertjax.errors import UserError
 from bertjax.train.stop import Stop
 
 
+class Damaged(UserError):
+  """What the run was fed cannot be trusted, nor can its state."""
+
+
 class Verification:
   """A context: within it a thread verifies what the run reads."""
 
@@ -52,7 +56,7 @@ class Verification:
       leaving: whether this is that step.
 
     Raises:
-      UserError: a file is damaged; it is named.
+      Damaged: a file is not what was written; it is named.
     """
     if hosts.count() == 1 or leaving:
       self._raise('leaving')
@@ -64,7 +68,7 @@ class Verification:
     """At the end of the run: says where it was shorter than the reading.
 
     Raises:
-      UserError: as `check`.
+      Damaged: as `check`.
     """
     self._raise('end')
     if self._thread.is_alive():
@@ -77,7 +81,7 @@ class Verification:
     """Raises what any process has found, on all of them."""
     found = [said for said in hosts.gather(f'damage/{where}', self._found) if said]
     if found:
-      raise UserError(found[0])
+      raise Damaged(found[0])
 
   def _verify(self) -> None:
     """The thread."""
