@@ -1,36 +1,17 @@
 """Plans on disk, names, epochs and shuffles."""
 
 import dataclasses
-import json
-import os
-import pathlib
-import tempfile
 
 import every_plan
 import numpy as np
 import pytest
 from masking import unchanged
 from mutation import mutation
-from toy_store import SPECIAL, VOCABULARY, random_store, recipe, roberta
+from toy_store import SPECIAL, on_disk, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import recipes
 from bertjax.data.store import npy_files
-from bertjax.data.store.reader import open_store
-from bertjax.data.store.writer import write_store
-
-
-def on_disk(path, special=None, **kwargs):
-  """A random store, written and opened."""
-  memory = random_store(**kwargs)
-  bounds, s = memory.documents, memory.sentences
-  documents = [
-    [memory.tokens[s[i] : s[i + 1]] for i in range(bounds[d], bounds[d + 1])]
-    for d in range(len(bounds) - 1)
-  ]
-  vocabulary = dict(type='test', size=VOCABULARY, sha256='', special=special or SPECIAL)
-  write_store(path, documents, vocabulary, memory.word_starts)
-  return open_store(path)
 
 
 @pytest.mark.parametrize('config', [recipe(), recipe(pack=8), roberta()])
@@ -67,66 +48,6 @@ def test_what_a_plan_follows_from_makes_another_one(tmp_path):
   other = dataclasses.replace(store, meta=dict(store.meta, name='other'))
   examples_lib.make_examples(other, recipe(), 64, 0)
   assert count() == 5
-
-
-def test_a_damaged_plan_is_built_again(tmp_path, caplog):
-  store = on_disk(tmp_path / 'store')
-  before = np.array(examples_lib.make_examples(store, recipe(), 64, 0).column['length'])
-  [directory] = (tmp_path / 'store' / 'plans').iterdir()
-  with open(directory / 'length.npy', 'r+b') as file:
-    file.truncate(200)
-  after = examples_lib.make_examples(store, recipe(), 64, 0)
-  np.testing.assert_array_equal(before, after.column['length'])
-  assert 'damaged' in caplog.text
-  (directory / 'a_start.npy').unlink()
-  examples_lib.make_examples(store, recipe(), 64, 0)
-  (directory / 'record.json').write_text('')
-  np.testing.assert_array_equal(
-    before, examples_lib.make_examples(store, recipe(), 64, 0).column['length']
-  )
-
-
-def test_a_build_that_fails_leaves_nothing(tmp_path, monkeypatch):
-  store = on_disk(tmp_path / 'store')
-
-  def full(*_):
-    raise OSError(28, 'No space left on device')
-
-  monkeypatch.setattr(npy_files, 'write_columns', full)
-  with pytest.raises(OSError, match='No space left'):
-    examples_lib.make_examples(store, recipe(), 64, 0)
-  assert list((tmp_path / 'store' / 'plans').iterdir()) == []
-
-
-def test_two_processes_may_build_the_same_plan(tmp_path, monkeypatch):
-  store, rename = on_disk(tmp_path / 'store'), os.rename
-
-  def beaten(source, target):
-    if not pathlib.Path(target).exists():
-      monkeypatch.setattr(os, 'rename', rename)
-      examples_lib.make_examples(store, recipe(), 64, 0)
-    rename(source, target)
-
-  monkeypatch.setattr(os, 'rename', beaten)
-  assert examples_lib.make_examples(store, recipe(), 64, 0).rows > 0
-  assert len(list((tmp_path / 'store' / 'plans').iterdir())) == 1
-
-
-def test_a_read_only_store_takes_the_cache_directory(tmp_path, monkeypatch):
-  store, make = on_disk(tmp_path / 'store'), tempfile.mkdtemp
-
-  def refuse(prefix, dir):
-    if str(dir).startswith(str(tmp_path / 'store')):
-      raise PermissionError(13, 'Permission denied')
-    return make(prefix=prefix, dir=dir)
-
-  monkeypatch.setattr(tempfile, 'mkdtemp', refuse)
-  with pytest.raises(ValueError, match='cannot be written: make the store writable'):
-    examples_lib.make_examples(store, recipe(), 64, 0)
-  cache = tmp_path / 'cache'
-  assert examples_lib.make_examples(store, recipe(), 64, 0, fallback=str(cache)).rows > 0
-  record = json.loads(next(cache.glob('*/record.json')).read_text())
-  assert record['identity']['length'] == 64
 
 
 def test_a_missing_special_token_is_named(tmp_path):

@@ -1,13 +1,17 @@
 """Stores in memory, and recipes, for the tests of plans and maskings."""
 
 import dataclasses
+import hashlib
+import itertools
+import json
 from typing import NamedTuple
 
 import numpy as np
 from ml_collections import ConfigDict
 
 from bertjax.data import layout, plan_and_mask, recipes
-from bertjax.data.store.reader import Store
+from bertjax.data.store.reader import Store, open_store
+from bertjax.data.store.writer import Writer, remove_sides
 from bertjax.types import Chosen, Ranges, Spec
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -112,6 +116,44 @@ def spoken(store, languages=3, runs=5, pairs=0, seed=0):
   store.columns = dict(language=language_S)
   store.meta['languages'] = ['ar', 'de', 'en', 'fr'][:languages]
   return store
+
+
+def on_disk(path, special=None, parts=1, units=False, vocabulary=False, **kwargs):
+  """A random store, written and opened.
+
+  Args:
+    path: its directory.
+    special: token -> id.
+    parts: how many files of tokens.
+    units: whether it has units and a column `role`.
+    vocabulary: whether there are files in `vocab/`.
+    **kwargs: of `random_store`.
+  """
+  memory = random_store(**kwargs)
+  writer = Writer(path, VOCABULARY, units=units, columns=('role',) if units else ())
+  bounds = np.linspace(0, len(memory.documents) - 1, parts + 1).astype(int)
+  for first, last in itertools.pairwise(bounds):
+    documents = memory.documents[first : last + 1]
+    sentences = memory.sentences[documents[0] : documents[-1] + 1]
+    tokens, lengths = memory.tokens[sentences[0] : sentences[-1]], np.diff(sentences)
+    also = dict(unit_n=tokens % 3, column=dict(role=lengths % 2)) if units else {}
+    writer.add(tokens, lengths, np.diff(documents), **also)
+    writer.cut()
+  if vocabulary:
+    (path / 'vocab').mkdir()
+    (path / 'vocab/vocab.txt').write_text('\n'.join(map(str, range(VOCABULARY))))
+  described = dict(type='test', size=VOCABULARY, sha256='', special=special or SPECIAL)
+  writer.finish(memory.word_starts, dict(name='memory', vocabulary=described, source=[]))
+  remove_sides(path)
+  return open_store(path)
+
+
+def signed(meta):
+  """What store.json says, with the sha256 of its own that fits."""
+  sha256 = {name: value for name, value in meta['sha256'].items() if name != 'store.json'}
+  meta = dict(meta, sha256=sha256)
+  own = hashlib.sha256(json.dumps(meta, sort_keys=True).encode()).hexdigest()
+  return dict(meta, sha256=sha256 | {'store.json': own})
 
 
 def recipe(plan=recipes.BERT_PLAN, mask=recipes.BERT_MASK, **changes):

@@ -188,23 +188,7 @@ def open_store(path: str | pathlib.Path) -> Store:
     {name: array(column_name(name)) for name in meta['columns']},
   )
   _check(store)
-  if said := meta_fault(path, meta):
-    raise UserError(f'{said}. {_REMEDY}')
   return store
-
-
-def meta_fault(path: pathlib.Path, meta: Mapping[str, Any]) -> str:
-  """What is wrong with `store.json` by its own sha256: '' if nothing is, or it has none."""
-  if 'sha256' not in meta:
-    return ''
-  sha256 = dict(meta['sha256'])
-  said = str(sha256.pop('store.json', None))
-  got = checksums.digest(dict(meta, sha256=sha256))
-  return (
-    ''
-    if got == said
-    else (f'{path / "store.json"}: expected sha256 {said[:12]} of what it says, got {got[:12]}')
-  )
 
 
 def column_name(name: str) -> str:
@@ -221,7 +205,8 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
   """`store.json`, without a look at the other files.
 
   Raises:
-    UserError: there is none, it is torn, of another format, or names files outside of the store.
+    UserError: there is none, it is torn or changed, of another format, or names files outside of
+      the store.
   """
   file = path / 'store.json'
   if not file.is_file():
@@ -240,12 +225,26 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
       f'{path} has format {version}, this version of bertjax reads format {FORMAT}. '
       f'{_REMEDY}, or use the version of bertjax that wrote it'
     )
+  _check_signature(file, meta)
   if not isinstance(meta.get('files'), dict):
     raise UserError(f'{file} is not the description of a token store: it names no files. {_REMEDY}')
   for name in (*meta['files'], *map(column_name, meta.get('columns', ()))):
     if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:
       raise UserError(f'{file} names {name!r}, which is outside of the store. {_REMEDY}')
   return meta
+
+
+def _check_signature(file: pathlib.Path, meta: Mapping[str, Any]) -> None:
+  """Raises UserError where store.json is not what was written; an older one cannot be judged."""
+  if 'sha256' in meta:
+    sha256 = dict(meta['sha256'])
+    said = str(sha256.pop(file.name, None))
+    got = checksums.digest(dict(meta, sha256=sha256))
+    if got != said:
+      raise UserError(
+        f'{file} was changed or damaged: expected sha256 {said[:12]} of what it says, got '
+        f'{got[:12]}. {_REMEDY}'
+      )
 
 
 def _check(store: Store) -> None:

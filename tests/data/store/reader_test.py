@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from toy_store import signed
 
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import Writer, remove_sides, write_store
@@ -84,7 +85,7 @@ def test_ids_above_16_bits_are_kept(tmp_path):
 
 def edit_meta(path, **changes):
   meta = json.loads((path / 'store.json').read_text())
-  (path / 'store.json').write_text(json.dumps(meta | changes))
+  (path / 'store.json').write_text(json.dumps(signed(meta | changes)))
 
 
 def truncate(path):
