@@ -80,11 +80,12 @@ _LINES_ARE = {
 }
 
 
-@flags.multi_flags_validator(
-  ['input', 'vocab', 'verify'], 'expected --input and --vocab, or --verify without both'
-)
-def _fit(values: dict) -> bool:
-  return all((values[name] is None) == values['verify'] for name in ('input', 'vocab'))
+def _check_flags() -> None:
+  """Raises UserError unless --verify stands alone, or --input and --vocab are there."""
+  given = [name for name in ('input', 'vocab') if flags.FLAGS[name].value is not None]
+  if len(given) != (0 if _VERIFY.value else 2):
+    said = ', '.join(f'--{name}' for name in given) or 'neither'
+    raise UserError(f'expected --input and --vocab, or --verify without both, got {said}')
 
 
 def _verify(output: pathlib.Path) -> None:
@@ -258,6 +259,7 @@ def main(argv: list[str]) -> None:
   """Prepares a store; a user's mistake ends in one message, not a traceback."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  _check_flags()
   try:
     if _VERIFY.value:
       _verify(pathlib.Path(text_flags.OUTPUT.value))
