@@ -1,6 +1,9 @@
 """Which configs a workdir accepts when a run is resumed."""
 
 import json
+import os
+import shutil
+import socket
 
 import pytest
 from mutation import mutation
@@ -87,6 +90,62 @@ def test_a_workdir_is_held_by_one_run(tmp_path):
       pass
   with resume.alone_in(tmp_path):
     pass
+
+
+def test_the_run_that_holds_a_workdir_is_named(tmp_path):
+  with resume.alone_in(tmp_path):
+    with (
+      pytest.raises(ValueError, match=f'process {os.getpid()} on {socket.gethostname()}, since'),
+      resume.alone_in(tmp_path),
+    ):
+      pass
+
+
+@pytest.mark.parametrize('text', ['', '{"format": 3, "conf', '[]', '3', '{"format": 3}', '\\xff'])
+@mutation(
+  'resume: a torn config is a traceback',
+  'bertjax/checkpoint/resume.py',
+  '  except ValueError as error:\n    found, reason',
+  '  except KeyError as error:\n    found, reason',
+)
+def test_a_torn_config_is_named(tmp_path, text):
+  (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
+  for call in (
+    lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
+    lambda: resume.stored_config(tmp_path),
+  ):
+    with pytest.raises(ValueError, match='config.json'):
+      call()
+
+
+@mutation(
+  'resume: a run whose checkpoints vanished begins anew',
+  'bertjax/checkpoint/resume.py',
+  'if gone or saved and not steps:',
+  'if False:',
+)
+def test_checkpoints_that_vanished_are_missed(workdir):
+  directory = workdir / 'checkpoints'
+  with pytest.raises(ValueError, match='config.json is there, but nothing in .*checkpoints'):
+    resume.check_history(workdir)
+  directory.mkdir()
+  assert resume.check_history(workdir) == []  # killed before its first checkpoint
+  for step in (6, 12):
+    resume.note_saved(workdir, step)
+    (directory / str(step)).mkdir()
+  assert resume.check_history(workdir) == []
+  (directory / '12').rename(directory / '12.damaged')
+  [said] = resume.check_history(workdir)
+  assert 'Checkpoint 12 of' in said and said.endswith('going on from 6')
+  (directory / '6').rmdir()
+  with pytest.raises(ValueError, match='checkpoint 12 was the last one, .*--workdir'):
+    resume.check_history(workdir)
+  shutil.rmtree(directory)
+  with pytest.raises(ValueError, match='removed, or is not mounted'):
+    resume.check_history(workdir)
+  (workdir / 'saved.json').write_text('{"st')
+  with pytest.raises(ValueError, match='saved.json is torn'):
+    resume.check_history(workdir)
 
 
 def test_sets_may_come_and_go_but_keep_what_they_score(workdir):

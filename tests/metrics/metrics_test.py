@@ -68,6 +68,25 @@ def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step,
   assert not (cut / 'metrics.jsonl.tmp').exists()
 
 
+@pytest.mark.parametrize(
+  'line', ['{"step": 20, "lo', '[]', '{}', '{"step": "x"}', '\\xff\\xfe', '']
+)
+@mutation(
+  'metrics: a torn line is a traceback',
+  'bertjax/metrics/lines.py',
+  'except (ValueError, KeyError, TypeError) as error:',
+  'except ZeroDivisionError as error:',
+)
+def test_a_torn_line_in_the_middle_is_named(tmp_path, line):
+  write(tmp_path, 0, [10, 20, 30])
+  rows = (tmp_path / 'metrics.jsonl').read_bytes().splitlines()
+  rows[1] = line.encode('latin-1')
+  (tmp_path / 'metrics.jsonl').write_bytes(b'\n'.join(rows) + b'\n')
+  for read in (lambda: write(tmp_path, 30, []), lambda: curves.read(tmp_path)):
+    with pytest.raises(ValueError, match='metrics.jsonl, line 2: expected a JSON object with a st'):
+      read()
+
+
 def test_several_lines_of_the_restored_step_stay(tmp_path):
   writer = metrics_writer.Writer(tmp_path, 0)
   for step in (1, 2, 2, 3):
