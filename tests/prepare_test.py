@@ -347,6 +347,48 @@ def test_command_line_in_several_processes(tmp_path, vocab):
   assert wrong.returncode and 'split' in wrong.stderr
 
 
+@mutation(
+  'prepare: two may write one store',
+  'bertjax/data/store/builder.py',
+  "with locks.alone(lock, f'another process is writing {partial}'):",
+  'with contextlib.nullcontext():',
+)
+def test_a_store_is_written_by_one_process_at_a_time(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt', documents=3000)
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
+  command = [sys.executable, '-m', 'bertjax.prepare', f'--output={tmp_path}/s', '--workers=1']
+  command += [f'--{name}={value}' for name, value in given.items()]
+  first = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+  first.stdout.close()
+  while not list(tmp_path.glob('s.partial/tokens-*')):
+    assert first.poll() is None
+    time.sleep(0.005)
+  first.send_signal(signal.SIGSTOP)
+  with pytest.raises(ValueError, match=f's.partial: process {first.pid} on .* Wait for it'):
+    run(output=tmp_path / 's', **given)
+  first.kill()
+  first.wait()
+  assert (tmp_path / 's.partial.lock').exists()
+  run(output=tmp_path / 's', **given)
+  run(output=tmp_path / 'whole', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+  assert not list(tmp_path.glob('*.lock'))
+
+
+@pytest.mark.parametrize(
+  'text', ['', '{"ident', '[]', '{"parts": {"train": [{}], "held_out": []}}']
+)
+def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
+  write_text(tmp_path / 'a.txt')
+  (tmp_path / 's.partial').mkdir()
+  (tmp_path / 's.partial/progress.json').write_text(text)
+  with pytest.raises(
+    ValueError,
+    match=r's.partial.*(torn|older).*remove .*s.partial, to begin anew|older bertjax: remove it',
+  ):
+    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+
+
 def test_workers_import_no_tensorflow():
   code = 'import sys, bertjax.prepare, bertjax.data.store.encode; print(*sys.modules)'
   done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)

@@ -231,10 +231,9 @@ def owned(output: pathlib.Path) -> Iterator[None]:
     yield
     return
   partial = _partial(output)
+  lock = partial.with_name(f'{partial.name}.lock')
   output.parent.mkdir(parents=True, exist_ok=True)
-  with locks.alone(
-    partial.with_name(f'{partial.name}.lock'), f'another process is writing {partial}'
-  ):
+  with locks.alone(lock, f'another process is writing {partial}'):
     yield
 
 
