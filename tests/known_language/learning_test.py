@@ -83,168 +83,168 @@ def learned(name, store) -> dict[str, arms.Found]:
 
 @pytest.mark.parametrize('name', SYSTEMS)
 @mutation(
-  'known_language: words are not trained',
+  'known_language, bert: words are not trained',
   'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='bert',
 )
 @mutation(
-  'known_language: labels are not trained',
+  'known_language, bert: labels are not trained',
   'bertjax/objectives/mlm.py',
   'jnp.sum(weight_BG), scale=1.0)',
   'jnp.sum(weight_BG), scale=0.0)',
   case='bert',
 )
 @mutation(
-  'known_language: words are not trained',
+  'known_language, roberta: words are not trained',
   'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='roberta',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, roberta: a slot is asked for the target of another',
   'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='roberta',
 )
 @mutation(
-  'known_language: words are not trained',
+  'known_language, albert: words are not trained',
   'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='albert',
 )
 @mutation(
-  'known_language: labels are not trained',
+  'known_language, albert: labels are not trained',
   'bertjax/objectives/mlm.py',
   'jnp.sum(weight_BG), scale=1.0)',
   'jnp.sum(weight_BG), scale=0.0)',
   case='albert',
 )
 @mutation(
-  'known_language: spans are not trained',
+  'known_language, spanbert: spans are not trained',
   'bertjax/objectives/span_boundary.py',
   "terms['mlm']._replace(scale=gradient_scale)",
   "terms['mlm']._replace(scale=0.0)",
   case='spanbert',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, spanbert: a slot is asked for the target of another',
   'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='spanbert',
 )
 @mutation(
-  'known_language: words are not trained',
+  'known_language, ernie: words are not trained',
   'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='ernie',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, ernie: a slot is asked for the target of another',
   'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='ernie',
 )
 @mutation(
-  'known_language: words are not trained',
+  'known_language, ernie_dialogues: words are not trained',
   'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='ernie_dialogues',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, ernie_dialogues: a slot is asked for the target of another',
   'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='ernie_dialogues',
 )
 @mutation(
-  'known_language: the discriminator sees what is masked',
+  'known_language, electra: the discriminator sees what is masked',
   'bertjax/objectives/rtd.py',
   'dict(batch, token_BT=fake_BT), dropout.fork',
   'dict(batch), dropout.fork',
   case='electra',
 )
 @mutation(
-  'known_language: detection is not trained',
+  'known_language, electra: detection is not trained',
   'bertjax/objectives/rtd.py',
   'count, scale=scale, plus=plus)',
   'count, scale=0.0, plus=plus)',
   case='electra',
 )
 @mutation(
-  'known_language: the generator is not trained',
+  'known_language, electra_generator: the generator is not trained',
   'bertjax/objectives/rtd.py',
   "terms | dict(mlm=terms['mlm']._replace(scale=generator_scale))",
   "terms | dict(mlm=terms['mlm']._replace(scale=0.0))",
   case='electra_generator',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, electra_generator: a slot is asked for the target of another',
   'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='electra_generator',
 )
 @mutation(
-  'known_language: words are not trained',
+  'known_language, xlm: words are not trained',
   'bertjax/objectives/mlm.py',
   'nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus)',
   'nll_BP), jnp.sum(weight_BP), scale=0.0, plus=plus)',
   case='xlm',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, xlm: a slot is asked for the target of another',
   'bertjax/objectives/mlm.py',
   'cross_entropy(scores, target_BP)',
   'cross_entropy(scores, jnp.roll(target_BP, 1, 1))',
   case='xlm',
 )
 @mutation(
-  'known_language: the discriminator sees what is masked',
+  'known_language, xlm_e: the discriminator sees what is masked',
   'bertjax/objectives/rtd.py',
   'dict(batch, token_BT=fake_BT), dropout.fork',
   'dict(batch), dropout.fork',
   case='xlm_e',
 )
 @mutation(
-  'known_language: detection is not trained',
+  'known_language, xlm_e: detection is not trained',
   'bertjax/objectives/rtd.py',
   'count, scale=scale, plus=plus)',
   'count, scale=0.0, plus=plus)',
   case='xlm_e',
 )
 @mutation(
-  'known_language: memory stays empty',
+  'known_language, transformer_xl: memory stays empty',
   'bertjax/objectives/lm.py',
   "Out(terms, out['memory'])",
   'Out(terms, memory)',
   case='transformer_xl',
 )
 @mutation(
-  'known_language: slots are not trained',
+  'known_language, transformer_xl: slots are not trained',
   'bertjax/objectives/lm.py',
   'nll_BP), weight, scale=1.0)',
   'nll_BP), weight, scale=0.0)',
   case='transformer_xl',
 )
 @mutation(
-  'known_language: slots are not trained',
+  'known_language, xlnet: slots are not trained',
   'bertjax/objectives/lm.py',
   'nll_BP), weight, scale=1.0)',
   'nll_BP), weight, scale=0.0)',
   case='xlnet',
 )
 @mutation(
-  'known_language: a slot is asked for the target of another',
+  'known_language, xlnet: a slot is asked for the target of another',
   'bertjax/objectives/lm.py',
   "score(out['word'], batch['target_BP'])",
   "score(out['word'], jnp.roll(batch['target_BP'], 1, 1))",

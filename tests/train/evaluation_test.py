@@ -172,8 +172,8 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 @mutation(
   'train: the workdir is claimed before it has worked',
   'bertjax/train/loop.py',
-  '  writer = metrics_writer.Writer(workdir, start)\n',
-  '  writer = metrics_writer.Writer(workdir, start)\n'
+  '  writer = metrics_writer.Writer(workdir, start, tracked)\n',
+  '  writer = metrics_writer.Writer(workdir, start, tracked)\n'
   '  resume.claim_workdir(workdir, config, run.config)\n',
 )
 def test_a_corrected_config_starts_where_another_one_failed(
