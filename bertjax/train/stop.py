@@ -25,6 +25,7 @@ from bertjax import hosts
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_S = 60.0  # for the others to say where they are
+ONE_S = 1.0  # a scheduler may tell a process and its parent, which passes it on: that is one signal
 
 
 class Stop:
@@ -84,15 +85,16 @@ class Stop:
 
   def _watch(self) -> None:
     """The thread."""
-    signals = 0
+    first = 0.0
     while True:
       ready, _, _ = select.select([self._reader], [], [], hosts.POLL_S)
       for number in os.read(self._reader, 64) if ready else b'':
         if number == 0:  # of `__exit__`
           return
         if number in SIGNALS:
-          signals += 1
-          if signals > 1:
+          if not first:
+            first = time.monotonic()
+          elif time.monotonic() - first > ONE_S:
             self._leave(f'{signal.Signals(number).name} came twice: stopped at once', 128 + number)
           self.ask(signal.Signals(number).name)
       try:
