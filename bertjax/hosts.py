@@ -5,10 +5,11 @@ is late or gone is named. Every process makes the same calls, with the same name
 """
 
 import json
+import math
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax._src import distributed  # the coordinator's client has no public name
@@ -19,6 +20,7 @@ POLL_S = 1.0  # between two looks at what may be told
 TIMEOUT_S = 600.0  # of a value that all others gave
 
 Flat = Mapping[str, Any]
+T = TypeVar('T')
 
 
 class Missing(RuntimeError):
@@ -89,6 +91,22 @@ def gather(
 def barrier(name: str, timeout_s: float = TIMEOUT_S, check=lambda: None) -> None:
   """Waits until every process is here; arguments and errors as `gather`."""
   gather(f'barrier/{name}', '', timeout_s, check)
+
+
+def first_then_all(name: str, work: Callable[[], T]) -> T:
+  """Has process 0 work alone, then all others: they find built what it has built.
+
+  Args:
+    name: of this work, which no other one has.
+    work: what each does; may raise, which keeps nobody waiting.
+  """
+  if index() > 0:
+    barrier(name, math.inf)  # as long as process 0 lives
+    return work()
+  try:
+    return work()
+  finally:
+    barrier(name, math.inf)
 
 
 def introduce() -> None:

@@ -40,7 +40,9 @@ def open_run(
     )
   else:
     progress.note(f'Reading the store {path}')
-  run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
+  plans = str(pathlib.Path(workdir, 'plans'))
+  # Their locks would see to it on most file systems: of all processes one builds the plans.
+  run = hosts.first_then_all('plans', lambda: setup.make_run(config, path, fallback=plans))
   digests.check_data(run)
   shown = None
   for phase in run.phases:
