@@ -42,6 +42,7 @@ ARROWS = {
   ),
   'bertjax.metrics': (),
   'bertjax.data': (),
+  'bertjax.data.ahead': (),
   'bertjax.data.counter_rng': (),
   'bertjax.data.layout': (),
   'bertjax.data.packing': (),
@@ -56,7 +57,7 @@ ARROWS = {
   'bertjax.data.language_sampling': GROUND,
   'bertjax.data.targets': GROUND,
   'bertjax.data.plans': (
-    *GROUND, 'bertjax.data.column_stream', 'bertjax.data.language_sampling',
+    *GROUND, 'bertjax.data.ahead', 'bertjax.data.column_stream', 'bertjax.data.language_sampling',
   ),
   'bertjax.data.masking': (*GROUND, 'bertjax.data.targets'),
   'bertjax.data.examples': (

@@ -9,8 +9,8 @@ were made language by language.
 
 All documents of a window and all passes advance in lockstep, one chunk per iteration, by binary
 search in the sentence offsets. Each draw is keyed by (seed, pass, sentence where the chunk starts),
-so the plan does not depend on the window. `dupe_factor` passes make one epoch; examples are ordered
-by document, pass and place.
+so the plan does not depend on the window, and several threads make windows. `dupe_factor` passes
+make one epoch; examples are ordered by document, pass and place.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data import counter_rng, language_sampling, layout
+from bertjax.data import ahead, counter_rng, language_sampling, layout
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Share
 from bertjax.types import Chosen, Columns, Piece, Plan, Ranges, Spec
@@ -107,7 +107,7 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
     raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
   windows = _windows(store.documents, max(window // spec.options.dupe_factor, 1))
   peers = language_sampling.peers(store)
-  return (_window(store, peers, spec, window, task) for window in windows)
+  return ahead.in_order(lambda window: _window(store, peers, spec, window, task), windows)
 
 
 def require_two_sentences(store, expected: str, otherwise: str = '') -> None:
