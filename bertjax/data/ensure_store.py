@@ -12,6 +12,8 @@ import sys
 
 from bertjax import children
 from bertjax.data.seqio_tasks import row_stream
+from bertjax.data.store.reader import read_meta
+from bertjax.data.store.writer import save_json
 from bertjax.errors import UserError, choose
 
 READERS = ('store', 'seqio')
@@ -74,7 +76,7 @@ def ensure_store(data, seed: int, workdir: str) -> str:
     _prepare(data, seed, workdir, store)
   held_out = store / 'heldout'
   if data.heldout and not (held_out / 'store.json').exists():
-    languages = json.loads((store / 'store.json').read_text(encoding='utf-8'))['languages']
+    languages = read_meta(store)['languages']
     flags = _flags(data, data.heldout, store / 'vocab', held_out, 0.0)
     _run('bertjax.prepare', flags | dict(languages=','.join(languages), documents=None))
   return str(store)
@@ -85,7 +87,13 @@ def _clear_others(data, seed: int, workdir: pathlib.Path) -> None:
   failed before its first step, or the workdir would be that run's."""
   record, wanted = workdir / RECORD, _made_of(data, seed)
   if record.exists():
-    made_of = json.loads(record.read_text(encoding='utf-8'))
+    try:
+      made_of = dict(json.loads(record.read_bytes()))
+    except (ValueError, TypeError) as error:
+      raise UserError(
+        f'{record} is torn or damaged ({error}): remove it, and {workdir}/store if it was made of '
+        'other text'
+      ) from error
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]
     if differing:
       print(
@@ -112,7 +120,7 @@ def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
       '--config.data.train_vocab.size=30522'
     )
   store.parent.mkdir(parents=True, exist_ok=True)
-  (store.parent / RECORD).write_text(json.dumps(_made_of(data, seed), indent=1), encoding='utf-8')
+  save_json(store.parent / RECORD, _made_of(data, seed))
   vocab = _vocabulary(data, text, seed, workdir)
   holdout = 0.0 if data.heldout else data.holdout
   _run('bertjax.prepare', _flags(data, text, vocab, store, holdout))

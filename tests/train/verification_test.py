@@ -1,11 +1,20 @@
 """A run over damaged data stops, names the file and saves nothing; in one process and in two."""
 
+import json
 import pathlib
 import shutil
+import types
 
+import numpy as np
 import pytest
 from mutation import mutation
 from processes import run, start_pair
+from toy_store import recipe
+
+from bertjax.data import examples as examples_lib
+from bertjax.data.store import cache
+from bertjax.data.store.reader import open_store
+from bertjax.train.verification import Damaged, Verification
 
 
 def flip(path: pathlib.Path) -> None:
@@ -48,6 +57,46 @@ def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   done = run(store, workdir)
   assert done.returncode == 1 and 'heldout/tokens-00000.npy' in done.stderr
   assert 'remove the checkpoints after step 6' in done.stderr
+
+
+@mutation(
+  'verification: plans are left out',
+  'bertjax/train/verification.py',
+  '      for plan in self._plans:\n',
+  '      for plan in ():\n',
+)
+def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
+  """One that is too large to be read when it is opened."""
+  monkeypatch.setattr(cache, 'AT_ONCE', 0)
+  opened = open_store(store)
+  make = lambda: examples_lib.make_examples(opened, recipe(), 64, 0)
+  expected = np.array(make().column['length'])
+  flip(make().plan / 'length.npy')
+  fed = make()
+  reader = types.SimpleNamespace(data=types.SimpleNamespace(reader='store'))
+  given = types.SimpleNamespace(
+    store=opened, config=reader, phases=[types.SimpleNamespace(examples=fed)]
+  )
+  with Verification(given, 3, print) as verified:
+    verified._thread.join()
+    with pytest.raises(
+      Damaged, match='length.npy: expected sha256 .* built again at the next .* step 3'
+    ):
+      verified.check(None, leaving=False)
+  np.testing.assert_array_equal(make().column['length'], expected)
+
+
+def test_an_older_store_is_read_and_said(store):
+  for path in (store, store / 'heldout'):
+    meta = json.loads((path / 'store.json').read_text())
+    del meta['sha256']
+    (path / 'store.json').write_text(json.dumps(meta))
+  reader, said = types.SimpleNamespace(data=types.SimpleNamespace(reader='store')), []
+  given = types.SimpleNamespace(store=open_store(store), config=reader, phases=[])
+  with Verification(given, 0, said.append) as verified:
+    verified._thread.join()
+    verified.check(None, leaving=False)
+  assert len(said) == 1 and 'damage would go unnoticed' in said[0]
 
 
 @pytest.mark.full
