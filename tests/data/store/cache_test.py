@@ -175,8 +175,8 @@ def test_a_file_in_the_place_of_the_cache_makes_it_fall_back(store, expected, tm
 @mutation(
   'examples: the next root gets the rest of the pieces',
   'bertjax/data/examples.py',
-  '_pieces(store, recipe, spec)  # meets',
-  'pieces = _pieces(store, recipe, spec)  # meets',
+  'npy_files.write_columns(path, _pieces(store, recipe, spec))',
+  "npy_files.write_columns(path, build.__dict__.setdefault('all', _pieces(store, recipe, spec)))",
 )
 def test_a_full_disk_makes_it_fall_back(store, expected, tmp_path, monkeypatch, caplog):
   """It is noticed after a part of the plan was written."""
