@@ -32,6 +32,7 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax import storage
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.store import encode, ernie_records
 from bertjax.data.store.builder import Kind, Partial, is_finished, owned
@@ -100,10 +101,10 @@ def _verify(output: pathlib.Path) -> None:
   print(f'{output} is what was written')
 
 
-def _prepare() -> None:
+def _prepare(output: pathlib.Path) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
-  output = pathlib.Path(text_flags.OUTPUT.value)
-  vocabulary = load_vocabulary(_VOCAB.value, text_flags.LOWERCASE.value)
+  vocab = storage.local(_VOCAB.value, beside=True)  # once, and not in each worker
+  vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
   corpus = _open(vocabulary)
   kind = _kind(corpus, vocabulary)
   names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
@@ -120,10 +121,13 @@ def _prepare() -> None:
       open_store(output)
       print(f'{output} is already there')
     else:
-      _make(corpus, vocabulary, Partial(output, identity, _HOLDOUT.value, kind))
+      partial = Partial(output, identity, _HOLDOUT.value, kind)
+      _make(corpus, vocabulary, str(vocab), partial, output)
 
 
-def _make(corpus, vocabulary: Vocabulary, partial: Partial) -> None:
+def _make(
+  corpus, vocabulary: Vocabulary, vocab: str, partial: Partial, output: pathlib.Path
+) -> None:
   """Writes the rest of a store and shows what it is."""
   if partial.stats.documents:
     print(f'going on after document {partial.stats.documents}')
@@ -131,7 +135,7 @@ def _make(corpus, vocabulary: Vocabulary, partial: Partial) -> None:
     text_flags.SPLIT.value if text_flags.SPLIT.value != sentence_split.AUTO else corpus.detect()
   )
   options = encode.Options(
-    vocab=_VOCAB.value,
+    vocab=vocab,
     lowercase=text_flags.LOWERCASE.value,
     split=split,
     errors=text_flags.ERRORS.value,
@@ -149,7 +153,7 @@ def _make(corpus, vocabulary: Vocabulary, partial: Partial) -> None:
       + ''.join(f'\nleft out: {name}' for name in partial.stats.bad_first)
     )
   partial.finish(vocabulary)
-  store = open_store(text_flags.OUTPUT.value)
+  store = open_store(output)
   _print_table(store, vocabulary, split, tokens / seconds)
 
 
@@ -262,9 +266,10 @@ def main(argv: list[str]) -> None:
   _check_flags()
   try:
     if _VERIFY.value:
-      _verify(pathlib.Path(text_flags.OUTPUT.value))
+      _verify(storage.local(text_flags.OUTPUT.value))
     else:
-      _prepare()
+      with storage.output(text_flags.OUTPUT.value, 'store.json') as output:
+        _prepare(output)
   except concurrent.futures.BrokenExecutor as error:
     sys.exit(
       f'bertjax.prepare: a worker process died, for want of memory perhaps ({error}). The finished '

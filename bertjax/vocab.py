@@ -25,6 +25,7 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax import storage
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.text import sentence_split
 from bertjax.data.text.left_out import LeftOut, Wrong
@@ -122,9 +123,8 @@ def _text() -> tuple[Iterable[str], list[str], str]:
   return sample.train, sample.train, 'sentences'
 
 
-def _train() -> None:
+def _train(output: pathlib.Path) -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
-  output = pathlib.Path(text_flags.OUTPUT.value)
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
     raise UserError(f'{output} exists: remove it, or name another --output')
   train, shown, which = _text()
@@ -163,7 +163,8 @@ def main(argv: list[str]) -> None:
   """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  _train()
+  with storage.output(text_flags.OUTPUT.value, '') as output:
+    _train(output)
 
 
 flags.adopt_module_key_flags(text_flags)

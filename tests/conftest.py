@@ -55,6 +55,7 @@ PARTS = {
     'studies/',
     'launch/',
     'presets',
+    'object_store',
     'prepare',
     'sweep',
     'vocab',

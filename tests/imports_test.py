@@ -9,13 +9,17 @@ from mutation import mutation
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What a part may import besides itself and EVERYWHERE. The longest prefix of a module is its row.
-EVERYWHERE = ('bertjax.errors', 'bertjax.types', 'bertjax.field_types', 'bertjax.registry')
+EVERYWHERE = (
+  'bertjax.errors', 'bertjax.types', 'bertjax.field_types', 'bertjax.registry', 'bertjax.storage',
+)  # fmt: skip
 GROUND = ('bertjax.data.counter_rng', 'bertjax.data.layout')
 ARROWS = {
   'bertjax.errors': ('bertjax.children',),
   'bertjax.children': (),
   'bertjax.hosts': (),
   'bertjax.locks': (),
+  'bertjax.storage': (),
+  'bertjax.mirror': ('bertjax.hosts',),
   'bertjax.types': (),
   'bertjax.registry': (),
   'bertjax.field_types': (),
@@ -33,12 +37,14 @@ ARROWS = {
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
   'bertjax.convert': (
     'bertjax.models', 'bertjax.kernels', 'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
-    'bertjax.checkpoint.manifest', 'bertjax.checkpoint.resume', 'configs',
+    'bertjax.checkpoint.manifest', 'bertjax.checkpoint.resume', 'bertjax.mirror', 'configs',
   ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
-  'bertjax.checkpoint': ('bertjax.data.vocab', 'bertjax.locks'),
+  'bertjax.checkpoint': (
+    'bertjax.data.vocab', 'bertjax.hosts', 'bertjax.locks', 'bertjax.mirror',
+  ),
   'bertjax.checkpoint.init_from': (
-    'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab',
+    'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.mirror',
   ),
   'bertjax.metrics': (),
   'bertjax.data': (),
@@ -73,8 +79,8 @@ ARROWS = {
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.hosts', 'bertjax.kernels',
-    'bertjax.metrics', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim', 'bertjax.options',
-    'bertjax.presets', 'bertjax.schema', 'bertjax.sharding',
+    'bertjax.metrics', 'bertjax.mirror', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim',
+    'bertjax.options', 'bertjax.presets', 'bertjax.schema', 'bertjax.sharding',
   ),
   'bertjax.studies': (
     'bertjax.config_files', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',

@@ -19,6 +19,7 @@ import jax
 from absl import app, flags
 from ml_collections import config_flags
 
+from bertjax import storage
 from bertjax.bench import timing
 from bertjax.bench.recurrence_time import plot, speed, subject
 from bertjax.evals import recurrence
@@ -44,6 +45,7 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   lengths = sorted(_LENGTHS.value)
   size = 2 * (lengths[-1] + _SEGMENT.value) + 1
+  storage.require_local(_WORKDIR.value, '--workdir')
   config, variables, token_n = subject(_CONFIG.value, _WORKDIR.value, size)
   found = []
   for length in lengths:

@@ -7,11 +7,13 @@
   checkpoints/750.damaged         set aside by a restore that fell back to an older one
 
 A checkpoint gets its name last, so `500` is complete unless something damaged it since. All
-processes need the same file system; process 0 writes, judges and deletes.
+processes need the same file system; process 0 writes, judges and deletes. Where the workdir is a
+URL each has a directory of its own: its part of the state is sent there, and the manifest last.
 """
 
 import concurrent.futures
 import contextlib
+import json
 import pathlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,10 +25,13 @@ import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
 
+from bertjax import hosts, mirror
 from bertjax.checkpoint import manifest
 from bertjax.errors import UserError
 
 TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
+
+Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here
 
 
 class Checkpoints:
@@ -38,6 +43,7 @@ class Checkpoints:
     keep: int,
     best: Any,
     completed: Callable[[int], None] = lambda step: None,
+    workdir: mirror.Workdir | None = None,
   ):
     """Removes what a killed save left behind.
 
@@ -46,6 +52,7 @@ class Checkpoints:
       keep: how many of the newest to keep.
       best: `config.best`: the one with the best `metric` is kept as well, by `mode`, min or max.
       completed: called by process 0 with the step of a checkpoint that is complete.
+      workdir: that the directory is part of, if it may be elsewhere too.
 
     Raises:
       UserError: a keep below 1 or another mode.
@@ -56,14 +63,13 @@ class Checkpoints:
       raise UserError(f"config.best.mode: expected 'min' or 'max', got {best.mode!r}")
     self._directory = pathlib.Path(directory).absolute()  # orbax takes no relative path
     self._keep, self._best, self._completed = keep, best, completed
+    self._workdir = workdir or mirror.Workdir(str(directory))
+    self._writes = self._workdir.remote or jax.process_index() == 0  # to this directory
     self._directory.mkdir(parents=True, exist_ok=True)
-    if jax.process_index() == 0:
+    if self._writes:
       for leftover in (*self._directory.glob('*.saving'), *self._directory.glob('*.deleted')):
         shutil.rmtree(leftover)
-    self._saver = ocp.AsyncCheckpointer(
-      ocp.PyTreeCheckpointHandler(use_compression=False),  # floats: 8% smaller, saved 3x slower
-      async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
-    )
+    self._saver = _saver(apart=self._workdir.remote and jax.process_count() > 1)
     self._thread = concurrent.futures.ThreadPoolExecutor(1)
     self._newest = 0  # step of the last save
     self._pending: list[tuple[int, concurrent.futures.Future]] = []  # of the thread, in order
@@ -93,7 +99,7 @@ class Checkpoints:
     saving = final.with_name(f'{step}.saving')
     record = dict(step=step, meta=meta, arrays=_describe(state))
     try:
-      if jax.process_index() == 0:
+      if self._writes:
         saving.mkdir()
       self._saver.save(saving / 'state', args=ocp.args.PyTreeSave(state))
     except Exception as error:  # a full disk is a ValueError of TensorStore
@@ -139,7 +145,8 @@ class Checkpoints:
     steps = _steps(self._directory)
     if not steps:
       return None
-    directory = _first_intact([self._directory / str(step) for step in reversed(steps)])
+    candidates = [self._directory / str(step) for step in reversed(steps)]
+    directory = _first_intact(candidates, self._workdir.fetch_checkpoint)
     step = int(directory.name)
     if jax.process_index() == 0:
       self._set_aside(s for s in steps if s > step)
@@ -166,13 +173,18 @@ class Checkpoints:
     """What has become of a save in the background: '' while all is well, else what to say, once.
 
     The next save is the next try.
+
+    Raises:
+      UserError: the workdir is elsewhere, and another run writes there.
     """
     done = [pair for pair in self._pending if pair[1].done()]
     self._pending = [pair for pair in self._pending if not pair[1].done()]
     for step, future in done:
       error = future.exception()
+      if isinstance(error, mirror.TakenOver):
+        raise error
       if error is not None:
-        if jax.process_index() == 0:
+        if self._writes:
           shutil.rmtree(self._directory / f'{step}.saving', ignore_errors=True)
         return self._said(step, error)
     return ''
@@ -202,22 +214,39 @@ class Checkpoints:
 
   def _commit(self, saving: pathlib.Path, final: pathlib.Path, record: dict[str, Any]) -> None:
     self._saver.wait_until_finished()
+    files = self._sent(saving, final.name) if self._workdir.remote else None
     if jax.process_index() == 0:
-      manifest.write(saving, record)
+      manifest.write(saving, record, files)
+      self._workdir.send_manifest(saving, final.name)
       saving.rename(final)
       manifest.sync(self._directory)
       self._completed(record['step'])
       self._retain()
+    elif self._workdir.remote:
+      shutil.rmtree(saving)  # a part, of no use without the others
+
+  def _sent(self, saving: pathlib.Path, step: str) -> manifest.Files:
+    """Sends what this process has written; returns what all of them have sent."""
+    everyone = hosts.gather(f'written/{step}', json.dumps(manifest.files_of(saving)))
+    files, first = {}, {}
+    for process, text in reversed([*enumerate(everyone)]):  # of equal names the first process's
+      files |= (theirs := json.loads(text))
+      first |= dict.fromkeys(theirs, process)
+    self._workdir.send_state(saving, step, {n for n in first if first[n] == hosts.index()})
+    hosts.barrier(f'sent/{step}')
+    return files
 
   def _score(self, step: int, scores: dict[str, float]) -> None:
     if not (self._directory / str(step)).is_dir():
       return  # its save failed, and that was said
     manifest.write_scores(self._directory / str(step), scores)
+    self._workdir.send_scores(step)
     self._retain()
 
   def _set_aside(self, steps: Iterable[int]) -> None:
     """Frees the names of damaged checkpoints; the run will come to these steps again."""
     for step in steps:
+      self._workdir.remove_checkpoint(step)
       aside = self._directory / f'{step}.damaged'
       if aside.exists():
         shutil.rmtree(aside)
@@ -232,6 +261,7 @@ class Checkpoints:
     ranked = sorted((sign * score, step) for step, score in scores.items() if score is not None)
     kept = {*steps[-self._keep :], *(step for _, step in ranked[-1:])}
     for step in set(steps) - kept:
+      self._workdir.remove_checkpoint(step)
       doomed = self._directory / f'{step}.deleted'  # a half-deleted one must not look complete
       (self._directory / str(step)).rename(doomed)
       shutil.rmtree(doomed)
@@ -255,22 +285,46 @@ class Checkpoints:
       raise
 
 
-def newest(source: pathlib.Path | str) -> pathlib.Path:
+def _saver(apart: bool) -> ocp.AsyncCheckpointer:
+  """What writes and reads states.
+
+  Args:
+    apart: whether each process has a directory of its own. What they write is then a file for each
+      part of an array, so that all files together are the state; one database would need merging.
+  """
+  primary = ocp.options.MultiprocessingOptions(primary_host=None if apart else 0)
+  handler = ocp.PyTreeCheckpointHandler(
+    use_compression=False,  # floats: 8% smaller, saved 3x slower
+    use_ocdbt=not apart,
+    multiprocessing_options=primary,
+  )
+  return ocp.AsyncCheckpointer(
+    handler,
+    async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
+    multiprocessing_options=primary,
+  )
+
+
+def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> pathlib.Path:
   """The directory of the newest intact checkpoint of a run's workdir, or `source` if it is one.
+
+  Args:
+    source: a local directory.
+    fetch: `mirror.Workdir.fetch_checkpoint` of the workdir, if it is a copy.
 
   Raises:
     UserError: no intact checkpoint there.
   """
   source = pathlib.Path(source).absolute()
   if (source / manifest.NAME).exists():
-    return _first_intact([source])
+    return _first_intact([source], fetch)
   directory = source / 'checkpoints'
   candidates = [directory / str(step) for step in reversed(_steps(directory))]
   if not candidates:
     raise UserError(
       f'expected the workdir of a run or one of its checkpoints, got {source}: no checkpoint there'
     )
-  return _first_intact(candidates)
+  return _first_intact(candidates, fetch)
 
 
 def newest_step(workdir: pathlib.Path | str) -> int | None:
@@ -278,19 +332,25 @@ def newest_step(workdir: pathlib.Path | str) -> int | None:
   return max(_steps(pathlib.Path(workdir, 'checkpoints')), default=None)
 
 
-def choose(workdir: pathlib.Path | str, step: int | str | None, best: Any) -> pathlib.Path:
+def choose(
+  workdir: pathlib.Path | str,
+  step: int | str | None,
+  best: Any,
+  fetch: Fetch = lambda step: None,
+) -> pathlib.Path:
   """The directory of a checkpoint of a run.
 
   Args:
     workdir: of the run.
     step: of the checkpoint; 'best': the one with the best score; None: the newest intact one.
     best: `config.best`, which says by what.
+    fetch: as of `newest`.
 
   Raises:
     UserError: there is no such checkpoint, or it is damaged.
   """
   if step is None:
-    return newest(workdir)
+    return newest(workdir, fetch)
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
   steps = _steps(directory)
   if step == 'best':
@@ -300,12 +360,12 @@ def choose(workdir: pathlib.Path | str, step: int | str | None, best: Any) -> pa
       raise UserError(
         f'no checkpoint of {workdir} has a score {best.metric}: name a step of {steps or "none"}'
       )
-    return _first_intact([directory / str((max if best.mode == 'max' else min)(scored)[1])])
+    return _first_intact([directory / str((max if best.mode == 'max' else min)(scored)[1])], fetch)
   if int(step) not in steps:
     raise UserError(
       f'{workdir} has no checkpoint of step {step}: expected one of {steps or "none"}'
     )
-  return _first_intact([directory / str(step)])
+  return _first_intact([directory / str(step)], fetch)
 
 
 def as_step(text: str | None) -> int | str | None:
@@ -369,12 +429,15 @@ def _steps(directory: pathlib.Path) -> list[int]:
   return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
 
 
-def _first_intact(candidates: Sequence[pathlib.Path]) -> pathlib.Path:
+def _first_intact(
+  candidates: Sequence[pathlib.Path], fetch: Fetch = lambda step: None
+) -> pathlib.Path:
   """The first checkpoint that matches its manifest; process 0 looks, the others follow."""
   chosen, problems = len(candidates), []
   if jax.process_index() == 0:
     for index, directory in enumerate(candidates):
       try:
+        fetch(directory.name)
         manifest.verify(directory)
       except manifest.Damaged as damage:
         logging.warning('Checkpoint %s is damaged: %s', directory, damage)
@@ -389,6 +452,8 @@ def _first_intact(candidates: Sequence[pathlib.Path]) -> pathlib.Path:
       f'none of {len(candidates)} checkpoints is intact, and starting over would hide it. Restore '
       'one from a backup, or start in a new --workdir. ' + '; '.join(problems)
     )
+  if jax.process_index() != 0:
+    fetch(candidates[chosen].name)
   if chosen:
     logging.warning('Falling back to checkpoint %s', candidates[chosen])
   return candidates[chosen]

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bertjax import mirror, storage
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, resume
 from bertjax.convert import directory, fresh, runs, sources
@@ -72,7 +73,7 @@ def open_source(name: str) -> Source:
     UserError: there is none.
   """
   if not sources.is_source(name):
-    if not pathlib.Path(name).is_dir():
+    if not storage.is_remote(name) and not pathlib.Path(name).is_dir():
       raise UserError(
         f'{KEY}={name!r}: expected the workdir of a run, or one of '
         f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
@@ -217,7 +218,7 @@ def _with_subtree(
 
 def _open_run(path: str, vocabulary: Vocabulary | None) -> pathlib.Path:
   """The newest intact checkpoint; refuses another vocabulary, which older ones do not say."""
-  directory = checkpoints_lib.newest(path)
+  directory = checkpoints_lib.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
     raise UserError(_other_vocabulary(path, theirs, vocabulary))

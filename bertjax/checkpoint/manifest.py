@@ -20,6 +20,9 @@ FORMAT = 2  # 1 had the scores in the manifest, and no sums of what is not logge
 NAME, SCORES = 'manifest.json', 'scores.json'
 
 
+Files = dict[str, list]  # name -> [bytes, sha256]
+
+
 class Damaged(Exception):
   """A checkpoint is not what was written; the message names the file, what was expected and what
   was found."""
@@ -45,21 +48,27 @@ def sync(path: pathlib.Path) -> None:
     os.close(descriptor)
 
 
-def write(directory: pathlib.Path, record: Mapping[str, Any]) -> None:
-  """Flushes the directory's files, hashes them and writes the manifest beside them.
+def write(directory: pathlib.Path, record: Mapping[str, Any], files: Files | None = None) -> None:
+  """Writes the manifest beside a checkpoint's files.
 
   Args:
     directory: a finished checkpoint; nothing writes to it any more.
     record: JSON values to store along.
+    files: what `files_of` returned, of all processes where each has a directory of its own.
   """
+  body = dict(record, format=FORMAT, files=files or files_of(directory))
+  write_json(directory / NAME, dict(body, sha256=_digest(body)))
+
+
+def files_of(directory: pathlib.Path) -> Files:
+  """Flushes the directory's files and hashes them; returns name -> [bytes, sha256]."""
   files = {}
   for path in _files(directory):
     sync(path)
     files[_name(path, directory)] = [path.stat().st_size, _sha256(path)]
   for folder in (p for p in directory.rglob('*') if p.is_dir()):
     sync(folder)
-  body = dict(record, format=FORMAT, files=files)
-  write_json(directory / NAME, dict(body, sha256=_digest(body)))
+  return files
 
 
 def write_scores(directory: pathlib.Path, scores: Mapping[str, float]) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bertjax import locks
+from bertjax import locks, storage
 from bertjax.checkpoint import manifest
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
@@ -102,7 +102,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   Raises:
     UserError: it is of another format, or torn.
   """
-  path = pathlib.Path(workdir, NAME)
+  path = storage.path(workdir) / NAME
   if not path.exists():
     return None
   found = _read(path, "then the config that is given is the run's")

@@ -18,6 +18,7 @@ from absl import app, flags, logging
 from rich.console import Console
 from rich.table import Table
 
+from bertjax import storage
 from bertjax.errors import UserError, choose, door
 
 _TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
@@ -45,6 +46,7 @@ def _export() -> dict:
   from bertjax.convert import exporting
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
+  storage.require_local(output, '--output')
   step = checkpoints.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
   said = exporting.export(
@@ -61,6 +63,7 @@ def _import() -> dict:
   from bertjax.convert import importing, sources
 
   path, output = _given('from', input=_INPUT.value, output=_OUTPUT.value)
+  storage.require_local(output, '--output')
   name = choose(str(_FROM.value), sources.FORMATS, '--from')
   return importing.import_model(f'{name}:{path}', output, _SLOTS.value)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
+from bertjax import mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, resume
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -64,11 +65,11 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
   Raises:
     UserError: no run, no such or no intact checkpoint.
   """
-  workdir = pathlib.Path(workdir).absolute()
+  workdir, fetch = mirror.opened(workdir)
   if (workdir / manifest.NAME).is_file():
     step, workdir = int(workdir.name), workdir.parent.parent
   config = resume.stored_config(workdir)
-  checkpoint = checkpoints_lib.choose(workdir, step, config.best)
+  checkpoint = checkpoints_lib.choose(workdir, step, config.best, fetch)
   return Run(workdir, checkpoint, config, vocabulary_of(workdir, config))
 
 

@@ -10,7 +10,7 @@ import pathlib
 import shutil
 import sys
 
-from bertjax import children
+from bertjax import children, storage
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import read_meta
 from bertjax.data.store.writer import save_json
@@ -69,7 +69,7 @@ def ensure_store(data, seed: int, workdir: str) -> str:
         f'--input={data.heldout} --vocab={data.store}/vocab --output={data.store}/heldout '
         '--holdout=0, and the other flags that it was made with'
       )
-    return data.store
+    return str(storage.local(data.store))
   store = pathlib.Path(workdir, 'store')
   _clear_others(data, seed, pathlib.Path(workdir))
   if not (store / 'store.json').exists():

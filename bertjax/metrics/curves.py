@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+from bertjax import storage
 from bertjax.errors import UserError, door
 from bertjax.metrics import lines
 
@@ -24,7 +25,7 @@ def read(workdir: pathlib.Path | str) -> list[dict[str, float]]:
   Raises:
     UserError: the file is missing or empty, or a line of it is torn.
   """
-  path = pathlib.Path(workdir, 'metrics.jsonl')
+  path = storage.path(workdir) / 'metrics.jsonl'
   rows = [row for _, row in lines.read(path)] if path.exists() else []
   if not rows:
     raise UserError(f'expected a run with metrics.jsonl, got {workdir}: nothing is logged there')
@@ -44,7 +45,8 @@ def plot(
 
   Args:
     workdirs: runs.
-    output: of the picture; by default curves.png in the run, or here if there are several.
+    output: of the picture; by default curves.png in the run, or here if there are several, or it is
+      elsewhere.
 
   Raises:
     UserError: a run without metrics.
@@ -52,9 +54,10 @@ def plot(
   from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import: not at start-up
   from matplotlib.figure import Figure
 
-  home = pathlib.Path(workdirs[0]) if len(workdirs) == 1 else pathlib.Path()
+  here = len(workdirs) > 1 or storage.is_remote(workdirs[0])
+  home = pathlib.Path() if here else pathlib.Path(workdirs[0])
   output = pathlib.Path(output or home / 'curves.png')
-  names = [pathlib.Path(w).resolve().name for w in workdirs]
+  names = [storage.path(w).resolve().name for w in workdirs]
   if len(set(names)) < len(names):
     names = [str(w) for w in workdirs]
   runs = {name: read(w) for name, w in zip(names, workdirs, strict=True)}

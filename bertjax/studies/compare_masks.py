@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import config_files
+from bertjax import config_files, storage
 from bertjax.errors import UserError, choose, door
 from bertjax.metrics import curves
 
@@ -193,6 +193,7 @@ def main(argv: list[str]) -> None:
   """Trains the arms and writes the page and its picture."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  storage.require_local(_WORKDIR.value, '--workdir')
   config, workdir = _CONFIG.value.copy_and_resolve_references(), pathlib.Path(str(_WORKDIR.value))
   arms, seeds, output = list(_ARMS.value or ()), _SEEDS.value, pathlib.Path(str(_PAGE.value))
   logging.set_verbosity(logging.WARNING)

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from bertjax import hosts
+from bertjax import hosts, mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
 from bertjax.data import loader
@@ -161,30 +161,41 @@ def held_out_scores(
 
 def run(config: Any, workdir: str) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
-  pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
   hosts.introduce()
   progress = Progress(config.total_steps)
   with Stop(progress.note) as stop, contextlib.ExitStack() as stack:
     stack.callback(progress.close)
-    stack.enter_context(resume.alone_in(workdir))
-    _run(config, workdir, progress, stop, stack)
+    place = mirror.Workdir(workdir, progress.note)
+    pathlib.Path(place.path).mkdir(parents=True, exist_ok=True)
+    stack.enter_context(resume.alone_in(place.path))
+    place.fetch()
+    _run(config, place, progress, stop, stack)
 
 
 def _run(
-  config: Any, workdir: str, progress: Progress, stop: Stop, stack: contextlib.ExitStack
+  config: Any, place: mirror.Workdir, progress: Progress, stop: Stop, stack: contextlib.ExitStack
 ) -> None:
+  workdir = place.path
   resume.check_workdir(workdir, config)
   for note in resume.check_history(workdir):
     progress.note(note)
-  run, source = opening.open_run(config, workdir, progress)
+  run, source = opening.open_run(config, place, progress)
 
   checkpoints = checkpoints_lib.Checkpoints(
     pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best,
-    lambda step: resume.note_saved(workdir, step),
+    lambda step: resume.note_saved(workdir, step), place,
   )  # fmt: skip
   stack.callback(checkpoints.close)
   start, state, meta = first_state(config, run, source, checkpoints, progress)
   del source  # it may hold a whole model
+
+  def send() -> None:
+    try:
+      place.send()
+    except Exception as error:
+      progress.note(f'What was logged since the last checkpoint is in {workdir} alone: {error}')
+
+  stack.callback(send)
   tracked = tracking.Trackers(config, workdir, progress.note)
   stack.callback(tracked.close)
   writer = metrics_writer.Writer(workdir, start, tracked)
@@ -293,7 +304,7 @@ def _run(
   book.print_summary()
   report.show_goodput(workdir)
   if start < config.total_steps and jax.process_index() == 0:
-    report.show(workdir)
+    report.show(place.text)
     writer.close()
     try:
       curves.plot([workdir])
@@ -309,10 +320,12 @@ def evaluate(config: Any, workdir: str) -> None:
     workdir: of the run.
   """
   progress = Progress(config.total_steps)
-  for line in resume.overrides(workdir, config):
+  place = mirror.Workdir(workdir, progress.note, reads=True)
+  place.fetch()
+  for line in resume.overrides(place.path, config):
     progress.note(f'For this evaluation {line}')
-  run, _ = opening.open_run(config, workdir, progress)
-  directory = checkpoints_lib.newest(workdir)
+  run, _ = opening.open_run(config, place, progress)
+  directory = checkpoints_lib.newest(place.path, place.fetch_checkpoint)
   variables = checkpoints_lib.read_variables(directory, run.abstract.variables)
   done = int(directory.name)
   scores = held_out_scores(run, done, True, variables, progress)

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from bertjax import hosts, presets, schema
+from bertjax import hosts, mirror, presets, schema, storage
 from bertjax.checkpoint import init_from
 from bertjax.data import ensure_store
 from bertjax.metrics import tracking
@@ -16,23 +16,28 @@ from bertjax.train import digests, setup
 
 
 def open_run(
-  config: Any, workdir: str, progress: Progress
+  config: Any, place: mirror.Workdir, progress: Progress
 ) -> tuple[setup.Run, init_from.Source | None]:
   """The run over the store (made first if the config gives text), and what it is to begin with, if
   that was opened."""
   schema.check(config)
   digests.check_start(config)
   tracking.check(config.trackers)
+  workdir = place.path
   config, said, source = init_from.adopt(config, workdir)
   for note in said:
     progress.note(note)
   for note in schema.notes(config):
     progress.note(note)
-  if jax.process_index() == 0:
+  if storage.is_remote(config.data.store):
+    progress.note(f'The store {config.data.store} is copied once to each host')
+  elif hosts.index() == 0:
     path = ensure_store.ensure_store(config.data, config.seed, workdir)
+    place.send_store()
   if hosts.count() > 1:
     hosts.barrier('store', math.inf)  # as long as process 0 lives
-    path = ensure_store.ensure_store(config.data, config.seed, workdir)
+    place.fetch_store()
+  path = ensure_store.ensure_store(config.data, config.seed, workdir)
   if config.data.reader == 'seqio':
     progress.note(
       f'Streaming {config.data.mixture or config.data.input} through seqio: slower than a store; '

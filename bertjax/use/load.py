@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax import sharding
+from bertjax import sharding, storage
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
@@ -50,8 +50,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None) -> Found:
   Raises:
     UserError: no model there, or none that can read text.
   """
-  path = pathlib.Path(path).absolute()
-  if _is_directory(path):
+  if _is_directory(storage.path(path)):
+    path = storage.local(path).absolute()
     if step is not None:
       raise UserError(f'{path} is a directory of transformers, which has no steps: got step={step}')
     return _of_directory(path)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from checkpoint_cases import flip, kept, largest
+from mutation import mutation
 
 LOOP = pathlib.Path(__file__).parents[1] / 'support' / 'save_loop.py'
 
@@ -73,6 +74,28 @@ def test_processes_save_and_fall_back_together(tmp_path):
   for output in run_processes(directory, 2, 1):
     assert output == ['restored 2', 'complete 3', 'closed 3']
   with start_loop(directory, 0) as loop:  # and one process reads what two wrote
+    assert loop.stdout.readline() == 'restored 3\n'
+
+
+@mutation(
+  'mirror: the parts of other processes are not sent',
+  'bertjax/checkpoint/checkpoints.py',
+  'self._workdir.send_state(saving, step, {n for n in first if first[n] == hosts.index()})',
+  'self._workdir.send_state(saving, step, first if hosts.index() == 0 else {})',
+)
+def test_processes_without_a_common_disk_save_together_elsewhere(tmp_path, monkeypatch):
+  url = f'file://{tmp_path}/elsewhere'
+  caches = iter(str(tmp_path / f'cache {number}') for number in range(4))
+  monkeypatch.setenv('BERTJAX_CACHE', next(caches))
+  for output in run_processes(url, 2, 3):
+    assert output == ['restored 0', 'complete 3', 'closed 3']
+  assert kept(tmp_path / 'elsewhere/checkpoints') == [2, 3]
+  flip(largest(tmp_path / 'elsewhere/checkpoints/3'))
+  monkeypatch.setenv('BERTJAX_CACHE', next(caches))  # the next run is on other hosts
+  for output in run_processes(url, 2, 1):
+    assert output == ['restored 2', 'complete 3', 'closed 3']
+  monkeypatch.setenv('BERTJAX_CACHE', next(caches))
+  with start_loop(url, 0) as loop:  # and one process reads what two wrote
     assert loop.stdout.readline() == 'restored 3\n'
 
 

@@ -13,10 +13,11 @@ STEPS = 40
 
 
 def command(store, workdir, *more, config: str = 'bert.py:test') -> list[str]:
-  """The command of a user, who names the workdir by a relative path."""
+  """The command of a user, who names the workdir by a relative path, or by a URL."""
+  place = workdir if '://' in str(workdir) else os.path.relpath(workdir, ROOT)
   return [
     sys.executable, '-m', 'bertjax.main', f'--config=configs/{config}',
-    f'--workdir={os.path.relpath(workdir, ROOT)}',
+    f'--workdir={place}',
     f'--config.data.store={store}', '--config.batch_size=8', '--config.length=64',
     f'--config.total_steps={STEPS}', '--config.log_steps=1', '--config.eval_steps=15',
     '--config.checkpoint_steps=6', '--config.evals.held_out.batch_size=8',
@@ -72,17 +73,20 @@ def steps_logged(workdir) -> int:
   return path.read_text().count('"loss"') if path.exists() else 0
 
 
-def start(store, workdir, *more, devices: int = 1, **options) -> subprocess.Popen:
-  """Starts the run; its output is WORKDIR.log."""
-  with open(f'{workdir}.log', 'a', encoding='utf-8') as log:
+def start(store, workdir, *more, devices: int = 1, logs='', **options) -> subprocess.Popen:
+  """Starts the run; its output is LOGS.log, by default WORKDIR.log."""
+  with open(f'{logs or workdir}.log', 'a', encoding='utf-8') as log:
     return subprocess.Popen(
       command(store, workdir, *more, **options), cwd=ROOT, env=environment(devices), stdout=log,
       stderr=subprocess.STDOUT,
     )  # fmt: skip
 
 
-def start_pair(store, workdir, *more, each=((), ())) -> list[subprocess.Popen]:
-  """Two processes of two devices; `each` has further flags of either. Logs are WORKDIR.I.log."""
+def start_pair(store, workdir, *more, each=((), ()), logs='') -> list[subprocess.Popen]:
+  """Two processes of two devices; `each` has further flags of either.
+
+  Logs are LOGS.I.log, by default WORKDIR.I.log.
+  """
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     port = free.getsockname()[1]
@@ -91,7 +95,7 @@ def start_pair(store, workdir, *more, each=((), ())) -> list[subprocess.Popen]:
   for process in range(2):
     place = (f'--coordinator=127.0.0.1:{port}', '--processes=2', f'--process={process}')
     flags = command(store, workdir, *more, *place, *each[process])
-    with open(f'{workdir}.{process}.log', 'a', encoding='utf-8') as log:
+    with open(f'{logs or workdir}.{process}.log', 'a', encoding='utf-8') as log:
       started.append(subprocess.Popen(flags, cwd=ROOT, env=env, stdout=log, stderr=log))
   return started
 

@@ -1,5 +1,6 @@
 """A run that only saves: python save_loop.py DIRECTORY STEPS [PORT PROCESSES INDEX]
 
+DIRECTORY is that of the checkpoints, or the URL of a workdir, of which each process has a copy.
 Each state is drawn with its step as the seed, so that a mixture of two would show. Prints what it
 restored and what is complete.
 """
@@ -14,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
+from bertjax import mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 
 
@@ -22,9 +24,11 @@ def main(directory: str, steps: str, port: str = '', count: str = '1', index: st
     jax.distributed.initialize(f'localhost:{port}', int(count), int(index))
   mesh = jax.make_mesh((jax.device_count(),), ('data',), (AxisType.Auto,))
   sharding = NamedSharding(mesh, PartitionSpec('data'))
+  whole = NamedSharding(mesh, PartitionSpec())
   abstract = {
     'variables': {
-      f'w{i}': jax.ShapeDtypeStruct((8, 2000), np.float32, sharding=sharding) for i in range(4)
+      f'w{i}': jax.ShapeDtypeStruct((8, 2000), np.float32, sharding=sharding if i else whole)
+      for i in range(4)
     }
   }
 
@@ -34,7 +38,10 @@ def main(directory: str, steps: str, port: str = '', count: str = '1', index: st
 
   draw = jax.jit(draw, out_shardings=jax.tree.map(lambda x: x.sharding, abstract))
   best = ConfigDict(dict(metric='none', mode='min'))
-  checkpoints = checkpoints_lib.Checkpoints(directory, 2, best)
+  place = mirror.Workdir(directory)
+  place.fetch()
+  here = pathlib.Path(place.path, 'checkpoints' if place.remote else '')
+  checkpoints = checkpoints_lib.Checkpoints(here, 2, best, workdir=place)
   restored, start = checkpoints.restore(abstract), 0
   if restored is not None:
     start, state, meta = restored

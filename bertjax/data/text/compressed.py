@@ -46,7 +46,7 @@ def head(path: pathlib.Path, size: int) -> bytes:
   Raises:
     UserError: a damaged archive, or no package that reads it.
   """
-  with open(path, 'rb') as raw:
+  with path.open('rb') as raw:
     try:
       return _open(path, raw).read(size)
     except EOFError:
@@ -71,8 +71,8 @@ def _open_zst(raw: IO[bytes]) -> IO[bytes]:
     import zstandard  # optional
   except ModuleNotFoundError as error:
     raise UserError(
-      f'{raw.name} is compressed with Zstandard, which needs a package: pip install zstandard, or '
-      'compress it with gzip, xz or bzip2'
+      f'{getattr(raw, "name", raw)} is compressed with Zstandard, which needs a package: pip '
+      'install zstandard, or compress it with gzip, xz or bzip2'
     ) from error
   return io.BufferedReader(_Zst(raw, zstandard), 2**20)
 

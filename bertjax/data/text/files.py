@@ -13,8 +13,9 @@ import logging
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
+from bertjax import storage
 from bertjax.data.text import compressed, kinds
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import left_out as left_out_lib
@@ -84,7 +85,7 @@ def _parallel(name: str, pattern: str) -> Source:
 
 def _count(path: pathlib.Path) -> int:
   kinds.check(path, lines=True)
-  with open(path, 'rb') as raw:
+  with path.open('rb') as raw:
     return sum(1 for _ in _lines(path, raw))
 
 
@@ -96,6 +97,9 @@ def find_files(pattern: str) -> list[pathlib.Path]:
   """
   found = []
   for part in pattern.split(','):
+    if storage.is_remote(part.strip()):
+      found += _remote(part.strip())
+      continue
     names = sorted(glob.glob(part.strip(), recursive=True))
     files = [path for path in map(pathlib.Path, names) if path.is_file()]
     # A glob that matches files means these, and not what lies below the folders beside them.
@@ -111,7 +115,20 @@ def find_files(pattern: str) -> list[pathlib.Path]:
 
 def _below(folder: pathlib.Path) -> list[pathlib.Path]:
   """The files of known kinds below a folder, sorted; says how many others there are."""
-  paths = sorted(path for path in folder.rglob('*') if path.is_file())
+  return _known(folder, sorted(path for path in folder.rglob('*') if path.is_file()))
+
+
+def _remote(pattern: str) -> list[Any]:
+  """The files of a URL: one, those of a glob, or all of known kinds below a folder."""
+  found: list[Any] = storage.find(pattern)
+  if found != [storage.path(pattern)] and not glob.has_magic(pattern):
+    found = _known(storage.path(pattern), found)
+  if not found:
+    raise UserError(f'no file matches {pattern!r}: expected text files ({kinds.NAMES})')
+  return found
+
+
+def _known(folder: Any, paths: Sequence[Any]) -> list[Any]:
   paths = [p for p in paths if not any(n[0] in '._' for n in p.relative_to(folder).parts)]
   others = [path for path in paths if kinds.kind_of(path) is None]
   if others:
@@ -140,7 +157,7 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
     UserError: it is not UTF-8, no text, or a damaged archive.
   """
   kinds.check(path, lines=True)
-  with open(path, 'rb') as raw:
+  with path.open('rb') as raw:
     yield from plain.checked(_lines(path, raw), Reading(path, 'strict', '', (), LeftOut()))
 
 
@@ -236,7 +253,7 @@ class Files:
   def _read(self, path: pathlib.Path) -> Iterator[tuple[bytes, Said, int]]:
     """Yields (text, what is said of it, bytes of the file read so far)."""
     kind = kinds.check(path)
-    with open(path, 'rb') as raw:
+    with path.open('rb') as raw:
       for text, said in self._documents(kind, path, raw):
         yield text, said, raw.tell()
 
@@ -261,7 +278,7 @@ class Files:
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:
     """As `_read`, of parallel text."""
     with contextlib.ExitStack() as stack:
-      raws = [stack.enter_context(open(path, 'rb')) for path in paths]
+      raws = [stack.enter_context(path.open('rb')) for path in paths]
       sides = [_lines(path, raw) for path, raw in zip(paths, raws, strict=True)]
       for pair in parallel.documents(sides, paths, self.errors, self.left_out):
         yield pair, {}, sum(raw.tell() for raw in raws)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from bertjax import storage
 from bertjax.data.vocab import as_text, fastbpe, sentencepiece_model, whole_words
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError
@@ -162,14 +163,14 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
   Args:
     path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
       tokenizer.json, or codes_NAME of fastBPE (with vocab_NAME beside it); or a directory that
-      holds one of them, tokenizer.json before the others.
+      holds one of them, tokenizer.json before the others. Of a URL a copy is made first.
     lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
       says, else if no piece has an ASCII capital; tokenizer.json says itself.
 
   Raises:
     UserError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
   """
-  file = _find(pathlib.Path(path))
+  file = _find(storage.local(path, beside=True))
   if file.name.startswith(CODES):
     reader = _read_fastbpe
   elif file.name in ('vocab.json', 'merges.txt'):

@@ -24,6 +24,7 @@ from bertjax.convert.originals import fairseq
 from bertjax.convert.originals.original import Wanted
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.metrics.progress import Progress
+from bertjax.mirror import Workdir
 from bertjax.objectives import mlm
 from bertjax.train import loop as train_loop
 from bertjax.train import opening
@@ -335,7 +336,7 @@ def test_pretraining_goes_on_at_the_loss_of_the_imported_model(sapiens, tmp_path
   config.batch_size, config.evals.held_out.batch_size = 8, 8
   config.update_from_flattened_dict(more)
   train_loop.run(config, str(tmp_path / 'run'))
-  run, _ = opening.open_run(config, str(tmp_path / 'run'), Progress(1))
+  run, _ = opening.open_run(config, Workdir(str(tmp_path / 'run')), Progress(1))
   batch, _ = run.phases[0].next_batch(0)
   net = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / 'hf')
   tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)

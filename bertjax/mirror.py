@@ -1,0 +1,197 @@
+"""The workdir of a run: a directory, or a URL and the local directory that is kept in step with it.
+
+A run works in a local directory whatever its --workdir is. Where that is a URL, what the run left
+there is fetched at the start, and sent again with each checkpoint:
+
+  metrics.jsonl, config.json, vocab/, tensorboard/, ..   whole, before the checkpoint's manifest
+  checkpoints/500/state                                  by the processes that wrote it
+  checkpoints/500/manifest.json                          last: without it there is no checkpoint
+
+So the URL holds at any moment what a local workdir would hold after a kill, and any host can go on.
+Every process has a local directory of its own and fetches the checkpoint that is restored whole.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import uuid
+from collections.abc import Callable, Collection
+
+from bertjax import hosts, storage
+from bertjax.errors import UserError
+
+CHECKPOINTS, MANIFEST, SCORES = 'checkpoints', 'manifest.json', 'scores.json'
+OWNER = 'owner.json'  # there only: the run that writes there
+STORE, _STORE_JSON = 'store', 'store/store.json'  # of a run that was given text
+_KEPT = ('lock', 'plans', 'store.partial')  # of this host: neither sent nor removed
+_MADE = (STORE, 'vocab', 'made_of.json')  # of text
+_OWN = (*_KEPT, STORE, CHECKPOINTS)  # not sent with the small files
+_SHOWN = ('tensorboard', 'profile')  # sent, and not fetched: nothing here reads them
+
+
+class TakenOver(UserError):
+  """A run that was started later writes to the same URL."""
+
+
+class Workdir:
+  """The workdir of a run, as one of its processes sees it; every process makes the same calls.
+
+  Attributes:
+    text: what the user gave.
+    path: the local directory.
+    remote: whether it is kept in step with a URL; else all methods do nothing.
+  """
+
+  def __init__(self, text: str, say: storage.Say = storage.to_stderr, reads: bool = False):
+    """
+    Args:
+      text: a path or a URL.
+      say: what shows a line.
+      reads: whether the run is only looked at, perhaps while it goes on.
+
+    Raises:
+      UserError: nothing that is installed reads the URL.
+    """
+    self.text, self._say, self._reads = text, say, reads
+    self.remote = storage.is_remote(text)
+    self.path = text
+    if self.remote:
+      kind = 'copies' if reads else f'runs/{hosts.index()}'
+      self._copy = storage.Copy(text.rstrip('/'), kind)
+      self._run = uuid.uuid4().hex
+      self.path = str(self._copy.here)
+
+  def fetch(self) -> None:
+    """Makes the local directory what the URL holds, but for the states of checkpoints."""
+    if not self.remote:
+      return
+    with self._copy.alone():
+      there = self._copy.names()
+      complete = {name.split('/')[1] for name in there if _is_manifest(name)}
+      if not self._reads and hosts.index() == 0:
+        self._copy.write(OWNER, json.dumps(self._owner()).encode())
+        begun = {name.split('/')[1] for name in there if name.startswith(f'{CHECKPOINTS}/')}
+        for step in begun - complete:
+          self._copy.remove(f'{CHECKPOINTS}/{step}', MANIFEST)
+      for file in [file for file in self._copy.here.rglob('*') if file.is_file()]:
+        name = file.relative_to(self._copy.here)
+        if name.as_posix() not in there and name.parts[0] not in _KEPT:
+          file.unlink()
+      for folder in (self._copy.here / CHECKPOINTS).glob('*'):
+        if folder.name not in complete:
+          shutil.rmtree(folder)
+
+      def wanted(name: str) -> bool:
+        first, *rest = name.split('/')
+        if first == CHECKPOINTS:
+          return rest[0] in complete and rest[1:] in ([MANIFEST], [SCORES])
+        return first not in (*_SHOWN, OWNER) and (first != STORE or _STORE_JSON in there)
+
+      self._copy.pull(wanted, self._say)
+      (self._copy.here / CHECKPOINTS).mkdir(
+        parents=True, exist_ok=True
+      )  # empty folders are not sent
+
+  def fetch_checkpoint(self, step: str) -> None:
+    """Fetches what is not here of a checkpoint."""
+    if self.remote:
+      with self._copy.alone():
+        self._copy.pull(lambda name: True, self._say, f'{CHECKPOINTS}/{step}')
+
+  def send(self) -> None:
+    """Sends all but checkpoints and the store, from process 0."""
+    if self.remote and hosts.index() == 0:
+      self._require_ours()
+      self._copy.push(self._copy.here, '', wanted=lambda name: name.split('/')[0] not in _OWN)
+
+  def send_store(self) -> None:
+    """Sends the store that was made of the run's text; from process 0."""
+    if self.remote and not self._reads:
+      self._require_ours()
+      wanted = lambda name: name.split('/')[0] in _MADE
+      self._copy.push(self._copy.here, '', last=_STORE_JSON, wanted=wanted)
+
+  def fetch_store(self) -> None:
+    """Fetches the store that process 0 has sent."""
+    if self.remote:
+      self._copy.pull(lambda name: name.split('/')[0] in _MADE, self._say)
+
+  def send_state(self, directory: pathlib.Path, step: str, names: Collection[str]) -> None:
+    """Sends files of a checkpoint that this process has written.
+
+    Args:
+      directory: where it lies here.
+      step: of the checkpoint.
+      names: of the files, below the directory.
+    """
+    self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=lambda name: name in names)
+
+  def send_manifest(self, directory: pathlib.Path, step: str) -> None:
+    """Sends the small files, then the manifest, which makes the checkpoint one; from process 0.
+
+    Args:
+      directory: where the checkpoint lies here.
+      step: of it.
+    """
+    if self.remote:
+      self.send()
+      self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=lambda name: name == MANIFEST)
+
+  def send_scores(self, step: int) -> None:
+    """Sends the scores of a checkpoint; from process 0."""
+    if self.remote:
+      directory = self._copy.here / CHECKPOINTS / str(step)
+      wanted = lambda name: name == SCORES
+      self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=wanted)
+
+  def remove_checkpoint(self, step: int) -> None:
+    """Removes a checkpoint there; from process 0."""
+    if self.remote:
+      self._require_ours()
+      self._copy.remove(f'{CHECKPOINTS}/{step}', MANIFEST)
+
+  def _owner(self) -> dict[str, str | int]:
+    return dict(run=self._run, host=socket.gethostname(), pid=os.getpid())
+
+  def _require_ours(self) -> None:
+    """Refuses to write where a run that was started later writes.
+
+    Raises:
+      TakenOver: names its host and process.
+    """
+    owner = json.loads(self._copy.read(OWNER) or b'{}')
+    if owner.get('run') != self._run:
+      raise TakenOver(
+        f'{self.text} was taken over by process {owner.get("pid")} on {owner.get("host")}, which '
+        'was started later: this run ends, so that they do not mix; stop one of them, or give '
+        'another --workdir'
+      )
+
+
+def opened(
+  path: pathlib.Path | str, say: storage.Say = storage.to_stderr
+) -> tuple[pathlib.Path, Callable[[str], None]]:
+  """A run that is only looked at.
+
+  Args:
+    path: of its workdir or one of its checkpoints, or the URL of either.
+    say: what shows a line.
+
+  Returns:
+    The local directory, of a URL a copy without the states of checkpoints; and what makes the
+    checkpoint of a step complete there.
+  """
+  if not storage.is_remote(path):
+    return pathlib.Path(path).absolute(), lambda step: None
+  run, _, step = str(path).rstrip('/').partition(f'/{CHECKPOINTS}/')
+  place = Workdir(run, say, reads=True)
+  place.fetch()
+  here = pathlib.Path(place.path)
+  return here / CHECKPOINTS / step if step else here, place.fetch_checkpoint
+
+
+def _is_manifest(name: str) -> bool:
+  parts = name.split('/')
+  return len(parts) == 3 and parts[0] == CHECKPOINTS and parts[2] == MANIFEST

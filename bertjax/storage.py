@@ -1,0 +1,437 @@
+"""Files elsewhere: gs://, s3:// and whatever else fsspec reads. Nothing else imports fsspec.
+
+The program works on local files: it maps stores into memory, renames what is finished, appends
+lines and locks. So what a URL names is
+
+  read in place     text, once from its beginning to its end: `path`
+  copied here once  a store, a vocabulary, a run that is used: `local`
+  made here         the store or vocabulary of a command, and sent when it is finished: `output`
+  kept in step      the workdir of a run: mirror.py
+
+Object stores have no rename and no empty directory. What must be whole or not there at all has a
+marker, the file that says what is in it: it is sent last and removed first, and without it a
+directory there is not read.
+"""
+
+import concurrent.futures
+import contextlib
+import errno
+import fcntl
+import importlib
+import io
+import json
+import logging
+import os
+import pathlib
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import IO, Any, NamedTuple
+
+from bertjax.errors import UserError
+
+CACHE = 'BERTJAX_CACHE'  # environment: where copies lie
+_URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
+_THREADS = 8  # transfers at a time
+_WHOLE = 2**24  # bytes of a file that is read into memory to be sent
+_BLOCK = 2**20  # bytes that a reader of text asks for
+_PASSING = ('.part', '.tmp', '.copied', '.lock')  # files that are being written, and our own
+
+Say = Callable[[str], None]  # shows a line
+
+
+def to_stderr(line: str) -> None:
+  """Shows a line where no output of a command is."""
+  print(line, file=sys.stderr, flush=True)
+
+
+_REMEDY = 'pip install bertjax[storage] brings gs:// and s3://, other protocols their own package'
+
+
+def is_remote(text: str | os.PathLike[str]) -> bool:
+  """Whether a path is a URL, SCHEME://..."""
+  return isinstance(text, RemotePath) or _URL.fullmatch(os.fspath(text)) is not None
+
+
+def require_local(text: str | os.PathLike[str] | None, name: str) -> None:
+  """Refuses a URL where only a local path can be written.
+
+  Args:
+    text: the path.
+    name: of the flag.
+
+  Raises:
+    UserError: it is a URL; it would become a folder `gs:`.
+  """
+  if text is not None and is_remote(text):
+    raise UserError(f'{name}={text}: expected a local path, got a URL: write it here and copy it')
+
+
+def path(text: str | os.PathLike[str]) -> 'pathlib.Path | RemotePath':
+  """A path that can be opened: pathlib's for a local one.
+
+  Raises:
+    UserError: nothing that is installed reads its scheme.
+  """
+  if not is_remote(text):
+    return pathlib.Path(text)
+  file_system(os.fspath(text))
+  return RemotePath(os.fspath(text))
+
+
+class RemotePath(pathlib.PurePosixPath):
+  """A file elsewhere, with what the readers of text ask of a pathlib.Path."""
+
+  def __str__(self) -> str:
+    return super().__str__().replace(':/', '://', 1)
+
+  def __fspath__(self) -> str:
+    return str(self)
+
+  def open(self, mode: str = 'rb') -> IO[bytes]:
+    """Opens it for reading; what is passed over is not fetched."""
+    file_system, there = _at(str(self))
+    with _explained(str(self)):
+      return io.BufferedReader(file_system.open(there, mode), _BLOCK)
+
+  def read_bytes(self) -> bytes:
+    """All of it."""
+    with self.open() as file:
+      return file.read()
+
+  def exists(self) -> bool:
+    """Whether there is a file, or a folder with files."""
+    file_system, there = _at(str(self))
+    with _explained(str(self)):
+      return file_system.exists(there)
+
+  def is_file(self) -> bool:
+    """Whether there is a file."""
+    file_system, there = _at(str(self))
+    with _explained(str(self)):
+      return file_system.isfile(there)
+
+  def resolve(self) -> 'RemotePath':
+    """Itself: a URL is absolute."""
+    return self
+
+  def stat(self) -> 'Stat':
+    """Size and time of the last change.
+
+    Raises:
+      UserError: there is no such file.
+    """
+    file_system, there = _at(str(self))
+    with _explained(str(self)):
+      return Stat(file_system.size(there), int(file_system.modified(there).timestamp() * 1e9))
+
+
+class Stat(NamedTuple):
+  """What is asked of os.stat_result."""
+
+  st_size: int
+  st_mtime_ns: int
+
+
+def find(pattern: str) -> list[RemotePath]:
+  """The files that a URL names: one, those that a glob matches, or all below a folder; sorted."""
+  file_system, there = _at(pattern)
+  with _explained(pattern):
+    names = file_system.glob(there) if re.search(r'[*?\[]', there) else [there]
+    files = [name for name in names if file_system.isfile(name)]
+    found = files or [file for name in names for file in file_system.find(name)]
+  return sorted(RemotePath(file_system.unstrip_protocol(name)) for name in found)
+
+
+def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = False) -> pathlib.Path:
+  """A local path with what is at a path: itself, or the copy of a URL, which is made once a host.
+
+  A copy that was broken off goes on; of one that is complete only the list of files is asked for.
+
+  Args:
+    text: of a directory or a file.
+    say: what shows a line.
+    beside: of a file: whether to copy the files of its folder too.
+
+  Raises:
+    UserError: there is nothing, or it cannot be read.
+  """
+  if not is_remote(text):
+    return pathlib.Path(text)
+  url = os.fspath(text).rstrip('/')
+  found, there = _at(url)
+  with _explained(url):
+    folder, _, file = url.rpartition('/') if found.isfile(there) else (url, '', '')
+  wanted = lambda name: not file or name == file or beside and '/' not in name
+  copy = Copy(folder, 'copies')
+  with copy.alone():
+    copy.pull(wanted, say)
+  here = copy.here / file
+  if not here.exists():
+    raise UserError(f'there is nothing at {url}: expected a file, or files below it')
+  return here
+
+
+@contextlib.contextmanager
+def output(
+  text: str | os.PathLike[str], marker: str, say: Say = to_stderr
+) -> Iterator[pathlib.Path]:
+  """A context: the directory to make, which is sent when the context ends well.
+
+  Args:
+    text: where it is to be.
+    marker: the file that says what is in it, sent last; '' if there is none.
+    say: what shows a line.
+
+  Yields:
+    The path itself, or of a URL a local directory with what is there already.
+  """
+  if not is_remote(text):
+    yield pathlib.Path(text)
+    return
+  copy = Copy(os.fspath(text).rstrip('/'), 'copies')
+  with copy.alone():
+    there = copy.names()
+    if not marker and not there:
+      shutil.rmtree(copy.here, ignore_errors=True)  # what was sent once, and is no more
+    if not marker or marker in there:
+      copy.pull(lambda name: True, say)
+    yield copy.here
+    copy.push(copy.here, '', last=marker, wanted=lambda name: not name.startswith('plans/'))
+    say(f'Sent to {text}')
+
+
+class Copy:
+  """A directory here and its like elsewhere.
+
+  What both had when they were last equal is noted beside the directory here, a line a file, so that
+  only what has changed on one side is moved.
+
+  Attributes:
+    url: of the one elsewhere.
+    here: of the one here.
+  """
+
+  def __init__(self, url: str, kind: str):
+    """
+    Args:
+      url: of the directory elsewhere.
+      kind: of the folder of the cache that the directory here lies in.
+    """
+    self.url = url
+    self._file_system, self._there = _at(url)
+    self.here = _cache() / kind / url.replace('://', '/', 1)
+    self._note = self.here.with_name(f'.{self.here.name}.copied')
+    self._known = _read_note(self._note)
+    self._lock = threading.Lock()
+
+  @contextlib.contextmanager
+  def alone(self) -> Iterator[None]:
+    """Holds the directory here; another process of this host waits."""
+    self.here.parent.mkdir(parents=True, exist_ok=True)
+    with open(self.here.with_name(f'.{self.here.name}.lock'), 'a') as file:
+      fcntl.flock(file, fcntl.LOCK_EX)
+      self._known = _read_note(self._note)
+      if self._note.exists():  # once a line a file is enough
+        lines = [json.dumps(pair) + '\n' for pair in self._known.items()]
+        self._note.with_suffix('.tmp').write_text(''.join(lines), encoding='utf-8')
+        self._note.with_suffix('.tmp').replace(self._note)
+      yield
+
+  def names(self, below: str = '') -> dict[str, tuple[str, int]]:
+    """The files there: name -> (what changes with their content, bytes).
+
+    Args:
+      below: a folder of it.
+    """
+    with _explained(self.url):
+      self._file_system.invalidate_cache()
+      found = self._file_system.find(self._at(below), detail=True)
+    skip = len(self._there.rstrip('/')) + 1
+    files = {name[skip:]: info for name, info in found.items() if info['type'] == 'file'}
+    for name in files:
+      if name.startswith('/') or '..' in name.split('/'):
+        raise UserError(f'{self.url} has a file {name!r}, whose copy would lie outside: remove it')
+    return {name: (_token(info), info['size']) for name, info in files.items() if name}
+
+  def pull(self, wanted: Callable[[str], bool], say: Say, below: str = '') -> None:
+    """Fetches the files that are not here, or other ones.
+
+    Args:
+      wanted: of a name.
+      say: what shows a line, if there is anything to fetch.
+      below: a folder, if no other is meant.
+    """
+    there = {name: seen for name, seen in self.names(below).items() if wanted(name)}
+    stale = {name: seen for name, seen in there.items() if self._differs(name, seen[0])}
+    if not stale:
+      return
+    size = sum(size for _, size in stale.values())
+    say(f'Copying {len(stale)} files, {size / 1e6:,.1f} MB, of {self.url} to {self.here}')
+    self._each(self._fetch, [(name, *seen) for name, seen in stale.items()])
+
+  def push(
+    self,
+    directory: pathlib.Path,
+    below: str,
+    last: str = '',
+    wanted: Callable[[str], bool] = lambda name: True,
+  ) -> None:
+    """Sends the files of a directory that are not there, or were other ones.
+
+    Args:
+      directory: here.
+      below: the folder there; '' is the whole.
+      last: the file to send when all others are there; an older one goes before they change.
+      wanted: of a name in the directory.
+    """
+    there, jobs = self.names(below), {}
+    for file in sorted(p for p in directory.rglob('*') if p.is_file()):
+      name = file.relative_to(directory).as_posix()
+      target = f'{below}/{name}' if below else name
+      known = target in there and [there[target][0], *_seen(file)]
+      if file.suffix not in _PASSING and wanted(name) and self._known.get(target) != known:
+        jobs[name] = (file, target)
+    marker = jobs.pop(last, None)
+    if marker and marker[1] in there:
+      self._file_system.rm_file(self._at(marker[1]))
+    self._each(self._send, jobs.values())
+    if marker:
+      self._send(*marker)
+
+  def write(self, name: str, data: bytes) -> None:
+    """Writes a file there."""
+    with _explained(self.url):
+      self._file_system.pipe_file(self._at(name), data)
+
+  def read(self, name: str) -> bytes | None:
+    """Reads a file there; None if there is none."""
+    try:
+      self._file_system.invalidate_cache()
+      return self._file_system.cat_file(self._at(name))
+    except FileNotFoundError:
+      return None
+
+  def remove(self, name: str, first: str) -> None:
+    """Removes a folder there, its marker `first` before all else."""
+    names = sorted(self.names(name), key=lambda file: file != f'{name}/{first}')
+    for file in names[:1]:
+      self._file_system.rm_file(self._at(file))
+    self._each(self._file_system.rm_file, [(self._at(file),) for file in names[1:]])
+    self._file_system.invalidate_cache()
+    if self._file_system.isdir(self._at(name)):  # where folders outlive their files
+      self._file_system.rm(self._at(name), recursive=True)
+
+  def _at(self, name: str) -> str:
+    return f'{self._there}/{name}' if name else self._there
+
+  def _each(self, do: Callable[..., None], jobs: Iterable[tuple]) -> None:
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+      for future in [pool.submit(do, *job) for job in jobs]:
+        future.result()
+
+  def _fetch(self, name: str, token: str, size: int) -> None:
+    file = self.here / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f'{file.name}.part')
+    with _explained(f'{self.url}/{name}'):
+      self._file_system.get_file(self._at(name), str(part))
+    if (got := part.stat().st_size) != size:
+      raise UserError(f'{self.url}/{name}: expected {size} bytes, got {got}; try again')
+    part.replace(file)
+    self._remember(name, token, _seen(file))
+
+  def _send(self, file: pathlib.Path, name: str) -> None:
+    seen = _seen(file)
+    with _explained(f'{self.url}/{name}'):
+      if seen[0] > _WHOLE:
+        self._file_system.put_file(str(file), self._at(name))
+      else:  # what grows while it is sent, as metrics.jsonl does, is sent as it was
+        data = file.read_bytes()
+        seen[0] = len(data)
+        self._file_system.pipe_file(self._at(name), data)
+      self._file_system.invalidate_cache()
+      info = self._file_system.info(self._at(name))
+    if info['size'] != seen[0]:
+      raise UserError(f'{self.url}/{name}: expected {seen[0]} bytes there, got {info["size"]}')
+    self._remember(name, _token(info), seen)
+
+  def _differs(self, name: str, token: str) -> bool:
+    file = self.here / name
+    return not file.is_file() or self._known.get(name) != [token, *_seen(file)]
+
+  def _remember(self, name: str, token: str, seen: list[int]) -> None:
+    with self._lock:
+      self._known[name] = [token, *seen]
+      self._note.parent.mkdir(parents=True, exist_ok=True)
+      with open(self._note, 'a', encoding='utf-8') as note:
+        note.write(json.dumps([name, self._known[name]]) + '\n')
+
+
+def file_system(url: str) -> Any:
+  """fsspec's file system of a URL.
+
+  Raises:
+    UserError: nothing that is installed reads its scheme.
+  """
+  return _at(url)[0]
+
+
+def _at(url: str) -> tuple[Any, str]:
+  """The file system of a URL, and the path in it."""
+  try:
+    fsspec = importlib.import_module('fsspec')
+    made = dict(auto_mkdir=True) if url.startswith(('file:', 'local:')) else {}
+    found, there = fsspec.core.url_to_fs(url, **made)
+    for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
+      logging.getLogger(package).setLevel(logging.WARNING)
+  except (ImportError, ValueError) as error:
+    said = str(error).partition('\n')[0]
+    raise UserError(f'{url} cannot be read: {said}. {_REMEDY}; or give a local path') from error
+  return found, there.rstrip('/')
+
+
+@contextlib.contextmanager
+def _explained(url: str) -> Iterator[None]:
+  """Names the URL where it cannot be read or written: the packages raise errors of their own."""
+  try:
+    yield
+  except UserError:
+    raise
+  except FileNotFoundError as error:
+    raise UserError(f'there is nothing at {url}: expected a file, or files below it') from error
+  except OSError as error:
+    if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT):
+      raise  # of a local disk
+    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
+  except Exception as error:  # gcsfs and botocore have classes of their own
+    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
+
+
+def _cache() -> pathlib.Path:
+  home = os.environ.get('XDG_CACHE_HOME', '~/.cache')
+  return pathlib.Path(os.environ.get(CACHE) or f'{home}/bertjax').expanduser().absolute()
+
+
+def _token(info: Mapping[str, Any]) -> str:
+  """What changes with a file, of what its file system says of it."""
+  said = [str(info[key]) for key in ('etag', 'ETag', 'generation') if info.get(key)]
+  times = [str(info[key]) for key in ('mtime', 'LastModified', 'created') if info.get(key)]
+  return ' '.join(said or times)
+
+
+def _seen(file: pathlib.Path) -> list[int]:
+  stat = file.stat()
+  return [stat.st_size, stat.st_mtime_ns]
+
+
+def _read_note(note: pathlib.Path) -> dict[str, list]:
+  known = {}
+  with contextlib.suppress(FileNotFoundError):
+    for line in note.read_text(encoding='utf-8').splitlines():
+      with contextlib.suppress(ValueError):  # the last one, torn by a kill
+        name, seen = json.loads(line)
+        known[name] = seen
+  return known
