@@ -20,6 +20,7 @@ COMMANDS = (
   'bench',
   'metrics.curves',
   'studies.compare_masks',
+  'studies.known_language',
 )
 
 

@@ -103,7 +103,7 @@ def _verify(output: pathlib.Path) -> None:
 
 def _prepare(output: pathlib.Path) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
-  vocab = storage.local(_VOCAB.value, beside=True)  # once, and not in each worker
+  vocab = storage.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
   corpus = _open(vocabulary)
   kind = _kind(corpus, vocabulary)
@@ -159,7 +159,7 @@ def _make(
 
 def _open(vocabulary: Vocabulary):
   """The text, or the records, that --input names."""
-  name = text_flags.INPUT.value
+  name = str(text_flags.INPUT.value)
   if not name.startswith(ernie_records.PREFIX):
     return text_flags.open_corpus()
   paths = find_files(name.removeprefix(ernie_records.PREFIX))

@@ -104,7 +104,7 @@ def _split(document: bytes, how: str, left_out: LeftOut) -> list[str]:
   try:
     text = sentence_split.decode(document, text_flags.ERRORS.value)
   except UserError as error:
-    left_out.refuse(text_flags.INPUT.value, Wrong(str(error)))
+    left_out.refuse(str(text_flags.INPUT.value), Wrong(str(error)))
     return []
   return sentence_split.split_document(text, how)
 

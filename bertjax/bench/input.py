@@ -93,7 +93,7 @@ def plan_rates(length: int, sentences: int, seed: int, passes: int = PASSES) -> 
     return len(made(pairs.PLAN, pairs.Options(passes, 0.1)))
 
   def packed() -> int:
-    length_E = made(blocks.PLAN, blocks.Options('complete_doc'))
+    length_E = made(blocks.PLAN, blocks.Options('complete_doc', True))
     return sum(len(count) for _, count in packing.pack(length_E, length, PACK))
 
   rates: dict[str, Any] = dict(sentences=len(length_S), passes=passes)

@@ -231,7 +231,7 @@ def make_examples(
     return examples_in_memory(store, data, length, seed, rows, tables)
   files = sorted(directory.glob('*.npy'))
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
-  packed = {name: column.pop(name, None) for name in ('row_start', 'row_example')}
+  packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
   examples = Examples(store, recipe, spec, column, count=count, tables=tables, **packed)
   return _checked(dataclasses.replace(examples, plan=directory))
 

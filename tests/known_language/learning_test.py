@@ -81,7 +81,13 @@ def learned(name, store) -> dict[str, arms.Found]:
   }
 
 
-@pytest.mark.parametrize('name', SYSTEMS)
+# The whole takes seven minutes of CPU, most of it compiling: the quick tier has two of them.
+CI = ('transformer_xl', 'albert')
+
+
+@pytest.mark.parametrize(
+  'name', [n if n in CI else pytest.param(n, marks=pytest.mark.full) for n in SYSTEMS]
+)
 @mutation(
   'known_language, bert: words are not trained',
   'bertjax/objectives/mlm.py',

@@ -60,7 +60,7 @@ def open_corpus(documents: int | None = None) -> Corpus:
     choose(name, documents_lib.COLUMNS, '--columns')
   take = DOCUMENTS.value if documents is None else documents
   return by_name.open_corpus(
-    INPUT.value,
+    str(INPUT.value),
     take,
     MODULE.value,
     ERRORS.value,

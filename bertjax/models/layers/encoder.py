@@ -107,7 +107,7 @@ class Encoder(nn.Module):
     for i in range(lead):
       mine = jax.tree.map(lambda leaf, i=i: leaf[i], stack)
       x_BTD, h_BTD = apply(later if i else first, x_BTD, mine, jnp.int32(i), self.kinds[i])
-      outputs.append(h_BTD if h_BTD is None else h_BTD[None])
+      outputs.append(h_BTD if h_BTD is None else jnp.expand_dims(h_BTD, 0))
     if lead == self.layers:  # a scan of no periods would still be traced
       return x_BTD, (jnp.concatenate(outputs) if self.layer['hidden'] else None)
     rest = jax.tree.map(lambda leaf: leaf[lead:].reshape(-1, period, *leaf.shape[1:]), stack)

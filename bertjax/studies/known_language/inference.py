@@ -139,9 +139,7 @@ def believe(
   log_RN = np.stack(logs, 1)
   reading_RN = np.exp(log_RN - log_RN.max(1, keepdims=True))
   reading_RN /= reading_RN.sum(1, keepdims=True)
-  word_RPW = sum(
-    share_R[:, None, None] * word_RPW for share_R, word_RPW in zip(reading_RN.T, words, strict=True)
-  )
+  word_RPW = np.einsum('rn,nrpw->rpw', reading_RN, np.stack(words))
   return Beliefs(reading_RN, _scaled(word_RPW * own_RPW)[0])
 
 

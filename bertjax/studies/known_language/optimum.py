@@ -53,7 +53,7 @@ def masked(
     token_BT, shown_BT = original(batch), batch['token_BT']
     hidden_BT1 = (shown_BT == SPECIAL.index('[MASK]'))[..., None]
     channel = lambda same, other, ids=(token_BT, shown_BT), hidden=hidden_BT1: np.where(
-      hidden, 1.0, _channel(language, *ids, same, other)
+      hidden, 1.0, _channel(language, ids[0], ids[1], same, other)
     )
     channel_BTW = channel(1 - rate + rate * kept, rate * other)
     own_BTW = channel(kept, other)  # of a target it is known that it was chosen
