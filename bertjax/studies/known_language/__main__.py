@@ -1,4 +1,6 @@
-"""Trains systems on a language whose best possible losses are known, and prints how near they come.
+"""Trains systems on a language whose least losses are known.
+
+Prints how near they come.
 
   python -m bertjax.studies.known_language --workdir=runs/known --seeds=3
 
