@@ -34,6 +34,7 @@ from bertjax.errors import UserError
 
 CACHE = 'BERTJAX_CACHE'  # environment: where copies lie
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
+_LOCAL = ('file', 'local')  # schemes of this machine
 _THREADS = 8  # transfers at a time
 _WHOLE = 2**24  # bytes of a file that is read into memory to be sent
 _BLOCK = 2**20  # bytes that a reader of text asks for
@@ -85,7 +86,9 @@ class RemotePath(pathlib.PurePosixPath):
   """A file elsewhere, with what the readers of text ask of a pathlib.Path."""
 
   def __str__(self) -> str:
-    return super().__str__().replace(':/', '://', 1)
+    scheme, _, rest = super().__str__().partition(':/')  # pathlib has made one slash of them
+    slashes = '///' if scheme in _LOCAL else '//'
+    return f'{scheme}:{slashes}{rest}'
 
   def __fspath__(self) -> str:
     return str(self)
@@ -383,7 +386,7 @@ def _at(url: str) -> tuple[Any, str]:
   """The file system of a URL, and the path in it."""
   try:
     fsspec = importlib.import_module('fsspec')
-    made = dict(auto_mkdir=True) if url.startswith(('file:', 'local:')) else {}
+    made = dict(auto_mkdir=True) if url.partition(':')[0] in _LOCAL else {}
     found, there = fsspec.core.url_to_fs(url, **made)
     for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
       logging.getLogger(package).setLevel(logging.WARNING)
