@@ -148,7 +148,7 @@ class Checkpoints:
     candidates = [self._directory / str(step) for step in reversed(steps)]
     directory = _first_intact(candidates, self._workdir.fetch_checkpoint)
     step = int(directory.name)
-    if jax.process_index() == 0:
+    if self._writes:
       self._set_aside(s for s in steps if s > step)
     record = manifest.read(directory)
     if record['format'] < manifest.FORMAT:
@@ -246,7 +246,8 @@ class Checkpoints:
   def _set_aside(self, steps: Iterable[int]) -> None:
     """Frees the names of damaged checkpoints; the run will come to these steps again."""
     for step in steps:
-      self._workdir.remove_checkpoint(step)
+      if jax.process_index() == 0:
+        self._workdir.remove_checkpoint(step)
       aside = self._directory / f'{step}.damaged'
       if aside.exists():
         shutil.rmtree(aside)
