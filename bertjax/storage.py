@@ -131,6 +131,9 @@ class RemotePath(pathlib.PurePosixPath):
       return Stat(file_system.size(there), int(file_system.modified(there).timestamp() * 1e9))
 
 
+Place = pathlib.Path | RemotePath  # what `path` returns
+
+
 class Stat(NamedTuple):
   """What is asked of os.stat_result."""
 

@@ -238,7 +238,7 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
 
 
-def _read(path: pathlib.Path, otherwise: str) -> dict[str, Any]:
+def _read(path: storage.Place, otherwise: str) -> dict[str, Any]:
   """A JSON file of the workdir.
 
   Raises:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-A, B = TypeVar('A'), TypeVar('B')
+A = TypeVar('A')
+B = TypeVar('B')
 MOST = 8  # threads: each holds the arrays of one call
 
 

@@ -1,13 +1,13 @@
 """The lines of metrics.jsonl, as they are read back."""
 
 import json
-import pathlib
 from typing import Any
 
+from bertjax import storage
 from bertjax.errors import UserError
 
 
-def read(path: pathlib.Path) -> list[tuple[bytes, dict[str, Any]]]:
+def read(path: storage.Place) -> list[tuple[bytes, dict[str, Any]]]:
   """Every line and what it says; a line torn by a kill, the last one, is left out.
 
   Raises:
@@ -19,7 +19,7 @@ def read(path: pathlib.Path) -> list[tuple[bytes, dict[str, Any]]]:
   return [(line, _row(path, number, line)) for number, line in enumerate(lines, 1)]
 
 
-def _row(path: pathlib.Path, number: int, line: bytes) -> dict[str, Any]:
+def _row(path: storage.Place, number: int, line: bytes) -> dict[str, Any]:
   try:
     row = json.loads(line)
     int(row['step'])

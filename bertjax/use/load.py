@@ -89,7 +89,7 @@ def language_id(language: str | int | None, languages: Sequence[str]) -> int:
   return list(languages).index(choose(language, languages, 'language'))
 
 
-def _is_directory(path: pathlib.Path) -> bool:
+def _is_directory(path: storage.Place) -> bool:
   """Whether there is a config.json as transformers writes it."""
   file = path / directory_lib.CONFIG
   try:

@@ -89,7 +89,7 @@ class Encoder(nn.Module):
     init = lambda key: self._init(later, key, x_BTD, contexts[0])
     stack = self.param('layers', _stacked, init, self.layers)
 
-    def apply(layer: Block, x_BTD: Array, params, number, kind: int):
+    def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
       run = jax.checkpoint(run, prevent_cse=False) if self.remat else run
       x_BTD, (_, h_BTD) = run(params, x_BTD)
