@@ -103,10 +103,9 @@ ARROWS = {
   'bertjax.__main__': (),
   'bertjax.cluster': (),
   'bertjax.presets': (),
-  'bertjax.launch': ('bertjax.checkpoint',),
+  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.schema'),
   'bertjax.sweep': (
     'bertjax.checkpoint', 'bertjax.config_files', 'bertjax.data', 'bertjax.launch',
-    'bertjax.schema',
   ),
   'bertjax.main': (
     'bertjax.cluster', 'bertjax.config_files', 'bertjax.presets', 'bertjax.train',

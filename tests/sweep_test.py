@@ -9,8 +9,8 @@ import pytest
 from mutation import mutation
 from processes import ROOT, environment
 
-from bertjax import sweep
 from bertjax.errors import UserError
+from bertjax.launch import grid as grids
 from configs import bert
 
 
@@ -19,15 +19,15 @@ def config():
 
 
 def test_points_of_a_grid():
-  found = sweep.points(['optimizer.schedule.peak=1e-4,2e-4', 'config.batch_size=8,16'], config())
+  found = grids.points(['optimizer.schedule.peak=1e-4,2e-4', 'config.batch_size=8,16'], config())
   assert found == [
     {'optimizer.schedule.peak': peak, 'batch_size': size}
     for peak in ('1e-4', '2e-4')
     for size in ('8', '16')
   ]
-  assert sweep.points([], config()) == [{}]
+  assert grids.points([], config()) == [{}]
   axis = "optimizer.freeze=(('a,b', True),),()"
-  assert [p['optimizer.freeze'] for p in sweep.points([axis], config())] == [
+  assert [p['optimizer.freeze'] for p in grids.points([axis], config())] == [
     "(('a,b', True),)", '()',
   ]  # fmt: skip
 
@@ -50,31 +50,31 @@ def test_points_of_a_grid():
 )
 def test_a_grid_that_cannot_be_is_refused_before_any_run(grid, message):
   with pytest.raises(UserError, match=message):
-    sweep.jobs(config(), grid, 1)
+    grids.jobs(config(), grid, 1)
 
 
 @mutation(
   'sweep: every run has the same seed',
-  'bertjax/sweep.py',
+  'bertjax/launch/grid.py',
   "[*given, f'--config.seed={seed}']",
   '[*given]',
 )
 def test_jobs_are_seed_by_seed_with_their_flags():
-  found = sweep.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 2)
+  found = grids.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 2)
   assert [job.name for job in found] == [
     'peak=1e-4,seed=0', 'peak=2e-4,seed=0', 'peak=1e-4,seed=1', 'peak=2e-4,seed=1',
   ]  # fmt: skip
   assert found[3].flags == ['--config.optimizer.schedule.peak=2e-4', '--config.seed=1']
   assert found[3].config.optimizer.schedule.peak == 2e-4 and found[3].config.seed == 1
-  longer = sweep.jobs(config(), ['total_steps=700'], 1)[0].config
+  longer = grids.jobs(config(), ['total_steps=700'], 1)[0].config
   assert longer.optimizer.schedule.total_steps == 700  # references follow
 
 
 def test_a_command_has_none_of_the_flags_of_the_sweep():
   argv = ['--grid', 'a=1', '--seeds=2', '--config=x', '--workdir', 'w', '--dry_run', '--config.a=b',
           '--grid=c=2', '--metric=m', '--config.data.store', 's t']  # fmt: skip
-  assert list(sweep._without_own(argv)) == ['--config=x', '--config.a=b', '--config.data.store',
-                                            's t']  # fmt: skip
+  left = grids.without_flags(argv, ('grid', 'seeds', 'workdir', 'metric'), ('dry_run',))
+  assert list(left) == ['--config=x', '--config.a=b', '--config.data.store', 's t']
 
 
 def text_of(table) -> list[list[str]]:
@@ -83,12 +83,12 @@ def text_of(table) -> list[list[str]]:
 
 @mutation(
   'sweep: the table takes a score of an earlier step',
-  'bertjax/sweep.py',
+  'bertjax/launch/grid.py',
   "    if row['step'] == step:\n      found |= row\n",
   '    found |= row\n',
 )
 def test_the_table_has_median_spread_and_failures(tmp_path):
-  found = sweep.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 3)
+  found = grids.jobs(config(), ['optimizer.schedule.peak=1e-4,2e-4'], 3)
   steps = config().total_steps
   scores = {'peak=1e-4,seed=0': 3.0, 'peak=1e-4,seed=1': 1.0, 'peak=1e-4,seed=2': 2.5,
             'peak=2e-4,seed=0': 4.0}  # fmt: skip
@@ -99,13 +99,13 @@ def test_the_table_has_median_spread_and_failures(tmp_path):
   (tmp_path / 'peak=2e-4,seed=1').mkdir()
   early = json.dumps({'step': 1, 'eval/mlm': 9.0}) + '\n'
   (tmp_path / 'peak=2e-4,seed=1' / 'metrics.jsonl').write_text(early)
-  table = sweep.table(found, ['peak=2e-4,seed=1'], tmp_path, 'eval/mlm')
+  table = grids.table(found, ['peak=2e-4,seed=1'], tmp_path, 'eval/mlm')
   assert text_of(table) == [
     ['1e-4', '2.5000', '1.0000 to 3.0000', '3 of 3', '0'],
     ['2e-4', '4.0000', '4.0000 to 4.0000', '1 of 3', '1'],
   ]
   with pytest.raises(UserError, match='did you mean'):
-    sweep.table(found, [], tmp_path, 'eval/mml')
+    grids.table(found, [], tmp_path, 'eval/mml')
 
 
 def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProcess:
@@ -126,7 +126,7 @@ def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProces
 @mutation(
   'sweep: what is finished is trained again',
   'bertjax/sweep.py',
-  'return finished(str(run), config.total_steps) and metric in _last(run, config.total_steps)',
+  'return finished(str(run), config.total_steps) and metric',
   'return False',
 )
 def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):

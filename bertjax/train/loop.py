@@ -113,6 +113,14 @@ def first_state(
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
   """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
+  phase, index = run.timeline.at(done - 1)
+  now = [run.phases[phase].name, index]
+  if (then := meta.get('batch', now)) != now:
+    raise UserError(
+      f'step {done} was batch {then[1]} of phase {then[0]!r}, now it is batch {now[1]} of phase '
+      f'{now[0]!r}: config.total_steps moves the ends of phases, and steps already taken must not '
+      'change theirs; keep it, or start in a new --workdir with config.init_from'
+    )
   # Checkpoints of earlier versions have one, of the whole batch.
   expected = meta.get('fed_sha256') or [meta['batch_sha256']]
   found = last_batch_sha256(run, done, len(expected))
@@ -216,7 +224,9 @@ def _run(
 
   def save(done: int, wait: bool) -> None:
     with book.time('checkpoint'):
+      number, index = run.timeline.at(done - 1)
       meta = dict(
+        batch=[run.phases[number].name, index],
         fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
         replicas_sha256=digests.check_replicas(done, state.variables),
         interval=interval.state(), ledger=book.state(),

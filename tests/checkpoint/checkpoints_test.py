@@ -227,9 +227,9 @@ def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monke
   checkpoints.save(1, state_of(1), {}, wait=True)
   original, during = manifest.write, []
 
-  def spy(directory, record):
+  def spy(*given):
     during.append(kept_names(checkpoints._directory))
-    original(directory, record)
+    original(*given)
 
   monkeypatch.setattr(manifest, 'write', spy)
   checkpoints.save(2, state_of(2), {}, wait=True)
@@ -242,7 +242,7 @@ def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
   checkpoints = make()
   checkpoints.save(1, state_of(1), {}, wait=True)
 
-  def full_disk(directory, record):
+  def full_disk(*_):
     raise OSError(28, 'No space left on device')
 
   monkeypatch.setattr(manifest, 'write', full_disk)
@@ -266,7 +266,7 @@ def test_an_error_in_the_background_surfaces(make, monkeypatch, surfaces):
 def test_the_next_save_is_the_next_try(make, monkeypatch):
   checkpoints, write = make(), manifest.write
 
-  def full_disk(directory, record):
+  def full_disk(*_):
     raise OSError(28, 'No space left on device')
 
   monkeypatch.setattr(manifest, 'write', full_disk)
@@ -282,7 +282,7 @@ def test_the_next_save_is_the_next_try(make, monkeypatch):
 
 def test_a_save_that_hangs_is_an_error(make, monkeypatch):
   checkpoints, release = make(), threading.Event()
-  monkeypatch.setattr(manifest, 'write', lambda directory, record: release.wait(60))
+  monkeypatch.setattr(manifest, 'write', lambda *_: release.wait(60))
   monkeypatch.setattr(checkpoints_lib, 'TIMEOUT_S', 0.2)
   checkpoints.save(1, state_of(1), {})
   start = time.monotonic()

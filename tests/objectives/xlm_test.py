@@ -188,7 +188,7 @@ def test_initial_values_are_those_of_the_original():
   params = meta.unbox(jax.jit(mlm.make(c).init)(jax.random.key(0), batch))['params']
   word = np.asarray(params['embeddings']['word'])
   assert not word[2].any() and word[3].any()
-  assert word[3:].std() == pytest.approx(64**-0.5, rel=0.03)
+  assert word[3 : c.model.vocab_size].std() == pytest.approx(64**-0.5, rel=0.03)
   layers = params['encoder']['layers']
   for path, inputs in (
     (layers['attention']['query'], 64),

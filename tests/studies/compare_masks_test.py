@@ -83,7 +83,7 @@ def fake_run(workdir, name, values):
     {'step': step, compare_masks.METRIC: value, compare_masks.UNIGRAM: 7.25}
     for step, value in values.items()
   ]
-  text = '\n'.join(json.dumps(row) for row in rows)
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
   (workdir / name / 'metrics.jsonl').write_text(text)
 
 

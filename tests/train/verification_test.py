@@ -51,10 +51,12 @@ def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   assert f'damaged: {store}/tokens-00000.npy: expected sha256' in done.stderr
   assert not list((workdir / 'checkpoints').iterdir())
   flip(store / 'tokens-00000.npy')  # mended
-  done = run(store, workdir, '--config.total_steps=6')
+  whole = dict(config='roberta.py:test')  # one phase, which a longer run does not move
+  workdir = tmp_path / 'longer'
+  done = run(store, workdir, '--config.total_steps=6', **whole)
   assert done.returncode == 0, done.stderr
   flip(store / 'heldout/tokens-00000.npy')
-  done = run(store, workdir)
+  done = run(store, workdir, **whole)
   assert done.returncode == 1 and 'heldout/tokens-00000.npy' in done.stderr
   assert 'remove the checkpoints after step 6' in done.stderr
 

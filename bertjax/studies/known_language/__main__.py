@@ -1,4 +1,4 @@
-"""Trains systems on a language whose least losses are known.
+"""Trains systems on a language of known least losses.
 
 Prints how near they come.
 

@@ -26,6 +26,7 @@ CONFIG = recipe(pack=8)
 # build is noted in the folder argv[3].
 OPEN = """
 import os, sys, time, logging
+import concurrent.futures.thread  # another user may not be let in to this Python
 logging.basicConfig(format='%(message)s')
 sys.path.insert(0, 'tests/support')
 from bertjax.data import examples as examples_lib
