@@ -11,6 +11,7 @@ COMMANDS = (
   'main',
   'launch',
   'sweep',
+  'replay',
   'predict',
   'embed',
   'prepare',

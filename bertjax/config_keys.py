@@ -35,6 +35,10 @@ class Run(NamedTuple):
     phases: name -> overrides of these keys, and share or turns.
     profile: when a trace is taken.
     trackers: services that get the metrics too, modules of bertjax/metrics/trackers or one's own.
+    skip_nonfinite: how many steps may be skipped because their loss, gradients or updates are not
+      finite; 0: the first one stops the run.
+    skip_steps: steps, or (first, last) of them, whose batches are left out.
+    spike: a loss or gradient norm so many standard deviations above its mean is recorded; 0: none.
     model, objective, optimizer: what is trained, on what, and how.
   """
 
@@ -60,6 +64,9 @@ class Run(NamedTuple):
   phases: Section
   profile: Section
   trackers: tuple[str, ...]
+  skip_nonfinite: Natural
+  skip_steps: tuple[Count | tuple[Count, Count], ...]
+  spike: NonNegative
   model: Section
   objective: Section
   optimizer: Section

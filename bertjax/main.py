@@ -11,7 +11,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from bertjax import cluster, config_files, presets
-from bertjax.errors import door
+from bertjax.errors import UserError, door
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -27,6 +27,12 @@ _EVALUATE = flags.DEFINE_bool(
 )
 _REMAP = flags.DEFINE_bool(
   'remap_vocab', False, 'As config.remap_vocab: init_from may be of another vocabulary.'
+)
+_OVERRIDE = flags.DEFINE_multi_string(
+  'override',
+  [],
+  'Keys of the config, with commas between, that may have other values than the run in the workdir '
+  'had so far, e.g. optimizer.schedule.peak; may be given several times.',
 )
 _COORDINATOR = flags.DEFINE_string(
   'coordinator',
@@ -70,8 +76,14 @@ def main(argv: list[str]) -> None:
   if not _EVALUATE.value or 'preset' in given:  # the config of a workdir has what it changed
     for line in presets.apply(_CONFIG.value, given, os.environ):
       print(line, flush=True)
+  names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
+  if names and _EVALUATE.value:
+    raise UserError('--override is for training: --evaluate takes --config.KEY=VALUE as it is')
   _join_the_others()
-  (train_loop.evaluate if _EVALUATE.value else train_loop.run)(_CONFIG.value, _WORKDIR.value)
+  if _EVALUATE.value:
+    train_loop.evaluate(_CONFIG.value, _WORKDIR.value)
+  else:
+    train_loop.run(_CONFIG.value, _WORKDIR.value, names)
 
 
 def _parse(argv: list[str]) -> list[str]:

@@ -88,6 +88,10 @@ def base() -> Recipe:
   # bertjax/checkpoint/init_from.py
   c.init_from = FieldReference((), field_type=object)
   c.remap_vocab = False  # of another vocabulary, take the pieces that both have
+  # Where either of the two numbers is not 0, steps are compiled with norms for each layer.
+  c.skip_nonfinite = 0  # steps that are not finite and may be skipped; 0: the first stops the run
+  c.spike = 0.0  # 6.0: steps so many standard deviations above the mean are recorded
+  c.skip_steps = ()  # (123, (456, 460)): batches that are left out
   c.profile = ConfigDict(dict(start=10, steps=0))  # steps > 0: a trace in workdir/profile
   c.trackers = ()  # 'wandb', 'mlflow': where metrics go besides metrics.jsonl and TensorBoard
   return attribute(c, DEFAULT)

@@ -110,6 +110,9 @@ ARROWS = {
   'bertjax.main': (
     'bertjax.cluster', 'bertjax.config_files', 'bertjax.presets', 'bertjax.train',
   ),
+  'bertjax.replay': (
+    'bertjax.checkpoint', 'bertjax.hosts', 'bertjax.metrics', 'bertjax.mirror', 'bertjax.train',
+  ),
   'bertjax.recipe': ('bertjax.config_files', 'bertjax.schema', 'bertjax.sources'),
   'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
   'bertjax.vocab': ('bertjax.data', 'bertjax.metrics'),

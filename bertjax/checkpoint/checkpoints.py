@@ -150,19 +150,7 @@ class Checkpoints:
     step = int(directory.name)
     if self._writes:
       self._set_aside(s for s in steps if s > step)
-    record = manifest.read(directory)
-    if record['format'] < manifest.FORMAT:
-      raise UserError(
-        f'{directory} has format {record["format"]}, a run is resumed from format '
-        f'{manifest.FORMAT}: start in a new --workdir with config.init_from, or resume with the '
-        'bertjax that wrote it'
-      )
-    _check_arrays(directory, record['arrays'], _describe(abstract))
-    arguments = ocp.checkpoint_utils.construct_restore_args(abstract)
-    state = self._saver.restore(
-      directory / 'state', args=ocp.args.PyTreeRestore(item=abstract, restore_args=arguments)
-    )
-    return step, state, record['meta']
+    return step, *read_state(directory, abstract, self._saver)
 
   def latest(self) -> pathlib.Path | None:
     """The directory of the newest complete checkpoint."""
@@ -304,6 +292,50 @@ def _saver(apart: bool) -> ocp.AsyncCheckpointer:
     async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
     multiprocessing_options=primary,
   )
+
+
+def newest_before(
+  workdir: pathlib.Path | str, step: int, fetch: Fetch = lambda step: None
+) -> pathlib.Path | None:
+  """The newest intact checkpoint of a run from before a step; None if there is none so old.
+
+  Raises:
+    UserError: there are such checkpoints, and none is intact.
+  """
+  directory = pathlib.Path(workdir).absolute() / 'checkpoints'
+  earlier = [directory / str(s) for s in reversed(_steps(directory)) if s < step]
+  return _first_intact(earlier, fetch) if earlier else None
+
+
+def read_state(
+  directory: pathlib.Path, abstract: Any, reader: ocp.AsyncCheckpointer | None = None
+) -> tuple[Any, dict[str, Any]]:
+  """Reads a whole checkpoint that was found to be intact; changes nothing on the disk.
+
+  Args:
+    directory: of the checkpoint.
+    abstract: the state as ShapeDtypeStructs with shardings.
+    reader: of a run's checkpoints; by default one that reads those of a shared directory.
+
+  Returns:
+    (state, meta).
+
+  Raises:
+    UserError: it has another format, or other arrays than `abstract`.
+  """
+  record = manifest.read(directory)
+  if record['format'] < manifest.FORMAT:
+    raise UserError(
+      f'{directory} has format {record["format"]}, a run is resumed from format '
+      f'{manifest.FORMAT}: start in a new --workdir with config.init_from, or resume with the '
+      'bertjax that wrote it'
+    )
+  _check_arrays(directory, record['arrays'], _describe(abstract))
+  restore = ocp.args.PyTreeRestore(
+    item=abstract, restore_args=ocp.checkpoint_utils.construct_restore_args(abstract)
+  )
+  with contextlib.nullcontext(reader) if reader else _saver(apart=False) as opened:
+    return opened.restore(directory / 'state', args=restore), record['meta']
 
 
 def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> pathlib.Path:

@@ -3,22 +3,24 @@
 format   of this file and of all that lies beside it
 config   with references resolved and with what the store told: the run describes itself
 given    dotted key -> value, of what the store told: how it was before
+history  what a resume has changed, and when; see history.py
 """
 
 import contextlib
 import copy
+import difflib
 import fnmatch
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
 from ml_collections import ConfigDict
 
 from bertjax import locks, storage
-from bertjax.checkpoint import manifest
+from bertjax.checkpoint import history, manifest
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 
@@ -53,7 +55,13 @@ MAY_DIFFER = (
   'profile',
   'preset',  # what it changes in numbers is model.dtype
   'trackers',
+  'skip_nonfinite',
+  'skip_steps',
+  'spike',
 )
+
+# Keys that decide which rows a batch has, with all that is below them.
+DECIDE_BATCHES = ('seed', 'batch_size', 'length', 'data', 'phases')
 
 
 def config_differences(
@@ -66,17 +74,21 @@ def config_differences(
   Args:
     old, new: nested dicts of JSON values, or flat ones with dotted keys.
   """
-  old_flat, new_flat = _flat(old), _flat(new)
+  old_flat, new_flat = history.flat(old), history.flat(new)
   sets = lambda flat: {key.split('.')[1] for key in flat if key.startswith('evals.')}
   moved = sets(old_flat) ^ sets(new_flat)
   return [
     (key, old_flat.get(key), new_flat.get(key))
     for key in sorted({*old_flat, *new_flat})
     if old_flat.get(key) != new_flat.get(key)
-    and not any(fnmatch.fnmatchcase(key, may) for may in MAY_DIFFER)
-    and not any(fnmatch.fnmatchcase(key, f'{may}.*') for may in MAY_DIFFER)
+    and not covers(MAY_DIFFER, key)
     and not (key.startswith('evals.') and key.split('.')[1] in moved)
   ]
+
+
+def covers(names: Iterable[str], key: str) -> bool:
+  """Whether a dotted key is one of these, or below one; `*` stands for any name."""
+  return any(fnmatch.fnmatchcase(key, n) or fnmatch.fnmatchcase(key, f'{n}.*') for n in names)
 
 
 @contextlib.contextmanager
@@ -157,7 +169,12 @@ def stored_config(workdir: pathlib.Path | str) -> ConfigDict:
   found = stored(workdir)
   if found is None:
     raise UserError(f'expected the workdir of a run, got {workdir}: {NAME} is missing there')
-  return ConfigDict(with_tuples(found['config']))
+  return as_config(found['config'])
+
+
+def as_config(values: Mapping[str, Any]) -> ConfigDict:
+  """The config that JSON values stand for."""
+  return ConfigDict(with_tuples(values))
 
 
 def with_tuples(value: Any) -> Any:
@@ -167,36 +184,65 @@ def with_tuples(value: Any) -> Any:
   return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
-def check_workdir(workdir: pathlib.Path | str, config: ConfigDict) -> None:
+def check_workdir(
+  workdir: pathlib.Path | str, config: ConfigDict, overrides: Iterable[str] = ()
+) -> list[str]:
   """Compares the config with that of the run in the workdir, if there is one; writes nothing.
 
   The comparison is made at the earlier total_steps, set through the config's references: with
   `warmup_steps = total_steps // 100` a longer run is the same run, while a warm-up that was given
   by hand must stay what it was.
 
+  Args:
+    workdir: of the run.
+    config: as it is given now.
+    overrides: dotted keys that may differ as well, with all that is below them.
+
+  Returns:
+    What they change, a line for each key.
+
   Raises:
     UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed. Or the run there is
-      of another format.
+      of another format, or there is none or no such key to override.
   """
-  found = stored(workdir)
+  found, names = stored(workdir), [name.removeprefix('config.') for name in overrides]
   if found is None:
-    return
+    if names:
+      raise UserError(
+        f'--override={",".join(names)}: expected a run whose config is to change, got {workdir}, '
+        'where none has begun: leave it out'
+      )
+    return []
   comparable = copy.deepcopy(config)
   comparable.total_steps = found['config']['total_steps']
-  new = _flat(_as_json(comparable))
-  old = _flat(found['config'])
+  new = history.flat(_as_json(comparable))
+  old = history.flat(found['config'])
   # Both what the store told and what was given before it did are the same run.
   old |= {k: v for k, v in found['given'].items() if new.get(k) == v}
+  _check_names(names, {*old, *new})
   differences = config_differences(old, new)
-  if differences:
-    lines = '\n'.join(f'  config.{k}: expected {a!r}, got {b!r}' for k, a, b in differences)
+  refused = [each for each in differences if not covers(names, each[0])]
+  if refused:
+    lines = '\n'.join(f'  config.{k}: expected {a!r}, got {b!r}' for k, a, b in refused)
     raise UserError(
       f'{workdir} holds a run of another config:\n{lines}\n'
-      'Give the same values to resume it, or another --workdir for a new run'
+      'Give the same values to resume it, name those that are to change with --override=KEY, or '
+      'give another --workdir for a new run'
     )
+  return [f'config.{k}: {b!r} from now on, {a!r} before (--override)' for k, a, b in differences]
 
 
-def claim_workdir(workdir: pathlib.Path | str, config: ConfigDict, resolved: Any) -> None:
+def _check_names(names: Iterable[str], keys: set[str]) -> None:
+  for name in names:
+    if not any(covers([name], key) for key in keys):
+      near = difflib.get_close_matches(name, keys, 1)
+      hint = f'; did you mean {near[0]!r}?' if near else ''
+      raise UserError(f'--override: expected a key of the config, got {name!r}{hint}')
+
+
+def claim_workdir(
+  workdir: pathlib.Path | str, config: ConfigDict, resolved: Any, start: int = 0
+) -> dict[str, Any]:
   """Writes config.json. To be called after the first step, lest a config that cannot work keeps
   the workdir.
 
@@ -204,14 +250,36 @@ def claim_workdir(workdir: pathlib.Path | str, config: ConfigDict, resolved: Any
     workdir: of the run.
     config: as it was given.
     resolved: `setup.Run.config`.
+    start: the number of steps that the run had taken.
+
+  Returns:
+    Key -> {old, new} of what was changed on purpose after step `start`; on process 0.
   """
   if jax.process_index() != 0:
-    return
-  given, whole = _flat(_as_json(config)), _as_json(resolved)
-  told = {k: given[k] for k, v in _flat(whole).items() if given.get(k) != v}
+    return {}
+  given, whole = history.flat(_as_json(config)), _as_json(resolved)
+  told = {k: given[k] for k, v in history.flat(whole).items() if given.get(k) != v}
   path = pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
-    manifest.write_json(path, dict(format=FORMAT, config=whole, given=told))
+    changed = history.extended(stored(workdir), whole, start)
+    manifest.write_json(path, dict(format=FORMAT, config=whole, given=told, history=changed))
+  found = history.changed_from(changed, start)
+  return {key: sides for key, sides in found.items() if not covers(MAY_DIFFER, key)}
+
+
+def changed_batches(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[str]:
+  """The keys that decide batches and have changed, or are to change, after step `start`."""
+  changed = history.extended(stored(workdir), _as_json(resolved), start)
+  found = history.changed_from(changed, start)
+  return [key for key in found if covers(DECIDE_BATCHES, key) and not covers(MAY_DIFFER, key)]
+
+
+def trained_already(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[Any]:
+  """What config.skip_steps names for the first time, though it begins before step `start` ended."""
+  found = stored(workdir)
+  before = found['config'].get('skip_steps', []) if found else []
+  new = [each for each in _as_json(resolved)['skip_steps'] if each not in before]
+  return [each for each in new if (each if isinstance(each, int) else each[0]) <= start]
 
 
 def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) -> None:
@@ -232,8 +300,8 @@ def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) 
 def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   """`key: value, in training value` for every key in which a config differs from the workdir's."""
   found = stored(workdir)
-  old = _flat(found['config']) if found else {}
-  new = _flat(_as_json(config))
+  old = history.flat(found['config']) if found else {}
+  new = history.flat(_as_json(config))
   keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
 
@@ -260,13 +328,3 @@ def _read(path: storage.Place, otherwise: str) -> dict[str, Any]:
 
 def _as_json(config: ConfigDict) -> dict[str, Any]:
   return json.loads(config.to_json_best_effort())
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  flat = {}
-  for key, value in tree.items():
-    if isinstance(value, Mapping) and value:
-      flat |= _flat(value, f'{prefix}{key}.')
-    else:
-      flat[prefix + key] = value
-  return flat

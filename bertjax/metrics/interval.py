@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 AT_ONCE = 100  # steps whose metrics may wait on the device
+_KEPT = ('loss', 'grad_norm', 'lr', 'sums', 'skipped')
 
 
 class Interval:
@@ -27,6 +28,7 @@ class Interval:
     if saved:
       self._steps, self._loss, self._norm = saved['steps'], saved['loss'], saved['grad_norm']
       self._lr = saved['lr']
+      self._skipped, self._left_out = saved.get('skipped', 0), saved.get('left_out', 0)
       self._sums = {
         phase: {k: (np.float64(total), np.float64(weight)) for k, (total, weight) in sums.items()}
         for phase, sums in saved['sums'].items()
@@ -37,11 +39,16 @@ class Interval:
 
     Args:
       phase: whose step it was.
-      found: loss, grad_norm, lr and sums (term -> total and weight), on the device.
+      found: loss, grad_norm, lr and sums (term -> total and weight), on the device; and skipped,
+        whether the step was, where steps can be.
     """
-    self._waiting.append((phase, found))
+    self._waiting.append((phase, {k: found[k] for k in _KEPT if k in found}))
     if len(self._waiting) >= AT_ONCE:
       self._fetch()
+
+  def leave_out(self) -> None:
+    """Counts a step whose batch is left out."""
+    self._left_out += 1
 
   def close(
     self, finish: Mapping[str, Callable[[Any], dict[str, float]]], interleaved: bool
@@ -54,10 +61,13 @@ class Interval:
 
     Returns:
       loss and grad_norm, means over the steps; lr, of the last step; and each phase's metrics over
-      its own steps. Where one phase has followed another, the later one's stand.
+      its own steps. Where one phase has followed another, the later one's stand. skipped and
+      left_out, steps that trained nothing and are in no mean, where there were any.
     """
     self._fetch()
-    found = dict(loss=self._loss / self._steps, grad_norm=self._norm / self._steps, lr=self._lr)
+    found = {k: v for k, v in dict(skipped=self._skipped, left_out=self._left_out).items() if v}
+    if self._steps:
+      found |= dict(loss=self._loss / self._steps, grad_norm=self._norm / self._steps, lr=self._lr)
     for phase, function in finish.items():
       if phase in self._sums:
         name = f'{phase}/' if interleaved else ''
@@ -76,17 +86,23 @@ class Interval:
       loss=self._loss,
       grad_norm=self._norm,
       lr=self._lr,
+      skipped=self._skipped,
+      left_out=self._left_out,
       sums={phase: plain(sums) for phase, sums in self._sums.items()},
     )
 
   def _clear(self) -> None:
     self._steps, self._loss, self._norm, self._lr = 0, 0.0, 0.0, 0.0
+    self._skipped = self._left_out = 0
     self._sums: dict[str, dict[str, tuple[Any, Any]]] = {}
 
   def _fetch(self) -> None:
     phases, waiting = [p for p, _ in self._waiting], [found for _, found in self._waiting]
     self._waiting = []
     for phase, found in zip(phases, jax.device_get(waiting), strict=True):
+      if found.get('skipped', False):
+        self._skipped += 1
+        continue
       self._steps += 1
       self._loss += float(found['loss'])
       self._norm += float(found['grad_norm'])

@@ -77,11 +77,11 @@ class Progress:
 
     Args:
       step: the number of steps taken.
-      scalars: loss, tokens_per_second, and accuracies and time/<part> where there are any.
+      scalars: tokens_per_second, and loss, accuracies and time/<part> where there are any.
     """
     if not self._first:
       return
-    parts = [f'loss {scalars["loss"]:.4f}']
+    parts = [f'loss {scalars["loss"]:.4f}' if 'loss' in scalars else 'nothing trained']
     parts += [f'{k} {v:.3f}' for k, v in scalars.items() if k.endswith('accuracy')]
     parts += [f'{scalars["tokens_per_second"]:,.0f} tokens/s', f'ETA {self._eta(step)}']
     seconds = {k.removeprefix('time/'): v for k, v in scalars.items() if k.startswith('time/')}

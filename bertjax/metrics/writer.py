@@ -14,6 +14,8 @@ from bertjax.errors import writing
 from bertjax.metrics import lines as lines_lib
 from bertjax.metrics.tracking import Trackers
 
+CHANGED = 'changed'  # in the line of a resume with another config: key -> {old, new}
+
 
 class Writer:
   """Writes scalars to workdir/metrics.jsonl and workdir/tensorboard, from process 0.
@@ -30,8 +32,9 @@ class Writer:
     """
     Args:
       workdir: of the run.
-      resume_step: the step that was restored, 0 in a new run; what came later is removed, and the
-        scores of that step: they come after its checkpoint, and are to be written again.
+      resume_step: the step that was restored, 0 in a new run; what came later is removed, and of
+        that step its scores and the changes of the config: they come after its checkpoint, and are
+        to be written again.
       trackers: that get the same.
     """
     self._trackers = trackers
@@ -59,6 +62,12 @@ class Writer:
     self._events.write(int(step), values)
     if self._trackers:
       self._trackers.write(step, values)
+
+  def note(self, step: int, values: Mapping[str, Any]) -> None:
+    """Appends a line of JSON values to metrics.jsonl alone; nothing if there are none."""
+    if self._first and values:
+      self._lines.append(json.dumps({'step': int(step), **values}).encode() + b'\n')
+      self._write_lines()
 
   def sync(self) -> None:
     """Has the lines so far on the disk: a checkpoint counts on them."""
@@ -136,11 +145,12 @@ class _Events:
 
 
 def _cut_back(path: pathlib.Path, step: int) -> None:
-  """Keeps the lines up to a step, but for its scores; a line torn by a kill, the last one, goes."""
+  """Keeps the lines up to a step, but for what came after its checkpoint; a line torn by a kill,
+  the last one, goes."""
   kept = []
   for line, row in lines_lib.read(path):
-    scores = all(name.startswith('eval/') for name in row if name != 'step')
-    if row['step'] < step or row['step'] == step and not scores:
+    later = all(name.startswith('eval/') or name == CHANGED for name in row if name != 'step')
+    if row['step'] < step or row['step'] == step and not later:
       kept.append(line)
   temporary = path.with_name(path.name + '.tmp')
   with writing('metrics', path):

@@ -2,14 +2,13 @@
 
 It knows systems only through `types.Objective`. What is fixed before the first step is opened in
 opening.py and made in setup.py; phase.py has the compiled step and the batches of a phase,
-evaluation.py what judges it.
+evaluation.py what judges it, spikes.py what becomes of a step that is not finite.
 """
 
 import contextlib
 import json
-import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -23,7 +22,7 @@ from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.train import digests, evaluation, opening, report, setup, verification
+from bertjax.train import digests, evaluation, opening, report, setup, spikes, verification
 from bertjax.train.step import State
 from bertjax.train.stop import Stop
 
@@ -89,6 +88,7 @@ def first_state(
   source: init_from.Source | None,
   checkpoints: checkpoints_lib.Checkpoints,
   progress: Progress,
+  workdir: str,
 ) -> tuple[int, State, dict[str, Any]]:
   """(steps taken, state, what else was saved) of the newest checkpoint, or from the seed.
 
@@ -101,7 +101,10 @@ def first_state(
     return 0, initial_state(config, run, progress.note, source), {}
   start, state, meta = restored
   progress.note(f'Resuming after step {start}')
-  check_last_batch(run, meta, start)
+  if changed := resume.changed_batches(workdir, run.config, start):
+    progress.note(f'Batches are others from now on, by {", ".join(changed)}')
+  else:
+    check_last_batch(run, meta, start)
   if not config.save_carry:
     progress.note(
       'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
@@ -138,22 +141,6 @@ def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
   return run.phases[phase].batch_sha256(index, hosts)
 
 
-def require_finite(
-  done: int, loss: float, run: setup.Run, checkpoints: checkpoints_lib.Checkpoints
-):
-  """Stops the run at a loss that is not a number, before it reaches a checkpoint."""
-  if math.isfinite(loss):
-    return
-  number, index = run.timeline.at(done - 1)
-  phase = run.phases[number]
-  first = index * phase.config.batch_size
-  raise UserError(
-    f'the loss of step {done} is {loss} (phase {phase.name!r}, batch {index}, rows {first} to '
-    f'{first + phase.config.batch_size - 1}); the last good checkpoint is {checkpoints.latest()}. '
-    'Lower the learning rate or look at the batch'
-  )
-
-
 def held_out_scores(
   run: setup.Run, done: int, last: bool, variables: Any, progress: Progress
 ) -> dict[str, float]:
@@ -167,8 +154,14 @@ def held_out_scores(
   return scores
 
 
-def run(config: Any, workdir: str) -> None:
-  """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one."""
+def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
+  """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one.
+
+  Args:
+    config: of the run.
+    workdir: of the run.
+    overrides: keys that may have other values than they had so far, see `resume.check_workdir`.
+  """
   hosts.introduce()
   progress = Progress(config.total_steps)
   with Stop(progress.note) as stop, contextlib.ExitStack() as stack:
@@ -177,14 +170,20 @@ def run(config: Any, workdir: str) -> None:
     pathlib.Path(place.path).mkdir(parents=True, exist_ok=True)
     stack.enter_context(resume.alone_in(place.path))
     place.fetch()
-    _run(config, place, progress, stop, stack)
+    _run(config, place, overrides, progress, stop, stack)
 
 
 def _run(
-  config: Any, place: mirror.Workdir, progress: Progress, stop: Stop, stack: contextlib.ExitStack
+  config: Any,
+  place: mirror.Workdir,
+  overrides: Sequence[str],
+  progress: Progress,
+  stop: Stop,
+  stack: contextlib.ExitStack,
 ) -> None:
   workdir = place.path
-  resume.check_workdir(workdir, config)
+  for line in resume.check_workdir(workdir, config, overrides):
+    progress.note(line)
   for note in resume.check_history(workdir):
     progress.note(note)
   run, source = opening.open_run(config, place, progress)
@@ -194,7 +193,7 @@ def _run(
     lambda step: resume.note_saved(workdir, step), place,
   )  # fmt: skip
   stack.callback(checkpoints.close)
-  start, state, meta = first_state(config, run, source, checkpoints, progress)
+  start, state, meta = first_state(config, run, source, checkpoints, progress, workdir)
   del source  # it may hold a whole model
 
   def send() -> None:
@@ -204,6 +203,8 @@ def _run(
       progress.note(f'What was logged since the last checkpoint is in {workdir} alone: {error}')
 
   stack.callback(send)
+  if late := resume.trained_already(workdir, run.config, start):
+    progress.note(f'Left out too late, step {start} was taken: {late} of config.skip_steps')
   tracked = tracking.Trackers(config, workdir, progress.note)
   stack.callback(tracked.close)
   writer = metrics_writer.Writer(workdir, start, tracked)
@@ -211,6 +212,7 @@ def _run(
   starts = goodput.Record(workdir, start, progress.note)
   book = ledger.Ledger(jax.devices(), meta.get('ledger'))
   interval = interval_lib.Interval(meta.get('interval'))
+  watch = spikes.Watch(workdir, run, meta.get('spikes'), progress.note, checkpoints.latest)
   previous = None
   verified = stack.enter_context(verification.Verification(run, start, progress.note))
 
@@ -231,6 +233,7 @@ def _run(
         replicas_sha256=digests.check_replicas(done, state.variables),
         interval=interval.state(), ledger=book.state(),
         vocabulary=run.store.meta['vocabulary']['sha256'],
+        spikes=watch.state(),
       )  # fmt: skip
       writer.sync()
       checkpoints.save(done, saved(config, state), meta, wait=wait)
@@ -244,9 +247,10 @@ def _run(
       return
     if any(leaf.is_deleted() for leaf in jax.tree.leaves(state)) or int(state.step) != previous[0]:
       return  # the error came in the middle of a step
-    if math.isfinite(float(previous[1]['loss'])):
+    if spikes.good(previous[1]):
       progress.note(f'Saving step {previous[0]} on the way out of {type(error).__name__}')
       try:
+        watch.look(*previous)
         save(previous[0], wait=True)
       except Exception as second:
         progress.note(f'That failed too: {second}')
@@ -272,27 +276,33 @@ def _run(
     with book.time('input'):
       batch, counts = phase.next_batch(index)
     with book.time('compute'):
-      state, found = phase.train(state, batch)
+      if run.timeline.leaves_out(done):
+        progress.note(f'Step {done}: its batch is left out (config.skip_steps)')
+        state, found = phase.leave_out(state), None
+      else:
+        state, found = phase.train(state, batch)
       if done == start + 1:  # it has worked once: from now on the workdir is this run's
-        require_finite(done, float(found['loss']), run, checkpoints)
-        resume.claim_workdir(workdir, config, run.config)
+        watch.look(done, found, batch)
+        changed = resume.claim_workdir(workdir, config, run.config, start)
+        writer.note(start, {metrics_writer.CHANGED: changed} if changed else {})
         resume.keep_vocabulary(workdir, run.vocabulary)
-      loss = None
-      if previous:  # one step late, so that the device never waits for the host
-        loss = float(previous[1]['loss'])
-        require_finite(previous[0], loss, run, checkpoints)
+      # One step late, so that the device never waits for the host.
+      loss = watch.look(*previous) if previous else None
     progress.step(done, loss)
     if said := checkpoints.failure():
       progress.note(said)
-    interval.add(phase.name, found)
-    book.count(counts, phase.objective.flops(batch))
-    previous = (done, found)
+    if found is None:
+      interval.leave_out()
+    else:
+      interval.add(phase.name, found)
+      book.count(counts, phase.objective.flops(batch))
+    previous = (done, found, batch)
     last, leaving = done == config.total_steps, stop.at(done)
     verified.check(stop, leaving)
 
     if done % config.log_steps == 0 or last:
       with book.time('compute'):
-        require_finite(done, float(found['loss']), run, checkpoints)
+        watch.look(done, found, batch)
         finish = {p.name: p.objective.finish for p in run.phases}
         scalars = interval.close(finish, run.timeline.interleaved)
       scalars |= book.interval()
@@ -300,7 +310,7 @@ def _run(
       starts.update(done, scalars)
       progress.update(done, scalars)
     if done % config.checkpoint_steps == 0 or last or leaving:
-      require_finite(done, float(found['loss']), run, checkpoints)
+      watch.look(done, found, batch)
       save(done, wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by {stop.reason} after step {done}; the same command resumes')

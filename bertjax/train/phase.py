@@ -13,6 +13,7 @@ from bertjax import sharding
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
 from bertjax.data.seqio_tasks import row_stream
+from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet
 from bertjax.types import Batch, Objective, Subject
@@ -28,6 +29,7 @@ class Phase:
     examples: the rows to train on.
     tx, schedule: the optimizer.
     devices: of the run.
+    axes: tree like the parameters with a tuple of logical axis names at every leaf.
     rules: which rules of the optimizer decide which parameters, as a table for people.
     evals: what judges the model while this phase runs.
   """
@@ -38,10 +40,12 @@ class Phase:
   tx: optax.GradientTransformation
   schedule: Callable
   devices: sharding.Devices
+  axes: Any
   evals: tuple[EvalSet, ...]
   rules: str
   _stream: Iterator | None = None
   _train: Any = None
+  _pass: Any = None
 
   @property
   def config(self) -> Any:
@@ -78,14 +82,8 @@ class Phase:
     Args:
       abstract: the state as shapes with shardings; the state that a step takes is donated.
     """
-    function = step_lib.make_train_step(
-      self.objective,
-      self.tx,
-      self.schedule,
-      self.name,
-      self.config.microbatches,
-      self.config.seed,
-    )
+    watched = bool(self.config.skip_nonfinite or self.config.spike)
+    function = self._step_function(watched)
     shardings = jax.tree.map(lambda x: x.sharding, abstract)
     rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
     batch = {
@@ -94,6 +92,32 @@ class Phase:
     self._train = self.devices.compile(
       function, (abstract, batch), donate_argnums=0, out_shardings=(shardings, None)
     )
+
+  def norms(self, state: step_lib.State, batch: Batch) -> layer_norms.Norms:
+    """The norms of parameters, gradients and updates in the step that `train` would take, by a
+    program of its own."""
+    function = self._step_function(True)
+    arguments = state, self.devices.put(batch)
+    return self.devices.compile(lambda *given: function(*given)[1]['norms'], arguments)(*arguments)
+
+  def _step_function(self, watched: bool) -> Callable:
+    return step_lib.make_train_step(
+      self.objective,
+      self.tx,
+      self.schedule,
+      self.name,
+      self.config.microbatches,
+      self.config.seed,
+      self.config.skip_nonfinite > 0,
+      layer_norms.of(self.axes) if watched else None,
+    )
+
+  def leave_out(self, state: step_lib.State) -> step_lib.State:
+    """The state after a step whose batch is left out."""
+    shardings = jax.tree.map(lambda x: x.sharding, state)
+    if self._pass is None:
+      self._pass = jax.jit(step_lib.passed_over, donate_argnums=0, out_shardings=shardings)
+    return self._pass(state)
 
   def enter(self, state: step_lib.State) -> step_lib.State:
     """The state before the phase's first step."""

@@ -222,7 +222,7 @@ def _phase(
   )
   evals = evaluation.make(subject)
   rules = optimizer.describe(config.optimizer, variables['params'], axes)
-  return Phase(given.name, subject, examples, tx, schedule, devices, evals, rules)
+  return Phase(given.name, subject, examples, tx, schedule, devices, axes, evals, rules)
 
 
 def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any) -> Callable:

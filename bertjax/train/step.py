@@ -117,6 +117,15 @@ def accumulate(
   return grads, loss, sums, Out({}, join_rows(carry), jax.tree.map(lambda x: x[-1], updates))
 
 
+def passed_over(state: State) -> State:
+  """The state after a step that trains nothing: the step and the clock of the learning rate go on,
+  all else stays, Adam's count of its updates too."""
+  is_clock = lambda part: isinstance(part, optax.ScaleByScheduleState)
+  tick = lambda part: part._replace(count=part.count + 1) if is_clock(part) else part
+  opt_state = jax.tree.map(tick, state.opt_state, is_leaf=is_clock)
+  return state._replace(step=state.step + 1, opt_state=opt_state)
+
+
 def make_train_step(
   objective: Objective,
   tx: optax.GradientTransformation,
@@ -124,12 +133,23 @@ def make_train_step(
   phase: str,
   microbatches: int,
   seed: int,
+  skip_nonfinite: bool = False,
+  norms: Callable[..., Any] | None = None,
 ) -> Callable[[State, Batch], tuple[State, dict[str, Any]]]:
   """Builds the step function of a phase; jit it with shardings pinned.
 
+  Args:
+    objective, tx, schedule: of the phase.
+    phase: its name, under which its carry lies.
+    microbatches: parts of a batch whose gradients are summed.
+    seed: of the draws.
+    skip_nonfinite: whether a step whose loss, gradients or updates are not finite trains nothing.
+    norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
+
   Returns:
     (state, batch) -> (state, metrics) where metrics holds loss, grad_norm, lr and sums (name ->
-    total and weight). Every draw of step s is keyed by (seed, s).
+    total and weight), and where asked for skipped, a bool, and norms. Every draw of step s is keyed
+    by (seed, s).
   """
 
   def train_step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
@@ -141,9 +161,19 @@ def make_train_step(
     params = state.variables['params']
     updates, opt_state = tx.update(grads, state.opt_state, params)
     variables = dict(state.variables, params=optax.apply_updates(params, updates), **out.updates)
-    metrics = dict(loss=loss, grad_norm=optax.tree.norm(grads), lr=schedule(state.step), sums=sums)
+    metrics: dict[str, Any] = dict(
+      loss=loss, grad_norm=optax.tree.norm(grads), lr=schedule(state.step), sums=sums
+    )
     carry = dict(state.carry, **{phase: out.carry})
-    return State(state.step + 1, variables, opt_state, carry), metrics
+    new = State(state.step + 1, variables, opt_state, carry)
+    if norms is not None:
+      metrics['norms'] = norms(parameters=params, gradients=grads, updates=updates)
+    if skip_nonfinite:
+      judged = jnp.stack([loss, metrics['grad_norm'], optax.tree.norm(updates)])
+      finite = jnp.isfinite(judged).all()
+      metrics['skipped'] = ~finite
+      new = jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, passed_over(state))
+    return new, metrics
 
   return train_step
 

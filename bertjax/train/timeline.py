@@ -24,7 +24,8 @@ LASTS = dict(share=Positive, turns=Count)  # how long a phase lasts
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
-  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile',
+  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile', 'skip_nonfinite',
+  'skip_steps', 'spike',
 )  # fmt: skip
 
 
@@ -43,12 +44,14 @@ class Timeline(NamedTuple):
     lengths: steps of each phase within one cycle.
     total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
     interleaved: whether the phases take turns.
+    skips: (first, last) of steps, counted from 1, whose batches are left out.
   """
 
   phases: tuple[PhaseConfig, ...]
   lengths: tuple[int, ...]
   total: int
   interleaved: bool = False
+  skips: tuple[tuple[int, int], ...] = ()
 
   def at(self, step: int) -> tuple[int, int]:
     """(phase, data index) of a step: its phase, and how many earlier steps were of that phase."""
@@ -58,6 +61,19 @@ class Timeline(NamedTuple):
         return phase, cycle * length + rest
       rest -= length
     raise AssertionError('unreachable: rest < sum(lengths)')
+
+  def leaves_out(self, done: int) -> bool:
+    """Whether the batch of step `done`, counted from 1, is left out."""
+    return any(first <= done <= last for first, last in self.skips)
+
+
+def _skips(steps: Any) -> tuple[tuple[int, int], ...]:
+  """`config.skip_steps` as (first, last) pairs."""
+  pairs = [(step, step) if isinstance(step, int) else tuple(step) for step in steps]
+  for first, last in pairs:
+    if first > last:
+      raise UserError(f'config.skip_steps: expected (first, last) in order, got ({first}, {last})')
+  return tuple(pairs)
 
 
 def _in_order(names: Any) -> list[str]:
@@ -73,9 +89,9 @@ def make(config: Any) -> Timeline:
     UserError: a phase without share or turns, a mix of both, an override of an unknown key.
   """
   resolved = config.copy_and_resolve_references()
-  total = resolved.total_steps
+  total, skips = resolved.total_steps, _skips(resolved.skip_steps)
   if not resolved.phases:
-    return Timeline((PhaseConfig('main', resolved),), (total,), total)
+    return Timeline((PhaseConfig('main', resolved),), (total,), total, skips=skips)
   phases, weights, kinds = [], [], set()
   for name in _in_order(resolved.phases):
     overrides = resolved.phases[name]
@@ -100,7 +116,7 @@ def make(config: Any) -> Timeline:
   if len(kinds) != 1:
     raise UserError('config.phases mixes share and turns: give every phase the same kind')
   if kinds == {'turns'}:
-    return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True)
+    return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True, skips)
   ends = [round(total * sum(weights[: i + 1]) / sum(weights)) for i in range(len(weights))]
   lengths = tuple(end - start for start, end in zip([0, *ends[:-1]], ends, strict=True))
-  return Timeline(tuple(phases), lengths, total)
+  return Timeline(tuple(phases), lengths, total, skips=skips)

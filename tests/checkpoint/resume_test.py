@@ -42,8 +42,8 @@ def test_the_same_config_resumes(workdir):
 @mutation(
   'resume: config.json says nothing of the vocabulary',
   'bertjax/checkpoint/resume.py',
-  'dict(format=FORMAT, config=whole, given=told)',
-  'dict(format=FORMAT, config=_as_json(config), given={})',
+  'config=whole, given=told, history=changed)',
+  'config=_as_json(config), given={}, history=changed)',
 )
 def test_the_workdir_describes_the_run_by_itself(workdir):
   config = bert.get_config('test')
@@ -170,8 +170,52 @@ def test_every_difference_is_listed_with_both_values(workdir):
     "  config.data.mask.new: expected None, got 'key'",
     '  config.model.dropout: expected 0.1, got 0.2',
     '  config.seed: expected 0, got 5',
-    'Give the same values to resume it, or another --workdir for a new run',
+    'Give the same values to resume it, name those that are to change with --override=KEY, or give '
+    'another --workdir for a new run',
   ]
+
+
+@mutation(
+  'resume: an override lets everything pass',
+  'bertjax/checkpoint/resume.py',
+  'if not covers(names, each[0])]',
+  'if not names]',
+)
+def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
+  config = bert.get_config('test')
+  config.optimizer.schedule.peak, config.model.dropout = 0.5, 0.2
+  with pytest.raises(ValueError, match='model.dropout: expected 0.1, got 0.2') as error:
+    resume.check_workdir(workdir, config, ['config.optimizer.schedule'])
+  assert 'peak' not in str(error.value)
+  names = ['optimizer.schedule.peak', 'model.dropout']
+  lines = resume.check_workdir(workdir, config, names)
+  assert lines[0] == 'config.model.dropout: 0.2 from now on, 0.1 before (--override)'
+  assert lines[1].startswith('config.optimizer.schedule.peak: 0.5 from now on')
+  for _ in range(2):  # a run that is killed and started again has changed once
+    changed = resume.claim_workdir(workdir, config, resolved(config), 12)
+    assert changed['model.dropout'] == dict(old=0.1, new=0.2) and len(changed) == 2
+    resume.check_workdir(workdir, config, names)
+  record = json.loads((workdir / 'config.json').read_text())
+  assert [change['step'] for change in record['history']] == [12]
+  assert resume.changed_batches(workdir, resolved(config), 12) == []
+  config.data.mask.rate = 0.3
+  assert resume.changed_batches(workdir, resolved(config), 12) == ['data.mask.rate']
+
+
+def test_an_override_needs_a_run_and_a_key_that_there_is(workdir, tmp_path):
+  config = bert.get_config('test')
+  with pytest.raises(ValueError, match="'optimizer.schedule.peek'; did you mean .*peak'"):
+    resume.check_workdir(workdir, config, ['optimizer.schedule.peek'])
+  with pytest.raises(ValueError, match='where none has begun: leave it out'):
+    resume.check_workdir(tmp_path / 'new', config, ['model.dropout'])
+
+
+def test_steps_that_are_left_out_too_late_are_named(workdir):
+  config = bert.get_config('test')
+  config.skip_steps = (3, (4, 9), 12)
+  assert resume.trained_already(workdir, resolved(config), 5) == [3, [4, 9]]
+  resume.claim_workdir(workdir, config, resolved(config), 5)
+  assert resume.trained_already(workdir, resolved(config), 5) == []
 
 
 def test_another_system_is_refused(workdir):

@@ -55,6 +55,23 @@ def test_lines_are_there_before_the_next_is_written(tmp_path):
   assert len(lines(tmp_path)) == 1
 
 
+@mutation(
+  'metrics: a change of the config is written twice',
+  'bertjax/metrics/writer.py',
+  "name.startswith('eval/') or name == CHANGED",
+  "name.startswith('eval/')",
+)
+def test_what_changed_after_a_checkpoint_is_written_again(tmp_path):
+  write(tmp_path, 0, [1, 2])
+  for _ in range(2):  # the second resume is from the same checkpoint
+    writer = metrics_writer.Writer(tmp_path, 2)
+    writer.note(2, {metrics_writer.CHANGED: {'seed': {'old': 1, 'new': 'two'}}})
+    writer.close()
+  assert [row.get('changed') for row in lines(tmp_path)] == [
+    None, None, {'seed': {'old': 1, 'new': 'two'}},
+  ]  # fmt: skip
+
+
 @pytest.mark.parametrize('resume_step', [0, 25, 30, 100])
 @pytest.mark.parametrize('torn', ['', '{"step": 60, "lo'])
 def test_a_resume_leaves_the_file_of_an_uninterrupted_run(tmp_path, resume_step, torn):

@@ -16,7 +16,9 @@ mutation(
 
 
 def timeline(total, **named):
-  c = ConfigDict(dict(total_steps=total, length=512, optimizer=dict(peak=1.0), phases=named))
+  c = ConfigDict(
+    dict(total_steps=total, skip_steps=(), length=512, optimizer=dict(peak=1.0), phases=named)
+  )
   return timeline_lib.make(c)
 
 
@@ -85,3 +87,10 @@ def test_overriding_the_total_moves_phases_and_schedule():
   assert first.config.optimizer.schedule.total_steps == 70
   assert second.config.optimizer.schedule.start == 70
   assert first.config.batch_size == 2 * second.config.batch_size
+
+
+def test_steps_that_are_left_out_are_counted_from_one():
+  c = bert.get_config('test')
+  c.skip_steps = (3, (5, 7))
+  t = timeline_lib.make(c)
+  assert [done for done in range(1, 10) if t.leaves_out(done)] == [3, 5, 6, 7]

@@ -1,0 +1,98 @@
+"""How the config of a run has changed while it went on: `history` of its config.json.
+
+history   [{step, changes}] in order: after that step a resume gave keys other values; changes is
+          dotted key -> {old, new}, without the one that was absent
+
+With it the config of every step is known, so that any step can be repeated.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Change = dict[str, Any]  # step, changes
+
+# Where data is and how it is read may differ today from what it was then.
+PLACES = ('data.store', 'data.threads', 'data.workers')
+
+
+def flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Nested dicts as one, keys joined by dots; an empty dict is a value."""
+  found: dict[str, Any] = {}
+  for key, value in tree.items():
+    if isinstance(value, Mapping) and value:
+      found |= flat(value, f'{prefix}{key}.')
+    else:
+      found[prefix + key] = value
+  return found
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+  """The inverse of `flat`."""
+  tree: dict[str, Any] = {}
+  for key, value in values.items():
+    *parents, last = key.split('.')
+    place = tree
+    for parent in parents:
+      place = place.setdefault(parent, {})
+    place[last] = value
+  return tree
+
+
+def extended(
+  found: Mapping[str, Any] | None, config: Mapping[str, Any], start: int
+) -> list[Change]:
+  """The history of a run that goes on with a config.
+
+  Args:
+    found: what its config.json holds; None in a new run.
+    config: from now on, as JSON values.
+    start: the number of steps taken. A resume from before an earlier change takes that back.
+  """
+  if found is None:
+    return []
+  history = [dict(each, step=min(each['step'], start)) for each in found.get('history', ())]
+  old, new = flat(found['config']), flat(config)
+  changes = {}
+  for key in sorted({*old, *new}):
+    sides = dict(old=old, new=new)
+    if key not in old or key not in new or old[key] != new[key]:
+      changes[key] = {side: values[key] for side, values in sides.items() if key in values}
+  return [*history, dict(step=start, changes=changes)] if changes else history
+
+
+def changed_from(history: Sequence[Change], step: int) -> dict[str, Any]:
+  """Key -> {old, new} of what changed after a step or a later one, all changes together."""
+  found: dict[str, Any] = {}
+  for change in history:
+    if change['step'] >= step:
+      for key, sides in change['changes'].items():
+        before = {k: v for k, v in found.get(key, sides).items() if k == 'old'}
+        found[key] = before | {k: v for k, v in sides.items() if k == 'new'}
+  return found
+
+
+def config_of(found: Mapping[str, Any], step: int) -> dict[str, Any]:
+  """The config that a step was trained with, counted from 1; PLACES are today's.
+
+  Args:
+    found: what config.json holds.
+    step: of the run.
+  """
+  values = flat(found['config'])
+  for change in reversed(found.get('history', ())):
+    if change['step'] < step:
+      continue
+    for key, sides in change['changes'].items():
+      if key in PLACES:
+        continue
+      values.pop(key, None)
+      if 'old' in sides:
+        values[key] = sides['old']
+  return nested(values)
+
+
+def stretches(found: Mapping[str, Any], first: int, last: int) -> list[tuple[int, int]]:
+  """(first, last) of the steps within these two, both included, that share a config."""
+  steps = {change['step'] for change in found.get('history', ())}
+  ends = sorted({step for step in steps if first <= step < last} | {last})
+  return list(zip([first, *(end + 1 for end in ends[:-1])], ends, strict=True))

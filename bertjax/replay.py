@@ -1,0 +1,186 @@
+"""Repeats a step of a run, bit for bit: python -m bertjax.replay --workdir=runs/bert --step=12345
+
+Goes on from the newest checkpoint before the step, or from the seed, and takes every step up to it
+with the config that it had, see checkpoint/history.py. Prints loss, norm of the gradients and
+learning rate of the step, and the norms of parameters, gradients and updates layer by layer; the
+text of its rows with --text. Where the run has logged the step by itself, both must agree to the
+bit: that needs as many devices, of the same kind, as the run had. Leaves the run as it is.
+"""
+
+import json
+import math
+import pathlib
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from absl import app, flags, logging
+
+from bertjax import storage
+from bertjax.errors import UserError, door
+from bertjax.metrics import lines
+
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
+_STEP = flags.DEFINE_integer('step', None, 'To repeat, counted from 1.', 1, required=True)
+_TEXT = flags.DEFINE_bool('text', False, 'Print the text of the rows.')
+
+FIGURES = ('loss', 'grad_norm')
+
+
+def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
+  """Repeats a step.
+
+  Args:
+    workdir: of the run.
+    step: counted from 1.
+    say: a `Progress`, for what goes on meanwhile.
+
+  Returns:
+    What `spikes.describe` says of the step, with the norms of its layers; None of one that was left
+    out.
+
+  Raises:
+    UserError: no run there, or it has no such step.
+  """
+  import jax
+
+  from bertjax import mirror
+  from bertjax.checkpoint import checkpoints, history, resume
+  from bertjax.train import opening
+
+  place = mirror.Workdir(workdir, say.note, reads=True)
+  place.fetch()
+  record = resume.stored(place.path)
+  if record is None:
+    raise UserError(f'--workdir: expected the workdir of a run, got {workdir}')
+  total = record['config']['total_steps']
+  if step > total:
+    raise UserError(f'--step: expected a step of 1 to {total}, got {step}')
+  directory = checkpoints.newest_before(place.path, step, place.fetch_checkpoint)
+  first = 1 + (int(directory.name) if directory else 0)
+  state, found = None, None
+  for begin, end in history.stretches(record, first, step):
+    config = resume.as_config(history.config_of(record, end))
+    run, source = opening.open_run(config, place, say)
+    if state is None:
+      same = history.config_of(record, first - 1) == history.config_of(record, first)
+      state = _first_state(run, source, directory, same, say)
+    else:  # the mesh may be another one
+      state = jax.device_put(state, jax.tree.map(lambda x: x.sharding, run.abstract))
+    say.note(f'Taking steps {begin} to {end}')
+    for done in range(begin, end):
+      state, _ = _take(run, state, done)
+    if end < step:
+      state, _ = _take(run, state, end)
+    else:
+      found = _describe(run, state, step)
+  return found
+
+
+def _first_state(
+  run: Any, source: Any, directory: pathlib.Path | None, same: bool, say: Any
+) -> Any:
+  """The state of a checkpoint, whose last batch is compared if it had the `same` config; or that
+  of step 0."""
+  from bertjax.checkpoint import checkpoints
+  from bertjax.train import loop
+
+  if directory is None:
+    return loop.initial_state(run.config, run, say.note, source)
+  state, meta = checkpoints.read_state(directory, loop.saved(run.config, run.abstract))
+  if same:
+    loop.check_last_batch(run, meta, int(directory.name))
+  if run.config.save_carry:
+    return state
+  say.note('The carry was not saved (config.save_carry=False): memory starts empty')
+  return loop.with_first_carries(run, state)
+
+
+def _take(run: Any, state: Any, done: int) -> tuple[Any, dict[str, Any] | None]:
+  """Takes a step as the loop does: (state, its metrics; None of one that is left out)."""
+  phase, batch, state = _ready(run, state, done)
+  return (phase.leave_out(state), None) if batch is None else phase.train(state, batch)
+
+
+def _describe(run: Any, state: Any, step: int) -> dict[str, Any] | None:
+  """Takes the last step, and finds the norms of its layers as well."""
+  from bertjax.train import layer_norms, spikes
+
+  phase, batch, state = _ready(run, state, step)
+  if batch is None:
+    return None
+  norms = layer_norms.by_layer(phase.norms(state, batch))  # before the step takes the state
+  _, found = phase.train(state, batch)
+  described = spikes.describe(run, step, found, batch)
+  return described if described['layers'] else dict(described, layers=norms)
+
+
+def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
+  """(phase, batch, state) before a step; no batch where it is left out."""
+  number, index = run.timeline.at(done - 1)
+  phase = run.phases[number]
+  if not phase.compiled:
+    phase.compile(run.abstract)
+  if index == 0:
+    state = phase.enter(state)
+  batch, _ = phase.next_batch(index)
+  return phase, None if run.timeline.leaves_out(done) else batch, state
+
+
+def logged(workdir: str, step: int) -> dict[str, float] | None:
+  """Loss and norm of the gradients of a step as the run has logged them; None if it has not, or
+  only as part of a mean over several steps."""
+  path = storage.path(workdir) / 'metrics.jsonl'
+  rows = [row for _, row in lines.read(path)] if path.exists() else []
+  found = {row['step']: row for row in rows if 'tokens/real' in row}  # lines of training
+  if 'loss' in found.get(step, {}) and (step == 1 or step - 1 in found):
+    return {key: found[step][key] for key in FIGURES}
+  spike = storage.path(workdir) / 'spikes' / f'{step}.json'
+  record = json.loads(spike.read_bytes()) if spike.exists() else None
+  return record and {key: record[key] for key in FIGURES}
+
+
+def shown(step: int, found: Mapping[str, Any], text: bool) -> str:
+  """What was found, for people; figures in full, so that they can be compared."""
+  first, last = found['rows']
+  said = [f'step {step}, phase {found["phase"]!r}, batch {found["batch"]}, rows {first} to {last}']
+  said += [f'{key} {found[key]!r}' for key in (*FIGURES, 'lr')]
+  said += [f'{name} {float(value)!r}' for name, value in found['terms'].items()]
+  kinds = ('parameters', 'gradients', 'updates')
+  width = max(map(len, found['layers']))
+  said += ['', f'{"norms":{width}}' + ''.join(f'  {kind:>12}' for kind in kinds)]
+  for layer, norms in found['layers'].items():
+    said.append(f'{layer:{width}}' + ''.join(f'  {norms[kind]:12.5g}' for kind in kinds))
+  if text:
+    said += ['', *(f'row {first + i}: {row}' for i, row in enumerate(found['text']))]
+  return '\n'.join(said)
+
+
+def main(argv: list[str]) -> int:
+  """Prints a step; returns 1 where the run has logged other figures."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  if not flags.FLAGS['verbosity'].present:
+    logging.set_verbosity(logging.WARNING)
+  from bertjax.metrics.progress import Progress
+
+  workdir, step = _WORKDIR.value, _STEP.value
+  found = replay(workdir, step, Progress(step))
+  if found is None:
+    print(f'step {step} was left out (config.skip_steps): it trained nothing')
+    return 0
+  print(shown(step, found, _TEXT.value))
+  before = logged(workdir, step)
+  if before is None:
+    print('\nThe run has not logged this step by itself: there is nothing to compare with')
+    return 0
+  same = all(
+    before[k] == found[k] or math.isnan(before[k]) and math.isnan(found[k]) for k in FIGURES
+  )
+  print('\nThe run has logged the same, to the bit' if same else f'\nThe run has logged {before}')
+  return 0 if same else 1
+
+
+if __name__ == '__main__':
+  with door('bertjax.replay'):
+    app.run(lambda argv: sys.exit(main(argv)))

@@ -1,0 +1,226 @@
+"""Steps that went wrong: a loss or gradients that are not finite, or far above the usual.
+
+Each is recorded in WORKDIR/spikes/STEP.json:
+
+step, why            number of the step, from 1, and what was wrong with it
+phase, batch, rows   which batch of which phase it was, the first and the last row of it
+loss, grad_norm, lr  of the step; terms: each weighted mean of the objective
+usual                loss and grad_norm -> mean and standard deviation over the steps before
+skipped              whether the state was left as it was
+layers               layer -> norms of parameters, gradients and updates; null where the step was
+                     compiled without them: config.skip_nonfinite or config.spike add them
+text                 of each row, as the model saw it
+
+What a step is judged by is part of the checkpoints, so a run that was killed records, skips and
+stops where an uninterrupted one does.
+"""
+
+import itertools
+import math
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from bertjax import hosts
+from bertjax.checkpoint import manifest
+from bertjax.data import loader
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError, writing
+from bertjax.train import layer_norms, setup
+from bertjax.types import Batch
+
+FOLDER = 'spikes'
+STEPS = 100  # about so many are remembered
+FEWEST = 20  # before a step can be a spike
+
+
+class Usual:
+  """Mean and variance of a figure over the last steps, older ones counting less and less."""
+
+  def __init__(self, saved: Mapping[str, float] | None = None):
+    """
+    Args:
+      saved: what `state` returned.
+    """
+    self._count, self._mean, self._variance = (
+      (saved['count'], saved['mean'], saved['variance']) if saved else (0, 0.0, 0.0)
+    )
+
+  def above(self, value: float, deviations: float) -> bool:
+    """Whether a value lies so many standard deviations above the mean."""
+    return self._count >= FEWEST and value > self._mean + deviations * self.deviation
+
+  @property
+  def deviation(self) -> float:
+    """The standard deviation."""
+    return self._variance**0.5
+
+  def add(self, value: float) -> None:
+    """Takes in a step."""
+    self._count += 1
+    share = 1 / min(self._count, STEPS)
+    difference = value - self._mean
+    self._mean += share * difference
+    self._variance = (1 - share) * (self._variance + share * difference**2)
+
+  def state(self) -> dict[str, float]:
+    """For a checkpoint, as JSON."""
+    return dict(count=self._count, mean=self._mean, variance=self._variance)
+
+
+class Watch:
+  """Looks at every step of a run, after the next one has begun, so that no device waits for it."""
+
+  def __init__(
+    self,
+    workdir: pathlib.Path | str,
+    run: setup.Run,
+    saved: Mapping[str, Any] | None,
+    say: Callable[[str], None],
+    latest: Callable[[], pathlib.Path | None],
+  ):
+    """
+    Args:
+      workdir: of the run.
+      run: has skip_nonfinite and spike in its config.
+      saved: what `state` returned, of the run that goes on here.
+      say: what shows a line.
+      latest: the newest checkpoint, for messages.
+    """
+    self._workdir, self._run, self._say, self._latest = workdir, run, say, latest
+    saved = saved or dict(skipped=0, usual={})
+    self._skipped: int = saved['skipped']
+    self._usual = {name: Usual(saved['usual'].get(name)) for name in ('loss', 'grad_norm')}
+    self._seen = 0
+
+  def look(self, done: int, found: Mapping[str, Any] | None, batch: Batch) -> float | None:
+    """Judges a step; a second look at the same one does nothing.
+
+    Args:
+      done: the step, from 1; steps come in order.
+      found: its metrics; None if its batch was left out.
+      batch: this host's rows of it.
+
+    Returns:
+      Its loss; None if its batch was left out.
+
+    Raises:
+      UserError: it is not finite, and the run may not skip another one.
+    """
+    if found is None:
+      return None
+    loss, norm = float(found['loss']), float(found['grad_norm'])
+    if done <= self._seen:
+      return loss
+    self._seen = done
+    if not good(found):
+      self._skip_or_stop(done, found, batch)
+      return loss
+    figures = dict(loss=loss, grad_norm=norm)
+    bound = self._run.config.spike
+    high = [k for k, v in figures.items() if bound and self._usual[k].above(v, bound)]
+    if high:
+      why = f'{" and ".join(high)} more than {bound:g} standard deviations above the mean'
+      path = self._record(done, found, batch, why, False)
+      shown = ', '.join(f'{k} {v:.4g}' for k, v in figures.items())
+      self._say(f'Step {done}: a spike, {shown}: {path}')
+    for name, value in figures.items():
+      self._usual[name].add(value)
+    return loss
+
+  def state(self) -> dict[str, Any]:
+    """For a checkpoint of the last step that was looked at, as JSON."""
+    return dict(skipped=self._skipped, usual={k: u.state() for k, u in self._usual.items()})
+
+  def _skip_or_stop(self, done: int, found: Mapping[str, Any], batch: Batch) -> None:
+    limit = self._run.config.skip_nonfinite
+    skipped = bool(found.get('skipped', False))
+    path = self._record(done, found, batch, 'not finite', skipped)
+    phase, index, rows = where(self._run, done)
+    said = (
+      f'the loss of step {done} is {float(found["loss"])}, the norm of its gradients '
+      f'{float(found["grad_norm"])} (phase {phase!r}, batch {index}, rows {rows[0]} to {rows[1]})'
+    )
+    if skipped and self._skipped < limit:
+      self._skipped += 1
+      self._say(f'Step {done} was skipped, {self._skipped} of at most {limit}: {said}: {path}')
+      return
+    many = f'; {self._skipped} such steps were skipped, as many as may be' if limit else ''
+    raise UserError(
+      f'{said}{many}; the last good checkpoint is {self._latest()}, the batch is in {path}. Lower '
+      f'the learning rate with --override, leave the step out with --config.skip_steps={done}, let '
+      'the run skip such steps with --config.skip_nonfinite=N, or look at it with '
+      f'`python -m bertjax.replay --workdir={self._workdir} --step={done}`'
+    )
+
+  def _record(
+    self, done: int, found: Mapping[str, Any], batch: Batch, why: str, skipped: bool
+  ) -> pathlib.Path:
+    """Writes the file of a step, on process 0; returns its path. A full disk is said, no more."""
+    path = pathlib.Path(self._workdir, FOLDER, f'{done}.json')
+    if jax.process_index() != 0:
+      return path
+    usual = {name: dict(u.state(), deviation=u.deviation) for name, u in self._usual.items()}
+    body = dict(step=done, why=why, skipped=skipped, usual=usual)
+    body |= describe(self._run, done, found, batch)
+    try:
+      with writing('a spike', path):
+        path.parent.mkdir(exist_ok=True)
+        manifest.write_json(path, body)
+    except OSError as error:
+      self._say(f'Step {done} was not recorded: {error}')
+    return path
+
+
+def good(found: Mapping[str, Any] | None) -> bool:
+  """Whether a step is finite: its loss, its gradients and, of a step that can skip, its updates."""
+  if found is None:
+    return True
+  if 'skipped' in found:
+    return not bool(found['skipped'])
+  return math.isfinite(float(found['loss'])) and math.isfinite(float(found['grad_norm']))
+
+
+def where(run: setup.Run, done: int) -> tuple[str, int, tuple[int, int]]:
+  """(phase, number of its batch, first and last row of it) of a step, counted from 1."""
+  number, index = run.timeline.at(done - 1)
+  phase = run.phases[number]
+  first = index * phase.config.batch_size
+  return phase.name, index, (first, first + phase.config.batch_size - 1)
+
+
+def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
+  """What there is to know of a step that was taken, as JSON values."""
+  name, index, rows = where(run, done)
+  phase = run.phases[run.timeline.at(done - 1)[0]]
+  if hosts.count() > 1 and run.config.data.reader == 'store':
+    batch = loader.batch_at(phase.examples, index, phase.config.batch_size)
+  figures = {key: float(found[key]) for key in ('loss', 'grad_norm', 'lr')}
+  terms = phase.objective.finish(
+    {k: (np.float64(total), np.float64(weight)) for k, (total, weight) in found['sums'].items()}
+  )
+  layers = layer_norms.by_layer(found['norms']) if 'norms' in found else None
+  place = dict(phase=name, batch=index, rows=rows)
+  text = texts(batch, run.vocabulary)
+  return place | figures | dict(terms=terms, layers=layers, text=text)
+
+
+def texts(batch: Batch, vocabulary: Vocabulary | None) -> list[str]:
+  """The text of each row without its padding, special tokens by their names; the ids where the
+  vocabulary is not known."""
+  rows = zip(np.asarray(batch['token_BT']), np.asarray(batch['example_BT']), strict=True)
+  kept = [ids[example > 0].tolist() for ids, example in rows]
+  if vocabulary is None:
+    return [' '.join(map(str, ids)) for ids in kept]
+  special = set(vocabulary.special.values())
+  found = []
+  for ids in kept:
+    parts = []
+    for named, group in itertools.groupby(ids, special.__contains__):
+      together = list(group)
+      parts += [vocabulary.pieces[i] for i in together] if named else [vocabulary.decode(together)]
+    found.append(' '.join(parts))
+  return found
