@@ -45,7 +45,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   import jax
 
   from bertjax import mirror
-  from bertjax.checkpoint import checkpoints, history, resume
+  from bertjax.checkpoint import history, reading, resume
   from bertjax.train import opening
 
   place = mirror.Workdir(workdir, say.note, reads=True)
@@ -56,7 +56,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   total = record['config']['total_steps']
   if step > total:
     raise UserError(f'--step: expected a step of 1 to {total}, got {step}')
-  directory = checkpoints.newest_before(place.path, step, place.fetch_checkpoint)
+  directory = reading.newest_before(place.path, step, place.fetch_checkpoint)
   first = 1 + (int(directory.name) if directory else 0)
   state, found = None, None
   for begin, end in history.stretches(record, first, step):
@@ -82,12 +82,12 @@ def _first_state(
 ) -> Any:
   """The state of a checkpoint, whose last batch is compared if it had the `same` config; or that
   of step 0."""
-  from bertjax.checkpoint import checkpoints
+  from bertjax.checkpoint import reading
   from bertjax.train import loop
 
   if directory is None:
     return loop.initial_state(run.config, run, say.note, source)
-  state, meta = checkpoints.read_state(directory, loop.saved(run.config, run.abstract))
+  state, meta = reading.read_state(directory, loop.saved(run.config, run.abstract))
   if same:
     loop.check_last_batch(run, meta, int(directory.name))
   if run.config.save_carry:

@@ -37,7 +37,8 @@ ARROWS = {
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
   'bertjax.convert': (
     'bertjax.models', 'bertjax.kernels', 'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
-    'bertjax.checkpoint.manifest', 'bertjax.checkpoint.resume', 'bertjax.mirror', 'configs',
+    'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
+    'bertjax.checkpoint.resume', 'bertjax.mirror', 'configs',
   ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
   'bertjax.checkpoint': (
@@ -93,7 +94,7 @@ ARROWS = {
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.sentences', 'bertjax.data.text',
     'bertjax.data.vocab', 'bertjax.kernels', 'bertjax.models', 'bertjax.sharding',
   ),
-  'bertjax.use.flags': ('bertjax.checkpoint.checkpoints', 'bertjax.data.text', 'bertjax.model'),
+  'bertjax.use.flags': ('bertjax.checkpoint.reading', 'bertjax.data.text', 'bertjax.model'),
   'bertjax.model': (
     'bertjax.use', 'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
     'bertjax.objectives', 'bertjax.sharding',

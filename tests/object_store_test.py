@@ -14,7 +14,7 @@ import pytest
 from mutation import mutation
 from processes import ROOT, command, environment, exact, start, start_pair, wait_for
 
-from bertjax.checkpoint import checkpoints
+from bertjax.checkpoint import reading
 
 FEWER = ('--config.total_steps=30',)
 
@@ -61,7 +61,7 @@ def straight(stores, tmp_path_factory):
 
 
 def parameters(workdir):
-  found = checkpoints.read_variables(checkpoints.newest(workdir))
+  found = reading.read_variables(reading.newest(workdir))
   leaves = jax.tree_util.tree_leaves_with_path(found)
   return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 

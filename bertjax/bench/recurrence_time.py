@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bertjax.bench import own_step, timing
-from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import reading
 from bertjax.data import ensure_store, layout
 from bertjax.data.column_stream import ColumnStream
 from bertjax.data.store.reader import open_store
@@ -127,7 +127,7 @@ def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.n
     run = setup.make_run(config, path, fallback=str(pathlib.Path(workdir, 'plans')))
     return (
       run.phases[0].config,
-      checkpoints_lib.read_variables(checkpoints_lib.newest(workdir)),
+      reading.read_variables(reading.newest(workdir)),
       held_out_text(run, config),
     )
   config = config.copy_and_resolve_references()

@@ -16,22 +16,18 @@ import contextlib
 import json
 import pathlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
-import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
-from jax.experimental import multihost_utils
 
 from bertjax import hosts, mirror
-from bertjax.checkpoint import manifest
+from bertjax.checkpoint import manifest, reading
 from bertjax.errors import UserError
 
 TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
-
-Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here
 
 
 class Checkpoints:
@@ -142,19 +138,19 @@ class Checkpoints:
         format, or other arrays than `abstract`.
     """
     self.wait()
-    steps = _steps(self._directory)
+    steps = reading.steps_in(self._directory)
     if not steps:
       return None
     candidates = [self._directory / str(step) for step in reversed(steps)]
-    directory = _first_intact(candidates, self._workdir.fetch_checkpoint)
+    directory = reading.first_intact(candidates, self._workdir.fetch_checkpoint)
     step = int(directory.name)
     if self._writes:
       self._set_aside(s for s in steps if s > step)
-    return step, *read_state(directory, abstract, self._saver)
+    return step, *reading.read_state(directory, abstract, self._saver)
 
   def latest(self) -> pathlib.Path | None:
     """The directory of the newest complete checkpoint."""
-    steps = _steps(self._directory)
+    steps = reading.steps_in(self._directory)
     return self._directory / str(steps[-1]) if steps else None
 
   def failure(self) -> str:
@@ -243,7 +239,7 @@ class Checkpoints:
 
   def _retain(self) -> None:
     """Deletes all but the newest and the best; runs when the newest is complete, or has scores."""
-    steps = _steps(self._directory)
+    steps = reading.steps_in(self._directory)
     found = {step: manifest.read_scores(self._directory / str(step)) or {} for step in steps}
     scores = {step: each.get(self._best.metric) for step, each in found.items()}
     sign = 1.0 if self._best.mode == 'max' else -1.0
@@ -292,223 +288,3 @@ def _saver(apart: bool) -> ocp.AsyncCheckpointer:
     async_options=ocp.AsyncOptions(timeout_secs=TIMEOUT_S),
     multiprocessing_options=primary,
   )
-
-
-def newest_before(
-  workdir: pathlib.Path | str, step: int, fetch: Fetch = lambda step: None
-) -> pathlib.Path | None:
-  """The newest intact checkpoint of a run from before a step; None if there is none so old.
-
-  Raises:
-    UserError: there are such checkpoints, and none is intact.
-  """
-  directory = pathlib.Path(workdir).absolute() / 'checkpoints'
-  earlier = [directory / str(s) for s in reversed(_steps(directory)) if s < step]
-  return _first_intact(earlier, fetch) if earlier else None
-
-
-def read_state(
-  directory: pathlib.Path, abstract: Any, reader: ocp.AsyncCheckpointer | None = None
-) -> tuple[Any, dict[str, Any]]:
-  """Reads a whole checkpoint that was found to be intact; changes nothing on the disk.
-
-  Args:
-    directory: of the checkpoint.
-    abstract: the state as ShapeDtypeStructs with shardings.
-    reader: of a run's checkpoints; by default one that reads those of a shared directory.
-
-  Returns:
-    (state, meta).
-
-  Raises:
-    UserError: it has another format, or other arrays than `abstract`.
-  """
-  record = manifest.read(directory)
-  if record['format'] < manifest.FORMAT:
-    raise UserError(
-      f'{directory} has format {record["format"]}, a run is resumed from format '
-      f'{manifest.FORMAT}: start in a new --workdir with config.init_from, or resume with the '
-      'bertjax that wrote it'
-    )
-  _check_arrays(directory, record['arrays'], _describe(abstract))
-  restore = ocp.args.PyTreeRestore(
-    item=abstract, restore_args=ocp.checkpoint_utils.construct_restore_args(abstract)
-  )
-  with contextlib.nullcontext(reader) if reader else _saver(apart=False) as opened:
-    return opened.restore(directory / 'state', args=restore), record['meta']
-
-
-def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> pathlib.Path:
-  """The directory of the newest intact checkpoint of a run's workdir, or `source` if it is one.
-
-  Args:
-    source: a local directory.
-    fetch: `mirror.Workdir.fetch_checkpoint` of the workdir, if it is a copy.
-
-  Raises:
-    UserError: no intact checkpoint there.
-  """
-  source = pathlib.Path(source).absolute()
-  if (source / manifest.NAME).exists():
-    return _first_intact([source], fetch)
-  directory = source / 'checkpoints'
-  candidates = [directory / str(step) for step in reversed(_steps(directory))]
-  if not candidates:
-    raise UserError(
-      f'expected the workdir of a run or one of its checkpoints, got {source}: no checkpoint there'
-    )
-  return _first_intact(candidates, fetch)
-
-
-def newest_step(workdir: pathlib.Path | str) -> int | None:
-  """The step of the newest complete checkpoint of a run, intact or not; None: there is none."""
-  return max(_steps(pathlib.Path(workdir, 'checkpoints')), default=None)
-
-
-def choose(
-  workdir: pathlib.Path | str,
-  step: int | str | None,
-  best: Any,
-  fetch: Fetch = lambda step: None,
-) -> pathlib.Path:
-  """The directory of a checkpoint of a run.
-
-  Args:
-    workdir: of the run.
-    step: of the checkpoint; 'best': the one with the best score; None: the newest intact one.
-    best: `config.best`, which says by what.
-    fetch: as of `newest`.
-
-  Raises:
-    UserError: there is no such checkpoint, or it is damaged.
-  """
-  if step is None:
-    return newest(workdir, fetch)
-  directory = pathlib.Path(workdir).absolute() / 'checkpoints'
-  steps = _steps(directory)
-  if step == 'best':
-    found = {n: (manifest.read_scores(directory / str(n)) or {}).get(best.metric) for n in steps}
-    scored = [(value, n) for n, value in found.items() if value is not None]
-    if not scored:
-      raise UserError(
-        f'no checkpoint of {workdir} has a score {best.metric}: name a step of {steps or "none"}'
-      )
-    return _first_intact([directory / str((max if best.mode == 'max' else min)(scored)[1])], fetch)
-  if int(step) not in steps:
-    raise UserError(
-      f'{workdir} has no checkpoint of step {step}: expected one of {steps or "none"}'
-    )
-  return _first_intact([directory / str(step)], fetch)
-
-
-def as_step(text: str | None) -> int | str | None:
-  """The step that a flag --step names, as `choose` takes it.
-
-  Raises:
-    UserError: neither a number nor 'best'.
-  """
-  if text is None or text == 'best':
-    return text
-  if not text.isdecimal():
-    raise UserError(f"--step: expected a number or 'best', got {text!r}")
-  return int(text)
-
-
-def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
-  """Reads the variables alone; changes nothing on the disk.
-
-  Args:
-    directory: of a checkpoint, which `newest` or `choose` has found to be intact.
-    abstract: the variables as ShapeDtypeStructs with shardings; None reads them as NumPy arrays.
-
-  Raises:
-    UserError: other arrays than `abstract`, or a newer format.
-  """
-  record = manifest.read(directory)
-  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-    if abstract is None:
-      tree = reader.metadata(directory / 'state').item_metadata.tree['variables']
-      item = {'variables': jax.tree.map(lambda _: 0, tree)}
-      arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
-    else:
-      item = {'variables': abstract}
-      stored = {k: v for k, v in record['arrays'].items() if k.startswith('variables/')}
-      _check_arrays(directory, stored, _describe(item))
-      arguments = ocp.checkpoint_utils.construct_restore_args(item)
-    restore = ocp.args.PyTreeRestore(item=item, restore_args=arguments, partial_restore=True)
-    return reader.restore(directory / 'state', args=restore)['variables']
-
-
-def variables_on(directory: pathlib.Path, device: Any) -> Any:
-  """The variables of a checkpoint whole on one device, whatever mesh it was saved from.
-
-  Args:
-    directory: as of `read_variables`.
-    device: of jax.
-  """
-  place = jax.sharding.SingleDeviceSharding(device)
-  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-    stored = reader.metadata(directory / 'state').item_metadata.tree['variables']
-  abstract = jax.tree.map(
-    lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place), stored
-  )
-  return read_variables(directory, abstract)
-
-
-def _steps(directory: pathlib.Path) -> list[int]:
-  """Steps with a complete checkpoint, oldest first."""
-  if not directory.is_dir():
-    return []
-  return sorted(int(path.name) for path in directory.iterdir() if path.name.isdecimal())
-
-
-def _first_intact(
-  candidates: Sequence[pathlib.Path], fetch: Fetch = lambda step: None
-) -> pathlib.Path:
-  """The first checkpoint that matches its manifest; process 0 looks, the others follow."""
-  chosen, problems = len(candidates), []
-  if jax.process_index() == 0:
-    for index, directory in enumerate(candidates):
-      try:
-        fetch(directory.name)
-        manifest.verify(directory)
-      except manifest.Damaged as damage:
-        logging.warning('Checkpoint %s is damaged: %s', directory, damage)
-        problems.append(f'{directory}: {damage}')
-      else:
-        chosen = index
-        break
-  if jax.process_count() > 1:
-    chosen = int(multihost_utils.broadcast_one_to_all(np.int32(chosen)))
-  if chosen == len(candidates):
-    raise UserError(
-      f'none of {len(candidates)} checkpoints is intact, and starting over would hide it. Restore '
-      'one from a backup, or start in a new --workdir. ' + '; '.join(problems)
-    )
-  if jax.process_index() != 0:
-    fetch(candidates[chosen].name)
-  if chosen:
-    logging.warning('Falling back to checkpoint %s', candidates[chosen])
-  return candidates[chosen]
-
-
-def _describe(tree: Any) -> dict[str, str]:
-  """Path -> dtype and shape of every leaf, as in 'float32[2, 64]'."""
-  leaves = jax.tree_util.tree_leaves_with_path(tree)
-  name = lambda path: jax.tree_util.keystr(path, simple=True, separator='/')
-  return {name(path): f'{x.dtype}{list(x.shape)}' for path, x in leaves}
-
-
-def _check_arrays(
-  directory: pathlib.Path, stored: Mapping[str, str], expected: Mapping[str, str]
-) -> None:
-  """Orbax would pad, cut or cast an array that differs; this refuses it."""
-  differing = [k for k in sorted({*stored, *expected}) if stored.get(k) != expected.get(k)]
-  if differing:
-    shown = '; '.join(
-      f'{k}: expected {expected.get(k, "none")}, got {stored.get(k, "none")}' for k in differing[:5]
-    )
-    raise UserError(
-      f'{directory} holds other arrays than this config makes, {len(differing)} in all: {shown}. '
-      'Use the config that it was trained with, or start in a new --workdir with config.init_from'
-    )

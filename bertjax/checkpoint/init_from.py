@@ -25,8 +25,7 @@ import jax
 import numpy as np
 
 from bertjax import mirror, storage
-from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import manifest, resume
+from bertjax.checkpoint import manifest, reading, resume
 from bertjax.convert import directory, fresh, runs, sources
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
@@ -210,7 +209,7 @@ def _with_subtree(
   layers: Sequence[int],
 ) -> Any:
   """Variables with one named subtree replaced by that of a checkpoint, which `given` named."""
-  source = _subtree(checkpoints_lib.read_variables(checkpoint), source_name, given)
+  source = _subtree(reading.read_variables(checkpoint), source_name, given)
   target = _subtree(variables, target_name, 'the model')
   new = _take(source, target, layers, f'{given}:{source_name}', None)
   return _replaced(variables, target_name.split('/'), new)
@@ -218,7 +217,7 @@ def _with_subtree(
 
 def _open_run(path: str, vocabulary: Vocabulary | None) -> pathlib.Path:
   """The newest intact checkpoint; refuses another vocabulary, which older ones do not say."""
-  directory = checkpoints_lib.newest(*mirror.opened(path))
+  directory = reading.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
     raise UserError(_other_vocabulary(path, theirs, vocabulary))

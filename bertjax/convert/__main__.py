@@ -42,12 +42,12 @@ _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 
 
 def _export() -> dict:
-  from bertjax.checkpoint import checkpoints
+  from bertjax.checkpoint import reading
   from bertjax.convert import exporting
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
   storage.require_local(output, '--output')
-  step = checkpoints.as_step(_STEP.value)
+  step = reading.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
   said = exporting.export(
     workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value

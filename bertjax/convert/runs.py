@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from bertjax import mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import manifest, resume
+from bertjax.checkpoint import manifest, reading, resume
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 
@@ -52,7 +52,7 @@ class Run(NamedTuple):
 
   def params(self) -> Any:
     """The parameters, as arrays of one device."""
-    return checkpoints_lib.variables_on(self.checkpoint, jax.devices()[0])['params']
+    return reading.variables_on(self.checkpoint, jax.devices()[0])['params']
 
 
 def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
@@ -69,7 +69,7 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
   if (workdir / manifest.NAME).is_file():
     step, workdir = int(workdir.name), workdir.parent.parent
   config = resume.stored_config(workdir)
-  checkpoint = checkpoints_lib.choose(workdir, step, config.best, fetch)
+  checkpoint = reading.choose(workdir, step, config.best, fetch)
   return Run(workdir, checkpoint, config, vocabulary_of(workdir, config))
 
 

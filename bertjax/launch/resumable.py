@@ -35,10 +35,10 @@ def finished(workdir: str, total_steps: int | None = None) -> bool:
     workdir: of the run.
     total_steps: None: as its config.json says.
   """
-  from bertjax.checkpoint import checkpoints, resume  # jax: not in the launchers of other machines
+  from bertjax.checkpoint import reading, resume  # jax: not in the launchers of other machines
 
   stored = resume.stored(workdir)
-  newest = checkpoints.newest_step(workdir)
+  newest = reading.newest_step(workdir)
   if stored is None or newest is None:
     return False
   return newest >= (total_steps or stored['config']['total_steps'])

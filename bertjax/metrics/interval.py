@@ -65,7 +65,8 @@ class Interval:
       left_out, steps that trained nothing and are in no mean, where there were any.
     """
     self._fetch()
-    found = {k: v for k, v in dict(skipped=self._skipped, left_out=self._left_out).items() if v}
+    counts = dict(skipped=self._skipped, left_out=self._left_out)
+    found: dict[str, float] = {name: count for name, count in counts.items() if count}
     if self._steps:
       found |= dict(loss=self._loss / self._steps, grad_norm=self._norm / self._steps, lr=self._lr)
     for phase, function in finish.items():

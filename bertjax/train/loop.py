@@ -15,7 +15,7 @@ import jax
 
 from bertjax import hosts, mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import init_from, resume
+from bertjax.checkpoint import init_from, reading, resume
 from bertjax.data import loader
 from bertjax.errors import UserError
 from bertjax.metrics import curves, goodput, ledger, tracking
@@ -345,8 +345,8 @@ def evaluate(config: Any, workdir: str) -> None:
   for line in resume.overrides(place.path, config):
     progress.note(f'For this evaluation {line}')
   run, _ = opening.open_run(config, place, progress)
-  directory = checkpoints_lib.newest(place.path, place.fetch_checkpoint)
-  variables = checkpoints_lib.read_variables(directory, run.abstract.variables)
+  directory = reading.newest(place.path, place.fetch_checkpoint)
+  variables = reading.read_variables(directory, run.abstract.variables)
   done = int(directory.name)
   scores = held_out_scores(run, done, True, variables, progress)
   if jax.process_index() == 0:

@@ -45,10 +45,10 @@ class Part(NamedTuple):
 
 def load() -> Any:
   """The model that the flags name."""
-  from bertjax.checkpoint import checkpoints  # jax: after the flags, so that --help is quick
+  from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
   from bertjax.model import Model
 
-  step, language = checkpoints.as_step(STEP.value), LANGUAGE.value
+  step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
   return Model.load(WORKDIR.value, step, _mesh(), language)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from bertjax import sharding, storage
-from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import reading
 from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -56,7 +56,7 @@ def find(path: pathlib.Path | str, step: int | str | None = None) -> Found:
       raise UserError(f'{path} is a directory of transformers, which has no steps: got step={step}')
     return _of_directory(path)
   run = runs.open_run(path, step)
-  read = lambda abstract: (checkpoints_lib.read_variables(run.checkpoint, abstract), [])
+  read = lambda abstract: (reading.read_variables(run.checkpoint, abstract), [])
   return _found(run.checkpoint, run.config, run.vocabulary, _languages(run.config), read)
 
 

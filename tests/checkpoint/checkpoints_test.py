@@ -27,7 +27,7 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import manifest
+from bertjax.checkpoint import manifest, reading
 
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
 
@@ -219,7 +219,7 @@ def test_a_checkpoint_of_an_older_format_is_refused_but_its_variables_are_read(m
   with pytest.raises(ValueError, match='has format 1, a run is resumed from format 2: start in a'):
     make().restore(abstract_of(state_of(30)))
   expected = state_of(30).variables
-  assert_equal(checkpoints_lib.read_variables(directory / '30'), expected)
+  assert_equal(reading.read_variables(directory / '30'), expected)
 
 
 def test_the_one_before_is_deleted_only_when_the_new_one_is_complete(make, monkeypatch):
@@ -318,21 +318,21 @@ def test_variables_are_read_alone(make, tmp_path, warnings):
   flip(largest(directory / '30'))
   before = kept_names(directory)
   expected = state_of(20).variables
-  got = checkpoints_lib.read_variables(checkpoints_lib.newest(tmp_path))
+  got = reading.read_variables(reading.newest(tmp_path))
   assert_equal(got, expected)
   assert all(type(x) is np.ndarray for x in jax.tree.leaves(got))
   assert '30 is damaged' in warnings[0]
   abstract = abstract_of(expected, mesh_of(2, 4))
-  got = checkpoints_lib.read_variables(checkpoints_lib.newest(tmp_path), abstract)
+  got = reading.read_variables(reading.newest(tmp_path), abstract)
   assert_equal(got, expected)
   assert got['params']['layers']['w'].sharding == abstract['params']['layers']['w'].sharding
-  assert_equal(checkpoints_lib.read_variables(directory / '10'), state_of(10).variables)
+  assert_equal(reading.read_variables(directory / '10'), state_of(10).variables)
   assert kept_names(directory) == before
 
 
 @mutation(
   'checkpoints: a file is hashed again for every reader of it',
-  'bertjax/checkpoint/checkpoints.py',
+  'bertjax/checkpoint/reading.py',
   "stored = reader.metadata(directory / 'state')",
   "stored = reader.metadata(newest(directory) / 'state')",
 )
@@ -340,22 +340,20 @@ def test_a_checkpoint_that_is_read_is_hashed_once(make, tmp_path, monkeypatch):
   three(make)
   hashed, verify = [], manifest.verify
   monkeypatch.setattr(manifest, 'verify', lambda path: (hashed.append(path.name), verify(path)))
-  found = checkpoints_lib.newest(tmp_path)
-  assert_equal(checkpoints_lib.variables_on(found, jax.devices()[0]), state_of(30).variables)
+  found = reading.newest(tmp_path)
+  assert_equal(reading.variables_on(found, jax.devices()[0]), state_of(30).variables)
   assert hashed == ['30']
 
 
 def test_variables_of_nothing_damaged_or_another_model_are_refused(make, tmp_path, warnings):
   directory = three(make)
   with pytest.raises(ValueError, match='expected the workdir of a run.*no checkpoint there'):
-    checkpoints_lib.newest(tmp_path / 'elsewhere')
+    reading.newest(tmp_path / 'elsewhere')
   flip(largest(directory / '30'))
   with pytest.raises(ValueError, match='none of 1 checkpoints is intact'):
-    checkpoints_lib.newest(directory / '30')
+    reading.newest(directory / '30')
   with pytest.raises(ValueError, match='expected float32.*got none'):
-    checkpoints_lib.read_variables(
-      checkpoints_lib.newest(tmp_path), abstract_of({'other': jnp.zeros(2)})
-    )
+    reading.read_variables(reading.newest(tmp_path), abstract_of({'other': jnp.zeros(2)}))
 
 
 def test_the_manifest_says_what_is_inside(make):

@@ -12,6 +12,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import reading
 from bertjax.convert import exporting, hub, importing, runs, tables
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
@@ -149,7 +150,7 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
     saver.score(step, dict(x=score))
   saver.close()
   choose = lambda step, mode='min': (
-    checkpoints_lib.choose(tmp_path, step, ConfigDict(dict(metric='x', mode=mode))).name
+    reading.choose(tmp_path, step, ConfigDict(dict(metric='x', mode=mode))).name
   )
   assert [choose(None), choose('best'), choose('best', 'max'), choose(2)] == ['3', '2', '1', '2']
 
