@@ -93,7 +93,7 @@ class Checkpoints:
     if final.exists():
       raise UserError(f'{final} exists already: restore from it, or remove it')
     saving = final.with_name(f'{step}.saving')
-    record = dict(step=step, meta=meta, arrays=_describe(state))
+    record = dict(step=step, meta=meta, arrays=reading.describe(state))
     try:
       if self._writes:
         saving.mkdir()
