@@ -116,8 +116,7 @@ def first_state(
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
   """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
-  phase, index = run.timeline.at(done - 1)
-  now = [run.phases[phase].name, index]
+  now = batch_of(run, done)
   if (then := meta.get('batch', now)) != now:
     raise UserError(
       f'step {done} was batch {then[1]} of phase {then[0]!r}, now it is batch {now[1]} of phase '
@@ -133,6 +132,12 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
       f'{expected[0][:12]}, got {found[0][:12]}): the store or the data code has changed; '
       'restore it, or start in a new --workdir with config.init_from'
     )
+
+
+def batch_of(run: setup.Run, done: int) -> list[Any]:
+  """[phase, index of the batch in it] of step number `done` (from 1)."""
+  phase, index = run.timeline.at(done - 1)
+  return [run.phases[phase].name, index]
 
 
 def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
@@ -226,9 +231,8 @@ def _run(
 
   def save(done: int, wait: bool) -> None:
     with book.time('checkpoint'):
-      number, index = run.timeline.at(done - 1)
       meta = dict(
-        batch=[run.phases[number].name, index],
+        batch=batch_of(run, done),
         fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
         replicas_sha256=digests.check_replicas(done, state.variables),
         interval=interval.state(), ledger=book.state(),

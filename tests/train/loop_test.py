@@ -7,12 +7,16 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 
 import cases
 import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
+
+from bertjax.errors import UserError
+from bertjax.train import loop
 
 
 @pytest.fixture(scope='module')
@@ -89,8 +93,26 @@ def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
   shutil.copytree(rich_store, tmp_path / 'store')
   tokens = np.load(tmp_path / 'store' / 'tokens-00000.npy')
   np.save(tmp_path / 'store' / 'tokens-00000.npy', (tokens - 4) % (cases.VOCAB - 5) + 5)
-  done = run(tmp_path / 'store', tmp_path / 'run', f'--config.total_steps={STEPS + 1}')
+  shutil.rmtree(tmp_path / 'run' / 'checkpoints' / str(STEPS))  # so that there are steps to take
+  done = run(tmp_path / 'store', tmp_path / 'run')
   assert done.returncode == 1 and 'is not the one this run was trained on' in done.stderr
+
+
+@mutation(
+  'train: a step may become one of another phase',
+  'bertjax/train/loop.py',
+  "if (then := meta.get('batch', now)) != now:",
+  "if (then := meta.get('batch', now))[1] != now[1]:",
+)
+def test_phases_that_would_move_over_steps_already_taken_are_refused():
+  named = [types.SimpleNamespace(name=name) for name in ('short', 'long')]
+  opened = types.SimpleNamespace(
+    phases=named, timeline=types.SimpleNamespace(at=lambda step: (0, step))
+  )
+  with pytest.raises(
+    UserError, match="batch 5 of phase 'long', now it is batch 5 of phase 'short'"
+  ):
+    loop.check_last_batch(opened, dict(batch=['long', 5], fed_sha256=['x']), 6)
 
 
 def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(straight):
