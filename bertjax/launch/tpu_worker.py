@@ -25,7 +25,7 @@ fi
 if [ ! -x .venv/bin/python ]; then
   python3 -m pip install -q --user uv && python3 -m uv venv -q --seed --python 3.12 .venv
 fi
-.venv/bin/python -m pip install -q -r requirements-train.txt 'jax[tpu]'
+.venv/bin/python -m pip install -q -r requirements-train.txt -r requirements-storage.txt 'jax[tpu]'
 """
 START = """
 set -e
