@@ -77,6 +77,7 @@ def test_processes_save_and_fall_back_together(tmp_path):
     assert loop.stdout.readline() == 'restored 3\n'
 
 
+@pytest.mark.full
 @mutation(
   'mirror: the parts of other processes are not sent',
   'bertjax/checkpoint/checkpoints.py',

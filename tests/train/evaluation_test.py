@@ -139,6 +139,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
   assert (tmp_path / 'run' / 'checkpoints' / '4' / 'scores.json').exists()
 
 
+@pytest.mark.full
 @mutation(
   'train: the sums since the last log are not saved',
   'bertjax/train/loop.py',

@@ -76,6 +76,7 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
   assert {'encoder/layers/0', 'encoder/layers/1'} <= set(spike['layers'])
 
 
+@pytest.mark.full
 @mutation(
   'train: a resume forgets how many steps were skipped',
   'bertjax/train/loop.py',

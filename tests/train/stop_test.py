@@ -109,6 +109,7 @@ def test_before_the_first_step_there_is_nothing_to_wait_for(rich_store, tmp_path
   assert not list(pathlib.Path(workdir, 'checkpoints').glob('*'))
 
 
+@pytest.mark.full
 @mutation(
   'writer: a line that does not fit is lost',
   'bertjax/metrics/writer.py',
