@@ -1,7 +1,8 @@
 """What a kind of device runs best with: `--config.preset=tpu`, `gpu` or `cpu`.
 
-A preset is a dtype for the models and flags of the compiler. What the command line or the
-environment says stands: `--config.model.dtype=float32`, a flag in XLA_FLAGS or LIBTPU_INIT_ARGS.
+A preset is the dtype of models, what their backward pass keeps, and flags of the compiler. What the
+command line or the environment says stands: `--config.model.dtype=float32`, a flag in XLA_FLAGS or
+LIBTPU_INIT_ARGS.
 
 The compilers refuse a flag that they do not know, so what is here is known to the jaxlib and the
 libtpu of the requirements (tests/presets_test.py). Sources: for GPUs, "GPU performance tips" of
@@ -20,19 +21,20 @@ class Preset(NamedTuple):
   """A preset.
 
   Attributes:
-    dtype: that models compute in; parameters are float32.
+    model: fields of `config.model`, where the model has them: the dtype that it computes in
+      (parameters are float32), and what the backward pass keeps (models/layers/remat.py).
     libtpu: flags for LIBTPU_INIT_ARGS, flag -> value.
     xla: flags for XLA_FLAGS, flag -> value.
   """
 
-  dtype: str
+  model: dict[str, str]
   libtpu: dict[str, str]
   xla: dict[str, str]
 
 
 PRESETS = dict(
   tpu=Preset(
-    dtype='bfloat16',
+    model=dict(dtype='bfloat16', remat='light'),
     libtpu={
       # Gathers and scatters of sharded parameters run while the tensor cores compute.
       'xla_tpu_enable_async_collective_fusion': 'true',
@@ -48,7 +50,7 @@ PRESETS = dict(
     xla={},
   ),
   gpu=Preset(
-    dtype='bfloat16',
+    model=dict(dtype='bfloat16', remat='light'),
     libtpu={},
     xla={
       'xla_gpu_enable_latency_hiding_scheduler': 'true',
@@ -59,7 +61,7 @@ PRESETS = dict(
       'xla_gpu_enable_highest_priority_async_stream': 'true',
     },
   ),
-  cpu=Preset(dtype='float32', libtpu={}, xla={}),
+  cpu=Preset(model=dict(dtype='float32', remat='none'), libtpu={}, xla={}),
 )
 
 
@@ -81,11 +83,11 @@ def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]
     return []
   preset = PRESETS[choose(config.preset, PRESETS, 'config.preset')]
   said = []
-  if 'model.dtype' in given:
-    said.append(f'config.model.dtype={config.model.dtype}, as given')
-  else:
-    config.model.dtype = preset.dtype
-    said.append(f'config.model.dtype={preset.dtype}')
+  for field in [name for name in preset.model if name in config.model]:
+    as_given = f'model.{field}' in given
+    if not as_given:
+      config.model[field] = preset.model[field]
+    said.append(f'config.model.{field}={config.model[field]}{", as given" if as_given else ""}')
   for variable, flags in (('LIBTPU_INIT_ARGS', preset.libtpu), ('XLA_FLAGS', preset.xla)):
     present = environ.get(variable, '').split()
     known = {flag.lstrip('-').partition('=')[0] for flag in present}

@@ -58,7 +58,7 @@ def model(size: str) -> Recipe:
       vocab_size=0,  # 0: the store's vocabulary; the paper's has 50,368
       attend='example',
       words=True,
-      remat=False,
+      remat='none',
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )
   )

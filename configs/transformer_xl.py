@@ -132,7 +132,7 @@ def model(size: str) -> Recipe:
       'ours: options of other models and uses, off',
       vocab_size=0,  # 0: the store's vocabulary
       learned_positions=0,  # of 'shaw' and 'deeper'
-      remat=False,
+      remat='none',
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )
   )

@@ -51,7 +51,7 @@ def model(size: str) -> Recipe:
       'ours: options of other uses, off',
       vocab_size=0,  # of the store: 32000
       words=True,
-      remat=False,
+      remat='none',
       dtype='float32',
     )
   )

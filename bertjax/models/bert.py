@@ -35,6 +35,7 @@ from bertjax.models.layers.contracts import Model, TargetModel
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.models.layers.positions import sinusoids
+from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -169,7 +170,7 @@ class Base(Model):
   pooler: bool
   labels: tuple[tuple[str, Count], ...]
   token_labels: tuple[tuple[str, Count], ...]
-  remat: bool
+  remat: Remat
   dtype: Dtype
 
   @nn.nowrap

@@ -34,6 +34,7 @@ from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.models.layers.positions import bias_table
+from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -97,7 +98,7 @@ class ModernBert(TargetModel):
   init_std: Positive
   attend: Attend
   words: bool
-  remat: bool
+  remat: Remat
   dtype: Dtype
 
   @nn.compact

@@ -43,6 +43,7 @@ from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, sinusoids
+from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -129,7 +130,7 @@ class TransformerXL(StreamModel):
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  remat: bool
+  remat: Remat
   dtype: Dtype
 
   @nn.compact

@@ -41,6 +41,7 @@ from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable
+from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -147,7 +148,7 @@ class XLNet(Model):
   attention_dropout: Fraction
   initializer: Initializer
   init_std: Positive
-  remat: bool
+  remat: Remat
   dtype: Dtype
 
   @nn.compact

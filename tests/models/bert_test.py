@@ -243,11 +243,12 @@ def relative_error(ours, theirs) -> float:
   return max(jax.tree.leaves(jax.tree.map(error, ours, theirs)))
 
 
-def test_remat_changes_nothing():
+@pytest.mark.parametrize('remat', ['light', 'dots', 'full'])
+def test_remat_changes_nothing(remat):
   c, batch = cases.config('bert'), cases.batch([[9, 14], [20, 11]], 32)
   variables = variables_of(c)
   loss, grads = gradient_of(c, variables, batch, train=True)
-  c.model.remat = True
+  c.model.remat = remat
   loss_again, grads_again = gradient_of(c, variables, batch, train=True)
   np.testing.assert_allclose(loss_again, loss, rtol=1e-6)
   assert relative_error(grads_again, grads) < 1e-4

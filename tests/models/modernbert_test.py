@@ -90,7 +90,7 @@ def run_both(c, rows, std: float = 0.1):
   [
     ([[17], [32], [9]], {}),
     ([[17, 15], [9, 6, 11]], {}),
-    pytest.param([[32]], dict(layers=5, remat=True), marks=pytest.mark.full),
+    pytest.param([[32]], dict(layers=5, remat='full'), marks=pytest.mark.full),
     pytest.param([[32]], dict(global_every=1), marks=pytest.mark.full),
     pytest.param([[20, 5]], dict(global_every=2, layers=3), marks=pytest.mark.full),
   ],

@@ -67,7 +67,7 @@ CASES = {
 
 def make_encoder(case: str, **fields) -> Encoder:
   layers, groups, inner, _ = CASES[case]
-  remat = case == 'all in groups'  # one is enough to see that nothing changes
+  remat = 'full' if case == 'all in groups' else 'none'  # one is enough to see that nothing changes
   return Encoder(layers, remat, FIELDS | fields, case.split()[0], groups, inner)
 
 

@@ -92,7 +92,7 @@ def batches(seed: int = 0):
 
 
 @pytest.mark.parametrize(
-  'fields', [dict(mem_len=8), dict(mem_len=4, untie_r=True, clamp_len=5, remat=True)], ids=str
+  'fields', [dict(mem_len=8), dict(mem_len=4, untie_r=True, clamp_len=5, remat='full')], ids=str
 )
 def test_equals_transformers_with_memory(fields):
   c = cases.config('transformer_xl', dropout=0.0, attention_dropout=0.0, **fields)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers.remat import keep
 
 Array = jax.Array
 Init = Callable[..., Any]
@@ -95,7 +96,7 @@ class Dense(nn.Module):
     kernel = param(self, 'kernel', self.axes, contracted + self.shape, kernel_init)
     batch = x.shape[: x.ndim - self.inputs]
     x_2d = x.astype(self.dtype).reshape(-1, rows)
-    y_2d = x_2d @ kernel.astype(self.dtype).reshape(rows, -1)
+    y_2d = keep(x_2d @ kernel.astype(self.dtype).reshape(rows, -1), 'product')
     if self.bias:
       bias = param(self, 'bias', self.axes[self.inputs :], self.shape, bias_init)
       y_2d = y_2d + bias.astype(self.dtype).reshape(1, -1)

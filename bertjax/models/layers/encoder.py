@@ -10,6 +10,7 @@ import numpy as np
 
 from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.block import Block, Context
 
 Array = jax.Array
@@ -19,19 +20,19 @@ PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down
 Sharing = Literal['none', 'all', 'attention', 'ffn']
 
 
-def scanned(block: type[Block], layers: int, remat: bool) -> Any:
+def scanned(block: type[Block], layers: int, remat: str) -> Any:
   """A stack of blocks as one scan over (x, what all get, noise, memory, number of the layer).
 
   Args:
     block: the class, which returns x, and (its new memory or None, its output or None).
     layers: L.
-    remat: recompute the layers in the backward pass.
+    remat: what the backward pass keeps of a layer, a `Remat`.
 
   Returns:
     The class of the stack. Memories have their layers on axis 1, outputs and parameters on axis 0.
   """
   return nn.scan(
-    nn.remat(block, prevent_cse=False) if remat else block,
+    remat_lib.module(block, remat),
     variable_axes={'params': 0},
     split_rngs={'params': True},
     in_axes=(nn.broadcast, nn.broadcast, 1, 0),  # pyright: ignore[reportArgumentType]
@@ -46,7 +47,7 @@ class Encoder(nn.Module):
 
   Attributes:
     layers: L.
-    remat: recompute the layers in the backward pass.
+    remat: what the backward pass keeps of a layer, a `Remat`.
     layer: the fields of Block.
     sharing: which parameters layers hold in common, a `Sharing` (Lan et al. 2020). 'none': every
       leaf is under 'layers' and has a leading axis of that name. Parts that all layers share are
@@ -60,7 +61,7 @@ class Encoder(nn.Module):
   """
 
   layers: int
-  remat: bool
+  remat: str
   layer: dict[str, Any]
   sharing: str = 'none'
   groups: int = 1
@@ -91,8 +92,7 @@ class Encoder(nn.Module):
 
     def apply(layer: Block, x_BTD: Array, params: Any, number: Any, kind: int) -> tuple[Array, Any]:
       run = lambda p, x: layer.apply({'params': p}, x, contexts[kind], noise, None, number)
-      run = jax.checkpoint(run, prevent_cse=False) if self.remat else run
-      x_BTD, (_, h_BTD) = run(params, x_BTD)
+      x_BTD, (_, h_BTD) = remat_lib.function(run, self.remat)(params, x_BTD)
       return x_BTD, h_BTD
 
     def one_period(x_BTD: Array, inputs):
@@ -121,8 +121,9 @@ class Encoder(nn.Module):
     transpose adds up the gradients of the visits, and no layer has a copy."""
     layer = Block(**self.layer, parent=None)
     blocks, each = self._parameters(lambda key: self._init(layer, key, x_BTD, context))
-    apply = lambda params, *args: layer.apply({'params': params}, *args)
-    apply = jax.checkpoint(apply, prevent_cse=False) if self.remat else apply
+    apply = remat_lib.function(
+      lambda params, *args: layer.apply({'params': params}, *args), self.remat
+    )
     group_L, outputs = layer_groups(self.layers, self.groups), []
     for group in range(self.groups):
       inner = blocks[group * self.inner_groups :][: self.inner_groups]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
@@ -127,7 +128,7 @@ def _core(rules: layout.Rules, folded: layout.Folded, vectors: layout.Vectors) -
 
 
 def _core_forward(rules, folded, vectors):
-  y_BTNH, lse_BNT = forward(folded, vectors, rules)
+  y_BTNH, lse_BNT = (checkpoint_name(x, 'attention') for x in forward(folded, vectors, rules))
   return y_BTNH, (folded, vectors, y_BTNH, lse_BNT)
 
 

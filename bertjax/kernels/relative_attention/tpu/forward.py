@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
@@ -109,7 +110,9 @@ def _core(shape: Shape, strided: bool, interpret: bool, floats: Floats, integers
 
 
 def _forward(shape, strided, interpret, floats, integers):
-  y_BNTH, lse_BN1T = forward(shape, floats, integers, strided, interpret)
+  y_BNTH, lse_BN1T = (
+    checkpoint_name(x, 'attention') for x in forward(shape, floats, integers, strided, interpret)
+  )
   return y_BNTH, (floats, integers, y_BNTH, lse_BN1T)
 
 

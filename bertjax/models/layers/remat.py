@@ -1,0 +1,44 @@
+"""What the backward pass keeps of a layer, and what it computes again.
+
+Matrix products and attention are marked where they are computed (`keep`); the policies choose among
+the marks. All else of a layer is cheap beside them: activations, norms, dropout, sums.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+from jax.ad_checkpoint import checkpoint_name
+
+Array = jax.Array
+
+# none: what XLA's derivative asks for. light: products and attention are kept, the rest is computed
+# again. dots: attention is computed again too. full: the layer's input alone is kept.
+Remat = Literal['none', 'light', 'dots', 'full']
+Mark = Literal['product', 'attention']
+
+KEPT: dict[str, tuple[Mark, ...]] = dict(light=('product', 'attention'), dots=('product',), full=())
+
+
+def keep(x: Array, mark: Mark) -> Array:
+  """x, marked as something that is costly to compute again."""
+  return checkpoint_name(x, mark)
+
+
+def function(run: Callable[..., Any], remat: str) -> Callable[..., Any]:
+  """A function whose derivative keeps what the policy says; it is the body of a scan."""
+  if remat == 'none':
+    return run
+  return jax.checkpoint(run, prevent_cse=False, policy=_policy(remat))
+
+
+def module(layer: type[nn.Module], remat: str) -> type[nn.Module]:
+  """As `function`, of a module that is scanned."""
+  if remat == 'none':
+    return layer
+  return nn.remat(layer, prevent_cse=False, policy=_policy(remat))
+
+
+def _policy(remat: str) -> Any:
+  return jax.checkpoint_policies.save_only_these_names(*KEPT[remat])

@@ -1,0 +1,64 @@
+"""What the policies of the backward pass keep: counted in a derivative, and in a model's memory."""
+
+import cases
+import jax
+import jax.numpy as jnp
+import pytest
+from flax.core import meta
+from mutation import mutation
+
+from bertjax.models.layers import remat
+from bertjax.objectives import mlm
+from bertjax.train.step import accumulate, with_rows
+from bertjax.types import Context
+
+
+@pytest.mark.parametrize('policy, products', [('none', 4), ('light', 4), ('dots', 5), ('full', 6)])
+@mutation(
+  'remat: light computes attention again',
+  'bertjax/models/layers/remat.py',
+  "light=('product', 'attention')",
+  "light=('product',)",
+)
+@mutation(
+  'remat: dots keeps attention',
+  'bertjax/models/layers/remat.py',
+  "dots=('product',)",
+  "dots=('product', 'attention')",
+)
+def test_what_is_computed_again(policy, products):
+  w = jnp.ones((8, 8))
+
+  def layer(x):
+    x = remat.keep(x @ w, 'product')
+    return jnp.tanh(remat.keep(jnp.exp(x) @ w, 'attention'))
+
+  def loss(x):
+    return jax.lax.scan(lambda x, _: (remat.function(layer, policy)(x), None), x, length=3)[0].sum()
+
+  text = jax.jit(jax.grad(loss)).lower(jnp.ones((8, 8))).as_text()
+  assert text.count('stablehlo.dot_general') == products
+
+
+@mutation(
+  'remat: a product is not marked',
+  'bertjax/models/layers/basic.py',
+  "y_2d = keep(x_2d @ kernel.astype(self.dtype).reshape(rows, -1), 'product')",
+  'y_2d = x_2d @ kernel.astype(self.dtype).reshape(rows, -1)',
+)
+def test_a_model_keeps_less_and_less():
+  """The memory of a gradient, by XLA's analysis, and the products that it takes."""
+  c, batch = cases.config('bert'), with_rows(cases.batch([[60]] * 16, 64))
+  c.model.layers, c.model.dropout, c.model.attention_dropout = 6, 0.1, 0.0
+  memory, products = [], []
+  for policy in ('none', 'light', 'full'):
+    c.model.remat = policy
+    objective, ctx = mlm.make(c), Context(jax.random.key(0), jnp.int32(0), train=True)
+    variables = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+    gradient = lambda v, o=objective: accumulate(o, v, (), batch, ctx, 1)[0]
+    lowered = jax.jit(gradient).lower(variables)
+    products.append(lowered.as_text().count('stablehlo.dot_general'))
+    memory.append(lowered.compile().memory_analysis().temp_size_in_bytes)
+  assert memory[0] > 1.3 * memory[1] > 1.3 * memory[2], memory
+  # The scores and what they weigh: attention without a kernel is not marked.
+  assert products[1] - products[0] <= 2 < products[2] - products[1], products
