@@ -4,7 +4,8 @@
       --config.model.dtype=bfloat16 --kind=v5e --impls=tpu,reference
 
 Each implementation of attention in turn: the memory of one chip and the bytes that a step moves
-between it and the chip, both from the compiled program (`traffic.py` says what is counted).
+between it and the chip, both from the compiled program (`traffic.py` says what is counted), and by
+operation of the code, the largest first.
 --batch_size is that of the chip. A program that does not fit has the compiler's reason.
 """
 
@@ -39,6 +40,13 @@ def main(argv: list[str]) -> None:
   )  # fmt: skip
   for impl in _IMPLS.value:
     result['rows'].append(step_compile.check(config, batch, _KIND.value, impl))
-    print('  '.join(f'{key} {x}' for key, x in result['rows'][-1].items()), flush=True)
+    _show(result['rows'][-1])
   json.dump(result | timing.environment(), sys.stdout)
   sys.stdout.write('\n')
+
+
+def _show(row: dict[str, Any]) -> None:
+  operations = row.get('by_operation', {})
+  print('  '.join(f'{key} {x}' for key, x in row.items() if x is not operations))
+  for name, moved in operations.items():
+    print(f'  {moved:>10,} bytes a token: {name}', flush=True)

@@ -104,4 +104,4 @@ def test_preflight_compiles_the_kernel_for_the_kind_that_is_asked_for():
   config.batch_size, config.length, config.model.vocab_size = 2, 64, 128
   config = config.copy_and_resolve_references()
   said = step_compile.check(config, synthetic_batch(config), 'v4', 'tpu')
-  assert 'reason' not in said and said['pallas_share'] > 0, said
+  assert 'reason' not in said and said['pallas_bytes_per_token'] > 0, said

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from mutation import mutation
 
-from bertjax.bench import topology, traffic
+from bertjax.bench import hlo, topology, traffic
 
 # Three runs of a body that reads one [1, 1024] slice of a stack, calls a kernel and keeps the rest
 # on the chip; then a copy to the chip.
@@ -59,8 +59,8 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 @mutation(
   'traffic: a scanned body counts once',
   'bertjax/bench/traffic.py',
-  'times * part.bytes, pallas',
-  'part.bytes, pallas',
+  '{key: times * value for',
+  '{key: value for',
 )
 @mutation(
   'traffic: a slice reads the whole',
@@ -70,14 +70,92 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 )
 @mutation(
   'traffic: what stays on the chip counts',
-  'bertjax/bench/traffic.py',
+  'bertjax/bench/hlo.py',
   "if dims and not re.search(r'S\\([1-9]', layout):",
   'if dims:',
 )
 def test_counts_a_program_by_hand():
   body = 4096 + 100 + 4096  # the slice, the kernel, the part that is updated
   outside = 2048 + 2048  # the copy's source and what tanh writes
-  assert traffic.account(PROGRAM) == traffic.Account(3 * body + outside, 300, 0)
+  found = traffic.account(PROGRAM)
+  assert found.bytes == 3 * body + outside and not found.open_loops
+  assert sum(found.by_operation.values()) == found.padded_bytes
+
+
+# A head of 64 and its row of 3 columns; a copy that turns them; a kernel that reads both; a stack.
+PADDED = """HloModule padded
+
+%turn (p0: bf16[16,64]) -> bf16[64,16] {
+  %p0 = bf16[16,64]{1,0:T(8,128)(2,1)} parameter(0)
+  ROOT %t = bf16[64,16]{1,0:T(8,128)(2,1)} transpose(%p0), dimensions={1,0}
+}
+
+%keep (p0: f32[4,256], p1: f32[256], p2: s32[]) -> f32[4,256] {
+  %p0 = f32[4,256]{1,0:T(4,128)} parameter(0)
+  %p1 = f32[256]{0:T(256)S(1)} parameter(1)
+  %p2 = s32[]{:T(128)S(6)} parameter(2)
+  %zero = s32[]{:T(128)} constant(0)
+  %b = f32[1,256]{1,0:T(1,128)} bitcast(%p1)
+  ROOT %u = f32[4,256]{1,0:T(4,128)} dynamic-update-slice(%p0, %b, %p2, %zero)
+}
+
+ENTRY %main (q: bf16[16,64], m: s32[3], s: f32[4,256], i: s32[]) -> bf16[64,16] {
+  %q = bf16[16,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %m = s32[3]{0:T(128)} parameter(1)
+  %s = f32[4,256]{1,0:T(4,128)} parameter(2)
+  %i = s32[]{:T(128)S(6)} parameter(3)
+  %row = f32[256]{0:T(256)S(1)} broadcast(%i), dimensions={}
+  %put = f32[4,256]{1,0:T(4,128)} fusion(%s, %row, %i), kind=kLoop, calls=%keep, metadata={op_name="jit(step)/jvp(while)/body/ffn/add"}
+  %y = bf16[16,64]{1,0:T(8,128)(2,1)} custom-call(%q, %m), custom_call_target="tpu_custom_call", backend_config={"custom_call_config":{"body":"","cost_estimate":{"flops":"7","bytes_accessed":"8216"}}}, metadata={op_name="jit(step)/transpose(jvp(while))/body/attention/kernel"}
+  ROOT %x = bf16[64,16]{1,0:T(8,128)(2,1)} fusion(%y), kind=kLoop, calls=%turn, metadata={op_name="jit(step)/jvp(while)/body/attention/turn"}
+}
+"""  # noqa: E501
+
+
+@mutation(
+  'traffic: tiles are not whole',
+  'bertjax/bench/hlo.py',
+  'sizes[axis] = -(-sizes[axis] // unit) * unit',
+  'pass',
+)
+@mutation(
+  'traffic: the estimate of a kernel stays as it is',
+  'bertjax/bench/traffic.py',
+  'rest = _ESTIMATE.sub(',
+  "rest = re.compile('(no)such').sub(",
+)
+def test_counts_what_the_chip_stores():
+  head, turned, vector, row = 16 * 64 * 2, 64 * 16 * 2, 3 * 4, 256 * 4
+  found = traffic.account(PADDED)
+  assert found.bytes == row + 8216 + (head + turned)
+  # Lanes are padded to 128: the head's 64, the turned one's 16, the vector's 3.
+  head_kept, turned_kept, vector_kept = 16 * 128 * 2, 64 * 128 * 2, 128 * 4
+  kernel = round(8216 * (2 * head_kept + vector_kept) / (2 * head + vector))
+  assert found.pallas_bytes == kernel
+  assert found.copy_bytes == head_kept + turned_kept
+  assert found.stacked_bytes == row
+  assert found.padded_bytes == row + kernel + head_kept + turned_kept
+  assert found.by_operation == {
+    'attention/turn': head_kept + turned_kept,
+    'backward: attention/kernel': kernel,
+    'ffn/add': row,
+    'broadcast': 0,
+  }
+
+
+@pytest.mark.parametrize(
+  'shape, expected',
+  [
+    ('bf16[512,64]{1,0:T(8,128)(2,1)}', 'bf16[512,128]{1,0:T(8,128)(2,1)}'),
+    ('bf16[64,500]{0,1:T(8,128)(2,1)}', 'bf16[128,504]{0,1:T(8,128)(2,1)}'),  # the first is minor
+    ('f32[77,3,5]{2,1,0:T(4,128)S(1)}', 'f32[77,4,128]{2,1,0:T(4,128)S(1)}'),
+    ('s32[7]{0:T(128)}', 's32[128]{0:T(128)}'),
+    ('f32[]{:T(128)}', 'f32[]{:T(128)}'),
+    ('(f32[3]{0}, bf16[2,2])', '(f32[3]{0}, bf16[2,2])'),  # no tiles are named
+  ],
+)
+def test_the_shape_that_is_stored(shape, expected):
+  assert hlo.stored(shape) == expected
 
 
 def test_a_loop_that_ends_by_the_data_counts_once_and_is_named():
