@@ -18,7 +18,7 @@ from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 mutation(
   'tpu kernel: the estimate forgets that heads read the vectors again',
   'bertjax/kernels/relative_attention/tpu/tile.py',
-  'shape.heads * bytes_of(q_info)',
+  'shape.groups * bytes_of(q_info)',
   'bytes_of(q_info)',
 )
 
@@ -51,7 +51,7 @@ def moved(equation, scalars) -> int:
 
 @pytest.mark.parametrize('table, bias', [('', False), ('mirror', False), ('both', True)])
 def test_estimates_are_what_the_grid_moves(table, bias):
-  shape = arg_specs.Shape(2, 256, 128, 2, 64, table=table, bias=bias, segment=table == 'mirror')
+  shape = arg_specs.Shape(2, 256, 128, 4, 64, table=table, bias=bias, segment=table == 'mirror')
   x = jax.jit(lambda: arg_specs.operands(shape, jax.random.key(0)))()
 
   def total(q):

@@ -1,7 +1,8 @@
 """The attention as a Pallas Mosaic kernel for TPUs, forward; backward is `tpu_backward.py`.
 
 A block of queries stays while the blocks of keys that it may see pass by; softmax is kept up in
-float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in `tile_lib.py`.
+float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in `tile_lib.py`. A step of the
+grid takes the heads of a block one after the other.
 """
 
 import contextlib
@@ -78,8 +79,8 @@ def attend(
   block = choose('tpu', kind, call)['both'].keys
   _check_takes(q_BTNH, k_BSNH, relative, block, kind)
   shape, floats, integers = layout.pack(*operands, block)
-  y_BNTH: Any = _core(shape, strided, interpret, floats, integers)
-  return layout.unpack(shape, y_BNTH)
+  y_BTD: Any = _core(shape, strided, interpret, floats, integers)
+  return y_BTD.reshape(*q_BTNH.shape)
 
 
 def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block, kind) -> None:
@@ -92,13 +93,13 @@ def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block,
     raise NotImplementedError(
       f"attention: impl='tpu' takes float32 and bfloat16, got {q_BTNH.dtype}; impl='xla' takes any"
     )
-  lanes = -(-size // LANES) * LANES
+  wide, group = layout.columns(size)
   tables = 2 if relative is not None and relative.r_RNH is not None else 0
-  needed = (2 + tables) * (keys + 2 * block) * lanes * 4
+  needed = (2 + tables) * (keys + 2 * block) * wide * group * 4
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:
     raise NotImplementedError(
-      f"attention: impl='tpu' keeps the gradients of a head in fast memory; {keys} keys need "
+      f"attention: impl='tpu' keeps the gradients of {group} heads in fast memory; {keys} keys need "
       f'{needed / 2**20:.0f} MB of the {limit / 2**20:.0f} MB there are on {kind}; '
       "impl='xla' takes any length"
     )
@@ -106,20 +107,21 @@ def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block,
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _core(shape: Shape, strided: bool, interpret: bool, floats: Floats, integers: Integers):
-  return forward(shape, floats, integers, strided, interpret)[0]
+  return layout.unpack(shape, forward(shape, floats, integers, strided, interpret)[0])
 
 
 def _forward(shape, strided, interpret, floats, integers):
-  y_BNTH, lse_BN1T = (
-    checkpoint_name(x, 'attention') for x in forward(shape, floats, integers, strided, interpret)
+  y_BTD, lse_BN1T = forward(shape, floats, integers, strided, interpret)
+  y_BTD, lse_BN1T = (
+    checkpoint_name(x, 'attention') for x in (layout.unpack(shape, y_BTD), lse_BN1T)
   )
-  return y_BNTH, (floats, integers, y_BNTH, lse_BN1T)
+  return y_BTD, (floats, integers, y_BTD, lse_BN1T)
 
 
-def _backward(shape, strided, interpret, kept, dy_BNTH):
-  floats, integers, y_BNTH, lse_BN1T = kept
+def _backward(shape, strided, interpret, kept, dy_BTD):
+  floats, integers, y_BTD, lse_BN1T = kept
   slopes = tpu_backward.backward(
-    shape, floats, integers, y_BNTH, lse_BN1T, dy_BNTH, strided, interpret
+    shape, floats, integers, y_BTD, lse_BN1T, dy_BTD, strided, interpret
   )
   return slopes, None
 
@@ -139,27 +141,36 @@ def _kernel(shape, strided, count_ref, index_ref, row_4B, *refs):
 
   @pl.when(visits)
   def _():
-    tile = Tile(shape, ins, where, row_4B, strided)
-    before = most_scr[:, :1]
-    score_bb = jnp.where(tile.seen_bb, tile.score_bb, LEAST)
-    most = jnp.maximum(before, jnp.max(score_bb, 1, keepdims=True))
-    power_bb = jnp.where(tile.seen_bb, jnp.exp(score_bb - most), 0.0)
-    fade = jnp.exp(before - most)
-    total = sum_scr[:, :1] * fade + jnp.sum(power_bb, 1, keepdims=True)
-    kept_bb = tile.kept()
-    if kept_bb is not None:
-      power_bb *= kept_bb
-    y_scr[...] = y_scr[...] * fade + dot(power_bb.astype(tile.v_b.dtype), tile.v_b, (1, 0))
-    most_scr[...] = jnp.broadcast_to(most, most_scr.shape)
-    sum_scr[...] = jnp.broadcast_to(total, sum_scr.shape)
+    for head in range(shape.group):
+      tile = Tile(shape, ins, where, row_4B, strided, head)
+      _add(tile, most_scr.at[head], sum_scr.at[head], y_scr.at[head])
 
   @pl.when(pl.program_id(3) == shape.blocks[1] - 1)
   def _():
-    total = sum_scr[:, :1]
-    blind = total == 0.0
-    y_ref[0, 0] = (y_scr[...] / jnp.where(blind, 1.0, total)).astype(y_ref.dtype)
-    lse = jnp.where(blind, 0.0, most_scr[:, :1] + jnp.log(jnp.where(blind, 1.0, total)))
-    lse_ref[0, 0] = tile_lib.row(lse)
+    done = []
+    for head in range(shape.group):
+      total = sum_scr[head, :, :1]
+      blind = total == 0.0
+      done.append(y_scr[head] / jnp.where(blind, 1.0, total))
+      lse = most_scr[head, :, :1] + jnp.log(jnp.where(blind, 1.0, total))
+      lse_ref[0, head] = tile_lib.row(jnp.where(blind, 0.0, lse))
+    y_ref[0] = jnp.concatenate(done, 1).astype(y_ref.dtype)
+
+
+def _add(tile: Tile, most_scr, sum_scr, y_scr) -> None:
+  """Adds a tile to what is known of its queries: the largest score, the sum, and the result."""
+  before = most_scr[:, :1]
+  score_bb = jnp.where(tile.seen_bb, tile.score_bb, LEAST)
+  most = jnp.maximum(before, jnp.max(score_bb, 1, keepdims=True))
+  power_bb = jnp.where(tile.seen_bb, jnp.exp(score_bb - most), 0.0)
+  fade = jnp.exp(before - most)
+  total = sum_scr[:, :1] * fade + jnp.sum(power_bb, 1, keepdims=True)
+  kept_bb = tile.kept()
+  if kept_bb is not None:
+    power_bb *= kept_bb
+  y_scr[...] = y_scr[...] * fade + dot(power_bb.astype(tile.v_b.dtype), tile.v_b, (1, 0))
+  most_scr[...] = jnp.broadcast_to(most, most_scr.shape)
+  sum_scr[...] = jnp.broadcast_to(total, sum_scr.shape)
 
 
 def forward(
@@ -168,14 +179,14 @@ def forward(
   """Runs the kernel.
 
   Returns:
-    The padded result [B, N, T, H], and the logarithm of the sum of exp(score) of each query as
+    The padded result [B, T, D], and the logarithm of the sum of exp(score) of each query as
     float32 [B, N, 1, T], 0 for one that sees nothing.
   """
   scalars, arrays, specs = tile_lib.inputs(shape, floats, integers)
-  b, size, q_blocks = shape.block, floats.q_BNTH.shape[-1], shape.blocks[0]
+  b, group, q_blocks = shape.block, shape.group, shape.blocks[0]
   out = (
-    jax.ShapeDtypeStruct(floats.q_BNTH.shape, floats.v_BNSH.dtype),
-    jax.ShapeDtypeStruct((shape.rows, shape.heads, 1, q_blocks * b), jnp.float32),
+    jax.ShapeDtypeStruct(floats.q_BTD.shape, floats.v_BSD.dtype),
+    jax.ShapeDtypeStruct((shape.rows, shape.groups * group, 1, q_blocks * b), jnp.float32),
   )
   products = 4 if shape.position else 2  # two of them with the 2b rows of a table
   call = pl.pallas_call(
@@ -183,16 +194,16 @@ def forward(
     out_shape=out,
     grid_spec=pltpu.PrefetchScalarGridSpec(
       num_scalar_prefetch=len(scalars),
-      grid=(shape.rows, shape.heads, *shape.blocks),
+      grid=(shape.rows, shape.groups, *shape.blocks),
       in_specs=specs,
       out_specs=(
-        pl.BlockSpec((1, 1, b, size), lambda batch, n, i, j, *_: (batch, n, i, 0)),
-        pl.BlockSpec((1, 1, 1, b), lambda batch, n, i, j, *_: (batch, n, 0, i)),
+        pl.BlockSpec((1, b, shape.lanes), lambda batch, n, i, j, *_: (batch, i, n)),
+        pl.BlockSpec((1, group, 1, b), lambda batch, n, i, j, *_: (batch, n, 0, i)),
       ),
       scratch_shapes=[
-        pltpu.VMEM((b, LANES), jnp.float32),
-        pltpu.VMEM((b, LANES), jnp.float32),
-        pltpu.VMEM((b, size), jnp.float32),
+        pltpu.VMEM((group, b, LANES), jnp.float32),
+        pltpu.VMEM((group, b, LANES), jnp.float32),
+        pltpu.VMEM((group, b, shape.wide), jnp.float32),
       ],
     ),
     compiler_params=pltpu.CompilerParams(

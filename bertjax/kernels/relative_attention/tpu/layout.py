@@ -1,4 +1,7 @@
-"""The operands as the kernels read them: heads before length, padded to whole blocks."""
+"""The operands as the kernels read them: as the projections write them, padded to whole blocks.
+
+A block holds whole lanes, 128 of them: two heads of 64, one of 128.
+"""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -15,6 +18,7 @@ Array = jax.Array
 # Rows of `vectors` and columns of `info`.
 U, W, Z, SAME, OTHER = range(5)
 EXAMPLE, ORDER, GLOBAL, SEGMENT = range(4)
+LANES = 128  # of a register, and of a tile of memory
 
 
 class Shape(NamedTuple):
@@ -23,6 +27,8 @@ class Shape(NamedTuple):
   Attributes:
     rows, heads, queries, keys, size: B, N, T, S, H before padding.
     block: queries and keys of a block; all lengths are padded to multiples of it.
+    wide: H, padded to a multiple of 64.
+    group: heads of a block; N is padded to a multiple of it.
     scale: of all terms but the bias.
     near: see `operands.nearest`.
     window, see_self: of the mask.
@@ -36,6 +42,8 @@ class Shape(NamedTuple):
   keys: int
   size: int
   block: int
+  wide: int
+  group: int
   scale: float
   near: int | None
   window: int | None
@@ -57,27 +65,37 @@ class Shape(NamedTuple):
     return -(-self.queries // self.block), -(-self.keys // self.block)
 
   @property
+  def groups(self) -> int:
+    """Blocks of heads."""
+    return -(-self.heads // self.group)
+
+  @property
+  def lanes(self) -> int:
+    """Columns of a block of heads."""
+    return self.group * self.wide
+
+  @property
   def width(self) -> int:
     """Rows of the padded tables over distances."""
     return sum(self.blocks) * self.block
 
 
 class Floats(NamedTuple):
-  """What has a gradient.
+  """What has a gradient. D is padded N times padded H.
 
   Attributes:
-    q_BNTH, k_BNSH, v_BNSH: padded; H to a multiple of 64.
-    vectors_N8H: float32, the rows U, W, Z, SAME and OTHER.
-    r_ENRH: the position table from the distance memory + T - 1 down, T padded, in the dtype of q;
+    q_BTD, k_BSD, v_BSD: padded.
+    vectors_8D: float32, the rows U, W, Z, SAME and OTHER.
+    r_ERD: the position table from the distance memory + T - 1 down, T padded, in the dtype of q;
       E is 1, or 2 where rows have directions: the second one is for the negated distances.
     bias_EN1R: float32, likewise.
   """
 
-  q_BNTH: Array
-  k_BNSH: Array
-  v_BNSH: Array
-  vectors_N8H: Array
-  r_ENRH: Array | None
+  q_BTD: Array
+  k_BSD: Array
+  v_BSD: Array
+  vectors_8D: Array
+  r_ERD: Array | None
   bias_EN1R: Array | None
 
 
@@ -109,35 +127,53 @@ def pack(
   near = nearest(relative, q_BTNH.shape[1])
   relative = relative or Relative()
   rows, queries, heads, size = q_BTNH.shape
+  wide, group = columns(size)
   shape = Shape(
     rows=rows, heads=heads, queries=queries, keys=k_BSNH.shape[1], size=size, block=block,
+    wide=wide, group=group,
     scale=size**-0.5 if relative.scale is None else relative.scale, near=near, window=mask.window,
     see_self=mask.see_self, order=mask.order_q_BT is not None,
     globals_=mask.global_q_BT is not None, position=relative.r_RNH is not None,
     bias=relative.bias_NR is not None, segment=relative.segment is not None,
     rate=0.0 if dropout is None else dropout.rate,
   )  # fmt: skip
-  spare = -size % 64
-  wide = lambda x: jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, spare)])
-
-  def heads_first(x: Array) -> Array:
-    return wide(_whole(jnp.swapaxes(x, 1, 2), block, 2))
-
+  long = lambda x_BTNH: whole(flat(shape, x_BTNH), block, 1)
   floats = Floats(
-    heads_first(q_BTNH),
-    heads_first(k_BSNH),
-    heads_first(v_BSNH),
-    wide(_vectors(relative, heads, size)),
-    _table(relative.r_RNH, relative, shape, lambda x: wide(x.swapaxes(1, 2)).astype(q_BTNH.dtype)),
+    long(q_BTNH),
+    long(k_BSNH),
+    long(v_BSNH),
+    flat(shape, _vectors(relative, heads, size)),
+    _table(relative.r_RNH, relative, shape, lambda x: flat(shape, x).astype(q_BTNH.dtype)),
     _table(
-      None if relative.bias_NR is None else relative.bias_NR.T,
-      relative, shape, lambda x: x.swapaxes(1, 2)[:, :, None].astype(jnp.float32),
+      relative.bias_NR.T if relative.bias_NR is not None else None,
+      relative, shape,
+      lambda x: whole(x.swapaxes(1, 2), shape.group, 1)[:, :, None].astype(jnp.float32),
     ),
   )  # fmt: skip
   return shape, floats, _integers(shape, mask, relative, dropout)
 
 
-def _whole(x: Array, block: int, axis: int) -> Array:
+def columns(size: int) -> tuple[int, int]:
+  """H, padded to a multiple of 64, and how many heads of that fill whole lanes."""
+  wide = size + -size % 64
+  return wide, 2 if wide % LANES else 1
+
+
+def flat(shape: Shape, x_NH: Array) -> Array:
+  """[.., N, H] as [.., D], which without padding moves nothing."""
+  spare = [(0, -shape.heads % shape.group), (0, shape.wide - shape.size)]
+  x_NH = jnp.pad(x_NH, [(0, 0)] * (x_NH.ndim - 2) + spare)
+  return x_NH.reshape(*x_NH.shape[:-2], -1)
+
+
+def heads_of(shape: Shape, x_D: Array) -> Array:
+  """The inverse of `flat`."""
+  x_NH = x_D.reshape(*x_D.shape[:-1], -1, shape.wide)
+  return x_NH[..., : shape.heads, : shape.size]
+
+
+def whole(x: Array, block: int, axis: int) -> Array:
+  """x, padded to whole blocks."""
   pads = [(0, 0)] * x.ndim
   pads[axis] = (0, -x.shape[axis] % block)
   return jnp.pad(x, pads)
@@ -149,7 +185,7 @@ def _vectors(relative: Relative, heads: int, size: int) -> Array:
     rows[Z] = relative.segment.z_NH
     rows[SAME], rows[OTHER] = relative.segment.embedding_2NH
   zeros = jnp.zeros((heads, size), jnp.float32)
-  return jnp.stack([zeros if x is None else x.astype(jnp.float32) for x in rows], 1)
+  return jnp.stack([zeros if x is None else x.astype(jnp.float32) for x in rows])
 
 
 def _table(table: Array | None, relative: Relative, shape: Shape, layout: Any) -> Array | None:
@@ -168,7 +204,7 @@ def _integers(shape: Shape, mask: Mask, relative: Relative, dropout: Dropout | N
     example = getattr(mask, f'example_{side}')
     columns = [example, getattr(mask, f'order_{side}'), getattr(mask, f'global_{side}'), segment]
     columns = [jnp.zeros_like(example) if x is None else x for x in columns + [None] * 4]
-    return [_whole(x.astype(jnp.int32), shape.block, 1) for x in columns]
+    return [whole(x.astype(jnp.int32), shape.block, 1) for x in columns]
 
   segment = relative.segment
   q = info('q_BT', None if segment is None else segment.segment_q_BT)
@@ -198,6 +234,7 @@ def _integers(shape: Shape, mask: Mask, relative: Relative, dropout: Dropout | N
   )
 
 
-def unpack(shape: Shape, y_BNTH: Array) -> Array:
-  """[B, T, N, H] of a padded result."""
-  return jnp.swapaxes(y_BNTH[:, :, : shape.queries, : shape.size], 1, 2)
+def unpack(shape: Shape, y_BTD: Array) -> Array:
+  """A padded result as [B, T, N * H]."""
+  y_BTNH = heads_of(shape, y_BTD[:, : shape.queries])
+  return y_BTNH.reshape(shape.rows, shape.queries, shape.heads * shape.size)

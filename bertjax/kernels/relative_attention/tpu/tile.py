@@ -7,7 +7,6 @@ takes log2(b) of them under masks.
 """
 
 import functools
-import math
 from typing import Any
 
 import jax
@@ -17,11 +16,10 @@ from jax.experimental.pallas import tpu as pltpu
 
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention.tpu import layout
-from bertjax.kernels.relative_attention.tpu.layout import Floats, Integers, Shape
+from bertjax.kernels.relative_attention.tpu.layout import LANES, Floats, Integers, Shape
 
 Array = jax.Array
 
-LANES = 128
 LEAST = -1e30  # a finite score for what is not visible: the difference of two is no nan
 INPUTS = 8  # of every kernel, without the scalars
 
@@ -58,29 +56,32 @@ def dot(x: Array, y: Array, axes: tuple[int, int]) -> Array:
 
 
 class Tile:
-  """One block of queries against one block of keys, inside a kernel.
+  """One block of queries against one block of keys, of one head, inside a kernel.
 
   Attributes:
+    columns: of the head, in a block.
     q_b, k_b, v_b, r_2b: the operands of the tile; `biased` adds u, w or z to the queries.
     seen_bb: the mask.
     other_bb: whether the segments differ.
     score_bb: float32.
   """
 
-  def __init__(self, shape: Shape, refs: Any, where: tuple, row_4B: Any, strided: bool):
+  def __init__(self, shape: Shape, refs: Any, where: tuple, row_4B: Any, strided: bool, head: int):
     q_ref, k_ref, v_ref, vectors_ref, r_refs, bias_refs, q_info_ref, k_info_ref = refs
     self.shape, self.strided = shape, strided
-    self.batch, self.head, self.q_block, self.k_block = where
+    self.batch, group, self.q_block, self.k_block = where
+    self.head = group * shape.group + head
     self.row_4B = row_4B
-    self.q_b, self.k_b, self.v_b = q_ref[0, 0], k_ref[0, 0], v_ref[0, 0]
-    self.vectors = vectors_ref[0]
+    self.columns = slice(head * shape.wide, (head + 1) * shape.wide)
+    self.q_b, self.k_b, self.v_b = (ref[0, :, self.columns] for ref in (q_ref, k_ref, v_ref))
+    self.vectors = vectors_ref[:, self.columns]
     self.q_info, self.k_info = q_info_ref[0], k_info_ref[0]
     self.r_2b = None
     if shape.position:
-      self.r_2b = jnp.concatenate([ref[0, 0] for ref in r_refs], 0)
+      self.r_2b = jnp.concatenate([ref[0, :, self.columns] for ref in r_refs], 0)
     self.bias_12b = None
     if shape.bias:
-      self.bias_12b = jnp.concatenate([ref[0, 0] for ref in bias_refs], 1)
+      self.bias_12b = jnp.concatenate([ref[0, head] for ref in bias_refs], 1)
     self.seen_bb = self._seen()
     self.score_bb = self._score()
 
@@ -157,34 +158,35 @@ class Tile:
     return jnp.where(keep, 1.0 / (1.0 - shape.rate), 0.0)
 
 
-def _specs(shape: Shape, floats: Floats) -> list[Any]:
-  """The blocks of Floats and Integers that a step reads. Steps are (row, head, block of queries,
-  visit)."""
-  b, size = shape.block, floats.q_BNTH.shape[-1]
+def _specs(shape: Shape) -> list[Any]:
+  """The blocks of Floats and Integers that a step reads. Steps are (row, group of heads, block of
+  queries, visit)."""
+  b, lanes = shape.block, shape.lanes
   q_blocks, k_blocks = shape.blocks
 
   def visited(batch, i, j, index):
     return index[(batch * q_blocks + i) * k_blocks + j]
 
   def q_map(batch, n, i, j, *_):
-    return batch, n, i, 0
+    return batch, i, n
 
   def k_map(batch, n, i, j, count, index, row_4B):
-    return batch, n, visited(batch, i, j, index), 0
+    return batch, visited(batch, i, j, index), n
 
-  def table_map(batch, n, i, j, count, index, row_4B, *, later, flat):
+  def table_map(batch, n, i, j, count, index, row_4B, *, later, by_head):
     place = visited(batch, i, j, index) - i + q_blocks - 1 + later
-    return (row_4B[2, batch], n, 0, place) if flat else (row_4B[2, batch], n, place, 0)
+    way = row_4B[2, batch]
+    return (way, n, 0, place) if by_head else (way, place, n)
 
-  def table(flat, later):
-    size_of = (1, 1, 1, b) if flat else (1, 1, b, size)
-    return pl.BlockSpec(size_of, functools.partial(table_map, later=later, flat=flat))
+  def table(by_head, later):
+    size_of = (1, shape.group, 1, b) if by_head else (1, b, lanes)
+    return pl.BlockSpec(size_of, functools.partial(table_map, later=later, by_head=by_head))
 
   return [
-    pl.BlockSpec((1, 1, b, size), q_map),
-    pl.BlockSpec((1, 1, b, size), k_map),
-    pl.BlockSpec((1, 1, b, size), k_map),
-    pl.BlockSpec((1, 8, size), lambda batch, n, i, j, *_: (n, 0, 0)),
+    pl.BlockSpec((1, b, lanes), q_map),
+    pl.BlockSpec((1, b, lanes), k_map),
+    pl.BlockSpec((1, b, lanes), k_map),
+    pl.BlockSpec((8, lanes), lambda batch, n, i, j, *_: (0, n)),
     [table(False, later) for later in (0, 1)] if shape.position else [],
     [table(True, later) for later in (0, 1)] if shape.bias else [],
     pl.BlockSpec((1, b, 8), lambda batch, n, i, j, *_: (batch, i, 0)),
@@ -204,10 +206,10 @@ def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list
   ]
   twice = lambda x: [] if x is None else [x, x]
   arrays = [
-    floats.q_BNTH, floats.k_BNSH, floats.v_BNSH, floats.vectors_N8H, twice(floats.r_ENRH),
+    floats.q_BTD, floats.k_BSD, floats.v_BSD, floats.vectors_8D, twice(floats.r_ERD),
     twice(floats.bias_EN1R), integers.q_BT8, integers.k_B8S,
   ]  # fmt: skip
-  return scalars, arrays, _specs(shape, floats)
+  return scalars, arrays, _specs(shape)
 
 
 def cost(
@@ -219,32 +221,29 @@ def cost(
     shape: of the operation.
     scalars, arrays: from `inputs`.
     per_query: further arrays that are read or written once, block by block of queries.
-    per_head: those that are written once, when a head is done.
-    products: tiles of b x b x H that are multiplied at a visit.
+    per_head: those that are written once, when a group of heads is done.
+    products: tiles of b x b x H that are multiplied at a visit, of one head.
   """
   q, k, v, vectors, r, bias, q_info, k_info = arrays
   bytes_of = lambda xs: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(xs))
-  block_of = lambda xs: sum(
-    math.prod(x.shape[2:]) * x.dtype.itemsize * shape.block // length
-    for x, length in ((x, max(x.shape[2:])) for x in xs)
-  )
   q_blocks, k_blocks = shape.blocks
-  heads, queries = shape.rows * shape.heads, shape.rows * shape.heads * q_blocks
-  visits = queries * k_blocks
-  per_visit = bytes_of([k, v]) // (heads * k_blocks) + bytes_of(k_info) // (shape.rows * k_blocks)
-  per_visit += block_of([*r, *bias])
+  groups = shape.rows * shape.groups
+  visits = groups * q_blocks * k_blocks
+  per_visit = bytes_of([k, v]) // (groups * k_blocks) + bytes_of(k_info) // (shape.rows * k_blocks)
+  per_visit += sum(shape.block * shape.lanes * x.dtype.itemsize for x in r)
+  per_visit += sum(shape.block * shape.group * x.dtype.itemsize for x in bias)
   moved = visits * per_visit + bytes_of(scalars) + bytes_of([q, *per_query, *per_head])
-  moved += shape.heads * bytes_of(q_info) + shape.rows * bytes_of(vectors)
-  size = q.shape[-1]
+  moved += shape.groups * bytes_of(q_info) + shape.rows * bytes_of(vectors)
   return pl.CostEstimate(
-    flops=visits * products * 2 * shape.block**2 * size,
-    transcendentals=visits * shape.block**2,
+    flops=visits * products * 2 * shape.block**2 * shape.lanes,
+    transcendentals=visits * shape.group * shape.block**2,
     bytes_accessed=moved,
   )
 
 
 def program(shape: Shape, count_ref, index_ref) -> tuple[tuple, Array]:
-  """Where a step is: (row, head, block of queries, block of keys), and whether it visits any."""
+  """Where a step is: (row, group of heads, block of queries, block of keys), and whether it visits
+  any."""
   q_blocks, k_blocks = shape.blocks
   batch, n, i, j = (pl.program_id(axis) for axis in range(4))
   place = batch * q_blocks + i
