@@ -1,8 +1,8 @@
-"""The attention as a Pallas Mosaic kernel for TPUs, forward; backward is `tpu_backward.py`.
+"""The attention as a Pallas Mosaic kernel for TPUs, forward; backward.py is the other one.
 
 A block of queries stays while the blocks of keys that it may see pass by; softmax is kept up in
-float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in `tile_lib.py`. A step of the
-grid takes the heads of a block one after the other.
+float32 (Milakov and Gimelshein 2018, Dao et al. 2022). Tiles are in tile.py. A step of the grid
+takes the heads of a block one after the other.
 """
 
 import contextlib
@@ -99,7 +99,7 @@ def _check_takes(q_BTNH: Array, k_BSNH: Array, relative: Relative | None, block,
   limit = _SUM_BYTES.get(kind, _MOST_SUM_BYTES)
   if needed > limit:
     raise NotImplementedError(
-      f"attention: impl='tpu' keeps the gradients of {group} heads in fast memory; {keys} keys need "
+      f"attention: impl='tpu' keeps gradients of {group} heads in fast memory; {keys} keys need "
       f'{needed / 2**20:.0f} MB of the {limit / 2**20:.0f} MB there are on {kind}; '
       "impl='xla' takes any length"
     )
