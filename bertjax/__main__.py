@@ -18,6 +18,7 @@ COMMANDS = (
   'vocab',
   'recipe',
   'convert',
+  'preflight',
   'bench',
   'metrics.curves',
   'studies.compare_masks',

@@ -36,10 +36,8 @@ PRESETS = dict(
   tpu=Preset(
     model=dict(dtype='bfloat16', remat='light'),
     libtpu={
-      # Gathers and scatters of sharded parameters run while the tensor cores compute.
-      'xla_tpu_enable_async_collective_fusion': 'true',
-      'xla_tpu_enable_async_collective_fusion_fuse_all_gather': 'true',
-      'xla_tpu_enable_async_collective_fusion_multiple_steps': 'true',
+      # Gathers of sharded parameters run while the tensor cores compute. Fusing them with products
+      # (xla_tpu_enable_async_collective_fusion) is for v5e alone, whose default it is.
       'xla_tpu_overlap_compute_collective_tc': 'true',
       'xla_enable_async_all_gather': 'true',
       # The reductions of data parallelism, of leaves of any size, with the backward pass.

@@ -44,7 +44,7 @@ def rich_store(tmp_path_factory) -> pathlib.Path:
 
 # The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin.
 PARTS = {
-  'kernels': ('kernels/', 'bench/'),
+  'kernels': ('kernels/', 'bench/', 'preflight/'),
   'models': ('models/', 'objectives/', 'evals/', 'optim/', 'convert/', 'use/'),
   'systems': ('contract_test', 'configs_test'),
   'runs': (

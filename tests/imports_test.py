@@ -90,6 +90,7 @@ ARROWS = {
     'bertjax.data', 'bertjax.evals', 'bertjax.metrics', 'bertjax.train', 'configs',
   ),
   'bertjax.bench': ('bertjax',),
+  'bertjax.preflight': ('bertjax',),
   'bertjax.use': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.sentences', 'bertjax.data.text',
     'bertjax.data.vocab', 'bertjax.kernels', 'bertjax.models', 'bertjax.sharding',

@@ -20,10 +20,11 @@ from typing import Any
 import jax
 from absl import app, flags
 
-from bertjax.bench import kernel_compile, kernel_time, kernel_tune, timing, topology
+from bertjax.bench import kernel_compile, kernel_time, kernel_tune, timing
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
 from bertjax.kernels.relative_attention.arg_specs import SHAPES
+from bertjax.preflight import topology
 
 _MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'What to do.')
 _IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')

@@ -7,10 +7,11 @@ from typing import Any
 
 import jax
 
-from bertjax.bench import passes, topology
+from bertjax.bench import passes
 from bertjax.kernels.relative_attention import relative_attention
 from bertjax.kernels.relative_attention.arg_specs import SHAPES, Shape
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+from bertjax.preflight import topology
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 

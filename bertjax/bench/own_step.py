@@ -51,6 +51,11 @@ def footprint(config: Any, batch: Batch) -> dict[str, int]:
   )
 
 
+def flops(config: Any, batch: Batch) -> float:
+  """FLOPs of a step by the model's own count, see `types.Objective.flops`."""
+  return float(_system(config, batch)[0].flops(batch))
+
+
 def _system(config: Any, batch: Batch):
   """The objective, its variables as boxed shapes, the optimizer and its schedule."""
   name = config.objective.name

@@ -5,11 +5,9 @@ import jax.numpy as jnp
 import pytest
 from mutation import mutation
 
-from bertjax.bench import kernel_compile, kernel_time, own_step, passes, step_compile, topology
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench import kernel_compile, kernel_time, passes
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention import arg_specs, reference, xla_chunked
-from configs import bert, xlnet
 
 SMALL = dict(small=arg_specs.Shape(2, 8, 0, 2, 8, 'causal'))
 
@@ -72,36 +70,3 @@ def test_default_names_what_none_means():
   with relative_attention.default('nothing'), pytest.raises(ValueError, match="got 'nothing'"):
     relative_attention.relative_attention(*x)
   assert relative_attention.relative_attention(*x).shape == x.q_BTNH.shape
-
-
-def test_an_unknown_kind_is_refused():
-  with pytest.raises(ValueError, match='v5e, v5p, v6e, v4'):
-    topology.device('v99')
-
-
-@pytest.mark.full
-def test_preflight_compiles_a_train_step_for_a_tpu():
-  pytest.importorskip('libtpu')
-  config = bert.get_config('test').copy_and_resolve_references()
-  config.batch_size, config.length, config.model.vocab_size = 2, 32, 128
-  batch = synthetic_batch(config)
-  said = step_compile.check(config, batch, 'v5e', 'reference')
-  state = own_step.footprint(config, batch)['state_bytes']
-  assert said['argument_bytes'] > state and said['bytes_per_token'] * 64 > state
-
-
-@pytest.mark.full
-@mutation(
-  'preflight: the kernel is compiled for another kind of TPU',
-  'bertjax/bench/step_compile.py',
-  ', tpu_forward.compiled_for(target.device_kind):',
-  ':',
-)
-def test_preflight_compiles_the_kernel_for_the_kind_that_is_asked_for():
-  """v4 has no strided rotation; the kind assumed where no TPU is there has one."""
-  pytest.importorskip('libtpu')
-  config = xlnet.get_config('test')
-  config.batch_size, config.length, config.model.vocab_size = 2, 64, 128
-  config = config.copy_and_resolve_references()
-  said = step_compile.check(config, synthetic_batch(config), 'v4', 'tpu')
-  assert 'reason' not in said and said['pallas_bytes_per_token'] > 0, said

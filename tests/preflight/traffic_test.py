@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from mutation import mutation
 
-from bertjax.bench import hlo, topology, traffic
+from bertjax.preflight import hlo, topology, traffic
 
 # Three runs of a body that reads one [1, 1024] slice of a stack, calls a kernel and keeps the rest
 # on the chip; then a copy to the chip.
@@ -58,19 +58,19 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 
 @mutation(
   'traffic: a scanned body counts once',
-  'bertjax/bench/traffic.py',
+  'bertjax/preflight/traffic.py',
   '{key: times * value for',
   '{key: value for',
 )
 @mutation(
   'traffic: a slice reads the whole',
-  'bertjax/bench/traffic.py',
+  'bertjax/preflight/traffic.py',
   "if user.opcode in ('dynamic-slice', 'slice', 'gather') and",
   "if user.opcode in ('slice', 'gather') and",
 )
 @mutation(
   'traffic: what stays on the chip counts',
-  'bertjax/bench/hlo.py',
+  'bertjax/preflight/hlo.py',
   "if dims and not re.search(r'S\\([1-9]', layout):",
   'if dims:',
 )
@@ -114,13 +114,13 @@ ENTRY %main (q: bf16[16,64], m: s32[3], s: f32[4,256], i: s32[]) -> bf16[64,16] 
 
 @mutation(
   'traffic: tiles are not whole',
-  'bertjax/bench/hlo.py',
+  'bertjax/preflight/hlo.py',
   'sizes[axis] = -(-sizes[axis] // unit) * unit',
   'pass',
 )
 @mutation(
   'traffic: the estimate of a kernel stays as it is',
-  'bertjax/bench/traffic.py',
+  'bertjax/preflight/traffic.py',
   'rest = _ESTIMATE.sub(',
   "rest = re.compile('(no)such').sub(",
 )

@@ -3,7 +3,7 @@
 Every instruction reads its operands and writes its result once; a fusion that slices an operand
 reads the slice, one that updates a part of a buffer in place writes the part. A scanned body counts
 as often as it runs. A Pallas call counts what its own cost estimate says: its blocks times the grid
-steps that fetch them (`tests/bench/traffic_test.py` compares the two). Arrays that the compiler
+steps that fetch them (`tests/preflight/traffic_test.py` compares the two). Arrays that the compiler
 keeps on the chip (memory spaces other than 0, such as `S(1)`) are free, as are scalars.
 
 Two figures: of the arrays as the program names them, and as the chip stores them, in whole tiles
@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bertjax.bench.hlo import ARRAY, Computation, Instruction, callee, parse, size, stored
 from bertjax.errors import UserError
+from bertjax.preflight.hlo import ARRAY, Computation, Instruction, callee, parse, size, stored
 
 FREE = {
   'parameter', 'constant', 'get-tuple-element', 'tuple', 'bitcast', 'after-all', 'partition-id',
@@ -129,6 +129,26 @@ def _operation(x: Instruction) -> str:
 
 def _is_pallas(x: Instruction) -> bool:
   return 'custom_call_target="tpu_custom_call"' in x.rest
+
+
+def instructions(
+  computations: dict[str, Computation], name: str, times: int = 1
+) -> Iterator[tuple[Instruction, int]]:
+  """Every instruction that a computation runs, within loops, calls and fusions too, and how often.
+  All branches of a condition are taken."""
+  for x in computations[name].values():
+    yield x, times
+    inner, often = [], times
+    if x.opcode == 'while':
+      inner, often = [callee(x, 'body')], times * (_trips(computations, x) or 1)
+    elif x.opcode == 'conditional':
+      inner = _branches(x)
+    elif 'calls=' in x.rest:
+      inner = [callee(x, 'calls')]
+    elif x.opcode == 'call':
+      inner = [callee(x, 'to_apply')]
+    for called in inner:
+      yield from instructions(computations, called, often)
 
 
 def _branches(x: Instruction) -> list[str]:

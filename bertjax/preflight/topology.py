@@ -1,0 +1,126 @@
+"""TPUs that are not there: libtpu compiles for them on a CPU machine."""
+
+import math
+import os
+import re
+from typing import Any, NamedTuple
+
+import jax
+
+from bertjax.errors import UserError
+
+# Kind -> the name of a small slice, one of whose chips stands for all.
+KINDS = {'v5e': 'v5e:2x2', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x2', 'v4': 'v4:2x2x1'}
+# The name of an accelerator, before the number of its chips or, where two cores are counted, cores.
+_ACCELERATORS = {'v5e': ('v5litepod', 1), 'v5p': ('v5p', 2), 'v6e': ('v6e', 1), 'v4': ('v4', 2)}
+
+
+class Chip(NamedTuple):
+  """What a chip of a kind has (cloud.google.com/tpu/docs, the page of each version).
+
+  Attributes:
+    hbm_bytes: that a program may use, as libtpu says it.
+    hbm_bytes_per_second: between the chip and its memory.
+    ici_bytes_per_second: from the chip to its neighbours, over all links.
+  """
+
+  hbm_bytes: int
+  hbm_bytes_per_second: float
+  ici_bytes_per_second: float
+
+
+GB = 2**30
+CHIPS = {
+  'TPU v4': Chip(int(30.75 * GB), 1.228e12, 300e9),
+  'TPU v5 lite': Chip(int(15.75 * GB), 0.819e12, 200e9),
+  'TPU v5': Chip(int(95.74 * GB), 2.765e12, 600e9),
+  'TPU v6 lite': Chip(int(31.25 * GB), 1.64e12, 448e9),
+}
+
+
+def devices(name: str) -> list[Any]:
+  """The chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run on.
+
+  Raises:
+    UserError: an unknown kind or shape, or libtpu is absent.
+  """
+  found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
+  if not found or found[1] not in KINDS:
+    raise UserError(
+      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(KINDS)}; got {name!r}'
+    )
+  accelerator, counted = _ACCELERATORS[found[1]]
+  chips = math.prod(int(side) for side in found[2].split('x'))
+  os.environ['TPU_ACCELERATOR_TYPE'] = f'{accelerator}-{chips * counted}'
+  for key, value in dict(
+    TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1'
+  ).items():
+    os.environ.setdefault(key, value)
+  from jax.experimental import topologies
+
+  try:
+    found = topologies.get_topology_desc(platform='tpu', topology_name=name).devices
+  except Exception as error:
+    raise UserError(
+      f'no compiler for TPUs {name}: {error}; give a slice that exists, or pip install libtpu, in '
+      f'the version that jax[tpu]=={jax.__version__} asks for'
+    ) from error
+  # libtpu counts the two cores of a v4 chip, which a real run has as one device.
+  return [device for device in found if device.core_on_chip == 0]
+
+
+def device(kind: str) -> Any:
+  """One chip of a kind.
+
+  Raises:
+    UserError: an unknown kind, or libtpu is absent.
+  """
+  if kind not in KINDS:
+    raise UserError(f'expected a kind of TPU among {", ".join(KINDS)}; got {kind!r}')
+  return devices(KINDS[kind])[0]
+
+
+def on(target: Any, tree: Any) -> Any:
+  """The shapes of a tree, as arguments that live on a device."""
+  place = jax.sharding.SingleDeviceSharding(target)
+  return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
+
+
+def compile_absent(lowered: Any) -> Any:
+  """Compiles for devices that are not there, past the cache on disk: it writes such programs and
+  cannot read them."""
+  option = 'jax_persistent_cache_min_compile_time_secs'
+  before = getattr(jax.config, option)
+  jax.config.update(option, 1e9)
+  try:
+    return lowered.compile()
+  finally:
+    jax.config.update(option, before)
+
+
+def memory(compiled: Any) -> dict[str, int]:
+  """The compiler's account of a program's device memory, in bytes."""
+  said = compiled.memory_analysis()
+  used = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
+  used += said.generated_code_size_in_bytes - said.alias_size_in_bytes
+  return dict(
+    argument_bytes=said.argument_size_in_bytes, temp_bytes=said.temp_size_in_bytes, all_bytes=used
+  )
+
+
+def needed_bytes(error: Exception) -> int | None:
+  """What a program that does not fit would need of a chip's memory; None: that is not its fault."""
+  text = re.sub(r'\s+', ' ', str(error))
+  full = re.search(r'Used ([\d.]+)([KMGT]) of [\d.]+\w hbm', text) or re.search(
+    r'memory required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM', text
+  )
+  return full and int(float(full[1]) * 1024 ** ('KMGT'.index(full[2]) + 1))
+
+
+def reason(error: Exception) -> str:
+  """Why something does not compile, on one line."""
+  text = re.sub(r'\s+', ' ', str(error)).strip()
+  full = re.search(r'Used ([\d.]+\w) of ([\d.]+\w) hbm', text)
+  if full:
+    return f'needs {full[1]} of {full[2]}'
+  return f'{type(error).__name__}: {text[:160]}'

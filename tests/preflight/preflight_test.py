@@ -1,0 +1,85 @@
+"""The command: a config's step for TPUs that are not there."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from mutation import mutation
+from processes import ROOT, environment
+
+from bertjax.bench import own_step
+from bertjax.bench.synthetic import synthetic_batch
+from bertjax.preflight import topology
+from configs import bert
+
+
+@pytest.mark.parametrize('name', ['v99:2x2', 'v5e', 'v5e:4', '4x4', 'v5e:4x4x4x4'])
+def test_an_unknown_slice_is_refused(name):
+  with pytest.raises(ValueError, match='v5e, v5p, v6e, v4'):
+    topology.devices(name)
+
+
+def test_what_a_program_would_need_is_read_from_the_compiler():
+  said = 'Ran out of memory in memory space hbm. Used 22.40G of 15.75G hbm. Exceeded hbm capacity'
+  assert topology.needed_bytes(RuntimeError(said)) == int(22.4 * 2**30)
+  said = 'the total memory required for HLO temporaries (53.08G) exceeds available HBM (15.75G)'
+  assert topology.needed_bytes(RuntimeError(said)) == int(53.08 * 2**30)
+  assert topology.needed_bytes(RuntimeError('INTERNAL: something else')) is None
+
+
+def preflight(*flags: str) -> subprocess.CompletedProcess:
+  return subprocess.run(
+    [sys.executable, '-m', 'bertjax.preflight', '--json', *flags], cwd=ROOT, env=environment(),
+    text=True, capture_output=True, timeout=900, check=False,
+  )  # fmt: skip
+
+
+def test_one_size_without_the_other_is_refused():
+  done = preflight('--config=configs/bert.py:test', '--batch_size=8')
+  assert done.returncode == 1 and '--batch_size and --length' in done.stderr
+
+
+@pytest.mark.full
+@mutation(
+  'preflight: the kernel is compiled for another kind of TPU',
+  'bertjax/preflight/compiled_step.py',
+  'relative_attention.default(impl), tpu_forward.compiled_for(kind):',
+  'relative_attention.default(impl):',
+)
+def test_a_step_on_four_chips_of_v4():
+  """v4 has no strided rotation; the kind assumed where no TPU is there has one."""
+  pytest.importorskip('libtpu')
+  done = preflight(
+    '--config=configs/xlnet.py:test', '--topology=v4:2x2x1', '--batch_size=16', '--length=64',
+    '--config.mesh.fsdp=2',
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  (said,) = map(json.loads, done.stdout.splitlines())
+  assert said['fits'] and said['parts']['pallas'] > 0 and said['dtype'] == 'bfloat16'
+  assert said['bytes_per_token'] <= said['bytes_per_token_padded']
+  assert {kind['kind'] for kind in said['collectives']} & {'all-reduce', 'reduce-scatter'}
+  assert 0 < said['mfu_bound'] <= 1 and said['chips'] == said['mesh']['data'] * 2
+
+
+@pytest.mark.full
+def test_the_bytes_of_a_step_are_at_least_those_of_its_state():
+  pytest.importorskip('libtpu')
+  done = preflight('--config=configs/bert.py:test', '--batch_size=2', '--length=32')
+  (said,) = map(json.loads, done.stdout.splitlines())
+  config = own_step.sized(bert.get_config('test'), 2, 32)
+  state = own_step.footprint(config, synthetic_batch(config))['state_bytes']
+  assert said['arguments_bytes'] > state and said['bytes_per_token'] * 64 > state
+
+
+@pytest.mark.full
+def test_phases_are_one_line_each_and_what_does_not_fit_is_said():
+  pytest.importorskip('libtpu')
+  done = preflight('--config=configs/bert.py:test')
+  phases = [json.loads(line) for line in done.stdout.splitlines()]
+  assert [p['phase'] for p in phases] == ['phase1', 'phase2'], done.stderr
+  assert phases[0]['length'] < phases[1]['length']
+  flags = ('--batch_size=4096', '--length=512', '--config.model.positions=512')
+  done = preflight('--config=configs/bert.py:test', *flags, '--config.model.remat=none')
+  (said,) = map(json.loads, done.stdout.splitlines())
+  assert done.returncode == 1 and not said['fits'] and said['hbm_bytes'] > said['hbm_limit_bytes']
