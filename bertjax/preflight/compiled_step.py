@@ -49,7 +49,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   )  # fmt: skip
   try:
     with relative_attention.default(impl), tpu_forward.compiled_for(kind):
-      compiled = topology.compile_absent(own_step.lower(config, batch, mesh)[0])
+      compiled, text = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
   except jax.errors.JaxRuntimeError as error:
     needed = topology.needed_bytes(error)
     if needed is None:
@@ -57,7 +57,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
     seconds = round(time.perf_counter() - start, 1)
     return dict(fits=False, hbm_bytes=needed, **said, seconds=seconds)
   said |= _memory(compiled)
-  text, tokens = compiled.as_text(), config.batch_size * config.length / mesh.size
+  tokens = config.batch_size * config.length / mesh.size
   moved = traffic.account(text)
   sent = collectives_lib.collectives(text, _sizes(mesh))
   said |= dict(

@@ -2,7 +2,9 @@
 
 import math
 import os
+import pathlib
 import re
+import tempfile
 from typing import Any, NamedTuple
 
 import jax
@@ -86,14 +88,23 @@ def on(target: Any, tree: Any) -> Any:
   return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
 
 
-def compile_absent(lowered: Any) -> Any:
+def compile_to_text(lowered: Any) -> tuple[Any, str]:
+  """As `compile_absent`, and the text of the program as libtpu writes it: jaxlib cannot read all."""
+  with tempfile.TemporaryDirectory() as folder:
+    options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
+    compiled = compile_absent(lowered, options)
+    written = list(pathlib.Path(folder).glob('*.after_optimizations.txt'))
+    return compiled, max(written, key=lambda path: path.stat().st_size).read_text()
+
+
+def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:
   """Compiles for devices that are not there, past the cache on disk: it writes such programs and
   cannot read them."""
   option = 'jax_persistent_cache_min_compile_time_secs'
   before = getattr(jax.config, option)
   jax.config.update(option, 1e9)
   try:
-    return lowered.compile()
+    return lowered.compile(compiler_options=options)
   finally:
     jax.config.update(option, before)
 
