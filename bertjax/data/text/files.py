@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import glob
 import logging
+import os
 import pathlib
 import re
 from collections.abc import Iterator, Sequence
@@ -93,7 +94,8 @@ def find_files(pattern: str) -> list[pathlib.Path]:
   """The files of a comma list of paths, folders and globs, each pattern's sorted.
 
   Raises:
-    UserError: a pattern matches no file, or a folder has none of a kind that we know.
+    UserError: a pattern matches no file, a folder has none of a kind that we know, or a name is
+      not UTF-8.
   """
   found = []
   for part in pattern.split(','):
@@ -110,6 +112,14 @@ def find_files(pattern: str) -> list[pathlib.Path]:
         'a glob in quotes, tfds:NAME, or the name of a seqio Task or Mixture (yours with --module)'
       )
     found += files
+  for path in found:
+    try:
+      str(path).encode()
+    except UnicodeEncodeError as error:
+      raise UserError(
+        f'the name of {os.fsencode(path)!r} is not UTF-8, and a store keeps the names of its text: '
+        'rename it'
+      ) from error
   return found
 
 

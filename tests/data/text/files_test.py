@@ -3,8 +3,10 @@
 import gzip
 import json
 import lzma
+import os
 
 import pytest
+from mutation import mutation
 
 from bertjax.data.text import left_out
 from bertjax.data.text.files import Files, find_sources
@@ -56,7 +58,15 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
     (b'["x"]', 'line 2'),
     (b'{"text": "x"', 'line 2'),
     (b'{"text": "\\ud800"}', 'line 2'),
+    (b'{"text": "x", "deep": ' + b'[' * 100_000, 'line 2'),
   ],
+  ids=lambda value: str(value)[:30],
+)
+@mutation(
+  'json lines: what is nested too deeply ends in a traceback',
+  'bertjax/data/text/formats/json_lines.py',
+  'AttributeError, RecursionError)',
+  'AttributeError)',
 )
 def test_json_line_without_its_text_is_named(tmp_path, line, message):
   (tmp_path / 'a.jsonl').write_bytes(b'{"text": "x"}\n' + line + b'\n')
@@ -83,6 +93,18 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
   (tmp_path / 'b.txt').write_bytes(b'x' * 1000)
   with pytest.raises(ValueError, match='b.txt, line 1: longer than 100'):
     read(tmp_path / 'b.txt')
+
+
+@mutation(
+  'files: a name that no store can keep is taken',
+  'bertjax/data/text/files.py',
+  '      str(path).encode()\n',
+  '      pass\n',
+)
+def test_a_name_that_is_not_utf8_is_named(tmp_path):
+  (tmp_path / os.fsdecode(b'\xff.txt')).write_text('x')
+  with pytest.raises(ValueError, match=r'\\xff.txt. is not UTF-8.*rename it'):
+    find_sources(str(tmp_path))
 
 
 def test_pattern_without_files(tmp_path):

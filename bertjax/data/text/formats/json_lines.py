@@ -29,7 +29,7 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
       text = _find(value, reading.field)
       encoded = text.encode('utf-8', 'surrogateescape' if replace else 'strict')
       said = {name: joined(value[name]) for name in reading.columns if name in value}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
       what = (
         f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} '
         f'({type(error).__name__}: {error})'
