@@ -36,6 +36,7 @@ CONFIG = 'tokenizer_config.json'
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
 SPACE = sentencepiece_model.SPACE
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
+MOST = 2**24  # ids; a file that names a larger one would fill the memory with gaps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -264,7 +265,12 @@ def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) ->
 def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
   """The pieces and functions of a Rust tokenizer."""
   index = tokenizer.get_vocab(with_added_tokens=True)
-  pieces = [''] * (max(index.values()) + 1)
+  if not index:
+    raise UserError('expected pieces, got none')
+  last = max(index, key=index.__getitem__)
+  if index[last] >= MOST:
+    raise UserError(f'the id of {last!r} is {index[last]}: expected ids below {MOST}')
+  pieces = [''] * (index[last] + 1)
   for piece, i in index.items():
     if pieces[i]:
       raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
@@ -282,7 +288,7 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   # Not splitlines(): some pieces are line separators of Unicode.
-  lines = file.read_text(encoding='utf-8').removesuffix('\n').split('\n')
+  lines = file.read_text(encoding='utf-8-sig').removesuffix('\n').split('\n')  # without a BOM
   # ERNIE's files say the number of each piece after a TAB.
   index = unique_pieces(piece.rstrip('\r').partition('\t')[0] for piece in lines)
   if '[UNK]' not in index:
@@ -333,7 +339,7 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
   spec = unique_keys(file.read_text(encoding='utf-8'))
   if isinstance(spec['model']['vocab'], list):
     unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
-  normalizer = json.dumps(spec['normalizer'])
+  normalizer = json.dumps(spec.get('normalizer'))
   lowers = '"lowercase": true' in normalizer or '"type": "Lowercase"' in normalizer
   if lowercase is not None and lowercase != lowers:
     raise UserError(

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 import sentencepiece
 import transformers
+from mutation import mutation
+from tokenizers import Tokenizer, models
 
+from bertjax.data.vocab import vocabulary as vocabulary_lib
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
 ODD = (
@@ -146,3 +149,46 @@ def test_what_is_no_vocabulary_is_refused(tmp_path):
   (tmp_path / 'vocab.json').write_text('{}')
   with pytest.raises(ValueError, match='merges.txt is missing'):
     load_vocabulary(tmp_path / 'vocab.json')
+
+
+@mutation(
+  'vocabulary: an id may be as large as it likes',
+  'bertjax/data/vocab/vocabulary.py',
+  'if index[last] >= MOST:',
+  'if False:',
+)
+def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+  tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1, 'far': 70_000}, '[UNK]'))
+  tokenizer.save(str(tmp_path / 'tokenizer.json'))
+  assert load_vocabulary(tmp_path).size == 70_001
+  monkeypatch.setattr(vocabulary_lib, 'MOST', 70_000)
+  with pytest.raises(ValueError, match="id of 'far' is 70000: expected ids below 70000"):
+    load_vocabulary(tmp_path)
+
+
+@mutation(
+  'vocabulary: a BOM is part of the first piece',
+  'bertjax/data/vocab/vocabulary.py',
+  "encoding='utf-8-sig'",
+  "encoding='utf-8'",
+)
+def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
+  write_pieces(tmp_path / 'vocab.txt', PIECES)
+  plain = load_vocabulary(tmp_path)
+  (tmp_path / 'vocab.txt').write_bytes(b'\xef\xbb\xbf' + (tmp_path / 'vocab.txt').read_bytes())
+  assert load_vocabulary(tmp_path).pieces == plain.pieces
+  assert load_vocabulary(tmp_path).special['pad'] == 0
+
+
+@mutation(
+  'vocabulary: tokenizer.json without a normalizer ends in a traceback',
+  'bertjax/data/vocab/vocabulary.py',
+  "spec.get('normalizer')",
+  "spec['normalizer']",
+)
+def test_a_tokenizer_needs_no_normalizer(tmp_path):
+  tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1}, '[UNK]'))
+  spec = json.loads(tokenizer.to_str())
+  del spec['normalizer']
+  (tmp_path / 'tokenizer.json').write_text(json.dumps(spec))
+  assert load_vocabulary(tmp_path).encode_batch(['a'])[0].tolist() == [0]
