@@ -1,8 +1,8 @@
 """The fault campaign: python -m tests.faults [KIND ...] [--output=TABLE.md] [--seed=0]
 
-Kills, damages, disagreements, disks, races and texts, one process of work at a time; all of it takes
-about half an hour on two cores. Prints each case as it ends, then a table; the exit status is 1 if
-any went otherwise than promised.
+Kills, damages, disagreements, disks, races and texts, a case after the other; all of them take about
+half an hour on two cores. Prints each case as it ends, then a table; the exit status is 1 if any
+went otherwise than promised.
 """
 
 import argparse

@@ -60,9 +60,7 @@ def start_prepare(given: pathlib.Path, output: pathlib.Path, *more: str) -> subp
 
 def prepare(given: pathlib.Path, output: pathlib.Path, *more) -> subprocess.CompletedProcess:
   command = prepare_command(given, output, *more)
-  return subprocess.run(
-    command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
-  )
+  return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
 
 
 def seconds(work: Callable[[], object]) -> float:
