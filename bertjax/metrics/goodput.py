@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+from absl import logging
 
 FOLDER = 'starts'
 
@@ -97,9 +98,18 @@ class Record:
 
 
 def read(workdir: pathlib.Path | str) -> Goodput | None:
-  """The goodput of a run so far; None where no start is recorded."""
-  paths = sorted(pathlib.Path(workdir, FOLDER).glob('*.json'))
-  return total([json.loads(path.read_text(encoding='utf-8')) for path in paths]) if paths else None
+  """The goodput of a run so far; None where no start is recorded. One whose file is torn is left
+  out, and that is logged: a power cut may leave it empty."""
+  starts = []
+  for path in sorted(pathlib.Path(workdir, FOLDER).glob('*.json')):
+    try:
+      row = json.loads(path.read_bytes())
+      total([row])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+      logging.warning('%s is torn: goodput lacks this start (%r)', path, error)
+    else:
+      starts.append(row)
+  return total(starts) if starts else None
 
 
 def total(starts: Sequence[Mapping[str, Any]]) -> Goodput:

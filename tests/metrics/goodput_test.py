@@ -83,3 +83,20 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path):
   record = goodput.Record(tmp_path, 0, said.append)
   record.update(1, {})
   assert len(said) == 1 and 'goodput' in said[0]
+
+
+@pytest.mark.parametrize('torn', ['', '{"began": 1', '{}', '[]', '\0\0'])
+@mutation(
+  'goodput: a torn file ends the run',
+  'bertjax/metrics/goodput.py',
+  '    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:',
+  '    except FileNotFoundError as error:',
+)
+def test_a_torn_file_is_left_out(tmp_path, torn):
+  """A power cut may leave one, and nothing that is for people alone ends a run."""
+  (tmp_path / 'starts').mkdir()
+  (tmp_path / 'starts/00001.json').write_text(torn)
+  assert goodput.read(tmp_path) is None
+  whole = start(0.0, 10.0, 0, 4, compute=5.0)
+  (tmp_path / 'starts/00002.json').write_text(json.dumps(whole))
+  assert goodput.read(tmp_path) == goodput.total([whole])
