@@ -18,7 +18,6 @@ from contextlib import redirect_stdout
 import numpy as np
 import prepare_runs
 import systems
-from absl import logging
 
 from bertjax.data.store.reader import Store
 from bertjax.errors import UserError
@@ -255,4 +254,3 @@ CASES = [
   vocabulary('vocab.json without merges.txt', b'{"a": 0}', 'merges.txt', 'vocab.json'),
   vocabulary('an unknown kind', b'cat\n', 'no vocabulary that we know', 'vocab.xyz'),
 ]  # fmt: skip
-logging.set_verbosity(logging.ERROR)
