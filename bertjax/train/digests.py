@@ -4,6 +4,7 @@ import functools
 import hashlib
 import importlib.metadata
 import json
+import os
 import pathlib
 import platform
 from collections.abc import Mapping
@@ -16,10 +17,17 @@ from bertjax import hosts
 from bertjax.errors import UserError
 
 LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
+# What decides numbers, and what is compiled, and may come from the environment.
+SETTINGS = (
+  'jax_default_matmul_precision', 'jax_default_prng_impl', 'jax_enable_x64', 'jax_disable_jit',
+  'jax_numpy_dtype_promotion', 'jax_threefry_partitionable', 'jax_debug_nans',
+)  # fmt: skip
+FLAGS = ('XLA_FLAGS', 'LIBTPU_INIT_ARGS')
 
 
 def check_start(config: Any) -> None:
-  """Refuses processes with other keys, code, libraries or devices, before anything is computed.
+  """Refuses processes with other keys, code, libraries, devices or settings of JAX, before anything
+  is computed.
 
   Raises:
     UserError: names process, key and both values.
@@ -33,6 +41,16 @@ def check_start(config: Any) -> None:
   hosts.require_same('its software', versions, 'install the same on all')
   devices = dict(count=jax.local_device_count(), kind=jax.local_devices()[0].device_kind)
   hosts.require_same('its devices', devices, 'give every process as many, of the same kind')
+  remedy = 'set the same variables in the environment of all'
+  hosts.require_same('its settings of JAX and XLA', settings(os.environ), remedy)
+
+
+def settings(environ: Mapping[str, str]) -> dict[str, Any]:
+  """SETTINGS of JAX, and the flags of XLA but for where it is to dump what it compiles."""
+  found = {name: getattr(jax.config, name) for name in SETTINGS}
+  for name in FLAGS:
+    found[name] = [flag for flag in environ.get(name, '').split() if 'dump' not in flag]
+  return found
 
 
 def check_data(run: Any) -> None:

@@ -82,8 +82,11 @@ def start(store, workdir, *more, devices: int = 1, logs='', **options) -> subpro
     )  # fmt: skip
 
 
-def start_pair(store, workdir, *more, each=((), ()), logs='') -> list[subprocess.Popen]:
-  """Two processes of two devices; `each` has further flags of either.
+def start_pair(
+  store, workdir, *more, each=((), ()), logs='', envs=({}, {}), roots=(ROOT, ROOT)
+) -> list[subprocess.Popen]:
+  """Two processes of two devices; `each` has further flags of either, `envs` further variables and
+  `roots` the directory that it runs in.
 
   Logs are LOGS.I.log, by default WORKDIR.I.log.
   """
@@ -96,7 +99,8 @@ def start_pair(store, workdir, *more, each=((), ()), logs='') -> list[subprocess
     place = (f'--coordinator=127.0.0.1:{port}', '--processes=2', f'--process={process}')
     flags = command(store, workdir, *more, *place, *each[process])
     with open(f'{logs or workdir}.{process}.log', 'a', encoding='utf-8') as log:
-      started.append(subprocess.Popen(flags, cwd=ROOT, env=env, stdout=log, stderr=log))
+      own = dict(cwd=roots[process], env=env | envs[process])
+      started.append(subprocess.Popen(flags, **own, stdout=log, stderr=log))
   return started
 
 

@@ -58,6 +58,27 @@ def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
   assert 'config.data.store is' in text
 
 
+@pytest.mark.full
+@mutation(
+  'digests: the settings of JAX are not compared',
+  'bertjax/train/digests.py',
+  "  hosts.require_same('its settings of JAX and XLA', settings(os.environ), remedy)\n",
+  '',
+)
+def test_another_precision_on_one_host_is_refused(rich_store, tmp_path):
+  envs = ({}, dict(JAX_DEFAULT_MATMUL_PRECISION='highest'))
+  both = start_pair(rich_store, tmp_path / 'run', envs=envs)
+  assert [p.wait(240) for p in both] == [1, 1]
+  text = pathlib.Path(f'{tmp_path}/run.0.log').read_text(encoding='utf-8')
+  assert "jax_default_matmul_precision is 'highest' there and None here" in text
+
+
+def test_where_xla_dumps_to_may_differ():
+  one, two = ({'XLA_FLAGS': f'--xla_a=1 --xla_dump_to=/tmp/{n}'} for n in 'ab')
+  assert digests.settings(one) == digests.settings(two)
+  assert digests.settings(one) != digests.settings({'XLA_FLAGS': '--xla_a=2'})
+
+
 def test_replicas_that_differ_are_found():
   mesh = jax.make_mesh((2,), ('data',), devices=jax.devices()[:2])
   whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
