@@ -54,6 +54,7 @@ PARTS = {
     'metrics/',
     'studies/',
     'launch/',
+    'faults/',
     'presets',
     'object_store',
     'prepare',

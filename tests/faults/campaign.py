@@ -96,7 +96,7 @@ class Shared:
 class Bench:
   """What one case works with: an empty folder, its own random numbers, and what it has started."""
 
-  def __init__(self, folder: pathlib.Path, seed: int, shared: Shared):
+  def __init__(self, folder: pathlib.Path, seed: str, shared: Shared):
     folder.mkdir(parents=True)
     self.folder, self.shared, self.random = folder, shared, random.Random(seed)
     self._started: list[subprocess.Popen] = []
@@ -153,7 +153,7 @@ def bit_equal(workdir: pathlib.Path, straight: pathlib.Path) -> None:
     raise Silent(f'metrics differ from those of the uninterrupted run: {first}')
 
 
-def tried(case: Case, folder: pathlib.Path, seed: int, shared: Shared) -> Outcome:
+def tried(case: Case, folder: pathlib.Path, seed: str, shared: Shared) -> Outcome:
   """Runs a case."""
   bench, start, said = Bench(folder, seed, shared), time.monotonic(), ''
   try:

@@ -1,0 +1,166 @@
+"""Full disks: the run does without what is beside its state; the rest goes on once there is room.
+
+A full disk is a small file system in memory, mounted for the case; that needs root on Linux.
+"""
+
+import functools
+import pathlib
+import shutil
+import signal
+import subprocess
+
+import processes
+from processes import steps_logged
+
+from tests.faults import small
+from tests.faults.campaign import Bench, Case, Skipped, bit_equal, ended, log
+
+
+class Disk:
+  """A file system of so many KiB at a path, until the case ends."""
+
+  def __init__(self, bench: Bench, path: pathlib.Path, kib: int):
+    path.mkdir(parents=True, exist_ok=True)
+    command = ['mount', '-t', 'tmpfs', '-o', f'size={kib}k', 'tmpfs', str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+      raise Skipped(f'no file system can be mounted: {done.stderr.strip()}')
+    bench.closing.callback(subprocess.run, ['umount', '-l', str(path)], check=True)
+    self.path = path
+
+  def fill(self) -> None:
+    """Leaves no byte."""
+    with open(self.path / 'filler', 'ab', buffering=0) as file:
+      try:
+        while True:
+          file.write(bytes(4096))
+      except OSError:
+        pass
+
+  def free(self, kib: int = 1 << 20) -> None:
+    """Makes room."""
+    (self.path / 'filler').unlink(missing_ok=True)
+    subprocess.run(['mount', '-o', f'remount,size={kib}k', str(self.path)], check=True)
+
+
+def full_for_people(bench: Bench) -> None:
+  """TensorBoard, curves.png and starts/ are on full disks from the first to the last step."""
+  workdir = bench.folder / 'run'
+  for name in ('tensorboard', 'starts', 'full'):
+    Disk(bench, (workdir if name != 'full' else bench.folder) / name, 4).fill()
+  (workdir / 'curves.png').symlink_to(bench.folder / 'full/curves.png')
+  done = processes.run(bench.store, workdir)
+  said = done.stdout + done.stderr
+  assert done.returncode == 0 and 'Traceback' not in said, said
+  for told in ('TensorBoard gets no more', 'starts/', 'curves.png was not drawn'):
+    assert told in said, (told, said)
+  bit_equal(workdir, bench.shared.straight)
+
+
+def full_for_a_while(bench: Bench, name: str, said: str) -> None:
+  """A part of the workdir, or all of it, has no room for some steps, then it has."""
+  workdir = bench.folder / 'run'
+  disk = Disk(bench, workdir / name, 1 << 20)
+  (process,) = bench.watch(processes.start(bench.store, workdir))
+  processes.wait_for(lambda: steps_logged(workdir) >= 4, process)
+  process.send_signal(signal.SIGSTOP)  # so that the disk is full before the next save
+  disk.free(100)
+  disk.fill()
+  process.send_signal(signal.SIGCONT)
+  processes.wait_for(lambda: said in log(workdir), process)
+  disk.free()
+  assert ended(process) == 0 and 'Traceback' not in log(workdir), log(workdir)[-3000:]
+  bit_equal(workdir, bench.shared.straight)
+
+
+def full_until_the_end(bench: Bench) -> None:
+  """No checkpoint can be written: that is said, and the same command goes on when there is room."""
+  workdir = bench.folder / 'run'
+  disk = Disk(bench, workdir / 'checkpoints', 100)
+  done = processes.run(bench.store, workdir)
+  said = done.stdout + done.stderr
+  assert done.returncode != 0 and 'could not be written to' in said, said
+  assert 'see that the disk has room' in said, said
+  disk.free()
+  done = processes.run(bench.store, workdir)
+  assert done.returncode == 0, done.stderr
+  bit_equal(workdir, bench.shared.straight)
+
+
+def full_from_the_start(bench: Bench) -> None:
+  """Not even the first line of the workdir fits."""
+  workdir = bench.folder / 'run'
+  disk = Disk(bench, workdir, 16)
+  disk.fill()
+  done = processes.run(bench.store, workdir)
+  said = done.stdout + done.stderr
+  assert done.returncode != 0 and 'No space left on device' in said, said
+  disk.free()
+  done = processes.run(bench.store, workdir)
+  assert done.returncode == 0, done.stderr
+  bit_equal(workdir, bench.shared.straight)
+
+
+def full_plans(bench: Bench, both: bool) -> None:
+  """The plan goes to the workdir, or stays in memory."""
+  store = pathlib.Path(shutil.copytree(bench.store, bench.folder / 'store'))
+  shutil.rmtree(store / 'plans', ignore_errors=True)
+  workdir = bench.folder / 'run'
+  for path in (store / 'plans', *([workdir / 'plans'] if both else ())):
+    Disk(bench, path, 8).fill()
+  done = processes.run(store, workdir)
+  said = done.stdout + done.stderr
+  assert done.returncode == 0 and 'no plan can be kept in' in said, said
+  assert ('kept in memory' in said) == both, said
+  bit_equal(workdir, bench.shared.straight)
+
+
+def full_for_prepare(bench: Bench, kib: int) -> None:
+  """The store is made on a disk that is full after some parts."""
+  text = small.text(bench.folder, 3000)
+  whole, place = bench.folder / 'whole', bench.folder / 'disk'
+  assert small.prepare(text, whole).returncode == 0
+  disk = Disk(bench, place, kib)
+  done = small.prepare(text, place / 'store')
+  assert done.returncode == 1 and 'the disk is full' in done.stderr, done.stderr
+  assert 'Traceback' not in done.stderr and not (place / 'store').exists(), done.stderr
+  disk.free()
+  assert small.prepare(text, place / 'store').returncode == 0
+  small.same_files(whole, place / 'store')
+
+
+def full_for_prepare_of_a_run(bench: Bench) -> None:
+  """The run makes its store in a workdir that has no room for it."""
+  text = small.text(bench.folder, 3000)
+  flags = [f'--config.data.input={text}', f'--config.data.vocab={bench.folder}/vocab.txt']
+  flags += ['--config.total_steps=3']
+  workdir, whole = bench.folder / 'run', bench.folder / 'straight'
+  disk = Disk(bench, workdir, 60)
+  done = processes.run('', workdir, *flags)
+  said = done.stdout + done.stderr
+  assert done.returncode == 1 and 'the disk is full' in said and 'Traceback' not in said, said
+  disk.free()
+  for place in (workdir, whole):
+    done = processes.run('', place, *flags)
+    assert done.returncode == 0, done.stderr
+  bit_equal(workdir, whole)
+
+
+def partly(name: str, said: str) -> Case:
+  work = functools.partial(full_for_a_while, name=name, said=said)
+  return Case('full disks', f'{name or "the whole workdir"} for some steps', work)
+
+
+CASES = [
+  Case('full disks', 'TensorBoard, curves.png and starts/ all along', full_for_people, 3),
+  partly('checkpoints', 'could not be written to'),
+  partly('', 'lines are kept and written later'),
+  Case('full disks', 'checkpoints to the end', full_until_the_end),
+  Case('full disks', 'the workdir from the start', full_from_the_start),
+  Case('full disks', 'plans beside the store', functools.partial(full_plans, both=False)),
+  Case('full disks', 'plans beside the store and in the workdir',
+       functools.partial(full_plans, both=True), 2),
+  Case('full disks', 'prepare, in its first part', functools.partial(full_for_prepare, kib=8)),
+  Case('full disks', 'prepare, after some parts', functools.partial(full_for_prepare, kib=150)),
+  Case('full disks', 'prepare of a run', full_for_prepare_of_a_run),
+]  # fmt: skip
