@@ -51,7 +51,9 @@ class Trackers:
     if jax.process_index() != 0 or not config.trackers:
       return
     record = pathlib.Path(workdir, RECORD)
-    ids = json.loads(record.read_text(encoding='utf-8')) if record.exists() else {}
+    ids: dict[str, str] = {}
+    with self._guarded(RECORD, 'be read'):
+      ids |= json.loads(record.read_bytes()) if record.exists() else {}
     flat = dict(_flat(config.copy_and_resolve_references().to_dict()))
     for name in config.trackers:
       make = registry.find('bertjax.metrics.trackers', name, 'config.trackers').TRACKER

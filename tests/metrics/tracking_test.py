@@ -103,6 +103,21 @@ def test_a_tracker_that_fails_is_said_and_then_left_alone(config, tmp_path):
   assert 'no more' in said[-1]
 
 
+@pytest.mark.parametrize('torn', ['', '{"mine.tracker": ', '[7]', '\xff'])
+@mutation(
+  'tracking: a torn record ends the run',
+  'bertjax/metrics/tracking.py',
+  "with self._guarded(RECORD, 'be read'):",
+  'if True:',
+)
+def test_a_torn_record_begins_anew(config, tmp_path, torn):
+  (tmp_path / tracking.RECORD).write_bytes(torn.encode('latin-1'))
+  said = []
+  tracking.Trackers(config, tmp_path, said.append).close()
+  assert 'trackers.json could not be read' in said[0] and Fake.made[0].given == ''
+  assert json.loads((tmp_path / 'trackers.json').read_text()) == {'mine.tracker': 'id-0'}
+
+
 def test_a_tracker_that_cannot_be_is_refused():
   with pytest.raises(UserError, match='wandb'):
     tracking.check(('wandbb',))
