@@ -60,17 +60,6 @@ def other_tokens(bench: Bench) -> None:
   differing(bench, 'its data: first batch', roots=roots, store='store')
 
 
-def alone(bench: Bench) -> None:
-  """The other process ends before they have agreed on anything."""
-  workdir = bench.folder / 'run'
-  both = bench.watch(
-    *processes.start_pair(bench.store, workdir, each=((), ('--config.no_such_key=1',)))
-  )
-  statuses = [ended(process, SECONDS) for process in both]
-  assert 0 not in statuses, log(workdir, 0)
-  assert 'no_such_key' in log(workdir, 1)
-
-
 def key(said: str, *flags: str, **env: str) -> Case:
   """A case of a key or a variable that only the second process is given."""
   name = ', '.join([*flags, *(f'{k}={v}' for k, v in env.items())])
@@ -99,5 +88,4 @@ CASES = [
   Case('hosts that disagree', 'other tokens under the same name', other_tokens),
   Case('hosts that disagree', 'the version of a library', other_library),
   Case('hosts that disagree', 'the code', other_code),
-  Case('hosts that disagree', 'one that ends at its flags', alone),
 ]
