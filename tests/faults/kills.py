@@ -5,6 +5,7 @@ Several kills hit one run, a life after the other, so that each finds what the o
 
 import functools
 import pathlib
+import re
 import signal
 import subprocess
 import time
@@ -30,7 +31,7 @@ def opening(workdir: pathlib.Path, before: int) -> bool:
 
 
 def stepping(workdir: pathlib.Path, before: int) -> bool:
-  return 'step ' in log(workdir)[before:]
+  return re.search(r'\bstep \d+/\d+ ', log(workdir)[before:]) is not None
 
 
 def saving(workdir: pathlib.Path, before: int) -> bool:
@@ -181,15 +182,15 @@ def in_prepare_of_a_run(bench: Bench) -> None:
 
 CASES = [
   one('8 random moments before the first step', KILL, [(started, 8.0)] * 8),
-  one('8 random moments of training', KILL, [(stepping, 0.5)] * 8),
+  one('8 random moments of training', KILL, [(stepping, 2.0)] * 8),
   one('6 in a save', KILL, [(saving, 0.05)] * 6),
   one('2 in an evaluation', KILL, [(evaluating, 0.02)] * 2),
   one('opening, compiling, training, saving', TERM, [
-    (opening, 0.5), (compiling, 1.0), (stepping, 0.2), (saving, 0.02)]),
+    (opening, 0.5), (compiling, 1.0), (stepping, 1.0), (saving, 0.02)]),
   one('opening, compiling, training, saving', INT, [
-    (opening, 0.5), (compiling, 1.0), (stepping, 0.2), (saving, 0.02)]),
+    (opening, 0.5), (compiling, 1.0), (stepping, 1.0), (saving, 0.02)]),
   one('opening, compiling, training, saving', HUP, [
-    (opening, 0.5), (compiling, 1.0), (stepping, 0.2), (saving, 0.02)]),
+    (opening, 0.5), (compiling, 1.0), (stepping, 1.0), (saving, 0.02)]),
   one('4 random moments before it listens', TERM, [(started, 3.0)] * 4),
   Case('SIGTERM, one process', 'two within 1.2 s', twice),
   two(compiling, KILL, 1), two(stepping, KILL, 0), two(stepping, KILL, 1), two(saving, KILL, 0, 1),
