@@ -7,6 +7,7 @@ evaluation.py what judges it, spikes.py what becomes of a step that is not finit
 
 import contextlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -275,6 +276,8 @@ def _run(
       progress.note(f'Compiling the train step of phase {phase.name!r}')
       with book.time('compile'):
         phase.compile(run.abstract)
+        # Collectives of CPUs give up where one process begins 30 s after another.
+        hosts.barrier(f'compiled/{phase.name}', math.inf)
     if index == 0:
       state = phase.enter(state)
     with book.time('input'):

@@ -197,6 +197,24 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
   assert 'before the first step' in said(workdir, 0)
 
 
+@pytest.mark.full
+@mutation(
+  'loop: a process that has compiled does not wait for the others',
+  'bertjax/train/loop.py',
+  "        hosts.barrier(f'compiled/{phase.name}', math.inf)\n",
+  '',
+)
+def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
+  workdir = tmp_path / 'run'
+  both = start_pair(rich_store, workdir, '--config.total_steps=3')
+  wait_for(lambda: os.path.exists(f'{workdir}.0.log') and 'Compiling' in said(workdir, 0), *both)
+  both[1].send_signal(signal.SIGSTOP)
+  time.sleep(45)
+  both[1].send_signal(signal.SIGCONT)
+  assert [p.wait(200) for p in both] == [0, 0]
+  assert steps_logged(workdir) == 3
+
+
 @mutation(
   'rescue: nothing is saved on the way out',
   'bertjax/train/loop.py',
