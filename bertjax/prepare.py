@@ -16,27 +16,34 @@ A text of its own for evaluation, instead of a share of the documents:
 
   python -m bertjax.prepare --input=valid.txt --vocab=STORE/vocab --output=STORE/heldout --holdout=0
 
+Many files on many machines: the same store, made by Apache Beam with the flags of its runners.
+What a broken pipeline has made lies in STORE.shards, and is not made again:
+
+  python -m bertjax.prepare --input='gs://B/text/*.gz' --vocab=gs://B/vocab.txt --output=gs://B/STORE
+    --runner=DataflowRunner --project=P --region=R --temp_location=gs://B/T --setup_file=./setup.py
+
 Is a store still what was written? Reads every file of it and of its plans, and names the damaged:
 
   python -m bertjax.prepare --verify --output=STORE
 """
 
 import concurrent.futures
+import dataclasses
 import errno
 import hashlib
 import os
 import pathlib
 import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from absl import app, flags
-from rich.console import Console
-from rich.table import Table
 
 from bertjax import storage
 from bertjax.data.seqio_tasks import flags as text_flags
-from bertjax.data.store import encode, ernie_records
+from bertjax.data.store import encode, ernie_records, shards, summary
 from bertjax.data.store.builder import Kind, Partial, is_finished, owned
-from bertjax.data.store.reader import Store, open_store
+from bertjax.data.store.reader import open_store
 from bertjax.data.store.verify import faults, plan_faults
 from bertjax.data.text import phrases, sentence_split
 from bertjax.data.text.files import find_files
@@ -61,6 +68,12 @@ _WORKERS = flags.DEFINE_integer('workers', 0, 'Processes; 0: one per core.', 0)
 _PART_MB = flags.DEFINE_float(
   'part_mb', 64.0, 'Megabytes of tokens in a part: what a kill costs, and what memory holds.', 0.001
 )
+_RUNNER = flags.DEFINE_string(
+  'runner',
+  '',
+  'Encode file by file on this runner of Apache Beam, which takes its own flags besides: '
+  'DirectRunner, DataflowRunner, FlinkRunner, SparkRunner.',
+)
 _LANGUAGES = flags.DEFINE_list(
   'languages', [], 'The languages of the text, in the order of their ids; by default as they come.'
 )
@@ -73,12 +86,6 @@ _SEGMENTER = flags.DEFINE_string(
   'Instead of a lexicon: MODULE:FUNCTION, text to pieces or (start, end) pairs, e.g. jieba:lcut; '
   'or capitals, runs of capitalised words.',
 )
-
-_LINES_ARE = {
-  sentence_split.LINES: 'sentences',
-  sentence_split.SENTENCES: 'paragraphs',
-  sentence_split.VERBATIM: 'kept as they are',
-}
 
 
 def _check_flags() -> None:
@@ -101,7 +108,7 @@ def _verify(output: pathlib.Path) -> None:
   print(f'{output} is what was written')
 
 
-def _prepare(output: pathlib.Path) -> None:
+def _prepare(output: pathlib.Path, beam: Any) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
   vocab = storage.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
@@ -122,11 +129,11 @@ def _prepare(output: pathlib.Path) -> None:
       print(f'{output} is already there')
     else:
       partial = Partial(output, identity, _HOLDOUT.value, kind)
-      _make(corpus, vocabulary, str(vocab), partial, output)
+      _make(corpus, vocabulary, str(vocab), partial, output, beam)
 
 
 def _make(
-  corpus, vocabulary: Vocabulary, vocab: str, partial: Partial, output: pathlib.Path
+  corpus, vocabulary: Vocabulary, vocab: str, partial: Partial, output: pathlib.Path, beam: Any
 ) -> None:
   """Writes the rest of a store and shows what it is."""
   if partial.stats.documents:
@@ -144,7 +151,14 @@ def _make(
     segmenter=_SEGMENTER.value,
     skip_bad=text_flags.SKIP_BAD.value,
   )
-  seconds, tokens = _encode(corpus, partial, options)
+  if beam:
+    corpus, found = _on_beam(corpus, vocabulary, options, partial.stats.documents, beam)
+  elif isinstance(corpus, ernie_records.Records):
+    found = corpus.encoded(partial.stats.documents)
+  else:
+    workers = _WORKERS.value or len(os.sched_getaffinity(0))
+    found = encode.encode_all(corpus.batches(partial.stats.documents), options, workers)
+  seconds, tokens = _add(found, corpus, partial)
   partial.stats.bad_lines = corpus.left_out.count
   partial.stats.name_bad(corpus.left_out.named)
   if not partial.train.documents:
@@ -153,8 +167,10 @@ def _make(
       + ''.join(f'\nleft out: {name}' for name in partial.stats.bad_first)
     )
   partial.finish(vocabulary)
+  if beam:
+    storage.remove(_shards())
   store = open_store(output)
-  _print_table(store, vocabulary, split, tokens / seconds)
+  summary.show(store, vocabulary, split, tokens / seconds)
 
 
 def _open(vocabulary: Vocabulary):
@@ -202,19 +218,63 @@ def _lexicon_fingerprint() -> list[dict]:
   ]
 
 
-def _encode(corpus, partial: Partial, options: encode.Options) -> tuple[float, int]:
+def _shards() -> str:
+  """The directory of what Beam makes."""
+  return f'{str(text_flags.OUTPUT.value).rstrip("/")}.shards'
+
+
+def _beam(words: Sequence[str]) -> Any:
+  """Beam's options, where it is asked for: --runner, and the words that are none of our flags.
+
+  Raises:
+    UserError: Beam is not there, or knows such flags as little; or --workers, which are our own.
+  """
+  if not _RUNNER.value:
+    return None
+  if _WORKERS.value:
+    raise UserError(
+      '--workers are of this machine: expected the flags of the runner, --direct_num_workers of '
+      'DirectRunner, --num_workers of DataflowRunner'
+    )
+  try:
+    from bertjax.data.store import on_beam
+  except ModuleNotFoundError as error:
+    raise UserError(
+      f'--runner={_RUNNER.value} needs Apache Beam: pip install bertjax[beam] ({error})'
+    ) from error
+  return on_beam.options_of([f'--runner={_RUNNER.value}', *words])
+
+
+def _on_beam(corpus, vocabulary: Vocabulary, options: encode.Options, skip: int, beam: Any):
+  """Encodes the text on Beam; returns the corpus with what was left out of it, and its batches.
+
+  Raises:
+    UserError: the text is not files, or is refused.
+  """
+  from bertjax.data.store import on_beam
+
+  if getattr(corpus, 'files', None) is None:
+    raise UserError(
+      f'--runner={_RUNNER.value} takes files of text, all of them: expected --input=FILES without '
+      f'--documents, got --input={text_flags.INPUT.value}'
+    )
+  directory, besides = _shards(), _lexicon_fingerprint()
+  if not storage.is_remote(directory):
+    pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
+  options = options._replace(vocab=str(_VOCAB.value))  # each host has its own copy of a URL
+  divided = shards.divide(corpus.files, options, vocabulary, directory, besides)
+  on_beam.make(divided, beam)
+  told = dataclasses.replace(corpus, files=None, left_out=shards.left_out(divided))
+  return told, shards.joined(divided, skip)
+
+
+def _add(found: Iterable[encode.Encoded], corpus, partial: Partial) -> tuple[float, int]:
   """Appends the rest of the corpus; returns the seconds it took and its tokens."""
-  workers = _WORKERS.value or len(os.sched_getaffinity(0))
-  skip = partial.stats.documents
-  if isinstance(corpus, ernie_records.Records):
-    found = corpus.encoded(skip)
-  else:
-    found = encode.encode_all(corpus.batches(skip), options, workers)
   before = partial.tokens
   with Bar('prepare') as bar:
     for batch in found:
       partial.add(batch)
-      if partial.train.buffered >= _PART_MB.value * 2**20:
+      if batch.whole and partial.train.buffered >= _PART_MB.value * 2**20:
         partial.cut()
       stats, tokens = partial.stats, partial.tokens
       bar.show(
@@ -225,55 +285,22 @@ def _encode(corpus, partial: Partial, options: encode.Options) -> tuple[float, i
     return bar.seconds, partial.tokens - before
 
 
-def _print_table(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
-  meta, stats = store.meta, store.meta['stats']
-  held_out = open_store(store.path / 'heldout').meta if (store.path / 'heldout').exists() else None
-  unk = vocabulary.special['unk']
-  unknown = 0 if unk is None else store.counts[unk] / max(meta['tokens'], 1)
-  table = Table(title=str(store.path), show_header=held_out is not None)
-  for column in ('', 'train', 'held out'):
-    table.add_column(column, justify='right' if column else 'left')
-  for name in ('documents', 'sentences', 'tokens'):
-    table.add_row(name, f'{meta[name]:,}', f'{held_out[name]:,}' if held_out else '')
-  table.add_row('unknown tokens', f'{unknown:.4%}')
-  table.add_row('empty documents dropped', f'{stats["empty_documents"]:,}')
-  table.add_row('empty sentences dropped', f'{stats["empty_sentences"]:,}')
-  table.add_row('characters replaced', f'{stats["replaced"]:,}')
-  table.add_row('special tokens that are spelled in the text', f'{stats["spelled_special"]:,}')
-  bad = stats['bad_lines'] + stats['bad_documents']
-  if bad:
-    table.add_row('bad lines, records and documents left out', f'{bad:,}')
-  if stats['broken_pairs']:
-    table.add_row('pairs with an empty side dropped', f'{stats["broken_pairs"]:,}')
-  if meta['units']:
-    table.add_row('phrases and entities found', f'{stats["found_units"]:,}')
-  if meta['languages']:
-    table.add_row('languages', ', '.join(meta['languages']))
-  table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
-  table.add_row('lines are', _LINES_ARE[split])
-  table.add_row('tokens/s', f'{rate:,.0f}')
-  Console().print(table)
-  for name in stats['bad_first']:
-    print(f'left out: {name}')
-  if bad > len(stats['bad_first']):
-    print(f'left out: {bad - len(stats["bad_first"]):,} more')
-
-
 def main(argv: list[str]) -> None:
   """Prepares a store; a user's mistake ends in one message, not a traceback."""
-  if len(argv) > 1:
+  if len(argv) > 1 and not _RUNNER.value:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   _check_flags()
+  beam = _beam(argv[1:])
   try:
     if _VERIFY.value:
       _verify(storage.local(text_flags.OUTPUT.value))
     else:
       with storage.output(text_flags.OUTPUT.value, 'store.json') as output:
-        _prepare(output)
+        _prepare(output, beam)
   except concurrent.futures.BrokenExecutor as error:
     sys.exit(
       f'bertjax.prepare: a worker process died, for want of memory perhaps ({error}). The finished '
-      'parts are kept: give the same command again, with fewer --workers'
+      'parts are kept: give the same command again, with fewer workers'
     )
   except OSError as error:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
@@ -284,8 +311,18 @@ def main(argv: list[str]) -> None:
     )
 
 
+def _parse(argv: list[str]) -> list[str]:
+  """Reads the flags; with --runner those that are not ours are left for Beam."""
+  if not any(word.lstrip('-').startswith('runner') for word in argv):
+    return app.parse_flags_with_usage(argv)
+  try:
+    return flags.FLAGS(argv, known_only=True)
+  except flags.Error as error:
+    raise UserError(f'{error}. See python -m bertjax.prepare --help') from error
+
+
 flags.adopt_module_key_flags(text_flags)
 
 if __name__ == '__main__':
   with door('bertjax.prepare'):
-    app.run(main)
+    app.run(main, flags_parser=_parse)

@@ -151,6 +151,34 @@ def find(pattern: str) -> list[RemotePath]:
   return sorted(RemotePath(file_system.unstrip_protocol(name)) for name in found)
 
 
+def names(text: str | os.PathLike[str]) -> set[str]:
+  """The names of what is in a directory now; none where there is no such directory."""
+  if not is_remote(text):
+    return set(os.listdir(text)) if os.path.isdir(text) else set()
+  file_system, there = _at(os.fspath(text))
+  with _explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
+    file_system.invalidate_cache()
+    return {found.rpartition('/')[2] for found in file_system.ls(there, detail=False)}
+  return set()
+
+
+def send(file: pathlib.Path, there: Place) -> None:
+  """Copies a local file to a URL, where it appears whole or not at all."""
+  file_system, path_there = _at(str(there))
+  with _explained(str(there)):
+    file_system.put_file(str(file), path_there)
+
+
+def remove(text: str | os.PathLike[str]) -> None:
+  """Removes a file, or a directory and all below it, if there is one."""
+  if not is_remote(text):
+    pathlib.Path(text).unlink() if os.path.isfile(text) else shutil.rmtree(text, True)
+    return
+  file_system, there = _at(os.fspath(text))
+  with _explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
+    file_system.rm(there, recursive=True)
+
+
 def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = False) -> pathlib.Path:
   """A local path with what is at a path: itself, or the copy of a URL, which is made once a host.
 

@@ -94,7 +94,7 @@ def test_a_broken_off_run_keeps_units_and_columns(tmp_path, vocab, monkeypatch):
     segmenter=f'{__name__}:beginning',
     part_mb=0.001,
   )
-  monkeypatch.setattr(corpus_lib, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
   run(output=tmp_path / 'whole', **given)
   for cuts in (1, 3, 3):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):

@@ -56,7 +56,7 @@ def vocab(tmp_path):
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
   """Many groups of documents from little text."""
-  monkeypatch.setattr(corpus_lib, '_BLOCK_BYTES', 4000)
+  monkeypatch.setattr(corpus_lib, 'BLOCK_BYTES', 4000)
 
 
 @pytest.mark.parametrize('kind', ['words', 'characters'])

@@ -44,7 +44,7 @@ def run(**values):
 
 OPTIONS = (
   'split errors lowercase documents module field holdout part_mb '
-  'columns languages lexicon segmenter skip_bad'
+  'columns languages lexicon segmenter skip_bad runner'
 ).split()
 
 

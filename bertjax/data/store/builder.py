@@ -17,7 +17,7 @@ import numpy as np
 
 from bertjax import locks
 from bertjax.data import counter_rng
-from bertjax.data.store.encode import Encoded
+from bertjax.data.store.encode import COUNTED, Encoded
 from bertjax.data.store.reader import read_meta
 from bertjax.data.store.writer import Writer, remove_sides, save_json
 from bertjax.data.text import phrases
@@ -153,13 +153,10 @@ class Partial:
     named = [f'document {first + number}: {what}' for number, what in batch.bad.items()]
     self.stats.bad_first = [*self.stats.bad_first, *named][:NAMED]
     self.stats.documents += len(batch.size_D)
-    self.stats.bytes += batch.size
+    for name in COUNTED:
+      setattr(self.stats, name, getattr(self.stats, name) + int(batch.counted[name].sum()))
     self.stats.empty_documents += len(batch.size_D) - len(size_D) - len(batch.bad)
     self.stats.bad_documents += len(batch.bad)
-    self.stats.spelled_special += batch.spelled_special
-    self.stats.empty_sentences += batch.empty
-    self.stats.replaced += batch.replaced
-    self.stats.broken_pairs += batch.broken_pairs
     if batch.unit_n is not None:
       self.stats.found_units += int(np.count_nonzero(batch.unit_n == phrases.FOUND))
 

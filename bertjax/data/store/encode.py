@@ -43,6 +43,10 @@ class Options(NamedTuple):
   skip_bad: bool = False
 
 
+# What is counted of each document, as `builder.Stats` adds it up.
+COUNTED = ('bytes', 'empty_sentences', 'replaced', 'broken_pairs', 'spelled_special')
+
+
 class Encoded(NamedTuple):
   """A batch of D documents.
 
@@ -50,29 +54,41 @@ class Encoded(NamedTuple):
     token_n: int32 ids, unit by unit.
     length_S: int64 tokens of each unit, > 0.
     size_D: int64 units of each document; 0 where nothing is left of it.
-    empty: units without a token, dropped.
-    replaced: U+FFFD characters put where bytes were not UTF-8.
-    size: bytes of the documents' text.
+    counted: names of COUNTED -> int64 per document.
     unit_n: uint8, as `phrases.unit_starts` returns it, or None where no units are looked for.
     column: name -> uint8 per unit; of `language` an index into the languages.
     languages: names, in the order of their first mention in the batch.
-    broken_pairs: documents of parallel text, dropped since one side had no token.
-    spelled_special: how often the text spells a special token, which stays text.
     bad: number in the batch -> what is wrong, of documents that are left out; their size is 0.
+    whole: whether a part of the store may end behind the batch.
   """
 
   token_n: np.ndarray
   length_S: np.ndarray
   size_D: np.ndarray
-  empty: int
-  replaced: int
-  size: int
+  counted: Mapping[str, np.ndarray]
   unit_n: np.ndarray | None = None
   column: Mapping[str, np.ndarray] = {}
   languages: Sequence[str] = ()
-  broken_pairs: int = 0
-  spelled_special: int = 0
   bad: Mapping[int, str] = {}
+  whole: bool = True
+
+  def between(self, first: int, last: int, whole: bool) -> 'Encoded':
+    """The documents from `first` to before `last`."""
+    unit_D = np.append(0, np.cumsum(self.size_D))
+    units = slice(*unit_D[[first, last]])
+    token_S = np.append(0, np.cumsum(self.length_S))
+    tokens = slice(*token_S[unit_D[[first, last]]])
+    return Encoded(
+      self.token_n[tokens],
+      self.length_S[units],
+      self.size_D[first:last],
+      {name: count_D[first:last] for name, count_D in self.counted.items()},
+      None if self.unit_n is None else self.unit_n[tokens],
+      {name: value_S[units] for name, value_S in self.column.items()},
+      self.languages,
+      {number - first: what for number, what in self.bad.items() if first <= number < last},
+      whole,
+    )
 
 
 def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> Encoded:
@@ -86,7 +102,7 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
   if options.columns:
     parts = [record.split(documents_lib.SEPARATOR, len(options.columns)) for record in documents]
     fields, documents = [part[:-1] for part in parts], [part[-1] for part in parts]
-  split, replaced, bad = _split(documents, fields, options)
+  split, replaced_D, bad = _split(documents, fields, options)
   sentences = [sentence for document in split for sentence in document.texts]
   languages_U = [name for document in split for name in document.values.get('language', ())]
   token_n, length_U, unit_n = _tokens(sentences, languages_U, vocabulary, options)
@@ -101,33 +117,36 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
     whole_n = np.repeat(whole_U, length_U)
     token_n, unit_n = token_n[whole_n], None if unit_n is None else unit_n[whole_n]
     kept_U, left_D = kept_U & whole_U, np.where(broken_D, 0, left_D)
-  empty = int(np.sum(size_D[~broken_D]) - np.sum(kept_U))
   column, languages = _columns(split, options.columns)
+  counted = dict(
+    bytes=[len(document) for document in documents],
+    empty_sentences=np.where(broken_D, 0, size_D - left_D),
+    replaced=replaced_D,
+    broken_pairs=broken_D,
+    spelled_special=[vocabulary.count_spelled([document]) for document in documents],
+  )
   return Encoded(
     token_n,
     length_U[kept_U],
     left_D,
-    empty,
-    replaced,
-    sum(map(len, documents)),
+    {name: np.array(count_D, np.int64) for name, count_D in counted.items()},
     unit_n,
     {name: value_U[kept_U] for name, value_U in column.items()},
     languages,
-    int(broken_D.sum()),
-    vocabulary.count_spelled(documents),
     bad,
   )
 
 
-def _split(documents, fields, options) -> tuple[list[documents_lib.Sentences], int, dict[int, str]]:
-  """Returns the sentences of all documents, the characters replaced, and what is wrong."""
-  split, replaced, bad = [], 0, {}
+def _split(documents, fields, options):
+  """Returns the sentences, `documents.Sentences`, and the characters replaced of each document, and
+  what is wrong with some, by number."""
+  split, replaced_D, bad = [], [0] * len(documents), {}
   mark = '\ufffd'
   for document, values in zip(documents, fields, strict=True):
     try:
       text = sentence_split.decode(document, options.errors)
       if options.errors == 'replace':
-        replaced += text.count(mark) - document.count(mark.encode())
+        replaced_D[len(split)] = text.count(mark) - document.count(mark.encode())
       named = zip(options.columns, values, strict=True)
       said = {name: value.decode('utf-8') for name, value in named}
       split.append(documents_lib.split(text, said, options.split))
@@ -136,7 +155,7 @@ def _split(documents, fields, options) -> tuple[list[documents_lib.Sentences], i
         raise
       bad[len(split)] = str(error)
       split.append(documents_lib.Sentences([], {name: [] for name in options.columns}, False))
-  return split, replaced, bad
+  return split, replaced_D, bad
 
 
 def _tokens(sentences, languages, vocabulary, options):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bertjax.data.store.encode import Encoded
+from bertjax.data.store.encode import COUNTED, Encoded
 from bertjax.data.text import files
 from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.text.phrases import CONTINUES, FOUND, WORD
@@ -78,7 +78,7 @@ class Records:
       skip -= len(encoded.size_D)
 
   def _encode(self, batch) -> Encoded:
-    segments, sizes = [], []
+    segments, sizes, bytes_D = [], [], []
     for path, number, line in batch:
       try:
         pair, follows = _read(line, self.vocabulary)
@@ -91,6 +91,7 @@ class Records:
         continue
       segments += pair
       sizes += [2] if follows else [1, 1]
+      bytes_D += [len(line)] if follows else [len(line), 0]
     token_n, label_n = np.concatenate(segments, 1) if segments else np.zeros((2, 0), np.int64)
     # A unit of several tokens was found; one of a single token is a word.
     longer_n = np.append(label_n[1:] > 0, False)
@@ -99,9 +100,8 @@ class Records:
       token_n.astype(np.int32),
       np.array([segment.shape[1] for segment in segments], np.int64),
       np.array(sizes, np.int64),
-      empty=0,
-      replaced=0,
-      size=sum(len(line) for _, _, line in batch),
+      {name: np.zeros(len(sizes), np.int64) for name in COUNTED}
+      | dict(bytes=np.array(bytes_D, np.int64)),
       unit_n=unit_n.astype(np.uint8),
     )
 

@@ -16,7 +16,7 @@ from bertjax.data.text.left_out import LeftOut
 from bertjax.errors import UserError
 
 PYTHON_DOCS = 'python_docs'
-_BLOCK_BYTES = 2**18  # of documents that go to a worker at once
+BLOCK_BYTES = 2**18  # of documents that go to a worker at once
 
 
 @dataclasses.dataclass
@@ -56,7 +56,7 @@ class Corpus:
     Raises:
       UserError: what is wrong with the source, by name and place.
     """
-    yield from documents_lib.blocks(self.records(skip), _BLOCK_BYTES)
+    yield from documents_lib.blocks(self.records(skip), BLOCK_BYTES)
 
   def texts(self) -> Iterator[list[bytes]]:
     """As `batches`, without the columns."""

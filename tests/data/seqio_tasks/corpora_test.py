@@ -51,7 +51,7 @@ def test_files_can_be_entered_anywhere(tmp_path):
 
 def test_groups_begin_anew_wherever_the_source_is_entered(tmp_path):
   documents = [b'x' * (40_000 + 7 * i) for i in range(40)]
-  grouped = lambda documents: list(documents_lib.blocks(documents, corpus_lib._BLOCK_BYTES))
+  grouped = lambda documents: list(documents_lib.blocks(documents, corpus_lib.BLOCK_BYTES))
   groups = grouped(documents)
   behind = sum(map(len, groups[:3]))
   assert len(groups) > 5 and grouped(documents[behind:]) == groups[3:]

@@ -76,5 +76,6 @@ def test_encoding_keeps_values_beside_the_sentences_that_are_left(tmp_path):
   assert got.length_S.tolist() == [1, 2, 1, 2, 1] and got.size_D.tolist() == [2, 2, 0, 0, 1]
   assert got.languages == ['fr', 'en', 'de'] and got.column['language'].tolist() == [0, 0, 1, 2, 2]
   assert got.column['role'].tolist() == [1, 3, 0, 0, 7]
-  assert (got.empty, got.broken_pairs) == (1, 1)
-  assert got.size == len('a\n\u200b\nb b'.encode()) + 5 + len('a a a\n\u200b'.encode()) + 1
+  assert got.counted['empty_sentences'].tolist() == [1, 0, 0, 0, 0]
+  assert got.counted['broken_pairs'].tolist() == [0, 0, 1, 0, 0]
+  assert got.counted['bytes'].tolist() == [9, 5, 9, 0, 1]

@@ -105,5 +105,5 @@ def test_prepare_counts_what_is_spelled(tmp_path):
   vocabulary = load_vocabulary(tmp_path / 'vocab.txt', lowercase=True)
   options = encode.Options(str(tmp_path), True, 'lines', 'strict')
   encoded = encode.encode([b'a [MASK]\n[mask]', b'[SEP][PAD] a'], vocabulary, options)
-  assert encoded.spelled_special == 3
+  assert encoded.counted['spelled_special'].tolist() == [1, 2]
   np.testing.assert_array_equal(encoded.token_n[:7], [8, 6, 5, 7, 6, 5, 7])
