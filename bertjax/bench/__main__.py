@@ -1,6 +1,6 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench step|input|prepare|kernel|recurrence|embed [flags]
+python -m bertjax.bench step|input|prepare|plans|kernel|recurrence|embed [flags]
 """
 
 import importlib
@@ -14,7 +14,7 @@ from ml_collections import config_flags
 from bertjax import config_files, presets
 from bertjax.errors import door
 
-BENCHES = ('step', 'input', 'prepare', 'kernel', 'recurrence', 'embed')
+BENCHES = ('step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed')
 
 
 def main() -> None:

@@ -98,10 +98,13 @@ def _record(path: pathlib.Path) -> dict[str, Any]:
     record = json.loads(file.read_bytes())
     sha256 = record.pop('sha256')
     whole = sha256 == checksums.digest(record)
+    outside = [name for name in record['files'] if pathlib.PurePath(name).name != name]
   except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
     raise _Damaged(f'{file}: {error!r}') from error
   if not whole:
     raise _Damaged(f'{file}: its sha256 is not that of what it says')
+  if outside:
+    raise _Damaged(f'{file} names {outside[0]!r}, which is outside of the plan')
   return record
 
 

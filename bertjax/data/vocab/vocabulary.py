@@ -21,7 +21,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax import storage
-from bertjax.data.vocab import as_text, fastbpe, sentencepiece_model, whole_words
+from bertjax.data.vocab import as_text, fastbpe, patterns, sentencepiece_model, whole_words
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError
 
@@ -333,10 +333,11 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
 
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Vocabulary:
+  spec = unique_keys(file.read_text(encoding='utf-8'))
+  patterns.check(spec)
   tokenizer = Tokenizer.from_file(str(file))
   tokenizer.no_padding()
   tokenizer.no_truncation()
-  spec = unique_keys(file.read_text(encoding='utf-8'))
   if isinstance(spec['model']['vocab'], list):
     unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
   normalizer = json.dumps(spec.get('normalizer'))

@@ -1,0 +1,221 @@
+"""What comes from elsewhere, a store, a checkpoint, a tokenizer, a flag, cannot reach out of its
+place, hang the program or run anything: it is refused."""
+
+import json
+import pickle
+import time
+
+import numpy as np
+import pytest
+from mutation import mutation
+from toy_store import on_disk, recipe
+
+from bertjax.checkpoint import manifest
+from bertjax.data import ensure_store
+from bertjax.data.examples import make_examples
+from bertjax.data.store import cache, checksums
+from bertjax.data.store.reader import open_store
+from bertjax.data.store.writer import write_store
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+
+VOCABULARY = 'bertjax/data/vocab/vocabulary.py'
+PATTERNS = 'bertjax/data/vocab/patterns.py'
+OUTSIDE = ('../outside.npy', 'columns/../../outside.npy', '/etc/passwd')
+
+
+class Runs:
+  """A pickle that makes a file when it is read."""
+
+  def __init__(self, path):
+    self.path = path
+
+  def __reduce__(self):
+    return open, (str(self.path), 'w')
+
+
+def toy_store(path):
+  special = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
+  write_store(path, [[[5, 6], [7]]] * 9, dict(type='toy', size=10, sha256='0', special=special))
+
+
+def sign(file, body):
+  """Whoever makes up a store or a checkpoint can sign it too."""
+  file.write_text(json.dumps(dict(body, sha256=checksums.digest(body))))
+
+
+@mutation(
+  'store: any file may be named',
+  'bertjax/data/store/reader.py',
+  "if name.startswith('/') or '..' in",
+  "if False or '...' in",
+)
+@pytest.mark.parametrize('name', OUTSIDE)
+def test_a_store_stays_within_its_directory(tmp_path, name):
+  toy_store(tmp_path / 'store')
+  (tmp_path / 'outside.npy').write_bytes((tmp_path / 'store/counts.npy').read_bytes())
+  file = tmp_path / 'store/store.json'
+  meta = json.loads(file.read_bytes())
+  meta['files'][name] = (tmp_path / 'outside.npy').stat().st_size
+  meta['sha256'].pop('store.json')
+  meta['sha256']['store.json'] = checksums.digest(meta)
+  file.write_text(json.dumps(meta))
+  with pytest.raises(UserError, match='which is outside of the store'):
+    open_store(tmp_path / 'store')
+
+
+@mutation(
+  'plans: any file may be named', 'bertjax/data/store/cache.py', '  if outside:', '  if False:'
+)
+@pytest.mark.parametrize('name', OUTSIDE)
+def test_a_plan_stays_within_its_directory(tmp_path, name):
+  (tmp_path / 'outside.npy').write_bytes(b'secret')
+  (tmp_path / 'plan').mkdir()
+  files = {name: (6, checksums.of_file(tmp_path / 'outside.npy'))}
+  sign(tmp_path / 'plan' / cache.RECORD, dict(identity={}, figures={}, files=files))
+  assert 'which is outside of the plan' in cache.fault(tmp_path / 'plan')
+
+
+@mutation(
+  'checkpoint: what is not in its directory counts as there',
+  'bertjax/checkpoint/manifest.py',
+  'if name not in found:',
+  'if not (directory / name).exists():',
+)
+@pytest.mark.parametrize('name', ['../outside', '/etc/passwd', 'state/../../outside'])
+def test_a_checkpoint_stays_within_its_directory(tmp_path, name):
+  (tmp_path / 'outside').write_bytes(b'secret')
+  (tmp_path / '6').mkdir()
+  files = {name: [6, checksums.of_file(tmp_path / 'outside')]}
+  sign(tmp_path / '6' / manifest.NAME, dict(format=manifest.FORMAT, files=files))
+  with pytest.raises(manifest.Damaged, match='is missing'):
+    manifest.verify(tmp_path / '6')
+
+
+@pytest.mark.parametrize('name', ['counts.npy', 'tokens-00000.npy', 'sentences.npy'])
+def test_an_array_of_a_store_runs_nothing(tmp_path, name):
+  toy_store(tmp_path / 'store')
+  file = tmp_path / 'store' / name
+  size = file.stat().st_size
+  np.save(file, np.array([Runs(tmp_path / 'pwned')], object), allow_pickle=True)
+  plain = file.read_bytes()
+  for body in (plain, pickle.dumps(Runs(tmp_path / 'pwned'))):
+    file.write_bytes(body.ljust(size, b'\0')[: max(size, len(body))])
+    with pytest.raises(ValueError):  # UserError is one
+      open_store(tmp_path / 'store')
+  assert not (tmp_path / 'pwned').exists()
+
+
+@pytest.mark.parametrize('name', ['length.npy', 'a_start.npy'])
+def test_a_column_of_a_plan_runs_nothing(tmp_path, name):
+  store = on_disk(tmp_path / 'store')
+  plan = make_examples(store, recipe(), 64, 0).plan
+  np.save(plan / name, np.array([Runs(tmp_path / 'pwned')], object), allow_pickle=True)
+  record = json.loads((plan / cache.RECORD).read_bytes())
+  record['files'][name] = [(plan / name).stat().st_size, checksums.of_file(plan / name)]
+  record.pop('sha256')
+  sign(plan / cache.RECORD, record)
+  with pytest.raises(ValueError, match='Python objects'):
+    make_examples(store, recipe(), 64, 0)
+  assert not (tmp_path / 'pwned').exists()
+
+
+def tokenizer_json(path, pattern='x', ids=(0, 1, 2, 3, 4, 5), where='pre_tokenizer'):
+  """A tokenizer.json of six pieces with a regular expression somewhere."""
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a']
+  regex = dict(Regex=pattern)
+  split = dict(type='Split', pattern=regex, behavior='Isolated', invert=False)
+  replace = dict(type='Replace', pattern=regex, content=' ')
+  parts = dict(normalizer=None, pre_tokenizer=None, decoder=None)
+  parts[where] = (
+    dict(type='Sequence', pretokenizers=[split]) if where == 'pre_tokenizer' else replace
+  )
+  model = dict(
+    type='WordPiece', unk_token='[UNK]', continuing_subword_prefix='##',
+    max_input_chars_per_word=100, vocab=dict(zip(pieces, ids, strict=True)),
+  )  # fmt: skip
+  spec = dict(version='1.0', truncation=None, padding=None, added_tokens=[], post_processor=None)
+  (path / 'tokenizer.json').write_text(json.dumps(spec | parts | dict(model=model)))
+  return path / 'tokenizer.json'
+
+
+RUNAWAY = (
+  '(a+)+$', '(a|a)*b', '(a|aa)+$', '(.*)*x', '(?:a?){40}a{40}', 'a?' * 30 + 'a' * 30, '.*.*.*.*x',
+  '(a{1,99}){1,99}b', '([a-z]+ ?)+$', r'(a+)\1+$', 'a{1,9}+b', 'a**b', '(?x)(a+ #[\n )+ #]',
+  r'(?<n>a+)\k<n>', '(?(a)a+|b)', '(a+' + 'b' * 5000 + ')',
+)  # fmt: skip
+
+
+@mutation('tokenizer: any pattern will do', VOCABULARY, '  patterns.check(spec)\n', '')
+@mutation(
+  'tokenizer: a group may be repeated that matches in several ways',
+  PATTERNS,
+  'if most > 1 and',
+  'if most < 0 and',
+  '(a+)+$',
+)
+@pytest.mark.parametrize('pattern', RUNAWAY)
+def test_a_runaway_pattern_is_refused_before_it_runs(tmp_path, pattern):
+  began = time.monotonic()
+  for where in ('pre_tokenizer', 'normalizer', 'decoder'):
+    file = tokenizer_json(tmp_path, pattern, where=where)
+    with pytest.raises(UserError, match='which may run for ever'):
+      load_vocabulary(file).encode_batch(['a' * 60 + '!'])
+  assert time.monotonic() - began < 5
+
+
+GPT_4 = (
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+  r'|\s*[\r\n]+|\s+(?!\S)|\s+'
+)
+LONG_TAIL = (
+  r'[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+'
+  r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s+"
+)
+
+
+@mutation('tokenizer: two repetitions are too many', PATTERNS, '_MOST_LOOPS = 2', '_MOST_LOOPS = 1')
+@pytest.mark.parametrize(
+  'pattern',
+  [GPT_4, LONG_TAIL, ' {2,}', r'\s+', '\n', r'\d{1,3}(?=(?:\d{3})*\b)', '[一-龥ぁ-ヿ]+', '(?:ab)+'],
+)
+def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
+  vocabulary = load_vocabulary(tokenizer_json(tmp_path, pattern))
+  assert vocabulary.encode_batch(['a'])[0].tolist() == [5]
+
+
+@mutation(
+  'tokenizer: any id will do',
+  VOCABULARY,
+  'last := max(index.values())) >= MOST',
+  'last := max(index.values())) < 0',
+)
+@pytest.mark.parametrize('last', [3_000_000_000, 2**31, 2**24])
+def test_an_id_beyond_all_vocabularies_is_refused_before_memory_is_taken(tmp_path, last):
+  file = tokenizer_json(tmp_path, ids=(0, 1, 2, 3, 4, last))
+  with pytest.raises(UserError, match=f"'a' has the id {last}: expected ids below"):
+    load_vocabulary(file)
+  (tmp_path / 'bpe').mkdir()
+  (tmp_path / 'bpe/vocab.json').write_text(json.dumps({'<|endoftext|>': 0, 'a': last}))
+  (tmp_path / 'bpe/merges.txt').write_text('#version: 0.2\n')
+  with pytest.raises(UserError, match=f"'a' has the id {last}"):
+    load_vocabulary(tmp_path / 'bpe')
+
+
+NASTY = 'a b\'c"d;touch pwned $(touch pwned) `touch pwned` | touch pwned & > pwned'
+
+
+@mutation(
+  'store: the words of a child are a line of a shell',
+  'bertjax/data/ensure_store.py',
+  'children.run([sys.executable',
+  "children.run(['sh', '-c', ' '.join(arguments)] if arguments else [sys.executable",
+)
+def test_flags_are_words_and_not_a_line_of_a_shell(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('PYTHONPATH', str(ensure_store.pathlib.Path(__file__).parents[1]))
+  with pytest.raises(UserError, match='bertjax.prepare failed with exit status 1'):
+    ensure_store._run(
+      'bertjax.prepare', dict(input=NASTY, vocab=NASTY, output=tmp_path / NASTY[:5])
+    )
+  assert not (tmp_path / 'pwned').exists()
