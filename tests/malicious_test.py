@@ -19,8 +19,6 @@ from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 
-VOCABULARY = 'bertjax/data/vocab/vocabulary.py'
-PATTERNS = 'bertjax/data/vocab/patterns.py'
 OUTSIDE = ('../outside.npy', 'columns/../../outside.npy', '/etc/passwd')
 
 
@@ -146,10 +144,15 @@ RUNAWAY = (
 )  # fmt: skip
 
 
-@mutation('tokenizer: any pattern will do', VOCABULARY, '  patterns.check(spec)\n', '')
+@mutation(
+  'tokenizer: any pattern will do',
+  'bertjax/data/vocab/vocabulary.py',
+  '  patterns.check(spec)\n',
+  '',
+)
 @mutation(
   'tokenizer: a group may be repeated that matches in several ways',
-  PATTERNS,
+  'bertjax/data/vocab/patterns.py',
   'if most > 1 and',
   'if most < 0 and',
   '(a+)+$',
@@ -174,7 +177,12 @@ LONG_TAIL = (
 )
 
 
-@mutation('tokenizer: two repetitions are too many', PATTERNS, '_MOST_LOOPS = 2', '_MOST_LOOPS = 1')
+@mutation(
+  'tokenizer: two repetitions are too many',
+  'bertjax/data/vocab/patterns.py',
+  '_MOST_LOOPS = 2',
+  '_MOST_LOOPS = 1',
+)
 @pytest.mark.parametrize(
   'pattern',
   [GPT_4, LONG_TAIL, ' {2,}', r'\s+', '\n', r'\d{1,3}(?=(?:\d{3})*\b)', '[一-龥ぁ-ヿ]+', '(?:ab)+'],
@@ -186,7 +194,7 @@ def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
 
 @mutation(
   'tokenizer: any id will do',
-  VOCABULARY,
+  'bertjax/data/vocab/vocabulary.py',
   'last := max(index.values())) >= MOST',
   'last := max(index.values())) < 0',
 )

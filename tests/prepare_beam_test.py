@@ -24,17 +24,21 @@ from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SHARDS = 'bertjax/data/store/shards.py'
-mutation('shards: a block ends with its file', SHARDS, '(0 if whole else int(size_D[-1]))', '0')
+mutation(
+  'shards: a block ends with its file',
+  'bertjax/data/store/shards.py',
+  '(0 if whole else int(size_D[-1]))',
+  '0',
+)
 mutation(
   'shards: a part of the store ends in the middle of a block',
-  SHARDS,
+  'bertjax/data/store/shards.py',
   'min(last, len(record_D)), whole)',
   'min(last, len(record_D)), True)',
 )
 mutation(
   'shards: what was left out by one of them counts',
-  SHARDS,
+  'bertjax/data/store/shards.py',
   "found.count += index['bad_lines']",
   "found.count = index['bad_lines']",
 )
@@ -89,7 +93,7 @@ def test_shards_join_to_the_store_of_one_machine(tmp_path, any_runner):
 
 @mutation(
   'shards: a resumed join begins with the first document',
-  SHARDS,
+  'bertjax/data/store/shards.py',
   'first = min(skip, len(record_D))',
   'first = 0',
 )
@@ -129,7 +133,7 @@ def test_verbatim_text_keeps_its_blocks(tmp_path, any_runner):
 
 @mutation(
   'shards: the text is not looked at where it is encoded',
-  SHARDS,
+  'bertjax/data/store/shards.py',
   'if name != shard.name:',
   'if False:',
 )
@@ -145,7 +149,12 @@ def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
   assert 'is not, where it was read, what it was' in shard.refusal.read_text()
 
 
-@mutation('shards: damage is not noticed', SHARDS, 'zipfile.BadZipFile, ', 'ZeroDivisionError, ')
+@mutation(
+  'shards: damage is not noticed',
+  'bertjax/data/store/shards.py',
+  'zipfile.BadZipFile, ',
+  'ZeroDivisionError, ',
+)
 def test_a_damaged_shard_is_named(tmp_path):
   given = texts(tmp_path)
   corpus = corpus_lib.open_files(str(tmp_path / '2.text'))
