@@ -155,7 +155,7 @@ RUNAWAY = (
   'bertjax/data/vocab/patterns.py',
   'if most > 1 and',
   'if most < 0 and',
-  '(a+)+$',
+  case='(a+)+$',
 )
 @pytest.mark.parametrize('pattern', RUNAWAY)
 def test_a_runaway_pattern_is_refused_before_it_runs(tmp_path, pattern):
