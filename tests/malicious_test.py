@@ -195,14 +195,14 @@ def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
 @mutation(
   'tokenizer: any id will do',
   'bertjax/data/vocab/vocabulary.py',
-  'last := max(index.values())) >= MOST',
-  'last := max(index.values())) < 0',
+  'if index[last] >= MOST:',
+  'if index[last] < 0:',
   case='16777216',  # the others would take all memory
 )
 @pytest.mark.parametrize('last', [3_000_000_000, 2**31, 2**24])
 def test_an_id_beyond_all_vocabularies_is_refused_before_memory_is_taken(tmp_path, last):
   file = tokenizer_json(tmp_path, ids=(0, 1, 2, 3, 4, last))
-  with pytest.raises(UserError, match=f"'a' has the id {last}: expected ids below"):
+  with pytest.raises(UserError, match=f"the id of 'a' is {last}: expected ids below"):
     load_vocabulary(file)
   (tmp_path / 'bpe').mkdir()
   (tmp_path / 'bpe/vocab.json').write_text(json.dumps({'<|endoftext|>': 0, 'a': last}))
