@@ -207,7 +207,7 @@ def test_an_id_beyond_all_vocabularies_is_refused_before_memory_is_taken(tmp_pat
   (tmp_path / 'bpe').mkdir()
   (tmp_path / 'bpe/vocab.json').write_text(json.dumps({'<|endoftext|>': 0, 'a': last}))
   (tmp_path / 'bpe/merges.txt').write_text('#version: 0.2\n')
-  with pytest.raises(UserError, match=f"'a' has the id {last}"):
+  with pytest.raises(UserError, match=f"the id of 'a' is {last}"):
     load_vocabulary(tmp_path / 'bpe')
 
 

@@ -22,8 +22,8 @@ def config(preset: str, **model):
 @mutation(
   'presets: a preset overrules the command line',
   'bertjax/presets.py',
-  "if 'model.dtype' in given:",
-  'if False:',
+  '    if not as_given:\n',
+  '    if True:\n',
 )
 @mutation(
   'presets: a preset overrules a flag of the environment',

@@ -89,7 +89,7 @@ def on(target: Any, tree: Any) -> Any:
 
 
 def compile_to_text(lowered: Any) -> tuple[Any, str]:
-  """As `compile_absent`, and the text of the program as libtpu writes it: jaxlib cannot read all."""
+  """As `compile_absent`, and the program as libtpu writes it: jaxlib cannot read all of them."""
   with tempfile.TemporaryDirectory() as folder:
     options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
     compiled = compile_absent(lowered, options)
