@@ -28,6 +28,7 @@ Is a store still what was written? Reads every file of it and of its plans, and 
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import errno
 import hashlib
@@ -271,7 +272,8 @@ def _on_beam(corpus, vocabulary: Vocabulary, options: encode.Options, skip: int,
 def _add(found: Iterable[encode.Encoded], corpus, partial: Partial) -> tuple[float, int]:
   """Appends the rest of the corpus; returns the seconds it took and its tokens."""
   before = partial.tokens
-  with Bar('prepare') as bar:
+  # Closed here where an error ends it: its workers cannot be ended while Python exits.
+  with Bar('prepare') as bar, contextlib.closing(found):
     for batch in found:
       partial.add(batch)
       if batch.whole and partial.train.buffered >= _PART_MB.value * 2**20:

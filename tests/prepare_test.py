@@ -31,6 +31,7 @@ from prepare_runs import (
 from pyarrow import parquet
 
 from bertjax.data.store import builder as store_builder
+from bertjax.data.store import encode
 from bertjax.data.store import writer as store_writer
 from bertjax.data.store.reader import open_store
 from bertjax.data.text import corpus as corpus_lib
@@ -329,6 +330,28 @@ def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
   assert json.loads((tmp_path / 's.partial/progress.json').read_text())['parts']['train']
   run(output=tmp_path / 's', **given)
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+@mutation(
+  'prepare: workers outlive the error that ends their work',
+  'bertjax/prepare.py',
+  "with Bar('prepare') as bar, contextlib.closing(found):",
+  "with Bar('prepare') as bar:",
+)
+def test_workers_end_where_an_error_does(tmp_path, vocab, monkeypatch):
+  write_text(tmp_path / 'a.txt')
+  ended = []
+
+  def encoded(*_):
+    try:
+      yield None
+    finally:
+      ended.append(True)
+
+  monkeypatch.setattr(encode, 'encode_all', encoded)
+  with pytest.raises(AttributeError) as error:  # the batch is none
+    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+  assert ended and error  # which keeps all frames
 
 
 def test_command_line_in_several_processes(tmp_path, vocab):

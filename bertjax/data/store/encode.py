@@ -10,7 +10,7 @@ import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -178,7 +178,9 @@ def _columns(split, names) -> tuple[dict[str, np.ndarray], list[str]]:
   return {name: np.array(value, np.uint8) for name, value in values.items()}, languages
 
 
-def encode_all(batches: Iterable[list[bytes]], options: Options, workers: int) -> Iterator[Encoded]:
+def encode_all(
+  batches: Iterable[list[bytes]], options: Options, workers: int
+) -> Generator[Encoded, None, None]:
   """Encodes batches in several processes; yields the results in order, a bounded number ahead.
 
   Args:

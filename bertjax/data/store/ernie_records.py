@@ -10,7 +10,7 @@ another record are two documents: its label says that they do not belong togethe
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Records:
   def done(self, position: int) -> None:
     """How far reading has come is not known."""
 
-  def encoded(self, skip: int) -> Iterator[Encoded]:
+  def encoded(self, skip: int) -> Generator[Encoded, None, None]:
     """Yields batches of documents, without those that hold the first `skip` documents.
 
     Raises:
