@@ -35,7 +35,7 @@ import hashlib
 import os
 import pathlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -269,7 +269,9 @@ def _on_beam(corpus, vocabulary: Vocabulary, options: encode.Options, skip: int,
   return told, shards.joined(divided, skip)
 
 
-def _add(found: Iterable[encode.Encoded], corpus, partial: Partial) -> tuple[float, int]:
+def _add(
+  found: Generator[encode.Encoded, None, None], corpus: Any, partial: Partial
+) -> tuple[float, int]:
   """Appends the rest of the corpus; returns the seconds it took and its tokens."""
   before = partial.tokens
   # Closed here where an error ends it: its workers cannot be ended while Python exits.

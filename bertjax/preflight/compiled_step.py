@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from bertjax import sharding
@@ -41,7 +42,9 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   """
   start, kind = time.perf_counter(), devices[0].device_kind
   mesh = sharding.make_mesh(config.mesh, devices)
-  flops = own_step.flops(config, batch)
+  # Of full rows: how full a batch is lies with the data.
+  full = dict(batch, example_BT=np.maximum(batch['example_BT'], 1))
+  flops = own_step.flops(config, full)
   said: dict[str, Any] = dict(
     batch_size=config.batch_size, length=config.length, mesh=_sizes(mesh), impl=impl,
     dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,

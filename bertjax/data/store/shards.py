@@ -20,7 +20,7 @@ import os
 import pathlib
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,7 +161,7 @@ def _write(path: storage.Place, write: Callable[[pathlib.Path], Any]) -> None:
       os.replace(file, path)
 
 
-def joined(shards: Sequence[Shard], skip: int) -> Iterator[Encoded]:
+def joined(shards: Sequence[Shard], skip: int) -> Generator[Encoded, None, None]:
   """The documents of all shards in order, in blocks as one machine makes them of the whole text.
 
   Args:
