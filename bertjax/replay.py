@@ -83,17 +83,17 @@ def _first_state(
   """The state of a checkpoint, whose last batch is compared if it had the `same` config; or that
   of step 0."""
   from bertjax.checkpoint import reading
-  from bertjax.train import loop
+  from bertjax.train import first_state
 
   if directory is None:
-    return loop.initial_state(run.config, run, say.note, source)
-  state, meta = reading.read_state(directory, loop.saved(run.config, run.abstract))
+    return first_state.initial_state(run.config, run, say.note, source)
+  state, meta = reading.read_state(directory, first_state.saved(run.config, run.abstract))
   if same:
-    loop.check_last_batch(run, meta, int(directory.name))
+    first_state.check_last_batch(run, meta, int(directory.name))
   if run.config.save_carry:
     return state
   say.note('The carry was not saved (config.save_carry=False): memory starts empty')
-  return loop.with_first_carries(run, state)
+  return first_state.with_first_carries(run, state)
 
 
 def _take(run: Any, state: Any, done: int) -> tuple[Any, dict[str, Any] | None]:

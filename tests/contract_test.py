@@ -13,8 +13,8 @@ from mutation import mutation
 from systems import NAMES, tiny
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.train import first_state, setup
 from bertjax.train import loop as train_loop
-from bertjax.train import setup
 from bertjax.train import step as step_lib
 from bertjax.train.phase import Phase
 from bertjax.types import Context
@@ -28,7 +28,7 @@ CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()
 def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
   """The losses of the first steps from the seed, on so many devices."""
   run = setup.make_run(config, rich_store, jax.devices()[:devices])
-  state, phase = train_loop.initial_state(config, run), run.phases[0]
+  state, phase = first_state.initial_state(config, run), run.phases[0]
   phase.compile(run.abstract)
   found = []
   for index in range(steps):  # the compiled step refuses a state that came back otherwise
@@ -123,7 +123,7 @@ def test_the_dropout_of_each_step_is_its_own(rich_store):
   config = tiny('roberta')
   config.optimizer.schedule.peak = 0.0
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, phase = train_loop.initial_state(config, run), run.phases[0]
+  state, phase = first_state.initial_state(config, run), run.phases[0]
   phase.compile(run.abstract)
   batch = phase.next_batch(0)[0]
   state, first = phase.train(state, batch)
@@ -160,7 +160,7 @@ def test_every_parameter_of_every_layer_receives_a_gradient(name, rich_store):
   """In one of the phases at least: some train a part of the model."""
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state = train_loop.initial_state(config, run)
+  state = first_state.initial_state(config, run)
   missing = without_gradient(run.phases[0], state)
   for phase in run.phases[1:]:
     missing = missing and missing & without_gradient(phase, state)
@@ -173,7 +173,7 @@ def test_every_phase_takes_its_first_step(name, rich_store):
   """On the state that the phases before it left."""
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state = train_loop.initial_state(config, run)
+  state = first_state.initial_state(config, run)
   for phase in run.phases:
     phase.compile(run.abstract)
     state, metrics = phase.train(phase.enter(state), phase.next_batch(0)[0])
@@ -184,16 +184,16 @@ def test_every_phase_takes_its_first_step(name, rich_store):
 def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
   config = tiny(name)
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, phase = train_loop.initial_state(config, run), run.phases[0]
+  state, phase = first_state.initial_state(config, run), run.phases[0]
   phase.compile(run.abstract)
   state, _ = phase.train(state, phase.next_batch(0)[0])
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, state, dict(fed_sha256=train_loop.last_batch_sha256(run, 1)), wait=True)
+  kept.save(1, state, dict(fed_sha256=first_state.last_batch_sha256(run, 1)), wait=True)
   second = phase.next_batch(1)[0]
   straight, _ = phase.train(state, second)
   done, restored, meta = kept.restore(run.abstract)
   kept.close()
-  train_loop.check_last_batch(run, meta, done)
+  first_state.check_last_batch(run, meta, done)
   again = setup.make_run(config, rich_store, jax.devices()[:1]).phases[0].next_batch(1)[0]
   resumed, _ = phase.train(restored, again)
   jax.tree.map(np.testing.assert_array_equal, resumed, straight)

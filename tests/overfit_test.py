@@ -9,8 +9,7 @@ import systems
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.train import loop as train_loop
-from bertjax.train import setup
+from bertjax.train import first_state, setup
 
 STEPS = 400
 STILL = {'model.dropout': 0.0, 'model.attention_dropout': 0.0, 'model.init_std': 0.08}
@@ -22,7 +21,7 @@ SYSTEMS = [*((name, {}) for name in systems.NAMES), ('electra', UNIFORM)]
 def learned(config: ConfigDict, rich_store) -> dict[str, float]:
   """What is logged of each phase's first batch after so many steps on it."""
   run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, scores = train_loop.initial_state(config, run), {}
+  state, scores = first_state.initial_state(config, run), {}
   for phase in run.phases:
     phase.compile(run.abstract)
     batch = phase.next_batch(0)[0]

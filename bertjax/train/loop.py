@@ -1,30 +1,38 @@
 """THE loop: store, run, state, restore, then steps with log, evaluation and checkpoints, in order.
 
 It knows systems only through `types.Objective`. What is fixed before the first step is opened in
-opening.py and made in setup.py; phase.py has the compiled step and the batches of a phase,
-evaluation.py what judges it, spikes.py what becomes of a step that is not finite.
+opening.py and made in setup.py; first_state.py has what a run begins with, phase.py the compiled
+step and the batches of a phase, evaluation.py what judges it, spikes.py what becomes of a step that
+is not finite.
 """
 
 import contextlib
 import json
 import math
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 
 from bertjax import hosts, mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import init_from, reading, resume
+from bertjax.checkpoint import reading, resume
 from bertjax.data import loader
-from bertjax.errors import UserError
 from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.train import digests, evaluation, opening, report, setup, spikes, verification
-from bertjax.train.step import State
+from bertjax.train import (
+  digests,
+  evaluation,
+  first_state,
+  opening,
+  report,
+  setup,
+  spikes,
+  verification,
+)
 from bertjax.train.stop import Stop
 
 
@@ -34,117 +42,6 @@ def profile_window(window: Any, done: int, workdir: str) -> None:
     jax.profiler.start_trace(pathlib.Path(workdir, 'profile'))
   if window.steps and done == window.start + window.steps:
     jax.profiler.stop_trace()
-
-
-def initial_state(
-  config: Any,
-  run: setup.Run,
-  say: Callable[[str], None] = print,
-  source: init_from.Source | None = None,
-) -> State:
-  """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries.
-
-  Args:
-    config, run: of the run.
-    say: what shows a line.
-    source: what `config.init_from` names, if it has been opened.
-
-  Raises:
-    UserError: what it names does not fit the run.
-  """
-  load = init_from.loader(config, run.vocabulary, source)
-  phase = run.phases[0]
-  shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
-  make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
-  variables, said = load(make())
-  for line in said:
-    say(line)
-
-  def rest(variables) -> State:
-    opt_state = phase.tx.init(variables['params'])
-    return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
-
-  return jax.jit(rest, out_shardings=shardings)(variables)
-
-
-def first_carries(run: setup.Run) -> dict[str, Any]:
-  """phase name -> the carry before its first batch."""
-  return {phase.name: phase.first_carry() for phase in run.phases}
-
-
-def saved(config: Any, state: State) -> State:
-  """What a checkpoint holds of a state: all, or with save_carry=False no carry."""
-  return state if config.save_carry else state._replace(carry={})
-
-
-def with_first_carries(run: setup.Run, state: State) -> State:
-  """A state whose carry was not saved, as if its next batches were the first ones."""
-  shardings = jax.tree.map(lambda x: x.sharding, run.abstract.carry)
-  return state._replace(carry=jax.jit(lambda: first_carries(run), out_shardings=shardings)())
-
-
-def first_state(
-  config: Any,
-  run: setup.Run,
-  source: init_from.Source | None,
-  checkpoints: checkpoints_lib.Checkpoints,
-  progress: Progress,
-  workdir: str,
-) -> tuple[int, State, dict[str, Any]]:
-  """(steps taken, state, what else was saved) of the newest checkpoint, or from the seed.
-
-  Raises:
-    UserError: the batch of the last step is not the one that the run was trained on.
-  """
-  restored = checkpoints.restore(saved(config, run.abstract))
-  if restored is None:
-    progress.note('Making the initial state')
-    return 0, initial_state(config, run, progress.note, source), {}
-  start, state, meta = restored
-  progress.note(f'Resuming after step {start}')
-  if changed := resume.changed_batches(workdir, run.config, start):
-    progress.note(f'Batches are others from now on, by {", ".join(changed)}')
-  else:
-    check_last_batch(run, meta, start)
-  if not config.save_carry:
-    progress.note(
-      'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
-      'not those of an uninterrupted run'
-    )
-    state = with_first_carries(run, state)
-  return start, state, meta
-
-
-def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
-  """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
-  now = batch_of(run, done)
-  if (then := meta.get('batch', now)) != now:
-    raise UserError(
-      f'step {done} was batch {then[1]} of phase {then[0]!r}, now it is batch {now[1]} of phase '
-      f'{now[0]!r}: config.total_steps moves the ends of phases, and steps already taken must not '
-      'change theirs; keep it, or start in a new --workdir with config.init_from'
-    )
-  # Checkpoints of earlier versions have one, of the whole batch.
-  expected = meta.get('fed_sha256') or [meta['batch_sha256']]
-  found = last_batch_sha256(run, done, len(expected))
-  if found != expected:
-    raise UserError(
-      f'the batch of step {done} is not the one this run was trained on (sha256 expected '
-      f'{expected[0][:12]}, got {found[0][:12]}): the store or the data code has changed; '
-      'restore it, or start in a new --workdir with config.init_from'
-    )
-
-
-def batch_of(run: setup.Run, done: int) -> list[Any]:
-  """[phase, index of the batch in it] of step number `done` (from 1)."""
-  phase, index = run.timeline.at(done - 1)
-  return [run.phases[phase].name, index]
-
-
-def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
-  """sha256 of the rows that each of so many hosts was fed at step number `done` (from 1)."""
-  phase, index = run.timeline.at(done - 1)
-  return run.phases[phase].batch_sha256(index, hosts)
 
 
 def held_out_scores(
@@ -199,7 +96,7 @@ def _run(
     lambda step: resume.note_saved(workdir, step), place,
   )  # fmt: skip
   stack.callback(checkpoints.close)
-  start, state, meta = first_state(config, run, source, checkpoints, progress, workdir)
+  start, state, meta = first_state.begin(config, run, source, checkpoints, progress, workdir)
   del source  # it may hold a whole model
 
   def send() -> None:
@@ -233,7 +130,7 @@ def _run(
   def save(done: int, wait: bool) -> None:
     with book.time('checkpoint'):
       meta = dict(
-        batch=batch_of(run, done),
+        batch=first_state.batch_of(run, done),
         fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
         replicas_sha256=digests.check_replicas(done, state.variables),
         interval=interval.state(), ledger=book.state(),
@@ -241,7 +138,7 @@ def _run(
         spikes=watch.state(),
       )  # fmt: skip
       writer.sync()
-      checkpoints.save(done, saved(config, state), meta, wait=wait)
+      checkpoints.save(done, first_state.saved(config, state), meta, wait=wait)
 
   def rescue(kind: Any, error: BaseException | None, trace: Any) -> None:
     """Saves the last good state where an error ends the run; one process alone can."""

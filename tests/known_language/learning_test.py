@@ -18,7 +18,7 @@ from mutation import mutation
 from bertjax.data.text import known_language
 from bertjax.studies.known_language import arms
 from bertjax.studies.known_language.systems import SYSTEMS, TEXTS, config_of
-from bertjax.train import evaluation, loop, setup
+from bertjax.train import evaluation, first_state, setup
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LANGUAGE = known_language.make()
@@ -66,7 +66,7 @@ def learned(name, store) -> dict[str, arms.Found]:
   config = config_of(system, str(store), steps=steps)
   config.update_from_flattened_dict(fields)
   run = setup.make_run(config, str(store), jax.devices()[:1])
-  state = loop.initial_state(config, run, lambda line: None)
+  state = first_state.initial_state(config, run, lambda line: None)
   for step in range(config.total_steps):
     number, index = run.timeline.at(step)
     phase = run.phases[number]

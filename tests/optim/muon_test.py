@@ -10,8 +10,7 @@ from optimizer_cases import LAYERS, MATRICES, config, nest, stack, tensors
 from bertjax import sharding
 from bertjax.checkpoint import checkpoints
 from bertjax.optim import optimizer
-from bertjax.train import loop as train_loop
-from bertjax.train import setup
+from bertjax.train import first_state, setup
 from configs import common
 
 D, N, H, F = 12, 2, 4, 20
@@ -153,7 +152,7 @@ def test_the_recipe_takes_the_kernels_of_the_layers_and_no_others(
 @pytest.mark.full
 def test_a_step_and_the_state_of_a_checkpoint(rich_store, tmp_path):
   run = run_of('bert', rich_store)
-  first, phase = train_loop.initial_state(run.config, run), run.phases[0]
+  first, phase = first_state.initial_state(run.config, run), run.phases[0]
   phase.compile(run.abstract)
   state, _ = phase.train(first, phase.next_batch(0)[0])
   kept = checkpoints.Checkpoints(tmp_path, 1, run.config.best)

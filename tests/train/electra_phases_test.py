@@ -7,8 +7,7 @@ from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.data.store.writer import write_store
-from bertjax.train import loop as train_loop
-from bertjax.train import setup
+from bertjax.train import first_state, setup
 from configs import electra_two_stage
 
 mutation(
@@ -67,14 +66,14 @@ def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   c = config()
   run = setup.make_run(c, store, jax.devices()[:1])
   assert run.timeline.lengths == (2, 2)
-  fresh = jax.device_get(train_loop.initial_state(c, run).variables['params'])
-  state = advance(run, train_loop.initial_state(c, run), 0, 2)
+  fresh = jax.device_get(first_state.initial_state(c, run).variables['params'])
+  state = advance(run, first_state.initial_state(c, run), 0, 2)
   middle = jax.device_get(state.variables['params'])
   assert same(fresh, middle, (*JUDGE, 'rtd'))
   assert not any(same(fresh, middle, (part,)) for part in GENERATOR)
 
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, c.best)
-  kept.save(2, state, dict(fed_sha256=train_loop.last_batch_sha256(run, 2)), wait=True)
+  kept.save(2, state, dict(fed_sha256=first_state.last_batch_sha256(run, 2)), wait=True)
   entered = run.phases[1].enter(state).variables['params']
   assert same(dict(a=entered['discriminator']), dict(a=middle['generator_net']), 'a')
   assert same(dict(a=entered['embeddings']), dict(a=middle['generator_embeddings']), 'a')

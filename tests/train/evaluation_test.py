@@ -10,7 +10,7 @@ from systems import tiny
 
 from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
-from bertjax.train import evaluation, setup
+from bertjax.train import evaluation, first_state, setup
 from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
 from bertjax.types import Evaluation, Report
@@ -102,7 +102,7 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   config.evals.fill_mask.sentences = ('cat [MASK] cat', '[MASK]')
   config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
-  state = train_loop.initial_state(config, run)
+  state = first_state.initial_state(config, run)
   scores, tables = evaluation.run(run.phases, False, state.variables, 7, True)
   assert set(scores) <= evaluation.score_names(run.phases, False) and 'eval/mlm' in scores
   assert tables[0].row_count == 2 and 'step 7' in tables[0].title

@@ -16,7 +16,7 @@ from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
 
 from bertjax.errors import UserError
-from bertjax.train import loop
+from bertjax.train import first_state
 
 
 @pytest.fixture(scope='module')
@@ -84,7 +84,7 @@ def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store
 
 @mutation(
   'train: the last batch is not compared',
-  'bertjax/train/loop.py',
+  'bertjax/train/first_state.py',
   'if found != expected:',
   'if False:',
 )
@@ -100,7 +100,7 @@ def test_a_resume_over_another_store_is_refused(rich_store, straight, tmp_path):
 
 @mutation(
   'train: a step may become one of another phase',
-  'bertjax/train/loop.py',
+  'bertjax/train/first_state.py',
   "if (then := meta.get('batch', now)) != now:",
   "if (then := meta.get('batch', now))[1] != now[1]:",
 )
@@ -112,7 +112,7 @@ def test_phases_that_would_move_over_steps_already_taken_are_refused():
   with pytest.raises(
     UserError, match="batch 5 of phase 'long', now it is batch 5 of phase 'short'"
   ):
-    loop.check_last_batch(opened, dict(batch=['long', 5], fed_sha256=['x']), 6)
+    first_state.check_last_batch(opened, dict(batch=['long', 5], fed_sha256=['x']), 6)
 
 
 def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(straight):

@@ -7,8 +7,7 @@ import pytest
 import systems
 from mutation import mutation
 
-from bertjax.train import loop as train_loop
-from bertjax.train import setup
+from bertjax.train import first_state, setup
 
 SIZES = ((4, 32), (6, 32), (8, 64))  # rows and tokens of a row
 SCHEDULE = dict(
@@ -38,7 +37,7 @@ def growing(store, **own):
 def test_one_schedule_runs_on_through_batches_and_lengths_that_grow(rich_store):
   """The clock is the step of the run, in what is logged and in what the optimizer counts."""
   run = growing(rich_store)
-  state, rates = train_loop.initial_state(run.phases[0].config, run), []
+  state, rates = first_state.initial_state(run.phases[0].config, run), []
   for step in range(6):
     number, index = run.timeline.at(step)
     phase = run.phases[number]

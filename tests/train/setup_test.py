@@ -11,8 +11,7 @@ from mutation import mutation
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.data.store.writer import write_store
 from bertjax.evals.held_out import rows
-from bertjax.train import evaluation, setup
-from bertjax.train import loop as train_loop
+from bertjax.train import evaluation, first_state, setup
 from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
@@ -235,7 +234,7 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
 
 @mutation(
   'xlnet: carry saved against the config',
-  'bertjax/train/loop.py',
+  'bertjax/train/first_state.py',
   'state._replace(carry={})',
   'state',
 )
@@ -243,14 +242,14 @@ def test_a_carry_that_was_not_saved_starts_anew(ended, tmp_path):
   run = make_xlnet(ended)
   config = run.phases[0].config
   config.save_carry = False
-  state = train_loop.initial_state(config, run)
+  state = first_state.initial_state(config, run)
   used = state._replace(carry=jax.tree.map(lambda x: x + 1, state.carry))
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, train_loop.saved(config, used), {}, wait=True)
-  _, restored, _ = kept.restore(train_loop.saved(config, run.abstract))
+  kept.save(1, first_state.saved(config, used), {}, wait=True)
+  _, restored, _ = kept.restore(first_state.saved(config, run.abstract))
   kept.close()
   assert restored.carry == {}
-  again = train_loop.with_first_carries(run, restored)
+  again = first_state.with_first_carries(run, restored)
   jax.tree.map(np.testing.assert_array_equal, again, state)
   assert jax.tree.map(lambda x: x.sharding, again.carry) == jax.tree.map(
     lambda x: x.sharding, run.abstract.carry
@@ -276,7 +275,7 @@ def scores(run, variables):
 )
 def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   run = make_transformer_xl(ended)
-  state = train_loop.initial_state(run.config, run)
+  state = first_state.initial_state(run.config, run)
   assert state.carry['main'].hidden_BLMD.shape == (8, 2, 32, 64)
   assert held_out(run.phases[0]).carry().hidden_BLMD.shape == (4, 2, 64, 64)
   assert held_out(run.phases[0]).rows.length == 16
