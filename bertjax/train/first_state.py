@@ -1,0 +1,124 @@
+"""The state that a run begins with: from the seed and `config.init_from`, or its checkpoint."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import init_from, resume
+from bertjax.errors import UserError
+from bertjax.metrics.progress import Progress
+from bertjax.train import setup
+from bertjax.train.step import State
+
+
+def initial_state(
+  config: Any,
+  run: setup.Run,
+  say: Callable[[str], None] = print,
+  source: init_from.Source | None = None,
+) -> State:
+  """Variables from the seed, then `config.init_from`, then a fresh optimizer state and carries.
+
+  Args:
+    config, run: of the run.
+    say: what shows a line.
+    source: what `config.init_from` names, if it has been opened.
+
+  Raises:
+    UserError: what it names does not fit the run.
+  """
+  load = init_from.loader(config, run.vocabulary, source)
+  phase = run.phases[0]
+  shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
+  make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
+  variables, said = load(make())
+  for line in said:
+    say(line)
+
+  def rest(variables) -> State:
+    opt_state = phase.tx.init(variables['params'])
+    return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
+
+  return jax.jit(rest, out_shardings=shardings)(variables)
+
+
+def first_carries(run: setup.Run) -> dict[str, Any]:
+  """phase name -> the carry before its first batch."""
+  return {phase.name: phase.first_carry() for phase in run.phases}
+
+
+def saved(config: Any, state: State) -> State:
+  """What a checkpoint holds of a state: all, or with save_carry=False no carry."""
+  return state if config.save_carry else state._replace(carry={})
+
+
+def with_first_carries(run: setup.Run, state: State) -> State:
+  """A state whose carry was not saved, as if its next batches were the first ones."""
+  shardings = jax.tree.map(lambda x: x.sharding, run.abstract.carry)
+  return state._replace(carry=jax.jit(lambda: first_carries(run), out_shardings=shardings)())
+
+
+def begin(
+  config: Any,
+  run: setup.Run,
+  source: init_from.Source | None,
+  checkpoints: checkpoints_lib.Checkpoints,
+  progress: Progress,
+  workdir: str,
+) -> tuple[int, State, dict[str, Any]]:
+  """(steps taken, state, what else was saved) of the newest checkpoint, or from the seed.
+
+  Raises:
+    UserError: the batch of the last step is not the one that the run was trained on.
+  """
+  restored = checkpoints.restore(saved(config, run.abstract))
+  if restored is None:
+    progress.note('Making the initial state')
+    return 0, initial_state(config, run, progress.note, source), {}
+  start, state, meta = restored
+  progress.note(f'Resuming after step {start}')
+  if changed := resume.changed_batches(workdir, run.config, start):
+    progress.note(f'Batches are others from now on, by {", ".join(changed)}')
+  else:
+    check_last_batch(run, meta, start)
+  if not config.save_carry:
+    progress.note(
+      'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
+      'not those of an uninterrupted run'
+    )
+    state = with_first_carries(run, state)
+  return start, state, meta
+
+
+def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
+  """Rebuilds the last batch before a checkpoint and compares it with the stored sha256."""
+  now = batch_of(run, done)
+  if (then := meta.get('batch', now)) != now:
+    raise UserError(
+      f'step {done} was batch {then[1]} of phase {then[0]!r}, now it is batch {now[1]} of phase '
+      f'{now[0]!r}: config.total_steps moves the ends of phases, and steps already taken must not '
+      'change theirs; keep it, or start in a new --workdir with config.init_from'
+    )
+  # Checkpoints of earlier versions have one, of the whole batch.
+  expected = meta.get('fed_sha256') or [meta['batch_sha256']]
+  found = last_batch_sha256(run, done, len(expected))
+  if found != expected:
+    raise UserError(
+      f'the batch of step {done} is not the one this run was trained on (sha256 expected '
+      f'{expected[0][:12]}, got {found[0][:12]}): the store or the data code has changed; '
+      'restore it, or start in a new --workdir with config.init_from'
+    )
+
+
+def batch_of(run: setup.Run, done: int) -> list[Any]:
+  """[phase, index of the batch in it] of step number `done` (from 1)."""
+  phase, index = run.timeline.at(done - 1)
+  return [run.phases[phase].name, index]
+
+
+def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
+  """sha256 of the rows that each of so many hosts was fed at step number `done` (from 1)."""
+  phase, index = run.timeline.at(done - 1)
+  return run.phases[phase].batch_sha256(index, hosts)
