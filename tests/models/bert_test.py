@@ -120,7 +120,7 @@ def make_encoder(layers: int = 2, **fields):
     heads=4, ffn=64, activation='gelu_erf', norm_eps=1e-12, dropout=0.1, attention_dropout=0.1,
     initializer=jax.nn.initializers.normal(0.1), hidden=True,
   )  # fmt: skip
-  return Encoder(layers, False, layer | fields)
+  return Encoder(layers, 'none', layer | fields)
 
 
 @pytest.mark.parametrize('causal', [False, True], ids=['both ways', 'causal'])

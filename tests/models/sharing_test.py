@@ -146,7 +146,7 @@ def test_the_gradient_of_a_shared_leaf_is_the_sum_over_its_visits(case):
 def test_what_is_shared_is_held_once(case, rows):
   """Rows of a stack under 'layers'; 0: one tensor under 'shared'."""
   params = random_params(make_encoder(case))
-  alone = random_params(Encoder(1, False, FIELDS))['layers']
+  alone = random_params(Encoder(1, 'none', FIELDS))['layers']
   expected = {'shared': {}, 'layers': {}}
   for part, names in PARTS.items():
     lead, where = ((rows[part],), 'layers') if rows[part] else ((), 'shared')
@@ -161,7 +161,7 @@ def test_no_layer_has_a_copy_of_what_it_shares():
   context, fields = Context(Mask(example_BT, example_BT)), FIELDS | dict(ffn=512, hidden=False)
   needed = []
   for layers in (4, 12):
-    encoder = Encoder(layers, False, fields, 'all', groups=2, inner_groups=2)
+    encoder = Encoder(layers, 'none', fields, 'all', groups=2, inner_groups=2)
     shapes = meta.unbox(jax.eval_shape(encoder.init, jax.random.key(0), x_BTD, context, None))
     loss = lambda p, encoder=encoder: encoder.apply(p, x_BTD, context, None)[0].sum()
     compiled = jax.jit(jax.grad(loss)).lower(shapes).compile()

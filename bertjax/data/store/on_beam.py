@@ -11,8 +11,8 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 
-import apache_beam as beam
-from apache_beam.options import pipeline_options
+import apache_beam as beam  # pyright: ignore[reportMissingImports]
+from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
 
 from bertjax import storage
 from bertjax.data.store import shards as shards_lib

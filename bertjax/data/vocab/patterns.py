@@ -107,7 +107,7 @@ def _fault(pattern: str) -> str:
         return fault
       continue
     group.last = None
-    if kind == 'escape' and re.match(r'\\[1-9kgGK]', text):
+    if kind == 'escape' and re.match(r'\\[1-9kg]', text):
       return f'{text} refers to what was matched'
     if kind == 'class':
       at = _end_of_class(pattern, at)
