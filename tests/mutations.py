@@ -105,6 +105,10 @@ class OutOfTime(Exception):
   """There was no time left to try a mutation."""
 
 
+class Skipped(Exception):
+  """Its test needs what is not here."""
+
+
 def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
   """Applies the edit to a copy and runs its test there.
 
@@ -113,6 +117,7 @@ def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
 
   Raises:
     OutOfTime: it was not done when the clock said `end`.
+    Skipped: its test is skipped here.
   """
   if time.monotonic() >= end:
     raise OutOfTime
@@ -145,13 +150,15 @@ def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
       raise OutOfTime from None
     if process.returncode == 1:
       return None
+    if not process.returncode and 'skipped' in output and 'passed' not in output:
+      raise Skipped
     return f'{mutation.test} ended with {process.returncode}: {output[-300:]}'
 
 
 def run(mutations: list[Mutation], workers: int, minutes: float) -> int:
   """Tries the mutations for at most so many minutes; returns how many survived."""
   end = time.monotonic() + 60 * minutes
-  found = {True: 0, False: 0}  # caught, survived
+  found, skipped = {True: 0, False: 0}, 0  # caught, survived
   with concurrent.futures.ThreadPoolExecutor(workers) as pool:
     waiting = {pool.submit(survives, m, end): m for m in in_fixed_order(mutations)}
     for done in concurrent.futures.as_completed(waiting):
@@ -159,11 +166,15 @@ def run(mutations: list[Mutation], workers: int, minutes: float) -> int:
         problem = done.result()
       except OutOfTime:
         continue
+      except Skipped:
+        print(f'skipped   {waiting[done].why}: its test needs what is not here', flush=True)
+        skipped += 1
+        continue
       found[problem is None] += 1
       print(f'{"SURVIVED" if problem else "caught  "}  {waiting[done].why}', flush=True)
       if problem:
         print(f'          {problem}', flush=True)
-  left = len(mutations) - sum(found.values())
+  left = len(mutations) - sum(found.values()) - skipped
   ending = f', {left} left after {minutes:g} minutes' if left else ''
   print(f'{found[True]} of {sum(found.values())} caught{ending}')
   return found[False]
