@@ -34,8 +34,8 @@ def batch_of(name: str):
   return batch
 
 
-@pytest.mark.parametrize('name', ['bert', *[pytest.param(n, marks=pytest.mark.full)
-                                            for n in SYSTEMS if n != 'bert']])  # fmt: skip
+@pytest.mark.full
+@pytest.mark.parametrize('name', SYSTEMS)
 @mutation(
   'model: the padding of the vocabulary has random vectors',
   'bertjax/models/layers/basic.py',
