@@ -215,13 +215,6 @@ CI = ('transformer_xl', 'albert')
   case='xlm',
 )
 @mutation(
-  'known_language, xlm_e: the discriminator sees what is masked',
-  'bertjax/objectives/rtd.py',
-  'dict(batch, token_BT=fake_BT), dropout.fork',
-  'dict(batch), dropout.fork',
-  case='xlm_e',
-)
-@mutation(
   'known_language, xlm_e: detection is not trained',
   'bertjax/objectives/rtd.py',
   'count, scale=scale, plus=plus)',
