@@ -78,8 +78,11 @@ def test_positions_that_begin_elsewhere_than_behind_the_pad_token(offset, rich_s
   assert all(found['ok'] for found in said['outputs']['differences'])
   assert json.loads((tmp_path / 'out' / 'config.json').read_text())['pad_token_id'] == 0
   importing.import_model(f'hf:{tmp_path / "out"}', tmp_path / 'back')
-  model = runs.open_run(tmp_path / 'back').config.model
+  back = runs.open_run(tmp_path / 'back')
+  model = back.config.model
   assert model.position_offset == 1 and model.positions == c.model.positions + 1 - offset
+  table_TE = np.asarray(back.params()['embeddings']['position'])
+  np.testing.assert_array_equal(table_TE[1:], params['embeddings']['position'][offset:])
 
 
 @mutation(
