@@ -117,8 +117,7 @@ def _describe(run: Any, state: Any, step: int) -> dict[str, Any] | None:
 
 def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
   """(phase, batch, state) before a step; no batch where it is left out."""
-  number, index = run.timeline.at(done - 1)
-  phase = run.phases[number]
+  phase, index = run.at(done)
   if not phase.compiled:
     phase.compile(run.abstract)
   if index == 0:

@@ -11,6 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 # What a part may import besides itself and EVERYWHERE. The longest prefix of a module is its row.
 EVERYWHERE = (
   'bertjax.errors', 'bertjax.types', 'bertjax.field_types', 'bertjax.registry', 'bertjax.storage',
+  'bertjax.checksums', 'bertjax.dotted', 'bertjax.durable',
 )  # fmt: skip
 GROUND = ('bertjax.data.counter_rng', 'bertjax.data.layout')
 ARROWS = {
@@ -18,6 +19,9 @@ ARROWS = {
   'bertjax.children': (),
   'bertjax.hosts': (),
   'bertjax.locks': (),
+  'bertjax.checksums': (),
+  'bertjax.dotted': (),
+  'bertjax.durable': (),
   'bertjax.storage': (),
   'bertjax.mirror': ('bertjax.hosts',),
   'bertjax.types': (),

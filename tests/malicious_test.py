@@ -10,10 +10,11 @@ import pytest
 from mutation import mutation
 from toy_store import on_disk, recipe
 
+from bertjax import checksums
 from bertjax.checkpoint import manifest
 from bertjax.data import ensure_store
 from bertjax.data.examples import make_examples
-from bertjax.data.store import cache, checksums
+from bertjax.data.store import cache
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary

@@ -131,6 +131,13 @@ def test_verbatim_text_keeps_its_blocks(tmp_path, any_runner):
   same(tmp_path, input=tmp_path / '*.text', split='verbatim', **texts(tmp_path))
 
 
+def divided(folder, pattern, vocab):
+  """The shards of some of the texts of a folder, which have not been made yet."""
+  corpus = corpus_lib.open_files(str(folder / pattern))
+  options = shards_lib.Options(str(vocab), None, 'lines', 'strict')
+  return shards_lib.divide(corpus.files, options, load_vocabulary(vocab), str(folder), [])
+
+
 @mutation(
   'shards: the text is not looked at where it is encoded',
   'bertjax/data/store/shards.py',
@@ -139,10 +146,7 @@ def test_verbatim_text_keeps_its_blocks(tmp_path, any_runner):
 )
 def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
   given = texts(tmp_path)
-  corpus = corpus_lib.open_files(str(tmp_path / '*.text'))
-  options = shards_lib.Options(str(given['vocab']), None, 'lines', 'strict')
-  vocabulary = load_vocabulary(given['vocab'])
-  shard, *_ = shards_lib.divide(corpus.files, options, vocabulary, str(tmp_path), [])
+  shard, *_ = divided(tmp_path, '*.text', given['vocab'])
   given['vocab'].write_text(given['vocab'].read_text() + 'cats\n')
   shards_lib.make(shard, load_vocabulary(given['vocab']))
   assert not shard.path.exists()
@@ -157,11 +161,8 @@ def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
 )
 def test_a_damaged_shard_is_named(tmp_path):
   given = texts(tmp_path)
-  corpus = corpus_lib.open_files(str(tmp_path / '2.text'))
-  options = shards_lib.Options(str(given['vocab']), None, 'lines', 'strict')
-  vocabulary = load_vocabulary(given['vocab'])
-  (shard,) = shards_lib.divide(corpus.files, options, vocabulary, str(tmp_path), [])
-  shards_lib.make(shard, vocabulary)
+  (shard,) = divided(tmp_path, '2.text', given['vocab'])
+  shards_lib.make(shard, load_vocabulary(given['vocab']))
   data = bytearray(shard.path.read_bytes())
   data[len(data) // 2] ^= 1
   shard.path.write_bytes(data)

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax import durable
 from bertjax.bench import passes, timing
 from bertjax.bench.kernel_time import TOLERANCE, WARMUP
-from bertjax.checkpoint import manifest
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import reference, relative_attention, tuning
 from bertjax.kernels.relative_attention.arg_specs import Shape
@@ -122,7 +122,7 @@ def rows(
     start = tuning.choose(impl, kind, call)
     found = fastest(impl, start, clock(shape, impl, dtype, calls))
     entries.append(Entry(found.tiles, *call))
-    manifest.write_json(path, tuning.dump(merged(impl, tuning.load(impl, kind), entries), made))
+    durable.write_json(path, tuning.dump(merged(impl, tuning.load(impl, kind), entries), made))
     row = dict(shape=name, impl=impl, dtype=dtype, speedup=round(found.speedup, 3))
     row |= {kernel: tuple(tile) for kernel, tile in found.tiles.items()}
     yield row | dict(left_out=len(found.left_out))

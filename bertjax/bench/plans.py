@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import app, flags
 
+from bertjax import checksums
 from bertjax.bench import timing
 from bertjax.data.plans import order_pairs, pairs
-from bertjax.data.store import checksums, npy_files
+from bertjax.data.store import npy_files
 from bertjax.errors import UserError
 from bertjax.types import Spec
 

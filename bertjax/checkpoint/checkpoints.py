@@ -23,7 +23,7 @@ import jax
 import orbax.checkpoint as ocp
 from absl import logging
 
-from bertjax import hosts, mirror
+from bertjax import durable, hosts, mirror
 from bertjax.checkpoint import manifest, reading
 from bertjax.errors import UserError
 
@@ -203,7 +203,7 @@ class Checkpoints:
       manifest.write(saving, record, files)
       self._workdir.send_manifest(saving, final.name)
       saving.rename(final)
-      manifest.sync(self._directory)
+      durable.sync(self._directory)
       self._completed(record['step'])
       self._retain()
     elif self._workdir.remote:

@@ -9,33 +9,12 @@ With it the config of every step is known, so that any step can be repeated.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bertjax import dotted
+
 Change = dict[str, Any]  # step, changes
 
 # Where data is and how it is read may differ today from what it was then.
 PLACES = ('data.store', 'data.threads', 'data.workers')
-
-
-def flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Nested dicts as one, keys joined by dots; an empty dict is a value."""
-  found: dict[str, Any] = {}
-  for key, value in tree.items():
-    if isinstance(value, Mapping) and value:
-      found |= flat(value, f'{prefix}{key}.')
-    else:
-      found[prefix + key] = value
-  return found
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-  """The inverse of `flat`."""
-  tree: dict[str, Any] = {}
-  for key, value in values.items():
-    *parents, last = key.split('.')
-    place = tree
-    for parent in parents:
-      place = place.setdefault(parent, {})
-    place[last] = value
-  return tree
 
 
 def extended(
@@ -51,7 +30,7 @@ def extended(
   if found is None:
     return []
   history = [dict(each, step=min(each['step'], start)) for each in found.get('history', ())]
-  old, new = flat(found['config']), flat(config)
+  old, new = dotted.flat(found['config']), dotted.flat(config)
   changes = {}
   for key in sorted({*old, *new}):
     sides = dict(old=old, new=new)
@@ -78,7 +57,7 @@ def config_of(found: Mapping[str, Any], step: int) -> dict[str, Any]:
     found: what config.json holds.
     step: of the run.
   """
-  values = flat(found['config'])
+  values = dotted.flat(found['config'])
   for change in reversed(found.get('history', ())):
     if change['step'] < step:
       continue
@@ -88,7 +67,7 @@ def config_of(found: Mapping[str, Any], step: int) -> dict[str, Any]:
       values.pop(key, None)
       if 'old' in sides:
         values[key] = sides['old']
-  return nested(values)
+  return dotted.nested(values)
 
 
 def stretches(found: Mapping[str, Any], first: int, last: int) -> list[tuple[int, int]]:

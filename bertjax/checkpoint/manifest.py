@@ -7,13 +7,12 @@ keeps `format` and `sha256` in this sense, so that a newer checkpoint is told fr
 `scores.json` beside it comes later, when the checkpoint has been evaluated, and is signed alike.
 """
 
-import hashlib
 import json
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax import checksums, durable
 from bertjax.errors import UserError
 
 FORMAT = 2  # 1 had the scores in the manifest, and no sums of what is not logged yet
@@ -28,26 +27,6 @@ class Damaged(Exception):
   was found."""
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
-  """Writes a JSON file that is there whole or not at all, also after a power cut."""
-  temporary = path.with_name(path.name + '.tmp')
-  with open(temporary, 'w') as file:
-    json.dump(value, file, indent=1)
-    file.flush()
-    os.fsync(file.fileno())
-  temporary.rename(path)
-  sync(path.parent)
-
-
-def sync(path: pathlib.Path) -> None:
-  """Flushes a file or a directory to the disk."""
-  descriptor = os.open(path, os.O_RDONLY)
-  try:
-    os.fsync(descriptor)
-  finally:
-    os.close(descriptor)
-
-
 def write(directory: pathlib.Path, record: Mapping[str, Any], files: Files | None = None) -> None:
   """Writes the manifest beside a checkpoint's files.
 
@@ -57,24 +36,24 @@ def write(directory: pathlib.Path, record: Mapping[str, Any], files: Files | Non
     files: what `files_of` returned, of all processes where each has a directory of its own.
   """
   body = dict(record, format=FORMAT, files=files or files_of(directory))
-  write_json(directory / NAME, dict(body, sha256=_digest(body)))
+  durable.write_json(directory / NAME, dict(body, sha256=checksums.digest(body)))
 
 
 def files_of(directory: pathlib.Path) -> Files:
   """Flushes the directory's files and hashes them; returns name -> [bytes, sha256]."""
   files = {}
   for path in _files(directory):
-    sync(path)
-    files[_name(path, directory)] = [path.stat().st_size, _sha256(path)]
+    durable.sync(path)
+    files[_name(path, directory)] = [path.stat().st_size, checksums.of_file(path)]
   for folder in (p for p in directory.rglob('*') if p.is_dir()):
-    sync(folder)
+    durable.sync(folder)
   return files
 
 
 def write_scores(directory: pathlib.Path, scores: Mapping[str, float]) -> None:
   """Writes the scores of a checkpoint beside its manifest, or replaces them."""
   body = dict(scores=scores)
-  write_json(directory / SCORES, dict(body, sha256=_digest(body)))
+  durable.write_json(directory / SCORES, dict(body, sha256=checksums.digest(body)))
 
 
 def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
@@ -118,7 +97,7 @@ def verify(directory: pathlib.Path) -> None:
     size, sha256 = body['files'][name]
     if (got := found[name].stat().st_size) != size:
       raise Damaged(f'{name}: expected {size} bytes, got {got}')
-    if (got := _sha256(found[name])) != sha256:
+    if (got := checksums.of_file(found[name])) != sha256:
       raise Damaged(f'{name}: expected sha256 {sha256[:12]}, got {got[:12]}')
 
 
@@ -131,18 +110,9 @@ def _load(directory: pathlib.Path, name: str) -> dict[str, Any]:
     expected = body.pop('sha256')
   except (ValueError, KeyError, AttributeError, TypeError) as error:
     raise Damaged(f'{name} is not the JSON that was written: {error!r}') from error
-  if (got := _digest(body)) != expected:
+  if (got := checksums.digest(body)) != expected:
     raise Damaged(f'{name}: expected sha256 {str(expected)[:12]}, got {got[:12]}')
   return body
-
-
-def _digest(body: Mapping[str, Any]) -> str:
-  return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(path: pathlib.Path) -> str:
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
 
 
 def _files(directory: pathlib.Path) -> list[pathlib.Path]:

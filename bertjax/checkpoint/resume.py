@@ -19,8 +19,8 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bertjax import locks, storage
-from bertjax.checkpoint import history, manifest
+from bertjax import dotted, durable, locks, storage
+from bertjax.checkpoint import history
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 
@@ -75,7 +75,7 @@ def config_differences(
   Args:
     old, new: nested dicts of JSON values, or flat ones with dotted keys.
   """
-  old_flat, new_flat = history.flat(old), history.flat(new)
+  old_flat, new_flat = dotted.flat(old), dotted.flat(new)
   sets = lambda flat: {key.split('.')[1] for key in flat if key.startswith('evals.')}
   moved = sets(old_flat) ^ sets(new_flat)
   return [
@@ -133,7 +133,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:
   """Notes in the workdir that a checkpoint is complete."""
-  manifest.write_json(pathlib.Path(workdir, SAVED), dict(step=step))
+  durable.write_json(pathlib.Path(workdir, SAVED), dict(step=step))
 
 
 def check_history(workdir: pathlib.Path | str) -> list[str]:
@@ -216,8 +216,8 @@ def check_workdir(
     return []
   comparable = copy.deepcopy(config)
   comparable.total_steps = found['config']['total_steps']
-  new = history.flat(_as_json(comparable))
-  old = history.flat(found['config'])
+  new = dotted.flat(_as_json(comparable))
+  old = dotted.flat(found['config'])
   # Both what the store told and what was given before it did are the same run.
   old |= {k: v for k, v in found['given'].items() if new.get(k) == v}
   _check_names(names, {*old, *new})
@@ -258,12 +258,12 @@ def claim_workdir(
   """
   if jax.process_index() != 0:
     return {}
-  given, whole = history.flat(_as_json(config)), _as_json(resolved)
-  told = {k: given[k] for k, v in history.flat(whole).items() if given.get(k) != v}
+  given, whole = dotted.flat(_as_json(config)), _as_json(resolved)
+  told = {k: given[k] for k, v in dotted.flat(whole).items() if given.get(k) != v}
   path = pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
     changed = history.extended(stored(workdir), whole, start)
-    manifest.write_json(path, dict(format=FORMAT, config=whole, given=told, history=changed))
+    durable.write_json(path, dict(format=FORMAT, config=whole, given=told, history=changed))
   found = history.changed_from(changed, start)
   return {key: sides for key, sides in found.items() if not covers(MAY_DIFFER, key)}
 
@@ -301,8 +301,8 @@ def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) 
 def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   """`key: value, in training value` for every key in which a config differs from the workdir's."""
   found = stored(workdir)
-  old = history.flat(found['config']) if found else {}
-  new = history.flat(_as_json(config))
+  old = dotted.flat(found['config']) if found else {}
+  new = dotted.flat(_as_json(config))
   keys = [k for k in sorted({*old, *new}) if old.get(k) != new.get(k)]
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
 

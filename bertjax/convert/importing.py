@@ -7,6 +7,7 @@ from typing import Any
 
 import safetensors.numpy
 
+from bertjax import checksums
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables
 from bertjax.convert.directory import whole_model
@@ -100,7 +101,7 @@ def _digests(opened: Opening) -> dict[str, str]:
   """sha256 of the files of the source."""
   if opened.path.is_dir():
     return receipt.files(opened.path)
-  return {path.name: receipt.digest(path) for path in opened.files}
+  return {path.name: checksums.of_file(path) for path in opened.files}
 
 
 def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """parity.json: what a conversion did, and the proof that both sides say the same."""
 
-import hashlib
 import importlib.metadata
 import json
 import pathlib
@@ -12,6 +11,7 @@ from typing import Any
 
 from rich.table import Table
 
+from bertjax import checksums
 from bertjax.convert import parity, tokenizer
 from bertjax.data.vocab.vocabulary import Vocabulary
 
@@ -42,13 +42,7 @@ def versions() -> dict[str, str]:
 def files(directory: pathlib.Path) -> dict[str, str]:
   """Name -> sha256 of the files of a directory, those below it included."""
   found = sorted(p for p in directory.rglob('*') if p.is_file() and p.name != NAME)
-  return {path.relative_to(directory).as_posix(): digest(path) for path in found}
-
-
-def digest(path: pathlib.Path) -> str:
-  """sha256 of a file."""
-  with open(path, 'rb') as file:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
+  return {path.relative_to(directory).as_posix(): checksums.of_file(path) for path in found}
 
 
 def compared(

@@ -10,10 +10,9 @@ import pathlib
 import shutil
 import sys
 
-from bertjax import children, storage
+from bertjax import children, durable, storage
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import read_meta
-from bertjax.data.store.writer import save_json
 from bertjax.errors import UserError, choose
 
 READERS = ('store', 'seqio')
@@ -120,7 +119,7 @@ def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
       '--config.data.train_vocab.size=30522'
     )
   store.parent.mkdir(parents=True, exist_ok=True)
-  save_json(store.parent / RECORD, _made_of(data, seed))
+  durable.write_json(store.parent / RECORD, _made_of(data, seed))
   vocab = _vocabulary(data, text, seed, workdir)
   holdout = 0.0 if data.heldout else data.holdout
   _run('bertjax.prepare', _flags(data, text, vocab, store, holdout))

@@ -21,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from bertjax import checksums
 from bertjax.data import counter_rng, language_sampling, layout, packing
 from bertjax.data.plan_and_mask import Recipe, open_recipe
-from bertjax.data.store import cache, checksums, npy_files
+from bertjax.data.store import cache, npy_files
 from bertjax.errors import UserError
 from bertjax.types import Chosen, Spec
 

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 import jax
 from absl import logging
 
+from bertjax.metrics.progress import clock
+
 FOLDER = 'starts'
 
 
@@ -149,8 +151,4 @@ def _began() -> float:
 
 
 def _said(seconds: float) -> str:
-  if seconds < 60:
-    return f'{seconds:.1f} s'
-  minutes, rest = divmod(round(seconds), 60)
-  hours, minutes = divmod(minutes, 60)
-  return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'
+  return f'{seconds:.1f} s' if seconds < 60 else clock(round(seconds))

@@ -107,9 +107,14 @@ class Progress:
     if step == self._base[0]:
       return '-' if step < self._total else '0:00'
     seconds = (self._total - step) * (now - self._base[1]) / (step - self._base[0])
-    minutes, seconds = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f'{hours}:{minutes:02}:{seconds:02}' if hours else f'{minutes}:{seconds:02}'
+    return clock(math.ceil(seconds))
+
+
+def clock(seconds: int) -> str:
+  """1:02:03, or 2:03 below an hour."""
+  minutes, seconds = divmod(seconds, 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02}:{seconds:02}' if hours else f'{minutes}:{seconds:02}'
 
 
 class Bar:

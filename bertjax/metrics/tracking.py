@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import jax
 
-from bertjax import registry
+from bertjax import dotted, registry
 from bertjax.errors import UserError
 
 RECORD = 'trackers.json'  # of a workdir: tracker -> id of the run there
@@ -54,7 +54,7 @@ class Trackers:
     ids: dict[str, str] = {}
     with self._guarded(RECORD, 'be read'):
       ids |= json.loads(record.read_bytes()) if record.exists() else {}
-    flat = dict(_flat(config.copy_and_resolve_references().to_dict()))
+    flat = dotted.flat(config.copy_and_resolve_references().to_dict())
     for name in config.trackers:
       make = registry.find('bertjax.metrics.trackers', name, 'config.trackers').TRACKER
       with self._guarded(name, 'be opened'):
@@ -103,11 +103,3 @@ def check(names: Sequence[str]) -> None:
       raise UserError(
         f'config.trackers: {name} is not installed: pip install {name}, or leave it out'
       )
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = '') -> Iterator[tuple[str, Any]]:
-  for key, value in tree.items():
-    if isinstance(value, Mapping):
-      yield from _flat(value, f'{prefix}{key}.')
-    else:
-      yield f'{prefix}{key}', value

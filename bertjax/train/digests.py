@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertjax import hosts
+from bertjax import dotted, hosts
 from bertjax.errors import UserError
 
 LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
@@ -35,7 +35,7 @@ def check_start(config: Any) -> None:
   if hosts.count() == 1:
     return
   plain = json.loads(config.copy_and_resolve_references().to_json())
-  hosts.require_same('the config', flat(plain, 'config.'), 'start all with the same flags')
+  hosts.require_same('the config', dotted.flat(plain, 'config.'), 'start all with the same flags')
   versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
   versions |= dict(python=platform.python_version(), bertjax=code_sha256())
   hosts.require_same('its software', versions, 'install the same on all')
@@ -99,15 +99,6 @@ def check_replicas(step: int, variables: Any) -> str:
           f'{_said(part.partition(" ")[0])}'
         )
   return _sha256(json.dumps(sums, sort_keys=True).encode())
-
-
-def flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
-  """Nested dicts as one, keys joined by dots."""
-  found: dict[str, Any] = {}
-  for key, value in tree.items():
-    more = flat(value, f'{prefix}{key}.') if isinstance(value, Mapping) else {prefix + key: value}
-    found |= more
-  return found
 
 
 @functools.cache

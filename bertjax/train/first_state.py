@@ -114,11 +114,11 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
 
 def batch_of(run: setup.Run, done: int) -> list[Any]:
   """[phase, index of the batch in it] of step number `done` (from 1)."""
-  phase, index = run.timeline.at(done - 1)
-  return [run.phases[phase].name, index]
+  phase, index = run.at(done)
+  return [phase.name, index]
 
 
 def last_batch_sha256(run: setup.Run, done: int, hosts: int = 1) -> list[str]:
   """sha256 of the rows that each of so many hosts was fed at step number `done` (from 1)."""
-  phase, index = run.timeline.at(done - 1)
-  return run.phases[phase].batch_sha256(index, hosts)
+  phase, index = run.at(done)
+  return phase.batch_sha256(index, hosts)

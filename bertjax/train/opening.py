@@ -32,7 +32,7 @@ def open_run(
   if storage.is_remote(config.data.store):
     progress.note(f'The store {config.data.store} is copied once to each host')
   elif hosts.index() == 0:
-    path = ensure_store.ensure_store(config.data, config.seed, workdir)
+    ensure_store.ensure_store(config.data, config.seed, workdir)
     place.send_store()
   if hosts.count() > 1:
     hosts.barrier('store', math.inf)  # as long as process 0 lives

@@ -45,6 +45,11 @@ class Run(NamedTuple):
   devices: sharding.Devices
   abstract: State
 
+  def at(self, done: int) -> tuple[Phase, int]:
+    """The phase of step number `done` (from 1), and the number of its batch there."""
+    number, index = self.timeline.at(done - 1)
+    return self.phases[number], index
+
   def judged(self, phase: int) -> tuple[Phase, ...]:
     """The phases that are evaluated while one runs: it alone, or all where they take turns."""
     return self.phases if self.timeline.interleaved else (self.phases[phase],)

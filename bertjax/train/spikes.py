@@ -24,8 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax import hosts
-from bertjax.checkpoint import manifest
+from bertjax import durable, hosts
 from bertjax.data import loader
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
@@ -169,7 +168,7 @@ class Watch:
     try:
       with writing('a spike', path):
         path.parent.mkdir(exist_ok=True)
-        manifest.write_json(path, body)
+        durable.write_json(path, body)
     except OSError as error:
       self._say(f'Step {done} was not recorded: {error}')
     return path
@@ -186,8 +185,7 @@ def good(found: Mapping[str, Any] | None) -> bool:
 
 def where(run: setup.Run, done: int) -> tuple[str, int, tuple[int, int]]:
   """(phase, number of its batch, first and last row of it) of a step, counted from 1."""
-  number, index = run.timeline.at(done - 1)
-  phase = run.phases[number]
+  phase, index = run.at(done)
   first = index * phase.config.batch_size
   return phase.name, index, (first, first + phase.config.batch_size - 1)
 
@@ -195,7 +193,7 @@ def where(run: setup.Run, done: int) -> tuple[str, int, tuple[int, int]]:
 def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
   """What there is to know of a step that was taken, as JSON values."""
   name, index, rows = where(run, done)
-  phase = run.phases[run.timeline.at(done - 1)[0]]
+  phase, _ = run.at(done)
   if hosts.count() > 1 and run.config.data.reader == 'store':
     batch = loader.batch_at(phase.examples, index, phase.config.batch_size)
   figures = {key: float(found[key]) for key in ('loss', 'grad_norm', 'lr')}

@@ -118,8 +118,8 @@ DAMAGE = {
 @mutation(
   'checkpoint: a changed file passes',
   'bertjax/checkpoint/manifest.py',
-  'if (got := _sha256(found[name])) != sha256:',
-  'if (got := _sha256(found[name])) is None:',
+  'if (got := checksums.of_file(found[name])) != sha256:',
+  'if (got := checksums.of_file(found[name])) is None:',
 )
 def test_a_damaged_newest_falls_back_with_a_warning(make, warnings, kind):
   directory = three(make)

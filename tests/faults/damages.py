@@ -11,6 +11,7 @@ from collections.abc import Callable
 import processes
 import toy_store
 
+from bertjax import checksums, durable
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.data import ensure_store
 from bertjax.data.store import cache, verify
@@ -130,7 +131,7 @@ def of_the_future(bench: Bench) -> None:
   workdir = workdir_of(bench)
   path = workdir / 'checkpoints/40'
   body = manifest.read(path) | dict(format=99)
-  manifest.write_json(path / manifest.NAME, dict(body, sha256=manifest._digest(body)))
+  durable.write_json(path / manifest.NAME, dict(body, sha256=checksums.digest(body)))
   refused('format 99', lambda: manifest.read(reading.newest(workdir)))
 
 

@@ -8,9 +8,7 @@ import numpy as np
 from absl import flags
 from absl.testing import flagsaver
 
-from bertjax import prepare
-from bertjax.data.store import builder as store_builder
-from bertjax.data.store import writer as store_writer
+from bertjax import durable, prepare
 from bertjax.data.store.reader import open_store
 
 WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
@@ -64,12 +62,11 @@ def sentences_of(store):
 def stop_after(monkeypatch, cuts):
   """Breaks the run off when it is about to note its next part."""
   count = itertools.count()
-  save = store_writer.save_json
+  save = durable.write_json
 
-  def save_json(path, value):
+  def write_json(path, value):
     if next(count) == cuts:
       raise KeyboardInterrupt
     save(path, value)
 
-  monkeypatch.setattr(store_builder, 'save_json', save_json)
-  monkeypatch.setattr(store_writer, 'save_json', save_json)
+  monkeypatch.setattr(durable, 'write_json', write_json)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import locks
+from bertjax import durable, locks
 from bertjax.data import counter_rng
 from bertjax.data.store.encode import COUNTED, Encoded
 from bertjax.data.store.reader import read_meta
-from bertjax.data.store.writer import Writer, remove_sides, save_json
+from bertjax.data.store.writer import Writer, remove_sides
 from bertjax.data.text import phrases
 from bertjax.data.text.left_out import NAMED
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -198,7 +198,7 @@ class Partial:
     progress = dict(
       identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages
     )
-    save_json(self._path / _PROGRESS, progress)
+    durable.write_json(self._path / _PROGRESS, progress)
 
   def finish(self, vocabulary: Vocabulary) -> None:
     """Completes both stores and gives the directory its name."""

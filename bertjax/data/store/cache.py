@@ -18,8 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bertjax import locks
-from bertjax.data.store import checksums
+from bertjax import checksums, durable, locks
 
 # Written last: what it was built from, its figures, size and sha256 of each file, and a sha256 of
 # the record itself.
@@ -148,7 +147,8 @@ def _built(root, name, identity, build) -> dict[str, int]:
       files = {
         file.name: (file.stat().st_size, checksums.of_file(file)) for file in temporary.iterdir()
       }
-      _write(temporary / RECORD, dict(identity=identity, figures=figures, files=files))
+      record = dict(identity=identity, figures=figures, files=files)
+      durable.write_json(temporary / RECORD, dict(record, sha256=checksums.digest(record)))
       if (
         _found(path, identity) is None
       ):  # where there are no locks, another one may have been faster
@@ -157,13 +157,6 @@ def _built(root, name, identity, build) -> dict[str, int]:
     finally:
       shutil.rmtree(temporary, ignore_errors=True)
   return figures
-
-
-def _write(path: pathlib.Path, record: dict[str, Any]) -> None:
-  with open(path, 'w', encoding='utf-8') as file:
-    json.dump(dict(record, sha256=checksums.digest(record)), file, indent=1)
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _sweep(root: pathlib.Path, mine: str) -> None:

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data.store import checksums
+from bertjax import checksums
 from bertjax.errors import UserError
 
 FORMAT = 2  # in both stores with a sha256 for each file, and older ones without

@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import storage
-from bertjax.data.store import checksums
+from bertjax import checksums, storage
 from bertjax.data.store.encode import COUNTED, Encoded, Options, encode
 from bertjax.data.store.writer import token_dtype
 from bertjax.data.text import corpus as corpus_lib

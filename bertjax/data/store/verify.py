@@ -3,7 +3,8 @@
 import pathlib
 from collections.abc import Iterator
 
-from bertjax.data.store import cache, checksums, reader
+from bertjax import checksums
+from bertjax.data.store import cache, reader
 from bertjax.errors import UserError
 
 HELD_OUT, PLANS = 'heldout', 'plans'

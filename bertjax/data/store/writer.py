@@ -8,7 +8,6 @@ of every file, which is found while the file is written.
 import hashlib
 import io
 import itertools
-import json
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data.store import checksums
+from bertjax import checksums, durable
 from bertjax.data.store.reader import FORMAT, column_name, part_name
 
 _NONE: Mapping[str, Any] = {}
@@ -174,7 +173,7 @@ class Writer:
       sha256=sha256,
     )
     sha256['store.json'] = checksums.digest(store)
-    save_json(self.path / 'store.json', store)
+    durable.write_json(self.path / 'store.json', store)
     return store
 
   def _sides(self, kind: str) -> Iterator[np.ndarray]:
@@ -223,16 +222,6 @@ def remove_sides(path: pathlib.Path) -> None:
   for kind in _SIDES:
     for file in path.glob(f'{kind}-*.npy'):
       file.unlink()
-
-
-def save_json(path: pathlib.Path, value: Any) -> None:
-  """Replaces a JSON file in one durable step."""
-  temporary = path.with_name(path.name + '.tmp')
-  with open(temporary, 'w', encoding='utf-8') as file:
-    json.dump(value, file, indent=1, ensure_ascii=False)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)
 
 
 def _save(path: pathlib.Path, arrays: Sequence[np.ndarray], dtype: np.dtype) -> str:

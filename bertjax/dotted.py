@@ -1,0 +1,27 @@
+"""Nested dicts as one, their keys joined by dots, and back."""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def flat(tree: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """Dotted key -> value; an empty dict is a value."""
+  found: dict[str, Any] = {}
+  for key, value in tree.items():
+    if isinstance(value, Mapping) and value:
+      found |= flat(value, f'{prefix}{key}.')
+    else:
+      found[prefix + key] = value
+  return found
+
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+  """The inverse of `flat`."""
+  tree: dict[str, Any] = {}
+  for key, value in values.items():
+    *parents, last = key.split('.')
+    place = tree
+    for parent in parents:
+      place = place.setdefault(parent, {})
+    place[last] = value
+  return tree
