@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax.preflight import traffic
-from bertjax.preflight.hlo import ARRAY, BYTES, Instruction, parse
+from bertjax.preflight.hlo import Instruction, Sized, arrays, parse
 
 KINDS = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
 
@@ -67,25 +67,22 @@ def collectives(text: str, mesh: dict[str, int]) -> list[Collective]:
   return sorted(found, key=lambda c: -c.sent_bytes)
 
 
-def _arrays(x: Instruction) -> list[tuple[str, int]]:
-  """(dtype, bytes) of the arrays of an instruction's result. An asynchronous all-gather or permute
-  has its operands first, and perhaps two words of context last."""
-  found = []
-  for dtype, dims, _ in ARRAY.findall(x.shape):
-    if dims:
-      found.append((dtype, BYTES[dtype] * math.prod(int(d) for d in dims.split(','))))
+def _arrays(x: Instruction) -> list[Sized]:
+  """The arrays of an instruction's result. An asynchronous all-gather or permute has its operands
+  first, and perhaps two words of context last."""
+  found = arrays(x.shape)
   if x.opcode in ('all-gather-start', 'collective-permute-start'):
-    found = found[len(x.operands) : 2 * len(x.operands)]
+    return found[len(x.operands) : 2 * len(x.operands)]
   return found
 
 
 def _dtype(x: Instruction) -> str:
-  return '+'.join(sorted({dtype for dtype, _ in _arrays(x)})) or 'scalars'
+  return '+'.join(sorted({array.dtype for array in _arrays(x)})) or 'scalars'
 
 
 def _whole(x: Instruction, kind: str, ways: int) -> int:
   """Bytes of the arrays before they are divided, or after they are gathered."""
-  total = sum(size for _, size in _arrays(x))
+  total = sum(array.bytes for array in _arrays(x))
   return total * ways if kind == 'reduce-scatter' else total
 
 

@@ -30,13 +30,36 @@ class Instruction(NamedTuple):
 Computation = dict[str, Instruction]
 
 
+class Sized(NamedTuple):
+  """An array of a shape's text.
+
+  Attributes:
+    dtype: as it is written there.
+    bytes: of its elements.
+    on_chip: whether it lies in the chip's fast memory, a space other than 0.
+  """
+
+  dtype: str
+  bytes: int
+  on_chip: bool
+
+
+def arrays(shape: str) -> list[Sized]:
+  """The arrays in a shape's text, in order, without the scalars."""
+  return [
+    Sized(
+      dtype,
+      BYTES[dtype] * math.prod(int(d) for d in dims.split(',')),
+      re.search(r'S\([1-9]', layout) is not None,
+    )
+    for dtype, dims, layout in ARRAY.findall(shape)
+    if dims
+  ]
+
+
 def size(shape: str) -> int:
   """Bytes in the chip's memory of all arrays in a shape's text; scalars are free."""
-  total = 0
-  for dtype, dims, layout in ARRAY.findall(shape):
-    if dims and not re.search(r'S\([1-9]', layout):
-      total += BYTES[dtype] * math.prod(int(d) for d in dims.split(','))
-  return total
+  return sum(array.bytes for array in arrays(shape) if not array.on_chip)
 
 
 def parse(text: str) -> tuple[dict[str, Computation], str]:

@@ -119,19 +119,32 @@ def memory(compiled: Any) -> dict[str, int]:
   )
 
 
+_FULL = (  # how libtpu says that a program does not fit: what it needs, what there is
+  re.compile(r'Used ([\d.]+)([KMGT]) of ([\d.]+\w) hbm'),
+  re.compile(
+    r'memory required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+\w)'
+  ),
+)
+
+
+def _full(error: Exception) -> re.Match | None:
+  text = _one_line(error)
+  return next((found for form in _FULL if (found := form.search(text))), None)
+
+
+def _one_line(error: Exception) -> str:
+  return re.sub(r'\s+', ' ', str(error)).strip()
+
+
 def needed_bytes(error: Exception) -> int | None:
   """What a program that does not fit would need of a chip's memory; None: that is not its fault."""
-  text = re.sub(r'\s+', ' ', str(error))
-  full = re.search(r'Used ([\d.]+)([KMGT]) of [\d.]+\w hbm', text) or re.search(
-    r'memory required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM', text
-  )
+  full = _full(error)
   return full and int(float(full[1]) * 1024 ** ('KMGT'.index(full[2]) + 1))
 
 
 def reason(error: Exception) -> str:
   """Why something does not compile, on one line."""
-  text = re.sub(r'\s+', ' ', str(error)).strip()
-  full = re.search(r'Used ([\d.]+\w) of ([\d.]+\w) hbm', text)
+  full = _full(error)
   if full:
-    return f'needs {full[1]} of {full[2]}'
-  return f'{type(error).__name__}: {text[:160]}'
+    return f'needs {full[1]}{full[2]} of {full[3]}'
+  return f'{type(error).__name__}: {_one_line(error)[:160]}'

@@ -97,19 +97,17 @@ def _as_stored(body: Computation) -> Computation:
 def _count(computations: dict[str, Computation], name: str) -> _Count:
   body, moved, open_loops = computations[name], Counter(), 0
   for x in body.values():
-    times, inner = 1, []
-    if x.opcode == 'while':
-      trips, inner = _trips(computations, x), [callee(x, 'body'), callee(x, 'condition')]
-      times, open_loops = 1 if trips is None else trips, open_loops + (trips is None)
-    elif x.opcode == 'conditional':
-      inner = [max(_branches(x), key=lambda branch: _count(computations, branch).moved.total())]
-    elif x.opcode == 'call' or (x.opcode.endswith('-start') and 'calls=' in x.rest):
-      inner = [callee(x, 'to_apply' if 'to_apply=' in x.rest else 'calls')]
-    elif _is_pallas(x):
-      moved['pallas', _operation(x)] += _estimate(x)
-    else:
-      for kind, part in _own(computations, body, x).items():
-        moved[kind, _operation(x)] += part
+    inner, trips = _called(computations, x)
+    times, open_loops = 1 if trips is None else trips, open_loops + (trips is None)
+    if x.opcode == 'conditional':
+      inner = [max(inner, key=lambda branch: _count(computations, branch).moved.total())]
+    elif x.opcode == 'fusion' or not inner:  # what is fused is counted as one instruction
+      inner = []
+      if _is_pallas(x):
+        moved['pallas', _operation(x)] += _estimate(x)
+      else:
+        for kind, part in _own(computations, body, x).items():
+          moved[kind, _operation(x)] += part
     for called in inner:
       part = _count(computations, called)
       moved.update({key: times * value for key, value in part.moved.items()})
@@ -138,17 +136,21 @@ def instructions(
   All branches of a condition are taken."""
   for x in computations[name].values():
     yield x, times
-    inner, often = [], times
-    if x.opcode == 'while':
-      inner, often = [callee(x, 'body')], times * (_trips(computations, x) or 1)
-    elif x.opcode == 'conditional':
-      inner = _branches(x)
-    elif 'calls=' in x.rest:
-      inner = [callee(x, 'calls')]
-    elif x.opcode == 'call':
-      inner = [callee(x, 'to_apply')]
+    inner, trips = _called(computations, x)
     for called in inner:
-      yield from instructions(computations, called, often)
+      yield from instructions(computations, called, times * (trips or 1))
+
+
+def _called(computations: dict[str, Computation], x: Instruction) -> tuple[list[str], int | None]:
+  """The computations that an instruction runs, all branches of a condition, and how often; None: as
+  often as the data says. What computes the elements of a reduction is not among them."""
+  if x.opcode == 'while':
+    return [callee(x, 'body'), callee(x, 'condition')], _trips(computations, x)
+  if x.opcode == 'conditional':
+    return _branches(x), 1
+  if 'calls=' in x.rest:
+    return [callee(x, 'calls')], 1
+  return ([callee(x, 'to_apply')] if x.opcode == 'call' else []), 1
 
 
 def _branches(x: Instruction) -> list[str]:
