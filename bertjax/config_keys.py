@@ -20,6 +20,9 @@ class Run(NamedTuple):
     batch_size: rows per step, over all devices and hosts.
     length: tokens per row, special tokens included.
     microbatches: parts of a batch whose gradients are summed.
+    reduce_dtype: what the gradients of devices along mesh.data are added up in, once in a step.
+      bfloat16 sends half as many bytes and keeps 8 bits of each sum. Those along mesh.fsdp are
+      added up where they are computed, in the dtype of the model.
     log_steps, eval_steps, checkpoint_steps: steps between two of each.
     keep_checkpoints: the newest ones that are kept, besides the best.
     save_carry: whether memory of recurrent systems is in the checkpoints; without it a resume is
@@ -49,6 +52,7 @@ class Run(NamedTuple):
   batch_size: Count
   length: Count
   microbatches: Count
+  reduce_dtype: Literal['float32', 'bfloat16']
   log_steps: Count
   eval_steps: Count
   checkpoint_steps: Count

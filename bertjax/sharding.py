@@ -15,6 +15,7 @@ from bertjax.types import Batch
 Rules = Sequence[tuple[str, Any]]  # (logical axis, mesh axis or axes or None)
 
 MESH_AXES = ('data', 'fsdp', 'tensor', 'sequence')
+REPLICAS = 'data'  # its devices hold the same parameters
 
 
 def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
@@ -133,6 +134,40 @@ def abstract(boxed: Any, rules: Rules, mesh: Mesh) -> Any:
 def batch_spec() -> PartitionSpec:
   """Rows over data and fsdp, in every batch and every carry."""
   return PartitionSpec(('data', 'fsdp'))
+
+
+def replicas() -> int:
+  """How many devices of the current mesh (`jax.set_mesh`) hold the same parameters and differ in
+  their rows alone, and so can do without each other until gradients are exchanged.
+
+  1 where both fsdp and another axis divide what a replica has: jaxlib 0.10.2 ends the process in
+  partitioning look-ups there (spmd_partitioner_util.cc: num_devices_per_group).
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty or (mesh.shape['fsdp'] > 1 and mesh.shape['tensor'] * mesh.shape['sequence'] > 1):
+    return 1
+  return mesh.shape[REPLICAS]
+
+
+def by_replica(function: Callable[[Any, Any], tuple[Any, Any]]) -> Callable:
+  """A function of (what all replicas hold, rows) -> (what all will hold, rows), such that each
+  replica runs it on its own rows. What all will hold must have been summed over REPLICAS; the other
+  axes of the mesh stay XLA's."""
+  mesh, rules = jax.sharding.get_abstract_mesh(), nn.get_logical_axis_rules()
+  # A kernel wants no axis to be XLA's, so those of one device are taken along.
+  taken = {REPLICAS, *(axis for axis, size in mesh.shape.items() if size == 1)}
+
+  def left(axes: Any) -> Any:
+    axes = (axes,) if isinstance(axes, str) else axes or ()
+    return tuple(axis for axis in axes if axis not in taken) or None
+
+  def run(whole: Any, rows: Any) -> tuple[Any, Any]:
+    open_rules = [(name, left(axes)) for name, axes in rules]
+    with nn.logical_axis_rules(open_rules if taken != set(mesh.shape) else []):
+      return function(whole, rows)
+
+  specs = (PartitionSpec(), PartitionSpec(REPLICAS))
+  return jax.shard_map(run, in_specs=specs, out_specs=specs, axis_names=taken, check_vma=False)
 
 
 def named(mesh: Mesh, specs: Any) -> Any:

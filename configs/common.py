@@ -68,6 +68,7 @@ def base() -> Recipe:
   c.batch_size = 256  # sequences per step, over all devices and hosts
   c.length = 128  # tokens per sequence, special tokens included
   c.microbatches = 1  # gradient accumulation
+  c.reduce_dtype = 'float32'  # of the gradients that devices exchange
 
   c.log_steps = 100
   c.eval_steps = 1000

@@ -49,16 +49,23 @@ def test_the_loss_is_finite_and_moves(reference):
 
 
 MIXED = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+REPLICAS = {'mesh.data': 4, 'mesh.fsdp': 2}  # which XLA divides further, see sharding.replicas
 
 
 @pytest.mark.parametrize(
   'fields',
-  # Every kind of collective and the microbatches in one compile; each alone is the full tier's.
+  # The full tier has the other kinds of collectives.
   [
-    MIXED | {'microbatches': 2},
+    REPLICAS | {'microbatches': 2},
     *(
       pytest.param(fields, marks=pytest.mark.full)
-      for fields in [{'microbatches': 4}, MIXED, {'mesh.data': 8}, {'mesh.tensor': 8}]
+      for fields in [
+        {'microbatches': 4},
+        MIXED | {'microbatches': 2},
+        {'mesh.data': 8},
+        {'mesh.tensor': 8},
+        {'mesh.data': 2, 'mesh.tensor': 4},
+      ]
     ),
   ],
   ids=str,

@@ -94,8 +94,9 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
   layout = sharding.named(mesh, layout)
   function = step_lib.make_train_step(
-    objective, tx, schedule, phase, config.microbatches, config.seed
-  )
+    objective, tx, schedule, phase, config.microbatches, config.seed,
+    reduce_dtype=config.reduce_dtype,
+  )  # fmt: skip
   # Outside of the mesh: a key is made on a device.
   state = jax.eval_shape(init, jax.random.key(0))
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):

@@ -44,6 +44,7 @@ MAY_DIFFER = (
   'mesh',
   'sharding_rules',
   'microbatches',
+  'reduce_dtype',
   'model.remat',
   'data.store',  # it may have moved; the sha256 of the last batch tells whether it is the same
   'data.threads',

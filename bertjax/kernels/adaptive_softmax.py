@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
+from bertjax.kernels import mesh
 from bertjax.kernels.cross_entropy import (
   CHUNK_LOGITS,
   Scores,
@@ -84,8 +85,8 @@ def inside_cross_entropy(scores: Scores, target_BP: Array, inside_BP: Array) -> 
   Returns:
     nll_BP and right_BP, float32; no gradient flows through right_BP.
   """
-  mesh = jax.sharding.get_abstract_mesh()
-  rows = tuple(axis for axis in ROWS if mesh.shape.get(axis, 1) > 1)
+  open_axes = mesh.sizes()
+  rows = tuple(axis for axis in ROWS if open_axes.get(axis, 1) > 1)
   size = scores.vocab_size
 
   def local(hidden_BPE, table_VE, bias_V, target_BP, inside_BP):
@@ -98,7 +99,9 @@ def inside_cross_entropy(scores: Scores, target_BP: Array, inside_BP: Array) -> 
     split, whole = PartitionSpec(rows), PartitionSpec()
     # A loop of as many turns as a device needs does not say over which axes its results vary.
     specs = (split, whole, whole, split, split)
-    local = jax.shard_map(local, in_specs=specs, out_specs=(split, split), check_vma=False)
+    local = jax.shard_map(
+      local, in_specs=specs, out_specs=(split, split), axis_names=set(open_axes), check_vma=False
+    )
   return local(scores.hidden_BPE, scores.table_VE, scores.bias_V, target_BP, inside_BP)
 
 

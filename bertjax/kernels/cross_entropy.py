@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.kernels import mesh
+
 Array = jax.Array
 
 PLAIN_LOGITS = 1 << 28  # 1 GiB of float32, of one device
@@ -21,7 +23,7 @@ CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time
 # Chunks are cut inside this many blocks of rows, so that a table sharded over as many devices, or
 # a divisor of them, stays where it is.
 BLOCKS = 16
-DIVIDE = ('data', 'fsdp', 'tensor')  # axes of the mesh
+DIVIDE = ('data', 'fsdp', 'tensor')  # axes of the mesh that divide logits: rows, and the words
 
 
 class Scores(NamedTuple):
@@ -73,16 +75,10 @@ def cross_entropy(scores: Scores, target_BP: Array) -> tuple[Array, Array]:
   Returns:
     nll_BP and right_BP, float32; no gradient flows through right_BP.
   """
-  size = target_BP.size * scores.table_VE.shape[0] // ways()
+  size = target_BP.size * scores.table_VE.shape[0] // mesh.ways(DIVIDE)
   if size <= PLAIN_LOGITS:
     return score(logits(scores), target_BP)
   return chunked_cross_entropy(scores, target_BP, -(-size // CHUNK_LOGITS))
-
-
-def ways() -> int:
-  """How many devices of the current mesh (`jax.set_mesh`) divide logits: rows, and the words."""
-  mesh = jax.sharding.get_abstract_mesh()
-  return 1 if mesh.empty else math.prod(mesh.shape.get(axis, 1) for axis in DIVIDE)
 
 
 def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tuple[Array, Array]:

@@ -37,7 +37,9 @@ _IMPL = flags.DEFINE_enum('impl', 'tpu', list(relative_attention.IMPLEMENTATIONS
 _JSON = flags.DEFINE_bool('json', False, 'Print one line of JSON for each phase, and nothing else.')
 flags.mark_flag_as_required('config')
 
-COMPILED = ('batch_size', 'length', 'microbatches', 'model', 'objective', 'optimizer')
+COMPILED = (
+  'batch_size', 'length', 'microbatches', 'reduce_dtype', 'model', 'objective', 'optimizer'
+)  # fmt: skip
 SAMPLE = 64  # rows that are made up; a larger batch repeats them
 
 

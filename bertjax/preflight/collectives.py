@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax.preflight import traffic
-from bertjax.preflight.hlo import Instruction, Sized, arrays, parse
+from bertjax.preflight.hlo import Computation, Instruction, Sized, arrays, parse
 
 KINDS = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective-permute')
 
@@ -49,22 +49,40 @@ def collectives(text: str, mesh: dict[str, int]) -> list[Collective]:
     mesh: axis -> size.
   """
   computations, entry = parse(text)
-  counts, sizes = Counter(), Counter()
+  counts, sizes, shown = Counter(), Counter(), _shown(computations)
   for x, times in traffic.instructions(computations, entry):
-    kind = x.opcode.removesuffix('-start')
-    if kind not in KINDS or x.opcode.endswith('-done'):
+    kind = shown.get(x.name, x.opcode.removesuffix('-start'))
+    if kind not in KINDS:
       continue
     axes, ways = _axes(x, mesh)
     if ways == 1:
       continue
     key = kind, axes, ways, _dtype(x)
     counts[key] += times
-    sizes[key] += times * _whole(x, kind, ways)
+    sizes[key] += times * _whole(x, ways)
   found = [
     Collective(kind, axes, ways, dtype, count, sizes[kind, axes, ways, dtype])
     for (kind, axes, ways, dtype), count in counts.items()
   ]
   return sorted(found, key=lambda c: -c.sent_bytes)
+
+
+def _shown(computations: dict[str, Computation]) -> dict[str, str]:
+  """Names of instructions that are something else than their opcode says -> what they are.
+
+  libtpu writes a reduce-scatter as a fusion of an all-reduce and slices. A collective that runs
+  beside computations stands in the fusion that starts it, in those that it runs beside, and in the
+  one that waits for it: it counts where it starts.
+  """
+  found = {}
+  for name, body in computations.items():
+    starts = any('"AsyncCollectiveStart"' in x.rest for x in body.values())
+    for x in body.values():
+      if name.startswith('all-reduce-scatter') and x.opcode == 'all-reduce':
+        found[x.name] = 'reduce-scatter'
+      elif 'async_collective_fusion_config' in x.rest and not starts:
+        found[x.name] = 'counted where it starts'
+  return found
 
 
 def _arrays(x: Instruction) -> list[Sized]:
@@ -80,10 +98,10 @@ def _dtype(x: Instruction) -> str:
   return '+'.join(sorted({array.dtype for array in _arrays(x)})) or 'scalars'
 
 
-def _whole(x: Instruction, kind: str, ways: int) -> int:
+def _whole(x: Instruction, ways: int) -> int:
   """Bytes of the arrays before they are divided, or after they are gathered."""
   total = sum(array.bytes for array in _arrays(x))
-  return total * ways if kind == 'reduce-scatter' else total
+  return total * ways if x.opcode.startswith('reduce-scatter') else total
 
 
 def _axes(x: Instruction, mesh: dict[str, int]) -> tuple[tuple[str, ...], int]:
@@ -99,6 +117,13 @@ def _group(x: Instruction, chips: int) -> np.ndarray:
   listed = re.search(r'(?:replica_groups|source_target_pairs)=\{\{([\d,]+)\}', x.rest)
   if listed:
     return np.array([int(n) for n in listed[1].split(',')])
+  # mesh['a'=2,'b'=4] {'b'}: chips counted through axes, those of a group through some of them.
+  named = re.search(r'replica_groups=mesh\[([^\]]*)\] ?\{([^}]*)\}(?!, ?device_ids)', x.rest)
+  if named:
+    sizes = {axis: int(size) for axis, size in re.findall(r"'(\w+)'=(\d+)", named[1])}
+    within = re.findall(r"'(\w+)'", named[2])
+    ids = np.arange(math.prod(sizes.values())).reshape(tuple(sizes.values()))
+    return ids[tuple(slice(None) if axis in within else 0 for axis in sizes)].reshape(-1)
   # [groups, ways]<=[dims]T(order): the chips, counted through dims in another order.
   counted = re.search(r'replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?', x.rest)
   if not counted:

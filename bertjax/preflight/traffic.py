@@ -251,6 +251,9 @@ def _written(
 ) -> tuple[int, int]:
   """Bytes that a fusion writes, and those of them that update a part of a buffer in place."""
   root = next(x for x in body.values() if x.root)
+  if 'custom_call_target="AsyncCollectiveStart"' in root.rest:  # its operand again, then the result
+    _, result = [m[0] for m in ARRAY.finditer(shape)][:2]
+    return size(result), 0
   results = [body[o] for o in root.operands] if root.opcode == 'tuple' else [root]
   outer = [m[0] for m in ARRAY.finditer(shape)]
   total, updates = 0, 0

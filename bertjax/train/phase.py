@@ -109,6 +109,7 @@ class Phase:
       self.config.microbatches,
       self.config.seed,
       self.config.skip_nonfinite > 0,
+      self.config.reduce_dtype,
       layer_norms.of(self.axes) if watched else None,
     )
 

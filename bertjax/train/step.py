@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from bertjax import sharding
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, Variables
 
 
@@ -64,13 +65,66 @@ def with_rows(batch: Batch) -> Batch:
   return dict(batch, row_B=jnp.arange(rows, dtype=jnp.int32))
 
 
+Gradients = tuple[Any, Array, Sums, Out]
+
+
+def reduce_once(
+  objective: Objective,
+  variables: Variables,
+  carry: Any,
+  batch: Batch,
+  ctx: Context,
+  count: int,
+  dtype: str,
+) -> Gradients:
+  """`accumulate`, where replicas add up the gradients of their own rows and then exchange the sums,
+  once in a step.
+
+  Where there are no replicas (`sharding.replicas`), or the objective has updates, which it may make
+  of the whole batch, XLA reduces each gradient where it is computed, in the dtype it has there.
+
+  Args:
+    dtype: what the sums of the replicas are added up in.
+  """
+  whole = lambda: accumulate(objective, variables, carry, batch, ctx, count)
+  if sharding.replicas() == 1 or jax.eval_shape(whole)[-1].updates:
+    return whole()
+  everywhere = lambda tree: jax.lax.psum(tree, sharding.REPLICAS)
+
+  def own(given, rows):
+    variables, key, step = given
+    carry, batch = rows
+    grads, loss, sums, out = accumulate(
+      objective, variables, carry, batch, Context(key, step, ctx.train), count, everywhere
+    )
+    low = everywhere(jax.tree.map(lambda grad: grad.astype(dtype), grads))
+    grads = jax.tree.map(lambda total, grad: total.astype(grad.dtype), low, grads)
+    return (grads, *everywhere((loss, sums))), out.carry
+
+  total, carry = sharding.by_replica(own)((variables, ctx.key, ctx.step), (carry, batch))
+  return *total, Out({}, carry)
+
+
 def accumulate(
-  objective: Objective, variables: Variables, carry: Any, batch: Batch, ctx: Context, count: int
-) -> tuple[Any, Array, Sums, Out]:
+  objective: Objective,
+  variables: Variables,
+  carry: Any,
+  batch: Batch,
+  ctx: Context,
+  count: int,
+  everywhere: Callable[[Any], Any] = lambda tree: tree,
+) -> Gradients:
   """Gradients of the global loss, summed over `count` microbatches.
 
   The global weights are known before the first gradient: they do not depend on the parameters, so
     the pass that computes them is stripped by XLA to the sums of the batch's own weights.
+
+  Args:
+    objective, variables: of the phase.
+    carry, batch: rows.
+    ctx: of the step.
+    count: of microbatches.
+    everywhere: sums over all who have rows of the batch. What is returned is not summed by it.
 
   Returns:
     grads: like variables['params'].
@@ -89,7 +143,7 @@ def accumulate(
   weight_of = jax.vmap(
     lambda carry, part: {k: t.weight for k, t in run(abstract, carry, part).terms.items()}
   )
-  weights = {k: jnp.sum(w, 0) for k, w in weight_of(carries, parts).items()}
+  weights = everywhere({k: jnp.sum(w, 0) for k, w in weight_of(carries, parts).items()})
 
   def loss_fn(params, carry, part):
     out = run(params, carry, part)
@@ -134,6 +188,7 @@ def make_train_step(
   microbatches: int,
   seed: int,
   skip_nonfinite: bool = False,
+  reduce_dtype: str = 'float32',
   norms: Callable[..., Any] | None = None,
 ) -> Callable[[State, Batch], tuple[State, dict[str, Any]]]:
   """Builds the step function of a phase; jit it with shardings pinned.
@@ -143,6 +198,7 @@ def make_train_step(
     phase: its name, under which its carry lies.
     microbatches: parts of a batch whose gradients are summed.
     seed: of the draws.
+    reduce_dtype: what gradients of replicas are added up in.
     skip_nonfinite: whether a step whose loss, gradients or updates are not finite trains nothing.
     norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
 
@@ -155,8 +211,9 @@ def make_train_step(
   def train_step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     ctx = Context(key, state.step, train=True)
-    grads, loss, sums, out = accumulate(
-      objective, state.variables, state.carry[phase], with_rows(batch), ctx, microbatches
+    rows = with_rows(batch)
+    grads, loss, sums, out = reduce_once(
+      objective, state.variables, state.carry[phase], rows, ctx, microbatches, reduce_dtype
     )
     params = state.variables['params']
     updates, opt_state = tx.update(grads, state.opt_state, params)

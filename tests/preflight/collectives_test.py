@@ -7,6 +7,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from mutation import mutation
 
 from bertjax import sharding
+from bertjax.preflight import traffic
 from bertjax.preflight.collectives import Collective, collectives
 
 MESH = dict(data=2, fsdp=2, tensor=2)
@@ -76,6 +77,63 @@ def test_counts_a_program_by_hand():
     'all-reduce': 2 * 256 * 3 / 4, 'reduce-scatter': 384, 'all-gather': 384,
     'collective-permute': 128,
   }  # fmt: skip
+
+
+# A gather that runs beside two products, and a reduce-scatter, as libtpu writes them.
+ASYNC = """HloModule test
+
+%begin (p: bf16[8,64]) -> (bf16[8,64], bf16[64,64], u32[]) {
+  %p = bf16[8,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %g1 = bf16[64,64]{1,0:T(8,128)(2,1)} all-gather(%p), channel_id=1, replica_groups=mesh['a'=2,'b'=4] {'b'}, dimensions={0}, backend_config={"async_collective_fusion_config":{"flag_end":"-1"}}
+  ROOT %start = (bf16[8,64]{1,0:T(8,128)(2,1)}, bf16[64,64]{1,0:T(8,128)(2,1)}, u32[]{:S(2)}) custom-call(%g1), custom_call_target="AsyncCollectiveStart"
+}
+
+%beside (p: bf16[8,64], x: bf16[64,64]) -> bf16[64,64] {
+  %p = bf16[8,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %x = bf16[64,64]{1,0:T(8,128)(2,1)} parameter(1)
+  %g2 = bf16[64,64]{1,0:T(8,128)(2,1)} all-gather(%p), channel_id=1, replica_groups=mesh['a'=2,'b'=4] {'b'}, dimensions={0}, backend_config={"async_collective_fusion_config":{"flag_end":"8"}}
+  ROOT %y = bf16[64,64]{1,0:T(8,128)(2,1)} tanh(%x)
+}
+
+%all-reduce-scatter.2 (p: bf16[64,64]) -> bf16[64,16] {
+  %p = bf16[64,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %r = bf16[64,64]{1,0:T(8,128)(2,1)} all-reduce(%p), replica_groups={{0,1,2,3}}
+  %zero = u32[] constant(0)
+  ROOT %part = bf16[64,16]{1,0:T(8,128)(2,1)} dynamic-slice(%r, %zero, %zero), dynamic_slice_sizes={64,16}
+}
+
+ENTRY %main (w: bf16[8,64], x: bf16[64,64]) -> bf16[64,16] {
+  %w = bf16[8,64]{1,0:T(8,128)(2,1)} parameter(0)
+  %x = bf16[64,64]{1,0:T(8,128)(2,1)} parameter(1)
+  %begun = (bf16[8,64]{1,0:T(8,128)(2,1)}, bf16[64,64]{1,0:T(8,128)(2,1)}, u32[]{:S(2)}) fusion(%w), kind=kCustom, calls=%begin
+  %y = bf16[64,64]{1,0:T(8,128)(2,1)} fusion(%w, %x), kind=kOutput, calls=%beside
+  ROOT %out = bf16[64,16]{1,0:T(8,128)(2,1)} fusion(%y), kind=kCustom, calls=%all-reduce-scatter.2
+}
+"""  # noqa: E501
+
+
+@mutation(
+  'collectives: one that runs beside computations counts in each of them',
+  'bertjax/preflight/collectives.py',
+  "elif 'async_collective_fusion_config' in x.rest and not starts:",
+  'elif False:',
+)
+@mutation(
+  'collectives: axes that a program names are not looked at',
+  'bertjax/preflight/collectives.py',
+  'slice(None) if axis in within else 0',
+  'slice(None)',
+)
+def test_counts_what_runs_beside_computations_where_it_starts():
+  gathered = Collective('all-gather', ('tensor',), 4, 'bf16', 1, 64 * 64 * 2)
+  scattered = Collective('reduce-scatter', ('tensor',), 4, 'bf16', 1, 64 * 64 * 2)
+  found = collectives(ASYNC, dict(data=2, tensor=4))
+  assert sorted(found) == [gathered, scattered]
+  matrix = 64 * 64 * 2
+  whole = traffic.account(ASYNC)
+  # Begun: a part is read, the whole is written. Beside it: one product, and the part is an operand
+  # again. Then the reduction.
+  assert whole.bytes == (matrix // 8 + matrix) + (matrix // 8 + 2 * matrix) + (matrix + matrix // 4)
 
 
 @pytest.mark.parametrize('axis, kind', [('data', 'all-reduce'), ('fsdp', 'all-gather')])

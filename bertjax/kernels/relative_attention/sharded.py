@@ -8,6 +8,8 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
+from bertjax.kernels import mesh
+
 Array = jax.Array
 
 ROWS, HEADS = ('data', 'fsdp'), ('tensor', 'sequence')  # axes of the mesh
@@ -21,15 +23,15 @@ def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
   """
 
   def over_mesh(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout):
-    mesh = jax.sharding.get_abstract_mesh()
-    if mesh.empty or mesh.size == 1:
+    sizes = mesh.sizes()
+    if math.prod(sizes.values()) == 1:
       return attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
-    rows = tuple(a for a in ROWS if a in mesh.shape)
-    across = tuple(a for a in HEADS if mesh.shape.get(a, 1) > 1)
-    ways, heads = (math.prod(mesh.shape[a] for a in axes) for axes in (rows, across))
+    rows = tuple(a for a in ROWS if a in sizes)
+    across = tuple(a for a in HEADS if sizes.get(a, 1) > 1)
+    ways, heads = mesh.ways(rows), mesh.ways(across)
     if q_BTNH.shape[0] % ways or q_BTNH.shape[2] % heads:
       raise ValueError(
-        f'attention: expected rows and heads that the mesh {dict(mesh.shape)} divides ({ways} and '
+        f'attention: expected rows and heads that the mesh {sizes} divides ({ways} and '
         f'{heads} ways), got {q_BTNH.shape[0]} rows and {q_BTNH.shape[2]} heads'
       )
     operands = dict(
@@ -47,7 +49,9 @@ def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
     specs = jax.tree_util.tree_map_with_path(lambda path, _: _spec(path[-1], names), operands)
     out = PartitionSpec(rows, None, names['N'], None)
     # A kernel's results do not say over which axes they vary.
-    return jax.shard_map(part, in_specs=(specs,), out_specs=out, check_vma=False)(operands)
+    return jax.shard_map(
+      part, in_specs=(specs,), out_specs=out, axis_names=set(sizes), check_vma=False
+    )(operands)
 
   return over_mesh
 

@@ -1,0 +1,25 @@
+"""What XLA divides by itself on the current mesh (`jax.set_mesh`).
+
+Within a `shard_map` some axes are done with: arrays there are what one device of them holds.
+"""
+
+import math
+from collections.abc import Iterable
+
+import jax
+from jax.sharding import AxisType
+
+
+def sizes() -> dict[str, int]:
+  """Axis -> devices along it, of the axes that no `shard_map` around this place has taken."""
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty:
+    return {}
+  types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+  return {axis: size for axis, size in mesh.shape.items() if types[axis] != AxisType.Manual}
+
+
+def ways(axes: Iterable[str]) -> int:
+  """How many devices divide what these axes divide; 1 where there is no mesh."""
+  found = sizes()
+  return math.prod(found.get(axis, 1) for axis in axes)
