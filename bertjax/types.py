@@ -224,8 +224,8 @@ class Term(NamedTuple):
   summed over all devices and microbatches first, and logs `total / weight` under the term's name.
 
   Attributes:
-    total: sum of the weighted values of these rows, which are those of a microbatch on a device or on
-      several: rows do not know of each other. A metric's total may be a vector.
+    total: sum of the weighted values of these rows, which may be those of a microbatch on a device:
+      rows do not know of each other. A metric's total may be a vector.
     weight: sum of the weights. Of a trained term it must not depend on the parameters.
     scale: its share of the trained loss; 0 makes it a metric.
     plus: added once to the global weight (BERT's 1e-5).
