@@ -4,14 +4,14 @@
       --config.data.input='en=cc100/en*.txt.xz,fr=cc100/fr*.txt.xz,en-fr=both.en.gz+both.fr.gz' \
       --config.data.vocab=FILE.model
 
-Sizes: test, tiny, base. There is no original code: microsoft/unilm names the system and holds none
-of it, so all numbers are from memory of the paper (unverified). Multilingual and translation
-replaced-token detection (MRTD, TRTD) share one generator and one discriminator; each has its
-masked-LM loss and 50 times its detection loss.
+Sizes: test, tiny, base, and SIZE_turns. There is no original code: microsoft/unilm names the
+system and holds none of it, so all numbers are from memory of the paper (unverified). Multilingual
+and translation replaced-token detection (MRTD, TRTD) share one generator and one discriminator;
+each has its masked-LM loss and 50 times its detection loss. Every step takes a batch of text and
+one of pairs, batch_size rows each, and sums their losses; of SIZE_turns it takes one of them, in
+turns, so that as many steps see half of either text.
 
-Not as there: the paper sums the losses of both in every step, as far as is known. Here they are
-phases that take turns, a step of each, so that as many steps see half of either text. Its gated
-relative position bias is not built: positions are learned.
+Not as there: its gated relative position bias is not built: positions are learned.
 """
 
 from bertjax.data import recipes
@@ -24,9 +24,10 @@ PAPER = 'XLM-E paper (unverified)'
 
 def get_config(arg: str | None = None):
   """The recipe at the size named by `arg` (default base)."""
-  size = common.parse_size(arg, SIZES, 'base')
+  name = common.parse_size(arg, [size + way for size in SIZES for way in ('', '_turns')], 'base')
+  size = name.removesuffix('_turns')
   c = electra.get_config(size)
-  c.update(cited(common.NAMES, name=f'xlm_e-{size}'))
+  c.update(cited(common.NAMES, name=f'xlm_e-{name}'))
   c.update(cited(PAPER, total_steps=125_000, batch_size=2048, length=512))
   c.best.update(cited(common.NAMES, metric='eval/mrtd/rtd_auc', mode='max'))
 
@@ -37,7 +38,7 @@ def get_config(arg: str | None = None):
   )
 
   c.optimizer.update(
-    cited(PAPER, b2=0.98)
+    cited(PAPER, b2=0.98, clip=2.0)  # of both losses
     | cited('fairseq/fairseq/optim/adam.py:Adam (unverified)', bias_correction=True, eps_first=True)
   )
   warmup = c.get_ref('total_steps') * 2 // 25  # 10,000 of 125,000
@@ -49,7 +50,11 @@ def get_config(arg: str | None = None):
   pairs = recipes.TRANSLATION_PLAN | cited(
     'as InfoXLM, unilm/infoxlm (unverified)', lead='cls', reset_positions=False, orders='given'
   )
-  c.phases = cited(PAPER, mrtd=dict(turns=1), trtd=dict(turns=1, data=dict(plan=pairs)))
+  if name == size:
+    c.phases = cited(PAPER, mrtd=dict(summed=1.0), trtd=dict(summed=1.0, data=dict(plan=pairs)))
+  else:
+    turns = dict(mrtd=dict(turns=1), trtd=dict(turns=1, data=dict(plan=pairs)))
+    c.phases = cited('ours: a step of each', **turns)
   if size == 'tiny':
     common.laptop(c)
   return c

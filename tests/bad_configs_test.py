@@ -266,14 +266,16 @@ DATA = [
   ('transformer_xl', {'data.language_alpha': 0.5}, 'language_alpha=None'),
 ]
 PHASES = [
-  ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs either share or turns'),
-  ('bert', {'phases.phase1.turns': 2}, 'config.phases.phase1 needs either share or turns'),
+  ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs one of share, turns'),
+  ('bert', {'phases.phase1.turns': 2}, 'config.phases.phase1 needs one of share, turns'),
   ('bert', {'phases.phase2': dict(turns=1)}, 'mixes share and turns'),
   ('bert', {'phases.phase1.share': 0.0}, 'config.phases.phase1.share'),
   ('bert', {'phases.phase1.share': -1.0}, 'config.phases.phase1.share'),
   ('bert', {'phases.phase1.share': NAN}, 'config.phases.phase1.share'),
   ('bert', {'phases.phase1.share': 'half'}, 'config.phases.phase1.share'),
   ('xlm', {'phases.mlm.turns': 0}, 'config.phases.mlm.turns'),
+  ('xlm_e', {'phases.mrtd.summed': 0.0}, 'config.phases.mrtd.summed'),
+  ('xlm_e', {'phases.mrtd.seed': 1}, 'a step of several phases has one value'),
   ('xlm', {'phases.mlm.turns': 1.5}, 'config.phases.mlm.turns'),
   ('bert', {'phases.phase1.lenght': 64}, "did you mean 'length'"),
   ('bert', {'phases.phase1.model': dict(widht=64)}, "did you mean 'width'"),

@@ -92,6 +92,11 @@ def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iter
     yield {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
 
 
+def each(batch: Mapping[str, Any], name: str) -> list[Any]:
+  """The arrays of a name in a batch: one, or one of each phase that is summed in it."""
+  return [value for key, value in batch.items() if key.rpartition('/')[2] == name]
+
+
 def batch_sha256(batch: Mapping[str, Any]) -> str:
   """Returns a digest of the names, dtypes, shapes and bytes of a batch, sorted by name."""
   digest = hashlib.sha256()
@@ -104,11 +109,11 @@ def batch_sha256(batch: Mapping[str, Any]) -> str:
 
 def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
   """Takes dropped_B, which is for the ledger alone, out of the batch."""
-  real = int(np.count_nonzero(batch['example_BT']))
+  real = sum(int(np.count_nonzero(example_BT)) for example_BT in each(batch, 'example_BT'))
   counts = dict(
     real=real,
-    padding=batch['example_BT'].size - real,
-    predicted=int(np.count_nonzero(batch['weight_BP'])),
+    padding=sum(example_BT.size for example_BT in each(batch, 'example_BT')) - real,
+    predicted=sum(int(np.count_nonzero(weight_BP)) for weight_BP in each(batch, 'weight_BP')),
     dropped=int(batch.pop('dropped_B').sum()),
   )
   return batch, counts

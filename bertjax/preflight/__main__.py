@@ -133,6 +133,8 @@ def main(argv: list[str]) -> int:
   given = config_flags.get_override_values(flags.FLAGS['config'])
   for line in presets.apply(config, given, os.environ):
     print(line, file=sys.stderr)
+  if _BATCH_SIZE.value is None and timeline.make(config).factors:
+    print('A step takes all of these phases and holds more than each alone', file=sys.stderr)
   for name, phase in phases(config, _BATCH_SIZE.value, _LENGTH.value):
     said: dict[str, Any] = dict(phase=name) | check(phase, _TOPOLOGY.value, _IMPL.value)
     fits = fits and said['fits']

@@ -1,8 +1,8 @@
 """The sets of `config.evals`: made before the first step, run when they are due, scores named.
 
 The scores of the set `held_out` are called eval/<score>, those of another one eval/<set>/<score>,
-or eval/<set> where the score has the name of its set. Where phases take turns, all of them are
-judged, and the phase comes first: eval/<phase>/<score>.
+or eval/<set> where the score has the name of its set. Where phases are side by side, all of them
+are judged, and the phase comes first: eval/<phase>/<score>.
 """
 
 from collections.abc import Iterable
@@ -34,7 +34,8 @@ class EvalSet(NamedTuple):
     return last or bool(self.every and step % self.every == 0)
 
   def score_name(self, score: str, phase: str) -> str:
-    """The name under which a score is logged; phase is '' unless phases take turns."""
+    """The name under which a score is logged; phase is '' unless phases are side by
+    side."""
     own = () if self.name == FIRST else (self.name,)
     parts = ('eval', *([phase] if phase else ()), *own, *(() if own == (score,) else (score,)))
     return '/'.join(parts)
@@ -64,10 +65,10 @@ def make(subject: Subject) -> tuple[EvalSet, ...]:
   return tuple(sets)
 
 
-def score_names(phases: Iterable[Any], interleaved: bool) -> set[str]:
+def score_names(phases: Iterable[Any], side_by_side: bool) -> set[str]:
   """Every score that the phases' sets may give."""
   return {
-    s.score_name(score, phase.name if interleaved else '')
+    s.score_name(score, phase.name if side_by_side else '')
     for phase in phases
     for s in phase.evals
     for score in s.evaluation.names
@@ -80,13 +81,13 @@ def due(phases: Iterable[Any], step: int, last: bool) -> bool:
 
 
 def run(
-  phases: Iterable[Any], interleaved: bool, variables: Variables, step: int, last: bool
+  phases: Iterable[Any], side_by_side: bool, variables: Variables, step: int, last: bool
 ) -> tuple[dict[str, float], list[Any]]:
   """Runs the sets that are due.
 
   Args:
-    phases: whose sets they are: the running one, or all that take turns.
-    interleaved: whether phases take turns.
+    phases: whose sets they are: the running one, or all that are side by side.
+    side_by_side: whether phases take turns, or are summed.
     variables: the model's.
     step: the number of steps taken.
     last: whether these are all; then every set is due.
@@ -99,7 +100,7 @@ def run(
     for s in phase.evals:
       if s.due(step, last):
         report: Report = s.evaluation.run(variables, step)
-        label = phase.name if interleaved else ''
+        label = phase.name if side_by_side else ''
         scores |= {s.score_name(name, label): value for name, value in report.scores.items()}
         tables += [] if report.table is None else [report.table]
   return scores, tables

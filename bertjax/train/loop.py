@@ -49,7 +49,7 @@ def held_out_scores(
 ) -> dict[str, float]:
   """Runs the evaluations that are due after a step and shows what they found."""
   phases = run.judged(run.timeline.at(done - 1)[0])
-  scores, tables = evaluation.run(phases, run.timeline.interleaved, variables, done, last)
+  scores, tables = evaluation.run(phases, run.timeline.side_by_side, variables, done, last)
   shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
   progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
   for table in tables:

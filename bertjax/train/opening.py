@@ -50,7 +50,7 @@ def open_run(
   run = hosts.first_then_all('plans', lambda: setup.make_run(config, path, fallback=plans))
   digests.check_data(run)
   shown = None
-  for phase in run.phases:
+  for phase in run.parts:
     stats = ', '.join(f'{k} {v:,.6g}' for k, v in phase.examples.stats.items())
     progress.note(f'Phase {phase.name!r}: {stats}')
     if phase.rules != shown:

@@ -10,13 +10,11 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.data import examples as examples_lib
 from bertjax.data import loader
-from bertjax.data.seqio_tasks import row_stream
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet
-from bertjax.types import Batch, Objective, Subject
+from bertjax.types import Batch, Objective, RowSource, Subject
 
 
 @dataclasses.dataclass(eq=False)
@@ -32,17 +30,19 @@ class Phase:
     axes: tree like the parameters with a tuple of logical axis names at every leaf.
     rules: which rules of the optimizer decide which parameters, as a table for people.
     evals: what judges the model while this phase runs.
+    parts: the phases that each of its steps trains together (summed.py); () of any other.
   """
 
   name: str
   subject: Subject
-  examples: examples_lib.Examples | row_stream.Stream
+  examples: RowSource
   tx: optax.GradientTransformation
   schedule: Callable
   devices: sharding.Devices
   axes: Any
   evals: tuple[EvalSet, ...]
   rules: str
+  parts: tuple['Phase', ...] = ()
   _stream: Iterator | None = None
   _train: Any = None
   _pass: Any = None

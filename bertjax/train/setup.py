@@ -16,7 +16,7 @@ from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
 from bertjax.optim import optimizer
-from bertjax.train import evaluation
+from bertjax.train import evaluation, summed
 from bertjax.train import step as step_lib
 from bertjax.train import timeline as timeline_lib
 from bertjax.train.phase import Phase
@@ -30,7 +30,7 @@ class Run(NamedTuple):
   Attributes:
     config: as it was given, with references resolved and what the store tells filled in.
     timeline: step -> phase.
-    phases: in order.
+    phases: in order; those whose losses are summed are one.
     store: the training store; of a run that streams, the vocabulary alone.
     vocabulary: what the store's ids mean; None of a store without its files.
     devices: the mesh, and the table of (logical axis, mesh axes).
@@ -50,9 +50,14 @@ class Run(NamedTuple):
     number, index = self.timeline.at(done - 1)
     return self.phases[number], index
 
+  @property
+  def parts(self) -> tuple[Phase, ...]:
+    """The phases of the config: those that are summed apart."""
+    return tuple(part for phase in self.phases for part in phase.parts or (phase,))
+
   def judged(self, phase: int) -> tuple[Phase, ...]:
-    """The phases that are evaluated while one runs: it alone, or all where they take turns."""
-    return self.phases if self.timeline.interleaved else (self.phases[phase],)
+    """The phases that are evaluated while one runs: it alone, or all that are side by side."""
+    return self.parts if self.timeline.side_by_side else (self.phases[phase],)
 
 
 def make_run(
@@ -90,8 +95,11 @@ def make_run(
     _check(phase, mesh)
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
   phases = tuple(_phase(p, store, held_out, placed, fallback) for p in timeline.phases)
-  _check_best(config.best.metric, phases, timeline.interleaved)
-  abstract = _abstract_state(phases, placed)
+  _check_best(config.best.metric, phases, timeline.side_by_side)
+  parts = phases
+  if timeline.factors:
+    phases = (summed.phase(parts, timeline.factors),)
+  abstract = _abstract_state(parts, phases, placed)
   return Run(config, timeline, phases, store, _vocabulary_of(store), placed, abstract)
 
 
@@ -176,9 +184,9 @@ def _check_columns(config: Any, mesh: Mesh) -> None:
     )
 
 
-def _check_best(metric: str, phases: Sequence[Phase], interleaved: bool) -> None:
+def _check_best(metric: str, phases: Sequence[Phase], side_by_side: bool) -> None:
   """Refuses a metric that no evaluation gives, unless nothing is held out to evaluate on."""
-  known = evaluation.score_names(phases, interleaved)
+  known = evaluation.score_names(phases, side_by_side)
   if known:
     choose(metric, known, 'config.best.metric')
 
@@ -270,17 +278,19 @@ def _boxed(objective: Objective, batch: Batch) -> Any:
   return jax.eval_shape(objective.init, jax.random.key(0), row)
 
 
-def _abstract_state(phases: Sequence[Phase], devices: sharding.Devices) -> State:
-  """Shapes and shardings of the state; all phases must share variables and optimizer state."""
+def _abstract_state(
+  parts: Sequence[Phase], phases: Sequence[Phase], devices: sharding.Devices
+) -> State:
+  """Shapes and shardings of the state; all parts must share variables and optimizer state."""
   states, specs = [], []
-  for phase in phases:
+  for phase in parts:
     boxed = _boxed(phase.objective, phase.template)
     variables = nn.meta.unbox(boxed)
     variable_specs = sharding.param_specs(
       variables, sharding.logical_axes(boxed), devices.rules, devices.mesh
     )
     states.append((variables, jax.eval_shape(phase.tx.init, variables['params'])))
-    _check_shared(phases[0].name, states[0], phase.name, states[-1])
+    _check_shared(parts[0].name, states[0], phase.name, states[-1])
     opt_specs = optimizer.state_specs(phase.tx, variables['params'], variable_specs['params'])
     specs.append((variable_specs, opt_specs))
   carries = {p.name: jax.eval_shape(p.objective.carry, p.template) for p in phases}

@@ -209,8 +209,11 @@ def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) 
 def texts(batch: Batch, vocabulary: Vocabulary | None) -> list[str]:
   """The text of each row without its padding, special tokens by their names; the ids where the
   vocabulary is not known."""
-  rows = zip(np.asarray(batch['token_BT']), np.asarray(batch['example_BT']), strict=True)
-  kept = [ids[example > 0].tolist() for ids, example in rows]
+  kept = [
+    ids[example > 0].tolist()
+    for arrays in zip(loader.each(batch, 'token_BT'), loader.each(batch, 'example_BT'), strict=True)
+    for ids, example in zip(*map(np.asarray, arrays), strict=True)
+  ]
   if vocabulary is None:
     return [' '.join(map(str, ids)) for ids in kept]
   special = set(vocabulary.special.values())

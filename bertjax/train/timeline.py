@@ -3,7 +3,9 @@
 `config.phases` maps names to overrides of the config, in the order of the names, where numbers
 count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
 (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
-and 1 of the other, again and again). Without phases the run is one phase named 'main'.
+and 1 of the other, again and again); or, with `summed`, that every step takes a batch of each and
+sums their losses, this one's times that number (bertjax/train/summed.py). Without phases the run is
+one phase named 'main'.
 
 The schedule of the learning rate counts the steps of the run, so one schedule goes on through all
 phases; `schedule.start` gives a phase a clock of its own. Rows are counted from 0 in each phase:
@@ -20,13 +22,16 @@ from bertjax.errors import UserError
 from bertjax.field_types import Count, Positive
 from bertjax.options import convert, override
 
-LASTS = dict(share=Positive, turns=Count)  # how long a phase lasts
+# How long a phase lasts; a step takes all that are summed, by the factors of their losses.
+LASTS = dict(share=Positive, turns=Count, summed=Positive)
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
   'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile', 'skip_nonfinite',
   'skip_steps', 'spike',
 )  # fmt: skip
+# Keys that belong to a step, of phases whose losses are summed.
+STEP_WIDE = ('batch_size', 'microbatches', 'optimizer', 'seed', 'preset')
 
 
 class PhaseConfig(NamedTuple):
@@ -41,10 +46,11 @@ class Timeline(NamedTuple):
 
   Attributes:
     phases: in order.
-    lengths: steps of each phase within one cycle.
+    lengths: steps of each phase within one cycle; of phases that are summed, of them all.
     total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
     interleaved: whether the phases take turns.
     skips: (first, last) of steps, counted from 1, whose batches are left out.
+    factors: of the losses of phases that are summed; () of others.
   """
 
   phases: tuple[PhaseConfig, ...]
@@ -52,9 +58,16 @@ class Timeline(NamedTuple):
   total: int
   interleaved: bool = False
   skips: tuple[tuple[int, int], ...] = ()
+  factors: tuple[float, ...] = ()
+
+  @property
+  def side_by_side(self) -> bool:
+    """Whether all phases are trained, and judged, throughout the run."""
+    return self.interleaved or bool(self.factors)
 
   def at(self, step: int) -> tuple[int, int]:
-    """(phase, data index) of a step: its phase, and how many earlier steps were of that phase."""
+    """(phase, data index) of a step: its phase, and how many earlier steps were of that phase;
+    phases that are summed count as one, number 0."""
     cycle, rest = divmod(step, sum(self.lengths))
     for phase, length in enumerate(self.lengths):
       if rest < length:
@@ -82,11 +95,25 @@ def _in_order(names: Any) -> list[str]:
   return sorted(names, key=parts)
 
 
+def _check_own(name: str, overrides: Any) -> None:
+  """Refuses overrides of keys that the whole run, or a step of several phases, has one value of."""
+  wide = dict.fromkeys(RUN_WIDE, 'the whole run')
+  if 'summed' in overrides:
+    wide |= dict.fromkeys(STEP_WIDE, 'a step of several phases')
+  for key in overrides:
+    if key in wide:
+      raise UserError(
+        f'config.phases.{name}.{key}: {wide[key]} has one value of it; set config.{key}, or leave '
+        'it out'
+      )
+
+
 def make(config: Any) -> Timeline:
   """Applies the overrides of `config.phases` to a ConfigDict.
 
   Raises:
-    UserError: a phase without share or turns, a mix of both, an override of an unknown key.
+    UserError: a phase without share, turns or summed, a mix of them, an override of an unknown key
+      or of one that a phase has no value of its own for.
   """
   resolved = config.copy_and_resolve_references()
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
@@ -97,24 +124,22 @@ def make(config: Any) -> Timeline:
     overrides = resolved.phases[name]
     if not hasattr(overrides, 'items'):
       raise UserError(f'config.phases.{name}: expected a dict of overrides, got {overrides!r}')
-    kind = [k for k in ('share', 'turns') if k in overrides]
+    kind = [k for k in LASTS if k in overrides]
     if len(kind) != 1:
-      got = kind or 'neither'
-      raise UserError(f'config.phases.{name} needs either share or turns, got {got}')
+      got = kind or 'none'
+      raise UserError(f'config.phases.{name} needs one of {", ".join(LASTS)}, got {got}')
     kinds.add(kind[0])
     weights.append(convert(LASTS[kind[0]], overrides[kind[0]], f'config.phases.{name}.{kind[0]}'))
-    run_wide = [key for key in overrides if key in RUN_WIDE]
-    if run_wide:
-      raise UserError(
-        f'config.phases.{name}.{run_wide[0]}: the whole run has one value of it; set '
-        f'config.{run_wide[0]}, or leave it out'
-      )
+    _check_own(name, overrides)
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
     override(changed, body, f'config.phases.{name}')
     phases.append(PhaseConfig(name, changed))
   if len(kinds) != 1:
-    raise UserError('config.phases mixes share and turns: give every phase the same kind')
+    mixed = ' and '.join(sorted(kinds))
+    raise UserError(f'config.phases mixes {mixed}: give every phase the same kind')
+  if kinds == {'summed'}:
+    return Timeline(tuple(phases), (total,), total, skips=skips, factors=tuple(weights))
   if kinds == {'turns'}:
     return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True, skips)
   ends = [round(total * sum(weights[: i + 1]) / sum(weights)) for i in range(len(weights))]

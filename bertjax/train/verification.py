@@ -33,7 +33,7 @@ class Verification:
     """
     self._start, self._say, self._asked = start, say, False
     self._path = run.store.path if run.config.data.reader == 'store' else None
-    plans = [getattr(phase.examples, 'plan', None) for phase in run.phases]
+    plans = [getattr(phase.examples, 'plan', None) for phase in run.parts]
     self._plans = list(dict.fromkeys(plan for plan in plans if plan is not None))
     self._found = ''
     self._thread = threading.Thread(target=self._verify, name='verification', daemon=True)

@@ -74,7 +74,7 @@ def learned(name, store) -> dict[str, arms.Found]:
       phase.compile(run.abstract)
     state, _ = phase.train(state, phase.next_batch(index)[0])
   done = config.total_steps
-  scores, _ = evaluation.run(run.phases, run.timeline.interleaved, state.variables, done, True)
+  scores, _ = evaluation.run(run.parts, run.timeline.side_by_side, state.variables, done, True)
   return {
     loss: arms.Found(optimum, blind, {done: scores[f'eval/{loss}']}, None)
     for loss, (optimum, blind) in arms.least(system, LANGUAGE, run).items()

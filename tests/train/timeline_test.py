@@ -61,8 +61,8 @@ def test_without_phases_the_run_is_one():
 @pytest.mark.parametrize(
   'named, message',
   [
-    (dict(a=dict(length=3)), 'needs either share or turns'),
-    (dict(a=dict(share=1.0, turns=1)), 'needs either share or turns'),
+    (dict(a=dict(length=3)), 'needs one of share, turns, summed'),
+    (dict(a=dict(share=1.0, turns=1)), 'needs one of share, turns, summed'),
     (dict(a=dict(share=1.0), b=dict(turns=1)), 'mixes share and turns'),
     (dict(a=dict(share=1.0, lenght=3)), "did you mean 'length'"),
     (dict(a=dict(share=1.0, optimizer=dict(peek=3))), "did you mean 'peak'"),

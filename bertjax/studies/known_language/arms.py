@@ -61,7 +61,7 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
     `phase/term`, or `term` of a run of one phase -> (optimum, blind).
   """
   found = {}
-  for phase in run.phases:
+  for phase in run.parts:
     task, mask = system.tasks[phase.name], phase.config.data.mask
     options = rows.options_of(phase.subject, 'held_out', 'config.evals')
     held_out: Any = rows.hold_out(phase.subject, options)
@@ -70,7 +70,7 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
       for alone in (False, True)
     )
     for term in task.shares:
-      name = term if len(run.phases) == 1 else f'{phase.name}/{term}'
+      name = term if len(run.parts) == 1 else f'{phase.name}/{term}'
       found[name] = tuple(total / weight for total, weight in (optimum[term], blind[term]))
   return found
 

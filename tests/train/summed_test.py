@@ -1,0 +1,112 @@
+"""Phases whose losses are summed: a step of them is the sum of a step of each."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax.data import loader
+from bertjax.train import first_state, setup
+from bertjax.train import step as step_lib
+from bertjax.types import Context
+
+FACTORS = {'phases.mrtd.summed': 2.0, 'phases.trtd.summed': 0.5}
+CTX = Context(jax.random.key(3), jnp.int32(5), train=True)
+
+
+@pytest.fixture(scope='module')
+def run(rich_store):
+  """XLM-E, dropout and the generator's draws on, with factors that tell its losses apart."""
+  return setup.make_run(tiny('xlm_e', **FACTORS), rich_store, jax.devices()[:1])
+
+
+@pytest.mark.full
+@mutation(
+  'summed: the losses of the second phase count as those of the first',
+  'bertjax/train/summed.py',
+  't._replace(scale=factor * t.scale)',
+  't._replace(scale=factors[0] * t.scale)',
+)
+@mutation(
+  'summed: all phases have the rows of the first',
+  'bertjax/train/summed.py',
+  "batch['row_B'] + number * rows",
+  "batch['row_B'] + 0 * rows",
+)
+@mutation(
+  'summed: the losses of one phase alone',
+  'bertjax/train/summed.py',
+  'terms[name] = {k: t._replace',
+  'terms["mrtd"] = {k: t._replace',
+)
+def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
+  (phase,) = run.phases
+  state = first_state.initial_state(run.config, run)
+  rows = run.config.batch_size
+
+  def own_loss(params, number, part):
+    """A phase's loss as its objective says it, rows numbered after those of the phases before."""
+    row_B = np.arange(rows * number, rows * (number + 1), dtype=np.int32)
+    batch = dict(loader.batch_at(part.examples, 0, rows), row_B=row_B)
+    variables = dict(state.variables, params=params)
+    terms = part.objective.loss(variables, part.first_carry(), batch, CTX).terms.values()
+    return sum(t.scale * t.total / (t.weight + t.plus) for t in terms if t.scale)
+
+  params, expected, losses = state.variables['params'], [], []
+  for number, (part, factor) in enumerate(zip(run.parts, FACTORS.values(), strict=True)):
+    value_and_grad = jax.jit(jax.value_and_grad(lambda p, n=number, of=part: own_loss(p, n, of)))
+    loss, grads = value_and_grad(params)
+    losses.append(factor * float(loss))
+    expected.append(jax.tree.map(lambda g, factor=factor: factor * np.asarray(g), grads))
+  batch = step_lib.with_rows(loader.batch_at(phase.examples, 0, rows))
+  carry = state.carry[phase.name]
+  found, loss, _, _ = jax.jit(
+    lambda variables: step_lib.accumulate(phase.objective, variables, carry, batch, CTX, 1)
+  )(state.variables)
+  np.testing.assert_allclose(float(loss), sum(losses), rtol=1e-6)
+  summed = [np.sum(both, 0) for both in zip(*map(jax.tree.leaves, expected), strict=True)]
+  largest = max(np.abs(grad).max() for grad in summed)  # that of a key's bias is 0 but for rounding
+  for mine, grad in zip(jax.tree.leaves(found), summed, strict=True):
+    np.testing.assert_allclose(mine, grad, rtol=1e-4, atol=1e-7 * largest)
+
+
+@mutation(
+  'summed: both phases read the rows of the first',
+  'bertjax/train/summed.py',
+  'name: source.batch(row_n, shuffle) for name, source in self.sources.items()',
+  "name: self.sources['mrtd'].batch(row_n, shuffle) for name in self.sources",
+)
+@mutation(
+  'loader: tokens of the first phase alone are counted',
+  'bertjax/data/loader.py',
+  "if key.rpartition('/')[2] == name]",
+  "if key.rpartition('/')[2] == name][:1]",
+)
+def test_a_batch_has_a_batch_of_each_phase(run):
+  (phase,), rows = run.phases, run.config.batch_size
+  batch, counts = phase.next_batch(0)
+  real = predicted = 0
+  for part in run.parts:
+    own = loader.batch_at(part.examples, 0, rows)
+    for name, value in own.items():
+      np.testing.assert_array_equal(batch.pop(f'{part.name}/{name}'), value)
+    real += np.count_nonzero(own['example_BT'])
+    predicted += np.count_nonzero(own['weight_BP'])
+  assert not batch and (counts['real'], counts['predicted']) == (real, predicted)
+
+
+def test_what_a_step_has_once_is_no_phases_own(rich_store):
+  with pytest.raises(ValueError, match='phases.trtd.batch_size: a step of several phases has one'):
+    setup.make_run(tiny('xlm_e', **{'phases.trtd.batch_size': 4}), rich_store)
+
+
+def test_phases_in_turns_are_a_choice():
+  from configs import xlm_e
+
+  summed, turns = xlm_e.get_config('test'), xlm_e.get_config('test_turns')
+  assert [dict(p)['summed'] for p in summed.phases.values()] == [1.0, 1.0]
+  assert [dict(p)['turns'] for p in turns.phases.values()] == [1, 1]
+  del summed.phases, turns.phases, summed.name, turns.name
+  assert summed == turns
