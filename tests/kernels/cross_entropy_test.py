@@ -126,7 +126,7 @@ def test_a_table_sharded_over_the_vocabulary_stays_so():
 @mutation(
   'cross-entropy: all devices together decide',
   'bertjax/kernels/cross_entropy.py',
-  'scores.table_VE.shape[0] // ways()',
+  'scores.table_VE.shape[0] // mesh.ways(DIVIDE)',
   'scores.table_VE.shape[0]',
 )
 def test_what_one_device_would_hold_decides(monkeypatch):
