@@ -17,6 +17,7 @@ class Run(NamedTuple):
     preset: dtype and compiler flags of a kind of device; '': none.
     seed: of the initial weights, the data and the dropout.
     total_steps: optimizer steps of the run.
+    epochs: passes over labelled examples, which then set total_steps; 0: it is as it says.
     batch_size: rows per step, over all devices and hosts.
     length: tokens per row, special tokens included.
     microbatches: parts of a batch whose gradients are summed.
@@ -49,6 +50,7 @@ class Run(NamedTuple):
   preset: Literal['', 'tpu', 'gpu', 'cpu']
   seed: Natural
   total_steps: Count
+  epochs: NonNegative
   batch_size: Count
   length: Count
   microbatches: Count
@@ -153,7 +155,10 @@ class Data(NamedTuple):
     holdout: share of the documents kept for evaluation, or
     heldout: text for it, as input.
     workers: processes of `prepare`; 0: one per core.
-    reader: whether rows come from a store or are streamed.
+    reader: whether rows come from a store, are streamed, or are labelled examples.
+    train, dev: files of labelled examples: .tsv, .csv or .jsonl.
+    examples: of train, from the first one on; 0: all.
+    task: what the columns of these files mean.
     threads: that build batches ahead of the step.
     plan: which tokens make up an example.
     mask: what is hidden and predicted.
@@ -181,7 +186,11 @@ class Data(NamedTuple):
   holdout: Annotated[float, Bounds(0, 0.5)]
   heldout: str
   workers: Natural
-  reader: Literal['store', 'seqio']
+  reader: Literal['store', 'seqio', 'labelled']
+  train: str
+  dev: str
+  examples: Natural
+  task: Section
   threads: Natural
   plan: Section
   mask: Section

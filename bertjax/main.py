@@ -68,13 +68,18 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)  # orbax describes each of its files at INFO
-  from bertjax.train import loop as train_loop  # after the flags, so that --help is quick
+  # After the flags, so that --help is quick.
+  from bertjax.data.labelled.common import durations
+  from bertjax.train import loop as train_loop
 
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True
   given = config_flags.get_override_values(flags.FLAGS['config'])
   if not _EVALUATE.value or 'preset' in given:  # the config of a workdir has what it changed
     for line in presets.apply(_CONFIG.value, given, os.environ):
+      print(line, flush=True)
+  if not _EVALUATE.value:
+    for line in durations.apply(_CONFIG.value, given):
       print(line, flush=True)
   names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
   if names and _EVALUATE.value:

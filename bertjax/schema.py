@@ -75,8 +75,15 @@ def sections(config: Any) -> Iterator[Described]:
     yield _described(f'config.{key}', _section(config, key), fields)
   data = _section(config, 'data')
   yield _described('config.data.train_vocab', data['train_vocab'], TrainVocab)
-  yield _chosen('config.data.plan', data['plan'], 'bertjax.data.plans', 'PLAN')
-  yield _chosen('config.data.mask', data['mask'], 'bertjax.data.masking', 'MASKING')
+  if data['reader'] == 'labelled':
+    yield _chosen('config.data.task', data['task'], 'bertjax.data.labelled', 'TASK')
+    unread = ('plan', 'mask')
+  else:
+    yield _chosen('config.data.plan', data['plan'], 'bertjax.data.plans', 'PLAN')
+    yield _chosen('config.data.mask', data['mask'], 'bertjax.data.masking', 'MASKING')
+    unread = ('task',)
+  for key in unread:
+    yield Described(f'config.data.{key}', data[key], {})
   for key in ('model', 'objective'):
     yield _chosen(f'config.{key}', _section(config, key), f'bertjax.{key}s', key.upper())
   yield from _of_optimizer(_section(config, 'optimizer'))

@@ -185,6 +185,39 @@ class Masking(NamedTuple):
   row: Sequence[str] = ()
 
 
+class Labelled(NamedTuple):
+  """Labelled examples as rows of tokens; suffix n: one entry per example.
+
+  Attributes:
+    id_n: int32 ids of each, special tokens included.
+    type_n: int32 segments of its tokens.
+    label: name -> [n]; becomes the batch's `<name>_BG`.
+    cut: how many lost tokens, since they were too long.
+  """
+
+  id_n: Sequence[np.ndarray]
+  type_n: Sequence[np.ndarray]
+  label: Mapping[str, np.ndarray]
+  cut: int
+
+
+class Task(NamedTuple):
+  """What people have labelled: data/labelled/NAME.py exports it as TASK.
+
+  Attributes:
+    options: a frozen dataclass, the fields of `config.data.task` besides its name. `header` names
+      the columns of a table whose first line is none.
+    check: options -> None; refuses what cannot work.
+    columns: options -> those that every record must have.
+    encode: (records, options, vocabulary, length) -> examples, no longer than length.
+  """
+
+  options: type
+  check: Callable[[Any], None]
+  columns: Callable[[Any], Sequence[str]]
+  encode: Callable[[Sequence[Any], Any, Any, int], Labelled]
+
+
 class RowSource(Protocol):
   """Rows to train on: `Examples` over a store, or a seqio stream."""
 

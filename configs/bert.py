@@ -57,6 +57,7 @@ def model(size: str) -> Recipe:
       words=True,
       pooler=False,  # without a label that reads it
       token_labels=(),
+      head_dropout=0.0,
       remat='none',
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )

@@ -65,6 +65,7 @@ def base() -> Recipe:
   c.seed = 0
 
   c.total_steps = 1000
+  c.epochs = 0.0  # of labelled examples, which then set total_steps
   c.batch_size = 256  # sequences per step, over all devices and hosts
   c.length = 128  # tokens per sequence, special tokens included
   c.microbatches = 1  # gradient accumulation
@@ -172,7 +173,10 @@ def data() -> Recipe:
   d.heldout = ''  # text for it, as d.input
   d.workers = 0  # processes of `prepare`; 0: one per core
 
-  d.reader = 'store'  # 'seqio' streams examples without a store
+  d.reader = 'store'  # 'seqio' streams examples without a store; 'labelled': those of d.train
+  d.train = d.dev = ''  # .tsv, .csv or .jsonl
+  d.examples = 0  # of train; 0: all
+  d.task = ConfigDict()  # what their columns mean (bertjax/data/labelled)
   d.threads = 2  # that build batches ahead of the step
 
   # Which tokens make up an example (bertjax/data/plans), and what is hidden (bertjax/data/masking).

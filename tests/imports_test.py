@@ -79,8 +79,14 @@ ARROWS = {
     'bertjax.data.plans', 'bertjax.data.masking', 'bertjax.options',
   ),
   'bertjax.data.loader': (),
-  'bertjax.data.ensure_store': ('bertjax.children', 'bertjax.data.store'),
+  'bertjax.data.ensure_store': (
+    'bertjax.children', 'bertjax.data.labelled.common', 'bertjax.data.store',
+  ),
   'bertjax.data.seqio_tasks': ('bertjax.data',),
+  'bertjax.data.labelled': (
+    *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.data.store', 'bertjax.options',
+    'bertjax.data.seqio_tasks.row_stream',
+  ),
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (
     'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.hosts', 'bertjax.kernels',
@@ -114,7 +120,8 @@ ARROWS = {
     'bertjax.checkpoint', 'bertjax.config_files', 'bertjax.data', 'bertjax.launch',
   ),
   'bertjax.main': (
-    'bertjax.cluster', 'bertjax.config_files', 'bertjax.presets', 'bertjax.train',
+    'bertjax.cluster', 'bertjax.config_files', 'bertjax.data.labelled.common', 'bertjax.presets',
+    'bertjax.train',
   ),
   'bertjax.replay': (
     'bertjax.checkpoint', 'bertjax.hosts', 'bertjax.metrics', 'bertjax.mirror', 'bertjax.train',

@@ -26,7 +26,7 @@ from bertjax.errors import UserError, writing
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
 # model.remat of True or False.
-FORMAT = 5
+FORMAT = 6
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what must be there

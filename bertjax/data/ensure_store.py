@@ -11,11 +11,12 @@ import shutil
 import sys
 
 from bertjax import children, durable, storage
+from bertjax.data.labelled.common import rows as labelled_rows
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import read_meta
 from bertjax.errors import UserError, choose
 
-READERS = ('store', 'seqio')
+READERS = ('store', 'seqio', 'labelled')
 RECORD = 'made_of.json'  # beside the store of a workdir: what it follows from
 # Keys of `config.data` that the store of a workdir follows from.
 MADE_OF = (
@@ -45,12 +46,14 @@ def ensure_store(data, seed: int, workdir: str) -> str:
     workdir: the run's directory; its `vocab` and `store` are written.
 
   Returns:
-    The store's directory; of a run that streams, the workdir, which then has `vocab` alone.
+    The store's directory; of a run without one, the workdir, which then has `vocab` alone.
 
   Raises:
     UserError: neither store nor text is named, no vocabulary, or a child process failed.
   """
-  if choose(data.reader, READERS, 'config.data.reader') == 'seqio':
+  if choose(data.reader, READERS, 'config.data.reader') == 'labelled':
+    return labelled_rows.ensure_vocabulary(data, workdir)
+  if data.reader == 'seqio':
     if data.store:
       raise UserError('config.data.reader=seqio reads text and config.data.store is none: set one')
     if data.heldout:

@@ -110,10 +110,11 @@ def batch_sha256(batch: Mapping[str, Any]) -> str:
 def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
   """Takes dropped_B, which is for the ledger alone, out of the batch."""
   real = sum(int(np.count_nonzero(example_BT)) for example_BT in each(batch, 'example_BT'))
+  weights = each(batch, 'weight_BP') or each(batch, 'example_weight_BG')  # of tokens, or labels
   counts = dict(
     real=real,
     padding=sum(example_BT.size for example_BT in each(batch, 'example_BT')) - real,
-    predicted=sum(int(np.count_nonzero(weight_BP)) for weight_BP in each(batch, 'weight_BP')),
+    predicted=sum(int(np.count_nonzero(weight)) for weight in weights),
     dropped=int(batch.pop('dropped_B').sum()),
   )
   return batch, counts

@@ -140,6 +140,7 @@ class Base(Model):
     pooler: dense + tanh of the first token of each packed example even where no label reads it, as
       encoders of transformers have it.
     labels: (name, classes) of the heads on it.
+    head_dropout: rate of the dropout on what these heads read.
     token_labels: (name, classes) of the heads on every token: tags, or the ends of a span.
   """
 
@@ -169,6 +170,7 @@ class Base(Model):
   words: bool
   pooler: bool
   labels: tuple[tuple[str, Count], ...]
+  head_dropout: Fraction
   token_labels: tuple[tuple[str, Count], ...]
   remat: Remat
   dtype: Dtype
@@ -259,8 +261,9 @@ class Bert(Base, TargetModel):
       first_BGD = gather_positions(x_BTD, batch['first_BG'])
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
       out['pooled_BGD'] = pooled_BGD = jnp.tanh(dense(first_BGD))
+      read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
       for name, classes in self.labels:
-        out['label_BGC'][name] = label(name, classes)(pooled_BGD).astype(jnp.float32)
+        out['label_BGC'][name] = label(name, classes)(read_BGD).astype(jnp.float32)
     for name, classes in self.token_labels:
       out['token_label_BTC'][name] = label(name, classes)(x_BTD).astype(jnp.float32)
     return out

@@ -43,6 +43,8 @@ def open_run(
       f'Streaming {config.data.mixture or config.data.input} through seqio: slower than a store; '
       'nothing is held out unless it has a split validation; a resume reads past what it has seen'
     )
+  elif config.data.reader == 'labelled':
+    progress.note(f'Learning from the labels of {config.data.train}')
   else:
     progress.note(f'Reading the store {path}')
   plans = str(pathlib.Path(workdir, 'plans'))

@@ -44,7 +44,8 @@ class Phase:
   rules: str
   parts: tuple['Phase', ...] = ()
   _stream: Iterator | None = None
-  _train: Any = None
+  _train: dict[int, Any] = dataclasses.field(default_factory=dict)  # by the length of rows
+  _abstract: Any = None
   _pass: Any = None
 
   @property
@@ -74,7 +75,7 @@ class Phase:
   @property
   def compiled(self) -> bool:
     """Whether `train` is ready."""
-    return self._train is not None
+    return self._abstract is not None
 
   def compile(self, abstract: step_lib.State) -> None:
     """Compiles the train step, once, with shardings pinned: a leaf that drifts would retrace.
@@ -82,16 +83,25 @@ class Phase:
     Args:
       abstract: the state as shapes with shardings; the state that a step takes is donated.
     """
-    watched = bool(self.config.skip_nonfinite or self.config.spike)
-    function = self._step_function(watched)
-    shardings = jax.tree.map(lambda x: x.sharding, abstract)
-    rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
-    batch = {
-      k: jax.ShapeDtypeStruct(v.shape, v.dtype, sharding=rows) for k, v in self.template.items()
-    }
-    self._train = self.devices.compile(
-      function, (abstract, batch), donate_argnums=0, out_shardings=(shardings, None)
-    )
+    self._abstract = abstract
+    self._train_rows_of(self.template['token_BT'].shape[1])
+
+  def _train_rows_of(self, length: int) -> Callable:
+    """The step for rows of a length, compiled at its first use: labelled rows have several."""
+    if length not in self._train:
+      watched = bool(self.config.skip_nonfinite or self.config.spike)
+      function = self._step_function(watched)
+      shardings = jax.tree.map(lambda x: x.sharding, self._abstract)
+      rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
+      shape = lambda x: (*x.shape[:1], length, *x.shape[2:])
+      batch = {
+        k: jax.ShapeDtypeStruct(shape(v) if k.endswith('_BT') else v.shape, v.dtype, sharding=rows)
+        for k, v in self.template.items()
+      }
+      self._train[length] = self.devices.compile(
+        function, (self._abstract, batch), donate_argnums=0, out_shardings=(shardings, None)
+      )
+    return self._train[length]
 
   def norms(self, state: step_lib.State, batch: Batch) -> layer_norms.Norms:
     """The norms of parameters, gradients and updates in the step that `train` would take, by a
@@ -130,7 +140,8 @@ class Phase:
 
   def train(self, state: step_lib.State, batch: Batch) -> tuple[step_lib.State, dict[str, Any]]:
     """One optimizer step on a host batch (this host's rows)."""
-    return self._train(state, self.devices.put(batch))
+    step = self._train_rows_of(batch['token_BT'].shape[1])
+    return step(state, self.devices.put(batch))
 
   def next_batch(self, index: int) -> tuple[Batch, dict[str, int]]:
     """This host's rows of the phase's batch `index`, which must follow the last one asked for."""

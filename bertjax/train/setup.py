@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bertjax import models, registry, schema, sharding
 from bertjax.data import examples as examples_lib
+from bertjax.data.labelled.common import rows as labelled_rows
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -79,10 +80,10 @@ def make_run(
     UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
   schema.check(config)
-  streams = config.data.reader == 'seqio'
-  store = row_stream.open_vocabulary(store_path) if streams else open_store(store_path)
+  stored = config.data.reader == 'store'
+  store = open_store(store_path) if stored else row_stream.open_vocabulary(store_path)
   config = config.copy_and_resolve_references()
-  if config.data.vocab and not streams:
+  if config.data.vocab and stored:
     _check_vocabulary(config.data, store)
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
   pad_id.fill(config.model, store.special['pad'])
@@ -204,10 +205,14 @@ def _phase(
   objective = factory.make(config)
   if config.data.reader == 'seqio':
     examples, stream = row_stream.open_streams(config, store)
+  elif config.data.reader == 'labelled':
+    data = config.data
+    examples = labelled_rows.open_rows(
+      config, data.train, 'config.data.train', store, data.examples, config.batch_size
+    )
   else:
     examples = _examples(config, store, fallback)
-  row = examples.batch(np.zeros(1, np.int64), shuffle=True)
-  row.pop('dropped_B')
+  row = _row(examples)
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
   _check_labels(config, template)
   boxed = _boxed(objective, template)
@@ -251,6 +256,14 @@ def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any)
   return call
 
 
+def _row(examples: Any) -> Batch:
+  """A row in the shapes of training; of rows that are as long as they need be the longest."""
+  if isinstance(examples, labelled_rows.Rows):
+    return examples.template()
+  row = examples.batch(np.zeros(1, np.int64), shuffle=True)
+  return {name: value for name, value in row.items() if name != 'dropped_B'}
+
+
 def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.Examples:
   """The rows of the store to train on."""
   return examples_lib.make_examples(
@@ -266,9 +279,13 @@ def _check_labels(config: Any, template: Batch) -> None:
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
     known = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'
+    data = config.data
+    giver = (
+      f'the plan {data.plan.name!r}' if 'name' in data.plan else f'the task {data.task.name!r}'
+    )
     raise UserError(
-      f'config.model.labels has {", ".join(lacking)}, but the plan {config.data.plan.name!r} gives '
-      f'{known}: leave it out, or take a plan that does'
+      f'config.model.labels has {", ".join(lacking)}, but {giver} gives {known}: leave it out, or '
+      'take one that does'
     )
 
 

@@ -17,7 +17,7 @@ from absl import logging
 
 from bertjax.data.seqio_tasks.windows import vocabulary_store
 from bertjax.data.store.reader import Store
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
@@ -152,11 +152,16 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
       f'config.data.vocab={given}, but the examples of {data.mixture} are made with {own}: leave '
       'config.data.vocab empty'
     )
+  keep_vocabulary(vocabulary, workdir)
+  return workdir
+
+
+def keep_vocabulary(vocabulary: Vocabulary, workdir: str) -> None:
+  """Copies a vocabulary to WORKDIR/vocab, unless it is there."""
   directory = pathlib.Path(workdir, 'vocab')
   if not directory.exists() or load_vocabulary(directory).meta != vocabulary.meta:
     shutil.rmtree(directory, ignore_errors=True)
     vocabulary.save(directory)
-  return workdir
 
 
 def open_vocabulary(workdir: str) -> Store:

@@ -1,0 +1,101 @@
+"""A text or a pair of texts has a class, or a number."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.data.labelled.common import texts
+from bertjax.data.labelled.common.records import Record
+from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import UserError
+from bertjax.field_types import Count
+from bertjax.types import Labelled, Task
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """The fields of `config.data.task`.
+
+  Attributes:
+    text: columns of the text, or of the two texts of a pair.
+    label: column of the class or number.
+    classes: as they are spelled there, in the order of their ids; (): a number is predicted.
+    header: names of the columns of a table whose first line is none.
+    separators: [SEP] between the texts of a pair; RoBERTa has 2.
+  """
+
+  text: tuple[str, ...]
+  label: str
+  classes: tuple[str, ...]
+  header: tuple[str, ...]
+  separators: Count
+
+
+def check(options: Options) -> None:
+  """Refuses what cannot be learned.
+
+  Raises:
+    UserError: no text, more than two, or fewer than two different classes.
+  """
+  if len(options.text) not in (1, 2):
+    raise UserError(f'config.data.task.text: expected one column or two, got {options.text!r}')
+  if options.classes and len(set(options.classes)) < max(2, len(options.classes)):
+    raise UserError(
+      f'config.data.task.classes: expected two different classes or more, or () where a number is '
+      f'predicted, got {options.classes!r}'
+    )
+
+
+def columns(options: Options) -> tuple[str, ...]:
+  """The columns that every record must have."""
+  return (*options.text, options.label)
+
+
+def encode(
+  records: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
+) -> Labelled:
+  """The records as rows with `label_BG`: int32 ids of classes, or float32 numbers.
+
+  Raises:
+    UserError: a label that is none of the classes, or no number; the line is named.
+  """
+  said = [[_string(r, name) for r in records] for name in options.text]
+  rows = texts.rows(said, vocabulary, length, options.separators)
+  label_n = np.array([_label(r, options) for r in records])
+  return Labelled(
+    id_n=[row.id_n for row in rows],
+    type_n=[row.type_n for row in rows],
+    label=dict(label=label_n.astype(np.int32 if options.classes else np.float32)),
+    cut=sum(row.cut > 0 for row in rows),
+  )
+
+
+def _string(record: Record, name: str) -> str:
+  value = record.values[name]
+  if not isinstance(value, str):
+    raise UserError(f'{record.place}: expected a string in {name!r}, got {value!r}')
+  return value
+
+
+def _label(record: Record, options: Options) -> Any:
+  said = str(record.values[options.label])
+  if options.classes:
+    if said not in options.classes:
+      raise UserError(
+        f'{record.place}: expected one of {", ".join(map(repr, options.classes))} in '
+        f'{options.label!r}, got {said!r}: mend the line or config.data.task.classes'
+      )
+    return options.classes.index(said)
+  try:
+    number = float(said)
+  except ValueError:
+    number = math.nan
+  if not math.isfinite(number):
+    raise UserError(f'{record.place}: expected a number in {options.label!r}, got {said!r}')
+  return number
+
+
+TASK = Task(Options, check, columns, encode)

@@ -1,0 +1,41 @@
+"""How long a run over labelled examples lasts: `config.epochs`."""
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+from bertjax.data.labelled.common import rows
+from bertjax.errors import UserError
+
+
+def apply(config: Any, given: Collection[str]) -> list[str]:
+  """Sets total_steps, and what happens once an epoch, from the number of examples.
+
+  Args:
+    config: changed in place.
+    given: keys of the config that the command line gives; they stand.
+
+  Returns:
+    What was done, a line each.
+
+  Raises:
+    UserError: epochs of what has no end, or files that cannot be read.
+  """
+  if not config.epochs:
+    return []
+  if config.data.reader != 'labelled':
+    raise UserError(
+      f'config.epochs={config.epochs:g} counts passes over labelled examples, and '
+      f'config.data.reader={config.data.reader!r} has none: leave it at 0 and set '
+      'config.total_steps'
+    )
+  if 'total_steps' in given:
+    return [f'config.total_steps={config.total_steps}, as given, and not {config.epochs:g} epochs']
+  examples = rows.count(config)
+  config.total_steps = max(math.ceil(config.epochs * examples / config.batch_size), 1)
+  said = [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
+  once = math.ceil(examples / config.batch_size)
+  for key in ('eval_steps', 'checkpoint_steps'):
+    if key not in given:
+      config[key] = once
+  return said

@@ -1,0 +1,111 @@
+"""Records of tables, by the names of their columns: TSV, CSV and JSON lines, compressed or not.
+
+TSV has no quotes: what stands between TABs is the field, as GLUE's files have it.
+"""
+
+import csv
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bertjax import storage
+from bertjax.data.text import compressed, kinds
+from bertjax.errors import UserError, choose
+
+LONGEST = 2**24  # bytes of a line
+
+
+class Record(NamedTuple):
+  """One line of a table.
+
+  Attributes:
+    place: file and line, for messages.
+    values: column -> what stands there.
+  """
+
+  place: str
+  values: Mapping[str, Any]
+
+
+def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:
+  """Yields the records of a file.
+
+  Args:
+    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst.
+    columns: that every record must have.
+    header: names of the columns of a table whose first line is none.
+
+  Raises:
+    UserError: no such file, another kind of file, a column that it lacks, or a record that is
+      broken.
+  """
+  file = storage.local(path)
+  if not file.is_file():
+    raise UserError(f'there is no file {path}: expected labelled examples, .tsv, .csv or .jsonl')
+  kind = kinds.check(file)
+  if kind not in (kinds.TSV, kinds.CSV, kinds.JSON):
+    raise UserError(f'{path}: expected .tsv, .csv or .jsonl, got {kind}')
+  with file.open('rb') as raw:
+    lines = (_text(file, n, x) for n, x in enumerate(compressed.lines(file, raw, LONGEST), 1))
+    if kind == kinds.JSON:
+      yield from _objects(file, lines, columns)
+    else:
+      yield from _rows(file, lines, kind, columns, header)
+
+
+def _text(file: pathlib.Path, number: int, line: bytes) -> str:
+  try:
+    return line.decode('utf-8-sig' if number == 1 else 'utf-8')
+  except UnicodeDecodeError as error:
+    raise UserError(f'{file}, line {number}: expected UTF-8, got {error}') from error
+
+
+def _objects(file: pathlib.Path, lines: Iterator[str], columns: Sequence[str]) -> Iterator[Record]:
+  for number, line in enumerate(lines, 1):
+    if not line.strip():
+      continue
+    place = f'{file}, line {number}'
+    try:
+      value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+      raise UserError(f'{place}: expected a JSON object, got {line[:60]!r} ({error})') from error
+    if not isinstance(value, dict):
+      raise UserError(f'{place}: expected a JSON object, got {line[:60]!r}')
+    _check(place, value, columns)
+    yield Record(place, value)
+
+
+def _rows(
+  file: pathlib.Path,
+  lines: Iterator[str],
+  kind: str,
+  columns: Sequence[str],
+  header: Sequence[str],
+) -> Iterator[Record]:
+  if kind == kinds.CSV:
+    csv.field_size_limit(LONGEST)
+    reader = csv.reader(lines, strict=True)
+    rows = ((reader.line_num, row) for row in reader)
+  else:
+    rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
+  names = list(header)
+  try:
+    for number, row in rows:
+      if not row or row == ['']:
+        continue
+      place = f'{file}, line {number}'
+      if not names:
+        names = row
+        _check(place, dict.fromkeys(names), columns)
+        continue
+      if len(row) != len(names):
+        raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
+      yield Record(place, dict(zip(names, row, strict=True)))
+  except csv.Error as error:
+    raise UserError(f'{file}: expected CSV, got {error}') from error
+
+
+def _check(place: str, found: Mapping[str, Any], columns: Sequence[str]) -> None:
+  for column in columns:
+    choose(column, found, f'columns of {place}')

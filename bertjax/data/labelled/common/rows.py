@@ -1,0 +1,189 @@
+"""Labelled examples as the rows of a run, with the interface of `types.HeldOutRows`.
+
+All are in memory. An epoch is a permutation of them, drawn from the seed; any batch of it is made
+at once, so that a resumed run reads nothing twice. A row is no longer than the longest example of
+its batch asks for: of the lengths 16, 32, 64, .. up to `config.length` the least that holds it.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bertjax import registry
+from bertjax.data import counter_rng
+from bertjax.data.labelled.common import records as records_lib
+from bertjax.data.seqio_tasks import row_stream
+from bertjax.data.store.reader import Store
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+from bertjax.options import read
+from bertjax.types import Labelled, Task
+
+SHORTEST = 16  # tokens of the shortest rows
+_SITE = 'labelled epoch'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+  """The rows of a file.
+
+  Attributes:
+    store: knows the vocabulary.
+    examples: of the file.
+    length: of a row at most.
+    seed: of the order of an epoch.
+    together: rows from a multiple of this number on have one length: those of a batch.
+  """
+
+  store: Store
+  examples: Labelled
+  length: int
+  seed: int
+  together: int
+
+  @property
+  def rows(self) -> int:
+    """Rows of an epoch."""
+    return len(self.examples.id_n)
+
+  @property
+  def ordered(self) -> bool:
+    """Each row stands for itself."""
+    return False
+
+  @functools.cached_property
+  def size_n(self) -> np.ndarray:
+    """Tokens of each example, int64 [rows]."""
+    return np.fromiter(map(len, self.examples.id_n), np.int64, self.rows)
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """Examples, those that were cut, tokens of the mean and the longest one."""
+    size_n = self.size_n
+    return dict(
+      examples=self.rows, cut=self.examples.cut, mean_tokens=float(size_n.mean()),
+      longest=int(size_n.max()),
+    )  # fmt: skip
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
+    """Rows, counted over all epochs, in the order asked for.
+
+    Args:
+      row_n: int64.
+      shuffle: whether each epoch has an order of its own.
+    """
+    number_n = self._examples_of(row_n, shuffle)
+    length = self._length(row_n, shuffle)
+    batch = {
+      f'{name}_BT': np.zeros((len(row_n), length), np.int32)
+      for name in ('token', 'example', 'type', 'position')
+    }
+    batch['token_BT'][:] = self.store.special['pad']
+    for row, number in enumerate(number_n):
+      size = int(self.size_n[number])
+      batch['token_BT'][row, :size] = self.examples.id_n[number]
+      batch['type_BT'][row, :size] = self.examples.type_n[number]
+      batch['example_BT'][row, :size] = 1
+      batch['position_BT'][row, :size] = np.arange(size)
+    batch['first_BG'] = np.zeros((len(row_n), 1), np.int32)
+    batch['example_weight_BG'] = np.ones((len(row_n), 1), np.float32)
+    for name, label_n in self.examples.label.items():
+      batch[f'{name}_BG'] = label_n[number_n][:, None]
+    batch['dropped_B'] = np.zeros(len(row_n), np.int32)
+    return batch
+
+  def template(self) -> dict[str, np.ndarray]:
+    """A row of the full length, of zeros."""
+    row = self.batch(np.zeros(1, np.int64), shuffle=False)
+    shape = lambda x: (1, self.length) if x.ndim == 2 and x.shape[1] > 1 else x.shape
+    return {name: np.zeros(shape(x), x.dtype) for name, x in row.items() if name != 'dropped_B'}
+
+  def _examples_of(self, row_n: np.ndarray, shuffle: bool) -> np.ndarray:
+    epoch_n, number_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
+    if not shuffle:
+      return number_n
+    key_n = counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch_n)
+    return counter_rng.permute(key_n, number_n, self.rows)
+
+  def _length(self, row_n: np.ndarray, shuffle: bool) -> int:
+    """Of all rows of the batches that some rows are of, so that hosts agree."""
+    first = int(np.min(row_n)) // self.together * self.together
+    stop = int(np.max(row_n)) // self.together * self.together + self.together
+    whole_n = np.arange(first, stop) if shuffle else row_n
+    return self.bucket(int(self.size_n[self._examples_of(whole_n, shuffle)].max()))
+
+  def bucket(self, size: int) -> int:
+    """The least length of a row that holds so many tokens."""
+    lengths = itertools.takewhile(
+      lambda length: length < self.length, (SHORTEST << i for i in range(32))
+    )
+    return next((length for length in lengths if length >= size), self.length)
+
+
+def open_rows(config: Any, path: str, key: str, store: Store, limit: int, together: int) -> Rows:
+  """The rows of a file of labelled examples.
+
+  Args:
+    config: of the run; `data.task` says what its columns mean.
+    path: of the file.
+    key: of the config that names it, for messages.
+    store: of `open_vocabulary`.
+    limit: examples from the first one on; 0: all.
+    together: rows of a batch.
+
+  Raises:
+    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, or no
+      example.
+  """
+  if not path:
+    raise UserError(f'{key} names no file: expected labelled examples, .tsv, .csv or .jsonl')
+  task, options = task_of(config.data.task)
+  records = list(_records(path, task, options, limit))
+  if not records:
+    raise UserError(f'{key}={path} has no examples')
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  examples = task.encode(records, options, vocabulary, config.length)
+  return Rows(store, examples, config.length, config.seed, together)
+
+
+def count(config: Any) -> int:
+  """How many examples the run is trained on, without encoding them.
+
+  Raises:
+    UserError: as `open_rows`.
+  """
+  task, options = task_of(config.data.task)
+  return sum(1 for _ in _records(config.data.train, task, options, config.data.examples))
+
+
+def _records(path: str, task: Task, options: Any, limit: int) -> Iterator[records_lib.Record]:
+  found = records_lib.read(path, task.columns(options), options.header)
+  return itertools.islice(found, limit or None)
+
+
+def task_of(given: Any) -> tuple[Task, Any]:
+  """The task that `config.data.task` names, and its options, checked."""
+  module = registry.find('bertjax.data.labelled', given.name, 'config.data.task.name')
+  fields = {name: value for name, value in given.items() if name != 'name'}
+  options = read(module.TASK.options, fields, 'config.data.task')
+  module.TASK.check(options)
+  return module.TASK, options
+
+
+def ensure_vocabulary(data: Any, workdir: str) -> str:
+  """Copies the vocabulary to WORKDIR/vocab; returns WORKDIR.
+
+  Raises:
+    UserError: `config.data` names none.
+  """
+  if not data.vocab:
+    raise UserError(
+      'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '
+      'brings its own, --config.init_from=hf:DIR or a run'
+    )
+  row_stream.keep_vocabulary(load_vocabulary(data.vocab, data.lowercase), workdir)
+  return workdir

@@ -1,0 +1,120 @@
+"""Classes or numbers of labelled examples, each judged once, by the scores that GLUE has for them.
+
+Classes: accuracy, loss, the share of the most frequent class (majority), Matthews' correlation
+(mcc) and of two classes F1 of the second. Numbers: mean squared error, Pearson's and Spearman's
+correlation. A correlation of what does not vary is 0.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.data import loader
+from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.errors import UserError
+from bertjax.field_types import Count, Natural
+from bertjax.objectives.classify import LABEL
+from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+
+
+class Options(NamedTuple):
+  """Which examples.
+
+  Attributes:
+    file: of the examples; '': config.data.dev.
+    examples: from the first one on; 0: all.
+    batch_size: rows of a batch.
+  """
+
+  file: str
+  examples: Natural
+  batch_size: Count
+
+
+def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
+  """The scores of predicted classes.
+
+  Args:
+    logits_nC: float32.
+    label_n: int32 ids of the classes.
+  """
+  from sklearn import metrics
+
+  found_n = logits_nC.argmax(1)
+  top_n1 = logits_nC.max(1, keepdims=True).astype(np.float64)
+  log_sum_n = np.log(np.exp(logits_nC - top_n1).sum(1)) + top_n1[:, 0]
+  picked_n = logits_nC[np.arange(len(label_n)), label_n]
+  scores = dict(
+    loss=float(np.mean(log_sum_n - picked_n)),
+    accuracy=float(np.mean(found_n == label_n)),
+    majority=float(np.bincount(label_n).max() / len(label_n)),
+    mcc=float(metrics.matthews_corrcoef(label_n, found_n)),
+  )
+  if logits_nC.shape[1] == 2:
+    scores['f1'] = float(metrics.f1_score(label_n, found_n, zero_division=0.0))
+  return scores
+
+
+def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
+  """The scores of predicted numbers, float32 both."""
+  from scipy import stats
+
+  found_n, label_n = found_n.astype(np.float64), label_n.astype(np.float64)
+  scores = dict(loss=float(np.mean((found_n - label_n) ** 2)))
+  varies = len(found_n) > 1 and np.ptp(found_n) > 0 and np.ptp(label_n) > 0
+  for name, function in (('pearson', stats.pearsonr), ('spearman', stats.spearmanr)):
+    scores[name] = float(function(found_n, label_n).statistic) if varies else 0.0
+  return scores
+
+
+def names(classes: int) -> frozenset[str]:
+  """Of the scores; one class: of a number."""
+  if classes == 1:
+    return frozenset(number_scores(np.zeros(1), np.zeros(1)))
+  return frozenset(class_scores(np.zeros((1, classes)), np.zeros(1, np.int32)))
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """The scores of a file of labelled examples.
+
+  Raises:
+    UserError: the file is not of the task, or a batch_size that the devices do not divide.
+  """
+  config = subject.config
+  if options.batch_size % subject.ways:
+    raise UserError(
+      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
+      f'hosts that share it, got {options.batch_size}'
+    )
+  key, path = 'config.data.dev', options.file or config.data.dev
+  key = 'config.evals: file' if options.file else key
+  rows = rows_lib.open_rows(config, path, key, subject.store, options.examples, options.batch_size)
+  classes = dict(config.model.labels)[LABEL]
+  by_length: dict[int, Any] = {}
+
+  def function(variables: Variables, batch):
+    return subject.objective.predict(variables, (), batch)['label_BGC'][LABEL]
+
+  def logits(variables: Variables, batch) -> np.ndarray:
+    length = batch['token_BT'].shape[1]
+    step = by_length.setdefault(length, subject.compile(function))
+    return np.asarray(step(variables, subject.put(batch)))[:, 0]
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    batches = loader.eval_batches(rows, options.batch_size)
+    found_nC = np.concatenate([logits(variables, batch) for batch in batches])[: rows.rows]
+    label_n = rows.examples.label[LABEL]
+    return Report(judged(found_nC, label_n))
+
+  return Evaluation(names(classes), run)
+
+
+def judged(found_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
+  """The scores of what a head gave, float32 [n, C]; C is 1 of a number."""
+  if found_nC.shape[1] == 1:
+    return number_scores(found_nC[:, 0], label_n)
+  return class_scores(found_nC, label_n)
+
+
+EVALUATOR = Evaluator(Options, make)

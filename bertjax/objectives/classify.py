@@ -1,0 +1,68 @@
+"""A class or a number for each example, read off the first token (Devlin et al. 2019, section 4.1).
+
+Classes: the mean cross-entropy of the examples (google-research/bert,
+run_classifier.py:create_model). Numbers: their mean squared error (transformers,
+`problem_type='regression'`; STS-B).
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from bertjax.errors import UserError
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models.layers.contracts import TargetModel
+from bertjax.objectives import model_of
+from bertjax.objectives.mlm import label_terms
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+
+LABEL = 'label'
+
+
+class Options(NamedTuple):
+  """The objective has no fields."""
+
+
+def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
+  """The squared error of the numbers, `label_BG` of the batch."""
+  weight_BG = batch['example_weight_BG']
+  error_BG = jnp.square(found_BG - batch[f'{LABEL}_BG'])
+  return {LABEL: Term(jnp.sum(weight_BG * error_BG), jnp.sum(weight_BG), scale=1.0)}
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config: `config.model.labels` is (('label', C),), with one
+  class for a number.
+
+  Raises:
+    UserError: see `model_of`; a model with a head for words, or with other labels.
+  """
+  model = model_of(config, TargetModel)
+  labels = tuple(config.model.labels) if 'labels' in config.model else ()
+  if [name for name, _ in labels] != [LABEL]:
+    raise UserError(
+      f"the objective 'classify' learns one label: expected config.model.labels=(({LABEL!r}, "
+      f'CLASSES),), got {labels!r}'
+    )
+  if config.model.words:
+    raise UserError(
+      "the objective 'classify' has no words to score: expected config.model.words=False, got True"
+    )
+  ((_, classes),) = labels
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    logits_BGC = model.apply(variables, batch, noise)['label_BGC'][LABEL]
+    if classes == 1:
+      return Out(number_terms(logits_BGC[..., 0], batch), carry)
+    return Out(label_terms(LABEL, logits_BGC, batch), carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    return model.apply(variables, batch, None, hidden)
+
+  return Objective(
+    model.init, loss, predict, lambda batch: (), model.flops, evals=('classification',)
+  )
+
+
+OBJECTIVE = Factory(Options, make)

@@ -1,0 +1,39 @@
+"""GLUE (Wang et al. 2019): nine tasks of single texts and of pairs.
+
+  python -m bertjax.main --config=configs/finetune/glue.py:sst2 --workdir=runs/sst2 \
+      --config.init_from=hf:DIR --config.data.train=SST-2/train.tsv --config.data.dev=SST-2/dev.tsv
+
+Tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, with the columns of GLUE's own files (of
+MRPC, msr_paraphrase_train.txt renamed to .tsv). The best checkpoint is that with the best of the
+scores that GLUE's table has for the task.
+"""
+
+from configs import common
+from configs.finetune import text
+
+ENTAILED = ('entailment', 'not_entailment')
+# Columns of the text, the label and its classes, the score, and the header where a file has none.
+TASKS = dict(
+  cola=(('sentence',), 'label', ('0', '1'), 'mcc', ('source', 'label', 'mark', 'sentence')),
+  sst2=(('sentence',), 'label', ('0', '1'), 'accuracy', ()),
+  mrpc=(('#1 String', '#2 String'), 'Quality', ('0', '1'), 'f1', ()),
+  stsb=(('sentence1', 'sentence2'), 'score', (), 'spearman', ()),
+  qqp=(('question1', 'question2'), 'is_duplicate', ('0', '1'), 'f1', ()),
+  mnli=(
+    ('sentence1', 'sentence2'), 'gold_label', ('contradiction', 'entailment', 'neutral'),
+    'accuracy', (),
+  ),
+  qnli=(('question', 'sentence'), 'label', ENTAILED, 'accuracy', ()),
+  rte=(('sentence1', 'sentence2'), 'label', ENTAILED, 'accuracy', ()),
+  wnli=(('sentence1', 'sentence2'), 'label', ('0', '1'), 'accuracy', ()),
+)  # fmt: skip
+
+
+def get_config(arg: str | None = None):
+  """The recipe for the task named by `arg` (default sst2)."""
+  name = common.parse_size(arg, TASKS, 'sst2')
+  columns, label, classes, best, header = TASKS[name]
+  c = text.recipe(columns, label, classes, best)
+  c.name = f'finetune-{name}'
+  c.data.task.header = header
+  return c

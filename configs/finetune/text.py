@@ -1,0 +1,62 @@
+"""Classes or numbers of texts and pairs of texts, from files of your own.
+
+  python -m bertjax.main --config=configs/finetune/text.py --workdir=runs/mine \
+      --config.init_from=hf:DIR --config.data.train=train.tsv --config.data.dev=dev.tsv \
+      --config.data.task.text="('review',)" --config.data.task.label=stars \
+      --config.data.task.classes="('bad','good')" --config.model.labels="(('label',2),)"
+
+Files are .tsv, .csv or .jsonl, with columns by name. The recipe is BERT's for GLUE (Devlin et al.
+2019, appendix A.3; google-research/bert, run_classifier.py). `init_from` names the encoder, a run
+or hf:DIR, which brings its shape and vocabulary.
+"""
+
+from ml_collections import ConfigDict
+
+from bertjax.sources import Recipe, cited
+from configs import bert, common
+
+PAPER = 'BERT paper, appendix A.3'
+CODE = 'bert/run_classifier.py'
+
+
+def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: str) -> Recipe:
+  """Fine-tuning on a task.
+
+  Args:
+    text: columns of the text, or of the two texts of a pair.
+    label: column of the class or number.
+    classes: as they are spelled; (): a number is predicted.
+    best: the score that names the best checkpoint.
+  """
+  c = common.base()
+  c.update(cited(common.NAMES, name='finetune'))
+  c.update(cited(PAPER, batch_size=32, epochs=3.0))
+  c.update(cited(f'{CODE}: max_seq_length', length=128))
+  c.update(cited(common.EVERY, log_steps=20))
+
+  c.model = bert.model('base')
+  head = (('label', len(classes) or 1),)
+  c.model.update(cited(f'{CODE}:create_model', words=False, labels=head, head_dropout=0.1))
+  c.objective = cited(f'{CODE}:create_model', name='classify')
+  c.optimizer = common.adamw()
+  c.optimizer.schedule = (
+    cited('bert/optimization.py:create_optimizer', name='bert_linear')
+    | common.the_run(c)
+    | cited(f'{PAPER}, of 5e-5, 3e-5, 2e-5', peak=3e-5)
+    | cited(f'{CODE}: warmup_proportion', warmup_steps=c.get_ref('total_steps') // 10)
+  )
+
+  c.data.reader, c.data.plan, c.data.mask = 'labelled', ConfigDict(), ConfigDict()
+  c.data.task = ConfigDict(
+    dict(name='classify', text=text, label=label, classes=classes, header=(), separators=1)
+  )
+  c.evals = ConfigDict(dict(dev=dict(type='classification', file='', examples=0, batch_size=64)))
+  c.evals.dev.every = c.get_ref('eval_steps')
+  c.best = dict(metric=f'eval/dev/{best}', mode='max')
+  return c
+
+
+def get_config(arg: str | None = None):
+  """The recipe for columns `text` and `label` with the classes 0 and 1."""
+  del arg
+  return recipe(('text',), 'label', ('0', '1'), 'accuracy')
