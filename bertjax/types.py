@@ -209,12 +209,14 @@ class Task(NamedTuple):
       the columns of a table whose first line is none.
     check: options -> None; refuses what cannot work.
     columns: options -> those that every record must have.
+    classes: options -> label -> how many classes it has; 1: it is a number.
     encode: (records, options, vocabulary, length) -> examples, no longer than length.
   """
 
   options: type
   check: Callable[[Any], None]
   columns: Callable[[Any], Sequence[str]]
+  classes: Callable[[Any], Mapping[str, int]]
   encode: Callable[[Sequence[Any], Any, Any, int], Labelled]
 
 

@@ -41,6 +41,7 @@ def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]
   from sklearn import metrics
 
   found_n = logits_nC.argmax(1)
+  varies = len(np.unique(label_n)) > 1 and len(np.unique(found_n)) > 1
   top_n1 = logits_nC.max(1, keepdims=True).astype(np.float64)
   log_sum_n = np.log(np.exp(logits_nC - top_n1).sum(1)) + top_n1[:, 0]
   picked_n = logits_nC[np.arange(len(label_n)), label_n]
@@ -48,7 +49,7 @@ def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]
     loss=float(np.mean(log_sum_n - picked_n)),
     accuracy=float(np.mean(found_n == label_n)),
     majority=float(np.bincount(label_n).max() / len(label_n)),
-    mcc=float(metrics.matthews_corrcoef(label_n, found_n)),
+    mcc=float(metrics.matthews_corrcoef(label_n, found_n)) if varies else 0.0,
   )
   if logits_nC.shape[1] == 2:
     scores['f1'] = float(metrics.f1_score(label_n, found_n, zero_division=0.0))
@@ -70,8 +71,8 @@ def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
 def names(classes: int) -> frozenset[str]:
   """Of the scores; one class: of a number."""
   if classes == 1:
-    return frozenset(number_scores(np.zeros(1), np.zeros(1)))
-  return frozenset(class_scores(np.zeros((1, classes)), np.zeros(1, np.int32)))
+    return frozenset(('loss', 'pearson', 'spearman'))
+  return frozenset(('loss', 'accuracy', 'majority', 'mcc', *(('f1',) if classes == 2 else ())))
 
 
 def make(subject: Subject, options: Options) -> Evaluation:

@@ -139,7 +139,7 @@ class Base(Model):
     words: whether there is a head for the vocabulary; an encoder alone has none.
     pooler: dense + tanh of the first token of each packed example even where no label reads it, as
       encoders of transformers have it.
-    labels: (name, classes) of the heads on it.
+    labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
     head_dropout: rate of the dropout on what these heads read.
     token_labels: (name, classes) of the heads on every token: tags, or the ends of a span.
   """
@@ -169,7 +169,7 @@ class Base(Model):
   inner_groups: Count
   words: bool
   pooler: bool
-  labels: tuple[tuple[str, Count], ...]
+  labels: tuple[tuple[str, Natural], ...]
   head_dropout: Fraction
   token_labels: tuple[tuple[str, Count], ...]
   remat: Remat

@@ -42,7 +42,7 @@ def make(config) -> Objective:
   if [name for name, _ in labels] != [LABEL]:
     raise UserError(
       f"the objective 'classify' learns one label: expected config.model.labels=(({LABEL!r}, "
-      f'CLASSES),), got {labels!r}'
+      f'0),), got {labels!r}'
     )
   if config.model.words:
     raise UserError(

@@ -89,6 +89,8 @@ def make_run(
   pad_id.fill(config.model, store.special['pad'])
   if 'extra' in config.model:
     config.model.extra = _tables(config, store)
+  if config.data.reader == 'labelled' and 'labels' in config.model:
+    labelled_rows.fill_labels(config.model, config.data.task)
   timeline = timeline_lib.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
@@ -275,7 +277,7 @@ def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.E
 def _check_labels(config: Any, template: Batch) -> None:
   """Refuses heads for labels that the plan does not give."""
   labels = config.model.labels if 'labels' in config.model else ()
-  lacking = [name for name, _ in labels if f'{name}_BG' not in template]
+  lacking = [name for name, count in labels if f'{name}_BG' not in template or not count]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
     known = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'

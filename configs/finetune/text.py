@@ -3,7 +3,7 @@
   python -m bertjax.main --config=configs/finetune/text.py --workdir=runs/mine \
       --config.init_from=hf:DIR --config.data.train=train.tsv --config.data.dev=dev.tsv \
       --config.data.task.text="('review',)" --config.data.task.label=stars \
-      --config.data.task.classes="('bad','good')" --config.model.labels="(('label',2),)"
+      --config.data.task.classes="('bad','good')"
 
 Files are .tsv, .csv or .jsonl, with columns by name. The recipe is BERT's for GLUE (Devlin et al.
 2019, appendix A.3; google-research/bert, run_classifier.py). `init_from` names the encoder, a run
@@ -35,7 +35,7 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
   c.update(cited(common.EVERY, log_steps=20))
 
   c.model = bert.model('base')
-  head = (('label', len(classes) or 1),)
+  head = (('label', 0),)  # as many classes as the task
   c.model.update(cited(f'{CODE}:create_model', words=False, labels=head, head_dropout=0.1))
   c.objective = cited(f'{CODE}:create_model', name='classify')
   c.optimizer = common.adamw()
@@ -57,6 +57,6 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
 
 
 def get_config(arg: str | None = None):
-  """The recipe for columns `text` and `label` with the classes 0 and 1."""
-  del arg
-  return recipe(('text',), 'label', ('0', '1'), 'accuracy')
+  """The recipe for classes, or with the argument 'number' for numbers, of the column `label`."""
+  kind = common.parse_size(arg, ('classes', 'number'), 'classes')
+  return recipe(('text',), 'label', (), 'accuracy' if kind == 'classes' else 'spearman')

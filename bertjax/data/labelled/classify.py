@@ -54,6 +54,11 @@ def columns(options: Options) -> tuple[str, ...]:
   return (*options.text, options.label)
 
 
+def classes(options: Options) -> dict[str, int]:
+  """How many the label has; 1: it is a number."""
+  return dict(label=len(options.classes) or 1)
+
+
 def encode(
   records: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
@@ -98,4 +103,4 @@ def _label(record: Record, options: Options) -> Any:
   return number
 
 
-TASK = Task(Options, check, columns, encode)
+TASK = Task(Options, check, columns, classes, encode)

@@ -139,8 +139,7 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
     UserError: no file, another kind of file, a column that it lacks, a label that is wrong, or no
       example.
   """
-  if not path:
-    raise UserError(f'{key} names no file: expected labelled examples, .tsv, .csv or .jsonl')
+  _named(path, key)
   task, options = task_of(config.data.task)
   records = list(_records(path, task, options, limit))
   if not records:
@@ -156,8 +155,14 @@ def count(config: Any) -> int:
   Raises:
     UserError: as `open_rows`.
   """
+  _named(config.data.train, 'config.data.train')
   task, options = task_of(config.data.task)
   return sum(1 for _ in _records(config.data.train, task, options, config.data.examples))
+
+
+def _named(path: str, key: str) -> None:
+  if not path:
+    raise UserError(f'{key} names no file: expected labelled examples, .tsv, .csv or .jsonl')
 
 
 def _records(path: str, task: Task, options: Any, limit: int) -> Iterator[records_lib.Record]:
@@ -172,6 +177,28 @@ def task_of(given: Any) -> tuple[Task, Any]:
   options = read(module.TASK.options, fields, 'config.data.task')
   module.TASK.check(options)
   return module.TASK, options
+
+
+def fill_labels(model: Any, given: Any) -> None:
+  """Gives the labels of `config.model` that have 0 classes as many as the task has.
+
+  Args:
+    model: `config.model`.
+    given: `config.data.task`.
+
+  Raises:
+    UserError: a head for another number of classes.
+  """
+  task, options = task_of(given)
+  known = task.classes(options)
+  labels = tuple((name, classes or known.get(name, 0)) for name, classes in model.labels)
+  for name, classes in labels:
+    if classes != known.get(name, classes):
+      raise UserError(
+        f'config.model.labels has {classes} classes for {name!r}, config.data.task {known[name]}: '
+        'leave it at 0 to take those of the task'
+      )
+  model.labels = labels
 
 
 def ensure_vocabulary(data: Any, workdir: str) -> str:

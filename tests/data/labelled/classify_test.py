@@ -1,0 +1,67 @@
+"""Classes and numbers of records."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.data.labelled.classify import TASK, Options
+from bertjax.data.labelled.common.records import Record
+from bertjax.errors import UserError
+
+OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1)
+
+
+class Letters:
+  special = dict(cls=1, sep=2, pad=0)
+
+  def encode_batch(self, texts):
+    return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) for text in texts]
+
+
+def encode(rows, options=OPTIONS):
+  records = [Record(f'f.tsv, line {i}', row) for i, row in enumerate(rows, 2)]
+  return TASK.encode(records, options, Letters(), 16)
+
+
+@mutation(
+  'labelled: classes have the ids of their order in the file',
+  'bertjax/data/labelled/classify.py',
+  'return options.classes.index(said)',
+  'return sorted(options.classes, reverse=True).index(said)',
+)
+def test_classes_have_their_ids_and_numbers_are_numbers():
+  found = encode([dict(text='ab', label='good'), dict(text='c', label='bad')])
+  assert found.label['label'].tolist() == [1, 0] and found.label['label'].dtype == np.int32
+  assert found.id_n[0].tolist() == [1, 97, 98, 2]
+  numbers = encode([dict(text='a', label=3), dict(text='a', label='-.5')], OPTIONS.__class__(
+    ('text',), 'label', (), (), 1
+  ))  # fmt: skip
+  assert numbers.label['label'].tolist() == [3.0, -0.5]
+  assert numbers.label['label'].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ('row', 'classes', 'said'),
+  [
+    (
+      dict(text='a', label='Good'),
+      ('bad', 'good'),
+      "line 2: expected one of 'bad', 'good'.*'Good'",
+    ),
+    (dict(text='a', label='x'), (), "line 2: expected a number in 'label', got 'x'"),
+    (dict(text='a', label='nan'), (), 'expected a number'),
+    (dict(text=3, label='good'), ('bad', 'good'), "line 2: expected a string in 'text', got 3"),
+  ],
+)
+def test_what_is_wrong_is_named_by_its_line(row, classes, said):
+  with pytest.raises(UserError, match=said):
+    encode([row], Options(('text',), 'label', classes, (), 1))
+
+
+@pytest.mark.parametrize(
+  ('text', 'classes'), [((), ('a', 'b')), (('a', 'b', 'c'), ('a', 'b')), (('a',), ('a',)),
+  (('a',), ('a', 'a'))],
+)  # fmt: skip
+def test_what_cannot_be_learned_is_refused(text, classes):
+  with pytest.raises(UserError, match=r'config\.data\.task'):
+    TASK.check(Options(text, 'label', classes, (), 1))

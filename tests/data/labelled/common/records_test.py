@@ -1,0 +1,86 @@
+"""Tables by their columns, whatever they are written in."""
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+
+import pytest
+from mutation import mutation
+
+from bertjax.data.labelled.common import records
+from bertjax.errors import UserError
+
+NAMES = ('id', 'text', 'label')
+ROWS = [('1', 'a "b", c', 'good'), ('2', "d'e\u4e2d", 'bad'), ('3', '', 'good')]
+
+
+def tsv(rows=ROWS):
+  return '\n'.join('\t'.join(row) for row in (NAMES, *rows)) + '\n'
+
+
+def csv_(rows=ROWS):
+  out = io.StringIO()
+  csv.writer(out).writerows([NAMES, *rows])
+  return out.getvalue()
+
+
+def jsonl(rows=ROWS):
+  return ''.join(json.dumps(dict(zip(NAMES, row, strict=True))) + '\n\n' for row in rows)
+
+
+FILES = {
+  'a.tsv': tsv().encode(),
+  'bom.tsv': b'\xef\xbb\xbf' + tsv().encode(),
+  'crlf.tsv': tsv().replace('\n', '\r\n').encode(),
+  'a.csv': csv_().encode(),
+  'a.jsonl': jsonl().encode(),
+  'a.tsv.gz': gzip.compress(tsv().encode()),
+  'a.jsonl.xz': lzma.compress(jsonl().encode()),
+  'a.csv.bz2': bz2.compress(csv_().encode()),
+}
+
+
+@pytest.mark.parametrize('name', FILES)
+@mutation(
+  'labelled: TSV has quotes',
+  'bertjax/data/labelled/common/records.py',
+  "(n, line.rstrip('\\r\\n').split('\\t'))",
+  "(n, line.rstrip('\\r\\n').replace('\"', '').split('\\t'))",
+  case='a.tsv',
+)
+def test_files_say_the_same(tmp_path, name):
+  (tmp_path / name).write_bytes(FILES[name])
+  found = list(records.read(str(tmp_path / name), ('text', 'label')))
+  assert [tuple(r.values[n] for n in NAMES) for r in found] == ROWS
+  assert all(f'{name}, line ' in r.place for r in found)
+
+
+def test_a_table_without_a_header_is_given_one(tmp_path):
+  (tmp_path / 'a.tsv').write_text('x\t1\ny\t2\n')
+  found = list(records.read(str(tmp_path / 'a.tsv'), ('text',), ('text', 'label')))
+  assert [r.values['text'] for r in found] == ['x', 'y'] and found[1].place.endswith('line 2')
+
+
+WRONG = {
+  'none.tsv': (None, 'there is no file'),
+  'a.txt': (b'x\n', r'expected \.tsv, \.csv or \.jsonl, got text'),
+  'near.tsv': (b'id\tttext\tlabel\n', "did you mean 'ttext'"),
+  'short.tsv': (b'id\ttext\tlabel\n1\tx\n', 'line 2: expected 3 columns, got 2'),
+  'open.csv': (b'id,text,label\n1,"x\n', 'expected CSV'),
+  'torn.jsonl': (b'{"text": "x", "label"\n', 'line 1: expected a JSON object'),
+  'list.jsonl': (b'[1]\n', 'line 1: expected a JSON object'),
+  'lacks.jsonl': (b'{"text": "x"}\n', "columns of .*line 1.*'label'"),
+  'latin.tsv': (b'id\ttext\tlabel\n1\t\xe9\tx\n', 'line 2: expected UTF-8'),
+}
+
+
+@pytest.mark.parametrize('name', WRONG)
+def test_what_is_wrong_is_named(tmp_path, name):
+  data, said = WRONG[name]
+  if data is not None:
+    (tmp_path / name).write_bytes(data)
+  with pytest.raises(UserError, match=said):
+    list(records.read(str(tmp_path / name), ('text', 'label')))

@@ -1,0 +1,92 @@
+"""Labelled rows as the batches of a run."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.data import loader
+from bertjax.data.labelled.common.rows import Rows
+from bertjax.types import Labelled
+
+
+class Store:
+  special = dict(pad=7)
+
+
+@pytest.fixture
+def rows():
+  rng = np.random.default_rng(0)
+  sizes = np.where(rng.random(37) < 0.9, rng.integers(3, 30, 37), rng.integers(3, 61, 37))
+  return Rows(
+    Store(),
+    Labelled(
+      [np.full(size, 100 + i, np.int32) for i, size in enumerate(sizes)],
+      [np.arange(size, dtype=np.int32) % 2 for size in sizes],
+      dict(label=np.arange(37, dtype=np.int32)),
+      cut=0,
+    ),
+    length=60, seed=3, together=8,
+  )  # fmt: skip
+
+
+def labels(batch):
+  return batch['label_BG'][:, 0].tolist()
+
+
+@mutation(
+  'labelled: every epoch has the same order',
+  'bertjax/data/labelled/common/rows.py',
+  'counter_rng.root(self.seed, _SITE), epoch_n)',
+  'counter_rng.root(self.seed, _SITE), 0 * epoch_n)',
+)
+def test_an_epoch_has_every_example_once_in_an_order_of_its_own(rows):
+  first, second = (labels(rows.batch(np.arange(37) + 37 * epoch, True)) for epoch in (0, 1))
+  assert sorted(first) == sorted(second) == list(range(37)) and first != second
+  assert labels(rows.batch(np.arange(37), False)) == list(range(37))
+
+
+@mutation(
+  'labelled: the label of another example',
+  'bertjax/data/labelled/common/rows.py',
+  'label_n[number_n][:, None]',
+  'label_n[row_n % self.rows][:, None]',
+)
+def test_a_row_is_an_example_with_its_label_and_padding(rows):
+  batch = rows.batch(np.arange(8), True)
+  for b, label in enumerate(labels(batch)):
+    size = len(rows.examples.id_n[label])
+    assert (batch['token_BT'][b, :size] == 100 + label).all()
+    assert (batch['token_BT'][b, size:] == 7).all() and not batch['type_BT'][b, size:].any()
+    assert batch['example_BT'][b].sum() == size
+    np.testing.assert_array_equal(batch['position_BT'][b, :size], np.arange(size))
+
+
+@mutation(
+  'labelled: each host pads its own rows',
+  'bertjax/data/labelled/common/rows.py',
+  'whole_n = np.arange(first, stop) if shuffle else row_n',
+  'whole_n = row_n',
+)
+def test_hosts_read_the_rows_of_one_batch(rows):
+  for index in range(12):
+    whole = loader.batch_at(rows, index, 8)
+    parts = [next(loader.train_batches(rows, 8, index, (host, 4)))[1] for host in range(4)]
+    for name, value in whole.items():
+      np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), value)
+
+
+def test_rows_are_as_long_as_their_batch_asks_for(rows):
+  found = {}
+  for index in range(30):
+    batch = loader.batch_at(rows, index, 8)
+    length, longest = batch['token_BT'].shape[1], int((batch['example_BT'] > 0).sum(1).max())
+    found[length] = True
+    assert longest <= length and (length == 16 or longest > length // 2)
+  assert len(found) > 1 and [rows.bucket(n) for n in (1, 16, 17, 33, 60)] == [16, 16, 32, 60, 60]
+
+
+def test_every_example_is_judged_once(rows):
+  batches = list(loader.eval_batches(rows, 8))
+  weight = np.concatenate([b['example_weight_BG'][:, 0] for b in batches])
+  label = np.concatenate([b['label_BG'][:, 0] for b in batches])
+  assert sorted(label[weight > 0].tolist()) == list(range(37)) and len(weight) == 40

@@ -1,0 +1,72 @@
+"""Texts and pairs as rows: against the tokenizers of transformers, and the cut against its loop."""
+
+import numpy as np
+import pytest
+import transformers
+from mutation import mutation
+
+from bertjax.data.labelled.common import texts
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+
+SAID = [
+  ('The cat sat.', 'It was on the mat, was it not?'),
+  ('A ' * 40, 'B c d ' * 9),
+  ('', 'alone'),
+  ('one', ''),
+  ('word ' * 30, 'word ' * 30),
+]
+
+
+@mutation(
+  'labelled: the shorter text is cut',
+  'bertjax/data/labelled/common/texts.py',
+  'size if size == small else room - small',
+  'room - size if size == small else size',
+)
+def test_the_longer_text_loses_token_by_token():
+  for first in range(13):
+    for second in range(13):
+      for room in range(1, 20):
+        sizes = [first, second]
+        while sum(sizes) > room:
+          sizes[0 if sizes[0] > sizes[1] else 1] -= 1
+        assert texts.fitting([first, second], room) == sizes, (first, second, room)
+
+
+@pytest.mark.parametrize('single', [True, False], ids=['single', 'pair'])
+@mutation(
+  'labelled: the second text is in the first segment',
+  'bertjax/data/labelled/common/texts.py',
+  'np.repeat(np.arange(2, dtype=np.int32)',
+  'np.repeat(np.zeros(2, np.int32)',
+  case='pair',
+)
+def test_rows_are_those_of_berts_tokenizer(shared, single):
+  vocab = shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt'
+  theirs = transformers.BertTokenizerFast(str(vocab))
+  # Theirs cuts in another order, and takes a pair with nothing for one text.
+  short = [pair for pair in SAID if len(pair[0].split()) < 20 and pair[1]]
+  for pair in short:
+    pair = pair[:1] if single else pair
+    (row,) = texts.rows([[text] for text in pair], load_vocabulary(vocab), 64, 1)
+    want = theirs(*pair)
+    np.testing.assert_array_equal(row.id_n, want['input_ids'])
+    np.testing.assert_array_equal(row.type_n, want['token_type_ids'])
+    assert row.cut == 0
+
+
+def test_robertas_pairs_have_two_separators(shared):
+  folder = shared / 'tokenizers' / 'roberta'
+  theirs = transformers.RobertaTokenizerFast.from_pretrained(folder)
+  (row,) = texts.rows([['The cat'], ['sat down']], load_vocabulary(folder), 64, 2)
+  np.testing.assert_array_equal(row.id_n, theirs('The cat', 'sat down')['input_ids'])
+
+
+def test_no_row_is_longer_than_asked(shared):
+  vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')
+  rows = texts.rows(list(zip(*SAID, strict=True)), vocabulary, 16, 1)
+  assert max(len(row.id_n) for row in rows) == 16
+  assert [row.cut > 0 for row in rows] == [True, True, False, False, True]
+  with pytest.raises(UserError, match='leaves no room'):
+    texts.rows([['a'], ['b']], vocabulary, 4, 1)

@@ -1,0 +1,52 @@
+"""Scores on cases that can be counted by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.evals import classification
+
+
+def logits(found, classes=2):
+  return 5.0 * np.eye(classes, dtype=np.float32)[np.array(found)]
+
+
+@mutation(
+  'classification: F1 of the first class',
+  'bertjax/evals/classification.py',
+  'metrics.f1_score(label_n, found_n,',
+  'metrics.f1_score(1 - label_n, 1 - found_n,',
+)
+def test_scores_of_classes():
+  label = np.array([1, 1, 1, 0, 0, 0, 0, 0])
+  found = classification.judged(logits([1, 1, 0, 1, 0, 0, 0, 0]), label)  # tp 2, fp 1, fn 1, tn 4
+  assert found['accuracy'] == 6 / 8 and found['majority'] == 5 / 8
+  assert found['f1'] == pytest.approx(2 / 3)
+  assert found['mcc'] == pytest.approx((2 * 4 - 1 * 1) / math.sqrt(3 * 3 * 5 * 5))
+  wrong, right = math.log1p(math.exp(5.0)), math.log1p(math.exp(-5.0))
+  assert found['loss'] == pytest.approx((2 * wrong + 6 * right) / 8)
+  assert found.keys() == classification.names(2)
+  assert classification.names(3) == classification.names(2) - {'f1'}
+
+
+def test_one_class_alone_has_no_correlation():
+  found = classification.judged(logits([0, 0, 0]), np.array([0, 0, 0]))
+  assert found['accuracy'] == 1.0 and found['mcc'] == found['f1'] == 0.0
+
+
+@mutation(
+  'classification: the correlation of ranks is that of numbers',
+  'bertjax/evals/classification.py',
+  "('spearman', stats.spearmanr)",
+  "('spearman', stats.pearsonr)",
+)
+def test_scores_of_numbers():
+  label = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+  found = classification.judged(np.array([[1.0], [2.0], [3.0], [10.0]], np.float32), label)
+  assert found['spearman'] == pytest.approx(1.0) and found['loss'] == 9.0
+  assert found['pearson'] == pytest.approx(14 / math.sqrt(5 * 50))
+  flat = classification.judged(np.ones((4, 1), np.float32), label)
+  assert flat['pearson'] == flat['spearman'] == 0.0
+  assert found.keys() == classification.names(1)

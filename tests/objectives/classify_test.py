@@ -1,0 +1,135 @@
+"""The heads of fine-tuning against those of transformers: logits, loss and every gradient."""
+
+import cases
+import jax
+import numpy as np
+import parity
+import pytest
+import torch
+import transformers
+from mutation import mutation
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.objectives import classify
+from bertjax.train.step import trained_loss, with_rows
+from bertjax.types import Context
+
+# Family -> the class of transformers and what its config calls otherwise.
+FAMILIES = dict(
+  bert=(transformers.BertForSequenceClassification, transformers.BertConfig, {}),
+  ernie=(
+    transformers.ErnieForSequenceClassification,
+    transformers.ErnieConfig,
+    dict(use_task_id=False),
+  ),
+)
+ACTS = dict(gelu_tanh='gelu_new', relu='relu')
+
+
+def config(family, classes):
+  return cases.config(
+    family, words=False, labels=(('label', classes),), head_dropout=0.0, dropout=0.0,
+    attention_dropout=0.0, width=36, heads=3, ffn=52, positions=45, types=3,
+  )  # fmt: skip
+
+
+def theirs(family, c, classes, batch):
+  """(state, loss, logits, gradients) of a random model of transformers."""
+  kind, config_class, more = FAMILIES[family]
+  torch.manual_seed(0)
+  model = kind(config_class(
+    vocab_size=cases.VOCAB, hidden_size=36, num_hidden_layers=c.model.layers,
+    num_attention_heads=3, intermediate_size=52, max_position_embeddings=45, type_vocab_size=3,
+    num_labels=classes, layer_norm_eps=c.model.norm_eps, hidden_act=ACTS[c.model.activation],
+    **more,
+  )).eval()  # fmt: skip
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      parameter.normal_(1.0 if 'Norm.weight' in name else 0.0, 0.1)
+  tensor = lambda x: torch.tensor(np.asarray(x))
+  out = model(
+    tensor(batch['token_BT']).long(), attention_mask=tensor(batch['example_BT'] > 0).long(),
+    token_type_ids=tensor(batch['type_BT']).long(), labels=tensor(batch['label_BG'][:, 0]),
+  )  # fmt: skip
+  out.loss.backward()
+  gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
+  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  return state, out.loss.item(), out.logits.detach().numpy(), gradients
+
+
+@pytest.mark.parametrize('classes', [1, 2, 5])
+@pytest.mark.parametrize('family', FAMILIES)
+@mutation(
+  'classify: numbers are judged by their absolute error',
+  'bertjax/objectives/classify.py',
+  'error_BG = jnp.square(found_BG',
+  'error_BG = jnp.abs(found_BG',
+  case='bert-1',
+)
+@mutation(
+  'classify: the head reads what the encoder gives',
+  'bertjax/models/bert.py',
+  "out['pooled_BGD'] = pooled_BGD = jnp.tanh(dense(first_BGD))",
+  "out['pooled_BGD'] = pooled_BGD = dense(first_BGD)",
+  case='bert-2',
+)
+def test_logits_loss_and_gradients_are_those_of_transformers(family, classes):
+  c = config(family, classes)
+  batch = cases.batch([(17,), (40,), (9,)], 40, types=3, label='label')
+  rng = np.random.default_rng(1)
+  label = rng.integers(0, classes, 3) if classes > 1 else rng.normal(size=3).astype(np.float32)
+  batch['label_BG'] = label[:, None]
+  state, their_loss, their_logits, their_gradients = theirs(family, c, classes, batch)
+  params = huggingface.from_huggingface(state, c.model)
+  objective = classify.make(c)
+
+  def loss_fn(params):
+    ctx = Context(jax.random.key(0), np.int32(0), train=False)
+    terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+    return trained_loss(terms, {name: term.weight for name, term in terms.items()})
+
+  loss, gradients = jax.jit(jax.value_and_grad(loss_fn))(params)
+  logits = jax.jit(objective.predict)(dict(params=params), (), batch)['label_BGC']['label'][:, 0]
+  parity.close(logits, their_logits, parity.LOGITS, 'logits')
+  assert abs(float(loss) - their_loss) <= parity.LOSS * their_loss
+  expected = huggingface.from_huggingface(their_gradients, c.model)
+  assert jax.tree.structure(expected) == jax.tree.structure(gradients)
+  for (path, want), got in zip(
+    jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(gradients), strict=True
+  ):
+    name = jax.tree_util.keystr(path)
+    if "['key']['bias']" in name:  # the softmax does not see it: rounding errors of zero
+      continue
+    signal = float(np.abs(want).max())
+    assert signal > 0, f'{name} gets no gradient'
+    parity.close(got / signal, want / signal, parity.GRADIENT, f'gradient of {name}')
+
+
+def test_the_heads_input_is_dropped_in_training_alone():
+  c = config('bert', 2)
+  c.model.head_dropout = 0.5
+  batch = with_rows(cases.batch([(17,), (40,)], 40, types=3, label='label'))
+  objective = classify.make(c)
+  variables = objective.init(jax.random.key(0), batch)
+
+  def loss(step, train):
+    ctx = Context(jax.random.key(step), np.int32(0), train=train)
+    return float(objective.loss(variables, (), batch, ctx).terms['label'].total)
+
+  assert loss(0, False) == loss(1, False) and loss(0, True) != loss(1, True)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    (dict(words=True), r'config\.model\.words=False, got True'),
+    (dict(labels=()), r"expected config\.model\.labels=\(\('label', 0\),\), got \(\)"),
+    (dict(labels=(('next', 2),)), 'expected config.model.labels'),
+  ],
+)
+def test_other_heads_are_refused(fields, said):
+  c = config('bert', 2)
+  c.model.update(fields)
+  with pytest.raises(UserError, match=said):
+    classify.make(c)

@@ -1,0 +1,161 @@
+"""Fine-tuning from files, from the first step to the scores; killed, resumed, on many devices."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from mutation import mutation
+from processes import ROOT, environment, exact, lines
+
+WORDS = {'good': ('fine', 'great', 'lovely'), 'bad': ('poor', 'awful', 'dull')}
+SIZE = dict(
+  layers=1, width=32, heads=8, ffn=64, positions=64, dropout=0.1, attention_dropout=0.0,
+  head_dropout=0.1, init_std=0.2,
+)  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  """Texts whose class is told by one word among others; long ones and short ones."""
+  folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
+  others = ['the', 'film', 'was', 'a', 'very', 'one', 'of', 'all']
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *others, *WORDS['good'], *WORDS['bad']]
+  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  (folder / 'odd.tsv').write_text('stars\ttext\nGood\tthe film\n')
+  for name, count in (('train', 200), ('dev', 50)):
+    rows = ['stars\ttext']
+    for _ in range(count):
+      label = draw.choice(['good', 'bad'])
+      words = [draw.choice(others) for _ in range(draw.choice([2, 5, 9, 30]))]
+      words.insert(draw.randrange(len(words)), draw.choice(WORDS[label]))
+      rows.append(f'{label}\t{" ".join(words)}')
+    (folder / f'{name}.tsv').write_text('\n'.join(rows) + '\n')
+  return folder
+
+
+def command(files, workdir, *more):
+  return [
+    sys.executable, '-m', 'bertjax.main', '--config=configs/finetune/text.py',
+    f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={files}/train.tsv',
+    f'--config.data.dev={files}/dev.tsv', f'--config.data.vocab={files}/vocab.txt',
+    '--config.data.task.label=stars', "--config.data.task.classes=('bad','good')",
+    '--config.length=40', '--config.log_steps=1', '--config.epochs=10',
+    '--config.optimizer.schedule.peak=1e-2',
+    '--config.batch_size=16', *(f'--config.model.{k}={v}' for k, v in SIZE.items()), *more,
+  ]  # fmt: skip
+
+
+def run(files, workdir, *more, devices=1):
+  done = subprocess.run(
+    command(files, workdir, *more), cwd=ROOT, env=environment(devices), text=True, check=False,
+    capture_output=True, timeout=600,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr + done.stdout
+  return done.stdout
+
+
+@pytest.fixture(scope='module')
+def straight(files, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('straight')
+  return workdir, run(files, workdir)
+
+
+@mutation(
+  'labelled: a run lasts one epoch',
+  'bertjax/data/labelled/common/durations.py',
+  'math.ceil(config.epochs * examples / config.batch_size)',
+  'math.ceil(examples / config.batch_size)',
+)
+def test_a_run_lasts_its_epochs_and_learns(straight):
+  workdir, said = straight
+  assert '10 epochs of 200 examples: 125 steps' in said
+  found = lines(workdir)
+  assert [x['step'] for x in found if 'loss' in x] == list(range(1, 126))
+  scores = {x['step']: x['eval/dev/accuracy'] for x in found if 'eval/dev/accuracy' in x}
+  assert list(scores) == [*range(13, 125, 13), 125]
+  assert scores[125] > 0.9  # the majority has about half
+
+
+@mutation(
+  'labelled: the scores are those of another file',
+  'bertjax/evals/classification.py',
+  'options.file or config.data.dev',
+  'config.data.train',
+)
+def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
+  workdir, _ = straight
+  done = subprocess.run(
+    [sys.executable, '-m', 'bertjax.main', f'--workdir={os.path.relpath(workdir, ROOT)}',
+     '--evaluate'],
+    cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  want = [x for x in lines(workdir) if 'eval/dev/mcc' in x][-1]
+  for name in ('accuracy', 'mcc', 'f1', 'majority'):
+    assert f'eval/dev/{name} {want[f"eval/dev/{name}"]:.4f}' in done.stdout
+  with open(files / 'dev.tsv', encoding='utf-8') as file:
+    said = [line.split('\t')[0] for line in file][1:]
+  majority = max(said.count(name) for name in WORDS) / len(said)
+  assert want['eval/dev/majority'] == pytest.approx(majority)
+
+
+@pytest.mark.full
+def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
+  workdir, _ = straight
+  process = subprocess.Popen(
+    command(files, tmp_path), cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )  # fmt: skip
+  metrics = tmp_path / 'metrics.jsonl'
+  while process.poll() is None and not (
+    metrics.exists() and metrics.read_text().count('"loss"') >= 17
+  ):
+    time.sleep(0.01)
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+  assert json.loads(metrics.read_text().splitlines()[-1])['step'] < 125
+  assert 'Resuming after step 13' in run(files, tmp_path)
+  assert exact(tmp_path) == exact(workdir)
+
+
+@pytest.mark.full
+def test_four_devices_learn_the_same(files, straight, tmp_path):
+  workdir, _ = straight
+  run(files, tmp_path, devices=4)
+  pairs = zip(lines(tmp_path), lines(workdir), strict=True)
+  assert all(
+    a['loss'] == pytest.approx(b['loss'], rel=1e-3, abs=1e-5) for a, b in pairs if 'loss' in a
+  )
+
+
+@pytest.mark.parametrize(
+  ('changes', 'said'),
+  [
+    (['--config.data.dev={}/odd.tsv'], "odd.tsv, line 2: expected one of 'bad', 'good'"),
+    *(
+      pytest.param(*row, marks=pytest.mark.full)
+      for row in [
+        (['--config.data.task.label=star'], "did you mean 'stars'"),
+        (['--config.data.dev=nowhere.tsv'], 'there is no file nowhere.tsv'),
+        (["--config.model.labels=(('label',3),)"], "3 classes for 'label', config.data.task 2"),
+        (['--config.data.task.name=clasify'], "did you mean 'classify'"),
+        (['--config.length=80'], 'the model has room for 64'),
+        (['--config.data.train='], 'config.data.train names no file'),
+        (['--config.data.vocab='], 'config.data.vocab is empty'),
+      ]
+    ),
+  ],
+)
+def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
+  done = subprocess.run(
+    command(files, tmp_path / 'run', *(x.format(files) for x in changes)), cwd=ROOT,
+    env=environment(), text=True, capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+  assert done.returncode != 0 and 'Traceback' not in done.stderr
+  assert said in done.stderr, done.stderr
+  assert not (tmp_path / 'run' / 'config.json').exists()
