@@ -14,7 +14,7 @@ which is compiled at its first use, and results come in the order of the texts.
 import functools
 import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import jax
@@ -23,6 +23,7 @@ import numpy as np
 
 from bertjax import sharding
 from bertjax.data import sentences as sentences_lib
+from bertjax.data.labelled.common import texts as pairs
 from bertjax.data.sentences import Row
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, choose
@@ -31,7 +32,7 @@ from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import load as load_lib
 from bertjax.use import nets
-from bertjax.use.answers import Candidate, Judged, Pool, Score
+from bertjax.use.answers import Candidate, Judged, Label, Pool, Score
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts
 
@@ -47,10 +48,18 @@ class Model:
     source: where it was read from.
     vocabulary: of its texts.
     net: what it can do.
+    task: what it was fine-tuned on, as `config.data.task`; {} where it was not.
   """
 
-  def __init__(self, source: pathlib.Path, net: nets.Net, texts: Texts, runner: Runner):
-    self.source, self.net = source, net
+  def __init__(
+    self,
+    source: pathlib.Path,
+    net: nets.Net,
+    texts: Texts,
+    runner: Runner,
+    task: Mapping[str, Any],
+  ):
+    self.source, self.net, self.task = source, net, task
     self._texts, self._runner = texts, runner
 
   @classmethod
@@ -87,8 +96,9 @@ class Model:
     net = nets.without(net, made)
     runner = Runner(variables, devices, net.frame, net.room, tables)
     return cls(
-      found.source, net, Texts(found.source, found.vocabulary, net.frame, net.room, named), runner
-    )
+      found.source, net, Texts(found.source, found.vocabulary, net.frame, net.room, named), runner,
+      found.task,
+    )  # fmt: skip
 
   @property
   def vocabulary(self) -> Vocabulary:
@@ -132,6 +142,44 @@ class Model:
       [candidates(prob_PC[slot], id_PC[slot]) for slot in range(len(sentence.blanks))]
       for sentence, (prob_PC, id_PC) in zip(found, answers, strict=True)
     ]
+
+  def label(
+    self, texts: Sequence[str], seconds: Sequence[str] = (), cut: bool = False, first: int = 1
+  ) -> list[Label]:
+    """The class or number of each text, or pair of texts, by the task of a fine-tuned run.
+
+    Args:
+      texts: any number.
+      seconds: of pairs the second texts, as many.
+      cut, first: see the class; of a pair the longer text is cut.
+
+    Raises:
+      UserError: a model that was not fine-tuned, pairs where its task has single texts or the other
+        way round, or a text that is too long.
+    """
+    if self.net.labels is None or not self.task:
+      raise UserError(
+        f'{self.source} was not fine-tuned on labelled texts: expected a run of configs/finetune'
+      )
+    said = [texts, seconds] if seconds else [texts]
+    if len(said) != len(self.task['text']) or any(len(x) != len(texts) for x in said):
+      raise UserError(
+        f'{self.source} was fine-tuned on {len(self.task["text"])} texts an example '
+        f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
+      )
+    room = self.net.room or 1 << 30
+    found = pairs.rows(said, self.vocabulary, room, self.task['separators'])
+    for number, row in enumerate(found, first):
+      if row.cut and not cut:
+        raise UserError(
+          f'text {number} has {len(row.id_n) + row.cut} tokens with the special ones, and '
+          f'{self.source} takes {room}: shorten it, or ask for texts to be cut (--cut, cut=True)'
+        )
+    second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
+    rows = [Row(row.id_n, second=second(row)) for row in found]
+    labels = self.net.labels
+    answers = self._runner.run('label', lambda v, batch: labels(v, batch)['label'], rows)
+    return [_labelled(logits_C, self.task['classes']) for logits_C in answers]
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
     """How likely each text is: see `Score`. The special tokens around it are not scored.
@@ -243,3 +291,11 @@ class Model:
         f'{what}: expected a model with one; this one embeds texts'
       )
     return self.net.words
+
+
+def _labelled(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
+  if not classes:
+    return Label(float(logits_C[0]), {})
+  p_C = np.exp(logits_C.astype(np.float64) - logits_C.max())
+  p_C /= p_C.sum()
+  return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))

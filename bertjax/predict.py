@@ -3,9 +3,12 @@
   --mode=fill      the likeliest tokens for each [MASK], --top of them
   --mode=score     how likely each text is: pseudo-perplexity, of causal models perplexity
   --mode=replaced  for each token the probability that another stood there (ELECTRA)
+  --mode=label     the class or number of each text, of a run that was fine-tuned
 
-Without --mode it is fill where the first text has a [MASK], else replaced where the model can, else
-score. Texts come from --text, or one a line from --input; --json prints a JSON object for each.
+Without --mode it is label of a run that was fine-tuned, fill where the first text has a [MASK],
+else replaced where the model can, else score. Texts come from --text, or one a line from --input;
+of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl, and a pair is
+--text and --second. --json prints a JSON object for each, --glue the file that GLUE takes.
 """
 
 import json
@@ -23,19 +26,29 @@ from bertjax.use.flags import Part
 
 _TEXT = flags.DEFINE_multi_string('text', None, 'A text; may be given several times.')
 _TOP = flags.DEFINE_integer('top', 5, 'Candidates for each [MASK].', 1)
+_SECOND = flags.DEFINE_multi_string('second', [], 'The second text of a pair, for each --text.')
+_GLUE = flags.DEFINE_bool('glue', False, 'Print index and prediction, as GLUE takes them.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
-_MODE = flags.DEFINE_enum('mode', None, ['fill', 'score', 'replaced'], 'What to predict.')
+_MODE = flags.DEFINE_enum('mode', None, ['fill', 'score', 'replaced', 'label'], 'What to predict.')
 flags.adopt_module_key_flags(use_flags)
 
-_AT_ONCE = dict(fill=1024, score=128, replaced=1024)  # texts; each is as many rows as tokens
+# Texts; each is as many rows as tokens, and with label one.
+_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024)
 
 
-def _parts() -> Iterator[Part]:
-  """The texts that the flags name, in pieces that any mode can take at once."""
+def _check_flags() -> None:
   if (_TEXT.value is None) == (use_flags.INPUT.value is None):
     raise UserError('expected texts: one of --text and --input')
+  if _SECOND.value and len(_SECOND.value) != len(_TEXT.value or ()):
+    raise UserError('--second is for pairs: expected one for each --text')
+
+
+def _parts(model: Any) -> Iterator[Part]:
+  """The texts that the flags name, in pieces that any mode can take at once."""
   if _TEXT.value is not None:
-    return iter([Part(list(_TEXT.value), 1, 1.0)])
+    return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value))])
+  if _MODE.value in (None, 'label') and model.task:
+    return use_flags.table_parts(model.task, _AT_ONCE['label'])
   return use_flags.parts(_AT_ONCE[_MODE.value or 'score'])
 
 
@@ -43,6 +56,8 @@ def _mode(model: Any, texts: list[str]) -> str:
   """What the flags, or the first text and the model, ask for; says it where it was not given."""
   if _MODE.value:
     return _MODE.value
+  if model.task:
+    return 'label'
   mask = model.vocabulary.special['mask']
   spelled = {BLANK, BLANK if mask is None else model.vocabulary.pieces[mask]}
   if any(each in texts[0] for each in spelled):
@@ -70,6 +85,10 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
   elif mode == 'replaced':
     judged = model.replaced(part.texts, **keys)
     found = [dict(tokens=[token._asdict() for token in tokens]) for tokens in judged]
+  elif mode == 'label':
+    found = [label._asdict() for label in model.label(part.texts, part.seconds, **keys)]
+    if part.seconds:
+      found = [dict(second=s, **each) for s, each in zip(part.seconds, found, strict=True)]
   else:
     pseudo = '' if model.net.causal else 'pseudo_'
     found = [
@@ -89,11 +108,26 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
     said = ['  '.join(f'{c["token"]} {c["probability"]:.3f}' for c in m) for m in answer['masks']]
   elif mode == 'replaced':
     said = ['  '.join(f'{token["token"]} {token["replaced"]:.3f}' for token in answer['tokens'])]
+  elif mode == 'label':
+    likely = '  '.join(f'{name} {p:.3f}' for name, p in answer['probabilities'].items())
+    said = [*([answer['second']] if 'second' in answer else []), likely or f'{answer["label"]:.4f}']
   else:
     name = next(key for key in answer if key.endswith('perplexity'))
     value = '-' if answer[name] is None else f'{answer[name]:.4f}'
     said = [f'{name.replace("_", "-")} {value} over {answer["tokens"]} tokens']
   return '\n'.join([answer['text'], *(f'  {line}' for line in said)])
+
+
+def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
+  """The lines of a file for GLUE, whose examples are counted from 0.
+
+  Raises:
+    UserError: another mode.
+  """
+  if mode != 'label':
+    raise UserError(f'--glue is for --mode=label, got {mode}')
+  label = lambda each: each['label'] if each['probabilities'] else f'{each["label"]:.3f}'
+  return '\n'.join(f'{number}\t{label(each)}' for number, each in enumerate(found, first - 1))
 
 
 def main(argv: list[str]) -> None:
@@ -102,14 +136,20 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   if not flags.FLAGS['verbosity'].present:
     logging.set_verbosity(logging.WARNING)
-  parts, mode = _parts(), ''
-  model = use_flags.load()
+  _check_flags()
+  model, mode = use_flags.load(), ''
+  parts = _parts(model)
+  if _GLUE.value:
+    print('index\tprediction')
   with Bar('predict') as bar:
     for part in parts:
       mode = mode or _mode(model, part.texts)
-      for answer in answers(model, mode, part):
-        line = json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer)
-        print(line)
+      found = answers(model, mode, part)
+      if _GLUE.value:
+        print(glue_lines(mode, found, part.first))
+        continue
+      for answer in found:
+        print(json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer))
       sys.stdout.flush()
       done = part.first + len(part.texts) - 1
       bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)

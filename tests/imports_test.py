@@ -105,9 +105,13 @@ ARROWS = {
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.sentences', 'bertjax.data.text',
     'bertjax.data.vocab', 'bertjax.kernels', 'bertjax.models', 'bertjax.sharding',
   ),
-  'bertjax.use.flags': ('bertjax.checkpoint.reading', 'bertjax.data.text', 'bertjax.model'),
+  'bertjax.use.flags': (
+    'bertjax.checkpoint.reading', 'bertjax.data.labelled.common.records', 'bertjax.data.text',
+    'bertjax.model',
+  ),
   'bertjax.model': (
-    'bertjax.use', 'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
+    'bertjax.use', 'bertjax.data.labelled.common.texts', 'bertjax.data.sentences',
+    'bertjax.data.vocab', 'bertjax.evals.fill_mask',
     'bertjax.objectives', 'bertjax.sharding',
   ),
   'bertjax.predict': ('bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics'),

@@ -1,6 +1,6 @@
 """`config.model` to and from the config.json of transformers, by the fields of a family's table."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -15,13 +15,16 @@ SPECIAL = dict(pad_token_id='pad', bos_token_id='cls', eos_token_id='sep')
 FURTHER = dict(cls_token_id='cls', sep_token_id='sep')  # of classes whose `write` has them
 
 
-def write(model: Any, special: Mapping[str, int | None], dtype: str) -> dict[str, Any]:
+def write(
+  model: Any, special: Mapping[str, int | None], dtype: str, classes: Sequence[str] = ()
+) -> dict[str, Any]:
   """The config.json of a model.
 
   Args:
     model: `config.model` with the vocabulary size filled in.
     special: role -> id; {} where there is no tokenizer.
     dtype: of the tensors.
+    classes: names of those that the model tells apart; (): LABEL_0, LABEL_1, ..
 
   Raises:
     UserError: what the class cannot express, by name.
@@ -49,9 +52,10 @@ def write(model: Any, special: Mapping[str, int | None], dtype: str) -> dict[str
   labels = [*model.labels, *model.token_labels] if 'labels' in model else []
   heads = family.classes[name]
   if family_lib.ANY in (heads.label, heads.token_label):
-    ((_, classes),) = labels
-    found['id2label'] = {str(i): f'LABEL_{i}' for i in range(classes)}
-    found['label2id'] = {f'LABEL_{i}': i for i in range(classes)}
+    ((_, count),) = labels
+    names = classes or [f'LABEL_{i}' for i in range(count)]
+    found['id2label'] = {str(i): name for i, name in enumerate(names)}
+    found['label2id'] = {name: i for i, name in enumerate(names)}
   return found
 
 

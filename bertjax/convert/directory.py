@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -48,6 +48,7 @@ def write(
   vocabulary: Vocabulary | None,
   dtype: str,
   shard_bytes: int,
+  classes: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
   """Writes config.json, the tensors and, where there is one, the tokenizer.
 
@@ -58,6 +59,7 @@ def write(
     vocabulary: of the run.
     dtype: of the tensors, float32 or bfloat16.
     shard_bytes: of a file, at most.
+    classes: names of those that the model tells apart, where they are known.
 
   Returns:
     an entry for each tensor: theirs, ours, shape and sha256.
@@ -67,7 +69,7 @@ def write(
   """
   check(model, vocabulary)
   special = vocabulary.special if vocabulary else {}
-  config = config_json.write(model, special, dtype)
+  config = config_json.write(model, special, dtype, classes)
   if vocabulary:
     tokenizer.write(vocabulary, directory, model.family, max_length(model))
   shapes = huggingface.shapes(model)

@@ -2,7 +2,7 @@
 
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,10 +140,18 @@ def _write_part(
     title=f'{run.checkpoint} as {name}',
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
     model_class=name, dtype=dtype,
-    tensors=directory.write(folder, params, model, run.vocabulary, dtype, shard_bytes),
+    tensors=directory.write(
+      folder, params, model, run.vocabulary, dtype, shard_bytes, _classes(run.config)
+    ),
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))
   return said
+
+
+def _classes(config: Any) -> Sequence[str]:
+  """The classes of a run that was fine-tuned, as its files spell them."""
+  task = config.data.task if 'task' in config.data else {}
+  return tuple(task['classes']) if 'classes' in task else ()
 
 
 def _compare_part(

@@ -52,11 +52,13 @@ class Row(NamedTuple):
     id_n: what the model reads.
     columns: of the slots, ascending.
     targets: ids there, where they are known.
+    second: column where the second text of a pair begins, in segment 1; 0: there is none.
   """
 
   id_n: np.ndarray
   columns: Sequence[int] = ()
   targets: Sequence[int] = ()
+  second: int = 0
 
 
 def bert_frame(special: Mapping[str, int | None]) -> Frame:
@@ -161,7 +163,8 @@ def as_batch(
     batch['token_BT'][number, :width] = row.id_n
     batch['example_BT'][number, :width] = 1
     batch['position_BT'][number, :width] = np.arange(width)
-    batch['type_BT'][number, width - 1 : width] = frame.last_type
+    batch['type_BT'][number, row.second or width : width] = 1
+    batch['type_BT'][number, width - 1 : width] = frame.last_type or int(row.second > 0)
     batch['first_BG'][number] = max(width - 1, 0) if frame.stands_last else 0
     batch['example_weight_BG'][number] = 1
     batch['target_pos_BP'][number, :used] = row.columns

@@ -44,7 +44,7 @@ class Phase:
   rules: str
   parts: tuple['Phase', ...] = ()
   _stream: Iterator | None = None
-  _train: dict[int, Any] = dataclasses.field(default_factory=dict)  # by the length of rows
+  _train: dict[tuple[int, ...], Any] = dataclasses.field(default_factory=dict)  # by columns
   _abstract: Any = None
   _pass: Any = None
 
@@ -84,24 +84,28 @@ class Phase:
       abstract: the state as shapes with shardings; the state that a step takes is donated.
     """
     self._abstract = abstract
-    self._train_rows_of(self.template['token_BT'].shape[1])
+    self._step_for(self.template)
 
-  def _train_rows_of(self, length: int) -> Callable:
-    """The step for rows of a length, compiled at its first use: labelled rows have several."""
-    if length not in self._train:
+  def _step_for(self, batch: Batch) -> Callable:
+    """The step for rows as long as these, compiled at its first use: labelled rows have several
+    lengths."""
+    columns = {k: v.shape[1] for k, v in batch.items() if k.endswith('_BT')}
+    key = tuple(columns.values())
+    if key not in self._train:
       watched = bool(self.config.skip_nonfinite or self.config.spike)
       function = self._step_function(watched)
       shardings = jax.tree.map(lambda x: x.sharding, self._abstract)
       rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
-      shape = lambda x: (*x.shape[:1], length, *x.shape[2:])
-      batch = {
-        k: jax.ShapeDtypeStruct(shape(v) if k.endswith('_BT') else v.shape, v.dtype, sharding=rows)
-        for k, v in self.template.items()
+      shapes = {
+        k: (len(v), columns[k]) if k in columns else v.shape for k, v in self.template.items()
       }
-      self._train[length] = self.devices.compile(
-        function, (self._abstract, batch), donate_argnums=0, out_shardings=(shardings, None)
+      abstract = {
+        k: jax.ShapeDtypeStruct(shapes[k], v.dtype, sharding=rows) for k, v in self.template.items()
+      }
+      self._train[key] = self.devices.compile(
+        function, (self._abstract, abstract), donate_argnums=0, out_shardings=(shardings, None)
       )
-    return self._train[length]
+    return self._train[key]
 
   def norms(self, state: step_lib.State, batch: Batch) -> layer_norms.Norms:
     """The norms of parameters, gradients and updates in the step that `train` would take, by a
@@ -140,8 +144,7 @@ class Phase:
 
   def train(self, state: step_lib.State, batch: Batch) -> tuple[step_lib.State, dict[str, Any]]:
     """One optimizer step on a host batch (this host's rows)."""
-    step = self._train_rows_of(batch['token_BT'].shape[1])
-    return step(state, self.devices.put(batch))
+    return self._step_for(batch)(state, self.devices.put(batch))
 
   def next_batch(self, index: int) -> tuple[Batch, dict[str, int]]:
     """This host's rows of the phase's batch `index`, which must follow the last one asked for."""

@@ -34,6 +34,18 @@ class Score(NamedTuple):
   perplexity: float | None
 
 
+class Label(NamedTuple):
+  """The class, or the number, of a text or a pair of texts.
+
+  Attributes:
+    label: the likeliest class as its task spells it, or the number.
+    probabilities: of each class; {} of a number.
+  """
+
+  label: str | float
+  probabilities: dict[str, float]
+
+
 class Judged(NamedTuple):
   """A token of a text.
 

@@ -3,11 +3,12 @@
 import itertools
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any, NamedTuple
 
 from absl import flags
 
+from bertjax.data.labelled.common import records
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
 
@@ -36,11 +37,13 @@ class Part(NamedTuple):
     texts: without their line ends.
     first: number of the first, from 1.
     done: how much of the input has been read, 0 to 1; None where its end is not known.
+    seconds: of pairs their second texts.
   """
 
   texts: list[str]
   first: int
   done: float | None
+  seconds: Sequence[str] = ()
 
 
 def load() -> Any:
@@ -65,6 +68,23 @@ def parts(size: int) -> Iterator[Part]:
   if first is None:
     raise UserError(f'--input={INPUT.value} has no line: expected one text a line')
   return itertools.chain([first], found)
+
+
+def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
+  """The texts or pairs of a table, so many at a time.
+
+  Args:
+    task: `config.data.task`: names of their columns.
+    size: of a part.
+
+  Raises:
+    UserError: no such file, or a column that it lacks.
+  """
+  found, first = records.read(INPUT.value, task['text'], task['header']), 1
+  while some := list(itertools.islice(found, size)):
+    columns = [[str(record.values[name]) for record in some] for name in task['text']]
+    yield Part(columns[0], first, None, *columns[1:])
+    first += len(some)
 
 
 def _read(size: int) -> Iterator[Part]:

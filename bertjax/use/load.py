@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -28,6 +28,7 @@ class Found(NamedTuple):
     rules: `config.sharding_rules`.
     vocabulary: of its texts.
     languages: in the order of their ids; () where nothing says them.
+    task: `config.data.task` of a run over labelled examples; {} of any other.
     read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
       there, which are zeros).
   """
@@ -37,6 +38,7 @@ class Found(NamedTuple):
   rules: sharding.Rules
   vocabulary: Vocabulary
   languages: tuple[str, ...]
+  task: Mapping[str, Any]
   read: Callable[[Any], tuple[Any, list[str]]]
 
 
@@ -130,7 +132,8 @@ def _found(
       'rows: expected the vocabulary that the model was trained with'
     )
   rules = sharding.as_rules(config['sharding_rules'])
-  return Found(source, model, rules, vocabulary, tuple(languages), read)
+  task = config['data'].task if 'data' in config else {}
+  return Found(source, model, rules, vocabulary, tuple(languages), task, read)
 
 
 def _languages(config: Any) -> tuple[str, ...]:

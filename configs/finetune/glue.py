@@ -8,6 +8,7 @@ MRPC, msr_paraphrase_train.txt renamed to .tsv). The best checkpoint is that wit
 scores that GLUE's table has for the task.
 """
 
+from bertjax.sources import cited
 from configs import common
 from configs.finetune import text
 
@@ -34,6 +35,6 @@ def get_config(arg: str | None = None):
   name = common.parse_size(arg, TASKS, 'sst2')
   columns, label, classes, best, header = TASKS[name]
   c = text.recipe(columns, label, classes, best)
-  c.name = f'finetune-{name}'
-  c.data.task.header = header
+  c.update(cited(common.NAMES, name=f'finetune-{name}'))
+  c.data.task.update(cited("GLUE's files", header=header))
   return c

@@ -46,13 +46,19 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
     | cited(f'{CODE}: warmup_proportion', warmup_steps=c.get_ref('total_steps') // 10)
   )
 
-  c.data.reader, c.data.plan, c.data.mask = 'labelled', ConfigDict(), ConfigDict()
-  c.data.task = ConfigDict(
-    dict(name='classify', text=text, label=label, classes=classes, header=(), separators=1)
+  c.data.plan = c.data.mask = ConfigDict()
+  c.data.update(cited('ours: labelled files', reader='labelled'))
+  c.data.task = cited(
+    "ours: the task's columns",
+    name='classify', text=text, label=label, classes=classes, header=(),
+  ) | cited(f'{CODE}:convert_single_example', separators=1)  # fmt: skip
+  every = c.get_ref('eval_steps')
+  dev = dict(type='classification', file='', examples=0, batch_size=64, every=every)
+  c.evals = ConfigDict()
+  c.evals.dev = cited(common.EVERY, **dev)
+  c.best.update(
+    cited('ours: the score that the task is known by', metric=f'eval/dev/{best}', mode='max')
   )
-  c.evals = ConfigDict(dict(dev=dict(type='classification', file='', examples=0, batch_size=64)))
-  c.evals.dev.every = c.get_ref('eval_steps')
-  c.best = dict(metric=f'eval/dev/{best}', mode='max')
   return c
 
 

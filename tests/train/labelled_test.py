@@ -104,6 +104,66 @@ def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
   assert want['eval/dev/majority'] == pytest.approx(majority)
 
 
+def answer(workdir, *more):
+  done = subprocess.run(
+    [sys.executable, '-m', 'bertjax.predict', f'--workdir={os.path.relpath(workdir, ROOT)}', *more],
+    cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+  return done
+
+
+@mutation(
+  'labelled: predictions name the least likely class',
+  'bertjax/model.py',
+  'classes[int(p_C.argmax())]',
+  'classes[int(p_C.argmin())]',
+)
+def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
+  workdir, _ = straight
+  done = answer(workdir, f'--input={files}/dev.tsv', '--json')
+  assert done.returncode == 0, done.stderr
+  found = [json.loads(line) for line in done.stdout.splitlines()]
+  with open(files / 'dev.tsv', encoding='utf-8') as file:
+    labels, texts = zip(*(line.rstrip('\n').split('\t') for line in list(file)[1:]), strict=True)
+  assert tuple(each['text'] for each in found) == texts
+  right = sum(each['label'] == label for each, label in zip(found, labels, strict=True))
+  want = [x for x in lines(workdir) if 'eval/dev/accuracy' in x][-1]['eval/dev/accuracy']
+  assert right / len(labels) == pytest.approx(want)
+  assert all(sum(each['probabilities'].values()) == pytest.approx(1) for each in found)
+
+
+@pytest.mark.full
+def test_predictions_for_glue_and_what_is_refused(files, straight):
+  workdir, _ = straight
+  said = answer(workdir, '--text=the film was great', '--text=awful', '--glue').stdout
+  assert said.splitlines() == ['index\tprediction', '0\tgood', '1\tbad']
+  pair = answer(workdir, '--text=a', '--second=b')
+  assert 'was fine-tuned on 1 texts an example (text)' in pair.stderr
+  assert '--second is for pairs' in answer(workdir, '--text=a', '--text=b', '--second=b').stderr
+  long = answer(workdir, f'--text={"the " * 70}')
+  assert 'has 72 tokens' in long.stderr and 'takes 64' in long.stderr
+
+
+@pytest.mark.full
+def test_an_exported_run_says_the_same_in_transformers(files, straight, tmp_path):
+  import transformers
+
+  workdir, _ = straight
+  done = subprocess.run(
+    [sys.executable, '-m', 'bertjax.convert', '--to=hf',
+     f'--workdir={os.path.relpath(workdir, ROOT)}', f'--output={tmp_path}/hf'],
+    cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  theirs = transformers.pipeline('text-classification', str(tmp_path / 'hf'), top_k=None)
+  texts = ['the film was great', 'a very dull film of all']
+  ours = answer(workdir, *(f'--text={text}' for text in texts), '--json').stdout.splitlines()
+  for mine, other in zip(map(json.loads, ours), theirs(texts), strict=True):
+    other = {each['label']: each['score'] for each in other}
+    assert other.keys() == {'good', 'bad'}
+    assert mine['probabilities'] == pytest.approx(other, abs=1e-5)
+
+
 @pytest.mark.full
 def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
   workdir, _ = straight
@@ -127,10 +187,8 @@ def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
 def test_four_devices_learn_the_same(files, straight, tmp_path):
   workdir, _ = straight
   run(files, tmp_path, devices=4)
-  pairs = zip(lines(tmp_path), lines(workdir), strict=True)
-  assert all(
-    a['loss'] == pytest.approx(b['loss'], rel=1e-3, abs=1e-5) for a, b in pairs if 'loss' in a
-  )
+  first = lambda path: [x['loss'] for x in lines(path) if 'loss' in x][:20]  # sums round apart
+  assert first(tmp_path) == pytest.approx(first(workdir), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pytest
 import transformers
 from mutation import mutation
 
+from bertjax.data import sentences
 from bertjax.data.labelled.common import texts
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
@@ -70,3 +71,20 @@ def test_no_row_is_longer_than_asked(shared):
   assert [row.cut > 0 for row in rows] == [True, True, False, False, True]
   with pytest.raises(UserError, match='leaves no room'):
     texts.rows([['a'], ['b']], vocabulary, 4, 1)
+
+
+@mutation(
+  'sentences: the second text of a pair is in the first segment',
+  'bertjax/data/sentences.py',
+  'row.second or width : width] = 1',
+  'width : width] = 1',
+)
+def test_a_used_pair_has_the_segments_of_a_trained_one(shared):
+  vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')
+  frame = sentences.bert_frame(vocabulary.special)
+  for pair in ([['The cat'], ['sat down.']], [['The cat']]):
+    (row,) = texts.rows(pair, vocabulary, 64, 1)
+    second = int(np.argmax(row.type_n)) if row.type_n.any() else 0
+    batch = sentences.as_batch([sentences.Row(row.id_n, second=second)], 1, 16, 1, frame)
+    np.testing.assert_array_equal(batch['type_BT'][0, : len(row.type_n)], row.type_n)
+    assert not batch['type_BT'][0, len(row.type_n) :].any()

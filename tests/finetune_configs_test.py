@@ -1,0 +1,36 @@
+"""The recipes of fine-tuning: whole, with sources, and scored by what their task has."""
+
+import importlib
+
+import pytest
+from mutation import mutation
+
+from bertjax import schema
+from bertjax.data.labelled.common import rows
+from bertjax.evals import classification
+from configs.finetune import glue
+
+RECIPES = [*(f'glue:{task}' for task in glue.TASKS), 'text:classes', 'text:number']
+
+
+@pytest.mark.parametrize('recipe', RECIPES)
+@mutation(
+  'finetune: a value without a source',
+  'configs/finetune/glue.py',
+  'c.data.task.update(cited("GLUE\'s files", header=header))',
+  'c.data.task.header = header',
+  case='glue:cola',
+)
+def test_every_value_has_a_source_and_best_is_a_score(recipe):
+  name, _, argument = recipe.partition(':')
+  config = importlib.import_module(f'configs.finetune.{name}').get_config(argument)
+  found = schema.listing(config)
+  assert not [row.key for row in found if not row.source]
+  if recipe == 'text:classes':  # which the user names
+    config.data.task.classes = ('a', 'b')
+  task, options = rows.task_of(config.data.task)
+  (classes,) = task.classes(options).values()
+  assert config.best.metric.removeprefix('eval/dev/') in classification.names(classes)
+  assert f'python -m bertjax.main --config=configs/finetune/{name}.py' in (
+    importlib.import_module(f'configs.finetune.{name}').__doc__
+  )
