@@ -5,7 +5,7 @@ Classes: accuracy, loss, the share of the most frequent class (majority), Matthe
 correlation. A correlation of what does not vary is 0.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]
     mcc=float(metrics.matthews_corrcoef(label_n, found_n)) if varies else 0.0,
   )
   if logits_nC.shape[1] == 2:
-    scores['f1'] = float(metrics.f1_score(label_n, found_n, zero_division=0.0))
+    scores['f1'] = float(metrics.f1_score(label_n, found_n, zero_division=cast(Any, 0)))
   return scores
 
 
@@ -64,7 +64,8 @@ def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
   scores = dict(loss=float(np.mean((found_n - label_n) ** 2)))
   varies = len(found_n) > 1 and np.ptp(found_n) > 0 and np.ptp(label_n) > 0
   for name, function in (('pearson', stats.pearsonr), ('spearman', stats.spearmanr)):
-    scores[name] = float(function(found_n, label_n).statistic) if varies else 0.0
+    statistic, _ = cast(Any, function)(found_n, label_n) if varies else (0.0, 1.0)
+    scores[name] = float(statistic)
   return scores
 
 

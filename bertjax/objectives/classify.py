@@ -48,7 +48,7 @@ def make(config) -> Objective:
     raise UserError(
       "the objective 'classify' has no words to score: expected config.model.words=False, got True"
     )
-  ((_, classes),) = labels
+  classes = dict(labels)[LABEL]
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None

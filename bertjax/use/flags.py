@@ -80,7 +80,7 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   Raises:
     UserError: no such file, or a column that it lacks.
   """
-  found, first = records.read(INPUT.value, task['text'], task['header']), 1
+  found, first = records.read(INPUT.value or '-', task['text'], task['header']), 1
   while some := list(itertools.islice(found, size)):
     columns = [[str(record.values[name]) for record in some] for name in task['text']]
     yield Part(columns[0], first, None, *columns[1:])

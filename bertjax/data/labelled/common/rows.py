@@ -78,13 +78,13 @@ class Rows:
     """
     number_n = self._examples_of(row_n, shuffle)
     length = self._length(row_n, shuffle)
-    batch = {
+    batch: dict[str, Any] = {
       f'{name}_BT': np.zeros((len(row_n), length), np.int32)
       for name in ('token', 'example', 'type', 'position')
     }
     batch['token_BT'][:] = self.store.special['pad']
     for row, number in enumerate(number_n):
-      size = int(self.size_n[number])
+      size = int(self.size_n[int(number)])
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = 1
