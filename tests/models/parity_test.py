@@ -45,12 +45,16 @@ mutation(
 )
 
 
+ODD = dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3)
 # Name -> (family, fields of the model).
 CASES = {
   'bert': ('bert', {}),
   'roberta': ('roberta', {}),
   'ernie': ('ernie', {}),
-  'odd': ('roberta', dict(layers=3, width=36, heads=3, ffn=52, positions=47, types=3)),
+  'odd roberta': ('roberta', ODD | dict(positions=47)),  # two stand before the first
+  'odd bert': ('bert', ODD),
+  'odd ernie': ('ernie', ODD),
+  'odd albert': ('albert', ODD | dict(embedding_width=20)),
   'albert': ('albert', {}),
   'albert in groups': ('albert', dict(layers=4, groups=2)),
   'albert in inner groups': ('albert', dict(inner_groups=2)),
@@ -134,10 +138,19 @@ def test_shared_layers_equal_transformers(case, kind):
   "kind[jnp.minimum(batch['type_BT'], self.types - 1)]",
   "kind[jnp.minimum(batch['type_BT'], 1)]",
 )
-def test_odd_shapes_equal_transformers():
+@pytest.mark.parametrize(
+  'family',
+  [
+    'roberta',
+    *(pytest.param(name, marks=pytest.mark.full) for name in ('bert', 'ernie', 'albert')),
+  ],
+)
+def test_odd_shapes_equal_transformers(family):
   """3 segments, 3 heads of 12, 45 positions, all of them used, and a row of padding alone."""
-  c, state, _, model = make_case('odd', 'large')
-  compare(c, state, cases.batch([[17], [45], [], [9]], 45, types=3), model)
+  c, state, batch, model = make_case(f'odd {family}', 'large')
+  label = c.model.labels[0][0] if c.model.labels else 'next'
+  batch = cases.batch([[17], [45], [], [9]], 45, types=3, label=label)
+  compare(c, state, batch, model)
 
 
 # Each of these must be caught, or the tolerances prove nothing. The type ids of RoBERTa are a

@@ -98,6 +98,13 @@ def test_equals_transformers(kind, fields):
   compare(*make_case(kind, **fields))
 
 
+@pytest.mark.full
+def test_odd_shapes_equal_transformers(monkeypatch):
+  """3 segments, 3 heads of 12 in 3 layers, and a row of padding alone."""
+  monkeypatch.setattr(xlnet_cases, 'LENGTHS', (17, LENGTH, 0, 20))
+  compare(*make_case('large', layers=3, width=36, heads=3, ffn=52))
+
+
 @mutation(
   'memory: zeros are not seen',
   'bertjax/models/layers/memory.py',

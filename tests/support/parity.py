@@ -34,7 +34,8 @@ def torch_run(model, batch, pad: int, label: str | None):
   keys = dict(labels=tensor(labels))
   argument, label_logits = LABELS.get(label, (None, None))
   if label:
-    keys[argument] = tensor(batch[f'{label}_BG'][:, 0])
+    used = batch['example_weight_BG'][:, 0] > 0
+    keys[argument] = tensor(np.where(used, batch[f'{label}_BG'][:, 0], -100))
   out = model(
     tensor(token), attention_mask=tensor(batch['example_BT'] > 0),
     token_type_ids=tensor(batch['type_BT']), output_hidden_states=True, **keys,
@@ -91,7 +92,8 @@ def compare(c, state, batch, model) -> None:
   close(logits[some_B], at_targets[some_B], LOGITS, 'logits')
   assert np.all(np.isneginf(ours['logits_BPV'][..., cases.VOCAB :]))
   if label:
-    close(ours['label_BGC'][label][:, 0], theirs[label], LOGITS, f'logits of {label}')
+    ours_BC = np.asarray(ours['label_BGC'][label][:, 0])
+    close(ours_BC[some_B], theirs[label][some_B], LOGITS, f'logits of {label}')
   assert abs(loss - theirs['loss']) <= LOSS * theirs['loss']
 
   expected = huggingface.from_huggingface(their_grads, c.model)

@@ -22,7 +22,8 @@ def config(**model):
 
 
 def make_batch(seed: int = 0, both: bool = False) -> dict[str, np.ndarray]:
-  """Left-padded rows with three segments, random orders and targets; an unused slot in each."""
+  """Left-padded rows with three segments, random orders and targets; an unused slot in each. A
+  row of padding alone has no targets."""
   rng = np.random.default_rng(seed)
   column = np.arange(LENGTH)
   real = column[None] >= LENGTH - np.array(LENGTHS)[:, None]
@@ -37,14 +38,14 @@ def make_batch(seed: int = 0, both: bool = False) -> dict[str, np.ndarray]:
     weight_BP=np.zeros((ROWS, SLOTS), np.float32),
     start_B=np.zeros(ROWS, np.int32),
   )
-  for b in range(ROWS):
+  for b in np.flatnonzero(real.any(1)):
     chosen = np.sort(rng.choice(np.flatnonzero(real[b]), SLOTS - 1, replace=False))
     plain[b, chosen] = False
     batch['target_pos_BP'][b, :-1] = chosen
     batch['target_BP'][b, :-1] = rng.integers(5, cases.VOCAB, SLOTS - 1)
     batch['weight_BP'][b, :-1] = 1
   target = np.zeros((ROWS, LENGTH), bool)
-  np.put_along_axis(target, batch['target_pos_BP'][:, :-1], True, 1)
+  np.put_along_axis(target, batch['target_pos_BP'][:, :-1], batch['weight_BP'][:, :-1] > 0, 1)
   batch['order_k_BT'] = np.where(plain, -1, order).astype(np.int32)
   batch['order_q_BT'] = (batch['order_k_BT'] + ~target).astype(np.int32)
   if both:
