@@ -31,7 +31,7 @@ RUN_WIDE = (
   'skip_steps', 'spike',
 )  # fmt: skip
 # Keys that belong to a step, of phases whose losses are summed.
-STEP_WIDE = ('batch_size', 'microbatches', 'optimizer', 'seed', 'preset')
+STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed', 'preset')
 
 
 class PhaseConfig(NamedTuple):

@@ -4,11 +4,13 @@ Prints how near they come.
 
   python -m bertjax.studies.known_language --workdir=runs/known --seeds=3
 
-Text, stores and runs are in the workdir; runs that are there are not repeated. The table is in
-Markdown, a line for each loss: means over the seeds, in brackets the least and the largest. Losses
-that close less of the gap than they are asked to (`Task.shares`) are shown with their curve.
+Text, stores and runs are in the workdir. Every system is run once, then again with the next seed;
+runs that are there are not repeated, so a study that was stopped goes on. The table is in Markdown,
+a line for each loss: means over the seeds, in brackets the least and the largest. Losses that close
+less of the gap than they are asked to (`Task.shares`) are shown with their curve.
 """
 
+import itertools
 import pathlib
 import sys
 
@@ -34,13 +36,11 @@ def main(argv: list[str]) -> None:
   logging.set_verbosity(logging.WARNING)
   workdir, language = pathlib.Path(str(_WORKDIR.value)), known_language.make()
   arms.ensure_text(workdir, language, _DOCUMENTS.value)
-  found = {}
-  for name in names:
+  found: dict[str, list] = {name: [] for name in names}
+  for seed, name in itertools.product(range(_SEEDS.value), names):
     system, runs = SYSTEMS[name], workdir / 'runs' / name
     store = str(workdir / system.text / 'store')
-    found[name] = [
-      arms.compare(system, language, store, runs, seed) for seed in range(_SEEDS.value)
-    ]
+    found[name].append(arms.compare(system, language, store, runs, seed))
   sys.stdout.write('\n'.join(table.lines(found)) + '\n')
 
 

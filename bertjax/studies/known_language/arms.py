@@ -1,5 +1,6 @@
 """A system's run on a known language, its arm without attention, and the least losses of both."""
 
+import json
 import pathlib
 from typing import Any, NamedTuple
 
@@ -85,8 +86,8 @@ def compare(
     system: which.
     language: that of the store.
     store: of the system's text.
-    workdir: of the runs; those that are there are not repeated.
-    seed: of the runs.
+    workdir: of the runs and the least losses; what is there is not made again.
+    seed: of the runs; the rows that judge them are the same for all.
     with_alone: whether to train the arm without attention, where the system has one.
 
   Returns:
@@ -96,9 +97,12 @@ def compare(
   series, alone = _series(config, workdir / f'seed{seed}'), None
   if with_alone and system.alone is not None:
     alone = _series(config_of(system, store, seed, alone=True), workdir / f'seed{seed}-alone')
+  known = workdir / 'least.json'
+  if not known.exists():
+    known.write_text(json.dumps(least(system, language, setup.make_run(config, store))))
   return {
     name: Found(optimum, blind, series[name], None if alone is None else last(alone[name]))
-    for name, (optimum, blind) in least(system, language, setup.make_run(config, store)).items()
+    for name, (optimum, blind) in json.loads(known.read_text()).items()
   }
 
 
