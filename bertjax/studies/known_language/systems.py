@@ -48,11 +48,13 @@ class Task(NamedTuple):
     loss: of `optimum`.
     shares: term -> how much of the gap between the arm without attention and the optimum a run is
       to close.
+    short: term -> how much it does close at least, where that is less; docs/learning.md says why.
   """
 
   readings: optimum.Readings
   loss: Callable[..., optimum.Sums]
   shares: Mapping[str, float]
+  short: Mapping[str, float] = {}
 
 
 class System(NamedTuple):

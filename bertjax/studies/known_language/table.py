@@ -7,10 +7,11 @@ from bertjax.studies.known_language.arms import Found
 from bertjax.studies.known_language.systems import SYSTEMS
 
 
-def share_of(name: str, loss: str) -> float:
-  """How much of the gap a system's loss is to close."""
+def shares_of(name: str, loss: str) -> tuple[float, float]:
+  """How much of the gap a system's loss is to close, and how much it does at least."""
   phase, _, term = loss.rpartition('/')
-  return SYSTEMS[name].tasks[phase or 'main'].shares[term]
+  task = SYSTEMS[name].tasks[phase or 'main']
+  return task.shares[term], task.short.get(term, task.shares[term])
 
 
 def lines(found: Mapping[str, Sequence[Mapping[str, Found]]]) -> list[str]:
@@ -29,7 +30,7 @@ def lines(found: Mapping[str, Sequence[Mapping[str, Found]]]) -> list[str]:
       of = [seed[loss] for seed in seeds]
       mean = lambda values: statistics.mean(list(values))
       start = [f.blind if f.alone is None else f.alone for f in of]
-      closed, share = [f.closed for f in of], share_of(system, loss)
+      closed, (share, _) = [f.closed for f in of], shares_of(system, loss)
       low, high = min(closed), max(closed)
       spread = f' ({low:.1%} to {high:.1%})' if len(of) > 1 else ''
       cells = [
