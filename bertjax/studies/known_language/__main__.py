@@ -23,6 +23,9 @@ from bertjax.studies.known_language.systems import SYSTEMS
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the text and the runs.')
 _SEEDS = flags.DEFINE_integer('seeds', 1, 'Runs of each system.', lower_bound=1)
 _SYSTEMS = flags.DEFINE_list('systems', list(SYSTEMS), f'Of {", ".join(SYSTEMS)}.')
+_ARMS = flags.DEFINE_bool(
+  'arms', True, 'Whether to run each system without attention too, or to compute its least loss.'
+)
 _DOCUMENTS = flags.DEFINE_integer('documents', 20_000, 'Of each kind of text.', lower_bound=1)
 
 
@@ -40,7 +43,7 @@ def main(argv: list[str]) -> None:
   for seed, name in itertools.product(range(_SEEDS.value), names):
     system, runs = SYSTEMS[name], workdir / 'runs' / name
     store = str(workdir / system.text / 'store')
-    found[name].append(arms.compare(system, language, store, runs, seed))
+    found[name].append(arms.compare(system, language, store, runs, seed, _ARMS.value))
   sys.stdout.write('\n'.join(table.lines(found)) + '\n')
 
 
