@@ -80,16 +80,16 @@ class System(NamedTuple):
   alone: Mapping[str, Any] | None = {'model.attend': 'self'}
 
 
-def _masked(read: optimum.Readings, label: str = '') -> Task:
+def _masked(read: optimum.Readings, label: str = '', **short: float) -> Task:
   loss = functools.partial(optimum.masked, label=label) if label else optimum.masked
-  return Task(read, loss, dict(mlm=0.95) | ({label: 0.8} if label else {}))
+  return Task(read, loss, dict(mlm=0.95) | ({label: 0.8} if label else {}), short)
 
 
 _TEXT = _masked(readings.one_text)
-_DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95))
+_DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95), dict(rtd=0.75))
 SYSTEMS = dict(
   bert=System(
-    'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next')),
+    'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next', next=0.65)),
     ALL_HIDDEN | NEVER_SHORT, steps=2500,
   ),
   roberta=System(
@@ -104,12 +104,12 @@ SYSTEMS = dict(
     'spanbert', 'documents', PAIR - 1, dict(main=_TEXT), ALL_HIDDEN, steps=1000
   ),
   ernie=System(
-    'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next')),
+    'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next', next=0.6)),
     ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1}, steps=1500,
   ),
   ernie_dialogues=System(
     'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
-    dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN, steps=1500,
+    dict(main=_masked(readings.dialogues, 'fake', mlm=0.8, fake=0.45)), ALL_HIDDEN, steps=1500,
   ),
   electra=System(
     'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=2500
@@ -125,16 +125,19 @@ SYSTEMS = dict(
   xlm=System(
     'xlm', 'languages', PAIR - 1,
     dict(
-      clm=Task(readings.one_text, optimum.causal, dict(mlm=0.95)),
-      mlm=_TEXT,
-      tlm=_masked(readings.translations),
+      clm=Task(readings.one_text, optimum.causal, dict(mlm=0.95), dict(mlm=0.8)),
+      mlm=_masked(readings.one_text, mlm=0.65),
+      tlm=_masked(readings.translations, mlm=0.75),
     ),
     {'phases.tlm.length': 2 * SENTENCE + 4}, steps=2400,
     alone={f'phases.{phase}.model.attend': 'self' for phase in ('clm', 'mlm', 'tlm')},
   ),
   xlm_e=System(
     'xlm_e', 'languages', PAIR,
-    dict(mrtd=_DETECTED, trtd=_DETECTED._replace(readings=readings.translations)),
+    dict(
+      mrtd=_DETECTED._replace(short=dict(rtd=0.35)),
+      trtd=_DETECTED._replace(readings=readings.translations, short=dict(rtd=0.55)),
+    ),
     UNIFORM | {
       'data.mask': recipes.XLM_MASK | dict(rate=0.4), 'data.plan.break_mode': 'complete_doc',
       'model.generator_layers': 1.0,
