@@ -1,6 +1,6 @@
 """Mesh from the config, and specs from one table of (logical axis, mesh axes) pairs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -18,6 +18,29 @@ MESH_AXES = ('data', 'fsdp', 'tensor', 'sequence')
 REPLICAS = 'data'  # its devices hold the same parameters
 
 
+def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
+  """Axis -> devices along it.
+
+  Args:
+    config_mesh: as in `make_mesh`.
+    devices: how many there are.
+
+  Raises:
+    UserError: sizes whose product is not the number of devices.
+  """
+  sizes = {axis: int(config_mesh.get(axis, 1)) for axis in MESH_AXES}
+  given = list(sizes.values())
+  if given.count(-1) > 1:
+    raise UserError(f'at most one mesh axis may be -1, got {sizes}')
+  known = int(np.prod([s for s in given if s != -1]))
+  if known <= 0 or devices % known or (-1 not in given and known != devices):
+    raise UserError(
+      f'mesh {sizes} does not fit {devices} devices: '
+      f'the product must be {devices}; leave one axis at -1'
+    )
+  return {axis: devices // known if s == -1 else s for axis, s in sizes.items()}
+
+
 def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
   """Arranges the devices along MESH_AXES; one axis may be -1, "the rest".
 
@@ -33,21 +56,9 @@ def make_mesh(config_mesh, devices: Sequence[Any] | None = None) -> Mesh:
     UserError: sizes whose product is not the number of devices, or slices that do not divide data.
   """
   devices = jax.devices() if devices is None else devices
-  given = {**dict.fromkeys(MESH_AXES, 1), 'slices': 1, **config_mesh}
-  sizes = [int(given[axis]) for axis in MESH_AXES]
-  if sizes.count(-1) > 1:
-    raise UserError(
-      f'at most one mesh axis may be -1, got {dict(zip(MESH_AXES, sizes, strict=True))}'
-    )
-  known = int(np.prod([s for s in sizes if s != -1]))
-  if known <= 0 or len(devices) % known or (-1 not in sizes and known != len(devices)):
-    raise UserError(
-      f'mesh {dict(zip(MESH_AXES, sizes, strict=True))} does not fit {len(devices)} devices: '
-      f'the product must be {len(devices)}; leave one axis at -1'
-    )
-  sizes = [len(devices) // known if s == -1 else s for s in sizes]
+  sizes = list(mesh_sizes(config_mesh, len(devices)).values())
   types = (AxisType.Auto,) * len(MESH_AXES)
-  slices = int(given['slices'])
+  slices = int(config_mesh.get('slices', 1))
   if slices == 1:
     return jax.make_mesh(sizes, MESH_AXES, types, devices=devices)
   if slices < 1 or sizes[0] % slices:
@@ -176,13 +187,13 @@ def named(mesh: Mesh, specs: Any) -> Any:
   return jax.tree.map(lambda s: NamedSharding(mesh, s), specs, is_leaf=is_spec)
 
 
-def check_batch(batch_size: int, microbatches: int, mesh: Mesh, hosts: int) -> None:
-  """Refuses a batch that devices, microbatches or hosts do not divide."""
-  ways = mesh.shape['data'] * mesh.shape['fsdp']
+def check_batch(batch_size: int, microbatches: int, sizes: Mapping[str, int], hosts: int) -> None:
+  """Refuses a batch that devices, of a mesh of these sizes, microbatches or hosts do not divide."""
+  ways = sizes['data'] * sizes['fsdp']
   if batch_size % (ways * microbatches) or batch_size % hosts:
     raise UserError(
       f'config.batch_size={batch_size} must be a multiple of data x fsdp x microbatches = '
-      f'{mesh.shape["data"]} x {mesh.shape["fsdp"]} x {microbatches} = {ways * microbatches} '
+      f'{sizes["data"]} x {sizes["fsdp"]} x {microbatches} = {ways * microbatches} '
       f'and of {hosts} hosts'
     )
 

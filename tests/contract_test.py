@@ -49,7 +49,7 @@ def test_the_loss_is_finite_and_moves(reference):
 
 
 MIXED = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-REPLICAS = {'mesh.data': 4, 'mesh.fsdp': 2}  # which XLA divides further, see sharding.replicas
+REPLICAS = {'mesh.data': 2, 'mesh.fsdp': 2}  # which XLA divides further, see sharding.replicas
 
 
 @pytest.mark.parametrize(

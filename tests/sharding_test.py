@@ -74,7 +74,7 @@ def test_an_axis_without_rule_is_refused():
 @pytest.mark.parametrize('size, micro, hosts', [(12, 1, 1), (8, 2, 1), (24, 1, 5)])
 def test_a_batch_that_does_not_divide_is_refused(size, micro, hosts):
   with pytest.raises(ValueError, match=f'batch_size={size} must be a multiple'):
-    sharding.check_batch(size, micro, mesh(), hosts)
+    sharding.check_batch(size, micro, mesh().shape, hosts)
 
 
 def test_a_batch_lands_on_the_devices_in_row_order():

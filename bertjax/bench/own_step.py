@@ -1,7 +1,7 @@
 """Our train step on a batch, as the bench calls it."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -15,6 +15,21 @@ from bertjax.models.layers import pad_id
 from bertjax.optim import optimizer
 from bertjax.train import step as step_lib
 from bertjax.types import Batch, Objective
+
+
+class System(NamedTuple):
+  """What a step is made of.
+
+  Attributes:
+    objective: its loss.
+    boxed: shapes of the variables, in flax.linen's partitioning boxes.
+    tx, schedule: the optimizer.
+  """
+
+  objective: Objective
+  boxed: Any
+  tx: Any
+  schedule: Callable[..., Any]
 
 
 def sized(config: Any, batch_size: int, length: int) -> Any:
@@ -42,7 +57,7 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
 
 def footprint(config: Any, batch: Batch) -> dict[str, int]:
   """Parameters, and bytes of them and the optimizer state; rows that pad the vocabulary count."""
-  _, boxed, tx, _ = _system(config, batch)
+  _, boxed, tx, _ = system(config, batch)
   params = nn.meta.unbox(boxed)['params']
   held = jax.tree.leaves((params, jax.eval_shape(tx.init, params)))
   return dict(
@@ -53,17 +68,19 @@ def footprint(config: Any, batch: Batch) -> dict[str, int]:
 
 def flops(config: Any, batch: Batch) -> float:
   """FLOPs of a step by the model's own count, see `types.Objective.flops`."""
-  return float(_system(config, batch)[0].flops(batch))
+  return float(system(config, batch).objective.flops(batch))
 
 
-def _system(config: Any, batch: Batch):
-  """The objective, its variables as boxed shapes, the optimizer and its schedule."""
+def system(config: Any, batch: Batch) -> System:
+  """What a config trains and how."""
   name = config.objective.name
   module = registry.find('bertjax.objectives', name, 'config.objective.name')
   objective = module.OBJECTIVE.make(config)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
-  return objective, boxed, *optimizer.make(config.optimizer, shapes['params'], axes['params'])
+  return System(
+    objective, boxed, *optimizer.make(config.optimizer, shapes['params'], axes['params'])
+  )
 
 
 def initial_variables(objective: Objective, batch: Batch, seed: int) -> Any:
@@ -77,9 +94,9 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   Returns:
     (lowered step of (state, batch), key -> state, shardings of the state).
   """
-  objective, boxed, tx, schedule = _system(config, batch)
+  objective, boxed, tx, schedule = system(config, batch)
   rules = sharding.as_rules(config.sharding_rules)
-  sharding.check_batch(config.batch_size, config.microbatches, mesh, hosts=1)
+  sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, hosts=1)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
   specs = sharding.param_specs(shapes, axes, rules, mesh)
   opt_specs = optimizer.state_specs(tx, shapes['params'], specs['params'])

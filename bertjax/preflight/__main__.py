@@ -5,27 +5,29 @@
 
 Says whether the step fits, and what the compiler's program moves: bytes between a chip and its
 memory, collectives between chips, and the time that neither these nor the products can do without.
-These are figures of a compiler, not of a run. Phases are compiled one by one, the heaviest last; or
-rows of one size with --batch_size (of all chips) and --length. The preset is that of TPUs unless
-config.preset says another. Returns 1 if something does not fit.
+These are figures of a compiler, not of a run. What is far too large is
+known from shapes alone in seconds; it is not compiled, and values of the config are proposed with
+which it fits. With --estimate nothing is compiled. Phases are compiled one by one, the heaviest
+last; or rows of one size with --batch_size (of all chips) and --length. The preset is that of TPUs
+unless config.preset says another. Returns 1 if something does not fit.
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import config_files, presets
+from bertjax import config_files, presets, sharding
 from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
 from bertjax.errors import UserError, door
 from bertjax.kernels import relative_attention
-from bertjax.preflight import compiled_step, topology
+from bertjax.preflight import compiled_step, estimate, proposal, topology
 from bertjax.train import timeline
 from bertjax.types import Batch
 
@@ -34,17 +36,28 @@ _TOPOLOGY = flags.DEFINE_string('topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', None, 'Rows per step on all chips.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', None, 'Tokens per row.', lower_bound=8)
 _IMPL = flags.DEFINE_enum('impl', 'tpu', list(relative_attention.IMPLEMENTATIONS), 'Of attention.')
+_ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _JSON = flags.DEFINE_bool('json', False, 'Print one line of JSON for each phase, and nothing else.')
 flags.mark_flag_as_required('config')
 
 COMPILED = (
   'batch_size', 'length', 'microbatches', 'reduce_dtype', 'model', 'objective', 'optimizer'
 )  # fmt: skip
+WRONG = 0.1  # what an estimate may be off by
 SAMPLE = 64  # rows that are made up; a larger batch repeats them
 
 
-def phases(config: Any, batch_size: int | None, length: int | None) -> list[tuple[str, Any]]:
-  """(name, config) of what is to be compiled, the heaviest last; phases whose steps are alike once.
+class Phase(NamedTuple):
+  """What is compiled: a phase's name and config, and its steps in the run; None: they are not those
+  of a recipe."""
+
+  name: str
+  config: Any
+  steps: int | None
+
+
+def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phase]:
+  """What is to be compiled, the heaviest last; phases whose steps are alike once.
 
   Raises:
     UserError: one of the two sizes alone.
@@ -54,16 +67,17 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[tupl
       '--batch_size and --length: expected both, or none for the phases of the config'
     )
   if batch_size is not None and length is not None:
-    return [('main', own_step.sized(config, batch_size, length))]
-  found = {}
-  for phase in timeline.make(config).phases:
+    return [Phase('main', own_step.sized(config, batch_size, length), None)]
+  found, line = {}, timeline.make(config)
+  for phase, lasts in zip(line.phases, line.lengths, strict=True):
     c = phase.config
     sized = own_step.sized(c, c.batch_size, c.length)
     # What a step is compiled from; of the data the rows alone.
     known = sized.to_dict()
     key = json.dumps([known[name] for name in COMPILED], default=str)
-    found.setdefault(key, (phase.name, sized))
-  weight = lambda item: item[1].batch_size * item[1].length
+    name, sized, before = found.get(key, Phase(phase.name, sized, 0))
+    found[key] = Phase(name, sized, before + line.total * lasts // sum(line.lengths))
+  weight = lambda phase: phase.config.batch_size * phase.config.length
   return sorted(found.values(), key=weight)
 
 
@@ -76,15 +90,51 @@ def batch_of(config: Any) -> Batch:
   return {name: x[repeated_n] for name, x in synthetic_batch(few).items()}
 
 
-def check(config: Any, topology_name: str, impl: str = 'tpu') -> dict[str, Any]:
-  """What the compiler says of a phase, see `compiled_step.check`; the slice and the config named.
+def check(
+  phase: Phase, topology_name: str, impl: str = 'tpu', compiles: bool = True
+) -> dict[str, Any]:
+  """What is found of a phase, as JSON values.
+
+  Args:
+    phase: of a config.
+    topology_name: of a slice.
+    impl: of attention.
+    compiles: whether what may fit is compiled.
+
+  Returns:
+    phase, config, topology, chips; estimate, see `estimate.CLASSES`; and what
+    `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the estimate.
+    proposal, flags or None, of what does not fit; chip_hours of a recipe's phase, at the least.
 
   Raises:
     UserError: no such slice, or a mesh or batch that it does not divide.
   """
-  devices = topology.devices(topology_name)
-  said = compiled_step.check(config, batch_of(config), devices, impl)
-  return dict(config=config.name, topology=topology_name, chips=len(devices)) | said
+  config, where = phase.config, topology.select(topology_name)
+  limit = topology.CHIPS[where.kind].hbm_bytes
+  sizes, batch = sharding.mesh_sizes(config.mesh, where.chips), batch_of(config)
+  sharding.check_batch(config.batch_size, config.microbatches, sizes, hosts=1)
+  with compiled_step.kernels(impl, where.kind):
+    found = estimate.of(config, batch, sizes)
+  needed = sum(found.values())
+  said: dict[str, Any] = dict(
+    phase=phase.name, config=config.name, topology=topology_name, chips=where.chips,
+    mesh=sizes, impl=impl, batch_size=config.batch_size, length=config.length,
+    dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,
+    hbm_limit_bytes=limit, estimate=found, estimate_bytes=needed, fits=needed <= limit,
+    hbm_bytes=needed, compiled=False,
+  )  # fmt: skip
+  if compiles and needed <= (1 + WRONG) * limit:
+    with topology.in_turn(lambda line: print(line, file=sys.stderr, flush=True)):
+      said |= compiled_step.check(config, batch, topology.devices(topology_name), impl)
+    said['compiled'] = True
+  if not said['fits']:
+    with compiled_step.kernels(impl, where.kind):
+      proposed = proposal.search(config, batch, sizes, limit)
+    said['proposal'] = proposed and proposed.flags()
+  elif phase.steps is not None and said['compiled']:
+    seconds = phase.steps * max(said['roofline'].values())
+    said['chip_hours'] = round(seconds * where.chips / 3600, 1)
+  return said
 
 
 def lines(said: Mapping[str, Any]) -> Iterator[str]:
@@ -96,9 +146,14 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
   )
   gb = lambda count: f'{count / 2**30:.2f} GB'
   needs = f'{gb(said["hbm_bytes"])} of {gb(said["hbm_limit_bytes"])} a chip'
+  parts = ', '.join(f'{name} {gb(count)}' for name, count in said['estimate'].items())
+  yield f'  by shapes alone {gb(said["estimate_bytes"])}: {parts}'
   if not said['fits']:
-    yield f'  DOES NOT FIT: it needs {needs}. Try config.model.remat=full, config.microbatches='
-    yield f'  {2 * said["microbatches"]}, a larger config.mesh.fsdp, or more chips'
+    by = 'the compiler' if said['compiled'] else 'shapes alone'
+    yield f'  DOES NOT FIT: by {by} it needs {needs}. By shapes alone it fits with'
+    yield f'  {said["proposal"] or "no microbatches, fsdp or remat: take more chips"}'
+    return
+  if not said['compiled']:
     return
   yield f'  fits: {needs}, {gb(said["temporaries_bytes"])} of them temporary'
   kb = lambda count: f'{count / 1e3:,.0f} KB'
@@ -120,6 +175,8 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
     f'  no step is faster than: {seconds}; MFU at most {said["mfu_bound"]:.0%} '
     f'(compiled in {said["seconds"]} s)'
   )
+  if 'chip_hours' in said:
+    yield f'  the phase takes {said["chip_hours"]:,.0f} chip-hours at the least'
 
 
 def main(argv: list[str]) -> int:
@@ -135,8 +192,8 @@ def main(argv: list[str]) -> int:
     print(line, file=sys.stderr)
   if _BATCH_SIZE.value is None and timeline.make(config).factors:
     print('A step takes all of these phases and holds more than each alone', file=sys.stderr)
-  for name, phase in phases(config, _BATCH_SIZE.value, _LENGTH.value):
-    said: dict[str, Any] = dict(phase=name) | check(phase, _TOPOLOGY.value, _IMPL.value)
+  for phase in phases(config, _BATCH_SIZE.value, _LENGTH.value):
+    said = check(phase, _TOPOLOGY.value, _IMPL.value, not _ESTIMATE.value)
     fits = fits and said['fits']
     print(json.dumps(said) if _JSON.value else '\n'.join(lines(said)), flush=True)
   return 0 if fits else 1

@@ -1,7 +1,9 @@
 """What the TPU compiler says of a train step: memory, bytes, collectives, and what they allow."""
 
+import contextlib
 import math
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -45,13 +47,9 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   # Of full rows: how full a batch is lies with the data.
   full = dict(batch, example_BT=np.maximum(batch['example_BT'], 1))
   flops = own_step.flops(config, full)
-  said: dict[str, Any] = dict(
-    batch_size=config.batch_size, length=config.length, mesh=_sizes(mesh), impl=impl,
-    dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,
-    hbm_limit_bytes=topology.CHIPS[kind].hbm_bytes, flops_per_step=flops,
-  )  # fmt: skip
+  said: dict[str, Any] = dict(flops_per_step=flops)
   try:
-    with relative_attention.default(impl), tpu_forward.compiled_for(kind):
+    with kernels(impl, kind):
       compiled, text = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
   except jax.errors.JaxRuntimeError as error:
     needed = topology.needed_bytes(error)
@@ -74,6 +72,13 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
     said |= dict(open_loops=moved.open_loops)
   said |= _roofline(kind, flops / mesh.size, moved.padded_bytes, sent)
   return dict(fits=True, **said, seconds=round(time.perf_counter() - start, 1))
+
+
+@contextlib.contextmanager
+def kernels(impl: str, kind: str) -> Iterator[None]:
+  """Attention is that of an implementation, for a kind of device that need not be there."""
+  with relative_attention.default(impl), tpu_forward.compiled_for(kind):
+    yield
 
 
 def _sizes(mesh: Mesh) -> dict[str, int]:

@@ -1,20 +1,27 @@
 """TPUs that are not there: libtpu compiles for them on a CPU machine."""
 
+import contextlib
 import math
 import os
 import pathlib
 import re
 import tempfile
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 
+from bertjax import locks
 from bertjax.errors import UserError
 
 # Kind -> the name of a small slice, one of whose chips stands for all.
 KINDS = {'v5e': 'v5e:2x2', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x2', 'v4': 'v4:2x2x1'}
-# The name of an accelerator, before the number of its chips or, where two cores are counted, cores.
-_ACCELERATORS = {'v5e': ('v5litepod', 1), 'v5p': ('v5p', 2), 'v6e': ('v6e', 1), 'v4': ('v4', 2)}
+# The name of an accelerator, before the number of its chips or, where two cores are counted, cores;
+# and jax's name of the kind.
+_ACCELERATORS = {
+  'v5e': ('v5litepod', 1, 'TPU v5 lite'), 'v5p': ('v5p', 2, 'TPU v5'),
+  'v6e': ('v6e', 1, 'TPU v6 lite'), 'v4': ('v4', 2, 'TPU v4'),
+}  # fmt: skip
 
 
 class Chip(NamedTuple):
@@ -40,24 +47,59 @@ CHIPS = {
 }
 
 
-def devices(name: str) -> list[Any]:
-  """The chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run on.
+class Slice(NamedTuple):
+  """A slice by its name.
+
+  Attributes:
+    kind: as jax names it, a key of CHIPS.
+    chips: how many.
+  """
+
+  kind: str
+  chips: int
+
+
+def select(name: str) -> Slice:
+  """A slice such as v5e:4x4, which libtpu, when it is loaded, is told of by the environment.
 
   Raises:
-    UserError: an unknown kind or shape, or libtpu is absent.
+    UserError: an unknown kind or shape.
   """
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
   if not found or found[1] not in KINDS:
     raise UserError(
       f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(KINDS)}; got {name!r}'
     )
-  accelerator, counted = _ACCELERATORS[found[1]]
+  accelerator, counted, kind = _ACCELERATORS[found[1]]
   chips = math.prod(int(side) for side in found[2].split('x'))
   os.environ['TPU_ACCELERATOR_TYPE'] = f'{accelerator}-{chips * counted}'
   for key, value in dict(
     TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1'
   ).items():
     os.environ.setdefault(key, value)
+  return Slice(kind, chips)
+
+
+@contextlib.contextmanager
+def in_turn(say: Callable[[str], None]) -> Iterator[None]:
+  """Waits until no other process of this user compiles for TPUs on this machine: two at once take
+  twice the memory and no less time.
+
+  Args:
+    say: shows who is being waited for.
+  """
+  path = pathlib.Path(tempfile.gettempdir(), f'bertjax-libtpu-{os.getuid()}.lock')
+  with locks.in_turn(path, lambda holder: say(f'libtpu is at work for {holder}: waiting')):
+    yield
+
+
+def devices(name: str) -> list[Any]:
+  """The chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run on.
+
+  Raises:
+    UserError: an unknown kind or shape, or libtpu is absent.
+  """
+  select(name)
   from jax.experimental import topologies
 
   try:

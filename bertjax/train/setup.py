@@ -158,7 +158,7 @@ def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
 
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
   config = phase.config
-  sharding.check_batch(config.batch_size, config.microbatches, mesh, jax.process_count())
+  sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, jax.process_count())
   _check_columns(config, mesh)
   # An evaluation with a model of its own is checked by its objective.
   alike = [s for s in config.evals.values() if 'length' in s and not s.get('model')]

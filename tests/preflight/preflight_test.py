@@ -1,8 +1,10 @@
 """The command: a config's step for TPUs that are not there."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 from mutation import mutation
@@ -83,3 +85,42 @@ def test_phases_are_one_line_each_and_what_does_not_fit_is_said():
   done = preflight('--config=configs/bert.py:test', *flags, '--config.model.remat=none')
   (said,) = map(json.loads, done.stdout.splitlines())
   assert done.returncode == 1 and not said['fits'] and said['hbm_bytes'] > said['hbm_limit_bytes']
+  assert not said['compiled']
+  # What is proposed instead compiles, and needs what the estimate says.
+  done = preflight('--config=configs/bert.py:test', *flags, *said['proposal'].split())
+  (said,) = map(json.loads, done.stdout.splitlines())
+  assert done.returncode == 0 and said['compiled'] and said['fits'], done.stderr
+  assert 0.8 < said['hbm_bytes'] / said['estimate_bytes'] < 1.1
+
+
+@pytest.mark.full
+def test_the_estimate_is_within_a_tenth_of_the_compiler():
+  """Of a model whose arrays fill whole tiles."""
+  pytest.importorskip('libtpu')
+  flags = ('--batch_size=64', '--length=512', '--config.model.positions=512')
+  done = preflight('--config=configs/bert.py:small', *flags)
+  (said,) = map(json.loads, done.stdout.splitlines())
+  assert 0.9 < said['estimate_bytes'] / said['hbm_bytes'] < 1.1
+
+
+@mutation(
+  'preflight: two compile at once',
+  'bertjax/preflight/topology.py',
+  'with locks.in_turn(path, lambda holder: say(',
+  'with locks.in_turn(path.with_suffix(str(os.getpid())), lambda holder: say(',
+)
+def test_two_preflights_queue(tmp_path, monkeypatch):
+  monkeypatch.setenv('TMPDIR', str(tmp_path))
+  monkeypatch.setattr(tempfile, 'tempdir', None)
+  code = (
+    'from bertjax.preflight import topology\n'
+    'with topology.in_turn(lambda line: print(line, flush=True)): print("mine", flush=True)'
+  )
+  with topology.in_turn(print):
+    other = subprocess.Popen(
+      [sys.executable, '-c', code], cwd=ROOT, env=environment() | dict(TMPDIR=str(tmp_path)),
+      text=True, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert other.stdout is not None
+    assert f'process {os.getpid()}' in other.stdout.readline()
+  assert other.communicate(timeout=60)[0] == 'mine\n'
