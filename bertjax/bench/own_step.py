@@ -31,6 +31,11 @@ class System(NamedTuple):
   tx: Any
   schedule: Callable[..., Any]
 
+  @property
+  def variables(self) -> Any:
+    """Their shapes, unboxed."""
+    return nn.meta.unbox(self.boxed)
+
 
 def sized(config: Any, batch_size: int, length: int) -> Any:
   """A config's recipe for rows of a size, with what a store would tell.

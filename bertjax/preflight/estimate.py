@@ -15,7 +15,6 @@ All else XLA fuses, or computes again. tests/preflight/estimate_test.py compares
 import math
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 from jax.sharding import PartitionSpec
 
@@ -74,7 +73,7 @@ def estimate(
   """
   rows = rows_at_once(config, sizes)
   boxed, tx = system.boxed, system.tx
-  shapes, axes = nn.meta.unbox(boxed)['params'], sharding.logical_axes(boxed)['params']
+  shapes, axes = system.variables['params'], sharding.logical_axes(boxed)['params']
   mesh = jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes))
   rules: Any = sharding.as_rules(config.sharding_rules)
   specs = sharding.param_specs(shapes, axes, rules, mesh)  # pyright: ignore[reportArgumentType]
@@ -108,7 +107,7 @@ def trace(system: own_step.System, words: int, batch: Batch, rows: int) -> Trace
     words: ids of the vocabulary.
     rows: of one chip and microbatch, who decide whether the logits are held in full.
   """
-  objective, variables = system.objective, nn.meta.unbox(system.boxed)
+  objective, variables = system.objective, system.variables
   shapes = {k: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype) for k, x in batch.items()}
   carry = jax.eval_shape(objective.carry, shapes)
 

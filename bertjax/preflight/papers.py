@@ -1,0 +1,111 @@
+"""The recipes of papers on slices of TPUs: python -m bertjax.preflight.papers [--estimate]
+
+Compiles each at its own batch, one after the other, and prints the table of docs/tpu.md as it
+grows. All of them take hours; --only=bert,xlnet picks some. With --estimate they take a minute, and
+the table says what shapes alone say. Returns 1 if one does not fit.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from absl import app, flags, logging
+
+from bertjax import presets
+from bertjax.errors import door
+from bertjax.preflight.checking import check, phases
+
+_ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
+_ONLY = flags.DEFINE_list('only', [], 'Files of configs, e.g. bert,xlnet; all by default.')
+
+
+class Paper(NamedTuple):
+  """A recipe and where it fits.
+
+  Attributes:
+    file, size: of the config.
+    topology: a slice.
+    changes: of the config.
+  """
+
+  file: str
+  size: str
+  topology: str
+  changes: Mapping[str, Any] = {}
+
+
+PAPERS = (
+  Paper('bert', 'base', 'v5e:4x4'),
+  Paper('bert', 'large', 'v5e:4x4'),
+  Paper('roberta', 'base', 'v5e:16x16'),
+  Paper('bert_lamb', 'large', 'v5e:16x16', dict(microbatches=8)),
+  Paper('albert', 'xxlarge', 'v5e:16x16'),
+  Paper('spanbert', 'base', 'v5e:4x4'),
+  Paper('ernie', 'base', 'v5e:4x4'),
+  Paper('electra', 'base', 'v5e:4x4'),
+  Paper('electra', 'large', 'v5e:16x16'),
+  Paper('xlnet', 'large', 'v5e:16x16'),
+  Paper('transformer_xl', 'wt103_large', 'v5e:4x4'),
+  Paper('mbert', 'base', 'v5e:4x4'),
+  Paper('xlm', 'xlm15', 'v5e:4x4'),
+  Paper('xlm_r', 'base', 'v5e:16x16'),
+  Paper('xlm_e', 'base', 'v5e:16x16'),
+  Paper('modernbert', 'base', 'v5e:8x8', dict(microbatches=3)),
+)
+HEAD = (
+  'config', 'batch', 'slice', 'HBM a chip', 'by shapes alone', 'KB a token, as stored',
+  'sent by each chip', 'MFU at most', 'chip-hours at least',
+)  # fmt: skip
+
+
+def row(said: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, ...]:
+  """The cells of HEAD, of what `checking.check` returns."""
+  gb = lambda count: f'{count / 2**30:.2f}'
+  named = ', '.join([said['config'], *(f'{key}={value}' for key, value in changes.items())])
+  batch = f'{said["batch_size"]:,} x {said["length"]}'
+  first = (named, batch, said['topology'])
+  limit, estimated = gb(said['hbm_limit_bytes']), f'{gb(said["estimate_bytes"])} GB'
+  if not said['compiled']:
+    return (*first, '' if said['fits'] else f'not in {limit} GB', estimated, '', '', '', '')
+  if not said['fits']:
+    return (*first, f'**{gb(said["hbm_bytes"])} of {limit} GB**', estimated, '', '', '', '')
+  sent = sum(each['sent_bytes'] for each in said['collectives']) / 2**20
+  return (
+    *first, f'{gb(said["hbm_bytes"])} of {limit} GB', estimated,
+    f'{said["bytes_per_token_padded"] / 1e3:,.0f}', f'{sent:,.0f} MB', f'{said["mfu_bound"]:.0%}',
+    f'{said["chip_hours"]:,.0f}',
+  )  # fmt: skip
+
+
+def table(papers: Iterable[Paper], compiles: bool) -> Iterator[tuple[str, bool]]:
+  """Lines of Markdown, and whether what each speaks of fits."""
+  yield f'| {" | ".join(HEAD)} |', True
+  yield f'|{"---|" * len(HEAD)}', True
+  for paper in papers:
+    config = importlib.import_module(f'configs.{paper.file}').get_config(paper.size)
+    config.preset = 'tpu'
+    config.update_from_flattened_dict(paper.changes)
+    presets.apply(config, paper.changes, os.environ)
+    for phase in phases(config, None, None):
+      said = check(phase, paper.topology, compiles=compiles)
+      yield f'| {" | ".join(row(said, paper.changes))} |', said['fits']
+
+
+def main(argv: list[str]) -> int:
+  """Prints the table; 1 if something does not fit."""
+  if len(argv) > 1:
+    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
+  logging.set_verbosity(logging.WARNING)
+  papers = (p for p in PAPERS if not _ONLY.value or p.file in _ONLY.value)
+  fit = True
+  for line, fits in table(papers, compiles=not _ESTIMATE.value):
+    print(line, flush=True)
+    fit = fit and fits
+  return 0 if fit else 1
+
+
+if __name__ == '__main__':
+  with door('bertjax.preflight.papers'):
+    app.run(lambda argv: sys.exit(main(argv)))
