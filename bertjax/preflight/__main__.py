@@ -25,6 +25,7 @@ from bertjax import config_files, presets
 from bertjax.errors import door
 from bertjax.kernels import relative_attention
 from bertjax.preflight.checking import check, phases
+from bertjax.train import timeline
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/xlnet.py:base')
 _TOPOLOGY = flags.DEFINE_string('topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x4, v6e:8x8, ...')

@@ -43,7 +43,9 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
   if batch_size is not None and length is not None:
     return [Phase('main', own_step.sized(config, batch_size, length), None)]
   found, line = {}, timeline.make(config)
-  for phase, lasts in zip(line.phases, line.lengths, strict=True):
+  # Of losses that are summed, each has a part in every step.
+  lengths = line.lengths if not line.factors else line.lengths * len(line.phases)
+  for phase, lasts in zip(line.phases, lengths, strict=True):
     c = phase.config
     sized = own_step.sized(c, c.batch_size, c.length)
     # What a step is compiled from; of the data the rows alone.
