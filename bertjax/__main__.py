@@ -19,6 +19,7 @@ COMMANDS = (
   'recipe',
   'convert',
   'preflight',
+  'preflight.papers',
   'bench',
   'metrics.curves',
   'studies.compare_masks',

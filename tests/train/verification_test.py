@@ -80,7 +80,7 @@ def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
   fed = make()
   reader = types.SimpleNamespace(data=types.SimpleNamespace(reader='store'))
   given = types.SimpleNamespace(
-    store=opened, config=reader, phases=[types.SimpleNamespace(examples=fed)]
+    store=opened, config=reader, parts=[types.SimpleNamespace(examples=fed)]
   )
   with Verification(given, 3, print) as verified:
     verified._thread.join()
@@ -97,7 +97,7 @@ def test_an_older_store_is_read_and_said(store):
     del meta['sha256']
     (path / 'store.json').write_text(json.dumps(meta))
   reader, said = types.SimpleNamespace(data=types.SimpleNamespace(reader='store')), []
-  given = types.SimpleNamespace(store=open_store(store), config=reader, phases=[])
+  given = types.SimpleNamespace(store=open_store(store), config=reader, parts=[])
   with Verification(given, 0, said.append) as verified:
     verified._thread.join()
     verified.check(None, leaving=False)
