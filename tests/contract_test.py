@@ -20,8 +20,8 @@ from bertjax.train.phase import Phase
 from bertjax.types import Context
 
 STEPS = 3
-# Phases of a system that has a row of its own: checked in the full tier.
-VARIANTS = ('electra_two_stage',)
+# Of systems that have a row of their own: checked in the full tier.
+VARIANTS = ('electra_two_stage', 'quickstart')
 CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
 
 

@@ -23,6 +23,7 @@ path.write_text(f'{os.getpid()}\\n')
 while len(got) < last:
   time.sleep(0.02)
   path.with_suffix('.signals').write_text(' '.join(got))
+path.with_suffix('.signals').write_text(' '.join(got))  # one may have come while it was written
 """
 LAUNCHER = """
 import pathlib, sys

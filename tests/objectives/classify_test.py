@@ -111,7 +111,7 @@ def test_the_heads_input_is_dropped_in_training_alone():
   c.model.head_dropout = 0.5
   batch = with_rows(cases.batch([(17,), (40,)], 40, types=3, label='label'))
   objective = classify.make(c)
-  variables = objective.init(jax.random.key(0), batch)
+  variables = jax.jit(objective.init)(jax.random.key(0), batch)
 
   def loss(step, train):
     ctx = Context(jax.random.key(step), np.int32(0), train=train)

@@ -95,6 +95,7 @@ def test_gradients_are_exchanged_in_the_dtype_that_is_asked_for():
   assert dtypes == dict(float32={'f32'}, bfloat16={'bf16'})
 
 
+@pytest.mark.full
 def test_gradients_of_replicas_are_those_of_one_device():
   """To the last bits of float32, and of bfloat16 where that is asked for."""
   norms = {}

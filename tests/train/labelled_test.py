@@ -81,6 +81,7 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
   assert scores[125] > 0.9  # the majority has about half
 
 
+@pytest.mark.full
 @mutation(
   'labelled: the scores are those of another file',
   'bertjax/evals/classification.py',
