@@ -12,7 +12,7 @@ from mutation import mutation
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import classify
-from bertjax.train.step import trained_loss, with_rows
+from bertjax.train.step import with_rows
 from bertjax.types import Context
 
 # Family -> the class of transformers and what its config calls otherwise.
@@ -83,16 +83,10 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family, classes):
   state, their_loss, their_logits, their_gradients = theirs(family, c, classes, batch)
   params = huggingface.from_huggingface(state, c.model)
   objective = classify.make(c)
-
-  def loss_fn(params):
-    ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
-    return trained_loss(terms, {name: term.weight for name, term in terms.items()})
-
-  loss, gradients = jax.jit(jax.value_and_grad(loss_fn))(params)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch)
   logits = jax.jit(objective.predict)(dict(params=params), (), batch)['label_BGC']['label'][:, 0]
   parity.close(logits, their_logits, parity.LOGITS, 'logits')
-  assert abs(float(loss) - their_loss) <= parity.LOSS * their_loss
+  assert abs(loss - their_loss) <= parity.LOSS * their_loss
   expected = huggingface.from_huggingface(their_gradients, c.model)
   assert jax.tree.structure(expected) == jax.tree.structure(gradients)
   for (path, want), got in zip(
