@@ -35,6 +35,7 @@ keys that its objective reads, always in these shapes:
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -191,31 +192,36 @@ class Labelled(NamedTuple):
   Attributes:
     id_n: int32 ids of each, special tokens included.
     type_n: int32 segments of its tokens.
-    label: name -> [n]; becomes the batch's `<name>_BG`.
+    label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`.
     cut: how many lost tokens, since they were too long.
+    token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
+    part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
+      and every row has as many. (): each row is one part.
   """
 
   id_n: Sequence[np.ndarray]
   type_n: Sequence[np.ndarray]
   label: Mapping[str, np.ndarray]
   cut: int
+  token_label: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
+  part_n: Sequence[np.ndarray] = ()
 
 
 class Task(NamedTuple):
   """What people have labelled: data/labelled/NAME.py exports it as TASK.
 
   Attributes:
-    options: a frozen dataclass, the fields of `config.data.task` besides its name. `header` names
-      the columns of a table whose first line is none.
+    options: a frozen dataclass, the fields of `config.data.task` besides its name.
     check: options -> None; refuses what cannot work.
-    columns: options -> those that every record must have.
-    classes: options -> label -> how many classes it has; 1: it is a number.
+    read: (path, options) -> the records of a file, one by one.
+    classes: options -> label of examples or of tokens -> how many classes it has; 1: it is a
+      number.
     encode: (records, options, vocabulary, length) -> examples, no longer than length.
   """
 
   options: type
   check: Callable[[Any], None]
-  columns: Callable[[Any], Sequence[str]]
+  read: Callable[[str, Any], Iterator[Any]]
   classes: Callable[[Any], Mapping[str, int]]
   encode: Callable[[Sequence[Any], Any, Any, int], Labelled]
 

@@ -140,8 +140,8 @@ class Base(Model):
     pooler: dense + tanh of the first token of each packed example even where no label reads it, as
       encoders of transformers have it.
     labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
-    head_dropout: rate of the dropout on what these heads read.
-    token_labels: (name, classes) of the heads on every token: tags, or the ends of a span.
+    head_dropout: rate of the dropout on what heads of labels read.
+    token_labels: as labels, of the heads on every token: tags, or the ends of a span.
   """
 
   vocab_size: Natural
@@ -171,7 +171,7 @@ class Base(Model):
   pooler: bool
   labels: tuple[tuple[str, Natural], ...]
   head_dropout: Fraction
-  token_labels: tuple[tuple[str, Count], ...]
+  token_labels: tuple[tuple[str, Natural], ...]
   remat: Remat
   dtype: Dtype
 
@@ -264,8 +264,10 @@ class Bert(Base, TargetModel):
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
       for name, classes in self.labels:
         out['label_BGC'][name] = label(name, classes)(read_BGD).astype(jnp.float32)
-    for name, classes in self.token_labels:
-      out['token_label_BTC'][name] = label(name, classes)(x_BTD).astype(jnp.float32)
+    if self.token_labels:
+      read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)
+      for name, classes in self.token_labels:
+        out['token_label_BTC'][name] = label(name, classes)(read_BTD).astype(jnp.float32)
     return out
 
   @nn.nowrap

@@ -2,12 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from bertjax.data.labelled.common import texts
+from bertjax.data.labelled.common import records, texts
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
@@ -49,9 +49,9 @@ def check(options: Options) -> None:
     )
 
 
-def columns(options: Options) -> tuple[str, ...]:
-  """The columns that every record must have."""
-  return (*options.text, options.label)
+def read(path: str, options: Options) -> Iterator[Record]:
+  """The records of a table; errors as `records.read`."""
+  return records.read(path, (*options.text, options.label), options.header)
 
 
 def classes(options: Options) -> dict[str, int]:
@@ -60,16 +60,16 @@ def classes(options: Options) -> dict[str, int]:
 
 
 def encode(
-  records: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
+  found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
   """The records as rows with `label_BG`: int32 ids of classes, or float32 numbers.
 
   Raises:
     UserError: a label that is none of the classes, or no number; the line is named.
   """
-  said = [[_string(r, name) for r in records] for name in options.text]
+  said = [[_string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
-  label_n = np.array([_label(r, options) for r in records])
+  label_n = np.array([_label(r, options) for r in found])
   return Labelled(
     id_n=[row.id_n for row in rows],
     type_n=[row.type_n for row in rows],
@@ -103,4 +103,4 @@ def _label(record: Record, options: Options) -> Any:
   return number
 
 
-TASK = Task(Options, check, columns, classes, encode)
+TASK = Task(Options, check, read, classes, encode)

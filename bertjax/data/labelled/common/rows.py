@@ -8,14 +8,12 @@ its batch asks for: of the lengths 16, 32, 64, .. up to `config.length` the leas
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bertjax import registry
 from bertjax.data import counter_rng
-from bertjax.data.labelled.common import records as records_lib
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
 from bertjax.data.vocab.vocabulary import load_vocabulary
@@ -83,24 +81,39 @@ class Rows:
       for name in ('token', 'example', 'type', 'position')
     }
     batch['token_BT'][:] = self.store.special['pad']
+    for name, value_n in self.examples.token_label.items():
+      batch[f'{name}_BT'] = np.zeros((len(row_n), length), value_n[0].dtype)
+    first_n = []
     for row, number in enumerate(number_n):
-      size = int(self.size_n[int(number)])
+      size, part_T = int(self.size_n[int(number)]), self._part(number)
+      starts = np.flatnonzero(np.diff(part_T, prepend=0))
+      first_n.append(starts)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
-      batch['example_BT'][row, :size] = 1
-      batch['position_BT'][row, :size] = np.arange(size)
-    batch['first_BG'] = np.zeros((len(row_n), 1), np.int32)
-    batch['example_weight_BG'] = np.ones((len(row_n), 1), np.float32)
+      batch['example_BT'][row, :size] = part_T
+      batch['position_BT'][row, :size] = np.arange(size) - starts[part_T - 1]
+      for name, value_n in self.examples.token_label.items():
+        batch[f'{name}_BT'][row, :size] = value_n[number]
+    batch['first_BG'] = np.stack(first_n).astype(np.int32)
+    batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
-      batch[f'{name}_BG'] = label_n[number_n][:, None]
+      batch[f'{name}_BG'] = label_n[number_n].reshape(len(row_n), -1)
     batch['dropped_B'] = np.zeros(len(row_n), np.int32)
     return batch
 
   def template(self) -> dict[str, np.ndarray]:
     """A row of the full length, of zeros."""
     row = self.batch(np.zeros(1, np.int64), shuffle=False)
-    shape = lambda x: (1, self.length) if x.ndim == 2 and x.shape[1] > 1 else x.shape
-    return {name: np.zeros(shape(x), x.dtype) for name, x in row.items() if name != 'dropped_B'}
+    shape = lambda name, x: (1, self.length) if name.endswith('_BT') else x.shape
+    return {
+      name: np.zeros(shape(name, x), x.dtype) for name, x in row.items() if name != 'dropped_B'
+    }
+
+  def _part(self, number: int) -> np.ndarray:
+    """The part that each token of an example is of, int32 [T]."""
+    if self.examples.part_n:
+      return self.examples.part_n[number]
+    return np.ones(self.size_n[number], np.int32)
 
   def _examples_of(self, row_n: np.ndarray, shuffle: bool) -> np.ndarray:
     epoch_n, number_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
@@ -141,7 +154,7 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
   """
   _named(path, key)
   task, options = task_of(config.data.task)
-  records = list(_records(path, task, options, limit))
+  records = list(itertools.islice(task.read(path, options), limit or None))
   if not records:
     raise UserError(f'{key}={path} has no examples')
   vocabulary = load_vocabulary(store.path / 'vocab')
@@ -157,17 +170,13 @@ def count(config: Any) -> int:
   """
   _named(config.data.train, 'config.data.train')
   task, options = task_of(config.data.task)
-  return sum(1 for _ in _records(config.data.train, task, options, config.data.examples))
+  found = task.read(config.data.train, options)
+  return sum(1 for _ in itertools.islice(found, config.data.examples or None))
 
 
 def _named(path: str, key: str) -> None:
   if not path:
-    raise UserError(f'{key} names no file: expected labelled examples, .tsv, .csv or .jsonl')
-
-
-def _records(path: str, task: Task, options: Any, limit: int) -> Iterator[records_lib.Record]:
-  found = records_lib.read(path, task.columns(options), options.header)
-  return itertools.islice(found, limit or None)
+    raise UserError(f'{key} names no file: expected one of labelled examples')
 
 
 def task_of(given: Any) -> tuple[Task, Any]:
@@ -180,7 +189,8 @@ def task_of(given: Any) -> tuple[Task, Any]:
 
 
 def fill_labels(model: Any, given: Any) -> None:
-  """Gives the labels of `config.model` that have 0 classes as many as the task has.
+  """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
+  the task has.
 
   Args:
     model: `config.model`.
@@ -191,14 +201,15 @@ def fill_labels(model: Any, given: Any) -> None:
   """
   task, options = task_of(given)
   known = task.classes(options)
-  labels = tuple((name, classes or known.get(name, 0)) for name, classes in model.labels)
-  for name, classes in labels:
-    if classes != known.get(name, classes):
-      raise UserError(
-        f'config.model.labels has {classes} classes for {name!r}, config.data.task {known[name]}: '
-        'leave it at 0 to take those of the task'
-      )
-  model.labels = labels
+  for key in ('labels', 'token_labels'):
+    labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
+    for name, classes in labels:
+      if classes != known.get(name, classes):
+        raise UserError(
+          f'config.model.{key} has {classes} classes for {name!r}, config.data.task {known[name]}: '
+          'leave it at 0 to take those of the task'
+        )
+    model[key] = labels
 
 
 def ensure_vocabulary(data: Any, workdir: str) -> str:

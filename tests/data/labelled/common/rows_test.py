@@ -48,8 +48,8 @@ def test_an_epoch_has_every_example_once_in_an_order_of_its_own(rows):
 @mutation(
   'labelled: the label of another example',
   'bertjax/data/labelled/common/rows.py',
-  'label_n[number_n][:, None]',
-  'label_n[row_n % self.rows][:, None]',
+  'label_n[number_n].reshape',
+  'label_n[row_n % self.rows].reshape',
 )
 def test_a_row_is_an_example_with_its_label_and_padding(rows):
   batch = rows.batch(np.arange(8), True)
@@ -59,6 +59,38 @@ def test_a_row_is_an_example_with_its_label_and_padding(rows):
     assert (batch['token_BT'][b, size:] == 7).all() and not batch['type_BT'][b, size:].any()
     assert batch['example_BT'][b].sum() == size
     np.testing.assert_array_equal(batch['position_BT'][b, :size], np.arange(size))
+
+
+@mutation(
+  'labelled: positions of a part go on from the part before it',
+  'bertjax/data/labelled/common/rows.py',
+  'np.arange(size) - starts[part_T - 1]',
+  'np.arange(size)',
+)
+@mutation(
+  'labelled: the labels of the tokens of another example',
+  'bertjax/data/labelled/common/rows.py',
+  "batch[f'{name}_BT'][row, :size] = value_n[number]",
+  "batch[f'{name}_BT'][row, :size] = value_n[row][:size]",
+)
+def test_parts_of_a_row_and_labels_of_tokens():
+  examples = Labelled(
+    [np.array([1, 5, 2, 1, 2], np.int32), np.array([1, 2, 1, 6, 2], np.int32)],
+    [np.zeros(5, np.int32)] * 2,
+    dict(right=np.array([[1, 0], [0, 1]], np.float32)),
+    cut=0,
+    token_label=dict(tag=[np.array([0, 3, 0, 0, 0]), np.array([0, 0, 0, 4, 0])]),
+    part_n=[np.array([1, 1, 1, 2, 2], np.int32), np.array([1, 1, 2, 2, 2], np.int32)],
+  )
+  rows = Rows(Store(), examples, length=20, seed=3, together=2)
+  batch = rows.batch(np.array([1, 0]), False)
+  assert batch['position_BT'][:, :5].tolist() == [[0, 1, 0, 1, 2], [0, 1, 2, 0, 1]]
+  assert batch['example_BT'][:, :6].tolist() == [[1, 1, 2, 2, 2, 0], [1, 1, 1, 2, 2, 0]]
+  assert batch['first_BG'].tolist() == [[0, 2], [0, 3]]
+  assert batch['right_BG'].tolist() == [[0, 1], [1, 0]]
+  assert batch['example_weight_BG'].shape == (2, 2)
+  assert batch['tag_BT'][:, :6].tolist() == [[0, 0, 0, 4, 0, 0], [0, 3, 0, 0, 0, 0]]
+  assert rows.template()['tag_BT'].shape == (1, 20)
 
 
 @mutation(
