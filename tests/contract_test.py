@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import NamedTuple
 
 import flax.linen as nn
 import jax
@@ -21,12 +22,21 @@ from bertjax.types import Context
 
 STEPS = 3
 # Of systems that have a row of their own: checked in the full tier.
-VARIANTS = ('electra_two_stage', 'quickstart')
+VARIANTS = ('bert_lamb', 'electra_two_stage', 'mbert', 'quickstart', 'xlm_r')
 CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
 
 
-def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
-  """The losses of the first steps from the seed, on so many devices."""
+class Reference(NamedTuple):
+  """A config's first steps on one device."""
+
+  name: str
+  losses: np.ndarray
+  run: setup.Run
+  state: step_lib.State
+
+
+def steps_of(config: ConfigDict, rich_store, devices: int, steps: int = STEPS) -> Reference:
+  """The first steps from the seed, on so many devices."""
   run = setup.make_run(config, rich_store, jax.devices()[:devices])
   state, phase = first_state.initial_state(config, run), run.phases[0]
   phase.compile(run.abstract)
@@ -34,18 +44,22 @@ def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS)
   for index in range(steps):  # the compiled step refuses a state that came back otherwise
     state, metrics = phase.train(state, phase.next_batch(index)[0])
     found.append(float(metrics['loss']))
-  return np.array(found)
+  return Reference(config.name, np.array(found), run, state)
+
+
+def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
+  """Those of `steps_of`."""
+  return steps_of(config, rich_store, devices, steps).losses
 
 
 @pytest.fixture(scope='module', params=CONFIGS)
 def reference(request, rich_store):
-  """(config name, its losses on one device): one compile serves the checks of a config."""
-  return request.param, losses(tiny(request.param), rich_store)
+  """One compile serves the checks of a config."""
+  return steps_of(tiny(request.param), rich_store, 1)._replace(name=request.param)
 
 
 def test_the_loss_is_finite_and_moves(reference):
-  _, found = reference
-  assert np.isfinite(found).all() and len(set(found)) == STEPS
+  assert np.isfinite(reference.losses).all() and len(set(reference.losses)) == STEPS
 
 
 MIXED = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
@@ -71,11 +85,11 @@ REPLICAS = {'mesh.data': 2, 'mesh.fsdp': 2}  # which XLA divides further, see sh
   ids=str,
 )
 def test_meshes_and_microbatches_change_nothing(reference, rich_store, fields):
-  name, found = reference
   devices = math.prod(size for key, size in fields.items() if key.startswith('mesh.'))
   np.testing.assert_allclose(
-    losses(tiny(name, **fields), rich_store, devices=devices), found, rtol=2e-6
-  )
+    losses(tiny(reference.name, **fields), rich_store, devices=devices), reference.losses,
+    rtol=2e-6,
+  )  # fmt: skip
 
 
 @pytest.mark.full
@@ -187,21 +201,16 @@ def test_every_phase_takes_its_first_step(name, rich_store):
     assert np.isfinite(metrics['loss']), phase.name
 
 
-@pytest.mark.parametrize('name', CONFIGS)
-def test_save_and_resume_is_bitwise(name, rich_store, tmp_path):
-  config = tiny(name)
-  run = setup.make_run(config, rich_store, jax.devices()[:1])
-  state, phase = first_state.initial_state(config, run), run.phases[0]
-  phase.compile(run.abstract)
-  state, _ = phase.train(state, phase.next_batch(0)[0])
+def test_save_and_resume_is_bitwise(reference, rich_store, tmp_path):
+  run, phase, config = reference.run, reference.run.phases[0], tiny(reference.name)
+  state = jax.tree.map(jnp.copy, reference.state)  # the step takes it
   kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(1, state, dict(fed_sha256=first_state.last_batch_sha256(run, 1)), wait=True)
-  second = phase.next_batch(1)[0]
-  straight, _ = phase.train(state, second)
+  kept.save(STEPS, state, dict(fed_sha256=first_state.last_batch_sha256(run, STEPS)), wait=True)
+  straight, _ = phase.train(state, phase.next_batch(STEPS)[0])
   done, restored, meta = kept.restore(run.abstract)
   kept.close()
   first_state.check_last_batch(run, meta, done)
-  again = setup.make_run(config, rich_store, jax.devices()[:1]).phases[0].next_batch(1)[0]
+  again = setup.make_run(config, rich_store, jax.devices()[:1]).phases[0].next_batch(STEPS)[0]
   resumed, _ = phase.train(restored, again)
   jax.tree.map(np.testing.assert_array_equal, resumed, straight)
 

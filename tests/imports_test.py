@@ -51,6 +51,9 @@ ARROWS = {
   'bertjax.checkpoint.init_from': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.mirror',
   ),
+  'bertjax.checkpoint.teacher': (
+    'bertjax.checkpoint', 'bertjax.data.vocab',
+  ),
   'bertjax.metrics': (),
   'bertjax.data': (),
   'bertjax.data.ahead': (),
