@@ -90,6 +90,20 @@ class Best(NamedTuple):
   mode: Literal['min', 'max']
 
 
+class Teacher(NamedTuple):
+  """`config.objective.teacher`.
+
+  Attributes:
+    source: a run, one of its checkpoints, or hf:DIR, tf1:PATH, fairseq:PATH.
+    model: its `config.model`; the run fills it in.
+    sha256: of its parameters; the run fills it in.
+  """
+
+  source: str
+  model: Section
+  sha256: str
+
+
 class MeshSizes(NamedTuple):
   """`config.mesh`: devices along each axis.
 

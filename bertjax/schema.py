@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax import options, registry, sources
-from bertjax.config_keys import Best, Data, MeshSizes, Profile, Run, TrainVocab
+from bertjax.config_keys import Best, Data, MeshSizes, Profile, Run, Teacher, TrainVocab
 from bertjax.errors import UserError
 from bertjax.field_types import Natural
 from configs import common
@@ -86,6 +86,9 @@ def sections(config: Any) -> Iterator[Described]:
     yield Described(f'config.data.{key}', data[key], {})
   for key in ('model', 'objective'):
     yield _chosen(f'config.{key}', _section(config, key), f'bertjax.{key}s', key.upper())
+  if 'teacher' in config['objective']:
+    teacher = _section(config['objective'], 'teacher')
+    yield _described('config.objective.teacher', teacher, Teacher)
   yield from _of_optimizer(_section(config, 'optimizer'))
   for name, given in _section(config, 'evals').items():
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')

@@ -10,9 +10,9 @@ student that takes every second layer of its teacher:
 
   (('runs/bert', 'params/encoder', 'params/encoder', (0, 2, 4, 6, 8, 10)),)
 
-There `checkpoint` is a run's workdir or one checkpoint's directory. Paths name a subtree; `layers`
-picks from the leading axis of leaves under 'layers'. Parameters only: optimizer state and step
-start afresh. Ids mean nothing without their vocabulary, so one that differs is refused, unless
+There `checkpoint` is a run, one of its checkpoints, or hf:DIR. Paths name a subtree; `layers` picks
+from the leading axis of leaves under 'layers'. Parameters only: optimizer state and step start
+afresh. Ids mean nothing without their vocabulary, so one that differs is refused, unless
 `config.remap_vocab` moves the rows of the pieces that both have.
 """
 
@@ -65,8 +65,12 @@ def whole(init_from: Any) -> str:
   return init_from[0] if len(init_from) == 1 and isinstance(init_from[0], str) else ''
 
 
-def open_source(name: str) -> Source:
-  """Opens the model that `config.init_from` names.
+def open_source(name: str, key: str = KEY) -> Source:
+  """Opens a model.
+
+  Args:
+    name: a run, or FORMAT:PATH.
+    key: of the config that names it, for messages.
 
   Raises:
     UserError: there is none.
@@ -74,12 +78,12 @@ def open_source(name: str) -> Source:
   if not sources.is_source(name):
     if not storage.is_remote(name) and not pathlib.Path(name).is_dir():
       raise UserError(
-        f'{KEY}={name!r}: expected the workdir of a run, or one of '
+        f'{key}={name!r}: expected the workdir of a run, or one of '
         f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
       )
     run = runs.open_run(name)
     return Source(name, dict(run.config.model), run.vocabulary, run.params)
-  opened = sources.open_source(name, KEY)
+  opened = sources.open_source(name, key)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
   def params() -> Any:
@@ -131,10 +135,15 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
-    resume.keep_vocabulary(workdir, source.vocabulary)
-    data.vocab = str(pathlib.Path(workdir, resume.VOCAB))
+    data.vocab = bring_vocabulary(source, workdir)
     said.append(f'The vocabulary of {name} is kept in {data.vocab}')
   return Adopted(config, said, source)
+
+
+def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
+  """Copies the vocabulary of a model into the workdir; returns its path there."""
+  resume.keep_vocabulary(workdir, source.vocabulary)
+  return str(pathlib.Path(workdir, resume.VOCAB))
 
 
 def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
@@ -172,7 +181,7 @@ def loader(
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
     return lambda variables: _with_whole(variables, source, rows, said)
-  entries = [(_open_run(entry[0], vocabulary), *entry) for entry in config.init_from]
+  entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 
   def load(variables: Any) -> tuple[Any, list[str]]:
     for entry in entries:
@@ -202,26 +211,31 @@ def _with_whole(
 
 def _with_subtree(
   variables: Any,
-  checkpoint: pathlib.Path,
+  read: Callable[[], Any],
   given: str,
   source_name: str,
   target_name: str,
   layers: Sequence[int],
 ) -> Any:
   """Variables with one named subtree replaced by that of a checkpoint, which `given` named."""
-  source = _subtree(reading.read_variables(checkpoint), source_name, given)
+  source = _subtree(read(), source_name, given)
   target = _subtree(variables, target_name, 'the model')
   new = _take(source, target, layers, f'{given}:{source_name}', None)
   return _replaced(variables, target_name.split('/'), new)
 
 
-def _open_run(path: str, vocabulary: Vocabulary | None) -> pathlib.Path:
-  """The newest intact checkpoint; refuses another vocabulary, which older ones do not say."""
+def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
+  """What reads the variables of FORMAT:PATH, or of a run's newest intact checkpoint; refuses
+  another vocabulary, which older checkpoints do not say."""
+  if sources.is_source(path):
+    source = open_source(path)
+    _rows(source, vocabulary, remap=False)
+    return lambda: dict(params=source.params())
   directory = reading.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
     raise UserError(_other_vocabulary(path, theirs, vocabulary))
-  return directory
+  return lambda: reading.read_variables(directory)
 
 
 def _other_vocabulary(name: str, theirs: str, vocabulary: Vocabulary) -> str:
@@ -239,10 +253,8 @@ def _rows(
   """Which rows of a vocabulary's tables move where; None: all stay, the vocabulary is the same."""
   if source.vocabulary is None or vocabulary is None:
     return None, [f'{source.name} comes without a vocabulary: that its ids are ours is not checked']
-  if source.vocabulary.sha256 == vocabulary.sha256:
+  if same_ids(source.vocabulary, vocabulary):
     return None, []
-  if list(source.vocabulary.pieces) == list(vocabulary.pieces):
-    return None, []  # the same pieces, from other files
   if not remap:
     raise UserError(_other_vocabulary(source.name, source.vocabulary.sha256, vocabulary))
   there = {piece: i for i, piece in enumerate(source.vocabulary.pieces)}
@@ -254,6 +266,11 @@ def _rows(
   here = np.array(sorted(shared), np.int64)
   said = f'{len(shared):,} of {vocabulary.size:,} pieces are in the vocabulary of {source.name}'
   return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
+
+
+def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
+  """Whether the ids of two vocabularies mean the same pieces, perhaps from other files."""
+  return one.sha256 == other.sha256 or list(one.pieces) == list(other.pieces)
 
 
 def _subtree(tree: Any, path: str, what: str) -> Any:

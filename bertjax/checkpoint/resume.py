@@ -220,7 +220,9 @@ def check_workdir(
   new = dotted.flat(_as_json(comparable))
   old = dotted.flat(found['config'])
   # Both what the store told and what was given before it did are the same run.
-  old |= {k: v for k, v in found['given'].items() if new.get(k) == v}
+  for key, value in found['given'].items():
+    if new.get(key) == value:
+      old = {k: v for k, v in old.items() if not k.startswith(f'{key}.')} | {key: value}
   _check_names(names, {*old, *new})
   differences = config_differences(old, new)
   refused = [each for each in differences if not covers(names, each[0])]
@@ -260,7 +262,8 @@ def claim_workdir(
   if jax.process_index() != 0:
     return {}
   given, whole = dotted.flat(_as_json(config)), _as_json(resolved)
-  told = {k: given[k] for k, v in dotted.flat(whole).items() if given.get(k) != v}
+  resolved_flat = dotted.flat(whole)
+  told = {k: v for k, v in given.items() if resolved_flat.get(k) != v}
   path = pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
     changed = history.extended(stored(workdir), whole, start)

@@ -30,32 +30,47 @@ def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
   return {LABEL: Term(jnp.sum(weight_BG * error_BG), jnp.sum(weight_BG), scale=1.0)}
 
 
+def classes_of(config) -> int:
+  """How many classes the one label of `config.model` has; 1: it is a number.
+
+  Raises:
+    UserError: other labels, or a head for words.
+  """
+  labels = tuple(config.model.labels) if 'labels' in config.model else ()
+  name = config.objective.name
+  if [label for label, _ in labels] != [LABEL]:
+    raise UserError(
+      f'the objective {name!r} learns one label: expected config.model.labels=(({LABEL!r}, '
+      f'0),), got {labels!r}'
+    )
+  if config.model.words:
+    raise UserError(
+      f'the objective {name!r} has no words to score: expected config.model.words=False, got True'
+    )
+  return dict(labels)[LABEL]
+
+
+def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
+  """The loss of the label: of classes, or where there is one, of a number."""
+  if logits_BGC.shape[-1] == 1:
+    return number_terms(logits_BGC[..., 0], batch)
+  return label_terms(LABEL, logits_BGC, batch)
+
+
 def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.labels` is (('label', C),), with one
   class for a number.
 
   Raises:
-    UserError: see `model_of`; a model with a head for words, or with other labels.
+    UserError: see `model_of` and `classes_of`.
   """
   model = model_of(config, TargetModel)
-  labels = tuple(config.model.labels) if 'labels' in config.model else ()
-  if [name for name, _ in labels] != [LABEL]:
-    raise UserError(
-      f"the objective 'classify' learns one label: expected config.model.labels=(({LABEL!r}, "
-      f'0),), got {labels!r}'
-    )
-  if config.model.words:
-    raise UserError(
-      "the objective 'classify' has no words to score: expected config.model.words=False, got True"
-    )
-  classes = dict(labels)[LABEL]
+  classes_of(config)
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     logits_BGC = model.apply(variables, batch, noise)['label_BGC'][LABEL]
-    if classes == 1:
-      return Out(number_terms(logits_BGC[..., 0], batch), carry)
-    return Out(label_terms(LABEL, logits_BGC, batch), carry)
+    return Out(example_terms(logits_BGC, batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     return model.apply(variables, batch, None, hidden)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import init_from, resume
+from bertjax.checkpoint import init_from, resume, teacher
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
 from bertjax.train import setup
@@ -34,6 +34,7 @@ def initial_state(
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
   make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
   variables, said = load(make())
+  variables = with_teacher(run, variables)
   for line in said:
     say(line)
 
@@ -50,8 +51,22 @@ def first_carries(run: setup.Run) -> dict[str, Any]:
 
 
 def saved(config: Any, state: State) -> State:
-  """What a checkpoint holds of a state: all, or with save_carry=False no carry."""
+  """What a checkpoint holds of a state: all but a teacher, and with save_carry=False no carry."""
+  state = state._replace(variables=teacher.without(state.variables))
   return state if config.save_carry else state._replace(carry={})
+
+
+def with_teacher(run: setup.Run, variables: Any) -> Any:
+  """Variables with the teacher's parameters, where the run has one; errors as `teacher.read`."""
+  if teacher.TEACHER not in run.abstract.variables:
+    return variables
+  abstract = run.abstract.variables[teacher.TEACHER]
+  return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))
+
+
+def restored(run: setup.Run, state: State) -> State:
+  """A state as a checkpoint holds it, with the teacher."""
+  return state._replace(variables=with_teacher(run, state.variables))
 
 
 def with_first_carries(run: setup.Run, state: State) -> State:
@@ -73,11 +88,11 @@ def begin(
   Raises:
     UserError: the batch of the last step is not the one that the run was trained on.
   """
-  restored = checkpoints.restore(saved(config, run.abstract))
-  if restored is None:
+  found = checkpoints.restore(saved(config, run.abstract))
+  if found is None:
     progress.note('Making the initial state')
     return 0, initial_state(config, run, progress.note, source), {}
-  start, state, meta = restored
+  start, state, meta = found[0], restored(run, found[1]), found[2]
   progress.note(f'Resuming after step {start}')
   if changed := resume.changed_batches(workdir, run.config, start):
     progress.note(f'Batches are others from now on, by {", ".join(changed)}')

@@ -250,7 +250,8 @@ def evaluate(config: Any, workdir: str) -> None:
     progress.note(f'For this evaluation {line}')
   run, _ = opening.open_run(config, place, progress)
   directory = reading.newest(place.path, place.fetch_checkpoint)
-  variables = reading.read_variables(directory, run.abstract.variables)
+  abstract = first_state.saved(run.config, run.abstract).variables
+  variables = first_state.with_teacher(run, reading.read_variables(directory, abstract))
   done = int(directory.name)
   scores = held_out_scores(run, done, True, variables, progress)
   if jax.process_index() == 0:

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from bertjax import hosts, mirror, presets, schema, storage
-from bertjax.checkpoint import init_from
+from bertjax.checkpoint import init_from, teacher
 from bertjax.data import ensure_store
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
@@ -25,7 +25,8 @@ def open_run(
   tracking.check(config.trackers)
   workdir = place.path
   config, said, source = init_from.adopt(config, workdir)
-  for note in said:
+  config, of_teacher = teacher.adopt(config, workdir)
+  for note in (*said, *of_teacher):
     progress.note(note)
   for note in schema.notes(config):
     progress.note(note)

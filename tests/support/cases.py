@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from bertjax.data.store.writer import write_store
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.models.layers import pad_id
 
 VOCAB = 211  # padded to 256 rows
@@ -79,7 +80,12 @@ def write_rich_store(path) -> None:
   """Documents of random sentences in three languages, with units and roles, and translations; a
   fifteenth as many held out."""
   special = dict(pad=0, unk=1, cls=2, sep=3, mask=4, eod=1)
-  vocabulary = dict(type='wordpiece', size=VOCAB, sha256='0' * 64, special=special)
+  pieces = [f'[{name.upper()}]' for name in special if name != 'eod']
+  pieces += [f'piece{i}' for i in range(len(pieces), VOCAB)]
+  (path / 'vocab').mkdir(parents=True)
+  (path / 'vocab' / 'vocab.txt').write_text('\n'.join(pieces))
+  sha256 = load_vocabulary(path / 'vocab').sha256
+  vocabulary = dict(type='wordpiece', size=VOCAB, sha256=sha256, special=special)
   for folder, count, seed in ((path, 300, 0), (path / 'heldout', 20, 1)):
     rng = np.random.default_rng(seed)
     sentence = lambda rng=rng: rng.integers(5, VOCAB, rng.integers(3, 12)).tolist()
@@ -93,7 +99,3 @@ def write_rich_store(path) -> None:
     write_store(
       folder, documents, vocabulary, units=units, columns=columns, languages=('de', 'en', 'fr')
     )
-  pieces = [f'[{name.upper()}]' for name in special if name != 'eod']
-  pieces += [f'piece{i}' for i in range(len(pieces), VOCAB)]
-  (path / 'vocab').mkdir()
-  (path / 'vocab' / 'vocab.txt').write_text('\n'.join(pieces))

@@ -53,12 +53,17 @@ def torch_run(model, batch, pad: int, label: str | None):
   return result, grads
 
 
-def loss_and_gradients(objective, params, batch):
-  """The trained loss of one of our objectives, without dropout, and the gradient of each leaf."""
+def loss_and_gradients(objective, params, batch, **frozen):
+  """The trained loss of one of our objectives, without dropout, and the gradient of each leaf.
+
+  Args:
+    objective, params, batch: of it.
+    frozen: its other collections.
+  """
 
   def loss_fn(params):
     ctx = Context(jax.random.key(0), np.int32(0), train=False)
-    terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+    terms = objective.loss(dict(frozen, params=params), (), with_rows(batch), ctx).terms
     return trained_loss(terms, {name: term.weight for name, term in terms.items()})
 
   loss, grads = jax.jit(jax.value_and_grad(loss_fn))(params)
@@ -102,7 +107,11 @@ def compare(c, state, batch, model) -> None:
     close(ours_BC[some_B], theirs[label][some_B], LOGITS, f'logits of {label}')
   assert abs(loss - theirs['loss']) <= LOSS * theirs['loss']
 
-  expected = huggingface.from_huggingface(their_grads, c.model)
+  close_gradients(grads, huggingface.from_huggingface(their_grads, c.model))
+
+
+def close_gradients(grads, expected) -> None:
+  """Each leaf against the largest entry of what is expected there."""
   assert jax.tree.structure(expected) == jax.tree.structure(grads)
   for path, want in jax.tree_util.tree_flatten_with_path(expected)[0]:
     name, got = jax.tree_util.keystr(path), grads

@@ -1,0 +1,294 @@
+"""A student learns what its teacher says, and what its data say: knowledge distillation.
+
+Of a label, one of the tasks of classify.py (Hinton et al. 2015; Patient KD, Sun et al. 2019,
+intersun/PKD-for-BERT-Model-Compression):
+
+  hard * CE(label) + soft * T^2 * KL(teacher || student at T) + states * PT
+
+where PT is the mean squared error between the states of the first token in the student's layers,
+all but the last, and in some of the teacher's. Of words (DistilBERT, Sanh et al. 2019):
+
+  hard * masked-LM CE + soft * T^2 * KL over all tokens + cosine * (1 - cos of the last states)
+
+A loss whose factor is 0 is not computed. The teacher has no dropout and no gradient.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.field_types import Natural, NonNegative, Positive
+from bertjax.kernels.cross_entropy import Scores, logits
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.heads import gather_positions
+from bertjax.objectives import classify, mlm, model_of
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+
+TEACHER = 'teacher'
+KEY = 'config.objective'
+CHUNK_LOGITS = 1 << 26  # of a model at a time, where every token has some
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    teacher: whose parameters are the collection 'teacher'.
+    hard: factor of the loss on the data's own labels or words; Patient KD's 1 - alpha.
+    soft: factor of the divergence from the teacher, Patient KD's alpha; of a number, of the squared
+      error.
+    temperature: T, by which the logits of both are divided.
+    kl: a divergence is the sum over the classes, or their mean, as in the code of Patient KD, whose
+      factors go with it.
+    everywhere: of words, whether soft is of all tokens (DistilBERT), or of the masked ones alone.
+    cosine: factor of the angle between the last states.
+    states: factor of the squared error of states.
+    state_layers: layers of the teacher, from 0, one for each layer of the student but the last.
+    normalize: whether states are divided by their lengths first.
+  """
+
+  teacher: Mapping[str, Any]
+  hard: NonNegative
+  soft: NonNegative
+  temperature: Positive
+  kl: Literal['sum', 'mean']
+  everywhere: bool
+  cosine: NonNegative
+  states: NonNegative
+  state_layers: tuple[Natural, ...]
+  normalize: bool
+
+
+def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:
+  """KL(teacher || student) of logits at a temperature, summed over their last axis.
+
+  Args:
+    teacher_V, student_V: float32 [..., V]; -inf in both is a class that there is not.
+  """
+  wanted_V = jax.nn.log_softmax(teacher_V / temperature)
+  found_V = jax.nn.log_softmax(student_V / temperature)
+  part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)
+  return jnp.sum(part_V, -1)
+
+
+def word_divergence(teacher: Scores, student: Scores, temperature: float) -> Array:
+  """`divergence` of the words at each position, float32 [B, P], some columns at a time: the logits
+  of all are the largest arrays of a step, and the backward pass makes them again."""
+  rows, columns = student.hidden_BPE.shape[:2]
+  most = max(1, CHUNK_LOGITS // (rows * student.table_VE.shape[0]))
+  size = max(n for n in range(1, columns + 1) if columns % n == 0 and n <= max(most, 1))
+  cut = lambda x: jnp.moveaxis(x.reshape(rows, columns // size, size, -1), 1, 0)
+
+  @jax.checkpoint
+  def part(hiddens):
+    theirs, ours = hiddens
+    return divergence(
+      logits(teacher._replace(hidden_BPE=theirs)), logits(student._replace(hidden_BPE=ours)),
+      temperature,
+    )  # fmt: skip
+
+  found = jax.lax.map(part, (cut(teacher.hidden_BPE), cut(student.hidden_BPE)))
+  return jnp.moveaxis(found, 0, 1).reshape(rows, columns)
+
+
+def at_every_token(batch: Batch) -> Batch:
+  """The batch with a target slot for each token; those that were no targets weigh nothing."""
+  position_BP, weight_BP = batch['target_pos_BP'], batch['weight_BP']
+  shape = batch['token_BT'].shape
+  row_B1 = jnp.arange(shape[0])[:, None]
+  there = (weight_BP > 0).astype(jnp.int32)
+  spread = lambda x: jnp.zeros(shape, x.dtype).at[row_B1, position_BP].add(x)
+  return dict(
+    batch,
+    target_pos_BP=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32), shape),
+    target_BP=spread(batch['target_BP'] * there),
+    weight_BP=spread(weight_BP),
+    masked_BP=spread(batch['masked_BP'] * there.astype(batch['masked_BP'].dtype)),
+  )
+
+
+def state_error(
+  teacher_LBTD: Array, student_LBTD: Array, batch: Batch, layers: tuple[int, ...], normalize: bool
+) -> Array:
+  """The mean over layers and width of the squared error of the first tokens' states, [B, G].
+
+  Args:
+    teacher_LBTD, student_LBTD: outputs of all layers.
+    batch: says where the first tokens are.
+    layers: of the teacher, for the student's but the last.
+    normalize: see `Options`.
+  """
+  first = jax.vmap(lambda x_BTD: gather_positions(x_BTD, batch['first_BG']))
+  theirs = first(teacher_LBTD[np.array(layers)]).astype(jnp.float32)
+  ours = first(student_LBTD[:-1]).astype(jnp.float32)
+  if normalize:
+    theirs, ours = _unit(theirs), _unit(ours)
+  return jnp.mean(jnp.square(theirs - ours), (0, -1))
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config, whose teacher has been opened.
+
+  Raises:
+    UserError: see `model_of` and `classify.classes_of`; no teacher, one of another kind or width,
+      or factors for what the student has not.
+  """
+  given = config.objective
+  student, teacher = model_of(config, TargetModel), _teacher(config)
+  words = bool(config.model.words)
+  _check(config, words)
+  factor = {name: float(given[name]) for name in ('hard', 'soft', 'cosine', 'states')}
+  temperature, layers = float(given.temperature), tuple(given.state_layers)
+  everywhere = words and given.everywhere
+  inner = factor['states'] > 0
+
+  def init(key: Array, batch: Batch):
+    return dict(student.init(key, batch), teacher=teacher.init(key, batch)['params'])
+
+  def both(variables, batch: Batch, noise):
+    own = {name: tree for name, tree in variables.items() if name != TEACHER}
+    frozen = jax.lax.stop_gradient(dict(params=variables[TEACHER]))
+    return student.apply(own, batch, noise, inner), teacher.apply(frozen, batch, None, inner)
+
+  def word_terms(out, theirs, batch: Batch) -> dict[str, Term]:
+    real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
+    terms = _scaled(mlm.masked_terms(out['word'], batch, 0.0), factor['hard'])
+    if factor['soft']:
+      weight_BP = real_BT if everywhere else batch['weight_BP']
+      error_BP = word_divergence(theirs['word'], out['word'], temperature)
+      if given.kl == 'mean':
+        error_BP /= config.model.vocab_size
+      terms['soft'] = _term(error_BP, weight_BP, factor['soft'] * temperature**2)
+    if factor['cosine']:
+      near_BT = jnp.sum(_unit(out['last_BTD']) * _unit(theirs['last_BTD']), -1)
+      terms['cosine'] = _term(1.0 - near_BT, real_BT, factor['cosine'])
+    return terms
+
+  def label_terms(out, theirs, batch: Batch) -> dict[str, Term]:
+    ours_BGC, theirs_BGC = (x['label_BGC'][classify.LABEL] for x in (out, theirs))
+    weight_BG, classes = batch['example_weight_BG'], ours_BGC.shape[-1]
+    terms = _scaled(classify.example_terms(ours_BGC, batch), factor['hard'])
+    if factor['soft'] and classes == 1:
+      error_BG = jnp.square(ours_BGC - theirs_BGC)[..., 0]
+      terms['soft'] = _term(error_BG, weight_BG, factor['soft'])
+    elif factor['soft']:
+      error_BG = divergence(theirs_BGC, ours_BGC, temperature)
+      if given.kl == 'mean':
+        error_BG /= classes
+      terms['soft'] = _term(error_BG, weight_BG, factor['soft'] * temperature**2)
+    if inner:
+      error_BG = state_error(
+        theirs['hidden_LBTD'], out['hidden_LBTD'], batch, layers, given.normalize
+      )
+      terms['states'] = _term(error_BG, weight_BG, factor['states'])
+    return terms
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    batch = at_every_token(batch) if everywhere else batch
+    out, theirs = both(variables, batch, noise)
+    return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    own = {name: tree for name, tree in variables.items() if name != TEACHER}
+    out = student.apply(own, batch, None, hidden)
+    return dict(out, logits_BPV=logits(out['word'])) if words else out
+
+  def flops(batch: Batch) -> float:
+    if everywhere:
+      batch = dict(batch, weight_BP=np.asarray(batch['example_BT']) > 0)
+    return student.flops(batch) + teacher.flops(batch) / 3  # a third of it is the forward pass
+
+  evals = ('loss', 'pseudo_perplexity', 'fill_mask') if words else ('classification',)
+  return Objective(init, loss, predict, lambda batch: (), flops, evals=evals)
+
+
+def _teacher(config) -> Any:
+  """The teacher's model, which computes in the dtype of the student's."""
+  given = config.objective.teacher.model
+  if not given:
+    raise UserError(
+      f'{KEY}.teacher has no model: it is that of {KEY}.teacher.source, which a run opens first'
+    )
+  given = given.copy_and_resolve_references()
+  if 'dtype' in given:
+    given.dtype = config.model.dtype
+  teacher = models.build(given)
+  if not isinstance(teacher, TargetModel):
+    raise UserError(
+      f'{KEY}.teacher: expected a model that scores words or labels, as BERT, got {given.name!r}'
+    )
+  return teacher
+
+
+def _check(config, words: bool) -> None:
+  """Refuses factors for what student or teacher have not."""
+  given, student, teacher = config.objective, config.model, config.objective.teacher.model
+  head = 'words' if words else 'labels'
+  if words and tuple(student.labels):
+    raise UserError(
+      'distillation of words learns no label: expected config.model.labels=(), got '
+      f'{tuple(student.labels)!r}'
+    )
+  classes = None if words else classify.classes_of(config)
+  if words and not teacher.words or not words and not dict(teacher.labels).get(classify.LABEL):
+    raise UserError(
+      f'{KEY}.teacher has no head for {head}, which the student is to learn from: expected one '
+      f'that was {"pretrained" if words else "fine-tuned on the task"}'
+    )
+  if not words and dict(teacher.labels)[classify.LABEL] != classes:
+    raise UserError(
+      f'{KEY}.teacher tells {dict(teacher.labels)[classify.LABEL]} classes apart, the student '
+      f'{classes}: expected a teacher that was fine-tuned on this task'
+    )
+  if words and teacher.vocab_size != student.vocab_size:
+    raise UserError(
+      f'{KEY}.teacher has {teacher.vocab_size} ids, the student {student.vocab_size}: expected one '
+      'vocabulary'
+    )
+  for name, only in (('cosine', True), ('states', False)):
+    if given[name] and only != words:
+      raise UserError(
+        f'{KEY}.{name}={given[name]} is of {"words" if only else "labels"}: set it to 0'
+      )
+    if given[name] and teacher.width != student.width:
+      raise UserError(
+        f'{KEY}.{name}={given[name]} compares states of one width, and the teacher has '
+        f'{teacher.width}, the student {student.width}: set it to 0'
+      )
+  if given.states:
+    _check_layers(tuple(given.state_layers), student.layers, teacher.layers)
+  if not any(given[name] for name in ('soft', 'cosine', 'states')):
+    raise UserError(f'{KEY}: expected soft, cosine or states above 0; else it needs no teacher')
+
+
+def _check_layers(chosen: tuple[int, ...], student: int, teacher: int) -> None:
+  if len(chosen) != student - 1 or any(layer >= teacher for layer in chosen):
+    raise UserError(
+      f'{KEY}.state_layers: expected {student - 1} layers below {teacher}, one for each of the '
+      f"student's but the last, got {chosen!r}"
+    )
+
+
+def _term(value: Array, weight: Array, scale: float) -> Term:
+  return Term(jnp.sum(weight * value), jnp.sum(weight), scale=scale)
+
+
+def _scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:
+  """Terms whose shares of the loss are that much of what they were."""
+  return {name: term._replace(scale=factor * term.scale) for name, term in terms.items()}
+
+
+def _unit(x: Array) -> Array:
+  """float32 vectors of length 1 along the last axis."""
+  x = x.astype(jnp.float32)
+  return x / jnp.maximum(jnp.linalg.norm(x, axis=-1, keepdims=True), 1e-12)
+
+
+OBJECTIVE = Factory(Options, make)

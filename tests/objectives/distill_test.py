@@ -1,0 +1,259 @@
+"""What a student learns from its teacher, against the original programs' losses in PyTorch."""
+
+import cases
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.kernels.cross_entropy import Scores, logits
+from bertjax.objectives import distill
+from configs.distill import distilbert, kd
+
+SHAPE = dict(width=36, heads=3, ffn=52, positions=45, dropout=0.0, attention_dropout=0.0)
+THEIRS = dict(
+  vocab_size=cases.VOCAB, hidden_size=36, num_attention_heads=3, intermediate_size=52,
+  max_position_embeddings=45, type_vocab_size=3, hidden_act='gelu_new',
+)  # fmt: skip
+LABEL = dict(words=False, head_dropout=0.0, types=3)
+WORDS = dict(labels=(), words=True)
+
+
+def config(objective, teacher: dict, **student):
+  """A student of two layers, a teacher of four."""
+  c = cases.config('bert', layers=2, **SHAPE, **student)
+  c.objective = ConfigDict(dict(objective))
+  c.objective.teacher.model = cases.config('bert', layers=4, **SHAPE, **teacher).model
+  return c
+
+
+def random_model(kind, theirs, seed):
+  torch.manual_seed(seed)
+  model = kind(theirs).eval()
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      parameter.normal_(1.0 if 'orm.weight' in name else 0.0, 0.3)
+  return model
+
+
+def ours_of(model, c):
+  return huggingface.from_huggingface(
+    {k: v.detach().numpy() for k, v in model.state_dict().items()}, c
+  )
+
+
+def check(c, student, teacher, loss, batch):
+  """Loss and gradients of the objective are those of a loss of torch."""
+  loss.backward()
+  gradients = {k: p.grad.numpy() for k, p in student.named_parameters() if p.grad is not None}
+  expected = huggingface.from_huggingface(gradients, c.model)
+  found, ours = parity.loss_and_gradients(
+    distill.make(c), ours_of(student, c.model), batch,
+    teacher=ours_of(teacher, c.objective.teacher.model),
+  )  # fmt: skip
+  assert abs(found - loss.item()) <= parity.LOSS * abs(loss.item())
+  parity.close_gradients(ours, expected)
+
+
+def tensors(batch, types=True):
+  tensor = lambda x: torch.tensor(np.asarray(x)).long()
+  found = dict(
+    input_ids=tensor(batch['token_BT']), attention_mask=tensor(batch['example_BT'] > 0),
+    token_type_ids=tensor(batch['type_BT']),
+  )  # fmt: skip
+  return found if types else {k: v for k, v in found.items() if k != 'token_type_ids'}
+
+
+@pytest.mark.parametrize('normalize', [False, True])
+@mutation(
+  'distill: the divergence is not scaled by the square of the temperature',
+  'bertjax/objectives/distill.py',
+  "terms['soft'] = _term(error_BG, weight_BG, factor['soft'] * temperature**2)",
+  "terms['soft'] = _term(error_BG, weight_BG, factor['soft'])",
+  case='True',
+)
+@mutation(
+  'distill: the last layer of the student is patient too',
+  'bertjax/objectives/distill.py',
+  'ours = first(student_LBTD[:-1])',
+  'ours = first(student_LBTD[1:])',
+  case='True',
+)
+@mutation(
+  'distill: a mean of classes is their sum',
+  'bertjax/objectives/distill.py',
+  '      error_BG /= classes\n',
+  '      error_BG /= 1\n',
+  case='False',
+)
+def test_classes_are_learned_as_patient_knowledge_distillation_does(normalize):
+  """intersun/PKD-for-BERT-Model-Compression, src/KD_loss.py: alpha .7, T 10, beta 500."""
+  fields = dict(LABEL, labels=(('label', 3),))
+  c = config(kd.get_config('pkd').objective, fields, **fields)
+  c.objective.update(dict(state_layers=(2,), normalize=normalize))
+  kind = transformers.BertForSequenceClassification
+  student, teacher = (
+    random_model(kind, transformers.BertConfig(num_hidden_layers=n, num_labels=3, **THEIRS), n)
+    for n in (2, 4)
+  )
+  batch = cases.batch([(17,), (40,), (9,)], 40, types=3, label='label')
+  batch['label_BG'] = np.array([[0], [2], [1]])
+  mine = student(**tensors(batch), output_hidden_states=True)
+  with torch.no_grad():
+    theirs = teacher(**tensors(batch), output_hidden_states=True)
+  soft = (
+    F.kl_div(F.log_softmax(mine.logits / 10, 1), F.softmax(theirs.logits / 10, 1), reduction='sum')
+    / mine.logits.numel()
+  )
+  first = lambda out, layer: out.hidden_states[1 + layer][:, 0]
+  ours, wanted = first(mine, 0), first(theirs, 2)
+  if normalize:
+    ours, wanted = F.normalize(ours, dim=-1), F.normalize(wanted, dim=-1)
+  hard = F.cross_entropy(mine.logits, torch.tensor(batch['label_BG'][:, 0]))
+  loss = 0.7 * 100 * soft + 0.3 * hard + 500 * F.mse_loss(ours, wanted)
+  check(c, student, teacher, loss, batch)
+
+
+def test_a_number_is_learned_from_the_teachers_number():
+  fields = dict(LABEL, labels=(('label', 1),))
+  c = config(kd.get_config('kd').objective, fields, **fields)
+  kind = transformers.BertForSequenceClassification
+  student, teacher = (
+    random_model(kind, transformers.BertConfig(num_hidden_layers=n, num_labels=1, **THEIRS), n)
+    for n in (2, 4)
+  )
+  batch = cases.batch([(17,), (40,)], 40, types=3, label='label')
+  batch['label_BG'] = np.array([[0.5], [-2.0]], np.float32)
+  mine, theirs = student(**tensors(batch)).logits[:, 0], teacher(**tensors(batch)).logits[:, 0]
+  truth = torch.tensor(batch['label_BG'][:, 0])
+  loss = 0.3 * F.mse_loss(mine, truth) + 0.7 * F.mse_loss(mine, theirs.detach())
+  check(c, student, teacher, loss, batch)
+
+
+@pytest.mark.parametrize('everywhere', [True, False])
+@mutation(
+  'distill: padding is learned too',
+  'bertjax/objectives/distill.py',
+  'weight_BP = real_BT if everywhere',
+  'weight_BP = jnp.ones_like(real_BT) if everywhere',
+  case='True',
+)
+@mutation(
+  'distill: the teacher learns from its student',
+  'bertjax/objectives/distill.py',
+  'part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)',
+  'part_V = jnp.where(found_V > -jnp.inf, jnp.exp(found_V) * (found_V - wanted_V), 0.0)',
+  case='False',
+)
+def test_words_are_learned_as_distilbert_does(everywhere):
+  """transformers, examples/research_projects/distillation/distiller.py: 5 CE + 2 MLM + cosine."""
+  c = config(distilbert.get_config().objective, dict(WORDS, types=3), types=0, **WORDS)
+  c.model.family = 'distilbert'
+  c.objective.everywhere = everywhere
+  student = random_model(
+    transformers.DistilBertForMaskedLM,
+    transformers.DistilBertConfig(
+      vocab_size=cases.VOCAB, dim=36, n_layers=2, n_heads=3, hidden_dim=52,
+      max_position_embeddings=45, activation='gelu_new',
+    ), 1,
+  )  # fmt: skip
+  teacher = random_model(
+    transformers.BertForMaskedLM, transformers.BertConfig(num_hidden_layers=4, **THEIRS), 2
+  )
+  batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
+  mine = student(**tensors(batch, types=False), output_hidden_states=True)
+  with torch.no_grad():
+    theirs = teacher(**tensors(batch), output_hidden_states=True)
+  truth = torch.full(batch['token_BT'].shape, -100)
+  for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True):
+    truth[b, batch['target_pos_BP'][b, p]] = int(batch['target_BP'][b, p])
+  real = torch.tensor(batch['example_BT'] > 0)
+  taken = real if everywhere else truth >= 0
+  soft = F.kl_div(
+    F.log_softmax(mine.logits[taken] / 2, -1), F.softmax(theirs.logits[taken] / 2, -1),
+    reduction='batchmean',
+  )  # fmt: skip
+  mlm = F.cross_entropy(mine.logits[truth >= 0], truth[truth >= 0])
+  last = lambda out: out.hidden_states[-1][real]
+  cosine = F.cosine_embedding_loss(last(mine), last(theirs), torch.ones(int(real.sum())))
+  check(c, student, teacher, 5 * 4 * soft + 2 * mlm + cosine, batch)
+
+
+@mutation(
+  'distill: words are cut into columns of other rows',
+  'bertjax/objectives/distill.py',
+  'return jnp.moveaxis(found, 0, 1).reshape(rows, columns)',
+  'return found.reshape(rows, columns)',
+)
+def test_a_divergence_in_parts_is_that_of_the_whole(monkeypatch):
+  rng = np.random.default_rng(0)
+  table_VE = jnp.array(rng.normal(size=(256, 8)), jnp.float32)
+  make = lambda: Scores(
+    jnp.array(rng.normal(size=(3, 12, 8)), jnp.float32), table_VE, jnp.zeros(256), 211
+  )
+  teacher, student = make(), make()
+  whole = distill.divergence(logits(teacher), logits(student), 2.0)
+  monkeypatch.setattr(distill, 'CHUNK_LOGITS', 3 * 256 * 4)
+
+  def error(hidden_BPE):
+    student_now = student._replace(hidden_BPE=hidden_BPE)
+    return jnp.sum(distill.word_divergence(teacher, student_now, 2.0))
+
+  np.testing.assert_allclose(distill.word_divergence(teacher, student, 2.0), whole, rtol=1e-5)
+  assert np.isfinite(jax.grad(error)(student.hidden_BPE)).all()
+  np.testing.assert_allclose(
+    distill.word_divergence(teacher, teacher, 2.0), np.zeros((3, 12)), atol=1e-6
+  )
+
+
+def test_a_student_that_is_its_teacher_has_nothing_to_learn():
+  """The fixed point of the divergence and the angle."""
+  c = config(distilbert.get_config().objective, dict(WORDS), **WORDS)
+  c.objective.hard = 0.0
+  c.model.layers = 4
+  objective, batch = distill.make(c), cases.batch([(17,), (40,)], 40)
+  params = jax.jit(objective.init)(jax.random.key(0), batch)[distill.TEACHER]
+  params = cases.random_params(nn.meta.unbox(params), 0.3)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch, teacher=params)
+  assert abs(loss) < 1e-5
+  assert max(np.abs(x).max() for x in jax.tree.leaves(gradients)) < 1e-4
+  other = dict(params, mlm=jax.tree.map(lambda x: 1.5 * x, params['mlm']))
+  assert parity.loss_and_gradients(objective, other, batch, teacher=params)[0] > 0.01
+
+
+REFUSED = dict(
+  no_teacher=(lambda c: setattr(c.objective.teacher, 'model', ConfigDict()), 'has no model'),
+  classes=(
+    lambda c: c.objective.teacher.model.update(labels=(('label', 2),)),
+    'tells 2 classes apart, the student 3',
+  ),
+  head=(lambda c: c.objective.teacher.model.update(labels=()), 'no head for labels'),
+  width=(
+    lambda c: c.objective.teacher.model.update(width=48, heads=4),
+    'the teacher has 48, the student 36',
+  ),
+  layers=(lambda c: c.objective.update(state_layers=(4,)), r'expected 1 layers below 4.*\(4,\)'),
+  cosine=(lambda c: c.objective.update(cosine=1.0), 'cosine=1.0 is of words'),
+  nothing=(lambda c: c.objective.update(states=0.0, soft=0.0), 'else it needs no teacher'),
+)
+
+
+@pytest.mark.parametrize('case', REFUSED)
+def test_what_cannot_be_learned_is_refused(case):
+  change, said = REFUSED[case]
+  fields = dict(LABEL, labels=(('label', 3),))
+  c = config(kd.get_config('pkd').objective, fields, **fields)
+  c.objective.state_layers = (2,)
+  distill.make(c)
+  change(c)
+  with pytest.raises(UserError, match=said):
+    distill.make(c)

@@ -1,0 +1,179 @@
+"""A run that distils, from its teacher's run on: what is saved, and what is not."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from mutation import mutation
+from processes import exact
+from systems import tiny
+
+from bertjax.checkpoint import init_from, manifest, teacher
+from bertjax.convert import runs
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+from bertjax.train import first_state, loop, setup
+from configs.distill import distilbert
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+  devices = jax.devices()
+  monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
+  return devices
+
+
+@pytest.fixture(scope='module')
+def taught(rich_store, tmp_path_factory):
+  """The workdir of a teacher."""
+  workdir = tmp_path_factory.mktemp('teacher')
+  train_teacher(workdir, rich_store, 2)
+  return workdir
+
+
+def train_teacher(workdir, store, steps):
+  few = dict(total_steps=steps, eval_steps=50, checkpoint_steps=50)
+  few |= {'evals.held_out.examples': 8, 'evals.pseudo_perplexity.rows': 0, 'model.dropout': 0.0}
+  config = tiny('bert', **few, **{'data.store': str(store)})
+  config.phases = type(config.phases)()
+  loop.run(config, str(workdir))
+
+
+def student(store, source, **fields):
+  c = distilbert.get_config()
+  c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
+  c.update(dict(eval_steps=12, checkpoint_steps=6))
+  c.model.update(dict(layers=1, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
+  c.data.store = str(store)
+  c.evals.held_out.update(dict(batch_size=8, examples=8))
+  c.evals.pseudo_perplexity.rows = 0
+  c.objective.teacher.source = str(source)
+  path = str(source)
+  parts = ('embeddings/word', 'embeddings/position', 'embeddings/norm', 'mlm')
+  c.init_from = (
+    *((path, f'params/{part}', f'params/{part}', ()) for part in parts),
+    (path, 'params/encoder', 'params/encoder', (1,)),
+  )
+  c.update_from_flattened_dict(fields)
+  return c
+
+
+@mutation(
+  'distill: the teacher is in the checkpoints',
+  'bertjax/checkpoint/teacher.py',
+  'if name != TEACHER}',
+  "if name != 'none'}",
+)
+@mutation(
+  'distill: a student forgets its teacher at a resume',
+  'bertjax/train/first_state.py',
+  'return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))',
+  'return dict(variables, teacher=jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), '
+  'abstract))',
+)
+def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
+  rich_store, taught, tmp_path, capsys
+):
+  config = student(rich_store, taught)
+  loop.run(config, str(tmp_path))
+  said = capsys.readouterr().out
+  assert f'The teacher {taught} has' in said
+  found = [json.loads(line) for line in (tmp_path / 'metrics.jsonl').read_text().splitlines()]
+  assert len([x for x in found if {'mlm', 'soft', 'cosine'} <= x.keys()]) == 12
+  arrays = manifest.read(tmp_path / 'checkpoints' / '12')['arrays']
+  assert not [name for name in arrays if 'teacher' in name]
+  assert json.loads((tmp_path / 'config.json').read_text())['config']['objective']['teacher'][
+    'sha256'
+  ] == teacher.digest(runs.open_run(taught).params())
+  straight = exact(tmp_path)
+  shutil.rmtree(tmp_path / 'checkpoints' / '12')
+  loop.run(config, str(tmp_path))
+  assert 'Resuming after step 6' in capsys.readouterr().out
+  assert exact(tmp_path) == straight
+  loop.evaluate(runs.resume.stored_config(tmp_path), str(tmp_path))
+  scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+  assert scores['eval/soft'] == pytest.approx(straight[-1]['eval/soft'], rel=1e-6)
+
+
+@mutation(
+  'distill: any teacher will do at a resume',
+  'bertjax/checkpoint/teacher.py',
+  "if begun and begun['sha256'] != teacher.sha256:",
+  'if not begun and stored:',
+)
+def test_a_teacher_that_went_on_is_refused_at_a_resume(rich_store, taught, tmp_path):
+  source, workdir = tmp_path / 'teacher', tmp_path / 'student'
+  shutil.copytree(taught, source)
+  config = student(rich_store, source, total_steps=2)
+  loop.run(config, str(workdir))
+  train_teacher(source, rich_store, 3)
+  with pytest.raises(UserError, match='has other parameters.*name that checkpoint'):
+    loop.run(config, str(workdir))
+  config.objective.teacher.source = str(source / 'checkpoints' / '2')
+  with pytest.raises(UserError, match='config.objective.teacher.source: expected'):
+    loop.run(config, str(workdir))
+
+
+def first_losses(config, store, devices):
+  config, _ = teacher.adopt(config, 'nowhere')
+  run = setup.make_run(config, str(store), devices)
+  state, phase = first_state.initial_state(config, run, print), run.phases[0]
+  phase.compile(run.abstract)
+  found = []
+  for index in range(3):
+    state, metrics = phase.train(state, phase.next_batch(index)[0])
+    found.append(float(metrics['loss']))
+  return found
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'mesh', [dict(data=2, fsdp=2), dict(data=2, fsdp=2, tensor=2), dict(tensor=8)], ids=str
+)
+def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
+  fields = {f'mesh.{key}': size for key, size in mesh.items()}
+  one = first_losses(student(rich_store, taught), rich_store, one_device[:1])
+  count = int(np.prod(list(mesh.values())))
+  many = first_losses(student(rich_store, taught, **fields), rich_store, one_device[:count])
+  np.testing.assert_allclose(many, one, rtol=2e-6)
+
+
+def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_device):
+  config, _ = teacher.adopt(student(rich_store, taught), 'nowhere')
+  run = setup.make_run(config, str(rich_store), one_device[:1])
+  variables = first_state.initial_state(config, run, print).variables
+  whole = runs.open_run(taught).params()
+  jax.tree.map(np.testing.assert_array_equal, dict(variables['teacher']), whole)
+  jax.tree.map(
+    lambda ours, theirs: np.testing.assert_array_equal(ours, theirs[1:2]),
+    variables['params']['encoder'], whole['encoder'],
+  )  # fmt: skip
+
+
+@mutation(
+  'distill: a teacher of other ids is taken',
+  'bertjax/checkpoint/teacher.py',
+  'not init_from.same_ids(source.vocabulary, vocabulary)',
+  'source.vocabulary is vocabulary',
+)
+def test_another_vocabulary_and_no_teacher_are_refused(
+  rich_store, taught, one_device, tmp_path, monkeypatch
+):
+  config = student(rich_store, '')
+  with pytest.raises(UserError, match='config.objective.teacher.source is empty'):
+    teacher.adopt(config, tmp_path)
+  with pytest.raises(UserError, match="teacher.source='nowhere': expected the workdir of a run"):
+    teacher.adopt(student(rich_store, 'nowhere'), tmp_path)
+  lines = (rich_store / 'vocab' / 'vocab.txt').read_text().split('\n')
+  (tmp_path / 'vocab.txt').write_text('\n'.join([*lines[:5], *reversed(lines[5:])]))
+  other = load_vocabulary(str(tmp_path / 'vocab.txt'))
+  open_source = init_from.open_source
+  monkeypatch.setattr(
+    init_from, 'open_source', lambda *given: open_source(*given)._replace(vocabulary=other)
+  )
+  config, _ = teacher.adopt(student(rich_store, taught), tmp_path)
+  run = setup.make_run(config, str(rich_store), one_device[:1])
+  with pytest.raises(UserError, match='has another vocabulary'):
+    first_state.with_teacher(run, run.abstract.variables)
