@@ -124,8 +124,8 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   if version != FORMAT:
     raise UserError(
       f'{workdir} holds a run of format {version}, this bertjax reads format {FORMAT}: finish it '
-      'with the bertjax that began it, or give another --workdir, where config.init_from takes '
-      'over its parameters'
+      'with the bertjax that began it, or give another --workdir, where '
+      f"""--config.init_from="(('{workdir}','params','params',()),)" takes over its parameters"""
     )
   if not all(isinstance(found.get(key), dict) for key in ('config', 'given')):
     raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')

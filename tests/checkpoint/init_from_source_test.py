@@ -1,5 +1,8 @@
 """init_from with a whole model: its fields, its vocabulary, its parameters."""
 
+import ast
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -8,7 +11,7 @@ import transformers
 from mutation import mutation
 
 from bertjax.checkpoint import init_from, resume
-from bertjax.convert import tables
+from bertjax.convert import runs, tables
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.objectives import mlm
@@ -131,3 +134,39 @@ def test_a_run_that_has_begun_needs_the_model_no_more(theirs, tmp_path):
   resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
   c, said, _ = init_from.adopt(config_of('hf:gone'), tmp_path)
   assert c.model == begun.model and c.data.vocab == begun.data.vocab and not said
+
+
+def test_the_remedy_for_a_run_of_another_format_takes_its_parameters(tmp_path):
+  c = config_of(())
+  c.model.vocab_size = 211
+  variables = first_variables(c)
+  theirs = jax.tree.map(lambda x: x + 1, variables['params'])
+  runs.write_run(tmp_path, c, theirs, None, {})
+  (tmp_path / 'config.json').write_text('{"format": 5, "config": {}}')
+  with pytest.raises(UserError, match='format 5') as error:
+    init_from.open_source(str(tmp_path))
+  remedy = ast.literal_eval(re.search(r'--config\.init_from="(.*)"', str(error.value))[1])
+  new, _ = init_from.loader(config_of(remedy), None)(variables)
+  jax.tree.map(np.testing.assert_array_equal, new['params'], theirs)
+
+
+@mutation(
+  'init_from: layers of another model are taken from the first on',
+  'bertjax/checkpoint/init_from.py',
+  'new = new[np.asarray(layers)]',
+  'new = new[: len(layers)]',
+)
+def test_layers_of_a_model_of_transformers(theirs):
+  c = config_of((('hf:' + str(theirs), 'params/encoder', 'params/encoder', (0, 2)),))
+  source = init_from.open_source('hf:' + str(theirs))
+  c.model.update({k: source.model[k] for k in ('width', 'heads', 'ffn', 'positions', 'types')})
+  c.model.vocab_size = 211
+  variables = first_variables(c)
+  new, _ = init_from.loader(c, source.vocabulary)(variables)
+  jax.tree.map(
+    lambda ours, whole: np.testing.assert_array_equal(ours, whole[np.array([0, 2])]),
+    new['params']['encoder'], source.params()['encoder'],
+  )  # fmt: skip
+  other = write_vocabulary(theirs.with_name('other'), [f'v{i}' for i in range(206)])
+  with pytest.raises(UserError, match='was trained with another vocabulary'):
+    init_from.loader(c, other)
