@@ -27,6 +27,7 @@ keys that its objective reads, always in these shapes:
   example_weight_BG  1.0 for a used packed example
   next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
   <name>_BG        any other label of `config.model.labels`
+  tag_BT, tag_weight_BT  tag of a word at its first piece, and 1.0 there
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
   start_B          1 where the row does not go on where this row of the last batch stopped
@@ -197,6 +198,7 @@ class Labelled(NamedTuple):
     token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
     part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
       and every row has as many. (): each row is one part.
+    truth: what an evaluator compares predictions with, where the rows do not hold all of it.
   """
 
   id_n: Sequence[np.ndarray]
@@ -205,6 +207,7 @@ class Labelled(NamedTuple):
   cut: int
   token_label: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
   part_n: Sequence[np.ndarray] = ()
+  truth: Sequence[Any] = ()
 
 
 class Task(NamedTuple):

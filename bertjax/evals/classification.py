@@ -5,30 +5,21 @@ Classes: accuracy, loss, the share of the most frequent class (majority), Matthe
 correlation. A correlation of what does not vary is 0.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
-from bertjax.data import loader
-from bertjax.data.labelled.common import rows as rows_lib
-from bertjax.errors import UserError
-from bertjax.field_types import Count, Natural
+from bertjax.evals.held_out import labelled
+from bertjax.evals.held_out.labelled import Options
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
-class Options(NamedTuple):
-  """Which examples.
-
-  Attributes:
-    file: of the examples; '': config.data.dev.
-    examples: from the first one on; 0: all.
-    batch_size: rows of a batch.
-  """
-
-  file: str
-  examples: Natural
-  batch_size: Count
+def nll(logits_nC: np.ndarray, label_n: np.ndarray) -> np.ndarray:
+  """-log softmax(logits)[label], float64 [n]; of float32 logits and int32 ids."""
+  top_n1 = logits_nC.max(1, keepdims=True).astype(np.float64)
+  log_sum_n = np.log(np.exp(logits_nC - top_n1).sum(1)) + top_n1[:, 0]
+  return log_sum_n - logits_nC[np.arange(len(label_n)), label_n]
 
 
 def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
@@ -42,11 +33,8 @@ def class_scores(logits_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]
 
   found_n = logits_nC.argmax(1)
   varies = len(np.unique(label_n)) > 1 and len(np.unique(found_n)) > 1
-  top_n1 = logits_nC.max(1, keepdims=True).astype(np.float64)
-  log_sum_n = np.log(np.exp(logits_nC - top_n1).sum(1)) + top_n1[:, 0]
-  picked_n = logits_nC[np.arange(len(label_n)), label_n]
   scores = dict(
-    loss=float(np.mean(log_sum_n - picked_n)),
+    loss=float(np.mean(nll(logits_nC, label_n))),
     accuracy=float(np.mean(found_n == label_n)),
     majority=float(np.bincount(label_n).max() / len(label_n)),
     mcc=float(metrics.matthews_corrcoef(label_n, found_n)) if varies else 0.0,
@@ -77,37 +65,18 @@ def names(classes: int) -> frozenset[str]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of a file of labelled examples.
-
-  Raises:
-    UserError: the file is not of the task, or a batch_size that the devices do not divide.
-  """
-  config = subject.config
-  if options.batch_size % subject.ways:
-    raise UserError(
-      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
-      f'hosts that share it, got {options.batch_size}'
-    )
-  key, path = 'config.data.dev', options.file or config.data.dev
-  key = 'config.evals: file' if options.file else key
-  rows = rows_lib.open_rows(config, path, key, subject.store, options.examples, options.batch_size)
-  classes = dict(config.model.labels)[LABEL]
-  by_length: dict[int, Any] = {}
+  """The scores of a file of labelled examples; errors as `labelled.open_rows`."""
+  rows = labelled.open_rows(subject, options)
+  classes = dict(subject.config.model.labels)[LABEL]
 
   def function(variables: Variables, batch):
-    return subject.objective.predict(variables, (), batch)['label_BGC'][LABEL]
+    return subject.objective.predict(variables, (), batch)['label_BGC'][LABEL][:, 0]
 
-  def logits(variables: Variables, batch) -> np.ndarray:
-    length = batch['token_BT'].shape[1]
-    step = by_length.setdefault(length, subject.compile(function))
-    return np.asarray(step(variables, subject.put(batch)))[:, 0]
+  logits = labelled.outputs(subject, rows, options.batch_size, function)
 
   def run(variables: Variables, step: int) -> Report:
     del step
-    batches = loader.eval_batches(rows, options.batch_size)
-    found_nC = np.concatenate([logits(variables, batch) for batch in batches])[: rows.rows]
-    label_n = rows.examples.label[LABEL]
-    return Report(judged(found_nC, label_n))
+    return Report(judged(np.stack(list(logits(variables))), rows.examples.label[LABEL]))
 
   return Evaluation(names(classes), run)
 

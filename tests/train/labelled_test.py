@@ -84,7 +84,7 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
 @pytest.mark.full
 @mutation(
   'labelled: the scores are those of another file',
-  'bertjax/evals/classification.py',
+  'bertjax/evals/held_out/labelled.py',
   'options.file or config.data.dev',
   'config.data.train',
 )

@@ -14,6 +14,7 @@ from bertjax.data.text import compressed, kinds
 from bertjax.errors import UserError, choose
 
 LONGEST = 2**24  # bytes of a line
+TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
 
 
 class Record(NamedTuple):
@@ -40,18 +41,37 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
     UserError: no such file, another kind of file, a column that it lacks, or a record that is
       broken.
   """
+  file = existing(path)
+  kind = kinds.check(file)
+  if kind not in TABLES:
+    raise UserError(f'{path}: expected .tsv, .csv or .jsonl, got {kind}')
+  if kind == kinds.JSON:
+    yield from _objects(file, lines(file), columns)
+  else:
+    yield from _rows(file, lines(file), kind, columns, header)
+
+
+def existing(path: str) -> pathlib.Path:
+  """The file of that name, on this machine.
+
+  Raises:
+    UserError: there is none.
+  """
   file = storage.local(path)
   if not file.is_file():
-    raise UserError(f'there is no file {path}: expected labelled examples, .tsv, .csv or .jsonl')
-  kind = kinds.check(file)
-  if kind not in (kinds.TSV, kinds.CSV, kinds.JSON):
-    raise UserError(f'{path}: expected .tsv, .csv or .jsonl, got {kind}')
+    raise UserError(f'there is no file {path}: expected labelled examples')
+  return file
+
+
+def lines(file: pathlib.Path) -> Iterator[str]:
+  """The lines of a file with their line feeds, decompressed as its name says.
+
+  Raises:
+    UserError: a damaged archive, or a line that is not UTF-8.
+  """
   with file.open('rb') as raw:
-    lines = (_text(file, n, x) for n, x in enumerate(compressed.lines(file, raw, LONGEST), 1))
-    if kind == kinds.JSON:
-      yield from _objects(file, lines, columns)
-    else:
-      yield from _rows(file, lines, kind, columns, header)
+    for number, line in enumerate(compressed.lines(file, raw, LONGEST), 1):
+      yield _text(file, number, line)
 
 
 def _text(file: pathlib.Path, number: int, line: bytes) -> str:

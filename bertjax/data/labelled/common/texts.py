@@ -41,15 +41,11 @@ def rows(
   Raises:
     UserError: a vocabulary without the special tokens, or no room for texts.
   """
-  special = {role: vocabulary.special[role] for role in ('cls', 'sep')}
-  lacking = [role for role, number in special.items() if number is None]
-  if lacking:
-    raise UserError(f'the vocabulary has no {" and no ".join(lacking)}, which rows of texts need')
+  cls_n, sep_n = ([number] for number in special(vocabulary, ('cls', 'sep')))
   around = 2 if len(columns) == 1 else 2 + separators
   if length <= around + len(columns) - 1:
     raise UserError(f'config.length={length} leaves no room for texts: {around} tokens are special')
   encoded = [vocabulary.encode_batch(list(texts)) for texts in columns]
-  cls_n, sep_n = ([special[role]] for role in ('cls', 'sep'))
   found = []
   for parts in zip(*encoded, strict=True):
     kept = fitting([len(part) for part in parts], length - around)
@@ -62,6 +58,19 @@ def rows(
     type_n = np.repeat(np.arange(2, dtype=np.int32), (len(first_n), len(second_n)))
     found.append(Row(np.array([*first_n, *second_n], np.int32), type_n, cut))
   return found
+
+
+def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:
+  """The ids of special tokens.
+
+  Raises:
+    UserError: the vocabulary lacks one.
+  """
+  found = [vocabulary.special[role] for role in roles]
+  lacking = [role for role, number in zip(roles, found, strict=True) if number is None]
+  if lacking:
+    raise UserError(f'the vocabulary has no {" and no ".join(lacking)}, which rows of texts need')
+  return [number for number in found if number is not None]
 
 
 def fitting(sizes: Sequence[int], room: int) -> list[int]:

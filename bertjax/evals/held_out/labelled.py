@@ -1,0 +1,72 @@
+"""Labelled examples to be judged, each once, and what a model gives for them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bertjax.data import loader
+from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.errors import UserError
+from bertjax.field_types import Count, Natural
+from bertjax.types import Batch, Subject, Variables
+
+
+class Options(NamedTuple):
+  """Which examples.
+
+  Attributes:
+    file: of the examples; '': config.data.dev.
+    examples: from the first one on; 0: all.
+    batch_size: rows of a batch.
+  """
+
+  file: str
+  examples: Natural
+  batch_size: Count
+
+
+def open_rows(subject: Subject, options: Options) -> rows_lib.Rows:
+  """The rows of the file.
+
+  Raises:
+    UserError: the file is not of the task, or a batch_size that the devices do not divide.
+  """
+  config = subject.config
+  if options.batch_size % subject.ways:
+    raise UserError(
+      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
+      f'hosts that share it, got {options.batch_size}'
+    )
+  key, path = 'config.data.dev', options.file or config.data.dev
+  key = 'config.evals: file' if options.file else key
+  return rows_lib.open_rows(config, path, key, subject.store, options.examples, options.batch_size)
+
+
+def outputs(
+  subject: Subject, rows: rows_lib.Rows, batch_size: int, function: Callable[..., Any]
+) -> Callable[[Variables], Iterator[Any]]:
+  """Variables -> for each row, in their order, what the function gives for it, in NumPy.
+
+  Args:
+    subject: what is judged.
+    rows: of `open_rows`.
+    batch_size: rows of a batch.
+    function: (variables, batch) -> tree of arrays, B first; compiled once for each length of rows.
+  """
+  by_length: dict[int, Any] = {}
+
+  def compute(variables: Variables, batch: Batch) -> Any:
+    step = by_length.setdefault(batch['token_BT'].shape[1], subject.compile(function))
+    return jax.tree.map(np.asarray, step(variables, subject.put(batch)))
+
+  def run(variables: Variables) -> Iterator[Any]:
+    left = rows.rows
+    for batch in loader.eval_batches(rows, batch_size):
+      found = compute(variables, batch)
+      for place in range(min(left, batch_size)):
+        yield jax.tree.map(lambda x, place=place: x[place], found)
+      left -= batch_size
+
+  return run

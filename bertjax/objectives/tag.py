@@ -1,0 +1,66 @@
+"""A tag for each word, read off its first piece (Devlin et al. 2019, sections 4.1 and 5.3).
+
+The loss is the mean cross-entropy of the words, as of transformers' `...ForTokenClassification`.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from bertjax.errors import UserError
+from bertjax.kernels.cross_entropy import score
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models.layers.contracts import TargetModel
+from bertjax.objectives import model_of
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+
+TAG = 'tag'
+
+
+class Options(NamedTuple):
+  """The objective has no fields."""
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config: `config.model.token_labels` is (('tag', C),).
+
+  Raises:
+    UserError: see `model_of`; a model with a head for words, or with other heads of tokens.
+  """
+  model = model_of(config, TargetModel)
+  labels = tuple(config.model.token_labels) if 'token_labels' in config.model else ()
+  if [name for name, _ in labels] != [TAG] or config.model.labels:
+    raise UserError(
+      f"the objective 'tag' learns tags alone: expected config.model.token_labels=(({TAG!r}, 0),) "
+      f'and labels=(), got {labels!r} and {tuple(config.model.labels)!r}'
+    )
+  if config.model.words:
+    raise UserError(
+      "the objective 'tag' has no words to score: expected config.model.words=False, got True"
+    )
+  if dict(labels)[TAG] < 2:
+    raise UserError(
+      "the objective 'tag' needs examples with tags: expected config.data.task.name='tags', or a "
+      f'task of yours that has them, got a head of {dict(labels)[TAG]} classes'
+    )
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    logits_BTC = model.apply(variables, batch, noise)['token_label_BTC'][TAG]
+    weight_BT = batch['tag_weight_BT']
+    nll_BT, right_BT = score(logits_BTC, batch['tag_BT'])
+    return Out(
+      {
+        TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
+        f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),
+      },
+      carry,
+    )
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    return model.apply(variables, batch, None, hidden)
+
+  return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=('tagging',))
+
+
+OBJECTIVE = Factory(Options, make)
