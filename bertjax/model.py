@@ -23,6 +23,7 @@ import numpy as np
 
 from bertjax import sharding
 from bertjax.data import sentences as sentences_lib
+from bertjax.data.labelled.common import tag_sets, words
 from bertjax.data.labelled.common import texts as pairs
 from bertjax.data.sentences import Row
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -32,7 +33,7 @@ from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import load as load_lib
 from bertjax.use import nets
-from bertjax.use.answers import Candidate, Judged, Label, Pool, Score
+from bertjax.use.answers import Candidate, Judged, Label, Pool, Score, Tag
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts
 
@@ -169,17 +170,42 @@ class Model:
       )
     room = self.net.room or 1 << 30
     found = pairs.rows(said, self.vocabulary, room, self.task['separators'])
-    for number, row in enumerate(found, first):
-      if row.cut and not cut:
-        raise UserError(
-          f'text {number} has {len(row.id_n) + row.cut} tokens with the special ones, and '
-          f'{self.source} takes {room}: shorten it, or ask for texts to be cut (--cut, cut=True)'
-        )
+    self._texts.check_rows([len(row.id_n) + row.cut for row in found], cut, first)
     second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
     rows = [Row(row.id_n, second=second(row)) for row in found]
     labels = self.net.labels
     answers = self._runner.run('label', lambda v, batch: labels(v, batch)['label'], rows)
     return [_labelled(logits_C, self.task['classes']) for logits_C in answers]
+
+  def tag(
+    self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
+  ) -> list[list[Tag]]:
+    """The tag of each word of each sentence, by the task of a fine-tuned run.
+
+    Args:
+      sentences: of words.
+      cut, first: see the class.
+
+    Raises:
+      UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
+    """
+    if self.net.token_labels is None or 'scheme' not in self.task:
+      raise UserError(
+        f'{self.source} was not fine-tuned on tags: expected a run of configs/finetune/tagging.py'
+      )
+    room = self.net.room or 1 << 30
+    found = words.rows(sentences, self.vocabulary, room)
+    self._texts.check_rows([row.tokens for row in found], cut, first)
+    heads = self.net.token_labels
+    rows = [Row(row.id_n) for row in found]
+    answers = self._runner.run('tag', lambda v, batch: heads(v, batch)['tag'], rows)
+    scheme, classes = self.task['scheme'], self.task['classes']
+    tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
+    read = [_tagged(x_TC[row.first_n], tags) for x_TC, row in zip(answers, found, strict=True)]
+    return [
+      each + [unread] * (len(sentence) - len(each))
+      for each, sentence in zip(read, sentences, strict=True)
+    ]
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
     """How likely each text is: see `Score`. The special tokens around it are not scored.
@@ -293,9 +319,19 @@ class Model:
     return self.net.words
 
 
+def _tagged(logits_nC: np.ndarray, tags: Sequence[str]) -> list[Tag]:
+  p_nC = _softmax(logits_nC)
+  return [Tag(tags[i], float(p_C[i])) for i, p_C in zip(p_nC.argmax(1), p_nC, strict=True)]
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+  """float64, over the last axis."""
+  p = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+  return p / p.sum(-1, keepdims=True)
+
+
 def _labelled(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
   if not classes:
     return Label(float(logits_C[0]), {})
-  p_C = np.exp(logits_C.astype(np.float64) - logits_C.max())
-  p_C /= p_C.sum()
+  p_C = _softmax(logits_C)
   return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))

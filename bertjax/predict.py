@@ -4,11 +4,14 @@
   --mode=score     how likely each text is: pseudo-perplexity, of causal models perplexity
   --mode=replaced  for each token the probability that another stood there (ELECTRA)
   --mode=label     the class or number of each text, of a run that was fine-tuned
+  --mode=tag       the tag of each word, of a run that was fine-tuned on tags
 
-Without --mode it is label of a run that was fine-tuned, fill where the first text has a [MASK],
-else replaced where the model can, else score. Texts come from --text, or one a line from --input;
-of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl, and a pair is
---text and --second. --json prints a JSON object for each, --glue the file that GLUE takes.
+Without --mode it is that of the task of a run that was fine-tuned, fill where the first text has a
+[MASK], else replaced where the model can, else score. Texts come from --text, or one a line from
+--input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl, and a
+pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
+needed, and the words of --text stand between blanks. --json prints a JSON object for each, --glue
+the file that GLUE takes.
 """
 
 import json
@@ -29,11 +32,13 @@ _TOP = flags.DEFINE_integer('top', 5, 'Candidates for each [MASK].', 1)
 _SECOND = flags.DEFINE_multi_string('second', [], 'The second text of a pair, for each --text.')
 _GLUE = flags.DEFINE_bool('glue', False, 'Print index and prediction, as GLUE takes them.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
-_MODE = flags.DEFINE_enum('mode', None, ['fill', 'score', 'replaced', 'label'], 'What to predict.')
+_MODES = ['fill', 'score', 'replaced', 'label', 'tag']
+_MODE = flags.DEFINE_enum('mode', None, _MODES, 'What to predict.')
 flags.adopt_module_key_flags(use_flags)
 
-# Texts; each is as many rows as tokens, and with label one.
-_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024)
+# Texts; each is as many rows as tokens, and with label and tag one.
+_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024)
+_OF_TASK = dict(classify='label', tags='tag')  # config.data.task.name -> mode
 
 
 def _check_flags() -> None:
@@ -46,10 +51,18 @@ def _check_flags() -> None:
 def _parts(model: Any) -> Iterator[Part]:
   """The texts that the flags name, in pieces that any mode can take at once."""
   if _TEXT.value is not None:
-    return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value))])
-  if _MODE.value in (None, 'label') and model.task:
-    return use_flags.table_parts(model.task, _AT_ONCE['label'])
+    words = [text.split() for text in _TEXT.value]
+    return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value), words)])
+  mode = _of_task(model)
+  if mode and _MODE.value in (None, mode):
+    tables = dict(label=use_flags.table_parts, tag=use_flags.word_parts)
+    return tables[mode](model.task, _AT_ONCE[mode])
   return use_flags.parts(_AT_ONCE[_MODE.value or 'score'])
+
+
+def _of_task(model: Any) -> str:
+  """The mode of the task that the model was fine-tuned on; '' where it was not."""
+  return _OF_TASK.get(model.task['name'], 'label') if model.task else ''
 
 
 def _mode(model: Any, texts: list[str]) -> str:
@@ -57,7 +70,7 @@ def _mode(model: Any, texts: list[str]) -> str:
   if _MODE.value:
     return _MODE.value
   if model.task:
-    return 'label'
+    return _of_task(model)
   mask = model.vocabulary.special['mask']
   spelled = {BLANK, BLANK if mask is None else model.vocabulary.pieces[mask]}
   if any(each in texts[0] for each in spelled):
@@ -85,6 +98,12 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
   elif mode == 'replaced':
     judged = model.replaced(part.texts, **keys)
     found = [dict(tokens=[token._asdict() for token in tokens]) for tokens in judged]
+  elif mode == 'tag':
+    tagged = model.tag(part.words, **keys)
+    found = [
+      dict(tokens=words, tags=[t.tag for t in tags], probabilities=[t.probability for t in tags])
+      for words, tags in zip(part.words, tagged, strict=True)
+    ]
   elif mode == 'label':
     found = [label._asdict() for label in model.label(part.texts, part.seconds, **keys)]
     if part.seconds:
@@ -103,7 +122,10 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
 
 
 def shown(mode: str, answer: dict[str, Any]) -> str:
-  """An answer as lines for people."""
+  """An answer as lines for people; tags as columns, as files of them are."""
+  if mode == 'tag':
+    pairs = zip(answer['tokens'], answer['tags'], strict=True)
+    return ''.join(f'{word}\t{tag}\n' for word, tag in pairs)
   if mode == 'fill':
     said = ['  '.join(f'{c["token"]} {c["probability"]:.3f}' for c in m) for m in answer['masks']]
   elif mode == 'replaced':

@@ -7,10 +7,16 @@ from mutation import mutation
 
 from bertjax import schema
 from bertjax.data.labelled.common import rows
-from bertjax.evals import classification
+from bertjax.evals import classification, tagging
 from configs.finetune import glue
 
-RECIPES = [*(f'glue:{task}' for task in glue.TASKS), 'text:classes', 'text:number']
+RECIPES = [
+  *(f'glue:{task}' for task in glue.TASKS),
+  'text:classes',
+  'text:number',
+  'tagging:ner',
+  'tagging:pos',
+]
 
 
 @pytest.mark.parametrize('recipe', RECIPES)
@@ -30,7 +36,11 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
     config.data.task.classes = ('a', 'b')
   task, options = rows.task_of(config.data.task)
   (classes,) = task.classes(options).values()
-  assert config.best.metric.removeprefix('eval/dev/') in classification.names(classes)
+  names = dict(
+    classify=lambda: classification.names(classes),
+    tags=lambda: tagging.names(options.scheme),
+  )
+  assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
   assert f'python -m bertjax.main --config=configs/finetune/{name}.py' in (
     importlib.import_module(f'configs.finetune.{name}').__doc__
   )

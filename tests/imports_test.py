@@ -40,7 +40,8 @@ ARROWS = {
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
   'bertjax.convert': (
-    'bertjax.models', 'bertjax.kernels', 'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
+    'bertjax.models', 'bertjax.kernels', 'bertjax.data.labelled.common.tag_sets',
+    'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
     'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
     'bertjax.checkpoint.resume', 'bertjax.mirror', 'configs',
   ),
@@ -109,12 +110,13 @@ ARROWS = {
     'bertjax.data.vocab', 'bertjax.kernels', 'bertjax.models', 'bertjax.sharding',
   ),
   'bertjax.use.flags': (
-    'bertjax.checkpoint.reading', 'bertjax.data.labelled.common.records', 'bertjax.data.text',
-    'bertjax.model',
+    'bertjax.checkpoint.reading', 'bertjax.data.labelled.common.records',
+    'bertjax.data.labelled.common.tagged', 'bertjax.data.text', 'bertjax.model',
   ),
   'bertjax.model': (
-    'bertjax.use', 'bertjax.data.labelled.common.texts', 'bertjax.data.sentences',
-    'bertjax.data.vocab', 'bertjax.evals.fill_mask',
+    'bertjax.use', 'bertjax.data.labelled.common.tag_sets',
+    'bertjax.data.labelled.common.texts', 'bertjax.data.labelled.common.words',
+    'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
     'bertjax.objectives', 'bertjax.sharding',
   ),
   'bertjax.predict': ('bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics'),

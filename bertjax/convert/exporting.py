@@ -10,6 +10,7 @@ import numpy as np
 from bertjax.convert import card, directory, parity, receipt, runs, tables
 from bertjax.convert import family as family_lib
 from bertjax.convert.families import electra_net
+from bertjax.data.labelled.common import tag_sets
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
@@ -151,6 +152,8 @@ def _write_part(
 def _classes(config: Any) -> Sequence[str]:
   """The classes of a run that was fine-tuned, as its files spell them."""
   task = config.data.task if 'task' in config.data else {}
+  if 'scheme' in task:
+    return tag_sets.tags(task['scheme'], task['classes'])
   return tuple(task['classes']) if 'classes' in task else ()
 
 

@@ -46,6 +46,19 @@ class Label(NamedTuple):
   probabilities: dict[str, float]
 
 
+class Tag(NamedTuple):
+  """The tag of a word.
+
+  Attributes:
+    tag: the likeliest, as its task spells it. Of a word that a model has no room for it is O, and
+      _ where tags are plain.
+    probability: of it among all tags; None of a word that was not read.
+  """
+
+  tag: str
+  probability: float | None
+
+
 class Judged(NamedTuple):
   """A token of a text.
 

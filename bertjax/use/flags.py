@@ -8,7 +8,7 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
-from bertjax.data.labelled.common import records
+from bertjax.data.labelled.common import records, tagged
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
 
@@ -38,12 +38,14 @@ class Part(NamedTuple):
     first: number of the first, from 1.
     done: how much of the input has been read, 0 to 1; None where its end is not known.
     seconds: of pairs their second texts.
+    words: of sentences that are words already.
   """
 
   texts: list[str]
   first: int
   done: float | None
   seconds: Sequence[str] = ()
+  words: Sequence[list[str]] = ()
 
 
 def load() -> Any:
@@ -84,6 +86,23 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   while some := list(itertools.islice(found, size)):
     columns = [[str(record.values[name]) for record in some] for name in task['text']]
     yield Part(columns[0], first, None, *columns[1:])
+    first += len(some)
+
+
+def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
+  """The sentences of a file of words, so many at a time; it needs no tags.
+
+  Args:
+    task: `config.data.task`: where its words stand.
+    size: of a part.
+
+  Raises:
+    UserError: as `tagged.read`.
+  """
+  where = tagged.Where((task['words'],), task['columns'][:1], task['separator'])
+  found, first = tagged.read(INPUT.value or '-', where), 1
+  while some := [sentence.words for sentence in itertools.islice(found, size)]:
+    yield Part([' '.join(words) for words in some], first, None, words=some)
     first += len(some)
 
 

@@ -37,6 +37,8 @@ class Net(NamedTuple):
     judge: float32 logits [B, T] of "replaced"; None: it has no discriminator.
     labels: (variables, batch) -> label -> float32 logits [B, C] of the texts; None: it has no head
       for labels.
+    token_labels: (variables, batch) -> label -> float32 logits [B, T, C] of the tokens; None: it
+      has no such head.
     outputs: (variables, batch, whether all) -> the last layer's output [B, T, D]; or with it of all
       layers [L, B, T, D] and what enters the first [B, T, D].
     layers: how many outputs it has.
@@ -52,6 +54,7 @@ class Net(NamedTuple):
   causal: bool
   judge: Callable[[Variables, Batch], Array] | None
   labels: Callable[[Variables, Batch], Mapping[str, Array]] | None
+  token_labels: Callable[[Variables, Batch], Mapping[str, Array]] | None
   outputs: Callable[[Variables, Batch, bool], Any]
   layers: int
   width: int
@@ -79,7 +82,9 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
   kinds = {Electra: _electra, XLNet: _xlnet, StreamModel: _stream, TargetModel: _target}
   for kind, functions in kinds.items():
     if isinstance(model, kind):
-      own: dict[str, Any] = dict(causal=False, judge=None, labels=None, frame=bert_frame(special))
+      own: dict[str, Any] = dict(
+        causal=False, judge=None, labels=None, token_labels=None, frame=bert_frame(special)
+      )
       own |= functions(model, config, special)
       layers = config.layers * (config.inner_groups if 'inner_groups' in config else 1)
       return Net(
@@ -123,10 +128,12 @@ def _target(model: Any, config: Any, special: Mapping[str, int | None]) -> dict[
     found = apply(variables, batch, False)['label_BGC']
     return {name: logits_BGC[:, 0] for name, logits_BGC in found.items()}
 
+  token_labels = lambda variables, batch: apply(variables, batch, False)['token_label_BTC']
   return dict(
     words=(lambda variables, batch: apply(variables, batch, False)['word']) if words else None,
     causal='attend' in config and config.attend == 'causal',
     labels=labels if 'labels' in config and config.labels else None,
+    token_labels=token_labels if 'token_labels' in config and config.token_labels else None,
     outputs=lambda variables, batch, every: _outputs(apply(variables, batch, every), 'BTD', every),
   )
 

@@ -81,19 +81,32 @@ class Texts:
     languages = [self._language] * len(texts) if self._language else None
     return self.vocabulary.encode_batch(texts, languages)
 
-  def _fitting(self, found: list[Sentence], cut: bool, first: int) -> list[Sentence]:
+  def check_rows(self, sizes: Sequence[int], cut: bool, first: int) -> None:
+    """Refuses texts that are too long; or, with `cut`, says once that such are cut.
+
+    Args:
+      sizes: tokens of each, special ones included.
+      cut, first: as of `plain`.
+
+    Raises:
+      UserError: without `cut`, a text that is too long.
+    """
     room = self._room
-    for number, sentence in enumerate(found, first):
-      if room is None or len(sentence.id_n) <= room:
+    for number, size in enumerate(sizes, first):
+      if room is None or size <= room:
         continue
-      size = f'text {number} has {len(sentence.id_n)} tokens with the special ones'
+      said = f'text {number} has {size} tokens with the special ones'
       if not cut:
         raise UserError(
-          f'{size}, and {self._source} takes {room}: shorten it, or ask for texts to be cut '
+          f'{said}, and {self._source} takes {room}: shorten it, or ask for texts to be cut '
           '(--cut, cut=True)'
         )
       if not self._said:
-        logging.warning('%s: it is cut to %d, and so is all that is longer', size, room)
+        logging.warning('%s: it is cut to %d, and so is all that is longer', said, room)
         self._said = True
-      found[number - first] = sentences_lib.cut(sentence, room, self._frame)
-    return found
+
+  def _fitting(self, found: list[Sentence], cut: bool, first: int) -> list[Sentence]:
+    self.check_rows([len(sentence.id_n) for sentence in found], cut, first)
+    if self._room is None:
+      return found
+    return [sentences_lib.cut(sentence, self._room, self._frame) for sentence in found]

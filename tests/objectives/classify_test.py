@@ -1,11 +1,11 @@
 """The heads of fine-tuning against those of transformers: logits, loss and every gradient."""
 
 import cases
+import finetuned
 import jax
 import numpy as np
 import parity
 import pytest
-import torch
 import transformers
 from mutation import mutation
 
@@ -24,38 +24,10 @@ FAMILIES = dict(
     dict(use_task_id=False),
   ),
 )
-ACTS = dict(gelu_tanh='gelu_new', relu='relu')
 
 
 def config(family, classes):
-  return cases.config(
-    family, words=False, labels=(('label', classes),), head_dropout=0.0, dropout=0.0,
-    attention_dropout=0.0, width=36, heads=3, ffn=52, positions=45, types=3,
-  )  # fmt: skip
-
-
-def theirs(family, c, classes, batch):
-  """(state, loss, logits, gradients) of a random model of transformers."""
-  kind, config_class, more = FAMILIES[family]
-  torch.manual_seed(0)
-  model = kind(config_class(
-    vocab_size=cases.VOCAB, hidden_size=36, num_hidden_layers=c.model.layers,
-    num_attention_heads=3, intermediate_size=52, max_position_embeddings=45, type_vocab_size=3,
-    num_labels=classes, layer_norm_eps=c.model.norm_eps, hidden_act=ACTS[c.model.activation],
-    **more,
-  )).eval()  # fmt: skip
-  with torch.no_grad():
-    for name, parameter in model.named_parameters():
-      parameter.normal_(1.0 if 'Norm.weight' in name else 0.0, 0.1)
-  tensor = lambda x: torch.tensor(np.asarray(x))
-  out = model(
-    tensor(batch['token_BT']).long(), attention_mask=tensor(batch['example_BT'] > 0).long(),
-    token_type_ids=tensor(batch['type_BT']).long(), labels=tensor(batch['label_BG'][:, 0]),
-  )  # fmt: skip
-  out.loss.backward()
-  gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
-  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
-  return state, out.loss.item(), out.logits.detach().numpy(), gradients
+  return finetuned.config(family, labels=(('label', classes),))
 
 
 @pytest.mark.parametrize('classes', [1, 2, 5])
@@ -80,7 +52,12 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family, classes):
   rng = np.random.default_rng(1)
   label = rng.integers(0, classes, 3) if classes > 1 else rng.normal(size=3).astype(np.float32)
   batch['label_BG'] = label[:, None]
-  state, their_loss, their_logits, their_gradients = theirs(family, c, classes, batch)
+  kind, config_class, more = FAMILIES[family]
+  model = finetuned.random_model(kind, config_class, c, num_labels=classes, **more)
+  state, their_loss, their_logits, their_gradients = finetuned.run(
+    model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
+    token_type_ids=batch['type_BT'], labels=label,
+  )  # fmt: skip
   params = huggingface.from_huggingface(state, c.model)
   objective = classify.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch)

@@ -1,0 +1,72 @@
+"""The head for tags against that of transformers: logits, loss and every gradient."""
+
+import cases
+import finetuned
+import jax
+import numpy as np
+import parity
+import pytest
+import transformers
+from mutation import mutation
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.objectives import tag
+
+CLASSES = 5
+
+
+def config():
+  return finetuned.config('bert', labels=(), token_labels=(('tag', CLASSES),))
+
+
+@mutation(
+  'tag: the mean is over all tokens',
+  'bertjax/objectives/tag.py',
+  'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0)',
+  'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(jnp.ones_like(weight_BT)), scale=1.0)',
+)
+@mutation(
+  'tag: the head reads what enters the encoder',
+  'bertjax/models/bert.py',
+  "read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)",
+  "read_BTD = Dropout(self.head_dropout, name='token_dropout')(embedded_BTD, noise)",
+)
+def test_logits_loss_and_gradients_are_those_of_transformers():
+  c, rng = config(), np.random.default_rng(1)
+  batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
+  begins_BT = (batch['example_BT'] > 0) & (rng.random((3, 40)) < 0.6)
+  batch['tag_BT'] = rng.integers(0, CLASSES, (3, 40)).astype(np.int32) * begins_BT
+  batch['tag_weight_BT'] = begins_BT.astype(np.float32)
+  model = finetuned.random_model(
+    transformers.BertForTokenClassification, transformers.BertConfig, c, num_labels=CLASSES
+  )
+  state, their_loss, their_logits, their_gradients = finetuned.run(
+    model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
+    token_type_ids=batch['type_BT'],
+    labels=np.where(begins_BT, batch['tag_BT'], -100).astype(np.int64),
+  )  # fmt: skip
+  params = huggingface.from_huggingface(state, c.model)
+  objective = tag.make(c)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch)
+  logits = jax.jit(objective.predict)(dict(params=params), (), batch)['token_label_BTC']['tag']
+  real_BT = batch['example_BT'] > 0
+  parity.close(np.asarray(logits)[real_BT], their_logits[real_BT], parity.LOGITS, 'logits')
+  assert abs(loss - their_loss) <= parity.LOSS * their_loss
+  finetuned.check_gradients(huggingface.from_huggingface(their_gradients, c.model), gradients)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    (dict(words=True), r'config\.model\.words=False, got True'),
+    (dict(token_labels=()), r"expected config\.model\.token_labels=\(\('tag', 0\),\)"),
+    (dict(labels=(('next', 2),)), r"labels=\(\), got .*'next'"),
+    (dict(token_labels=(('tag', 0),)), "expected config.data.task.name='tags'"),
+  ],
+)
+def test_other_heads_are_refused(fields, said):
+  c = config()
+  c.model.update(fields)
+  with pytest.raises(UserError, match=said):
+    tag.make(c)

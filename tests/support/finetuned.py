@@ -1,0 +1,60 @@
+"""Random models of transformers with heads of fine-tuning, and their gradients beside ours."""
+
+import cases
+import jax
+import numpy as np
+import parity
+import torch
+
+SIZE = dict(width=36, heads=3, ffn=52, positions=45, types=3)
+ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
+
+
+def config(family: str, **model):
+  """A config of SIZE without dropout and without a head for words; `model` has the heads."""
+  still = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
+  return cases.config(family, words=False, **SIZE, **still, **model)
+
+
+def random_model(kind, config_class, c, **more):
+  """A model of transformers of the shape of `config`, every parameter of it random.
+
+  Args:
+    kind: its class.
+    config_class: of its config.
+    c: of ours.
+    **more: further fields of its config.
+  """
+  torch.manual_seed(0)
+  model = kind(config_class(
+    vocab_size=cases.VOCAB, hidden_size=36, num_hidden_layers=c.model.layers,
+    num_attention_heads=3, intermediate_size=52, max_position_embeddings=45, type_vocab_size=3,
+    layer_norm_eps=c.model.norm_eps, hidden_act=ACTS[c.model.activation], **more,
+  )).eval()  # fmt: skip
+  with torch.no_grad():
+    for name, parameter in model.named_parameters():
+      parameter.normal_(1.0 if 'Norm.weight' in name else 0.0, 0.1)
+  return model
+
+
+def run(model, **inputs):
+  """(state, loss, logits, gradients) of a model of transformers, in NumPy."""
+  out = model(**{name: torch.tensor(np.asarray(x)) for name, x in inputs.items()})
+  out.loss.backward()
+  gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
+  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  return state, out.loss.item(), out.logits.detach().numpy(), gradients
+
+
+def check_gradients(expected, got) -> None:
+  """Each leaf's gradient is the expected one, and there is one."""
+  assert jax.tree.structure(expected) == jax.tree.structure(got)
+  for (path, want), leaf in zip(
+    jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(got), strict=True
+  ):
+    name = jax.tree_util.keystr(path)
+    if "['key']['bias']" in name:  # the softmax does not see it: rounding errors of zero
+      continue
+    signal = float(np.abs(want).max())
+    assert signal > 0, f'{name} gets no gradient'
+    parity.close(leaf / signal, want / signal, parity.GRADIENT, f'gradient of {name}')
