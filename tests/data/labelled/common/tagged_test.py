@@ -89,8 +89,8 @@ def test_tables_and_json_lines(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'text', 'said'),
   [
-    ('a.conll', 'a O\n\nb\n', r'a\.conll, line 3: expected words and tags in the columns \(1, -1\)'),
-    ('b.conll', '# text\n', 'known in .conllu files alone'),
+    ('a.conll', 'a O\n\nb\n', r'line 3: expected words and tags in the columns \(1, -1\)'),
+    ('b.conll', '#text\n', 'known in .conllu files alone'),
     ('c.jsonl', '{"tokens": ["a"], "tags": []}', 'line 1: expected words and as many tags, got 1'),
     ('d.jsonl', '{"tokens": [], "tags": []}', 'line 1: expected words'),
     ('e.jsonl', '{"tokens": ["a"], "tags": [0]}', r"list of strings in 'tags', got \[0\]"),
