@@ -23,8 +23,9 @@ import numpy as np
 
 from bertjax import sharding
 from bertjax.data import sentences as sentences_lib
-from bertjax.data.labelled.common import tag_sets, words
+from bertjax.data.labelled.common import questions, tag_sets, words
 from bertjax.data.labelled.common import texts as pairs
+from bertjax.data.labelled.common.questions import Question
 from bertjax.data.sentences import Row
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, choose
@@ -32,8 +33,8 @@ from bertjax.evals.fill_mask import likeliest
 from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import load as load_lib
-from bertjax.use import nets
-from bertjax.use.answers import Candidate, Judged, Label, Pool, Score, Tag
+from bertjax.use import labelled, nets
+from bertjax.use.answers import Candidate, Choice, Judged, Label, Pool, Score, Tag
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts
 
@@ -158,7 +159,7 @@ class Model:
       UserError: a model that was not fine-tuned, pairs where its task has single texts or the other
         way round, or a text that is too long.
     """
-    if self.net.labels is None or not self.task:
+    if self.net.labels is None or 'text' not in self.task:
       raise UserError(
         f'{self.source} was not fine-tuned on labelled texts: expected a run of configs/finetune'
       )
@@ -168,14 +169,8 @@ class Model:
         f'{self.source} was fine-tuned on {len(self.task["text"])} texts an example '
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
-    room = self.net.room or 1 << 30
-    found = pairs.rows(said, self.vocabulary, room, self.task['separators'])
-    self._texts.check_rows([len(row.id_n) + row.cut for row in found], cut, first)
-    second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
-    rows = [Row(row.id_n, second=second(row)) for row in found]
-    labels = self.net.labels
-    answers = self._runner.run('label', lambda v, batch: labels(v, batch)['label'], rows)
-    return [_labelled(logits_C, self.task['classes']) for logits_C in answers]
+    answers = self._label_logits('label', said, cut, first)
+    return [labelled.label(logits_C, self.task['classes']) for logits_C in answers]
 
   def tag(
     self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
@@ -201,11 +196,37 @@ class Model:
     answers = self._runner.run('tag', lambda v, batch: heads(v, batch)['tag'], rows)
     scheme, classes = self.task['scheme'], self.task['classes']
     tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
-    read = [_tagged(x_TC[row.first_n], tags) for x_TC, row in zip(answers, found, strict=True)]
+    read = [
+      labelled.tags(x_TC[row.first_n], tags) for x_TC, row in zip(answers, found, strict=True)
+    ]
     return [
       each + [unread] * (len(sentence) - len(each))
       for each, sentence in zip(read, sentences, strict=True)
     ]
+
+  def choose(self, asked: Sequence[Question], cut: bool = False, first: int = 1) -> list[Choice]:
+    """The likeliest choice of each question, by the task of a fine-tuned run.
+
+    Args:
+      asked: each with as many choices as the first.
+      cut, first: see the class; of context and choice the longer is cut.
+
+    Raises:
+      UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
+        text that is too long.
+    """
+    if self.net.labels is None or 'choices' not in self.task:
+      raise UserError(
+        f'{self.source} was not fine-tuned on multiple choice: expected a run of '
+        'configs/finetune/choice.py'
+      )
+    parts = len(asked[0].choices) if asked else 1
+    odd = next((each for each in asked if len(each.choices) != parts), None)
+    if odd is not None:
+      raise UserError(f'{odd.place}: expected {parts} choices, got {len(odd.choices)}')
+    logits = self._label_logits('right', questions.pairs(asked), cut, first, parts)
+    grouped = [np.concatenate(logits[n : n + parts]) for n in range(0, len(logits), parts)]
+    return [labelled.choice(logits_G) for logits_G in grouped]
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
     """How likely each text is: see `Score`. The special tokens around it are not scored.
@@ -310,6 +331,21 @@ class Model:
     found = self._texts.plain(texts, cut, first)
     return [[self._texts.piece(i) for i in sentence.id_n] for sentence in found]
 
+  def _label_logits(
+    self, name: str, said: Sequence[Sequence[str]], cut: bool, first: int, parts: int = 1
+  ) -> list[np.ndarray]:
+    """float32 logits [C] of a label of each text or pair of texts; `parts` of them are an example
+    of the user's."""
+    room = self.net.room or 1 << 30
+    found = pairs.rows(said, self.vocabulary, room, self.task['separators'])
+    sizes = [len(row.id_n) + row.cut for row in found]
+    longest = [max(sizes[start : start + parts]) for start in range(0, len(sizes), parts)]
+    self._texts.check_rows(longest, cut, first)
+    second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
+    rows = [Row(row.id_n, second=second(row)) for row in found]
+    heads: Any = self.net.labels
+    return self._runner.run(('label', name), lambda v, batch: heads(v, batch)[name], rows)
+
   def _words(self, what: str) -> nets.Words:
     if self.net.words is None:
       raise UserError(
@@ -317,21 +353,3 @@ class Model:
         f'{what}: expected a model with one; this one embeds texts'
       )
     return self.net.words
-
-
-def _tagged(logits_nC: np.ndarray, tags: Sequence[str]) -> list[Tag]:
-  p_nC = _softmax(logits_nC)
-  return [Tag(tags[i], float(p_C[i])) for i, p_C in zip(p_nC.argmax(1), p_nC, strict=True)]
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-  """float64, over the last axis."""
-  p = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
-  return p / p.sum(-1, keepdims=True)
-
-
-def _labelled(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
-  if not classes:
-    return Label(float(logits_C[0]), {})
-  p_C = _softmax(logits_C)
-  return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))

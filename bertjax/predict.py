@@ -5,13 +5,14 @@
   --mode=replaced  for each token the probability that another stood there (ELECTRA)
   --mode=label     the class or number of each text, of a run that was fine-tuned
   --mode=tag       the tag of each word, of a run that was fine-tuned on tags
+  --mode=choose    the right one of the choices of each question, likewise
 
 Without --mode it is that of the task of a run that was fine-tuned, fill where the first text has a
 [MASK], else replaced where the model can, else score. Texts come from --text, or one a line from
 --input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl, and a
 pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
-needed, and the words of --text stand between blanks. --json prints a JSON object for each, --glue
-the file that GLUE takes.
+needed, and the words of --text stand between blanks; so it is of mode choose, right answers not
+needed, which takes no --text. --json prints a JSON object for each, --glue the file that GLUE takes.
 """
 
 import json
@@ -32,13 +33,13 @@ _TOP = flags.DEFINE_integer('top', 5, 'Candidates for each [MASK].', 1)
 _SECOND = flags.DEFINE_multi_string('second', [], 'The second text of a pair, for each --text.')
 _GLUE = flags.DEFINE_bool('glue', False, 'Print index and prediction, as GLUE takes them.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
-_MODES = ['fill', 'score', 'replaced', 'label', 'tag']
+_MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose']
 _MODE = flags.DEFINE_enum('mode', None, _MODES, 'What to predict.')
 flags.adopt_module_key_flags(use_flags)
 
-# Texts; each is as many rows as tokens, and with label and tag one.
-_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024)
-_OF_TASK = dict(classify='label', tags='tag')  # config.data.task.name -> mode
+# Texts; each is as many rows as tokens, with label and tag one, with choose as many as choices.
+_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024, choose=256)
+_OF_TASK = dict(classify='label', tags='tag', choice='choose')  # config.data.task.name -> mode
 
 
 def _check_flags() -> None:
@@ -55,7 +56,9 @@ def _parts(model: Any) -> Iterator[Part]:
     return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value), words)])
   mode = _of_task(model)
   if mode and _MODE.value in (None, mode):
-    tables = dict(label=use_flags.table_parts, tag=use_flags.word_parts)
+    tables = dict(
+      label=use_flags.table_parts, tag=use_flags.word_parts, choose=use_flags.question_parts
+    )
     return tables[mode](model.task, _AT_ONCE[mode])
   return use_flags.parts(_AT_ONCE[_MODE.value or 'score'])
 
@@ -104,6 +107,14 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
       dict(tokens=words, tags=[t.tag for t in tags], probabilities=[t.probability for t in tags])
       for words, tags in zip(part.words, tagged, strict=True)
     ]
+  elif mode == 'choose':
+    if not part.asked:
+      raise UserError('--mode=choose takes questions with their choices: expected --input')
+    chosen = model.choose(part.asked, **keys)
+    found = [
+      dict(question=q.question, choices=list(q.choices), **each._asdict())
+      for q, each in zip(part.asked, chosen, strict=True)
+    ]
   elif mode == 'label':
     found = [label._asdict() for label in model.label(part.texts, part.seconds, **keys)]
     if part.seconds:
@@ -130,6 +141,9 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
     said = ['  '.join(f'{c["token"]} {c["probability"]:.3f}' for c in m) for m in answer['masks']]
   elif mode == 'replaced':
     said = ['  '.join(f'{token["token"]} {token["replaced"]:.3f}' for token in answer['tokens'])]
+  elif mode == 'choose':
+    pairs = zip(answer['probabilities'], answer['choices'], strict=True)
+    said = [answer['question'], *(f'{p:.3f}  {choice}' for p, choice in pairs)]
   elif mode == 'label':
     likely = '  '.join(f'{name} {p:.3f}' for name, p in answer['probabilities'].items())
     said = [*([answer['second']] if 'second' in answer else []), likely or f'{answer["label"]:.4f}']

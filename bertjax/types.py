@@ -219,7 +219,8 @@ class Task(NamedTuple):
     read: (path, options) -> the records of a file, one by one.
     classes: options -> label of examples or of tokens -> how many classes it has; 1: it is a
       number.
-    encode: (records, options, vocabulary, length) -> examples, no longer than length.
+    encode: (records, options, vocabulary, length) -> examples, whose parts are no longer than
+      length.
   """
 
   options: type

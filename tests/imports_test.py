@@ -111,10 +111,12 @@ ARROWS = {
   ),
   'bertjax.use.flags': (
     'bertjax.checkpoint.reading', 'bertjax.data.labelled.common.records',
-    'bertjax.data.labelled.common.tagged', 'bertjax.data.text', 'bertjax.model',
+    'bertjax.data.labelled.common.questions', 'bertjax.data.labelled.common.tagged',
+    'bertjax.data.text', 'bertjax.model',
   ),
   'bertjax.model': (
-    'bertjax.use', 'bertjax.data.labelled.common.tag_sets',
+    'bertjax.use', 'bertjax.data.labelled.common.questions',
+    'bertjax.data.labelled.common.tag_sets',
     'bertjax.data.labelled.common.texts', 'bertjax.data.labelled.common.words',
     'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
     'bertjax.objectives', 'bertjax.sharding',

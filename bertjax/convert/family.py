@@ -177,7 +177,7 @@ def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
   heads = family.classes[name]
   label = {ANY: 'label'}.get(heads.label, heads.label)
   tag = {ANY: 'tag'}.get(heads.token_label, heads.token_label)
-  fixed = {'next': 2, 'order': 2, 'span': 2}
+  fixed = {'next': 2, 'order': 2, 'span': 2, 'right': 1}
   pair = lambda name: ((name, fixed.get(name, classes)),) if name else ()
   found = dict(
     words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag)

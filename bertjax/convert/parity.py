@@ -130,6 +130,8 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
     given['token_type_ids'] = tensor(inputs.type_BT)
   if 'extra' in model and model.extra:
     given['langs'] = tensor(inputs.language_BT)
+  if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
+    given = {key: value[:, None] for key, value in given.items()}
   with torch.no_grad():
     if model.name == 'transformer_xl':  # a causal XLNet takes no mask of several rows
       rows = zip(given['input_ids'], inputs.example_BT.sum(1), strict=True)

@@ -59,6 +59,18 @@ class Tag(NamedTuple):
   probability: float | None
 
 
+class Choice(NamedTuple):
+  """The likeliest of some choices.
+
+  Attributes:
+    choice: its number, from 0.
+    probabilities: of each.
+  """
+
+  choice: int
+  probabilities: list[float]
+
+
 class Judged(NamedTuple):
   """A token of a text.
 

@@ -8,7 +8,7 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
-from bertjax.data.labelled.common import records, tagged
+from bertjax.data.labelled.common import questions, records, tagged
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
 
@@ -39,6 +39,7 @@ class Part(NamedTuple):
     done: how much of the input has been read, 0 to 1; None where its end is not known.
     seconds: of pairs their second texts.
     words: of sentences that are words already.
+    asked: questions with choices; the texts are their contexts.
   """
 
   texts: list[str]
@@ -46,6 +47,7 @@ class Part(NamedTuple):
   done: float | None
   seconds: Sequence[str] = ()
   words: Sequence[list[str]] = ()
+  asked: Sequence[questions.Question] = ()
 
 
 def load() -> Any:
@@ -103,6 +105,23 @@ def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   found, first = tagged.read(INPUT.value or '-', where), 1
   while some := [sentence.words for sentence in itertools.islice(found, size)]:
     yield Part([' '.join(words) for words in some], first, None, words=some)
+    first += len(some)
+
+
+def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
+  """The questions of a file, so many at a time; it needs no right answers.
+
+  Args:
+    task: `config.data.task`: its form and columns.
+    size: of a part.
+
+  Raises:
+    UserError: as `questions.read`.
+  """
+  where = questions.Where(task['context'], task['question'], task['choices'], '')
+  found, first = questions.read(INPUT.value or '-', task['form'], where), 1
+  while some := list(itertools.islice(found, size)):
+    yield Part([each.context for each in some], first, None, asked=some)
     first += len(some)
 
 

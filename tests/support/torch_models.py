@@ -27,6 +27,7 @@ CASES = {
   'BertModel': t.BertConfig(**SHAPES),
   'BertForSequenceClassification': t.BertConfig(num_labels=5, **SHAPES),
   'BertForQuestionAnswering': t.BertConfig(**SHAPES),
+  'BertForMultipleChoice': t.BertConfig(**SHAPES),
   'BertForTokenClassification': t.BertConfig(num_labels=7, **SHAPES),
   'RobertaForMaskedLM': t.RobertaConfig(**SHAPES),
   'RobertaModel': t.RobertaConfig(**SHAPES),

@@ -115,7 +115,7 @@ def answer(workdir, *more):
 
 @mutation(
   'labelled: predictions name the least likely class',
-  'bertjax/model.py',
+  'bertjax/use/labelled.py',
   'classes[int(p_C.argmax())]',
   'classes[int(p_C.argmin())]',
 )

@@ -117,6 +117,7 @@ def classes_of(prefix: str, label: str = 'next') -> dict[str, Heads]:
     f'{prefix}ForMaskedLM': Heads(words=True),
     f'{prefix}Model': Heads(pooler=True),
     f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
+    f'{prefix}ForMultipleChoice': Heads(label='right'),
     f'{prefix}ForSequenceClassification': Heads(label=ANY),
     f'{prefix}ForTokenClassification': Heads(token_label=ANY),
   }

@@ -159,7 +159,8 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
     raise UserError(f'{key}={path} has no examples')
   vocabulary = load_vocabulary(store.path / 'vocab')
   examples = task.encode(records, options, vocabulary, config.length)
-  return Rows(store, examples, config.length, config.seed, together)
+  parts = int(examples.part_n[0].max()) if examples.part_n else 1
+  return Rows(store, examples, config.length * parts, config.seed, together)
 
 
 def count(config: Any) -> int:

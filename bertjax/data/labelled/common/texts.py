@@ -45,7 +45,7 @@ def rows(
   around = 2 if len(columns) == 1 else 2 + separators
   if length <= around + len(columns) - 1:
     raise UserError(f'config.length={length} leaves no room for texts: {around} tokens are special')
-  encoded = [vocabulary.encode_batch(list(texts)) for texts in columns]
+  encoded = [_encoded(texts, vocabulary) for texts in columns]
   found = []
   for parts in zip(*encoded, strict=True):
     kept = fitting([len(part) for part in parts], length - around)
@@ -58,6 +58,13 @@ def rows(
     type_n = np.repeat(np.arange(2, dtype=np.int32), (len(first_n), len(second_n)))
     found.append(Row(np.array([*first_n, *second_n], np.int32), type_n, cut))
   return found
+
+
+def _encoded(texts: Sequence[str], vocabulary: Vocabulary) -> list[np.ndarray]:
+  """The ids of each text; a text that stands there several times is encoded once."""
+  known = list(dict.fromkeys(texts))
+  ids = dict(zip(known, vocabulary.encode_batch(known), strict=True))
+  return [ids[text] for text in texts]
 
 
 def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:

@@ -1,0 +1,38 @@
+"""Questions with some answers to choose from, each judged once: accuracy, loss, and the share of
+the place where the right answer stands most often (majority)."""
+
+import numpy as np
+
+from bertjax.evals import classification
+from bertjax.evals.held_out import labelled
+from bertjax.evals.held_out.labelled import Options
+from bertjax.objectives.choose import RIGHT
+from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+
+NAMES = frozenset(('loss', 'accuracy', 'majority'))
+
+
+def judged(logits_nG: np.ndarray, right_n: np.ndarray) -> dict[str, float]:
+  """The scores of float32 logits of the choices, by the int numbers of the right ones."""
+  scores = classification.class_scores(logits_nG, right_n)
+  return {name: scores[name] for name in sorted(NAMES)}
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """The scores of a file of questions; errors as `labelled.open_rows`."""
+  rows = labelled.open_rows(subject, options)
+
+  def function(variables: Variables, batch):
+    return subject.objective.predict(variables, (), batch)['label_BGC'][RIGHT][..., 0]
+
+  logits = labelled.outputs(subject, rows, options.batch_size, function)
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    right_n = rows.examples.label[RIGHT].argmax(1)
+    return Report(judged(np.stack(list(logits(variables))), right_n))
+
+  return Evaluation(NAMES, run)
+
+
+EVALUATOR = Evaluator(Options, make)

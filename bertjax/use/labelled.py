@@ -1,0 +1,33 @@
+"""Logits of heads that were fine-tuned, as answers with probabilities."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bertjax.use.answers import Choice, Label, Tag
+
+
+def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
+  """The likeliest class; without classes the number."""
+  if not classes:
+    return Label(float(logits_C[0]), {})
+  p_C = _softmax(logits_C)
+  return Label(classes[int(p_C.argmax())], dict(zip(classes, p_C.tolist(), strict=True)))
+
+
+def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:
+  """The likeliest tag of each word."""
+  p_nC = _softmax(logits_nC)
+  return [Tag(names[i], float(p_C[i])) for i, p_C in zip(p_nC.argmax(1), p_nC, strict=True)]
+
+
+def choice(logits_G: np.ndarray) -> Choice:
+  """The likeliest of some choices."""
+  p_G = _softmax(logits_G)
+  return Choice(int(p_G.argmax()), p_G.tolist())
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+  """float64, over the last axis."""
+  p = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+  return p / p.sum(-1, keepdims=True)

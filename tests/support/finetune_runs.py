@@ -1,0 +1,69 @@
+"""Runs of fine-tuning from files, as processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+from processes import ROOT, environment, exact, lines
+
+SIZE = dict(
+  layers=1, width=32, heads=8, ffn=64, positions=64, dropout=0.1, attention_dropout=0.0,
+  head_dropout=0.1, init_std=0.2,
+)  # fmt: skip
+
+
+def command(recipe, files, workdir, *more):
+  """The command of a run on FILES/train.*, judged on FILES/dev.*, with FILES/vocab.txt."""
+  (train,), (dev,) = files.glob('train.*'), files.glob('dev.*')
+  return [
+    sys.executable, '-m', 'bertjax.main', f'--config=configs/finetune/{recipe}',
+    f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={train}',
+    f'--config.data.dev={dev}', f'--config.data.vocab={files}/vocab.txt', '--config.length=40',
+    '--config.log_steps=1', '--config.epochs=10', '--config.optimizer.schedule.peak=1e-2',
+    '--config.batch_size=16', *(f'--config.model.{k}={v}' for k, v in SIZE.items()), *more,
+  ]  # fmt: skip
+
+
+def call(arguments, devices=1):
+  """A finished process."""
+  return subprocess.run(
+    arguments, cwd=ROOT, env=environment(devices), text=True, check=False, capture_output=True,
+    timeout=600,
+  )  # fmt: skip
+
+
+def run(arguments, devices=1):
+  """What a process that succeeds prints."""
+  done = call(arguments, devices)
+  assert done.returncode == 0, done.stderr + done.stdout
+  return done.stdout
+
+
+def use(module, workdir, *more):
+  """A finished `python -m bertjax.MODULE` on a run."""
+  workdir = os.path.relpath(workdir, ROOT)
+  return call([sys.executable, '-m', f'bertjax.{module}', f'--workdir={workdir}', *more])
+
+
+def last(workdir, name):
+  """The last value of a metric."""
+  return [x[name] for x in lines(workdir) if name in x][-1]
+
+
+def check_kill_and_resume(arguments, straight, workdir, after):
+  """A run that is killed behind step `after` goes on to the bits of one that was not."""
+  quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+  process = subprocess.Popen(arguments, cwd=ROOT, env=environment(), **quiet)
+  metrics = workdir / 'metrics.jsonl'
+  while process.poll() is None and not (
+    metrics.exists() and metrics.read_text().count('"loss"') >= after
+  ):
+    time.sleep(0.01)
+  process.send_signal(signal.SIGKILL)
+  process.wait()
+  assert json.loads(metrics.read_text().splitlines()[-1])['step'] < last(straight, 'step')
+  assert 'Resuming after step' in run(arguments)
+  assert exact(workdir) == exact(straight)
