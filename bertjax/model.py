@@ -32,8 +32,8 @@ from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
 from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Variables
-from bertjax.use import load as load_lib
 from bertjax.use import labelled, nets
+from bertjax.use import load as load_lib
 from bertjax.use.answers import Candidate, Choice, Judged, Label, Pool, Score, Tag
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts

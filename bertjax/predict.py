@@ -12,7 +12,8 @@ Without --mode it is that of the task of a run that was fine-tuned, fill where t
 --input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl, and a
 pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
 needed, and the words of --text stand between blanks; so it is of mode choose, right answers not
-needed, which takes no --text. --json prints a JSON object for each, --glue the file that GLUE takes.
+needed, which takes no --text. --json prints a JSON object for each, --glue the file that GLUE
+takes.
 """
 
 import json

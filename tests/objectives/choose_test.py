@@ -1,0 +1,81 @@
+"""The head for choices against that of transformers: logits, loss and every gradient."""
+
+import cases
+import finetuned
+import jax
+import numpy as np
+import parity
+import pytest
+import transformers
+from mutation import mutation
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.objectives import choose
+
+ROWS = [(17, 9, 12), (5, 20, 14)]  # tokens of the parts
+
+
+def config():
+  return finetuned.config('bert', labels=(('right', 1),))
+
+
+def unpacked(batch, name):
+  """The parts of a batch as transformers takes them: int64 [B, G, T], 0 behind their tokens."""
+  out = np.zeros((2, 3, 20), np.int64)
+  for b, parts in enumerate(ROWS):
+    for g in range(len(parts)):
+      part_n = batch[name][b, batch['example_BT'][b] == g + 1]
+      out[b, g, : len(part_n)] = part_n
+  return out
+
+
+@mutation(
+  'choose: each choice is judged by itself',
+  'bertjax/objectives/choose.py',
+  'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
+  'nll_B = jax.nn.softplus(-picked_B)',
+)
+@mutation(
+  'choose: the choices see each other',
+  'bertjax/models/bert.py',
+  '  return Mask(example_BT, example_BT)\n',
+  '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
+)
+def test_logits_loss_and_gradients_are_those_of_transformers():
+  c = config()
+  batch = cases.batch(ROWS, 44, types=3)
+  batch['right_BG'] = np.eye(3, dtype=np.float32)[[2, 0]]
+  model = finetuned.random_model(transformers.BertForMultipleChoice, transformers.BertConfig, c)
+  state, their_loss, their_logits, their_gradients = finetuned.run(
+    model, input_ids=unpacked(batch, 'token_BT'),
+    attention_mask=unpacked(batch, 'example_BT') > 0,
+    token_type_ids=unpacked(batch, 'type_BT'), labels=np.array([2, 0]),
+  )  # fmt: skip
+  params = huggingface.from_huggingface(state, c.model)
+  objective = choose.make(c)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch)
+  logits = jax.jit(objective.predict)(dict(params=params), (), batch)['label_BGC']['right'][..., 0]
+  parity.close(logits, their_logits, parity.LOGITS, 'logits')
+  assert abs(loss - their_loss) <= parity.LOSS * their_loss
+  # The softmax over the choices does not see what all of them share.
+  expected = huggingface.from_huggingface(their_gradients, c.model)
+  assert np.abs(expected['right']['bias']).max() < 1e-6 > np.abs(gradients['right']['bias']).max()
+  expected['right'].pop('bias')
+  gradients['right'].pop('bias')
+  finetuned.check_gradients(expected, gradients)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    (dict(words=True), r'config\.model\.words=False, got True'),
+    (dict(labels=(('right', 2),)), r"expected config\.model\.labels=\(\('right', 1\),\)"),
+    (dict(labels=(('label', 1),)), r'expected config\.model\.labels'),
+  ],
+)
+def test_other_heads_are_refused(fields, said):
+  c = config()
+  c.model.update(fields)
+  with pytest.raises(UserError, match=said):
+    choose.make(c)

@@ -1,0 +1,94 @@
+"""Multiple choice: learned, judged, predicted, exported; killed and resumed."""
+
+import json
+import random
+
+import finetune_runs
+import pytest
+from mutation import mutation
+
+WORDS = ('red', 'green', 'blue', 'dark', 'light')
+OTHERS = ('the', 'house', 'is', 'of', 'a')
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  """The right choice is the one that has the color word 'red'; contexts say nothing of it."""
+  folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *OTHERS, *WORDS]
+  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  for name, count in (('train', 160), ('dev', 40)):
+    lines = []
+    for _ in range(count):
+      right = draw.randrange(3)
+      others = iter(draw.sample(WORDS[1:], 2))
+      choices = ['a red house' if n == right else f'a {next(others)} house' for n in range(3)]
+      context = ' '.join(draw.choice(OTHERS) for _ in range(draw.choice([2, 5, 20])))
+      lines.append(json.dumps(dict(text=context, list=choices, right='ABC'[right])))
+    (folder / f'{name}.jsonl').write_text('\n'.join(lines) + '\n')
+  return folder
+
+
+def command(files, workdir, *more):
+  columns = dict(context='text', question='', choices="('list',)", label='right', answer='letter')
+  given = (f'--config.data.task.{name}={value}' for name, value in columns.items())
+  return finetune_runs.command(
+    'choice.py:swag', files, workdir, *given, '--config.length=16', '--config.model.positions=16',
+    *more,
+  )  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def straight(files, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('straight')
+  finetune_runs.run(command(files, workdir))
+  return workdir
+
+
+@mutation(
+  'choice: a row is no longer than a part may be',
+  'bertjax/data/labelled/common/rows.py',
+  'Rows(store, examples, config.length * parts,',
+  'Rows(store, examples, config.length,',
+)
+@mutation(
+  'choice: the likeliest choice is named from 1',
+  'bertjax/use/labelled.py',
+  'Choice(int(p_G.argmax()), p_G.tolist())',
+  'Choice(int(p_G.argmax()) + 1, p_G.tolist())',
+)
+def test_choices_are_learned_and_predicted_as_the_evaluation_says(files, straight):
+  accuracy = finetune_runs.last(straight, 'eval/dev/accuracy')
+  assert accuracy > 0.9 > 0.6 > finetune_runs.last(straight, 'eval/dev/majority')
+  said = [json.loads(line) for line in (files / 'dev.jsonl').read_text().splitlines()]
+  done = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl', '--cut', '--json')
+  assert done.returncode == 0, done.stderr
+  found = [json.loads(line) for line in done.stdout.splitlines()]
+  assert [each['choices'] for each in found] == [each['list'] for each in said]
+  right = [f['choice'] == 'ABC'.index(s['right']) for f, s in zip(found, said, strict=True)]
+  assert sum(right) / len(right) == pytest.approx(accuracy)
+  assert all(sum(each['probabilities']) == pytest.approx(1) for each in found)
+
+
+@pytest.mark.full
+def test_predictions_for_people_and_what_is_refused(files, straight):
+  done = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl', '--cut')
+  assert done.returncode == 0, done.stderr
+  assert 'a red house' in done.stdout
+  refused = finetune_runs.use('predict', straight, '--text=a')
+  assert 'expected --input' in refused.stderr
+  refused = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl')
+  assert 'takes 16' in refused.stderr
+
+
+@pytest.mark.full
+def test_it_is_exported_as_multiple_choice(straight, tmp_path):
+  done = finetune_runs.use('convert', straight, '--to=hf', f'--output={tmp_path}/hf')
+  assert done.returncode == 0, done.stderr
+  config = json.loads((tmp_path / 'hf' / 'config.json').read_text())
+  assert config['architectures'] == ['BertForMultipleChoice']
+
+
+@pytest.mark.full
+def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
+  finetune_runs.check_kill_and_resume(command(files, tmp_path), straight, tmp_path, 15)
