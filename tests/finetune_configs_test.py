@@ -7,7 +7,7 @@ from mutation import mutation
 
 from bertjax import schema
 from bertjax.data.labelled.common import rows
-from bertjax.evals import classification, tagging
+from bertjax.evals import choice, classification, tagging
 from configs.finetune import glue
 
 RECIPES = [
@@ -16,6 +16,9 @@ RECIPES = [
   'text:number',
   'tagging:ner',
   'tagging:pos',
+  'choice:dream',
+  'choice:race',
+  'choice:swag',
 ]
 
 
@@ -39,6 +42,7 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
   names = dict(
     classify=lambda: classification.names(classes),
     tags=lambda: tagging.names(options.scheme),
+    choice=lambda: choice.NAMES,
   )
   assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
   assert f'python -m bertjax.main --config=configs/finetune/{name}.py' in (
