@@ -1,14 +1,13 @@
 """THE loop: store, run, state, restore, then steps with log, evaluation and checkpoints, in order.
 
 It knows systems only through `types.Objective`. What is fixed before the first step is opened in
-opening.py and made in setup.py; first_state.py has what a run begins with, phase.py the compiled
-step and the batches of a phase, evaluation.py what judges it, spikes.py what becomes of a step that
-is not finite.
+opening.py and made in setup.py; first_state.py has what a run begins with, session.py what each
+move of the loop does, phase.py the compiled step and the batches of a phase, evaluation.py what
+judges it, spikes.py what becomes of a step that is not finite.
 """
 
 import contextlib
 import json
-import math
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -16,45 +15,11 @@ from typing import Any
 import jax
 
 from bertjax import hosts, mirror
-from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import reading, resume
-from bertjax.data import loader
-from bertjax.metrics import curves, goodput, ledger, tracking
-from bertjax.metrics import interval as interval_lib
-from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.train import (
-  digests,
-  evaluation,
-  first_state,
-  opening,
-  report,
-  setup,
-  spikes,
-  verification,
-)
+from bertjax.train import first_state, opening
+from bertjax.train.session import Session, held_out_scores
 from bertjax.train.stop import Stop
-
-
-def profile_window(window: Any, done: int, workdir: str) -> None:
-  """Traces `config.profile.steps` steps from `config.profile.start` on, into workdir/profile."""
-  if window.steps and done == window.start:
-    jax.profiler.start_trace(pathlib.Path(workdir, 'profile'))
-  if window.steps and done == window.start + window.steps:
-    jax.profiler.stop_trace()
-
-
-def held_out_scores(
-  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress
-) -> dict[str, float]:
-  """Runs the evaluations that are due after a step and shows what they found."""
-  phases = run.judged(run.timeline.at(done - 1)[0])
-  scores, tables = evaluation.run(phases, run.timeline.side_by_side, variables, done, last)
-  shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
-  progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
-  for table in tables:
-    progress.show(table)
-  return scores
 
 
 def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
@@ -84,156 +49,28 @@ def _run(
   stop: Stop,
   stack: contextlib.ExitStack,
 ) -> None:
-  workdir = place.path
-  for line in resume.check_workdir(workdir, config, overrides):
+  for line in resume.check_workdir(place.path, config, overrides):
     progress.note(line)
-  for note in resume.check_history(workdir):
+  for note in resume.check_history(place.path):
     progress.note(note)
   run, source = opening.open_run(config, place, progress)
-
-  checkpoints = checkpoints_lib.Checkpoints(
-    pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best,
-    lambda step: resume.note_saved(workdir, step), place,
-  )  # fmt: skip
-  stack.callback(checkpoints.close)
-  start, state, meta = first_state.begin(config, run, source, checkpoints, progress, workdir)
+  session = Session(config, run, source, place, progress, stack)
   del source  # it may hold a whole model
-
-  def send() -> None:
-    try:
-      place.send()
-    except Exception as error:
-      progress.note(f'What was logged since the last checkpoint is in {workdir} alone: {error}')
-
-  stack.callback(send)
-  if late := resume.trained_already(workdir, run.config, start):
-    progress.note(f'Left out too late, step {start} was taken: {late} of config.skip_steps')
-  tracked = tracking.Trackers(config, workdir, progress.note)
-  stack.callback(tracked.close)
-  writer = metrics_writer.Writer(workdir, start, tracked)
-  stack.callback(writer.close)
-  starts = goodput.Record(workdir, start, progress.note)
-  book = ledger.Ledger(jax.devices(), meta.get('ledger'))
-  interval = interval_lib.Interval(meta.get('interval'))
-  watch = spikes.Watch(workdir, run, meta.get('spikes'), progress.note, checkpoints.latest)
-  previous = None
-  verified = stack.enter_context(verification.Verification(run, start, progress.note))
-
-  def evaluate(done: int, last: bool) -> None:
-    """After the checkpoint of the step, so that no failing evaluation costs it."""
-    with book.time('eval'):
-      scores = held_out_scores(run, done, last, state.variables, progress)
-    if checkpoints.has(done):
-      checkpoints.score(done, scores)
-    writer.write(done, scores)
-
-  def save(done: int, wait: bool) -> None:
-    with book.time('checkpoint'):
-      meta = dict(
-        batch=first_state.batch_of(run, done),
-        fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
-        replicas_sha256=digests.check_replicas(done, state.variables),
-        interval=interval.state(), ledger=book.state(),
-        vocabulary=run.store.meta['vocabulary']['sha256'],
-        spikes=watch.state(),
-      )  # fmt: skip
-      writer.sync()
-      checkpoints.save(done, first_state.saved(config, state), meta, wait=wait)
-
-  def rescue(kind: Any, error: BaseException | None, trace: Any) -> None:
-    """Saves the last good state where an error ends the run; one process alone can."""
-    del kind, trace
-    if error is None or isinstance(error, verification.Damaged) or hosts.count() > 1:
-      return
-    if previous is None or checkpoints.has(previous[0]):
-      return
-    if any(leaf.is_deleted() for leaf in jax.tree.leaves(state)) or int(state.step) != previous[0]:
-      return  # the error came in the middle of a step
-    if spikes.good(previous[1]):
-      progress.note(f'Saving step {previous[0]} on the way out of {type(error).__name__}')
-      try:
-        watch.look(*previous)
-        save(previous[0], wait=True)
-      except Exception as second:
-        progress.note(f'That failed too: {second}')
-
-  stack.push(rescue)
-  if start:  # the scores of that step come after its checkpoint: a kill may have come between
-    known, last = checkpoints.scores(start), start == config.total_steps
-    if known is not None:
-      writer.write(start, known)
-    elif evaluation.due(run.judged(run.timeline.at(start - 1)[0]), start, last):
-      evaluate(start, last)
-
-  for done in range(start + 1, config.total_steps + 1):
-    profile_window(config.profile, done, workdir)
-    number, index = run.timeline.at(done - 1)
-    phase = run.phases[number]
-    if not phase.compiled:
-      progress.note(f'Compiling the train step of phase {phase.name!r}')
-      with book.time('compile'):
-        phase.compile(run.abstract)
-        # Collectives of CPUs give up where one process begins 30 s after another.
-        hosts.barrier(f'compiled/{phase.name}', math.inf)
-    if index == 0:
-      state = phase.enter(state)
-    with book.time('input'):
-      batch, counts = phase.next_batch(index)
-    with book.time('compute'):
-      if run.timeline.leaves_out(done):
-        progress.note(f'Step {done}: its batch is left out (config.skip_steps)')
-        state, found = phase.leave_out(state), None
-      else:
-        state, found = phase.train(state, batch)
-      if done == start + 1:  # it has worked once: from now on the workdir is this run's
-        watch.look(done, found, batch)
-        changed = resume.claim_workdir(workdir, config, run.config, start)
-        writer.note(start, {metrics_writer.CHANGED: changed} if changed else {})
-        resume.keep_vocabulary(workdir, run.vocabulary)
-      # One step late, so that the device never waits for the host.
-      loss = watch.look(*previous) if previous else None
-    progress.step(done, loss)
-    if said := checkpoints.failure():
-      progress.note(said)
-    if found is None:
-      interval.leave_out()
-    else:
-      interval.add(phase.name, found)
-      book.count(counts, phase.objective.flops(batch))
-    previous = (done, found, batch)
+  session.catch_up()
+  for done in range(session.start + 1, config.total_steps + 1):
+    session.step(done)
     last, leaving = done == config.total_steps, stop.at(done)
-    verified.check(stop, leaving)
-
+    session.verified.check(stop, leaving)
     if done % config.log_steps == 0 or last:
-      with book.time('compute'):
-        watch.look(done, found, batch)
-        finish = {p.name: p.objective.finish for p in run.phases}
-        scalars = interval.close(finish, run.timeline.interleaved)
-      scalars |= book.interval()
-      writer.write(done, scalars)
-      starts.update(done, scalars)
-      progress.update(done, scalars)
+      session.log()
     if done % config.checkpoint_steps == 0 or last or leaving:
-      watch.look(done, found, batch)
-      save(done, wait=last or leaving)
+      session.save(wait=last or leaving)
     if leaving and not last:
       progress.note(f'Stopped by {stop.reason} after step {done}; the same command resumes')
       return
-    if evaluation.due(run.judged(number), done, last):
-      evaluate(done, last)
-
-  checkpoints.wait()
-  verified.finish()
-  progress.close()
-  book.print_summary()
-  report.show_goodput(workdir)
-  if start < config.total_steps and jax.process_index() == 0:
-    report.show(place.text)
-    writer.close()
-    try:
-      curves.plot([workdir])
-    except OSError as error:
-      progress.note(f'curves.png was not drawn: {error}')
+    if session.is_judged(done, last):
+      session.evaluate(done, last)
+  session.finish()
 
 
 def evaluate(config: Any, workdir: str) -> None:

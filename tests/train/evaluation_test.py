@@ -112,13 +112,13 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   'train: evaluation comes before the checkpoint',
   'bertjax/train/loop.py',
   '    if done % config.checkpoint_steps == 0 or last or leaving:\n',
-  '    if evaluation.due(run.judged(number), done, last):\n      evaluate(done, last)\n'
+  '    if session.is_judged(done, last):\n      session.evaluate(done, last)\n'
   '    if done % config.checkpoint_steps == 0 or last or leaving:\n',
 )
 @mutation(
   'train: a resume does not make up for an evaluation that was cut off',
-  'bertjax/train/loop.py',
-  '      evaluate(start, last)\n',
+  'bertjax/train/session.py',
+  '      self.evaluate(self.start, last)\n',
   '      pass\n',
 )
 def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypatch, one_device):
@@ -142,7 +142,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
 @pytest.mark.full
 @mutation(
   'train: the sums since the last log are not saved',
-  'bertjax/train/loop.py',
+  'bertjax/train/session.py',
   "interval_lib.Interval(meta.get('interval'))",
   'interval_lib.Interval()',
 )
@@ -152,7 +152,7 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   """xlm: three phases take turns; the checkpoint of step 2 lies before the log of step 3."""
   config = short(rich_store, 'xlm')
   train_loop.run(config, str(tmp_path / 'straight'))
-  take = train_loop.evaluation.due
+  take = evaluation.due
 
   def cut_off(phases, step, last):
     if step == 2:
@@ -172,10 +172,10 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 
 @mutation(
   'train: the workdir is claimed before it has worked',
-  'bertjax/train/loop.py',
-  '  writer = metrics_writer.Writer(workdir, start, tracked)\n',
-  '  writer = metrics_writer.Writer(workdir, start, tracked)\n'
-  '  resume.claim_workdir(workdir, config, run.config)\n',
+  'bertjax/train/session.py',
+  '    self._writer = metrics_writer.Writer(workdir, self.start, tracked)\n',
+  '    self._writer = metrics_writer.Writer(workdir, self.start, tracked)\n'
+  '    resume.claim_workdir(workdir, config, run.config)\n',
 )
 def test_a_corrected_config_starts_where_another_one_failed(
   rich_store, tmp_path, monkeypatch, one_device

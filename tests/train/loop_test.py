@@ -61,9 +61,9 @@ def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_pa
 
 @mutation(
   'train: a resume takes the batch it has seen',
-  'bertjax/train/loop.py',
-  '    number, index = run.timeline.at(done - 1)\n',
-  '    number, index = run.timeline.at(done - 1 - (start > 0))\n',
+  'bertjax/train/session.py',
+  '    number, index = self._run.timeline.at(done - 1)\n',
+  '    number, index = self._run.timeline.at(done - 1 - (self.start > 0))\n',
 )
 def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 16)

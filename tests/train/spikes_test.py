@@ -50,9 +50,9 @@ def straight(rich_store, tmp_path_factory):
 
 @mutation(
   'train: a step that is left out trains',
-  'bertjax/train/loop.py',
-  'state, found = phase.leave_out(state), None',
-  'state, found = phase.train(state, batch)',
+  'bertjax/train/session.py',
+  'self.state, found = phase.leave_out(self.state), None',
+  'self.state, found = phase.train(self.state, batch)',
 )
 def test_what_trained_nothing_is_counted_and_in_no_mean(straight):
   found = {line['step']: line for line in lines(straight) if 'tokens/real' in line}
@@ -79,7 +79,7 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
 @pytest.mark.full
 @mutation(
   'train: a resume forgets how many steps were skipped',
-  'bertjax/train/loop.py',
+  'bertjax/train/session.py',
   "run, meta.get('spikes'), progress",
   'run, None, progress',
 )

@@ -200,8 +200,8 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
 @pytest.mark.full
 @mutation(
   'loop: a process that has compiled does not wait for the others',
-  'bertjax/train/loop.py',
-  "        hosts.barrier(f'compiled/{phase.name}', math.inf)\n",
+  'bertjax/train/session.py',
+  "      hosts.barrier(f'compiled/{phase.name}', math.inf)\n",
   '',
 )
 def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
@@ -217,8 +217,8 @@ def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
 
 @mutation(
   'rescue: nothing is saved on the way out',
-  'bertjax/train/loop.py',
-  '  stack.push(rescue)\n',
+  'bertjax/train/session.py',
+  '    stack.push(self._rescue)\n',
   '',
 )
 def test_an_error_costs_no_step(rich_store, tmp_path, monkeypatch):

@@ -34,12 +34,12 @@ def store(rich_store, tmp_path):
 @mutation(
   'verification: what it finds is not looked at',
   'bertjax/train/loop.py',
-  '    verified.check(stop, leaving)\n',
+  '    session.verified.check(stop, leaving)\n',
   '',
 )
 @mutation(
   'rescue: the state of a run over damaged data is saved',
-  'bertjax/train/loop.py',
+  'bertjax/train/session.py',
   'isinstance(error, verification.Damaged)',
   'False',
 )

@@ -1,0 +1,262 @@
+"""A run under way: the state that its steps change, and all that is written of them.
+
+loop.py says in which order; here is what each of its moves does.
+"""
+
+import contextlib
+import math
+import pathlib
+from typing import Any
+
+import jax
+
+from bertjax import hosts, mirror
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import init_from, resume
+from bertjax.data import loader
+from bertjax.metrics import curves, goodput, ledger, tracking
+from bertjax.metrics import interval as interval_lib
+from bertjax.metrics import writer as metrics_writer
+from bertjax.metrics.progress import Progress
+from bertjax.train import (
+  digests,
+  evaluation,
+  first_state,
+  report,
+  setup,
+  spikes,
+  verification,
+)
+from bertjax.train.phase import Phase
+from bertjax.types import Batch
+
+
+class Session:
+  """A run from one start of the program on.
+
+  Attributes:
+    start: steps that were taken before it.
+    state: after the last step.
+    previous: the last step, its metrics (None of one that was left out) and its batch; None before
+      the first.
+    verified: the check of the store's files, which goes on beside the steps.
+  """
+
+  def __init__(
+    self,
+    config: Any,
+    run: setup.Run,
+    source: init_from.Source | None,
+    place: mirror.Workdir,
+    progress: Progress,
+    stack: contextlib.ExitStack,
+  ):
+    """Takes the newest checkpoint, or begins anew.
+
+    Args:
+      config: as it was given.
+      run: of it.
+      source: what it is to begin with, if that was opened.
+      place: its workdir.
+      progress: what shows lines.
+      stack: closes what is opened here; the last good state is saved first, if an error ends it.
+    """
+    self._config, self._run, self._place, self._progress = config, run, place, progress
+    self._workdir = workdir = place.path
+    self._checkpoints = checkpoints_lib.Checkpoints(
+      pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best,
+      lambda step: resume.note_saved(workdir, step), place,
+    )  # fmt: skip
+    stack.callback(self._checkpoints.close)
+    self.start, self.state, meta = first_state.begin(
+      config, run, source, self._checkpoints, progress, workdir
+    )
+    stack.callback(self._send)
+    if late := resume.trained_already(workdir, run.config, self.start):
+      progress.note(f'Left out too late, step {self.start} was taken: {late} of config.skip_steps')
+    tracked = tracking.Trackers(config, workdir, progress.note)
+    stack.callback(tracked.close)
+    self._writer = metrics_writer.Writer(workdir, self.start, tracked)
+    stack.callback(self._writer.close)
+    self._starts = goodput.Record(workdir, self.start, progress.note)
+    self._book = ledger.Ledger(jax.devices(), meta.get('ledger'))
+    self._interval = interval_lib.Interval(meta.get('interval'))
+    self._watch = spikes.Watch(
+      workdir, run, meta.get('spikes'), progress.note, self._checkpoints.latest
+    )
+    self.previous: tuple[int, Any, Batch] | None = None
+    self.verified = stack.enter_context(verification.Verification(run, self.start, progress.note))
+    stack.push(self._rescue)
+
+  def catch_up(self) -> None:
+    """Writes the scores of the checkpoint that it began with: they come after it, and a kill may
+    have come between."""
+    if not self.start:
+      return
+    known, last = self._checkpoints.scores(self.start), self.start == self._config.total_steps
+    if known is not None:
+      self._writer.write(self.start, known)
+    elif self.is_judged(self.start, last):
+      self.evaluate(self.start, last)
+
+  def step(self, done: int) -> None:
+    """Takes step number `done`, from 1."""
+    profile_window(self._config.profile, done, self._workdir)
+    number, index = self._run.timeline.at(done - 1)
+    phase = self._run.phases[number]
+    self._compile(phase)
+    if index == 0:
+      self.state = phase.enter(self.state)
+    with self._book.time('input'):
+      batch, counts = phase.next_batch(index)
+    with self._book.time('compute'):
+      found = self._train(phase, done, batch)
+      if done == self.start + 1:
+        self._claim(done, found, batch)
+      # One step late, so that the device never waits for the host.
+      loss = self._watch.look(*self.previous) if self.previous else None
+    self._progress.step(done, loss)
+    if said := self._checkpoints.failure():
+      self._progress.note(said)
+    if found is None:
+      self._interval.leave_out()
+    else:
+      self._interval.add(phase.name, found)
+      self._book.count(counts, phase.objective.flops(batch))
+    self.previous = (done, found, batch)
+
+  def log(self) -> None:
+    """Writes what the steps since the last call have measured."""
+    assert self.previous is not None
+    done = self.previous[0]
+    with self._book.time('compute'):
+      self._watch.look(*self.previous)
+      finish = {p.name: p.objective.finish for p in self._run.phases}
+      scalars = self._interval.close(finish, self._run.timeline.interleaved)
+    scalars |= self._book.interval()
+    self._writer.write(done, scalars)
+    self._starts.update(done, scalars)
+    self._progress.update(done, scalars)
+
+  def save(self, wait: bool) -> None:
+    """Saves the state after the last step.
+
+    Args:
+      wait: whether to return only when the checkpoint is complete.
+    """
+    assert self.previous is not None
+    done, _, batch = self.previous
+    self._watch.look(*self.previous)
+    with self._book.time('checkpoint'):
+      meta = dict(
+        batch=first_state.batch_of(self._run, done),
+        fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
+        replicas_sha256=digests.check_replicas(done, self.state.variables),
+        interval=self._interval.state(), ledger=self._book.state(),
+        vocabulary=self._run.store.meta['vocabulary']['sha256'],
+        spikes=self._watch.state(),
+      )  # fmt: skip
+      self._writer.sync()
+      held = first_state.saved(self._config, self.state)
+      self._checkpoints.save(done, held, meta, wait=wait)
+
+  def is_judged(self, done: int, last: bool) -> bool:
+    """Whether an evaluation is due after a step."""
+    return evaluation.due(self._run.judged(self._run.timeline.at(done - 1)[0]), done, last)
+
+  def evaluate(self, done: int, last: bool) -> None:
+    """Judges the state after a step; after its checkpoint, so that no failing evaluation costs
+    that."""
+    with self._book.time('eval'):
+      scores = held_out_scores(self._run, done, last, self.state.variables, self._progress)
+    if self._checkpoints.has(done):
+      self._checkpoints.score(done, scores)
+    self._writer.write(done, scores)
+
+  def finish(self) -> None:
+    """Waits for the last save, and shows what the run was."""
+    self._checkpoints.wait()
+    self.verified.finish()
+    self._progress.close()
+    self._book.print_summary()
+    report.show_goodput(self._workdir)
+    if self.start < self._config.total_steps and jax.process_index() == 0:
+      report.show(self._place.text)
+      self._writer.close()
+      try:
+        curves.plot([self._workdir])
+      except OSError as error:
+        self._progress.note(f'curves.png was not drawn: {error}')
+
+  def _compile(self, phase: Phase) -> None:
+    if phase.compiled:
+      return
+    self._progress.note(f'Compiling the train step of phase {phase.name!r}')
+    with self._book.time('compile'):
+      phase.compile(self._run.abstract)
+      # Collectives of CPUs give up where one process begins 30 s after another.
+      hosts.barrier(f'compiled/{phase.name}', math.inf)
+
+  def _train(self, phase: Phase, done: int, batch: Batch) -> Any:
+    """The metrics of the step; None of one whose batch is left out."""
+    if self._run.timeline.leaves_out(done):
+      self._progress.note(f'Step {done}: its batch is left out (config.skip_steps)')
+      self.state, found = phase.leave_out(self.state), None
+    else:
+      self.state, found = phase.train(self.state, batch)
+    return found
+
+  def _claim(self, done: int, found: Any, batch: Batch) -> None:
+    """The first step has worked: from now on the workdir is this run's."""
+    self._watch.look(done, found, batch)
+    changed = resume.claim_workdir(self._workdir, self._config, self._run.config, self.start)
+    self._writer.note(self.start, {metrics_writer.CHANGED: changed} if changed else {})
+    resume.keep_vocabulary(self._workdir, self._run.vocabulary)
+
+  def _send(self) -> None:
+    try:
+      self._place.send()
+    except Exception as error:
+      self._progress.note(
+        f'What was logged since the last checkpoint is in {self._workdir} alone: {error}'
+      )
+
+  def _rescue(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+    """Saves the last good state where an error ends the run; one process alone can."""
+    del kind, trace
+    if error is None or isinstance(error, verification.Damaged) or hosts.count() > 1:
+      return
+    if self.previous is None or self._checkpoints.has(self.previous[0]):
+      return
+    gone = any(leaf.is_deleted() for leaf in jax.tree.leaves(self.state))
+    if gone or int(self.state.step) != self.previous[0]:
+      return  # the error came in the middle of a step
+    if spikes.good(self.previous[1]):
+      self._progress.note(
+        f'Saving step {self.previous[0]} on the way out of {type(error).__name__}'
+      )
+      try:
+        self.save(wait=True)
+      except Exception as second:
+        self._progress.note(f'That failed too: {second}')
+
+
+def profile_window(window: Any, done: int, workdir: str) -> None:
+  """Traces `config.profile.steps` steps from `config.profile.start` on, into workdir/profile."""
+  if window.steps and done == window.start:
+    jax.profiler.start_trace(pathlib.Path(workdir, 'profile'))
+  if window.steps and done == window.start + window.steps:
+    jax.profiler.stop_trace()
+
+
+def held_out_scores(
+  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress
+) -> dict[str, float]:
+  """Runs the evaluations that are due after a step and shows what they found."""
+  phases = run.judged(run.timeline.at(done - 1)[0])
+  scores, tables = evaluation.run(phases, run.timeline.side_by_side, variables, done, last)
+  shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
+  progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
+  for table in tables:
+    progress.show(table)
+  return scores
