@@ -8,16 +8,17 @@ import pytest
 from mutation import mutation
 
 NAMES = dict(PER=('anna', 'bob', 'carla'), LOC=('rome', 'oslo'))
+SECOND = dict(PER='rossi', LOC='city')
 OTHERS = ('the', 'a', 'sees', 'very', 'of', 'in')
 PIECES = (
   '[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'an', '##na', 'bob', 'car', '##la', 'rome', 'os',
-  '##lo', *OTHERS,
+  '##lo', 'ross', '##i', 'city', *OTHERS,
 )  # fmt: skip
 
 
 @pytest.fixture(scope='module')
 def files(tmp_path_factory):
-  """Sentences with entities of one or two words; one of the words has several pieces."""
+  """Sentences with entities of one or two words, some of which have several pieces."""
   folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
   (folder / 'vocab.txt').write_text('\n'.join(PIECES) + '\n')
   for name, count in (('train', 150), ('dev', 40)):
@@ -26,8 +27,8 @@ def files(tmp_path_factory):
       for _ in range(draw.choice([1, 2, 4])):
         lines += [f'{draw.choice(OTHERS)} O' for _ in range(draw.randint(1, 4))]
         kind = draw.choice(list(NAMES))
-        words = draw.sample(NAMES[kind], draw.choice([1, 2]))
-        lines += [f'{word} {mark}-{kind}' for word, mark in zip(words, 'BI', strict=False)]
+        lines.append(f'{draw.choice(NAMES[kind])} B-{kind}')
+        lines += [f'{SECOND[kind]} I-{kind}'] * draw.randrange(2)
       lines.append('')
     (folder / f'{name}.conll').write_text('\n'.join(lines))
   return folder
@@ -53,10 +54,10 @@ def tags_of(text):
 
 
 @mutation(
-  'tagging: the best checkpoint is by another score',
-  'configs/finetune/tagging.py',
-  "c = text.recipe((), '', (), best)",
-  "c = text.recipe((), '', (), 'loss')",
+  'tagging: the tags of another sentence are compared',
+  'bertjax/evals/tagging.py',
+  'true_n = rows.examples.truth[number]',
+  'true_n = rows.examples.truth[-1]',
 )
 @mutation(
   'tagging: predictions are of other pieces',
@@ -65,8 +66,7 @@ def tags_of(text):
   'labelled.tags(x_TC[row.first_n - 1], tags)',
 )
 def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):
-  f1 = finetune_runs.last(straight, 'eval/dev/f1')
-  assert f1 > 0.9 and (straight / 'best').exists()
+  assert finetune_runs.last(straight, 'eval/dev/f1') > 0.9
   done = finetune_runs.use('predict', straight, f'--input={files}/dev.conll')
   assert done.returncode == 0, done.stderr
   found, true = tags_of(done.stdout), tags_of((files / 'dev.conll').read_text())
@@ -79,11 +79,11 @@ def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):
 @pytest.mark.full
 def test_predictions_of_texts(straight):
   done = finetune_runs.use(
-    'predict', straight, '--text=the carla bob sees', '--text=\x7f', '--json'
+    'predict', straight, '--text=the carla rossi sees', '--text=\x7f', '--json'
   )
   assert done.returncode == 0, done.stderr
   first, second = map(json.loads, done.stdout.splitlines())
-  assert first['tokens'] == ['the', 'carla', 'bob', 'sees']
+  assert first['tokens'] == ['the', 'carla', 'rossi', 'sees']
   assert first['tags'] == ['O', 'B-PER', 'I-PER', 'O']
   assert all(0 < p <= 1 for p in first['probabilities']) and len(first['probabilities']) == 4
   assert len(second['tags']) == 1
@@ -110,10 +110,10 @@ def test_an_exported_run_says_the_same_in_transformers(straight, tmp_path):
   theirs = transformers.pipeline(
     'token-classification', str(tmp_path / 'hf'), ignore_labels=[], aggregation_strategy='first'
   )
-  text = 'the carla bob sees oslo'
+  text = 'the carla rossi sees oslo'
   done = finetune_runs.use('predict', straight, f'--text={text}', '--mode=tag', '--json')
   mine = json.loads(done.stdout)
-  entities = {'carla bob': 'PER', 'oslo': 'LOC'}
+  entities = {'carla rossi': 'PER', 'oslo': 'LOC'}
   for group in theirs(text):
     assert entities.get(group['word'], 'O') == group['entity_group']
   assert mine['tags'] == ['O', 'B-PER', 'I-PER', 'O', 'B-LOC']
