@@ -59,7 +59,7 @@ def straight(files, tmp_path_factory):
 )
 def test_choices_are_learned_and_predicted_as_the_evaluation_says(files, straight):
   accuracy = finetune_runs.last(straight, 'eval/dev/accuracy')
-  assert accuracy > 0.9 > 0.6 > finetune_runs.last(straight, 'eval/dev/majority')
+  assert accuracy > 0.9 > 0.7 > finetune_runs.last(straight, 'eval/dev/majority')
   said = [json.loads(line) for line in (files / 'dev.jsonl').read_text().splitlines()]
   done = finetune_runs.use('predict', straight, f'--input={files}/dev.jsonl', '--cut', '--json')
   assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ PIECES = (
 def files(tmp_path_factory):
   """Sentences with entities of one or two words, some of which have several pieces."""
   folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
+  (folder / 'odd.conll').write_text('the O\noslo B-CITY\n')
   (folder / 'vocab.txt').write_text('\n'.join(PIECES) + '\n')
   for name, count in (('train', 150), ('dev', 40)):
     lines = []
@@ -128,14 +129,14 @@ def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
 @pytest.mark.parametrize(
   ('change', 'said'),
   [
-    ("--config.data.task.classes=('PER',)", 'expected one of the tags O, B-PER, I-PER, got'),
+    ('--config.data.dev={}/odd.conll', 'odd.conll, line 2: expected one of the tags O, B-PER'),
     ('--config.data.task.columns=(1,3)', 'line 1: expected words and tags in the columns (1, 3)'),
     ('--config.data.task.scheme=iob1', "expected one of 'iob2', 'plain'"),
     ("--config.model.token_labels=(('tag',3),)", "3 classes for 'tag', config.data.task 5"),
   ],
 )
 def test_what_cannot_work_is_said_in_one_line(files, tmp_path, change, said):
-  done = finetune_runs.call(command(files, tmp_path / 'run', change))
+  done = finetune_runs.call(command(files, tmp_path / 'run', change.format(files)))
   assert done.returncode != 0 and 'Traceback' not in done.stderr
   assert said in done.stderr, done.stderr
   assert not (tmp_path / 'run' / 'config.json').exists()
