@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.kernels.dropout import noise_from_key
+from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.objectives import model_of
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
@@ -40,7 +40,7 @@ def make(config) -> Objective:
       "the objective 'choose' has no words to score: expected config.model.words=False, got True"
     )
 
-  def logits(variables, batch: Batch, noise: Array | None) -> Array:
+  def logits(variables, batch: Batch, noise: Noise | None) -> Array:
     return model.apply(variables, batch, noise)['label_BGC'][RIGHT][..., 0]
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:

@@ -87,7 +87,7 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   found, first = records.read(INPUT.value or '-', task['text'], task['header']), 1
   while some := list(itertools.islice(found, size)):
     columns = [[str(record.values[name]) for record in some] for name in task['text']]
-    yield Part(columns[0], first, None, *columns[1:])
+    yield Part(columns[0], first, None, columns[1] if len(columns) > 1 else ())
     first += len(some)
 
 

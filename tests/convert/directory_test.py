@@ -82,7 +82,8 @@ def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
   assert [d for d in found['differences'] if not d['ok']] == []
 
 
-@pytest.mark.parametrize('case', torch_models.CASES)
+# The tensors of a class for choices are those of BertForSequenceClassification, which is taken.
+@pytest.mark.parametrize('case', [c for c in torch_models.CASES if 'MultipleChoice' not in c])
 def test_the_class_is_told_by_the_tensors_where_config_json_does_not(case, saved):
   given = json.loads((saved(case) / 'config.json').read_text())
   state = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
@@ -112,7 +113,7 @@ def test_defaults_are_those_of_transformers():
     (dict(position_embedding_type='relative_key'), "'position_embedding_type': 'relative_key'"),
     (dict(is_decoder=True), "'is_decoder': True"),
     (dict(tie_word_embeddings=False), "'tie_word_embeddings': False"),
-    (dict(architectures=['BertForMultipleChoice']), "class 'BertForMultipleChoice'"),
+    (dict(architectures=['BertLMHeadModel']), "class 'BertLMHeadModel'"),
     (dict(model_type='mamba'), "model_type='mamba'"),
     (dict(intermediate_size=53), r'intermediate.dense.weight: .* shape \(53, 36\), got \(52, 36\)'),
     (dict(num_hidden_layers=4), 'missing .bert.encoder.layer.3.attention'),

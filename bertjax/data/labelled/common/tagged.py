@@ -72,12 +72,13 @@ def read(path: str, where: Where) -> Iterator[Sentence]:
     return
   for record in records.read(path, where.names):
     words, *rest = (_list(record, name, where.separator) for name in where.names)
-    if not words or any(len(tags) != len(words) for tags in rest):
+    tags = rest[0] if rest else []
+    if not words or len(tags) != len(rest) * len(words):
       raise UserError(
         f'{record.place}: expected words and as many tags, got {len(words)} in '
-        f'{where.names[0]!r} and {" ".join(str(len(tags)) for tags in rest)} in {where.names[1:]}'
+        f'{where.names[0]!r} and {len(tags)} in {where.names[-1]!r}'
       )
-    yield Sentence(record.place, words, *(rest or [[]]))
+    yield Sentence(record.place, words, tags)
 
 
 def _list(record: Record, name: str, separator: str) -> list[str]:
