@@ -17,9 +17,7 @@ def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
 
 def tags(logits_nC: np.ndarray, names: Sequence[str]) -> list[Tag]:
   """The likeliest tag of each word."""
-  p_nC = _softmax(logits_nC)
-  best_n = p_nC.argmax(1).tolist()
-  return [Tag(names[i], float(p_C[i])) for i, p_C in zip(best_n, p_nC, strict=True)]
+  return [Tag(names[int(p_C.argmax())], float(p_C.max())) for p_C in _softmax(logits_nC)]
 
 
 def choice(logits_G: np.ndarray) -> Choice:
