@@ -33,15 +33,26 @@ def open_rows(subject: Subject, options: Options) -> rows_lib.Rows:
   Raises:
     UserError: the file is not of the task, or a batch_size that the devices do not divide.
   """
-  config = subject.config
+  path, key = file_of(subject, options)
+  return rows_lib.open_rows(
+    subject.config, path, key, subject.store, options.examples, options.batch_size
+  )
+
+
+def file_of(subject: Subject, options: Any) -> tuple[str, str]:
+  """The path of the examples, and the key that names it; `options` has the fields of `Options`.
+
+  Raises:
+    UserError: a batch_size that the devices do not divide.
+  """
   if options.batch_size % subject.ways:
     raise UserError(
       f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
       f'hosts that share it, got {options.batch_size}'
     )
-  key, path = 'config.data.dev', options.file or config.data.dev
-  key = 'config.evals: file' if options.file else key
-  return rows_lib.open_rows(config, path, key, subject.store, options.examples, options.batch_size)
+  if options.file:
+    return options.file, 'config.evals: file'
+  return subject.config.data.dev, 'config.data.dev'
 
 
 def outputs(

@@ -152,15 +152,22 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
     UserError: no file, another kind of file, a column that it lacks, a label that is wrong, or no
       example.
   """
+  records = read_records(config, path, key, limit)
+  task, options = task_of(config.data.task)
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  examples = task.encode(records, options, vocabulary, config.length)
+  parts = int(examples.part_n[0].max()) if examples.part_n else 1
+  return Rows(store, examples, config.length * parts, config.seed, together)
+
+
+def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
+  """The records of a file of labelled examples; arguments and errors as `open_rows`."""
   _named(path, key)
   task, options = task_of(config.data.task)
   records = list(itertools.islice(task.read(path, options), limit or None))
   if not records:
     raise UserError(f'{key}={path} has no examples')
-  vocabulary = load_vocabulary(store.path / 'vocab')
-  examples = task.encode(records, options, vocabulary, config.length)
-  parts = int(examples.part_n[0].max()) if examples.part_n else 1
-  return Rows(store, examples, config.length * parts, config.seed, together)
+  return records
 
 
 def count(config: Any) -> int:

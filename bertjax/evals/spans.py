@@ -1,0 +1,79 @@
+"""Questions on texts, each answered once, by SQuAD's scores: see `squad/decoding.py`, `scores.py`.
+
+Where questions may have no answer, `threshold` says by how much that must score more than the best
+answer to be said, and the thresholds that would have been best for these questions are reported.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bertjax.data.labelled import spans as spans_data
+from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.evals.held_out import labelled
+from bertjax.evals.squad import decoding, scores
+from bertjax.field_types import Count, Natural
+from bertjax.objectives.spans import LABEL
+from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+
+
+class Options(NamedTuple):
+  """Which questions, and what may be an answer.
+
+  Attributes:
+    file: of the questions; '': config.data.dev.
+    examples: questions from the first one on; 0: all.
+    batch_size: rows of a batch.
+    best: first and last tokens of a window that are paired (n-best).
+    longest: tokens of an answer at most.
+    threshold: odds above which a question has no answer, where that may be.
+  """
+
+  file: str
+  examples: Natural
+  batch_size: Count
+  best: Count
+  longest: Count
+  threshold: float
+
+
+def make(subject: Subject, options: Options) -> Evaluation:
+  """The scores of a file of questions.
+
+  Raises:
+    UserError: the file is not of the task, or a batch_size that the devices do not divide.
+  """
+  path, key = labelled.file_of(subject, options)
+  config = subject.config
+  records = rows_lib.read_records(config, path, key, options.examples)
+  _, task = rows_lib.task_of(config.data.task)
+  vocabulary = load_vocabulary(subject.store.path / 'vocab')
+  found = spans_data.contexts(records, vocabulary)
+  windows = spans_data.windows(records, found, task, vocabulary, config.length)
+  # Windows of like lengths lie together, so that batches have little padding.
+  order_n = np.argsort([len(window.id_n) for window in windows], kind='stable')
+  examples = spans_data.labelled([windows[i] for i in order_n], {})
+  rows = rows_lib.Rows(subject.store, examples, config.length, config.seed, options.batch_size)
+  limits = decoding.Limits(options.best, options.longest)
+  threshold = options.threshold if task.no_answer else None
+
+  def function(variables: Variables, batch):
+    return subject.objective.predict(variables, (), batch)['token_label_BTC'][LABEL]
+
+  logits = labelled.outputs(subject, rows, options.batch_size, function)
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    by_length = list(logits(variables))
+    decoded = decoding.decode(windows, found, [by_length[i] for i in np.argsort(order_n)], limits)
+    answered = [
+      scores.Answered([a.text for a in record.values['answers']], each.answer(None), each.odds)
+      for record, each in zip(records, decoded, strict=True)
+    ]
+    return Report(scores.judge(answered, threshold))
+
+  return Evaluation(scores.names(task.no_answer), run)
+
+
+EVALUATOR = Evaluator(Options, make)

@@ -1,0 +1,150 @@
+"""From the scores of tokens to answers (google-research/bert, run_squad.py:write_predictions).
+
+Of each window the `best` likeliest first and last tokens are paired. A pair is a candidate if both
+lie in the text, in this order, no more than `longest` tokens apart, and if none of the question's
+windows shows more around the first of them. The candidates of all windows are ranked by the sum of
+their two scores. That there is no answer scores what [CLS] does, in the window where it is least.
+
+An answer is the text as it stands, from the first character of its first token to the last of its
+last. The original finds it by aligning words and pieces, and where that fails returns whole words.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bertjax.data.labelled.spans import Context, Window
+
+NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
+
+
+class Limits(NamedTuple):
+  """What may be an answer.
+
+  Attributes:
+    best: first and last tokens of each window that are paired, and candidates that are kept.
+    longest: tokens of an answer at most.
+  """
+
+  best: int
+  longest: int
+
+
+class Candidate(NamedTuple):
+  """A possible answer.
+
+  Attributes:
+    text: of it.
+    begin: its first character.
+    score: sum of the logits of its first and its last token.
+  """
+
+  text: str
+  begin: int
+  score: float
+
+
+class Decoded(NamedTuple):
+  """What is known of a question.
+
+  Attributes:
+    candidates: the likeliest first, all of other texts; () where no pair of tokens is one.
+    null: score of having no answer.
+  """
+
+  candidates: tuple[Candidate, ...]
+  null: float
+
+  @property
+  def odds(self) -> float:
+    """By how much having no answer scores more than the best candidate."""
+    return self.null - (self.candidates[0].score if self.candidates else NOTHING)
+
+  def answer(self, threshold: float | None) -> str:
+    """The best candidate; '' where there is none, or where the odds are above the threshold.
+
+    Args:
+      threshold: of the odds; None: the question has an answer.
+    """
+    if not self.candidates or (threshold is not None and self.odds > threshold):
+      return ''
+    return self.candidates[0].text
+
+
+def decode(
+  rows: Sequence[Window],
+  found: Sequence[Context],
+  logits: Sequence[np.ndarray],
+  limits: Limits,
+) -> list[Decoded]:
+  """What each question is answered.
+
+  Args:
+    rows: the windows of all questions, those of a question one after the other.
+    found: the text of each question.
+    logits: float32 [T, 2] of each row, of at least its tokens.
+    limits: what may be an answer.
+  """
+  numbered = zip(rows, logits, strict=True)
+  return [
+    _decoded([row for row, _ in some], found[number], [scores for _, scores in some], limits)
+    for number, group in itertools.groupby(numbered, key=lambda each: each[0].question)
+    for some in [list(group)]
+  ]
+
+
+def _decoded(
+  rows: Sequence[Window], context: Context, logits: Sequence[np.ndarray], limits: Limits
+) -> Decoded:
+  shown_W = most_context(rows)
+  pairs = [
+    _pairs(row, shown_n, logits_T2.astype(np.float64), limits)
+    for row, shown_n, logits_T2 in zip(rows, shown_W, logits, strict=True)
+  ]
+  first_n, last_n, score_n = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+  null = min(float(logits_T2[0].astype(np.float64).sum()) for logits_T2 in logits)
+  candidates: dict[str, Candidate] = {}
+  for i in np.argsort(-score_n, kind='stable'):
+    if len(candidates) == limits.best:
+      break
+    begin = int(context.begin_n[first_n[i]])
+    text = context.text[begin : int(context.end_n[last_n[i]])]
+    candidates.setdefault(text, Candidate(text, begin, float(score_n[i])))
+  return Decoded(tuple(candidates.values()), null)
+
+
+def _pairs(
+  row: Window, shown_n: np.ndarray, logits_T2: np.ndarray, limits: Limits
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """First and last tokens of the text, and scores, of the candidates of a window, by the rank of
+  the first and then the last."""
+  logits_T2 = logits_T2[: len(row.id_n)]
+  start_n, end_n = np.argsort(-logits_T2, axis=0, kind='stable')[: limits.best].T
+  start_n, end_n = (np.repeat(start_n, len(end_n)), np.tile(end_n, len(start_n)))
+  stop = row.column + row.stop - row.first
+  fits_n = (start_n >= row.column) & (start_n <= end_n) & (end_n < stop)
+  fits_n &= end_n - start_n < limits.longest
+  start_n, end_n = start_n[fits_n], end_n[fits_n]
+  most_n = shown_n[start_n - row.column]
+  start_n, end_n = start_n[most_n], end_n[most_n]
+  score_n = logits_T2[start_n, 0] + logits_T2[end_n, 1]
+  shift = row.first - row.column
+  return start_n + shift, end_n + shift, score_n
+
+
+def most_context(rows: Sequence[Window]) -> list[np.ndarray]:
+  """Which tokens of the text each window of a question shows with the most context: bool, one for
+  each token of the window. The context is that of the poorer side, and of equal ones the longer
+  window, then the earlier one, is the richer.
+  """
+  if len(rows) == 1:
+    return [np.ones(rows[0].stop - rows[0].first, bool)]
+  token_n = np.arange(rows[-1].stop)
+  first_W1 = np.array([[row.first] for row in rows])
+  stop_W1 = np.array([[row.stop] for row in rows])
+  context_Wn = np.minimum(token_n - first_W1, stop_W1 - 1 - token_n)
+  score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 0.01 * (stop_W1 - first_W1))
+  best_n = score_Wn.argmax(0)
+  return [best_n[row.first : row.stop] == number for number, row in enumerate(rows)]

@@ -1,0 +1,125 @@
+"""SQuAD's scores of answers: exact match and F1 of words (Rajpurkar et al. 2016, section 6.1; 2018,
+section 5), equal to those of its evaluation program for version 2.0.
+
+Texts are compared without capitals, punctuation, articles and further spaces. An answer's score is
+the best that it has against one of the answers that people gave. The program for version 1.1 has
+other figures where nothing of an answer is left ('the'): there f1 is 0 even where both are empty.
+"""
+
+import collections
+import re
+import string
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+_PUNCTUATION = str.maketrans('', '', string.punctuation)
+_ARTICLES = re.compile(r'\b(a|an|the)\b')
+
+
+class Answered(NamedTuple):
+  """A question with its answer.
+
+  Attributes:
+    golds: texts that people gave; () where there is no answer.
+    text: that the model gave, whether it believes in it or not.
+    odds: by how much it believes more that there is no answer.
+  """
+
+  golds: Sequence[str]
+  text: str
+  odds: float
+
+
+def words(text: str) -> list[str]:
+  """What of a text is compared."""
+  return _ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION)).split()
+
+
+def exact(gold: str, text: str) -> float:
+  """1 where both are the same words in the same order, else 0."""
+  return float(words(gold) == words(text))
+
+
+def f1(gold: str, text: str) -> float:
+  """The harmonic mean of precision and recall of the words; where one has none, whether both do."""
+  theirs, ours = words(gold), words(text)
+  if not theirs or not ours:
+    return float(theirs == ours)
+  same = (collections.Counter(theirs) & collections.Counter(ours)).total()
+  return 2 * same / (len(theirs) + len(ours))
+
+
+def best_of(score, golds: Sequence[str], text: str) -> float:
+  """The best score against one of the golds; without any, against ''."""
+  return max(score(gold, text) for gold in [g for g in golds if words(g)] or [''])
+
+
+def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float]:
+  """The scores of some answers, from 0 to 1.
+
+  Args:
+    found: one or more questions.
+    threshold: odds above which there is no answer; None: all have one (SQuAD 1.1).
+
+  Returns:
+    exact and f1. With a threshold also these two of the questions that have an answer
+    (has_answer_..), the share of the others that get none (no_answer), and best_exact and best_f1,
+    which other thresholds reach, with the thresholds.
+  """
+  kinds = dict(exact=exact, f1=f1)
+  has_n = np.array([bool(each.golds) for each in found])
+  raw = {
+    name: np.array([best_of(score, each.golds, each.text) for each in found])
+    for name, score in kinds.items()
+  }
+  if threshold is None:
+    return {name: float(score_n.mean()) for name, score_n in raw.items()}
+  odds_n = np.array([each.odds for each in found])
+  none_n = np.array([not each.text for each in found])
+  scores = {}
+  for name, raw_n in raw.items():
+    score_n = np.where(odds_n > threshold, ~has_n, raw_n)
+    scores[name] = float(score_n.mean())
+    scores |= _mean(f'has_answer_{name}', score_n[has_n])
+    scores |= _mean('no_answer', score_n[~has_n])
+    best, at = best_threshold(raw_n, odds_n, has_n, none_n)
+    scores |= {f'best_{name}': best, f'best_{name}_threshold': at}
+  return scores
+
+
+def best_threshold(
+  score_n: np.ndarray, odds_n: np.ndarray, has_n: np.ndarray, none_n: np.ndarray
+) -> tuple[float, float]:
+  """The best mean score that a threshold of the odds reaches, and the least such one.
+
+  Equal odds are walked through one by one, as in the evaluation program, which may stop between
+  two of them.
+
+  Args:
+    score_n: of the answers as they are.
+    odds_n: of each question.
+    has_n: whether it has an answer.
+    none_n: whether what the model gave is ''.
+  """
+  order_n = np.argsort(odds_n, kind='stable')
+  gain_n = np.where(has_n, score_n, np.where(none_n, 0.0, -1.0))[order_n]
+  total_n = np.count_nonzero(~has_n) + np.cumsum(gain_n)
+  best = int(total_n.argmax())
+  if total_n[best] <= np.count_nonzero(~has_n):
+    return float(np.mean(~has_n)), 0.0
+  return float(total_n[best] / len(score_n)), float(odds_n[order_n[best]])
+
+
+def _mean(name: str, score_n: np.ndarray) -> dict[str, float]:
+  return {name: float(score_n.mean())} if len(score_n) else {}
+
+
+def names(no_answer: bool) -> frozenset[str]:
+  """Of the scores that `judge` may give; `no_answer`: with a threshold."""
+  kinds = ('exact', 'f1')
+  if not no_answer:
+    return frozenset(kinds)
+  more = [f'{before}{name}' for name in kinds for before in ('has_answer_', 'best_')]
+  return frozenset((*kinds, *more, 'no_answer', *(f'best_{name}_threshold' for name in kinds)))

@@ -1,0 +1,63 @@
+"""Question answering: SQuAD 1.1 (Rajpurkar et al. 2016) and 2.0 (2018), and files in their form.
+
+  python -m bertjax.main --config=configs/finetune/squad.py:v1 --workdir=runs/squad \
+      --config.init_from=hf:DIR --config.data.train=train-v1.1.json --config.data.dev=dev-v1.1.json
+
+v1: every question has its answer in the text. v2: some have none. The recipe is BERT's (Devlin et
+al. 2019, section 4.2; google-research/bert, run_squad.py). XQuAD and CMRC 2018 are files of the
+form of v1; so XQuAD is a dev set for a model that learned on English. Scores are SQuAD's: of
+Chinese, which has no spaces, f1 is that of whole answers.
+
+Steps are questions / batch_size * epochs, as in the original; a question whose text takes several
+windows has as many rows, so that an epoch of rows is somewhat longer.
+"""
+
+from ml_collections import ConfigDict
+
+from bertjax.sources import Recipe, cited
+from configs import bert, common
+
+CODE = 'bert/run_squad.py'
+
+
+def recipe(no_answer: bool) -> Recipe:
+  """Fine-tuning on questions; `no_answer`: some have none."""
+  c = common.base()
+  c.update(cited(common.NAMES, name='finetune-squad'))
+  c.update(cited(f'{CODE}: flags', batch_size=32, epochs=3.0, length=384))
+  c.update(cited(common.EVERY, log_steps=20))
+
+  c.model = bert.model('base')
+  heads = dict(words=False, labels=(), token_labels=(('span', 0),), head_dropout=0.0)
+  c.model.update(cited(f'{CODE}:create_model', **heads))
+  c.objective = cited(f'{CODE}:compute_loss', name='spans')
+  c.optimizer = common.adamw()
+  c.optimizer.schedule = (
+    cited('bert/optimization.py:create_optimizer', name='bert_linear')
+    | common.the_run(c)
+    | cited(f'{CODE}: flags', peak=5e-5, warmup_steps=c.get_ref('total_steps') // 10)
+  )
+
+  c.data.plan = c.data.mask = ConfigDict()
+  c.data.update(cited('ours: labelled files', reader='labelled'))
+  c.data.task = cited(f'{CODE}: flags', name='spans', stride=128, question=64) | cited(
+    f'{CODE}:convert_examples_to_features', no_answer=no_answer, separators=1
+  )
+  every = c.get_ref('eval_steps')
+  c.evals = ConfigDict()
+  c.evals.dev = cited(
+    common.EVERY, type='spans', file='', examples=0, batch_size=32, every=every
+  ) | cited(f'{CODE}: flags', best=20, longest=30, threshold=0.0)
+  c.best.update(
+    cited('ours: the score that the task is known by', metric='eval/dev/f1', mode='max')
+  )
+  return c
+
+
+def get_config(arg: str | None = None):
+  """The recipe for 'v1' (default) or 'v2'."""
+  version = common.parse_size(arg, ('v1', 'v2'), 'v1')
+  c = recipe(no_answer=version == 'v2')
+  if version == 'v2':
+    c.update(cited('BERT paper, section 4.3 (unverified)', batch_size=48, epochs=2.0))
+  return c
