@@ -123,7 +123,7 @@ class Vocabulary:
     """
     if self._spans is None:
       raise UserError(
-        f'{self.files[0]}: units need the offsets of the tokens in their text, which {self.type} '
+        f'{self.files[0]}: units and spans need the offsets of tokens, which {self.type} '
         'does not keep: expected a WordPiece vocab.txt, byte-level BPE, or a tokenizer.json'
       )
     encodings = self._spans(list(texts))
