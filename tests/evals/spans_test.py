@@ -1,0 +1,278 @@
+"""Answers from hand-made scores of tokens, and SQuAD's scores of answers that can be counted."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.data.labelled.spans import Context, Window
+from bertjax.evals.squad import decoding, scores
+
+WORDS = 'the cat sat on the mat and the dog sat by it'.split()
+
+
+def context_of(words):
+  """A text whose tokens are its words."""
+  ends = np.cumsum([len(word) + 1 for word in words]) - 1
+  begins = ends - [len(word) for word in words]
+  return Context(' '.join(words), np.arange(len(words)), begins, ends)
+
+
+def window(first, stop, question=0):
+  """[CLS] who [SEP] words [SEP]"""
+  size = 3 + stop - first + 1
+  return Window(question, first, stop, 3, np.zeros(size, np.int32), np.zeros(size, np.int32), 0)
+
+
+def logits_of(row, start=(), end=(), null=0.0):
+  """Scores of the tokens of a window, by their numbers in the text; -9 of all others."""
+  found_T2 = np.full((len(row.id_n) + 5, 2), -9.0, np.float32)  # five of padding, which score most
+  found_T2[len(row.id_n) :] = 50
+  found_T2[0] = null / 2
+  for column, given in enumerate((start, end)):
+    for token, score in dict(given).items():
+      found_T2[row.column + token - row.first, column] = score
+  return found_T2
+
+
+def decode(rows, logits, best=20, longest=30):
+  (found,) = decoding.decode(rows, [context_of(WORDS)], logits, decoding.Limits(best, longest))
+  return found
+
+
+@mutation(
+  'squad: an answer ends before it begins',
+  'bertjax/evals/squad/decoding.py',
+  '(start_n >= row.column) & (start_n <= end_n)',
+  '(start_n >= row.column)',
+)
+@mutation(
+  'squad: the question may be the answer',
+  'bertjax/evals/squad/decoding.py',
+  '(start_n >= row.column) & (start_n <= end_n)',
+  '(start_n <= end_n)',
+)
+@mutation(
+  'squad: the last [SEP] may be in the answer',
+  'bertjax/evals/squad/decoding.py',
+  '& (end_n < stop)',
+  '& (end_n <= stop)',
+)
+def test_an_answer_is_in_the_text_and_begins_before_it_ends():
+  row = window(0, 12)
+  logits = logits_of(row, start={5: 4, 8: 3, -1: 9}, end={2: 9, 5: 3, 12: 9})
+  found = decode([row], [logits])
+  assert found.candidates[0] == decoding.Candidate('mat', WORDS_AT[5], 7.0)
+
+
+WORDS_AT = context_of(WORDS).begin_n.tolist()
+
+
+@mutation(
+  'squad: answers are one token longer',
+  'bertjax/evals/squad/decoding.py',
+  'end_n - start_n < limits.longest',
+  'end_n - start_n <= limits.longest',
+)
+def test_an_answer_has_no_more_tokens_than_allowed():
+  row = window(0, 12)
+  logits = logits_of(row, start={1: 5}, end={3: 5, 2: 4})
+  assert decode([row], [logits], longest=3).answer(None) == 'cat sat on'
+  assert decode([row], [logits], longest=2).answer(None) == 'cat sat'
+
+
+@mutation(
+  'squad: all tokens are paired',
+  'bertjax/evals/squad/decoding.py',
+  "np.argsort(-logits_T2, axis=0, kind='stable')[: limits.best].T",
+  "np.argsort(-logits_T2, axis=0, kind='stable').T",
+)
+def test_only_the_best_of_each_window_are_paired():
+  row = window(0, 12)
+  logits = logits_of(row, start={8: 5, 1: 4}, end={2: 5, 3: 4})
+  assert decode([row], [logits], best=2).answer(None) == 'cat sat'
+  assert decode([row], [logits], best=1) == decoding.Decoded((), 0.0)  # 8 does not come before 2
+  assert decode([row], [logits], best=1).answer(None) == ''
+
+
+@mutation(
+  'squad: any window that shows a token may begin with it',
+  'bertjax/evals/squad/decoding.py',
+  'most_n = shown_n[start_n - row.column]',
+  'most_n = shown_n[start_n - row.column] | True',
+)
+@mutation(
+  'squad: windows are ranked one by one',
+  'bertjax/evals/squad/decoding.py',
+  "for i in np.argsort(-score_n, kind='stable'):",
+  'for i in range(len(score_n)):',
+)
+def test_a_token_begins_an_answer_where_it_has_most_context():
+  rows = [window(0, 8), window(4, 12)]  # 5 has 5 and 2 around it, and 1 and 6; 6 has 1, and 2
+  logits = [logits_of(rows[0], {6: 9, 5: 3}, {7: 3}), logits_of(rows[1], {6: 4, 5: 9}, {7: 4})]
+  found = decode(rows, logits)
+  assert [c.score for c in found.candidates[:2]] == [8.0, 6.0]
+  assert [c.text for c in found.candidates[:2]] == ['and the', 'mat and the']
+
+
+@mutation(
+  'squad: of equal windows the later one has most context',
+  'bertjax/evals/squad/decoding.py',
+  'score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 0.01 * (stop_W1 - first_W1))',
+  'score_Wn = np.where(context_Wn < 0, -np.inf, context_Wn + 1e-3 * first_W1)',
+)
+def test_most_context_is_that_of_the_original():
+  rng = np.random.default_rng(0)
+  for _ in range(50):
+    size, room, stride = int(rng.integers(1, 60)), int(rng.integers(8, 20)), int(rng.integers(1, 8))
+    begins = [0]
+    while begins[-1] + room < size:
+      begins.append(begins[-1] + stride)
+    rows = [window(b, min(b + room, size)) for b in begins]
+    found = decoding.most_context(rows)
+    for token in range(size):  # run_squad.py:_check_is_max_context
+      best, most = None, None
+      for number, row in enumerate(rows):
+        if row.first <= token < row.stop:
+          score = min(token - row.first, row.stop - 1 - token) + 0.01 * (row.stop - row.first)
+          if most is None or score > most:
+            best, most = number, score
+      shows = [
+        number
+        for number, row in enumerate(rows)
+        if row.first <= token < row.stop and found[number][token - row.first]
+      ]
+      assert shows == [best]
+
+
+@mutation(
+  'squad: equal texts are two candidates',
+  'bertjax/evals/squad/decoding.py',
+  'candidates.setdefault(text, ',
+  'candidates.setdefault(text + str(i), ',
+)
+def test_equal_texts_are_one_candidate_and_ties_go_to_the_better_start():
+  row = window(0, 12)
+  logits = logits_of(row, start={0: 2, 4: 3, 7: 1}, end={0: 3, 4: 2, 7: 4})
+  found = decode([row], [logits], best=3)
+  # 4 to 7 scores 7, 0 to 7 scores 6; 'the' is 0, 4 and 7, 5 each
+  assert [(c.text, c.score) for c in found.candidates] == [
+    ('the mat and the', 7.0), ('the cat sat on the mat and the', 6.0), ('the', 5.0),
+  ]  # fmt: skip
+  assert found.candidates[2].begin == WORDS_AT[4]  # its start ranks above those of 0 and 7
+
+
+@mutation(
+  'squad: the score of no answer is the best one',
+  'bertjax/evals/squad/decoding.py',
+  'null = min(float(',
+  'null = max(float(',
+)
+@mutation(
+  'squad: odds at the threshold are no answer',
+  'bertjax/evals/squad/decoding.py',
+  'self.odds > threshold',
+  'self.odds >= threshold',
+)
+def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the_threshold():
+  rows = [window(0, 8), window(4, 12)]
+  logits = [logits_of(rows[0], {1: 2}, {1: 3}, null=8), logits_of(rows[1], {}, {}, null=7)]
+  found = decode(rows, logits)
+  assert found.null == 7.0 and found.odds == 2.0
+  assert found.answer(2.0) == 'cat' and found.answer(1.9) == '' and found.answer(None) == 'cat'
+
+
+def test_questions_are_kept_apart():
+  rows = [window(0, 8), window(4, 12), window(0, 12, question=1)]
+  logits = [logits_of(row, {5: 1}, {5: n}) for n, row in enumerate(rows)]
+  limits = decoding.Limits(20, 30)
+  first, second = decoding.decode(rows, [context_of(WORDS)] * 2, logits, limits)
+  assert (first.candidates[0].score, second.candidates[0].score) == (1.0, 3.0)
+
+
+# Gold, answer, exact match and F1 of SQuAD's evaluation program.
+CASES = [
+  ('the Cat', 'cat!', 1, 1.0),
+  ('a an the', '', 1, 1.0),
+  ('', 'the.', 1, 1.0),
+  ('cat', '', 0, 0.0),
+  ('', 'cat', 0, 0.0),
+  ('cat sat', 'sat cat', 0, 1.0),
+  ('the cat sat there', 'cat there', 0, 0.8),
+  ('cat cat dog', 'cat dog dog', 0, 2 / 3),
+  ('U.S.', 'us', 1, 1.0),
+  ('well-known', 'well known', 0, 0.0),
+  ('theater an', 'theater', 1, 1.0),
+  ('1,000 \t km', '1000 km', 1, 1.0),
+  ('«cat»', 'cat', 0, 0.0),
+  ('dog', 'cat', 0, 0.0),
+]
+
+
+@pytest.mark.parametrize(('gold', 'text', 'exact', 'f1'), CASES)
+@mutation(
+  'squad: articles are words',
+  'bertjax/evals/squad/scores.py',
+  "_ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION))",
+  'text.lower().translate(_PUNCTUATION)',
+  case='the Cat-cat!-1-1.0',
+)
+@mutation(
+  'squad: a word counts once',
+  'bertjax/evals/squad/scores.py',
+  'same = (collections.Counter(theirs) & collections.Counter(ours)).total()',
+  'same = len(set(theirs) & set(ours))',
+  case='cat cat dog-cat dog dog-0-0.6666666666666666',
+)
+def test_answers_are_compared_as_words(gold, text, exact, f1):
+  assert scores.exact(gold, text) == exact
+  assert scores.f1(gold, text) == pytest.approx(f1)
+
+
+@mutation(
+  'squad: an answer has the mean of its scores',
+  'bertjax/evals/squad/scores.py',
+  'return max(score(gold, text)',
+  'return min(score(gold, text)',
+)
+def test_an_answer_has_the_best_of_its_scores():
+  found = [
+    scores.Answered(('cat', 'the black cat'), 'black cat', 0.0),
+    scores.Answered(('dog',), 'big dog', 0.0),
+  ]
+  assert scores.judge(found, None) == dict(exact=0.5, f1=(1 + 2 / 3) / 2)
+
+
+@mutation(
+  'squad: who answers nothing is right',
+  'bertjax/evals/squad/scores.py',
+  'np.where(odds_n > threshold, ~has_n, raw_n)',
+  'np.where(odds_n > threshold, True, raw_n)',
+)
+@mutation(
+  'squad: thresholds are tuned from the top',
+  'bertjax/evals/squad/scores.py',
+  "order_n = np.argsort(odds_n, kind='stable')",
+  "order_n = np.argsort(-odds_n, kind='stable')",
+)
+def test_scores_of_questions_without_answers():
+  found = [
+    scores.Answered(('cat',), 'cat', -3.0),
+    scores.Answered(('cat',), 'dog', -2.0),
+    scores.Answered((), 'cat', -1.0),
+    scores.Answered(('cat',), 'cat', 1.0),
+    scores.Answered((), 'cat', 2.0),
+  ]
+  judged = scores.judge(found, 0.0)
+  assert judged == dict(
+    exact=2 / 5, f1=2 / 5, has_answer_exact=1 / 3, has_answer_f1=1 / 3, no_answer=1 / 2,
+    best_exact=3 / 5, best_f1=3 / 5, best_exact_threshold=-3.0, best_f1_threshold=-3.0,
+  )  # fmt: skip
+  assert judged.keys() == scores.names(True)
+  assert scores.judge(found, -3.0)['exact'] == judged['best_exact']
+
+
+def test_the_best_threshold_says_no_answer_where_all_answers_are_wrong():
+  found = [scores.Answered((), 'cat', -1.0), scores.Answered(('cat',), 'dog', -2.0)]
+  judged = scores.judge(found, 0.0)
+  assert (judged['best_exact'], judged['best_exact_threshold']) == (0.5, 0.0)
+  assert 'no_answer' not in scores.judge(found[1:], 0.0)
