@@ -23,6 +23,7 @@ import numpy as np
 
 from bertjax import sharding
 from bertjax.data import sentences as sentences_lib
+from bertjax.data.labelled import spans
 from bertjax.data.labelled.common import questions, tag_sets, words
 from bertjax.data.labelled.common import texts as pairs
 from bertjax.data.labelled.common.questions import Question
@@ -30,11 +31,12 @@ from bertjax.data.sentences import Row
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.evals.fill_mask import likeliest
+from bertjax.evals.squad import decoding
 from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import labelled, nets
 from bertjax.use import load as load_lib
-from bertjax.use.answers import Candidate, Choice, Judged, Label, Pool, Score, Tag
+from bertjax.use.answers import Answer, Candidate, Choice, Judged, Label, Pool, Score, Tag
 from bertjax.use.batches import Runner
 from bertjax.use.texts import Texts
 
@@ -50,7 +52,8 @@ class Model:
     source: where it was read from.
     vocabulary: of its texts.
     net: what it can do.
-    task: what it was fine-tuned on, as `config.data.task`; {} where it was not.
+    task: what it was fine-tuned on, as `config.data.task` with the `length` of its rows; {} where
+      it was not.
   """
 
   def __init__(
@@ -227,6 +230,53 @@ class Model:
     logits = self._label_logits('right', questions.pairs(asked), cut, first, parts)
     grouped = [np.concatenate(logits[n : n + parts]) for n in range(0, len(logits), parts)]
     return [labelled.choice(logits_G) for logits_G in grouped]
+
+  def answer(
+    self,
+    questions: Sequence[str],
+    texts: Sequence[str],
+    longest: int = 30,
+    best: int = 20,
+    threshold: float = 0.0,
+  ) -> list[Answer]:
+    """The answer to each question in its text, which may be of any length, by a fine-tuned run.
+
+    Args:
+      questions: any number; what is longer than the task says is cut.
+      texts: as many; the same one may be given again.
+      longest: tokens of an answer at most.
+      best: first and last tokens that are paired, see `evals/squad/decoding.py`.
+      threshold: odds above which there is no answer, where that may be.
+
+    Raises:
+      UserError: a model that was not fine-tuned on questions, other than one text for each, or
+        limits below 1.
+    """
+    if self.net.token_labels is None or self.task.get('name') != 'spans':
+      raise UserError(
+        f'{self.source} was not fine-tuned on questions: expected a run of '
+        'configs/finetune/squad.py'
+      )
+    if len(questions) != len(texts) or min(longest, best) < 1:
+      raise UserError(
+        f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
+        f'questions, {len(texts)} texts, longest={longest} and best={best}'
+      )
+    asked = [
+      spans.question(q, text, n)
+      for n, (q, text) in enumerate(zip(questions, texts, strict=True), 1)
+    ]
+    fields = {k: v for k, v in self.task.items() if k not in ('name', 'length')}
+    options = spans.Options(**fields)
+    found = spans.contexts(asked, self.vocabulary)
+    rows = spans.windows(asked, found, options, self.vocabulary, self.task['length'])
+    heads = self.net.token_labels
+    logits = self._runner.run(
+      'answer', lambda v, batch: heads(v, batch)['span'],
+      [Row(row.id_n, second=row.column) for row in rows],
+    )  # fmt: skip
+    decoded = decoding.decode(rows, found, logits, decoding.Limits(best, longest))
+    return [labelled.answer(each, threshold if options.no_answer else None) for each in decoded]
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
     """How likely each text is: see `Score`. The special tokens around it are not scored.

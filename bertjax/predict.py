@@ -6,6 +6,7 @@
   --mode=label     the class or number of each text, of a run that was fine-tuned
   --mode=tag       the tag of each word, of a run that was fine-tuned on tags
   --mode=choose    the right one of the choices of each question, likewise
+  --mode=answer    the answer to each question on a text, of a run that was fine-tuned on such
 
 Without --mode it is that of the task of a run that was fine-tuned, fill where the first text has a
 [MASK], else replaced where the model can, else score. Texts come from --text, or one a line from
@@ -14,9 +15,13 @@ pair is --text and --second; of mode tag it is in the format of the run's own fi
 needed, and the words of --text stand between blanks; so it is of mode choose, right answers not
 needed, which takes no --text. --json prints a JSON object for each, --glue the file that GLUE
 takes.
+
+Questions on texts are --question, each with its --text or all with one, or --input=FILE.json in the form of
+SQuAD. --predictions=FILE and --null_odds=FILE are written as SQuAD's evaluation program takes them.
 """
 
 import json
+import pathlib
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +29,7 @@ from typing import Any
 from absl import app, flags, logging
 
 from bertjax.data.sentences import BLANK
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
 from bertjax.use import flags as use_flags
 from bertjax.use.flags import Part
@@ -34,13 +39,20 @@ _TOP = flags.DEFINE_integer('top', 5, 'Candidates for each [MASK].', 1)
 _SECOND = flags.DEFINE_multi_string('second', [], 'The second text of a pair, for each --text.')
 _GLUE = flags.DEFINE_bool('glue', False, 'Print index and prediction, as GLUE takes them.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
-_MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose']
+_MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose', 'answer']
 _MODE = flags.DEFINE_enum('mode', None, _MODES, 'What to predict.')
+_QUESTION = flags.DEFINE_multi_string('question', [], 'A question on each --text, or on one.')
+_LONGEST = flags.DEFINE_integer('longest', 30, 'Tokens of an answer at most.', 1)
+_THRESHOLD = flags.DEFINE_float('threshold', 0.0, 'Odds above which a question has no answer.')
+_PREDICTIONS = flags.DEFINE_string('predictions', None, 'File for the answers, by the ids.')
+_NULL_ODDS = flags.DEFINE_string('null_odds', None, 'File for the odds of no answer, by the ids.')
 flags.adopt_module_key_flags(use_flags)
 
-# Texts; each is as many rows as tokens, with label and tag one, with choose as many as choices.
-_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024, choose=256)
-_OF_TASK = dict(classify='label', tags='tag', choice='choose')  # config.data.task.name -> mode
+# Texts; each is as many rows as tokens, with label and tag one, with choose as many as choices, and
+# with answer a few.
+_AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024, choose=256, answer=1024)
+# config.data.task.name -> mode
+_OF_TASK = dict(classify='label', tags='tag', choice='choose', spans='answer')
 
 
 def _check_flags() -> None:
@@ -48,17 +60,27 @@ def _check_flags() -> None:
     raise UserError('expected texts: one of --text and --input')
   if _SECOND.value and len(_SECOND.value) != len(_TEXT.value or ()):
     raise UserError('--second is for pairs: expected one for each --text')
+  if _QUESTION.value and len(_TEXT.value or ()) not in (1, len(_QUESTION.value)):
+    raise UserError('--question: expected one --text for each question, or one for all')
 
 
 def _parts(model: Any) -> Iterator[Part]:
   """The texts that the flags name, in pieces that any mode can take at once."""
   if _TEXT.value is not None:
+    if _QUESTION.value:
+      questions = list(_QUESTION.value)
+      texts = _TEXT.value * (len(questions) // len(_TEXT.value))
+      ids = [str(number) for number in range(1, len(questions) + 1)]
+      return iter([Part(texts, 1, 1.0, questions, ids=ids)])
     words = [text.split() for text in _TEXT.value]
     return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value), words)])
   mode = _of_task(model)
   if mode and _MODE.value in (None, mode):
     tables = dict(
-      label=use_flags.table_parts, tag=use_flags.word_parts, choose=use_flags.question_parts
+      label=use_flags.table_parts,
+      tag=use_flags.word_parts,
+      choose=use_flags.question_parts,
+      answer=use_flags.span_parts,
     )
     return tables[mode](model.task, _AT_ONCE[mode])
   return use_flags.parts(_AT_ONCE[_MODE.value or 'score'])
@@ -116,6 +138,17 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
       dict(question=q.question, choices=list(q.choices), **each._asdict())
       for q, each in zip(part.asked, chosen, strict=True)
     ]
+  elif mode == 'answer':
+    if not part.ids:
+      raise UserError('--mode=answer: expected a --question on each --text')
+    limits = dict(longest=_LONGEST.value, threshold=_THRESHOLD.value)
+    given = model.answer(part.seconds, part.texts, **limits)
+    pairs = zip(part.ids, part.seconds, strict=True)
+    asked = [dict(id=name, question=question) for name, question in pairs]
+    return [
+      dict(said, answer=each.text, begin=each.begin, probability=each.probability, odds=each.odds)
+      for said, each in zip(asked, given, strict=True)
+    ]
   elif mode == 'label':
     found = [label._asdict() for label in model.label(part.texts, part.seconds, **keys)]
     if part.seconds:
@@ -138,6 +171,9 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
   if mode == 'tag':
     pairs = zip(answer['tokens'], answer['tags'], strict=True)
     return ''.join(f'{word}\t{tag}\n' for word, tag in pairs)
+  if mode == 'answer':
+    odds = '' if answer['odds'] is None else f', odds of no answer {answer["odds"]:.2f}'
+    return f'{answer["question"]}\n  {answer["answer"]!r} {answer["probability"]:.3f}{odds}'
   if mode == 'fill':
     said = ['  '.join(f'{c["token"]} {c["probability"]:.3f}' for c in m) for m in answer['masks']]
   elif mode == 'replaced':
@@ -167,6 +203,26 @@ def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
   return '\n'.join(f'{number}\t{label(each)}' for number, each in enumerate(found, first - 1))
 
 
+def _check_files(model: Any, mode: str) -> None:
+  """Refuses files that have nothing to hold."""
+  if (_PREDICTIONS.value or _NULL_ODDS.value) and mode != 'answer':
+    raise UserError(f'--predictions and --null_odds are for --mode=answer, got {mode}')
+  if _NULL_ODDS.value and not model.task.get('no_answer'):
+    raise UserError(
+      '--null_odds: the model learned that every question has an answer; expected a run of '
+      'configs/finetune/squad.py:v2, or no such file'
+    )
+
+
+def write_files(found: list[dict[str, Any]]) -> None:
+  """Writes the answers, and the odds of none, to the files that the flags name."""
+  for path, key in ((_PREDICTIONS.value, 'answer'), (_NULL_ODDS.value, 'odds')):
+    if path:
+      values = {answer['id']: answer[key] for answer in found}
+      with writing('the answers', path):
+        pathlib.Path(path).write_text(json.dumps(values, indent=1, ensure_ascii=False) + '\n')
+
+
 def main(argv: list[str]) -> None:
   """Prints what the model says of each text."""
   if len(argv) > 1:
@@ -178,18 +234,25 @@ def main(argv: list[str]) -> None:
   parts = _parts(model)
   if _GLUE.value:
     print('index\tprediction')
+  kept = []
   with Bar('predict') as bar:
     for part in parts:
-      mode = mode or _mode(model, part.texts)
+      if not mode:
+        mode = _mode(model, part.texts)
+        _check_files(model, mode)
       found = answers(model, mode, part)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
         continue
+      if _PREDICTIONS.value or _NULL_ODDS.value:
+        kept += found
+        found = []
       for answer in found:
         print(json.dumps(answer, ensure_ascii=False) if _JSON.value else shown(mode, answer))
       sys.stdout.flush()
       done = part.first + len(part.texts) - 1
       bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
+  write_files(kept)
 
 
 if __name__ == '__main__':

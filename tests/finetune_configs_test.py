@@ -8,6 +8,7 @@ from mutation import mutation
 from bertjax import schema
 from bertjax.data.labelled.common import rows
 from bertjax.evals import choice, classification, tagging
+from bertjax.evals.squad import scores
 from configs.finetune import glue
 
 RECIPES = [
@@ -19,6 +20,8 @@ RECIPES = [
   'choice:dream',
   'choice:race',
   'choice:swag',
+  'squad:v1',
+  'squad:v2',
 ]
 
 
@@ -43,6 +46,7 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
     classify=lambda: classification.names(classes),
     tags=lambda: tagging.names(options.scheme),
     choice=lambda: choice.NAMES,
+    spans=lambda: scores.names(options.no_answer),
   )
   assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
   assert f'python -m bertjax.main --config=configs/finetune/{name}.py' in (

@@ -71,6 +71,23 @@ class Choice(NamedTuple):
   probabilities: list[float]
 
 
+class Answer(NamedTuple):
+  """The answer to a question on a text.
+
+  Attributes:
+    text: a part of the text as it stands; '' where there is no answer.
+    begin: its first character; None of ''.
+    probability: of it among the likeliest answers, and that there is none where that may be.
+    odds: by how much the score of having no answer is above that of the best one, which then is
+      `text` or would have been; None where all questions have answers.
+  """
+
+  text: str
+  begin: int | None
+  probability: float
+  odds: float | None
+
+
 class Judged(NamedTuple):
   """A token of a text.
 

@@ -8,7 +8,7 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
-from bertjax.data.labelled.common import questions, records, tagged
+from bertjax.data.labelled.common import questions, records, squad_json, tagged
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
 
@@ -37,9 +37,10 @@ class Part(NamedTuple):
     texts: without their line ends.
     first: number of the first, from 1.
     done: how much of the input has been read, 0 to 1; None where its end is not known.
-    seconds: of pairs their second texts.
+    seconds: of pairs their second texts; or the questions on the texts.
     words: of sentences that are words already.
     asked: questions with choices; the texts are their contexts.
+    ids: of questions on texts.
   """
 
   texts: list[str]
@@ -48,6 +49,7 @@ class Part(NamedTuple):
   seconds: Sequence[str] = ()
   words: Sequence[list[str]] = ()
   asked: Sequence[questions.Question] = ()
+  ids: Sequence[str] = ()
 
 
 def load() -> Any:
@@ -122,6 +124,20 @@ def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   found, first = questions.read(INPUT.value or '-', task['form'], where), 1
   while some := list(itertools.islice(found, size)):
     yield Part([each.context for each in some], first, None, asked=some)
+    first += len(some)
+
+
+def span_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
+  """The questions on texts of a file in the form of SQuAD, so many at a time; it needs no answers.
+
+  Raises:
+    UserError: as `squad_json.read`.
+  """
+  del task
+  found, first = squad_json.read(INPUT.value or '-', answers=False), 1
+  while some := [record.values for record in itertools.islice(found, size)]:
+    texts, asked, ids = ([v[key] for v in some] for key in ('context', 'question', 'id'))
+    yield Part(texts, first, None, asked, ids=ids)
     first += len(some)
 
 

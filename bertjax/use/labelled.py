@@ -1,10 +1,11 @@
 """Logits of heads that were fine-tuned, as answers with probabilities."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from bertjax.use.answers import Choice, Label, Tag
+from bertjax.use.answers import Answer, Choice, Label, Tag
 
 
 def label(logits_C: np.ndarray, classes: Sequence[str]) -> Label:
@@ -24,6 +25,23 @@ def choice(logits_G: np.ndarray) -> Choice:
   """The likeliest of some choices."""
   p_G = _softmax(logits_G)
   return Choice(int(p_G.argmax()), p_G.tolist())
+
+
+def answer(found: Any, threshold: float | None) -> Answer:
+  """The answer to a question, with its share of the likeliest ones.
+
+  Args:
+    found: `bertjax.evals.squad.decoding.Decoded`.
+    threshold: of the odds that there is none; None: there always is one.
+  """
+  scores = [each.score for each in found.candidates]
+  if threshold is not None:
+    scores.append(found.null)
+  p_n = _softmax(np.array(scores or [0.0]))
+  odds = None if threshold is None else found.odds
+  if text := found.answer(threshold):
+    return Answer(text, found.candidates[0].begin, float(p_n[0]), odds)
+  return Answer('', None, float(p_n[-1]), odds)
 
 
 def _softmax(logits: np.ndarray) -> np.ndarray:

@@ -28,7 +28,8 @@ class Found(NamedTuple):
     rules: `config.sharding_rules`.
     vocabulary: of its texts.
     languages: in the order of their ids; () where nothing says them.
-    task: `config.data.task` of a run over labelled examples; {} of any other.
+    task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
+      at most; {} of any other.
     read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
       there, which are zeros).
   """
@@ -132,7 +133,9 @@ def _found(
       'rows: expected the vocabulary that the model was trained with'
     )
   rules = sharding.as_rules(config['sharding_rules'])
-  task = config['data'].task if 'data' in config else {}
+  task = dict(config['data'].task) if 'data' in config else {}
+  if task:
+    task['length'] = config['length']
   return Found(source, model, rules, vocabulary, tuple(languages), task, read)
 
 

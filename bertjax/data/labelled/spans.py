@@ -100,6 +100,12 @@ def read(path: str, options: Options) -> Iterator[Record]:
     yield record
 
 
+def question(text: str, context: str, number: int) -> Record:
+  """A question that is asked, and not learned."""
+  values = dict(id=str(number), question=text, context=context, answers=())
+  return Record(f'question {number}', values)
+
+
 def classes(options: Options) -> dict[str, int]:
   """Of each token two scores: that the answer begins and that it ends there."""
   del options

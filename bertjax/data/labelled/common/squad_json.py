@@ -33,7 +33,7 @@ class Answer(NamedTuple):
   begin: int
 
 
-def read(path: str) -> Iterator[Record]:
+def read(path: str, answers: bool = True) -> Iterator[Record]:
   """Yields a record for each question, in the order of the file.
 
   Its values are `id`, `question` and `context`, strings, and `answers`, a tuple of `Answer`, empty
@@ -41,6 +41,7 @@ def read(path: str) -> Iterator[Record]:
 
   Args:
     path: .json, perhaps .gz, .xz, .bz2 or .zst.
+    answers: whether they are read; without, all have none.
 
   Raises:
     UserError: no such file, another form, or two questions with one id.
@@ -60,7 +61,7 @@ def read(path: str) -> Iterator[Record]:
     ) from error
   seen = set()
   for context, place, question in _questions(whole, str(path)):
-    record = _record(context, place, question, str(path))
+    record = _record(context, place, question, str(path), answers)
     if record.values['id'] in seen:
       raise UserError(f'{record.place} stands there twice: expected an id for each question')
     seen.add(record.values['id'])
@@ -77,17 +78,17 @@ def _questions(whole: Any, path: str) -> Iterator[tuple[str, str, Any]]:
         yield context, place, question
 
 
-def _record(context: str, place: str, said: Any, path: str) -> Record:
+def _record(context: str, place: str, said: Any, path: str, answers: bool) -> Record:
   name = str(_item(said, 'id', (str, int), place))
   place = f'{path}, question {name}'
-  impossible = said.get('is_impossible', False)
-  given = [] if impossible else _list(said, 'answers', place)
-  answers = tuple(
+  known = answers and not said.get('is_impossible', False)
+  given = _list(said, 'answers', place) if known else []
+  found = tuple(
     Answer(_string(each, 'text', where), _item(each, 'answer_start', (int,), where))
     for each, where in given
   )
   question = _string(said, 'question', place)
-  return Record(place, dict(id=name, question=question, context=context, answers=answers))
+  return Record(place, dict(id=name, question=question, context=context, answers=found))
 
 
 def _list(holder: Any, key: str, place: str) -> list[tuple[Any, str]]:

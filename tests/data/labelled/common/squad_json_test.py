@@ -25,8 +25,8 @@ def file_of(tmp_path, *questions, context='bob sat'):
 @mutation(
   'squad: what is marked as impossible has answers',
   'bertjax/data/labelled/common/squad_json.py',
-  "given = [] if impossible else _list(said, 'answers', place)",
-  "given = _list(said, 'answers', place)",
+  "known = answers and not said.get('is_impossible', False)",
+  'known = answers',
 )
 def test_a_question_has_its_context_and_its_answers(tmp_path):
   path = file_of(

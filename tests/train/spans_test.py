@@ -1,0 +1,202 @@
+"""Questions on texts, from a file to the answers: learned, judged, asked and exported."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+from mutation import mutation
+from processes import ROOT, environment, lines
+
+NAMES = ('ada', 'bob', 'eve', 'kim', 'max', 'zoe')
+OTHERS = ('the', 'film', 'was', 'very', 'one', 'of', 'all', 'seen', 'by', 'at')
+SIZE = dict(
+  layers=1, width=32, heads=8, ffn=64, positions=64, dropout=0.0, attention_dropout=0.0,
+  init_std=0.2,
+)  # fmt: skip
+EXACT = 'eval/dev/exact'
+
+
+def questions(draw, count):
+  """The answer is the one name in the text, between commas; some texts have none."""
+  paragraphs = []
+  for number in range(count):
+    words = [draw.choice(OTHERS) for _ in range(draw.choice([3, 8, 15, 40]))]
+    answers = []
+    if draw.random() < 0.7:
+      place, name = draw.randrange(len(words) + 1), draw.choice(NAMES)
+      begin = sum(len(word) + 1 for word in words[:place])
+      words.insert(place, f'{name.title()},')
+      answers = [dict(text=name.title(), answer_start=begin)]
+    asked = dict(id=f'q{number}', question='who', answers=answers, is_impossible=not answers)
+    paragraphs.append(dict(context=' '.join(words), qas=[asked]))
+  return dict(data=[dict(title='all', paragraphs=paragraphs)])
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'who', ',', *NAMES, *OTHERS]
+  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  for name, count in (('train', 300), ('dev', 60)):
+    (folder / f'{name}.json').write_text(json.dumps(questions(draw, count)))
+  return folder
+
+
+def command(files, workdir, *more):
+  return [
+    sys.executable, '-m', 'bertjax.main', '--config=configs/finetune/squad.py:v2',
+    f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={files}/train.json',
+    f'--config.data.dev={files}/dev.json', f'--config.data.vocab={files}/vocab.txt',
+    '--config.length=32', '--config.data.task.stride=16', '--config.data.task.question=2',
+    '--config.epochs=8', '--config.batch_size=16', '--config.optimizer.schedule.peak=1e-2',
+    *(f'--config.model.{k}={v}' for k, v in SIZE.items()), *more,
+  ]  # fmt: skip
+
+
+def run(given):
+  return subprocess.run(
+    given, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False
+  )
+
+
+def ask(workdir, *more):
+  place = os.path.relpath(workdir, ROOT)
+  done = run([sys.executable, '-m', 'bertjax.predict', f'--workdir={place}', *more])
+  assert done.returncode == 0, done.stderr
+  return done.stdout
+
+
+@pytest.fixture(scope='module')
+def straight(files, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('straight')
+  done = run(command(files, workdir))
+  assert done.returncode == 0, done.stderr + done.stdout
+  return workdir, done.stdout
+
+
+@pytest.mark.full
+@mutation(
+  'spans: an evaluation mixes up its questions',
+  'bertjax/evals/spans.py',
+  'by_length[i] for i in np.argsort(order_n)',
+  'by_length[i] for i in order_n',
+)
+@mutation(
+  'spans: the end is learned as the start',
+  'bertjax/data/labelled/spans.py',
+  'dict(zip((START, END), label_n2.T, strict=True))',
+  'dict(zip((END, START), label_n2.T, strict=True))',
+)
+def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
+  workdir, said = straight
+  assert '8 epochs of 300 examples: 150 steps' in said
+  found = [line for line in lines(workdir) if EXACT in line][-1]
+  assert found[EXACT] > 0.9 and found['eval/dev/f1'] >= found[EXACT]
+  assert found['eval/dev/no_answer'] > 0.9 and found['eval/dev/has_answer_exact'] > 0.9
+  assert found['eval/dev/best_exact'] >= found[EXACT]
+
+
+@pytest.mark.full
+@mutation(
+  'predict: the answers of other questions',
+  'bertjax/predict.py',
+  'model.answer(part.seconds, part.texts, **limits)',
+  'model.answer(part.seconds, part.texts[::-1], **limits)',
+)
+@mutation(
+  'spans: rows of use have no second segment',
+  'bertjax/model.py',
+  '[Row(row.id_n, second=row.column) for row in rows]',
+  '[Row(row.id_n) for row in rows]',
+)
+def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_path):
+  workdir, _ = straight
+  predictions, odds = tmp_path / 'predictions.json', tmp_path / 'null_odds.json'
+  said = ask(
+    workdir, f'--input={files}/dev.json', f'--predictions={predictions}', f'--null_odds={odds}'
+  )
+  assert not said.strip()
+  answers, null_odds = json.loads(predictions.read_text()), json.loads(odds.read_text())
+  asked = [
+    (paragraph['context'], question)
+    for article in json.loads((files / 'dev.json').read_text())['data']
+    for paragraph in article['paragraphs']
+    for question in paragraph['qas']
+  ]
+  assert list(answers) == list(null_odds) == [question['id'] for _, question in asked]
+  right = 0
+  for context, question in asked:
+    answer = answers[question['id']]
+    assert answer in context and (answer == '') == (null_odds[question['id']] > 0)
+    right += answer == (question['answers'][0]['text'] if question['answers'] else '')
+  want = [line for line in lines(workdir) if EXACT in line][-1][EXACT]
+  assert right / len(asked) == pytest.approx(want)
+
+
+@pytest.mark.full
+def test_a_question_is_answered_from_the_command_line(files, straight):
+  workdir, _ = straight
+  text = f'{"the film was seen by " * 12}Zoe, at one'
+  one, none = (
+    json.loads(line)
+    for line in ask(
+      workdir, '--question=who', '--question=who', f'--text={text}', '--text=the film', '--json'
+    ).splitlines()
+  )
+  assert (one['answer'], one['begin']) == ('Zoe', text.index('Zoe')) and one['probability'] > 0.5
+  assert (none['answer'], none['begin']) == ('', None) and none['odds'] > 0
+  shown = ask(workdir, '--question=who', f'--text={text}', '--threshold=-1000')
+  assert shown.startswith("who\n  '' ")
+  assert "'Zoe'" in ask(workdir, '--question=who', f'--text={text}')
+
+
+@pytest.mark.full
+def test_an_exported_run_answers_the_same_in_transformers(files, straight, tmp_path):
+  import torch
+  import transformers
+
+  import bertjax
+
+  workdir, _ = straight
+  done = run(
+    [sys.executable, '-m', 'bertjax.convert', '--to=hf',
+     f'--workdir={os.path.relpath(workdir, ROOT)}', f'--output={tmp_path}/hf'],
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / 'hf')
+  assert type(theirs).__name__ == 'BertForQuestionAnswering'
+  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'hf')
+  text = 'the film was seen by Eve, at one of all'
+  inputs = tokenizer('who', text, return_tensors='pt', return_offsets_mapping=True)
+  offset_T2 = inputs.pop('offset_mapping')[0]
+  with torch.no_grad():
+    out = theirs(**inputs)
+  first, last = out.start_logits[0, 3:].argmax() + 3, out.end_logits[0, 3:].argmax() + 3
+  said = text[offset_T2[first][0] : offset_T2[last][1]]
+  (ours,) = bertjax.Model.load(workdir).answer(['who'], [text])
+  assert ours.text == said == 'Eve'
+  odds = (
+    out.start_logits[0, 0] + out.end_logits[0, 0] - out.start_logits.max() - out.end_logits.max()
+  )
+  assert ours.odds == pytest.approx(float(odds), abs=1e-4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  ('changes', 'said'),
+  [
+    (['--config.data.task.no_answer=False'], 'has no answer: expected one, as in SQuAD 1.1'),
+    (['--config.data.task.stride=30'], 'fewer than config.data.task.stride=30'),
+    (['--config.data.dev=nowhere.json'], 'there is no file nowhere.json'),
+    (["--config.model.token_labels=(('span',3),)"], "3 classes for 'span', config.data.task 2"),
+    (['--config.length=80', '--config.data.task.stride=8'], 'the model has room for 64'),
+  ],
+)
+def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
+  done = run(command(files, tmp_path / 'run', *changes))
+  assert done.returncode != 0 and 'Traceback' not in done.stderr
+  assert said in done.stderr, done.stderr
+  assert not (tmp_path / 'run' / 'config.json').exists()
