@@ -14,7 +14,7 @@ def context_of(words):
   """A text whose tokens are its words."""
   ends = np.cumsum([len(word) + 1 for word in words]) - 1
   begins = ends - [len(word) for word in words]
-  return Context(' '.join(words), np.arange(len(words)), begins, ends)
+  return Context(' '.join(words), np.arange(len(words)), begins, ends, np.zeros(len(words), bool))
 
 
 def window(first, stop, question=0):
@@ -179,6 +179,31 @@ def test_no_answer_is_said_where_its_least_score_beats_the_best_by_more_than_the
   found = decode(rows, logits)
   assert found.null == 7.0 and found.odds == 2.0
   assert found.answer(2.0) == 'cat' and found.answer(1.9) == '' and found.answer(None) == 'cat'
+
+
+@mutation(
+  'squad: answers begin inside of words',
+  'bertjax/evals/squad/decoding.py',
+  'if context.inside_n[first]:',
+  'if False and context.inside_n[first]:',
+)
+def test_an_answer_that_would_begin_inside_of_a_word_has_whole_ones():
+  text, row = 'un##play ##able  games, he ##re', window(0, 7)
+  pieces = ['un', '##play', '##able', 'games', ',', 'he', '##re']
+  begin_n = np.array([text.index(piece) for piece in pieces])
+  end_n = begin_n + [len(piece) for piece in pieces]
+  inside_n = np.array(['#' in piece for piece in pieces])
+  context = Context(text, np.arange(7), begin_n, end_n, inside_n)
+
+  def answer(first, last):
+    logits, limits = logits_of(row, {first: 5}, {last: 5}), decoding.Limits(1, 30)
+    (found,) = decoding.decode([row], [context], [logits], limits)
+    assert text[found.candidates[0].begin :].startswith(found.answer(None))
+    return found.answer(None)
+
+  assert answer(0, 0) == 'un' and answer(3, 5) == 'games, he'  # an end may stand inside
+  assert answer(1, 1) == 'un##play' and answer(2, 3) == '##able  games,'
+  assert answer(6, 6) == '##re' and answer(2, 2) == '##able'
 
 
 def test_questions_are_kept_apart():

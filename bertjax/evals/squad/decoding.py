@@ -6,10 +6,12 @@ windows shows more around the first of them. The candidates of all windows are r
 their two scores. That there is no answer scores what [CLS] does, in the window where it is least.
 
 An answer is the text as it stands, from the first character of its first token to the last of its
-last. The original finds it by aligning words and pieces, and where that fails returns whole words.
+last; if it would begin inside of a word, all of what stands between blanks there and at its end.
+These are the answers of the original, which finds them by aligning words and pieces.
 """
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from bertjax.data.labelled.spans import Context, Window
 
+_BLANKS = re.compile(r'\s+')
 NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
 
 
@@ -109,10 +112,19 @@ def _decoded(
   for i in np.argsort(-score_n, kind='stable'):
     if len(candidates) == limits.best:
       break
-    begin = int(context.begin_n[first_n[i]])
-    text = context.text[begin : int(context.end_n[last_n[i]])]
+    text, begin = _text(context, first_n[i], last_n[i])
     candidates.setdefault(text, Candidate(text, begin, float(score_n[i])))
   return Decoded(tuple(candidates.values()), null)
+
+
+def _text(context: Context, first: int, last: int) -> tuple[str, int]:
+  """The answer from one token to another, and its first character."""
+  begin, end = int(context.begin_n[first]), int(context.end_n[last])
+  if context.inside_n[first]:
+    blanks = [place.span() for place in _BLANKS.finditer(context.text)]
+    begin = max((stop for _, stop in blanks if stop <= begin), default=0)
+    end = min((start for start, _ in blanks if start >= end), default=len(context.text))
+  return context.text[begin:end], begin
 
 
 def _pairs(
