@@ -170,7 +170,7 @@ class Data(NamedTuple):
     heldout: text for it, as input.
     workers: processes of `prepare`; 0: one per core.
     reader: whether rows come from a store, are streamed, or are labelled examples.
-    train, dev: files of labelled examples: .tsv, .csv or .jsonl.
+    train, dev: files of labelled examples, in the form of their task: tables, CoNLL, SQuAD.
     examples: of train, from the first one on; 0: all.
     task: what the columns of these files mean.
     threads: that build batches ahead of the step.

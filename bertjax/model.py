@@ -262,21 +262,13 @@ class Model:
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
         f'questions, {len(texts)} texts, longest={longest} and best={best}'
       )
-    asked = [
-      spans.question(q, text, n)
-      for n, (q, text) in enumerate(zip(questions, texts, strict=True), 1)
-    ]
-    fields = {k: v for k, v in self.task.items() if k not in ('name', 'length')}
-    options = spans.Options(**fields)
-    found = spans.contexts(asked, self.vocabulary)
-    rows = spans.windows(asked, found, options, self.vocabulary, self.task['length'])
+    windows, found = spans.ask(questions, texts, self.task, self.vocabulary)
+    rows = [Row(window.id_n, second=window.column) for window in windows]
     heads = self.net.token_labels
-    logits = self._runner.run(
-      'answer', lambda v, batch: heads(v, batch)['span'],
-      [Row(row.id_n, second=row.column) for row in rows],
-    )  # fmt: skip
-    decoded = decoding.decode(rows, found, logits, decoding.Limits(best, longest))
-    return [labelled.answer(each, threshold if options.no_answer else None) for each in decoded]
+    logits = self._runner.run('answer', lambda v, batch: heads(v, batch)['span'], rows)
+    decoded = decoding.decode(windows, found, logits, decoding.Limits(best, longest))
+    odds = threshold if self.task['no_answer'] else None
+    return [labelled.answer(each, odds) for each in decoded]
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
     """How likely each text is: see `Score`. The special tokens around it are not scored.

@@ -16,8 +16,9 @@ needed, and the words of --text stand between blanks; so it is of mode choose, r
 needed, which takes no --text. --json prints a JSON object for each, --glue the file that GLUE
 takes.
 
-Questions on texts are --question, each with its --text or all with one, or --input=FILE.json in the form of
-SQuAD. --predictions=FILE and --null_odds=FILE are written as SQuAD's evaluation program takes them.
+Questions on texts are --question, each with its --text or all with one, or --input=FILE.json in the
+form of SQuAD. --predictions=FILE and --null_odds=FILE are written as its evaluation program takes
+them.
 """
 
 import json

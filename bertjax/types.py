@@ -27,6 +27,7 @@ keys that its objective reads, always in these shapes:
   example_weight_BG  1.0 for a used packed example
   next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
   <name>_BG        any other label of `config.model.labels`
+  span_start_BG, span_end_BG  columns of the ends of an answer; 0, [CLS], where there is none
   tag_BT, tag_weight_BT  tag of a word at its first piece, and 1.0 there
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)

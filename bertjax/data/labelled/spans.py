@@ -10,8 +10,8 @@ tightest one that holds it, whatever the kind of the vocabulary.
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from absl import logging
@@ -102,12 +102,6 @@ def read(path: str, options: Options) -> Iterator[Record]:
     yield record
 
 
-def question(text: str, context: str, number: int) -> Record:
-  """A question that is asked, and not learned."""
-  values = dict(id=str(number), question=text, context=context, answers=())
-  return Record(f'question {number}', values)
-
-
 def classes(options: Options) -> dict[str, int]:
   """Of each token two scores: that the answer begins and that it ends there."""
   del options
@@ -184,6 +178,25 @@ def windows(
       cut = max(len(question_n) - options.question, 0)
       rows.append(Window(number, first, stop, len(head_n), id_n, type_n, cut))
   return rows
+
+
+def ask(
+  questions: Sequence[str], texts: Sequence[str], task: Mapping[str, Any], vocabulary: Vocabulary
+) -> tuple[list[Window], list[Context]]:
+  """Questions on texts that nobody has answered, as `windows`, and the texts.
+
+  Args:
+    questions, texts: as many of each.
+    task: fields of `Options`, and `length`.
+    vocabulary: of the model.
+  """
+  asked = [
+    Record(f'question {n}', dict(question=question, context=text, answers=()))
+    for n, (question, text) in enumerate(zip(questions, texts, strict=True), 1)
+  ]
+  options = Options(**{field.name: task[field.name] for field in dataclasses.fields(Options)})
+  found = contexts(asked, vocabulary)
+  return windows(asked, found, options, vocabulary, task['length']), found
 
 
 def answer_tokens(record: Record, context: Context) -> tuple[int, int] | None:
