@@ -159,6 +159,9 @@ def test_equal_texts_are_one_candidate_and_ties_go_to_the_better_start():
     ('the mat and the', 7.0), ('the cat sat on the mat and the', 6.0), ('the', 5.0),
   ]  # fmt: skip
   assert found.candidates[2].begin == WORDS_AT[4]  # its start ranks above those of 0 and 7
+  logits = logits_of(row, start={0: 2, 4: 3, 7: 1}, end={0: 6, 4: 2, 7: 4})  # 'the' is 8, 5 and 5
+  found = decode([row], [logits], best=4)
+  assert [c.score for c in found.candidates] == [8.0, 7.0, 6.0, 4.0]
 
 
 @mutation(
@@ -223,7 +226,7 @@ CASES = [
   ('', 'cat', 0, 0.0),
   ('cat sat', 'sat cat', 0, 1.0),
   ('the cat sat there', 'cat there', 0, 0.8),
-  ('cat cat dog', 'cat dog dog', 0, 2 / 3),
+  ('cat cat dog', 'cat cat', 0, 0.8),
   ('U.S.', 'us', 1, 1.0),
   ('well-known', 'well known', 0, 0.0),
   ('theater an', 'theater', 1, 1.0),
@@ -246,7 +249,7 @@ CASES = [
   'bertjax/evals/squad/scores.py',
   'same = (collections.Counter(theirs) & collections.Counter(ours)).total()',
   'same = len(set(theirs) & set(ours))',
-  case='cat cat dog-cat dog dog-0-0.6666666666666666',
+  case='cat cat dog-cat cat-0-0.8',
 )
 def test_answers_are_compared_as_words(gold, text, exact, f1):
   assert scores.exact(gold, text) == exact

@@ -54,7 +54,7 @@ def record(text, begin=None, context=CONTEXT, name='q', question='who was it'):
   'bertjax/data/labelled/spans.py',
   "np.searchsorted(context.end_n, begin, side='right')",
   "np.searchsorted(context.end_n, begin, side='left')",
-  case='Lovelace-byte_level',
+  case='52-wordpiece',
 )
 @mutation(
   'spans: a span ends with the token after the answer',
