@@ -112,7 +112,7 @@ def _decoded(
   for i in np.argsort(-score_n, kind='stable'):
     if len(candidates) == limits.best:
       break
-    text, begin = _text(context, first_n[i], last_n[i])
+    text, begin = _text(context, int(first_n[i]), int(last_n[i]))
     candidates.setdefault(text, Candidate(text, begin, float(score_n[i])))
   return Decoded(tuple(candidates.values()), null)
 
