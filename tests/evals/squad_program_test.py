@@ -121,7 +121,7 @@ def open_file(shared, name, length=384):
 
 
 @mutation(
-  'squad: answers begin inside of words',
+  "squad's program: answers begin inside of words",
   'bertjax/evals/squad/decoding.py',
   'if context.inside_n[first]:',
   'if False and context.inside_n[first]:',

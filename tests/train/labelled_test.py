@@ -85,8 +85,8 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
 @mutation(
   'labelled: the scores are those of another file',
   'bertjax/evals/held_out/labelled.py',
-  'options.file or config.data.dev',
-  'config.data.train',
+  "return subject.config.data.dev, 'config.data.dev'",
+  "return subject.config.data.train, 'config.data.dev'",
 )
 def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
   workdir, _ = straight
