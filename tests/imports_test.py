@@ -114,12 +114,12 @@ ARROWS = {
     'bertjax.data.labelled.common.questions', 'bertjax.data.labelled.common.squad_json',
     'bertjax.data.labelled.common.tagged', 'bertjax.data.text', 'bertjax.model',
   ),
+  'bertjax.use.finetuned': (
+    'bertjax.data.labelled', 'bertjax.data.sentences', 'bertjax.evals.squad', 'bertjax.use',
+  ),
   'bertjax.model': (
-    'bertjax.use', 'bertjax.data.labelled.spans', 'bertjax.data.labelled.common.questions',
-    'bertjax.data.labelled.common.tag_sets',
-    'bertjax.data.labelled.common.texts', 'bertjax.data.labelled.common.words',
-    'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
-    'bertjax.evals.squad', 'bertjax.objectives', 'bertjax.sharding',
+    'bertjax.use', 'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
+    'bertjax.objectives', 'bertjax.sharding',
   ),
   'bertjax.predict': ('bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics'),
   'bertjax.embed': ('bertjax.use', 'bertjax.metrics'),

@@ -82,7 +82,8 @@ def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
       'it that vocabulary (config.data.vocab)'
     )
   found, wanted = dotted.flat(source.params()), dotted.flat(abstract)
-  wrong = [k for k in sorted(wanted) if np.shape(found.get(k)) != wanted[k].shape]
+  fits = lambda name: name in found and np.shape(found[name]) == wanted[name].shape
+  wrong = [name for name in sorted(wanted) if not fits(name)]
   if wrong:
     raise UserError(
       f'{KEY}={source.name} lacks {", ".join(wrong[:3])} or has another shape of it: expected a '

@@ -108,7 +108,7 @@ def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
 )
 @mutation(
   'spans: rows of use have no second segment',
-  'bertjax/model.py',
+  'bertjax/use/finetuned.py',
   'Row(window.id_n, second=window.column)',
   'Row(window.id_n)',
 )

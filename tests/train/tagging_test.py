@@ -62,7 +62,7 @@ def tags_of(text):
 )
 @mutation(
   'tagging: predictions are of other pieces',
-  'bertjax/model.py',
+  'bertjax/use/finetuned.py',
   'labelled.tags(x_TC[row.first_n], tags)',
   'labelled.tags(x_TC[row.first_n - 1], tags)',
 )

@@ -1,0 +1,166 @@
+"""What a fine-tuned model says of texts: the part of `bertjax.Model` that is about tasks."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.data.labelled import spans
+from bertjax.data.labelled.common import questions, tag_sets, words
+from bertjax.data.labelled.common import texts as pairs
+from bertjax.data.labelled.common.questions import Question
+from bertjax.data.sentences import Row
+from bertjax.errors import UserError
+from bertjax.evals.squad import decoding
+from bertjax.use import labelled, nets
+from bertjax.use.answers import Answer, Choice, Label, Tag
+from bertjax.use.batches import Runner
+from bertjax.use.texts import Texts
+
+
+class FineTuned:
+  """The methods of a `bertjax.Model` that its task has; see there for `cut` and `first`."""
+
+  source: pathlib.Path
+  net: nets.Net
+  task: Mapping[str, Any]
+  _texts: Texts
+  _runner: Runner
+
+  def label(
+    self, texts: Sequence[str], seconds: Sequence[str] = (), cut: bool = False, first: int = 1
+  ) -> list[Label]:
+    """The class or number of each text, or pair of texts, by the task of a fine-tuned run.
+
+    Args:
+      texts: any number.
+      seconds: of pairs the second texts, as many.
+      cut, first: see `bertjax.Model`; of a pair the longer text is cut.
+
+    Raises:
+      UserError: a model that was not fine-tuned, pairs where its task has single texts or the other
+        way round, or a text that is too long.
+    """
+    if self.net.labels is None or 'text' not in self.task:
+      raise UserError(
+        f'{self.source} was not fine-tuned on labelled texts: expected a run of configs/finetune'
+      )
+    said = [texts, seconds] if seconds else [texts]
+    if len(said) != len(self.task['text']) or any(len(x) != len(texts) for x in said):
+      raise UserError(
+        f'{self.source} was fine-tuned on {len(self.task["text"])} texts an example '
+        f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
+      )
+    answers = self._label_logits('label', said, cut, first)
+    return [labelled.label(logits_C, self.task['classes']) for logits_C in answers]
+
+  def tag(
+    self, sentences: Sequence[Sequence[str]], cut: bool = False, first: int = 1
+  ) -> list[list[Tag]]:
+    """The tag of each word of each sentence, by the task of a fine-tuned run.
+
+    Args:
+      sentences: of words.
+      cut, first: see `bertjax.Model`.
+
+    Raises:
+      UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
+    """
+    if self.net.token_labels is None or 'scheme' not in self.task:
+      raise UserError(
+        f'{self.source} was not fine-tuned on tags: expected a run of configs/finetune/tagging.py'
+      )
+    room = self.net.room or 1 << 30
+    found = words.rows(sentences, self._texts.vocabulary, room)
+    self._texts.check_rows([row.tokens for row in found], cut, first)
+    heads = self.net.token_labels
+    rows = [Row(row.id_n) for row in found]
+    answers = self._runner.run('tag', lambda v, batch: heads(v, batch)['tag'], rows)
+    scheme, classes = self.task['scheme'], self.task['classes']
+    tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
+    read = [
+      labelled.tags(x_TC[row.first_n], tags) for x_TC, row in zip(answers, found, strict=True)
+    ]
+    return [
+      each + [unread] * (len(sentence) - len(each))
+      for each, sentence in zip(read, sentences, strict=True)
+    ]
+
+  def choose(self, asked: Sequence[Question], cut: bool = False, first: int = 1) -> list[Choice]:
+    """The likeliest choice of each question, by the task of a fine-tuned run.
+
+    Args:
+      asked: each with as many choices as the first.
+      cut, first: see `bertjax.Model`; of context and choice the longer is cut.
+
+    Raises:
+      UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
+        text that is too long.
+    """
+    if self.net.labels is None or 'choices' not in self.task:
+      raise UserError(
+        f'{self.source} was not fine-tuned on multiple choice: expected a run of '
+        'configs/finetune/choice.py'
+      )
+    parts = len(asked[0].choices) if asked else 1
+    odd = next((each for each in asked if len(each.choices) != parts), None)
+    if odd is not None:
+      raise UserError(f'{odd.place}: expected {parts} choices, got {len(odd.choices)}')
+    logits = self._label_logits('right', questions.pairs(asked), cut, first, parts)
+    grouped = [np.concatenate(logits[n : n + parts]) for n in range(0, len(logits), parts)]
+    return [labelled.choice(logits_G) for logits_G in grouped]
+
+  def answer(
+    self,
+    questions: Sequence[str],
+    texts: Sequence[str],
+    longest: int = 30,
+    best: int = 20,
+    threshold: float = 0.0,
+  ) -> list[Answer]:
+    """The answer to each question in its text, which may be of any length, by a fine-tuned run.
+
+    Args:
+      questions: any number; what is longer than the task says is cut.
+      texts: as many; the same one may be given again.
+      longest: tokens of an answer at most.
+      best: first and last tokens that are paired, see `evals/squad/decoding.py`.
+      threshold: odds above which there is no answer, where that may be.
+
+    Raises:
+      UserError: a model that was not fine-tuned on questions, other than one text for each, or
+        limits below 1.
+    """
+    if self.net.token_labels is None or self.task.get('name') != 'spans':
+      raise UserError(
+        f'{self.source} was not fine-tuned on questions: expected a run of '
+        'configs/finetune/squad.py'
+      )
+    if len(questions) != len(texts) or min(longest, best) < 1:
+      raise UserError(
+        f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
+        f'questions, {len(texts)} texts, longest={longest} and best={best}'
+      )
+    windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary)
+    rows = [Row(window.id_n, second=window.column) for window in windows]
+    heads = self.net.token_labels
+    logits = self._runner.run('answer', lambda v, batch: heads(v, batch)['span'], rows)
+    decoded = decoding.decode(windows, found, logits, decoding.Limits(best, longest))
+    odds = threshold if self.task['no_answer'] else None
+    return [labelled.answer(each, odds) for each in decoded]
+
+  def _label_logits(
+    self, name: str, said: Sequence[Sequence[str]], cut: bool, first: int, parts: int = 1
+  ) -> list[np.ndarray]:
+    """float32 logits [C] of a label of each text or pair of texts; `parts` of them are an example
+    of the user's."""
+    room = self.net.room or 1 << 30
+    found = pairs.rows(said, self._texts.vocabulary, room, self.task['separators'])
+    sizes = [len(row.id_n) + row.cut for row in found]
+    longest = [max(sizes[start : start + parts]) for start in range(0, len(sizes), parts)]
+    self._texts.check_rows(longest, cut, first)
+    second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
+    rows = [Row(row.id_n, second=second(row)) for row in found]
+    heads: Any = self.net.labels
+    return self._runner.run(('label', name), lambda v, batch: heads(v, batch)[name], rows)
