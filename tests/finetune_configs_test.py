@@ -7,9 +7,10 @@ from mutation import mutation
 
 from bertjax import schema
 from bertjax.data.labelled.common import rows
+from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
-from configs.finetune import glue
+from configs.finetune import glue, xnli
 
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
@@ -22,6 +23,7 @@ RECIPES = [
   'choice:swag',
   'squad:v1',
   'squad:v2',
+  'xnli:de,zh',
 ]
 
 
@@ -52,3 +54,14 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
   assert f'python -m bertjax.main --config=configs/finetune/{name}.py' in (
     importlib.import_module(f'configs.finetune.{name}').__doc__
   )
+
+
+def test_each_language_is_judged_by_a_file_of_its_own():
+  config = xnli.get_config('de,zh')
+  config.eval_steps = 7
+  assert {name: (given.file, given.every) for name, given in config.evals.items()} == dict(
+    dev=('', 7), de=('de.jsonl', 7), zh=('zh.jsonl', 7)
+  )
+  for wrong in ('de,', 'dev', 'de;zh'):
+    with pytest.raises(UserError, match='expected languages with commas'):
+      xnli.get_config(wrong)
