@@ -23,15 +23,25 @@ FAMILIES = dict(
     transformers.ErnieConfig,
     dict(use_task_id=False),
   ),
+  roberta=(transformers.RobertaForSequenceClassification, transformers.RobertaConfig, {}),
+  albert=(
+    transformers.AlbertForSequenceClassification,
+    transformers.AlbertConfig,
+    dict(embedding_size=16),
+  ),
 )
 
 
 def config(family, classes):
-  return finetuned.config(family, labels=(('label', classes),))
+  more = dict(embedding_width=16) if family == 'albert' else {}
+  return finetuned.config(family, labels=(('label', classes),), **more)
 
 
-@pytest.mark.parametrize('classes', [1, 2, 5])
-@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize(
+  'family, classes',
+  [(family, n) for family in ('bert', 'ernie') for n in (1, 2, 5)]
+  + [('roberta', 3), ('albert', 3)],
+)
 @mutation(
   'classify: numbers are judged by their absolute error',
   'bertjax/objectives/classify.py',

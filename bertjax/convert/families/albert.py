@@ -1,4 +1,4 @@
-"""AlbertForPreTraining, AlbertForMaskedLM, AlbertModel."""
+"""AlbertForPreTraining, AlbertForMaskedLM, AlbertModel, and those of fine-tuning."""
 
 from typing import Any
 
@@ -31,13 +31,13 @@ def layout(model: Any) -> Layout:
   words = bert.word_head('predictions.dense', 'predictions.LayerNorm', 'predictions.bias')
   order = heads(dense('order', 'sop_classifier.classifier', 'C', 'D'), C=2)
   pooler = heads(dense('pooler', 'albert.pooler', 'O', 'D'))
+  names = {'order': 'sop_classifier.classifier', 'span': 'qa_outputs'}
   tied = {
     'predictions.decoder.weight': 'albert.embeddings.word_embeddings.weight',
     'predictions.decoder.bias': 'predictions.bias',
   }
   spare = tuple(row.theirs for row in (*words, *order, *pooler))
-  rows += pooler if model.labels or model.pooler else ()
-  rows += order if model.labels else ()
+  rows += bert.label_heads(model, 'albert.pooler', names)
   if not model.words:
     return Layout(rows, spare=(*spare, *tied))
   return Layout(rows + words, tied, spare=spare)
@@ -67,6 +67,7 @@ FAMILY = Family(
     'AlbertForPreTraining': Heads(words=True, label='order'),
     'AlbertForMaskedLM': Heads(words=True),
     'AlbertModel': Heads(pooler=True),
+    **bert.tuned_classes('Albert'),
   },
   layout=layout,
   fields=(

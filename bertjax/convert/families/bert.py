@@ -110,16 +110,23 @@ THEIRS = dict(
 )
 
 
+def tuned_classes(prefix: str) -> dict[str, Heads]:
+  """The classes of a family that fine-tuning makes."""
+  return {
+    f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
+    f'{prefix}ForMultipleChoice': Heads(label='right'),
+    f'{prefix}ForSequenceClassification': Heads(label=ANY),
+    f'{prefix}ForTokenClassification': Heads(token_label=ANY),
+  }
+
+
 def classes_of(prefix: str, label: str = 'next') -> dict[str, Heads]:
   """The classes of a family with BERT's heads."""
   return {
     f'{prefix}ForPreTraining': Heads(words=True, label=label),
     f'{prefix}ForMaskedLM': Heads(words=True),
     f'{prefix}Model': Heads(pooler=True),
-    f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
-    f'{prefix}ForMultipleChoice': Heads(label='right'),
-    f'{prefix}ForSequenceClassification': Heads(label=ANY),
-    f'{prefix}ForTokenClassification': Heads(token_label=ANY),
+    **tuned_classes(prefix),
   }
 
 

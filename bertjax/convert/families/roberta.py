@@ -1,4 +1,4 @@
-"""RobertaForMaskedLM and RobertaModel."""
+"""RobertaForMaskedLM, RobertaModel, and RoBERTa with the heads of fine-tuning."""
 
 from typing import Any
 
@@ -8,7 +8,8 @@ from bertjax.convert.tables import dense, heads
 
 
 def layout(model: Any) -> Layout:
-  """The encoder, the words' head or the pooler."""
+  """The encoder and the heads. A class for sequences has no pooler but a head of two layers, which
+  does what our pooler and label do."""
   rows = bert.encoder('roberta')
   words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
   # Some published files hold a pooler that was never trained.
@@ -20,7 +21,10 @@ def layout(model: Any) -> Layout:
   spare = tuple(row.theirs for row in (*pooler, *words))
   if model.words:
     return Layout(rows + words, tied, spare=spare)
-  return Layout(rows + (pooler if model.pooler else ()), spare=(*spare, *tied))
+  of_sequences = [name for name, _ in model.labels if name != 'right']
+  first = 'classifier.dense' if of_sequences else 'roberta.pooler.dense'
+  names = {'span': 'qa_outputs', **dict.fromkeys(of_sequences, 'classifier.out_proj')}
+  return Layout(rows + bert.label_heads(model, first, names), spare=(*spare, *tied))
 
 
 OWN = {'vocab_size': 50_265}
@@ -35,7 +39,11 @@ FAMILY = Family(
   recipe='roberta',
   model_type='roberta',
   base='roberta',
-  classes={'RobertaForMaskedLM': Heads(words=True), 'RobertaModel': Heads(pooler=True)},
+  classes={
+    'RobertaForMaskedLM': Heads(words=True),
+    'RobertaModel': Heads(pooler=True),
+    **bert.tuned_classes('Roberta'),
+  },
   layout=layout,
   fields=FIELDS,
   fixed={k: v for k, v in bert.PLAIN.items() if k != 'position_offset'},

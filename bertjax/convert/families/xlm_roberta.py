@@ -1,4 +1,4 @@
-"""XLMRobertaForMaskedLM and XLMRobertaModel: RoBERTa under another name."""
+"""XLMRobertaForMaskedLM and the others: RoBERTa under another name."""
 
 from bertjax.convert.families import roberta
 
