@@ -69,9 +69,8 @@ def student(store, source, **fields):
 @mutation(
   'distill: a student forgets its teacher at a resume',
   'bertjax/train/first_state.py',
-  'return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))',
-  'return dict(variables, teacher=jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), '
-  'abstract))',
+  'found[0], restored(run, found[1]), found[2]',
+  'found[0], found[1], found[2]',
 )
 def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
   rich_store, taught, tmp_path, capsys
@@ -140,6 +139,13 @@ def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
   np.testing.assert_allclose(many, one, rtol=2e-6)
 
 
+@mutation(
+  'distill: a teacher of zeros',
+  'bertjax/train/first_state.py',
+  'return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))',
+  'return dict(variables, teacher=jax.tree.map(lambda x: jax.numpy.zeros(x.shape, x.dtype), '
+  'abstract))',
+)
 def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_device):
   config, _ = teacher.adopt(student(rich_store, taught), 'nowhere')
   run = setup.make_run(config, str(rich_store), one_device[:1])
