@@ -22,7 +22,7 @@ from bertjax.types import Context
 
 STEPS = 3
 # Of systems that have a row of their own: checked in the full tier.
-VARIANTS = ('bert_lamb', 'electra_two_stage', 'mbert', 'quickstart', 'xlm_r')
+VARIANTS = ('bert_lamb', 'electra_two_stage', 'mbert', 'quickstart', 'xlm_e', 'xlm_r')
 CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
 
 

@@ -57,6 +57,7 @@ def straight(files, tmp_path_factory):
   'Choice(int(p_G.argmax()), p_G.tolist())',
   'Choice(int(p_G.argmax()) + 1, p_G.tolist())',
 )
+@pytest.mark.full
 def test_choices_are_learned_and_predicted_as_the_evaluation_says(files, straight):
   accuracy = finetune_runs.last(straight, 'eval/dev/accuracy')
   assert accuracy > 0.9 > 0.7 > finetune_runs.last(straight, 'eval/dev/majority')

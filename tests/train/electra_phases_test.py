@@ -62,6 +62,7 @@ def same(one, other, parts) -> bool:
   return all(np.array_equal(a, b) for a, b in zip(take(one), take(other), strict=True))
 
 
+@pytest.mark.full
 def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   c = config()
   run = setup.make_run(c, store, jax.devices()[:1])

@@ -125,6 +125,7 @@ def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(st
   assert scores[0]['checkpoint'].endswith(str(STEPS))
 
 
+@pytest.mark.full
 def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):
   process = subprocess.Popen(
     command(rich_store, tmp_path, '--config.total_steps=100000'), cwd=ROOT, env=environment(),
@@ -185,6 +186,7 @@ def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path)
   assert run(rich_store, tmp_path, '--config.total_steps=10').returncode == 0
 
 
+@pytest.mark.full
 def test_a_profile_is_written_on_demand(rich_store, tmp_path):
   done = run(
     rich_store, tmp_path, '--config.total_steps=4', '--config.profile.start=2',

@@ -66,6 +66,7 @@ def tags_of(text):
   'labelled.tags(x_TC[row.first_n], tags)',
   'labelled.tags(x_TC[row.first_n - 1], tags)',
 )
+@pytest.mark.full
 def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):
   assert finetune_runs.last(straight, 'eval/dev/f1') > 0.9
   done = finetune_runs.use('predict', straight, f'--input={files}/dev.conll')

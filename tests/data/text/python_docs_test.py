@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
+
 from bertjax.data.text import python_docs
 
 
+@pytest.mark.full
 def test_corpus_is_prose_in_a_fixed_order():
   documents = [document.decode() for document in python_docs.documents()]
   assert [d.encode() for d in documents[:5]] == [

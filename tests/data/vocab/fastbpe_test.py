@@ -75,7 +75,7 @@ def test_languages_without_their_package_are_named(files, monkeypatch):
     run(input=f'en={files}/a.txt,zh={files}/a.txt', **given)
   with pytest.raises(ValueError, match='codes_toy cuts words by the rules of their language'):
     run(input=files / 'a.txt', **given)
-  with pytest.raises(ValueError, match='need the offsets .* fastbpe'):
+  with pytest.raises(ValueError, match='units and spans need the offsets .* fastbpe'):
     run(input=f'en={files}/a.txt', segmenter='capitals', **given)
   assert not list(files.glob('s*'))
 
