@@ -84,12 +84,6 @@ def straight(files, tmp_path_factory):
   'by_length[i] for i in np.argsort(order_n)',
   'by_length[i] for i in order_n',
 )
-@mutation(
-  'spans: the end is learned as the start',
-  'bertjax/data/labelled/spans.py',
-  'dict(zip((START, END), label_n2.T, strict=True))',
-  'dict(zip((END, START), label_n2.T, strict=True))',
-)
 def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
   workdir, said = straight
   assert '8 epochs of 300 examples: 150 steps' in said

@@ -129,6 +129,12 @@ def test_windows_follow_each_other_by_the_stride(wordpiece, size):
   'return row.column + first - row.first, row.column + last - row.first',
   'return first - row.first, last - row.first',
 )
+@mutation(
+  'spans: the end is learned as the start',
+  'bertjax/data/labelled/spans.py',
+  'dict(zip((START, END), label_n2.T, strict=True))',
+  'dict(zip((END, START), label_n2.T, strict=True))',
+)
 def test_windows_without_the_whole_answer_learn_the_first_token(wordpiece):
   asked = [record('wrote notes', name='a'), record(None, name='b'), record('Ada', name='c')]
   found = spans.encode(asked, OPTIONS, wordpiece, 12)
