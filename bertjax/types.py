@@ -283,6 +283,9 @@ class Term(NamedTuple):
   plus: float = 0.0
 
 
+TEACHER = 'teacher'  # the collection of variables that nobody trains and no checkpoint holds
+
+
 class Context(NamedTuple):
   """What a step knows besides variables and batch.
 

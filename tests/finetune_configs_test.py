@@ -1,11 +1,9 @@
 """The recipes of fine-tuning: whole, with sources, and scored by what their task has."""
 
-import importlib
-
 import pytest
+import recipes
 from mutation import mutation
 
-from bertjax import schema
 from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
@@ -36,10 +34,7 @@ RECIPES = [
   case='glue:cola',
 )
 def test_every_value_has_a_source_and_best_is_a_score(recipe):
-  name, _, argument = recipe.partition(':')
-  config = importlib.import_module(f'configs.finetune.{name}').get_config(argument)
-  found = schema.listing(config)
-  assert not [row.key for row in found if not row.source]
+  config = recipes.sourced('finetune', recipe)
   if recipe == 'text:classes':  # which the user names
     config.data.task.classes = ('a', 'b')
   task, options = rows.task_of(config.data.task)
@@ -51,9 +46,6 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
     spans=lambda: scores.names(options.no_answer),
   )
   assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
-  assert f'python -m bertjax.main --config=configs/finetune/{name}.py' in (
-    importlib.import_module(f'configs.finetune.{name}').__doc__
-  )
 
 
 def test_each_language_is_judged_by_a_file_of_its_own():

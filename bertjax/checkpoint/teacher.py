@@ -19,9 +19,9 @@ from bertjax import dotted
 from bertjax.checkpoint import init_from, resume
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
+from bertjax.types import TEACHER
 
 KEY = 'config.objective.teacher.source'
-TEACHER = 'teacher'
 
 
 def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
@@ -39,8 +39,8 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
     return given, ()
   config = copy.deepcopy(given)
   teacher, source = config.objective.teacher, _source(given)
-  teacher.model = ConfigDict(source.model)
-  teacher.sha256 = digest(source.params())
+  params = source.params()
+  teacher.model, teacher.sha256 = ConfigDict(source.model), digest(params)
   stored = resume.stored(workdir)
   begun = stored['config']['objective'].get(TEACHER) if stored else None
   if begun and begun['sha256'] != teacher.sha256:
@@ -49,7 +49,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
       f'that this run began with ({begun["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
-  said = [f'The teacher {source.name} has {parameters(source.params()):,} parameters']
+  said = [f'The teacher {source.name} has {parameters(params):,} parameters']
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = init_from.bring_vocabulary(source, workdir)

@@ -1,10 +1,13 @@
 """Training systems: one file each, `config.objective.name`."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bertjax import registry
 from bertjax.errors import UserError
+from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import Model
+from bertjax.types import Array, Batch, Context, Objective, Out, Term
 
 MODELS, KEY = 'bertjax.models', 'config.model.name'
 
@@ -37,6 +40,36 @@ def require_words(model: Any) -> None:
       'language modelling scores words: expected config.model.words=True, got False; the head that '
       'an encoder comes without is made anew'
     )
+
+
+def refuse_words(config: Any) -> None:
+  """Refuses a `config.model` with a head for the vocabulary, which the objective does not score."""
+  if config.model.words:
+    raise UserError(
+      f'the objective {config.objective.name!r} has no words to score: expected '
+      'config.model.words=False, got True'
+    )
+
+
+def of_heads(
+  model: Any, terms: Callable[[Any, Batch], dict[str, Term]], evals: Sequence[str]
+) -> Objective:
+  """An objective whose loss is read off the heads of the model, in one pass and without a carry.
+
+  Args:
+    model: a TargetModel.
+    terms: (what the model returns, batch) -> the terms of the loss.
+    evals: as of `Objective`.
+  """
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    return Out(terms(model.apply(variables, batch, noise), batch), carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    return model.apply(variables, batch, None, hidden)
+
+  return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 
 
 def _defines(name: str, kind: type[Model]) -> bool:

@@ -10,11 +10,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of
+from bertjax.objectives import model_of, of_heads, refuse_words
 from bertjax.objectives.mlm import label_terms
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'label'
 
@@ -43,10 +42,7 @@ def classes_of(config) -> int:
       f'the objective {name!r} learns one label: expected config.model.labels=(({LABEL!r}, '
       f'0),), got {labels!r}'
     )
-  if config.model.words:
-    raise UserError(
-      f'the objective {name!r} has no words to score: expected config.model.words=False, got True'
-    )
+  refuse_words(config)
   return dict(labels)[LABEL]
 
 
@@ -66,18 +62,8 @@ def make(config) -> Objective:
   """
   model = model_of(config, TargetModel)
   classes_of(config)
-
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    logits_BGC = model.apply(variables, batch, noise)['label_BGC'][LABEL]
-    return Out(example_terms(logits_BGC, batch), carry)
-
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return model.apply(variables, batch, None, hidden)
-
-  return Objective(
-    model.init, loss, predict, lambda batch: (), model.flops, evals=('classification',)
-  )
+  terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
+  return of_heads(model, terms, ('classification',))
 
 
 OBJECTIVE = Factory(Options, make)

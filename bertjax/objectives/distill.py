@@ -10,7 +10,8 @@ all but the last, and in some of the teacher's. Of words (DistilBERT, Sanh et al
 
   hard * masked-LM CE + soft * T^2 * KL over all tokens + cosine * (1 - cos of the last states)
 
-A loss whose factor is 0 is not computed. The teacher has no dropout and no gradient.
+Where hard is 0 its loss is a metric alone; other losses with a factor of 0 are not computed. The
+teacher has no dropout and no gradient.
 """
 
 from collections.abc import Mapping
@@ -28,9 +29,8 @@ from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.heads import gather_positions
 from bertjax.objectives import classify, mlm, model_of
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.types import TEACHER, Array, Batch, Context, Factory, Objective, Out, Term
 
-TEACHER = 'teacher'
 KEY = 'config.objective'
 CHUNK_LOGITS = 1 << 26  # of a model at a time, where every token has some
 
@@ -82,7 +82,7 @@ def word_divergence(teacher: Scores, student: Scores, temperature: float) -> Arr
   of all are the largest arrays of a step, and the backward pass makes them again."""
   rows, columns = student.hidden_BPE.shape[:2]
   most = max(1, CHUNK_LOGITS // (rows * student.table_VE.shape[0]))
-  size = max(n for n in range(1, columns + 1) if columns % n == 0 and n <= max(most, 1))
+  size = max(n for n in range(1, columns + 1) if columns % n == 0 and n <= most)
   cut = lambda x: jnp.moveaxis(x.reshape(rows, columns // size, size, -1), 1, 0)
 
   @jax.checkpoint
@@ -151,10 +151,12 @@ def make(config) -> Objective:
   def init(key: Array, batch: Batch):
     return dict(student.init(key, batch), teacher=teacher.init(key, batch)['params'])
 
+  own = lambda variables: {name: tree for name, tree in variables.items() if name != TEACHER}
+
   def both(variables, batch: Batch, noise):
-    own = {name: tree for name, tree in variables.items() if name != TEACHER}
     frozen = jax.lax.stop_gradient(dict(params=variables[TEACHER]))
-    return student.apply(own, batch, noise, inner), teacher.apply(frozen, batch, None, inner)
+    learned = student.apply(own(variables), batch, noise, inner)
+    return learned, teacher.apply(frozen, batch, None, inner)
 
   def word_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
@@ -196,8 +198,7 @@ def make(config) -> Objective:
     return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    own = {name: tree for name, tree in variables.items() if name != TEACHER}
-    out = student.apply(own, batch, None, hidden)
+    out = student.apply(own(variables), batch, None, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if words else out
 
   def flops(batch: Batch) -> float:

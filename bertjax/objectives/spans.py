@@ -13,10 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.objectives import model_of, of_heads, refuse_words
+from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'span'
 NEVER = -1e30  # the logit of padding; finite, since a row may have nothing else
@@ -56,20 +55,9 @@ def make(config) -> Objective:
       f"the objective 'spans' learns two scores of each token: expected config.model.labels=() and "
       f'token_labels=(({LABEL!r}, 2),), got {heads[0]!r} and {heads[1]!r}'
     )
-  if config.model.words:
-    raise UserError(
-      "the objective 'spans' has no words to score: expected config.model.words=False, got True"
-    )
-
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    logits_BT2 = model.apply(variables, batch, noise)['token_label_BTC'][LABEL]
-    return Out(span_terms(logits_BT2, batch), carry)
-
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return model.apply(variables, batch, None, hidden)
-
-  return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=('spans',))
+  refuse_words(config)
+  terms = lambda out, batch: span_terms(out['token_label_BTC'][LABEL], batch)
+  return of_heads(model, terms, ('spans',))
 
 
 OBJECTIVE = Factory(Options, make)

@@ -9,10 +9,9 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
-from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of
-from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
+from bertjax.objectives import model_of, of_heads, refuse_words
+from bertjax.types import Batch, Factory, Objective, Term
 
 TAG = 'tag'
 
@@ -34,33 +33,22 @@ def make(config) -> Objective:
       f"the objective 'tag' learns tags alone: expected config.model.token_labels=(({TAG!r}, 0),) "
       f'and labels=(), got {labels!r} and {tuple(config.model.labels)!r}'
     )
-  if config.model.words:
-    raise UserError(
-      "the objective 'tag' has no words to score: expected config.model.words=False, got True"
-    )
+  refuse_words(config)
   if dict(labels)[TAG] < 2:
     raise UserError(
       "the objective 'tag' needs examples with tags: expected config.data.task.name='tags', or a "
       f'task of yours that has them, got a head of {dict(labels)[TAG]} classes'
     )
 
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
-    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    logits_BTC = model.apply(variables, batch, noise)['token_label_BTC'][TAG]
+  def terms(out, batch: Batch) -> dict[str, Term]:
     weight_BT = batch['tag_weight_BT']
-    nll_BT, right_BT = score(logits_BTC, batch['tag_BT'])
-    return Out(
-      {
-        TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
-        f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),
-      },
-      carry,
-    )
+    nll_BT, right_BT = score(out['token_label_BTC'][TAG], batch['tag_BT'])
+    return {
+      TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
+      f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),
+    }
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return model.apply(variables, batch, None, hidden)
-
-  return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=('tagging',))
+  return of_heads(model, terms, ('tagging',))
 
 
 OBJECTIVE = Factory(Options, make)

@@ -11,6 +11,7 @@ from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
 from bertjax.train import setup
 from bertjax.train.step import State
+from bertjax.types import TEACHER
 
 
 def initial_state(
@@ -58,9 +59,9 @@ def saved(config: Any, state: State) -> State:
 
 def with_teacher(run: setup.Run, variables: Any) -> Any:
   """Variables with the teacher's parameters, where the run has one; errors as `teacher.read`."""
-  if teacher.TEACHER not in run.abstract.variables:
+  abstract = run.abstract.variables.get(TEACHER)
+  if abstract is None:
     return variables
-  abstract = run.abstract.variables[teacher.TEACHER]
   return dict(variables, teacher=teacher.read(run.config, run.vocabulary, abstract))
 
 

@@ -86,11 +86,10 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   Raises:
     UserError: no such file, or a column that it lacks.
   """
-  found, first = records.read(INPUT.value or '-', task['text'], task['header']), 1
-  while some := list(itertools.islice(found, size)):
+  found = records.read(INPUT.value or '-', task['text'], task['header'])
+  for first, some in _batches(found, size):
     columns = [[str(record.values[name]) for record in some] for name in task['text']]
     yield Part(columns[0], first, None, columns[1] if len(columns) > 1 else ())
-    first += len(some)
 
 
 def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
@@ -104,10 +103,9 @@ def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     UserError: as `tagged.read`.
   """
   where = tagged.Where((task['words'],), task['columns'][:1], task['separator'])
-  found, first = tagged.read(INPUT.value or '-', where), 1
-  while some := [sentence.words for sentence in itertools.islice(found, size)]:
-    yield Part([' '.join(words) for words in some], first, None, words=some)
-    first += len(some)
+  for first, some in _batches(tagged.read(INPUT.value or '-', where), size):
+    words = [sentence.words for sentence in some]
+    yield Part([' '.join(each) for each in words], first, None, words=words)
 
 
 def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
@@ -121,10 +119,8 @@ def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     UserError: as `questions.read`.
   """
   where = questions.Where(task['context'], task['question'], task['choices'], '')
-  found, first = questions.read(INPUT.value or '-', task['form'], where), 1
-  while some := list(itertools.islice(found, size)):
+  for first, some in _batches(questions.read(INPUT.value or '-', task['form'], where), size):
     yield Part([each.context for each in some], first, None, asked=some)
-    first += len(some)
 
 
 def span_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
@@ -134,11 +130,16 @@ def span_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     UserError: as `squad_json.read`.
   """
   del task
-  found, first = squad_json.read(INPUT.value or '-', answers=False), 1
-  while some := [record.values for record in itertools.islice(found, size)]:
-    texts, asked, ids = ([v[key] for v in some] for key in ('context', 'question', 'id'))
-    yield Part(texts, first, None, asked, ids=ids)
-    first += len(some)
+  for first, some in _batches(squad_json.read(INPUT.value or '-', answers=False), size):
+    column = lambda key, some=some: [record.values[key] for record in some]
+    yield Part(column('context'), first, None, column('question'), ids=column('id'))
+
+
+def _batches(found: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:
+  """So many of them at a time, with the number of the first, from 1."""
+  numbered = enumerate(found, 1)
+  while some := list(itertools.islice(numbered, size)):
+    yield some[0][0], [each for _, each in some]
 
 
 def _read(size: int) -> Iterator[Part]:
@@ -158,13 +159,13 @@ def _read(size: int) -> Iterator[Part]:
 def _parts(
   lines: Iterable[bytes], raw: IO[bytes], name: str, whole: int, size: int
 ) -> Iterator[Part]:
-  numbered, empty = enumerate(lines, 1), False
-  while chunk := list(itertools.islice(numbered, size)):
-    texts = [_decoded(line, number, name) for number, line in chunk]
+  empty = False
+  for first, chunk in _batches(lines, size):
+    texts = [_decoded(line, number, name) for number, line in enumerate(chunk, first)]
     if not empty and '' in texts:
-      number, empty = chunk[texts.index('')][0], True
+      number, empty = first + texts.index(''), True
       print(f'line {number} is empty: such lines are empty texts', file=sys.stderr)
-    yield Part(texts, chunk[0][0], raw.tell() / whole if whole else None)
+    yield Part(texts, first, raw.tell() / whole if whole else None)
 
 
 def _decoded(line: bytes, number: int, name: str) -> str:

@@ -23,7 +23,9 @@ TRAIN = f'{CODE}/train.py'
 
 
 def recipe() -> Recipe:
-  """The one that DistilBERT was trained by, but for its data rules: see `data` below."""
+  """The one that DistilBERT was trained by, but for its data rules: the original masks rare words
+  more often and takes sentences one by one, in batches of alike lengths; here rows are RoBERTa's,
+  with BERT's masks."""
   c = roberta.get_config('base')
   c.update(cited(common.NAMES, name='distilbert'))
   c.update(cited(f'{TRAIN}: batch_size x gradient_accumulation_steps', batch_size=250))
@@ -34,6 +36,7 @@ def recipe() -> Recipe:
     | cited('DistilBERT paper, section 3', layers=6, types=0)
     | cited('bert/modeling.py:BertConfig', positions=512, position_offset=0)
     | cited("bert/modeling.py:layer_norm, by TensorFlow's default", norm_eps=1e-12)
+    | cited('ours: [PAD] is a word like others', zero_row=None)
   )
   c.objective = (
     cited('ours: the run names it', name='distill', teacher=NO_TEACHER)
@@ -49,9 +52,6 @@ def recipe() -> Recipe:
     | cited(f'{README}: freeze_pos_embs', freeze=('embeddings/position',))
   )
   c.optimizer.schedule.update(cited(TRAIN, peak=5e-4, warmup_steps=c.get_ref('total_steps') // 20))
-  # The original masks rare words more often and takes sentences one by one, in batches of alike
-  # lengths; here rows are RoBERTa's, with BERT's masks.
-  c.model.update(cited('ours: [PAD] is a word like others', zero_row=None))
   return c
 
 

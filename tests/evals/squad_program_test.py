@@ -7,14 +7,12 @@ for version 2.0; transformers 5 has it no more, so it is read from the wheel of 
 import collections
 import hashlib
 import json
-import pathlib
-import subprocess
-import sys
 import types
 import zipfile
 
 import numpy as np
 import pytest
+import wheels
 from mutation import mutation
 
 from bertjax.data.labelled import spans
@@ -30,14 +28,9 @@ LIMITS = decoding.Limits(20, 30)
 @pytest.fixture(scope='module')
 def program():
   """The module; what it imports from its package lies elsewhere in transformers 5."""
-  cache = pathlib.Path('~/.cache/bertjax-tests/weights').expanduser()
-  if not (cache / WHEEL).is_file():
-    pip = [sys.executable, '-m', 'pip', 'download', '--no-deps', '-q', '-d', str(cache)]
-    done = subprocess.run([*pip, 'transformers==4.57.1'], capture_output=True, text=True)
-    if done.returncode:
-      pytest.skip(f'transformers 4.57.1 cannot be downloaded: {done.stderr[-200:]}')
-  assert hashlib.sha256((cache / WHEEL).read_bytes()).hexdigest() == SHA256
-  with zipfile.ZipFile(cache / WHEEL) as archive:
+  wheel = wheels.fetched('transformers==4.57.1', WHEEL)
+  assert hashlib.sha256(wheel.read_bytes()).hexdigest() == SHA256
+  with zipfile.ZipFile(wheel) as archive:
     source = archive.read(PROGRAM).decode()
   source = source.replace('from ...models.bert import', f'from {LEGACY} import')
   source = source.replace('from ...utils import', 'from transformers.utils import')

@@ -13,8 +13,6 @@ from mutation import mutation
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import spans
-from bertjax.train.step import with_rows
-from bertjax.types import Context
 
 FAMILIES = dict(
   bert=(transformers.BertForQuestionAnswering, transformers.BertConfig, {}),
@@ -132,15 +130,7 @@ def test_both_ends_must_be_right_and_padding_changes_nothing():
 def test_the_heads_input_is_dropped_where_asked():
   c = config()
   c.model.head_dropout = 0.5
-  batch = with_rows(batch_of((17, 40), 40))
-  objective = spans.make(c)
-  variables = jax.jit(objective.init)(jax.random.key(0), batch)
-
-  def loss(step, train):
-    ctx = Context(jax.random.key(step), np.int32(0), train=train)
-    return float(objective.loss(variables, (), batch, ctx).terms['span'].total)
-
-  assert loss(0, False) == loss(1, False) and loss(0, True) != loss(1, True)
+  finetuned.check_dropout(spans.make(c), batch_of((17, 40), 40), 'span')
 
 
 @pytest.mark.parametrize(

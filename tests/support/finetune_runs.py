@@ -48,13 +48,29 @@ def use(module, workdir, *more):
   return call([sys.executable, '-m', f'bertjax.{module}', f'--workdir={workdir}', *more])
 
 
+def exported(workdir, output):
+  """The directory of transformers that a run becomes."""
+  done = use('convert', workdir, '--to=hf', f'--output={output}')
+  assert done.returncode == 0, done.stderr
+  return output
+
+
+def check_refused(arguments, workdir, said):
+  """A run that cannot work says so in one line, and leaves no run behind."""
+  done = call(arguments)
+  assert done.returncode != 0 and 'Traceback' not in done.stderr
+  assert said in done.stderr, done.stderr
+  assert not (workdir / 'config.json').exists()
+
+
 def last(workdir, name):
   """The last value of a metric."""
   return [x[name] for x in lines(workdir) if name in x][-1]
 
 
 def check_kill_and_resume(arguments, straight, workdir, after):
-  """A run that is killed behind step `after` goes on to the bits of one that was not."""
+  """A run that is killed behind step `after` goes on to the bits of one that was not; what it says
+  when it goes on."""
   quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
   process = subprocess.Popen(arguments, cwd=ROOT, env=environment(), **quiet)
   metrics = workdir / 'metrics.jsonl'
@@ -65,5 +81,7 @@ def check_kill_and_resume(arguments, straight, workdir, after):
   process.send_signal(signal.SIGKILL)
   process.wait()
   assert json.loads(metrics.read_text().splitlines()[-1])['step'] < last(straight, 'step')
-  assert 'Resuming after step' in run(arguments)
+  said = run(arguments)
+  assert 'Resuming after step' in said
   assert exact(workdir) == exact(straight)
+  return said

@@ -1,8 +1,12 @@
 """Random models of transformers with heads of fine-tuning, and their gradients beside ours."""
 
 import cases
+import jax
 import numpy as np
 import torch
+
+from bertjax.train.step import with_rows
+from bertjax.types import Context
 
 SIZE = dict(width=36, heads=3, ffn=52, positions=45, types=3)
 ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
@@ -33,6 +37,18 @@ def random_model(kind, config_class, c, **more):
     for name, parameter in model.named_parameters():
       parameter.normal_(1.0 if 'Norm.weight' in name else 0.0, 0.1)
   return model
+
+
+def check_dropout(objective, batch, term):
+  """The head's input is dropped in training alone."""
+  batch = with_rows(batch)
+  variables = jax.jit(objective.init)(jax.random.key(0), batch)
+
+  def loss(step, train):
+    ctx = Context(jax.random.key(step), np.int32(0), train=train)
+    return float(objective.loss(variables, (), batch, ctx).terms[term].total)
+
+  assert loss(0, False) == loss(1, False) and loss(0, True) != loss(1, True)
 
 
 def run(model, **inputs):

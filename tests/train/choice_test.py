@@ -84,9 +84,8 @@ def test_predictions_for_people_and_what_is_refused(files, straight):
 
 @pytest.mark.full
 def test_it_is_exported_as_multiple_choice(straight, tmp_path):
-  done = finetune_runs.use('convert', straight, '--to=hf', f'--output={tmp_path}/hf')
-  assert done.returncode == 0, done.stderr
-  config = json.loads((tmp_path / 'hf' / 'config.json').read_text())
+  exported = finetune_runs.exported(straight, tmp_path / 'hf')
+  config = json.loads((exported / 'config.json').read_text())
   assert config['architectures'] == ['BertForMultipleChoice']
 
 

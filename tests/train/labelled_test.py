@@ -1,22 +1,14 @@
 """Fine-tuning from files, from the first step to the scores; killed, resumed, on many devices."""
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 
+import finetune_runs
 import pytest
 from mutation import mutation
-from processes import ROOT, environment, exact, lines
+from processes import lines
 
 WORDS = {'good': ('fine', 'great', 'lovely'), 'bad': ('poor', 'awful', 'dull')}
-SIZE = dict(
-  layers=1, width=32, heads=8, ffn=64, positions=64, dropout=0.1, attention_dropout=0.0,
-  head_dropout=0.1, init_std=0.2,
-)  # fmt: skip
 
 
 @pytest.fixture(scope='module')
@@ -39,30 +31,16 @@ def files(tmp_path_factory):
 
 
 def command(files, workdir, *more):
-  return [
-    sys.executable, '-m', 'bertjax.main', '--config=configs/finetune/text.py',
-    f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={files}/train.tsv',
-    f'--config.data.dev={files}/dev.tsv', f'--config.data.vocab={files}/vocab.txt',
-    '--config.data.task.label=stars', "--config.data.task.classes=('bad','good')",
-    '--config.length=40', '--config.log_steps=1', '--config.epochs=10',
-    '--config.optimizer.schedule.peak=1e-2',
-    '--config.batch_size=16', *(f'--config.model.{k}={v}' for k, v in SIZE.items()), *more,
-  ]  # fmt: skip
-
-
-def run(files, workdir, *more, devices=1):
-  done = subprocess.run(
-    command(files, workdir, *more), cwd=ROOT, env=environment(devices), text=True, check=False,
-    capture_output=True, timeout=600,
+  return finetune_runs.command(
+    'text.py', files, workdir, '--config.data.task.label=stars',
+    "--config.data.task.classes=('bad','good')", *more,
   )  # fmt: skip
-  assert done.returncode == 0, done.stderr + done.stdout
-  return done.stdout
 
 
 @pytest.fixture(scope='module')
 def straight(files, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('straight')
-  return workdir, run(files, workdir)
+  return workdir, finetune_runs.run(command(files, workdir))
 
 
 @mutation(
@@ -90,11 +68,7 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
 )
 def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
   workdir, _ = straight
-  done = subprocess.run(
-    [sys.executable, '-m', 'bertjax.main', f'--workdir={os.path.relpath(workdir, ROOT)}',
-     '--evaluate'],
-    cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
+  done = finetune_runs.use('main', workdir, '--evaluate')
   assert done.returncode == 0, done.stderr
   want = [x for x in lines(workdir) if 'eval/dev/mcc' in x][-1]
   for name in ('accuracy', 'mcc', 'f1', 'majority'):
@@ -105,12 +79,8 @@ def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
   assert want['eval/dev/majority'] == pytest.approx(majority)
 
 
-def answer(workdir, *more):
-  done = subprocess.run(
-    [sys.executable, '-m', 'bertjax.predict', f'--workdir={os.path.relpath(workdir, ROOT)}', *more],
-    cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
-  return done
+def ask(workdir, *more):
+  return finetune_runs.use('predict', workdir, *more)
 
 
 @mutation(
@@ -121,7 +91,7 @@ def answer(workdir, *more):
 )
 def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
   workdir, _ = straight
-  done = answer(workdir, f'--input={files}/dev.tsv', '--json')
+  done = ask(workdir, f'--input={files}/dev.tsv', '--json')
   assert done.returncode == 0, done.stderr
   found = [json.loads(line) for line in done.stdout.splitlines()]
   with open(files / 'dev.tsv', encoding='utf-8') as file:
@@ -136,12 +106,12 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
 @pytest.mark.full
 def test_predictions_for_glue_and_what_is_refused(files, straight):
   workdir, _ = straight
-  said = answer(workdir, '--text=the film was great', '--text=awful', '--glue').stdout
+  said = ask(workdir, '--text=the film was great', '--text=awful', '--glue').stdout
   assert said.splitlines() == ['index\tprediction', '0\tgood', '1\tbad']
-  pair = answer(workdir, '--text=a', '--second=b')
+  pair = ask(workdir, '--text=a', '--second=b')
   assert 'was fine-tuned on 1 texts an example (text)' in pair.stderr
-  assert '--second is for pairs' in answer(workdir, '--text=a', '--text=b', '--second=b').stderr
-  long = answer(workdir, f'--text={"the " * 70}')
+  assert '--second is for pairs' in ask(workdir, '--text=a', '--text=b', '--second=b').stderr
+  long = ask(workdir, f'--text={"the " * 70}')
   assert 'has 72 tokens' in long.stderr and 'takes 64' in long.stderr
 
 
@@ -150,15 +120,10 @@ def test_an_exported_run_says_the_same_in_transformers(files, straight, tmp_path
   import transformers
 
   workdir, _ = straight
-  done = subprocess.run(
-    [sys.executable, '-m', 'bertjax.convert', '--to=hf',
-     f'--workdir={os.path.relpath(workdir, ROOT)}', f'--output={tmp_path}/hf'],
-    cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  theirs = transformers.pipeline('text-classification', str(tmp_path / 'hf'), top_k=None)
+  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
+  theirs = transformers.pipeline('text-classification', str(exported), top_k=None)
   texts = ['the film was great', 'a very dull film of all']
-  ours = answer(workdir, *(f'--text={text}' for text in texts), '--json').stdout.splitlines()
+  ours = ask(workdir, *(f'--text={text}' for text in texts), '--json').stdout.splitlines()
   for mine, other in zip(map(json.loads, ours), theirs(texts), strict=True):
     other = {each['label']: each['score'] for each in other}
     assert other.keys() == {'good', 'bad'}
@@ -168,26 +133,14 @@ def test_an_exported_run_says_the_same_in_transformers(files, straight, tmp_path
 @pytest.mark.full
 def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
   workdir, _ = straight
-  process = subprocess.Popen(
-    command(files, tmp_path), cwd=ROOT, env=environment(), stdout=subprocess.DEVNULL,
-    stderr=subprocess.DEVNULL,
-  )  # fmt: skip
-  metrics = tmp_path / 'metrics.jsonl'
-  while process.poll() is None and not (
-    metrics.exists() and metrics.read_text().count('"loss"') >= 17
-  ):
-    time.sleep(0.01)
-  process.send_signal(signal.SIGKILL)
-  process.wait()
-  assert json.loads(metrics.read_text().splitlines()[-1])['step'] < 125
-  assert 'Resuming after step 13' in run(files, tmp_path)
-  assert exact(tmp_path) == exact(workdir)
+  said = finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 17)
+  assert 'Resuming after step 13' in said
 
 
 @pytest.mark.full
 def test_four_devices_learn_the_same(files, straight, tmp_path):
   workdir, _ = straight
-  run(files, tmp_path, devices=4)
+  finetune_runs.run(command(files, tmp_path), devices=4)
   first = lambda path: [x['loss'] for x in lines(path) if 'loss' in x][:20]  # sums round apart
   assert first(tmp_path) == pytest.approx(first(workdir), rel=1e-4)
 
@@ -211,10 +164,6 @@ def test_four_devices_learn_the_same(files, straight, tmp_path):
   ],
 )
 def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
-  done = subprocess.run(
-    command(files, tmp_path / 'run', *(x.format(files) for x in changes)), cwd=ROOT,
-    env=environment(), text=True, capture_output=True, timeout=600, check=False,
-  )  # fmt: skip
-  assert done.returncode != 0 and 'Traceback' not in done.stderr
-  assert said in done.stderr, done.stderr
-  assert not (tmp_path / 'run' / 'config.json').exists()
+  workdir = tmp_path / 'run'
+  changed = command(files, workdir, *(x.format(files) for x in changes))
+  finetune_runs.check_refused(changed, workdir, said)

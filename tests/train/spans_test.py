@@ -1,21 +1,15 @@
 """Questions on texts, from a file to the answers: learned, judged, asked and exported."""
 
 import json
-import os
 import random
-import subprocess
-import sys
 
+import finetune_runs
 import pytest
 from mutation import mutation
-from processes import ROOT, environment, lines
+from processes import lines
 
 NAMES = ('ada', 'bob', 'eve', 'kim', 'max', 'zoe')
 OTHERS = ('the', 'film', 'was', 'very', 'one', 'of', 'all', 'seen', 'by', 'at')
-SIZE = dict(
-  layers=1, width=32, heads=8, ffn=64, positions=64, dropout=0.0, attention_dropout=0.0,
-  init_std=0.2,
-)  # fmt: skip
 EXACT = 'eval/dev/exact'
 
 
@@ -46,25 +40,15 @@ def files(tmp_path_factory):
 
 
 def command(files, workdir, *more):
-  return [
-    sys.executable, '-m', 'bertjax.main', '--config=configs/finetune/squad.py:v2',
-    f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={files}/train.json',
-    f'--config.data.dev={files}/dev.json', f'--config.data.vocab={files}/vocab.txt',
-    '--config.length=32', '--config.data.task.stride=16', '--config.data.task.question=2',
-    '--config.epochs=8', '--config.batch_size=16', '--config.optimizer.schedule.peak=1e-2',
-    *(f'--config.model.{k}={v}' for k, v in SIZE.items()), *more,
-  ]  # fmt: skip
-
-
-def run(given):
-  return subprocess.run(
-    given, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False
-  )
+  return finetune_runs.command(
+    'squad.py:v2', files, workdir, '--config.length=32', '--config.data.task.stride=16',
+    '--config.data.task.question=2', '--config.epochs=8', '--config.model.dropout=0.0',
+    '--config.model.head_dropout=0.0', *more,
+  )  # fmt: skip
 
 
 def ask(workdir, *more):
-  place = os.path.relpath(workdir, ROOT)
-  done = run([sys.executable, '-m', 'bertjax.predict', f'--workdir={place}', *more])
+  done = finetune_runs.use('predict', workdir, *more)
   assert done.returncode == 0, done.stderr
   return done.stdout
 
@@ -72,9 +56,7 @@ def ask(workdir, *more):
 @pytest.fixture(scope='module')
 def straight(files, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('straight')
-  done = run(command(files, workdir))
-  assert done.returncode == 0, done.stderr + done.stdout
-  return workdir, done.stdout
+  return workdir, finetune_runs.run(command(files, workdir))
 
 
 @pytest.mark.full
@@ -155,14 +137,10 @@ def test_an_exported_run_answers_the_same_in_transformers(files, straight, tmp_p
   import bertjax
 
   workdir, _ = straight
-  done = run(
-    [sys.executable, '-m', 'bertjax.convert', '--to=hf',
-     f'--workdir={os.path.relpath(workdir, ROOT)}', f'--output={tmp_path}/hf'],
-  )  # fmt: skip
-  assert done.returncode == 0, done.stderr
-  theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(tmp_path / 'hf')
+  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
+  theirs = transformers.AutoModelForQuestionAnswering.from_pretrained(exported)
   assert type(theirs).__name__ == 'BertForQuestionAnswering'
-  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'hf')
+  tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
   text = 'the film was seen by Eve, at one of all'
   inputs = tokenizer('who', text, return_tensors='pt', return_offsets_mapping=True)
   offset_T2 = inputs.pop('offset_mapping')[0]
@@ -190,7 +168,5 @@ def test_an_exported_run_answers_the_same_in_transformers(files, straight, tmp_p
   ],
 )
 def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
-  done = run(command(files, tmp_path / 'run', *changes))
-  assert done.returncode != 0 and 'Traceback' not in done.stderr
-  assert said in done.stderr, done.stderr
-  assert not (tmp_path / 'run' / 'config.json').exists()
+  workdir = tmp_path / 'run'
+  finetune_runs.check_refused(command(files, workdir, *changes), workdir, said)

@@ -102,15 +102,14 @@ def test_predictions_of_texts(straight):
 def test_an_exported_run_says_the_same_in_transformers(straight, tmp_path):
   import transformers
 
-  done = finetune_runs.use('convert', straight, '--to=hf', f'--output={tmp_path}/hf')
-  assert done.returncode == 0, done.stderr
-  config = json.loads((tmp_path / 'hf' / 'config.json').read_text())
+  exported = finetune_runs.exported(straight, tmp_path / 'hf')
+  config = json.loads((exported / 'config.json').read_text())
   assert config['architectures'] == ['BertForTokenClassification']
   assert config['id2label'] == {
     str(i): tag for i, tag in enumerate(('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC'))
   }
   theirs = transformers.pipeline(
-    'token-classification', str(tmp_path / 'hf'), ignore_labels=[], aggregation_strategy='first'
+    'token-classification', str(exported), ignore_labels=[], aggregation_strategy='first'
   )
   text = 'the carla rossi sees oslo'
   done = finetune_runs.use('predict', straight, f'--text={text}', '--mode=tag', '--json')

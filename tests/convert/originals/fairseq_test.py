@@ -6,8 +6,6 @@ import hashlib
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import zipfile
 
 import cases
@@ -17,6 +15,7 @@ import parity
 import pytest
 import torch
 import transformers
+import wheels
 from mutation import mutation
 
 from bertjax.convert import exporting, importing
@@ -262,13 +261,7 @@ SCORES = [
 @pytest.fixture(scope='module')
 def sapiens(tmp_path_factory) -> pathlib.Path:
   """The directory of the checkpoints; the wheel is kept in a cache."""
-  cache = pathlib.Path('~/.cache/bertjax-tests/weights').expanduser()
-  wheel = cache / 'sapiens-1.0.5-py3-none-any.whl'
-  if not wheel.is_file():
-    pip = [sys.executable, '-m', 'pip', 'download', '--no-deps', '-q', '-d', str(cache)]
-    done = subprocess.run([*pip, 'sapiens==1.0.5'], capture_output=True, text=True)
-    if done.returncode:
-      pytest.skip(f'sapiens 1.0.5 cannot be downloaded: {done.stderr[-200:]}')
+  wheel = wheels.fetched('sapiens==1.0.5', 'sapiens-1.0.5-py3-none-any.whl')
   assert hashlib.sha256(wheel.read_bytes()).hexdigest() == SAPIENS
   path = tmp_path_factory.mktemp('sapiens')
   with zipfile.ZipFile(wheel) as archive:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from bertjax import storage
+from bertjax.data.labelled.common import records
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.text import compressed, kinds
 from bertjax.errors import UserError
@@ -46,9 +46,7 @@ def read(path: str, answers: bool = True) -> Iterator[Record]:
   Raises:
     UserError: no such file, another form, or two questions with one id.
   """
-  file = storage.local(path)
-  if not file.is_file():
-    raise UserError(f'there is no file {path}: expected questions in the form of SQuAD, .json')
+  file = records.existing(path)
   if kinds.check(file) != kinds.JSON:
     raise UserError(f'{path}: expected questions in the form of SQuAD, .json')
   with file.open('rb') as raw:
