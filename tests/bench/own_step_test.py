@@ -11,8 +11,13 @@ from bertjax import sharding
 from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
 
+QUICK = ('bert', 'electra', 'ernie', 'xlnet')
 
-@pytest.mark.parametrize('name', systems.NAMES)
+
+@pytest.mark.parametrize(
+  'name',
+  [n if n in QUICK else pytest.param(n, marks=pytest.mark.full) for n in systems.NAMES],
+)
 @mutation(
   'bench: made-up text has no units, which ERNIE masks',
   'bertjax/bench/synthetic.py',

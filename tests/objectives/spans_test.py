@@ -127,6 +127,7 @@ def test_both_ends_must_be_right_and_padding_changes_nothing():
   assert terms(padded, longer)['span'].total == pytest.approx(found['span'].total)
 
 
+@pytest.mark.full
 def test_the_heads_input_is_dropped_where_asked():
   c = config()
   c.model.head_dropout = 0.5

@@ -221,6 +221,7 @@ def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
   '    stack.push(self._rescue)\n',
   '',
 )
+@pytest.mark.full
 def test_an_error_costs_no_step(rich_store, tmp_path, monkeypatch):
   """It is raised where the batch of step 9 is asked for; checkpoints are due every 6 steps."""
   config = systems.tiny('bert', total_steps=40, checkpoint_steps=6, eval_steps=100, log_steps=1)
