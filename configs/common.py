@@ -174,7 +174,7 @@ def data() -> Recipe:
   d.workers = 0  # processes of `prepare`; 0: one per core
 
   d.reader = 'store'  # 'seqio' streams examples without a store; 'labelled': those of d.train
-  d.train = d.dev = ''  # .tsv, .csv or .jsonl
+  d.train = d.dev = ''  # .tsv, .csv or .jsonl; tfds:NAME:SPLIT
   d.examples = 0  # of train; 0: all
   d.task = ConfigDict()  # what their columns mean (bertjax/data/labelled)
   d.threads = 2  # that build batches ahead of the step

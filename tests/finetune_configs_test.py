@@ -8,7 +8,7 @@ from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
-from configs.finetune import glue, xnli
+from configs.finetune import glue, tfds, xnli
 
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
@@ -22,6 +22,8 @@ RECIPES = [
   'squad:v1',
   'squad:v2',
   'xnli:de,zh',
+  *(f'tfds:glue/{task}' for task in tfds.GLUE),
+  *(f'tfds:{name}' for name in tfds.OTHERS),
 ]
 
 

@@ -89,7 +89,7 @@ ARROWS = {
   'bertjax.data.seqio_tasks': ('bertjax.data',),
   'bertjax.data.labelled': (
     *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.data.store', 'bertjax.options',
-    'bertjax.data.seqio_tasks.row_stream',
+    'bertjax.data.seqio_tasks.loaded', 'bertjax.data.seqio_tasks.row_stream',
   ),
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (

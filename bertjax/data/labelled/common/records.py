@@ -1,4 +1,5 @@
-"""Records of tables, by the names of their columns: TSV, CSV and JSON lines, compressed or not.
+"""Records of tables, by the names of their columns: TSV, CSV and JSON lines, compressed or not, and
+examples of TFDS (`datasets`).
 
 TSV has no quotes: what stands between TABs is the field, as GLUE's files have it.
 """
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bertjax import storage
+from bertjax.data.labelled.common import datasets
 from bertjax.data.text import compressed, kinds
 from bertjax.errors import UserError, choose
 
@@ -18,7 +20,7 @@ TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
 
 
 class Record(NamedTuple):
-  """One line of a table.
+  """One line of a table, or one example.
 
   Attributes:
     place: file and line, for messages.
@@ -30,17 +32,20 @@ class Record(NamedTuple):
 
 
 def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:
-  """Yields the records of a file.
+  """Yields the records of a file, or of a split of TFDS.
 
   Args:
-    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst.
+    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT.
     columns: that every record must have.
     header: names of the columns of a table whose first line is none.
 
   Raises:
     UserError: no such file, another kind of file, a column that it lacks, or a record that is
-      broken.
+      broken; as `datasets.examples`.
   """
+  if of_tfds(path):
+    yield from _examples(path, columns)
+    return
   file = existing(path)
   kind = kinds.check(file)
   if kind not in TABLES:
@@ -49,6 +54,11 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
     yield from _objects(file, lines(file), columns)
   else:
     yield from _rows(file, lines(file), kind, columns, header)
+
+
+def of_tfds(path: str) -> bool:
+  """Whether a name is one of TFDS's, not of a file."""
+  return path.startswith(datasets.PREFIX)
 
 
 def existing(path: str) -> pathlib.Path:
@@ -79,6 +89,13 @@ def _text(file: pathlib.Path, number: int, line: bytes) -> str:
     return line.decode('utf-8-sig' if number == 1 else 'utf-8')
   except UnicodeDecodeError as error:
     raise UserError(f'{file}, line {number}: expected UTF-8, got {error}') from error
+
+
+def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
+  for number, values in enumerate(datasets.examples(path), 1):
+    place = f'{path}, example {number}'
+    _check(place, values, columns)
+    yield Record(place, values)
 
 
 def _objects(file: pathlib.Path, lines: Iterator[str], columns: Sequence[str]) -> Iterator[Record]:

@@ -40,12 +40,27 @@ def read(path: str, answers: bool = True) -> Iterator[Record]:
   where the question has none. Questions on one context share one string.
 
   Args:
-    path: .json, perhaps .gz, .xz, .bz2 or .zst.
+    path: .json, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT of squad or what is like it.
     answers: whether they are read; without, all have none.
 
   Raises:
     UserError: no such file, another form, or two questions with one id.
   """
+  seen = set()
+  for context, place, question in _split(path) if records.of_tfds(path) else _file(path):
+    record = _record(context, place, question, str(path), answers)
+    if record.values['id'] in seen:
+      raise UserError(f'{record.place} stands there twice: expected an id for each question')
+    seen.add(record.values['id'])
+    yield record
+
+
+def _split(path: str) -> Iterator[tuple[str, str, Any]]:
+  for record in records.read(path, ('id', 'question', 'context', 'answers')):
+    yield record.values['context'], record.place, record.values
+
+
+def _file(path: str) -> Iterator[tuple[str, str, Any]]:
   file = records.existing(path)
   if kinds.check(file) != kinds.JSON:
     raise UserError(f'{path}: expected questions in the form of SQuAD, .json')
@@ -57,13 +72,7 @@ def read(path: str, answers: bool = True) -> Iterator[Record]:
     raise UserError(
       f'{path}: expected one JSON object in the form of SQuAD, got {error}'
     ) from error
-  seen = set()
-  for context, place, question in _questions(whole, str(path)):
-    record = _record(context, place, question, str(path), answers)
-    if record.values['id'] in seen:
-      raise UserError(f'{record.place} stands there twice: expected an id for each question')
-    seen.add(record.values['id'])
-    yield record
+  yield from _questions(whole, str(path))
 
 
 def _questions(whole: Any, path: str) -> Iterator[tuple[str, str, Any]]:

@@ -57,19 +57,20 @@ def read(path: str, where: Where) -> Iterator[Sentence]:
   """Yields the sentences of a file.
 
   Args:
-    path: .tsv, .csv, .json and .jsonl are tables; any other name is one of columns. Perhaps .gz,
-      .xz, .bz2 or .zst.
+    path: .tsv, .csv, .json and .jsonl are tables, and so is tfds:NAME:SPLIT; any other name is one
+      of columns. Perhaps .gz, .xz, .bz2 or .zst.
     where: words and tags stand.
 
   Raises:
     UserError: no such file, a column that it lacks, a sentence without words, or as many tags as
       words are not there.
   """
-  file = records.existing(path)
-  if kinds.kind_of(file) not in records.TABLES:
-    kinds.check(file, lines=True)
-    yield from _columns(file, where.columns)
-    return
+  if not records.of_tfds(path):
+    file = records.existing(path)
+    if kinds.kind_of(file) not in records.TABLES:
+      kinds.check(file, lines=True)
+      yield from _columns(file, where.columns)
+      return
   for record in records.read(path, where.names):
     words, *rest = (_list(record, name, where.separator) for name in where.names)
     tags = rest[0] if rest else []

@@ -1,0 +1,108 @@
+"""Labelled examples of TensorFlow Datasets, by name: tfds:glue/mrpc:train, tfds:squad/v1.1:train.
+
+  tfds:NAME:SPLIT           NAME perhaps with a config and a version (glue/mrpc, glue/mrpc:2.0.0),
+                            SPLIT perhaps a part of one (validation, train[:10%]), both as in TFDS
+  tfds:NAME:SPLIT:LANGUAGE  where texts stand in several languages (tfds:xnli:validation:de)
+
+What is not on disk is downloaded by TFDS, to its data directory (TFDS_DATA_DIR).
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError, choose
+
+PREFIX = 'tfds:'
+_NAME = re.compile(
+  rf'{PREFIX}(?P<name>[\w/.-]+(:\d[\d.*]*)?)(:(?P<split>[A-Za-z_]\w*(\[[^]]*\])?))(:(?P<language>\w+))?'
+)
+
+
+class _Names(NamedTuple):
+  """What a name says; `language` is '' where there is none."""
+
+  name: str
+  split: str
+  language: str
+
+
+def examples(path: str) -> Iterator[Mapping[str, Any]]:
+  """Yields the examples of a split: text as strings, classes by their names, lists as lists.
+
+  Args:
+    path: see above.
+
+  Raises:
+    UserError: a name that is not of this form, that TFDS does not know, or that it cannot prepare;
+      a language that is not there.
+  """
+  names = _names(path)
+  from bertjax.data.seqio_tasks.loaded import tfds
+
+  try:
+    builder = tfds.builder(names.name)
+    builder.download_and_prepare()
+    found = tfds.as_numpy(builder.as_dataset(split=names.split, shuffle_files=False))
+  except (tfds.core.DatasetNotFoundError, ValueError) as error:
+    raise UserError(f'{path}: {str(error).splitlines()[0]}') from error
+  except OSError as error:
+    raise UserError(
+      f'{path} is not on disk and TFDS could not get it ({str(error)[:200]}): run `tfds build '
+      f'{names.name}` where there is a network, and set TFDS_DATA_DIR to where it is'
+    ) from error
+  features: Any = builder.info.features
+  for each in found:
+    yield {
+      name: _value(tfds.features, features[name], value, path, names.language)
+      for name, value in each.items()
+    }
+
+
+def _names(path: str) -> _Names:
+  found = _NAME.fullmatch(path)
+  if not found:
+    raise UserError(
+      f'{path!r}: expected tfds:NAME:SPLIT, as in tfds:glue/mrpc:train, and :LANGUAGE behind it '
+      'where there are several'
+    )
+  return _Names(found['name'], found['split'], found['language'] or '')
+
+
+def _value(kinds: Any, feature: Any, value: Any, path: str, language: str) -> Any:
+  """What stands in an example under a feature, in types of Python."""
+  if isinstance(feature, kinds.TranslationVariableLanguages):
+    texts = dict(zip(map(_text, value['language']), map(_text, value['translation']), strict=True))
+    return _spoken(texts, path, language)
+  if isinstance(feature, kinds.Translation):
+    return _spoken({name: _text(text) for name, text in value.items()}, path, language)
+  inner = lambda feature, value: _value(kinds, feature, value, path, language)
+  if isinstance(feature, kinds.Sequence):
+    if isinstance(feature.feature, kinds.FeaturesDict):  # a list for each field, of equal lengths
+      rows = zip(*value.values(), strict=True)
+      return [inner(feature.feature, dict(zip(value, row, strict=True))) for row in rows]
+    items = value.to_list() if hasattr(value, 'to_list') else value  # ragged: lists of lists
+    return [inner(feature.feature, item) for item in items]
+  if isinstance(feature, kinds.FeaturesDict):
+    return {name: inner(feature[name], each) for name, each in value.items()}
+  if isinstance(feature, kinds.ClassLabel):
+    return feature.int2str(int(value)) if value >= 0 else str(value)  # -1: nobody said
+  if isinstance(value, bytes):
+    return _text(value)
+  return value.item() if isinstance(value, np.generic) else value
+
+
+def _text(value: bytes) -> str:
+  return value.decode()
+
+
+def _spoken(texts: Mapping[str, str], path: str, language: str) -> str:
+  if not language:
+    raise UserError(
+      f'{path} has texts in {len(texts)} languages: expected one behind it, as in {path}:'
+      f'{sorted(texts)[0]}'
+    )
+  choose(language, texts, f'languages of {path}')
+  return texts[language]

@@ -1,0 +1,47 @@
+"""A task of TFDS, prepared on disk, from its name to the scores."""
+
+import json
+import sys
+
+import finetune_runs
+import pytest
+
+PREPARE = """
+import sys
+from bertjax.data.seqio_tasks.loaded import tfds
+
+builder = tfds.builder('glue/mrpc', data_dir=sys.argv[1])
+words = dict(fine=1, poor=0)
+examples = lambda: (
+  (n, dict(sentence1=f'the {word} film', sentence2='was seen', label=words[word], idx=n))
+  for n, word in enumerate([*words] * 32)
+)
+type(builder)._split_generators = lambda self, manager: dict(
+  train=examples(), validation=examples(), test=examples()
+)
+builder.download_and_prepare(download_config=tfds.download.DownloadConfig(register_checksums=True))
+"""
+PIECES = '[PAD] [UNK] [CLS] [SEP] [MASK] the film was seen fine poor'
+
+
+@pytest.mark.full
+def test_a_task_of_tfds_is_learned_by_its_name(tmp_path, monkeypatch):
+  place = tmp_path / 'tfds'
+  done = finetune_runs.call([sys.executable, '-c', PREPARE, str(place)])
+  assert done.returncode == 0, done.stderr
+  (tmp_path / 'vocab.txt').write_text('\n'.join(PIECES.split()) + '\n')
+  monkeypatch.setenv('TFDS_DATA_DIR', str(place))
+  workdir = tmp_path / 'run'
+  size = [f'--config.model.{key}={value}' for key, value in finetune_runs.SIZE.items()]
+  finetune_runs.run([
+    sys.executable, '-m', 'bertjax.main', '--config=configs/finetune/tfds.py:glue/mrpc',
+    f'--workdir={workdir}',
+    f'--config.data.vocab={tmp_path}/vocab.txt', '--config.epochs=30', '--config.batch_size=16',
+    '--config.length=16', '--config.optimizer.schedule.peak=3e-3', *size,
+  ])  # fmt: skip
+  assert finetune_runs.last(workdir, 'eval/dev/f1') == 1
+  said = finetune_runs.use('predict', workdir, '--input=tfds:glue/mrpc:test[:2]', '--json').stdout
+  assert [json.loads(line)['label'] for line in said.splitlines()] == [
+    'equivalent',
+    'not_equivalent',
+  ]
