@@ -83,9 +83,11 @@ def as_rules(config_rules) -> list[tuple[str, Any]]:
 
 
 def logical_axes(boxed: Any) -> Any:
-  """The logical axis names of every leaf of a tree of flax.linen partitioning boxes, as tuples."""
+  """The logical axis names of every leaf of a tree of flax.linen partitioning boxes, as tuples; an
+  axis of a leaf without a box, as Flax's own modules make them, is None: nothing divides it."""
   is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)
-  return jax.tree.map(lambda b: tuple(b.names), boxed, is_leaf=is_box)
+  names = lambda x: tuple(x.names) if is_box(x) else (None,) * x.ndim
+  return jax.tree.map(names, boxed, is_leaf=is_box)
 
 
 def leaf_path(path: Sequence[Any]) -> str:
@@ -100,14 +102,15 @@ def param_specs(shapes: Any, axes: Any, rules: Rules, mesh: Mesh) -> Any:
     UserError: a logical axis without a rule, two axes of one leaf on the same mesh axis, or a
       size that the mesh does not divide; the leaf is named.
   """
-  table = dict(rules)
+  table: dict[str | None, Any] = {None: None, **dict(rules)}
 
   def spec(path, shape, names) -> PartitionSpec:
     leaf, used, entries = leaf_path(path), {}, []
     for name, size in zip(names, shape.shape, strict=True):
       if name not in table:
         raise UserError(
-          f'{leaf}: no sharding rule for axis {name!r}; config.sharding_rules has {sorted(table)}'
+          f'{leaf}: no sharding rule for axis {name!r}; config.sharding_rules has '
+          f'{sorted(dict(rules))}'
         )
       axes = table[name] or ()
       axes = (axes,) if isinstance(axes, str) else tuple(axes)

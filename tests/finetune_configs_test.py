@@ -16,6 +16,8 @@ RECIPES = [
   'text:number',
   'tagging:ner',
   'tagging:pos',
+  'probe:ner',
+  'probe:pos',
   'choice:dream',
   'choice:race',
   'choice:swag',

@@ -24,31 +24,44 @@ def make(config) -> Objective:
   """Builds the objective from a run's config: `config.model.token_labels` is (('tag', C),).
 
   Raises:
-    UserError: see `model_of`; a model with a head for words, or with other heads of tokens.
+    UserError: see `model_of` and `tags_of`.
   """
   model = model_of(config, TargetModel)
+  tags_of(config)
+  return of_heads(model, terms, ('tagging',))
+
+
+def tags_of(config) -> int:
+  """How many tags the head has.
+
+  Raises:
+    UserError: a model with a head for words or for other labels, or fewer than two tags.
+  """
+  name = config.objective.name
   labels = tuple(config.model.token_labels) if 'token_labels' in config.model else ()
-  if [name for name, _ in labels] != [TAG] or config.model.labels:
+  if [label for label, _ in labels] != [TAG] or config.model.labels:
     raise UserError(
-      f"the objective 'tag' learns tags alone: expected config.model.token_labels=(({TAG!r}, 0),) "
-      f'and labels=(), got {labels!r} and {tuple(config.model.labels)!r}'
+      f'the objective {name!r} learns tags alone: expected config.model.token_labels='
+      f'(({TAG!r}, 0),) and labels=(), got {labels!r} and {tuple(config.model.labels)!r}'
     )
   refuse_words(config)
-  if dict(labels)[TAG] < 2:
+  found = dict(labels)[TAG]
+  if found < 2:
     raise UserError(
-      "the objective 'tag' needs examples with tags: expected config.data.task.name='tags', or a "
-      f'task of yours that has them, got a head of {dict(labels)[TAG]} classes'
+      f"the objective {name!r} needs examples with tags: expected config.data.task.name='tags', or "
+      f'a task of yours that has them, got a head of {found} classes'
     )
+  return found
 
-  def terms(out, batch: Batch) -> dict[str, Term]:
-    weight_BT = batch['tag_weight_BT']
-    nll_BT, right_BT = score(out['token_label_BTC'][TAG], batch['tag_BT'])
-    return {
-      TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
-      f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),
-    }
 
-  return of_heads(model, terms, ('tagging',))
+def terms(out, batch: Batch) -> dict[str, Term]:
+  """The mean over words of -log p and of what is right, of the logits of all tokens."""
+  weight_BT = batch['tag_weight_BT']
+  nll_BT, right_BT = score(out['token_label_BTC'][TAG], batch['tag_BT'])
+  return {
+    TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
+    f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),
+  }
 
 
 OBJECTIVE = Factory(Options, make)

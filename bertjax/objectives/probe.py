@@ -1,0 +1,99 @@
+"""A tagger on the frozen layers of an encoder: what each of them knows.
+
+The encoder has neither dropout nor gradient; its optimizer must freeze it too
+(`config.optimizer.freeze`), since weight decay needs no gradient. Devlin et al. 2019, section 5.3;
+Peters et al. 2018.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction
+from bertjax.kernels.dropout import Noise, noise_from_key
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import INITS
+from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.tagger import Features, Kind, Tagger
+from bertjax.objectives import model_of, tag
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out
+
+TAGGER = 'tagger'
+DEEP = dict(second_to_last=2, sum_last_four=4, concat_last_four=4)  # layers that features need
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`, those of `models.layers.tagger.Tagger`."""
+
+  features: Features
+  kind: Kind
+  width: Count
+  layers: Count
+  dropout: Fraction
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config, `config.model.token_labels` as of `tag`.
+
+  Raises:
+    UserError: see `model_of` and `tag.tags_of`; an encoder with fewer layers than are read.
+  """
+  given, classes = config.objective, tag.tags_of(config)
+  encoder = model_of(config, TargetModel).clone(token_labels=())
+  needed = DEEP.get(given.features, 1)
+  if encoder.layers < needed:
+    raise UserError(
+      f'config.objective.features={given.features!r} reads {needed} layers: expected an encoder '
+      f'with as many, got {encoder.layers}'
+    )
+  tagger = Tagger(
+    given.features, given.kind, given.width, given.layers, given.dropout, classes,
+    INITS[config.model.initializer](config.model.init_std),
+  )  # fmt: skip
+
+  def read(variables: Any, batch: Batch) -> tuple[Array, Array, Array]:
+    frozen = {name: tree for name, tree in variables['params'].items() if name != TAGGER}
+    out = encoder.apply(jax.lax.stop_gradient(dict(params=frozen)), batch, None, hidden=True)
+    size_B = jnp.sum((batch['example_BT'] > 0).astype(jnp.int32), 1)
+    return out['hidden_LBTD'], out['embedded_BTD'], size_B
+
+  def init(key: Array, batch: Batch) -> Any:
+    variables = encoder.init(key, batch)
+    own = tagger.init(jax.random.fold_in(key, 1), *read(variables, batch), None)
+    return dict(variables, params=dict(variables['params'], **{TAGGER: own['params']}))
+
+  def apply(variables: Any, batch: Batch, noise: Noise | None) -> dict[str, Any]:
+    own = dict(params=variables['params'][TAGGER])
+    logits_BTC = tagger.apply(own, *read(variables, batch), noise)
+    return dict(token_label_BTC={tag.TAG: logits_BTC})
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    return Out(tag.terms(apply(variables, batch, noise), batch), carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    del hidden
+    return apply(variables, batch, None)
+
+  def flops(batch: Batch) -> float:
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    return encoder.flops(batch) / 3 + flops_lib.head_flops(real, tagger_matrices(tagger, encoder))
+
+  return Objective(init, loss, predict, lambda batch: (), flops, evals=('tagging',))
+
+
+def tagger_matrices(tagger: Tagger, encoder: Any) -> int:
+  """Entries of the matrices that a token meets in the tagger."""
+  inputs = encoder.width * (4 if tagger.features == 'concat_last_four' else 1)
+  if tagger.kind == 'linear':
+    return inputs * tagger.classes
+  both = 2 * tagger.width
+  first, more = inputs + tagger.width, both + tagger.width  # of a gate, the state's included
+  gates = 2 * 4 * tagger.width  # of both directions
+  return gates * (first + (tagger.layers - 1) * more) + both * tagger.classes
+
+
+OBJECTIVE = Factory(Options, make)

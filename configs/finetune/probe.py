@@ -1,0 +1,30 @@
+"""What the layers of an encoder know of tags: a tagger on its frozen features.
+
+  python -m bertjax.sweep --config=configs/finetune/probe.py:ner --workdir=runs/probe --seeds=3 \
+      --grid=objective.features=embeddings,last,second_to_last,sum_last_four,concat_last_four,mix \
+      --config.init_from=hf:DIR --config.data.train=train.conll --config.data.dev=dev.conll
+
+makes the table of Devlin et al. 2019 (section 5.3, table 7), one line for each kind of features;
+`bertjax.main` with one `--config.objective.features` trains one. Files are those of tagging.py. The
+tagger is that paper's, two LSTMs in both directions and a linear map;
+`--config.objective.kind=linear` is the linear map alone. The encoder is a run or hf:DIR, and stays
+as it is. Only evaluations come out of such a run: the tagger is not exported.
+"""
+
+from bertjax.sources import cited
+from configs import common
+from configs.finetune import tagging
+
+PAPER = 'BERT paper, section 5.3'
+
+
+def get_config(arg: str | None = None):
+  """The recipe for `arg`: ner (the default) or pos."""
+  c = tagging.get_config(arg)
+  c.update(cited(common.NAMES, name=f'probe-{c.name.removeprefix("finetune-")}'))
+  c.objective = cited(PAPER, name='probe', features='last', kind='bilstm', layers=2) | cited(
+    'ours: small enough for two cores, the paper has 768', width=128, dropout=0.1
+  )
+  c.optimizer.update(cited(PAPER, freeze=(r'(?!tagger/).*',)))
+  c.optimizer.schedule.update(cited("ours: Adam's usual rate of small networks", peak=1e-3))
+  return c
