@@ -1,14 +1,16 @@
 """What the layers of an encoder know of tags: a tagger on its frozen features.
 
-  python -m bertjax.sweep --config=configs/finetune/probe.py:ner --workdir=runs/probe --seeds=3 \
-      --grid=objective.features=embeddings,last,second_to_last,sum_last_four,concat_last_four,mix \
+  python -m bertjax.main --config=configs/finetune/probe.py:ner --workdir=runs/last \
       --config.init_from=hf:DIR --config.data.train=train.conll --config.data.dev=dev.conll
 
-makes the table of Devlin et al. 2019 (section 5.3, table 7), one line for each kind of features;
-`bertjax.main` with one `--config.objective.features` trains one. Files are those of tagging.py. The
-tagger is that paper's, two LSTMs in both directions and a linear map;
-`--config.objective.kind=linear` is the linear map alone. The encoder is a run or hf:DIR, and stays
-as it is. Only evaluations come out of such a run: the tagger is not exported.
+  python -m bertjax.sweep --config=configs/finetune/probe.py:ner --workdir=runs/probe --seeds=3 \
+      --grid=objective.features=embeddings,last,second_to_last,sum,concat_last_four,mix \
+      --config.init_from=hf:DIR --config.data.train=train.conll --config.data.dev=dev.conll
+
+The second is the table of Devlin et al. 2019 (section 5.3, table 7), a line for each kind of
+features. Files are those of tagging.py. The tagger is the paper's, two LSTMs in both directions and
+a linear map; `--config.objective.kind=linear` is the map alone. The encoder, a run or hf:DIR, stays
+as it is. Only scores come out of such a run: predict and convert do not take it.
 """
 
 from bertjax.sources import cited
