@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
 from bertjax.objectives.classify import LABEL
@@ -67,6 +68,11 @@ def names(classes: int) -> frozenset[str]:
 def make(subject: Subject, options: Options) -> Evaluation:
   """The scores of a file of labelled examples; errors as `labelled.open_rows`."""
   rows = labelled.open_rows(subject, options)
+  if not rows.examples.label:
+    raise UserError(
+      f'config.evals: expected labels in {subject.config.data.task.label!r}, got examples without; '
+      'only the text that a student learns from may lack them'
+    )
   classes = dict(subject.config.model.labels)[LABEL]
 
   def function(variables: Variables, batch):

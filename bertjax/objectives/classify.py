@@ -46,8 +46,22 @@ def classes_of(config) -> int:
   return dict(labels)[LABEL]
 
 
+def has_labels(batch: Batch) -> bool:
+  """Whether somebody has labelled the examples."""
+  return f'{LABEL}_BG' in batch
+
+
 def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
-  """The loss of the label: of classes, or where there is one, of a number."""
+  """The loss of the label: of classes, or where there is one, of a number.
+
+  Raises:
+    UserError: the examples have no label.
+  """
+  if not has_labels(batch):
+    raise UserError(
+      "config.data.train has no labels: expected them, or config.objective.name='distill' with "
+      'hard=0.0, where a student learns what its teacher says'
+    )
   if logits_BGC.shape[-1] == 1:
     return number_terms(logits_BGC[..., 0], batch)
   return label_terms(LABEL, logits_BGC, batch)

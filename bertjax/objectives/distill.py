@@ -175,7 +175,9 @@ def make(config) -> Objective:
   def label_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     ours_BGC, theirs_BGC = (x['label_BGC'][classify.LABEL] for x in (out, theirs))
     weight_BG, classes = batch['example_weight_BG'], ours_BGC.shape[-1]
-    terms = _scaled(classify.example_terms(ours_BGC, batch), factor['hard'])
+    terms = {}
+    if factor['hard'] or classify.has_labels(batch):
+      terms = _scaled(classify.example_terms(ours_BGC, batch), factor['hard'])
     if factor['soft'] and classes == 1:
       error_BG = jnp.square(ours_BGC - theirs_BGC)[..., 0]
       terms['soft'] = _term(error_BG, weight_BG, factor['soft'])

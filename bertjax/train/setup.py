@@ -275,9 +275,12 @@ def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.E
 
 
 def _check_labels(config: Any, template: Batch) -> None:
-  """Refuses heads for labels that the plan does not give."""
+  """Refuses heads for labels that the plan or task does not give; of a task that may be unlabelled
+  the objective says whether it needs them."""
   labels = config.model.labels if 'labels' in config.model else ()
-  lacking = [name for name, count in labels if f'{name}_BG' not in template or not count]
+  free = config.data.task.get('unlabelled', False)
+  there = lambda name: free or f'{name}_BG' in template
+  lacking = [name for name, count in labels if not there(name) or not count]
   if lacking:
     given = {key.removesuffix('_BG') for key in template if key.endswith('_BG')}
     known = ', '.join(sorted(given - {'first', 'example_weight'})) or 'no label'

@@ -16,10 +16,12 @@ SIZE = dict(
 
 
 def command(recipe, files, workdir, *more):
-  """The command of a run on FILES/train.*, judged on FILES/dev.*, with FILES/vocab.txt."""
+  """The command of a run on FILES/train.*, judged on FILES/dev.*, with FILES/vocab.txt; a recipe is
+  one of configs/finetune, or FOLDER/NAME.py."""
+  recipe = recipe if '/' in recipe else f'finetune/{recipe}'
   (train,), (dev,) = files.glob('train.*'), files.glob('dev.*')
   return [
-    sys.executable, '-m', 'bertjax.main', f'--config=configs/finetune/{recipe}',
+    sys.executable, '-m', 'bertjax.main', f'--config=configs/{recipe}',
     f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={train}',
     f'--config.data.dev={dev}', f'--config.data.vocab={files}/vocab.txt', '--config.length=40',
     '--config.log_steps=1', '--config.epochs=10', '--config.optimizer.schedule.peak=1e-2',
@@ -63,9 +65,14 @@ def check_refused(arguments, workdir, said):
   assert not (workdir / 'config.json').exists()
 
 
+def every(workdir, name):
+  """The values of a metric."""
+  return [x[name] for x in lines(workdir) if name in x]
+
+
 def last(workdir, name):
   """The last value of a metric."""
-  return [x[name] for x in lines(workdir) if name in x][-1]
+  return every(workdir, name)[-1]
 
 
 def check_kill_and_resume(arguments, straight, workdir, after):

@@ -1,33 +1,17 @@
 """Fine-tuning from files, from the first step to the scores; killed, resumed, on many devices."""
 
 import json
-import random
 
 import finetune_runs
 import pytest
+import review_files
 from mutation import mutation
 from processes import lines
-
-WORDS = {'good': ('fine', 'great', 'lovely'), 'bad': ('poor', 'awful', 'dull')}
 
 
 @pytest.fixture(scope='module')
 def files(tmp_path_factory):
-  """Texts whose class is told by one word among others; long ones and short ones."""
-  folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
-  others = ['the', 'film', 'was', 'a', 'very', 'one', 'of', 'all']
-  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *others, *WORDS['good'], *WORDS['bad']]
-  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
-  (folder / 'odd.tsv').write_text('stars\ttext\nGood\tthe film\n')
-  for name, count in (('train', 200), ('dev', 50)):
-    rows = ['stars\ttext']
-    for _ in range(count):
-      label = draw.choice(['good', 'bad'])
-      words = [draw.choice(others) for _ in range(draw.choice([2, 5, 9, 30]))]
-      words.insert(draw.randrange(len(words)), draw.choice(WORDS[label]))
-      rows.append(f'{label}\t{" ".join(words)}')
-    (folder / f'{name}.tsv').write_text('\n'.join(rows) + '\n')
-  return folder
+  return review_files.write(tmp_path_factory.mktemp('files'))
 
 
 def command(files, workdir, *more):
@@ -75,7 +59,7 @@ def test_a_checkpoint_is_judged_again(files, straight, tmp_path):
     assert f'eval/dev/{name} {want[f"eval/dev/{name}"]:.4f}' in done.stdout
   with open(files / 'dev.tsv', encoding='utf-8') as file:
     said = [line.split('\t')[0] for line in file][1:]
-  majority = max(said.count(name) for name in WORDS) / len(said)
+  majority = max(said.count(name) for name in review_files.WORDS) / len(said)
   assert want['eval/dev/majority'] == pytest.approx(majority)
 
 

@@ -25,6 +25,8 @@ class Options:
     classes: as they are spelled there, in the order of their ids; (): a number is predicted.
     header: names of the columns of a table whose first line is none.
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
+    unlabelled: a file may lack the column of the label: a student can learn from it what its
+      teacher says.
   """
 
   text: tuple[str, ...]
@@ -32,6 +34,7 @@ class Options:
   classes: tuple[str, ...]
   header: tuple[str, ...]
   separators: Count
+  unlabelled: bool
 
 
 def check(options: Options) -> None:
@@ -51,7 +54,8 @@ def check(options: Options) -> None:
 
 def read(path: str, options: Options) -> Iterator[Record]:
   """The records of a table; errors as `records.read`."""
-  return records.read(path, (*options.text, options.label), options.header)
+  needed = () if options.unlabelled else (options.label,)
+  return records.read(path, (*options.text, *needed), options.header)
 
 
 def classes(options: Options) -> dict[str, int]:
@@ -62,18 +66,19 @@ def classes(options: Options) -> dict[str, int]:
 def encode(
   found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """The records as rows with `label_BG`: int32 ids of classes, or float32 numbers.
+  """The records as rows with `label_BG`: int32 ids of classes, or float32 numbers; without, where
+  the first one has no label.
 
   Raises:
-    UserError: a label that is none of the classes, or no number; the line is named.
+    UserError: a label that is none of the classes, or no number, or one that is not there; the line
+      is named.
   """
   said = [[_string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
-  label_n = np.array([_label(r, options) for r in found])
   return Labelled(
     id_n=[row.id_n for row in rows],
     type_n=[row.type_n for row in rows],
-    label=dict(label=label_n.astype(np.int32 if options.classes else np.float32)),
+    label=_labels(found, options),
     cut=sum(row.cut > 0 for row in rows),
   )
 
@@ -85,7 +90,16 @@ def _string(record: Record, name: str) -> str:
   return value
 
 
+def _labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
+  if options.label not in found[0].values:
+    return {}
+  label_n = np.array([_label(r, options) for r in found])
+  return dict(label=label_n.astype(np.int32 if options.classes else np.float32))
+
+
 def _label(record: Record, options: Options) -> Any:
+  if options.label not in record.values:
+    raise UserError(f'{record.place}: expected {options.label!r}, which the lines before it have')
   said = str(record.values[options.label])
   if options.classes:
     if said not in options.classes:

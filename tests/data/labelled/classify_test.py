@@ -1,5 +1,7 @@
 """Classes and numbers of records."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from mutation import mutation
@@ -8,7 +10,9 @@ from bertjax.data.labelled.classify import TASK, Options
 from bertjax.data.labelled.common.records import Record
 from bertjax.errors import UserError
 
-OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1)
+OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1, unlabelled=False)
+
+NUMBERS = dataclasses.replace(OPTIONS, classes=())
 
 
 class Letters:
@@ -33,9 +37,7 @@ def test_classes_have_their_ids_and_numbers_are_numbers():
   found = encode([dict(text='ab', label='good'), dict(text='c', label='bad')])
   assert found.label['label'].tolist() == [1, 0] and found.label['label'].dtype == np.int32
   assert found.id_n[0].tolist() == [1, 97, 98, 2]
-  numbers = encode([dict(text='a', label=3), dict(text='a', label='-.5')], OPTIONS.__class__(
-    ('text',), 'label', (), (), 1
-  ))  # fmt: skip
+  numbers = encode([dict(text='a', label=3), dict(text='a', label='-.5')], NUMBERS)
   assert numbers.label['label'].tolist() == [3.0, -0.5]
   assert numbers.label['label'].dtype == np.float32
 
@@ -55,7 +57,15 @@ def test_classes_have_their_ids_and_numbers_are_numbers():
 )
 def test_what_is_wrong_is_named_by_its_line(row, classes, said):
   with pytest.raises(UserError, match=said):
-    encode([row], Options(('text',), 'label', classes, (), 1))
+    encode([row], dataclasses.replace(OPTIONS, classes=classes))
+
+
+def test_a_file_has_labels_or_none():
+  options = dataclasses.replace(OPTIONS, unlabelled=True)
+  assert encode([dict(text='a'), dict(text='b')], options).label == {}
+  assert encode([dict(text='a', label='good')], options).label['label'].tolist() == [1]
+  with pytest.raises(UserError, match="line 3: expected 'label', which the lines before it have"):
+    encode([dict(text='a', label='good'), dict(text='b')], options)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +74,4 @@ def test_what_is_wrong_is_named_by_its_line(row, classes, said):
 )  # fmt: skip
 def test_what_cannot_be_learned_is_refused(text, classes):
   with pytest.raises(UserError, match=r'config\.data\.task'):
-    TASK.check(Options(text, 'label', classes, (), 1))
+    TASK.check(dataclasses.replace(OPTIONS, text=text, classes=classes))

@@ -1,0 +1,57 @@
+"""A student learns a task from its teacher alone, on texts that nobody has labelled."""
+
+import finetune_runs
+import pytest
+import review_files
+from mutation import mutation
+
+TASK = ('--config.data.task.label=stars', "--config.data.task.classes=('bad','good')")
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  return review_files.write(tmp_path_factory.mktemp('files'))
+
+
+@pytest.fixture(scope='module')
+def taught(files, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('teacher')
+  finetune_runs.run(finetune_runs.command('text.py', files, workdir, *TASK))
+  return workdir
+
+
+def command(files, taught, workdir, *more):
+  return finetune_runs.command(
+    'distill/kd.py', files, workdir, *TASK, f'--config.objective.teacher.source={taught}',
+    '--config.objective.temperature=2', '--config.data.task.unlabelled', *more,
+    f'--config.data.train={files}/texts.tsv',
+  )  # fmt: skip
+
+
+@mutation(
+  'transfer: the teacher is not listened to',
+  'bertjax/objectives/distill.py',
+  "terms['soft'] = _term(error_BG, weight_BG, factor['soft'] * temperature**2)\n    if inner",
+  "terms['soft'] = _term(error_BG, weight_BG, 0.0)\n    if inner",
+)
+@pytest.mark.full
+def test_a_student_without_labels_becomes_as_good_as_its_teacher(files, taught, tmp_path):
+  alone = '--config.objective.hard=0.0'
+  finetune_runs.run(command(files, taught, tmp_path, alone))
+  best = max(finetune_runs.every(tmp_path, 'eval/dev/accuracy'))
+  assert best >= finetune_runs.last(taught, 'eval/dev/accuracy') - 0.02 > 0.9
+  assert not finetune_runs.every(tmp_path, 'label')
+
+
+@pytest.mark.full
+def test_labels_that_are_needed_are_asked_for(files, taught, tmp_path):
+  finetune_runs.check_refused(
+    command(files, taught, tmp_path), tmp_path, 'config.data.train has no labels'
+  )
+  finetune_runs.check_refused(
+    command(
+      files, taught, tmp_path, '--config.objective.hard=0.0',
+      f'--config.evals.dev.file={files}/texts.tsv',
+    ),
+    tmp_path, "expected labels in 'stars', got examples without",
+  )  # fmt: skip
