@@ -43,7 +43,7 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
   from bertjax.data.seqio_tasks.loaded import tfds
 
   try:
-    builder = tfds.builder(names.name)
+    builder: Any = tfds.builder(names.name)
     builder.download_and_prepare()
     found = tfds.as_numpy(builder.as_dataset(split=names.split, shuffle_files=False))
   except (tfds.core.DatasetNotFoundError, ValueError) as error:
