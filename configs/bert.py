@@ -42,6 +42,7 @@ def model(size: str) -> Recipe:
     | cited('bert/modeling.py:create_initializer', initializer='truncated_normal')
     | cited('bert/run_pretraining.py:get_masked_lm_output', transform=True)
     | cited('bert/run_pretraining.py:get_next_sentence_output', labels=(('next', 2),))
+    | cited('bert/modeling.py:BertModel: pooler', pooler_activation='tanh')
     | cited(
       'ours: options of other systems and uses, off',
       vocab_size=0,  # 0: the store's vocabulary
@@ -58,6 +59,7 @@ def model(size: str) -> Recipe:
       pooler=False,  # without a label that reads it
       token_labels=(),
       head_dropout=0.0,
+      pooler_dropout=False,
       remat='none',
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )

@@ -77,6 +77,10 @@ def get_config(arg: str | None = None):
     | SIZES[size]
     | cited('electra/model/modeling.py:gelu', activation='gelu_erf')
     | cited('electra/run_pretraining.py:PretrainingModel: no next sentence', labels=())
+    # Of its discriminator, once that is fine-tuned.
+    | cited(
+      'transformers: ElectraClassificationHead', pooler_activation='gelu_erf', pooler_dropout=True
+    )
     | cited(
       'electra/configure_pretraining.py',
       generator='own',  # untied_generator=True

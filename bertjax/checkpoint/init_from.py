@@ -2,7 +2,7 @@
 
 `config.init_from` is one model, which also brings its fields of `config.model` and its vocabulary:
 
-  'runs/bert'        a run: its newest intact checkpoint
+  'runs/bert'        a run: its newest intact checkpoint; what is fine-tuned is its encoder
   'hf:DIR'           a directory of transformers; tf1:PATH and fairseq:PATH likewise
 
 or a tuple of (checkpoint, from path, to path, layers), which copies subtrees and nothing else. A
@@ -23,12 +23,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from bertjax import mirror, storage
-from bertjax.checkpoint import manifest, reading, resume
+from bertjax.checkpoint import encoders, manifest, reading, resume
 from bertjax.convert import directory, fresh, runs, sources
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
+from bertjax.sources import source_of
 
 KEY = 'config.init_from'
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
@@ -38,6 +40,7 @@ OF_TRAINING = (
   'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
   'boundary_positions', 'boundary_width',
 )  # fmt: skip
+HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout')
 
 Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
 
@@ -125,13 +128,17 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   config, stored = copy.deepcopy(given), resume.stored(workdir)
   if stored is not None:
     old = stored['config']
-    _set(config.model, {k: v for k, v in old['model'].items() if k not in OF_TRAINING})
+    _bring(given.model, config, resume.with_tuples(old['model']))
     config.data.vocab = old['data']['vocab']
     return Adopted(config)
   source = open_source(name)
-  directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
-  skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
-  changed = _set(config.model, {k: v for k, v in source.model.items() if k not in skipped})
+  if config.data.reader == 'labelled':
+    encoder = encoders.of(source.model, f'{KEY}={name!r}')
+    read, source = source.params, source._replace(model=encoder.model)
+    source = source._replace(params=lambda: encoder.select(read()))
+  else:
+    directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
+  changed = _bring(given.model, config, source.model)
   said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
@@ -144,6 +151,31 @@ def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
   """Copies the vocabulary of a model into the workdir; returns its path there."""
   resume.keep_vocabulary(workdir, source.vocabulary)
   return str(pathlib.Path(workdir, resume.VOCAB))
+
+
+def _bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
+  """Sets `config.model` to what a whole model brings of it; returns what changed.
+
+  One of another kind has other fields: it replaces the section, but for the heads, and for what was
+  said for this run alone, on the command line or by a preset.
+
+  Raises:
+    UserError: a field was said that a model of that kind has not.
+  """
+  skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
+  if given.name == theirs['name']:
+    return _set(config.model, {k: v for k, v in theirs.items() if k not in skipped})
+  said = [key for key in given if key in skipped and not source_of(given, key)]
+  lacking = [key for key in said if key not in theirs and key not in HEADS]
+  if lacking:
+    raise UserError(
+      f'config.model.{lacking[0]} is no field of config.model.name={theirs["name"]!r}, which '
+      f'{KEY} brings: leave it out'
+    )
+  own = (*HEADS, *said, *(('vocab_size',) if config.remap_vocab else ()))
+  kept = {key: given[key] for key in own if key in theirs and key in given}
+  config.model = ConfigDict({**theirs, **kept})
+  return [f'{key} {value!r}' for key, value in theirs.items() if key not in kept]
 
 
 def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:

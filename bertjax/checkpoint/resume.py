@@ -25,8 +25,9 @@ from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
-# model.remat of True or False, 5 none of the keys of labelled examples.
-FORMAT = 6
+# model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
+# what their poolers compute.
+FORMAT = 7
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what must be there

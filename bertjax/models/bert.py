@@ -19,6 +19,7 @@ from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.basic import (
+  ACTIVATIONS,
   INITS,
   Activation,
   Dense,
@@ -41,6 +42,7 @@ from bertjax.types import Batch, Factory
 Array = jax.Array
 
 Attend = Literal['example', 'causal', 'self', 'language']
+PoolerActivation = Literal['tanh', 'gelu_erf']
 
 # tiny..medium: Turc et al. 2019 (arXiv 1908.08962); base, large: Devlin et al. 2019. `test` is
 # ours: two layers of 8 heads, so that every test mesh divides it.
@@ -139,8 +141,10 @@ class Base(Model):
     words: whether there is a head for the vocabulary; an encoder alone has none.
     pooler: dense + tanh of the first token of each packed example even where no label reads it, as
       encoders of transformers have it.
+    pooler_activation: in place of that tanh (ELECTRA).
     labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
     head_dropout: rate of the dropout on what heads of labels read.
+    pooler_dropout: whether that dropout is also on what the pooler reads (RoBERTa, ELECTRA).
     token_labels: as labels, of the heads on every token: tags, or the ends of a span.
   """
 
@@ -169,8 +173,10 @@ class Base(Model):
   inner_groups: Count
   words: bool
   pooler: bool
+  pooler_activation: PoolerActivation
   labels: tuple[tuple[str, Natural], ...]
   head_dropout: Fraction
+  pooler_dropout: bool
   token_labels: tuple[tuple[str, Natural], ...]
   remat: Remat
   dtype: Dtype
@@ -259,8 +265,11 @@ class Bert(Base, TargetModel):
     )
     if self.labels or self.pooler:
       first_BGD = gather_positions(x_BTD, batch['first_BG'])
+      if self.pooler_dropout:
+        first_BGD = Dropout(self.head_dropout, name='pooler_dropout')(first_BGD, noise)
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      out['pooled_BGD'] = pooled_BGD = jnp.tanh(dense(first_BGD))
+      pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(first_BGD))
+      out['pooled_BGD'] = pooled_BGD
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
       for name, classes in self.labels:
         out['label_BGC'][name] = label(name, classes)(read_BGD).astype(jnp.float32)

@@ -33,9 +33,19 @@ def model_of(config: Any, kind: type[Model]) -> Any:
   return module.MODEL.make(config.model)
 
 
+def labels_of(model: Any, key: str = 'labels') -> tuple[tuple[str, int], ...]:
+  """The labels of a `config.model`, or its token_labels; () where it has no such field."""
+  return tuple(model[key]) if key in model else ()
+
+
+def has_words(model: Any) -> bool:
+  """Whether a `config.model` has a head for the vocabulary, as one without such a field has."""
+  return 'words' not in model or model.words
+
+
 def require_words(model: Any) -> None:
   """Refuses a `config.model` without a head for the vocabulary."""
-  if 'words' in model and not model.words:
+  if not has_words(model):
     raise UserError(
       'language modelling scores words: expected config.model.words=True, got False; the head that '
       'an encoder comes without is made anew'
@@ -44,7 +54,7 @@ def require_words(model: Any) -> None:
 
 def refuse_words(config: Any) -> None:
   """Refuses a `config.model` with a head for the vocabulary, which the objective does not score."""
-  if config.model.words:
+  if has_words(config.model):
     raise UserError(
       f'the objective {config.objective.name!r} has no words to score: expected '
       'config.model.words=False, got True'

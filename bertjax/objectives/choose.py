@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of, of_heads, refuse_words
+from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 RIGHT = 'right'
@@ -28,7 +28,7 @@ def make(config) -> Objective:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
   model = model_of(config, TargetModel)
-  labels = tuple(config.model.labels) if 'labels' in config.model else ()
+  labels = labels_of(config.model)
   if labels != ((RIGHT, 1),):
     raise UserError(
       "the objective 'choose' has one number for each choice: expected config.model.labels="

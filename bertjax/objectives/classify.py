@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of, of_heads, refuse_words
+from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -35,7 +35,7 @@ def classes_of(config) -> int:
   Raises:
     UserError: other labels, or a head for words.
   """
-  labels = tuple(config.model.labels) if 'labels' in config.model else ()
+  labels = labels_of(config.model)
   name = config.objective.name
   if [label for label, _ in labels] != [LABEL]:
     raise UserError(

@@ -28,7 +28,7 @@ from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.heads import gather_positions
-from bertjax.objectives import classify, mlm, model_of
+from bertjax.objectives import classify, has_words, labels_of, mlm, model_of
 from bertjax.types import TEACHER, Array, Batch, Context, Factory, Objective, Out, Term
 
 KEY = 'config.objective'
@@ -141,7 +141,7 @@ def make(config) -> Objective:
   """
   given = config.objective
   student, teacher = model_of(config, TargetModel), _teacher(config)
-  words = bool(config.model.words)
+  words = has_words(config.model)
   _check(config, words)
   factor = {name: float(given[name]) for name in ('hard', 'soft', 'cosine', 'states')}
   temperature, layers = float(given.temperature), tuple(given.state_layers)
@@ -234,21 +234,22 @@ def _check(config, words: bool) -> None:
   """Refuses factors for what student or teacher have not."""
   given, student, teacher = config.objective, config.model, config.objective.teacher.model
   head = 'words' if words else 'labels'
-  if words and tuple(student.labels):
+  if words and labels_of(student):
     raise UserError(
       'distillation of words learns no label: expected config.model.labels=(), got '
-      f'{tuple(student.labels)!r}'
+      f'{labels_of(student)!r}'
     )
   classes = None if words else classify.classes_of(config)
-  if words and not teacher.words or not words and not dict(teacher.labels).get(classify.LABEL):
+  theirs = dict(labels_of(teacher)).get(classify.LABEL)
+  if not (has_words(teacher) if words else theirs):
     raise UserError(
       f'{KEY}.teacher has no head for {head}, which the student is to learn from: expected one '
       f'that was {"pretrained" if words else "fine-tuned on the task"}'
     )
-  if not words and dict(teacher.labels)[classify.LABEL] != classes:
+  if theirs != classes and not words:
     raise UserError(
-      f'{KEY}.teacher tells {dict(teacher.labels)[classify.LABEL]} classes apart, the student '
-      f'{classes}: expected a teacher that was fine-tuned on this task'
+      f'{KEY}.teacher tells {theirs} classes apart, the student {classes}: expected a teacher that '
+      'was fine-tuned on this task'
     )
   if words and teacher.vocab_size != student.vocab_size:
     raise UserError(

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of, of_heads, refuse_words
+from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'span'
@@ -47,9 +47,7 @@ def make(config) -> Objective:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
   model = model_of(config, TargetModel)
-  heads = [
-    tuple(config.model[key]) if key in config.model else () for key in ('labels', 'token_labels')
-  ]
+  heads = [labels_of(config.model, key) for key in ('labels', 'token_labels')]
   if heads != [(), ((LABEL, 2),)]:
     raise UserError(
       f"the objective 'spans' learns two scores of each token: expected config.model.labels=() and "

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
 from bertjax.models.layers.contracts import TargetModel
-from bertjax.objectives import model_of, of_heads, refuse_words
+from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Batch, Factory, Objective, Term
 
 TAG = 'tag'
@@ -38,11 +38,11 @@ def tags_of(config) -> int:
     UserError: a model with a head for words or for other labels, or fewer than two tags.
   """
   name = config.objective.name
-  labels = tuple(config.model.token_labels) if 'token_labels' in config.model else ()
-  if [label for label, _ in labels] != [TAG] or config.model.labels:
+  others, labels = (labels_of(config.model, key) for key in ('labels', 'token_labels'))
+  if [label for label, _ in labels] != [TAG] or others:
     raise UserError(
       f'the objective {name!r} learns tags alone: expected config.model.token_labels='
-      f'(({TAG!r}, 0),) and labels=(), got {labels!r} and {tuple(config.model.labels)!r}'
+      f'(({TAG!r}, 0),) and labels=(), got {labels!r} and {others!r}'
     )
   refuse_words(config)
   found = dict(labels)[TAG]

@@ -14,10 +14,15 @@ from bertjax.errors import UserError
 from bertjax.objectives import choose
 
 ROWS = [(17, 9, 12), (5, 20, 14)]  # tokens of the parts
+# Family -> the class of transformers and its config.
+FAMILIES = dict(
+  bert=(transformers.BertForMultipleChoice, transformers.BertConfig),
+  electra=(transformers.ElectraForMultipleChoice, transformers.ElectraConfig),
+)
 
 
-def config():
-  return finetuned.config('bert', labels=(('right', 1),))
+def config(family='bert'):
+  return finetuned.config(family, labels=(('right', 1),))
 
 
 def unpacked(batch, name):
@@ -30,23 +35,26 @@ def unpacked(batch, name):
   return out
 
 
+@pytest.mark.parametrize('family', FAMILIES)
 @mutation(
   'choose: each choice is judged by itself',
   'bertjax/objectives/choose.py',
   'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
   'nll_B = jax.nn.softplus(-picked_B)',
+  case='bert',
 )
 @mutation(
   'choose: the choices see each other',
   'bertjax/models/bert.py',
   '  return Mask(example_BT, example_BT)\n',
   '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
+  case='bert',
 )
-def test_logits_loss_and_gradients_are_those_of_transformers():
-  c = config()
+def test_logits_loss_and_gradients_are_those_of_transformers(family):
+  c = config(family)
   batch = cases.batch(ROWS, 44, types=3)
   batch['right_BG'] = np.eye(3, dtype=np.float32)[[2, 0]]
-  model = finetuned.random_model(transformers.BertForMultipleChoice, transformers.BertConfig, c)
+  model = finetuned.random_model(*FAMILIES[family], c)
   state, their_loss, their_logits, their_gradients = finetuned.run(
     model, input_ids=unpacked(batch, 'token_BT'),
     attention_mask=unpacked(batch, 'example_BT') > 0,

@@ -7,10 +7,13 @@ import numpy as np
 import parity
 import pytest
 import transformers
+from flax.core import meta
 from mutation import mutation
 
+from bertjax import models
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
+from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify
 
 # Family -> the class of transformers and what its config calls otherwise.
@@ -22,23 +25,19 @@ FAMILIES = dict(
     dict(use_task_id=False),
   ),
   roberta=(transformers.RobertaForSequenceClassification, transformers.RobertaConfig, {}),
-  albert=(
-    transformers.AlbertForSequenceClassification,
-    transformers.AlbertConfig,
-    dict(embedding_size=16),
-  ),
+  albert=(transformers.AlbertForSequenceClassification, transformers.AlbertConfig, {}),
+  electra=(transformers.ElectraForSequenceClassification, transformers.ElectraConfig, {}),
 )
 
 
 def config(family, classes):
-  more = dict(embedding_width=16) if family == 'albert' else {}
-  return finetuned.config(family, labels=(('label', classes),), **more)
+  return finetuned.config(family, labels=(('label', classes),))
 
 
 @pytest.mark.parametrize(
   'family, classes',
   [(family, n) for family in ('bert', 'ernie') for n in (1, 2, 5)]
-  + [('roberta', 3), ('albert', 3)],
+  + [('roberta', 3), ('albert', 3), ('electra', 3)],
 )
 @mutation(
   'classify: numbers are judged by their absolute error',
@@ -50,9 +49,16 @@ def config(family, classes):
 @mutation(
   'classify: the head reads what the encoder gives',
   'bertjax/models/bert.py',
-  "out['pooled_BGD'] = pooled_BGD = jnp.tanh(dense(first_BGD))",
-  "out['pooled_BGD'] = pooled_BGD = dense(first_BGD)",
+  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(first_BGD))',
+  'pooled_BGD = dense(first_BGD)',
   case='bert-2',
+)
+@mutation(
+  "classify: ELECTRA's head is BERT's",
+  'bertjax/models/bert.py',
+  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(first_BGD))',
+  'pooled_BGD = jnp.tanh(dense(first_BGD))',
+  case='electra-3',
 )
 def test_logits_loss_and_gradients_are_those_of_transformers(family, classes):
   c = config(family, classes)
@@ -81,6 +87,28 @@ def test_the_heads_input_is_dropped_in_training_alone():
   c.model.head_dropout = 0.5
   batch = cases.batch([(17,), (40,)], 40, types=3, label='label')
   finetuned.check_dropout(classify.make(c), batch, 'label')
+
+
+@pytest.mark.parametrize(('family', 'sides'), [('bert', 1), ('roberta', 2), ('electra', 2)])
+@mutation(
+  'classify: RoBERTa drops on one side',
+  'configs/roberta.py',
+  'pooler_dropout=True',
+  'pooler_dropout=False',
+  case='roberta-2',
+)
+def test_some_families_drop_on_both_sides_of_the_dense_layer(family, sides):
+  """What the dense layer gives differs in training where its input is dropped."""
+  c = config(family, 2)
+  assert c.model.pooler_dropout == (sides == 2)
+  c.model.head_dropout = 0.5
+  model, batch = models.build(c.model), cases.batch([(17,), (40,)], 40, types=3, label='label')
+  batch['row_B'] = np.arange(2, dtype=np.int32)
+  noise = noise_from_key(jax.random.key(0), batch['row_B'])
+  variables = meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
+  apply = jax.jit(model.apply)
+  dropped, whole = (apply(variables, batch, each)['pooled_BGD'] for each in (noise, None))
+  assert (np.abs(dropped - whole).max() > 0.01) == (sides == 2)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from bertjax.objectives import spans
 FAMILIES = dict(
   bert=(transformers.BertForQuestionAnswering, transformers.BertConfig, {}),
   ernie=(transformers.ErnieForQuestionAnswering, transformers.ErnieConfig, dict(use_task_id=False)),
+  electra=(transformers.ElectraForQuestionAnswering, transformers.ElectraConfig, {}),
 )
 
 
@@ -67,7 +68,9 @@ def theirs(family, c, batch):
 
 
 @pytest.mark.parametrize('lengths', [(40, 40, 40), (17, 40, 9)], ids=['whole', 'padded'])
-@pytest.mark.parametrize('family', ['bert', pytest.param('ernie', marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+  'family', ['bert', *(pytest.param(name, marks=pytest.mark.full) for name in ('ernie', 'electra'))]
+)
 @mutation(
   'spans: the loss is the sum of both ends',
   'bertjax/objectives/spans.py',

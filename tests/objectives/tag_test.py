@@ -14,33 +14,39 @@ from bertjax.errors import UserError
 from bertjax.objectives import tag
 
 CLASSES = 5
+# Family -> the class of transformers and its config.
+FAMILIES = dict(
+  bert=(transformers.BertForTokenClassification, transformers.BertConfig),
+  electra=(transformers.ElectraForTokenClassification, transformers.ElectraConfig),
+)
 
 
-def config():
-  return finetuned.config('bert', labels=(), token_labels=(('tag', CLASSES),))
+def config(family='bert'):
+  return finetuned.config(family, labels=(), token_labels=(('tag', CLASSES),))
 
 
+@pytest.mark.parametrize('family', FAMILIES)
 @mutation(
   'tag: the mean is over all tokens',
   'bertjax/objectives/tag.py',
   'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0)',
   'TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(jnp.ones_like(weight_BT)), scale=1.0)',
+  case='bert',
 )
 @mutation(
   'tag: the head reads what enters the encoder',
   'bertjax/models/bert.py',
   "read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)",
   "read_BTD = Dropout(self.head_dropout, name='token_dropout')(embedded_BTD, noise)",
+  case='bert',
 )
-def test_logits_loss_and_gradients_are_those_of_transformers():
-  c, rng = config(), np.random.default_rng(1)
+def test_logits_loss_and_gradients_are_those_of_transformers(family):
+  c, rng = config(family), np.random.default_rng(1)
   batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
   begins_BT = (batch['example_BT'] > 0) & (rng.random((3, 40)) < 0.6)
   batch['tag_BT'] = rng.integers(0, CLASSES, (3, 40)).astype(np.int32) * begins_BT
   batch['tag_weight_BT'] = begins_BT.astype(np.float32)
-  model = finetuned.random_model(
-    transformers.BertForTokenClassification, transformers.BertConfig, c, num_labels=CLASSES
-  )
+  model = finetuned.random_model(*FAMILIES[family], c, num_labels=CLASSES)
   state, their_loss, their_logits, their_gradients = finetuned.run(
     model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
     token_type_ids=batch['type_BT'],

@@ -15,14 +15,19 @@ SIZE = dict(
 )  # fmt: skip
 
 
+def main(config, workdir):
+  """How the command of a run begins."""
+  where = f'--workdir={os.path.relpath(workdir, ROOT)}'
+  return [sys.executable, '-m', 'bertjax.main', f'--config={config}', where]
+
+
 def command(recipe, files, workdir, *more):
   """The command of a run on FILES/train.*, judged on FILES/dev.*, with FILES/vocab.txt; a recipe is
   one of configs/finetune, or FOLDER/NAME.py."""
   recipe = recipe if '/' in recipe else f'finetune/{recipe}'
   (train,), (dev,) = files.glob('train.*'), files.glob('dev.*')
   return [
-    sys.executable, '-m', 'bertjax.main', f'--config=configs/{recipe}',
-    f'--workdir={os.path.relpath(workdir, ROOT)}', f'--config.data.train={train}',
+    *main(f'configs/{recipe}', workdir), f'--config.data.train={train}',
     f'--config.data.dev={dev}', f'--config.data.vocab={files}/vocab.txt', '--config.length=40',
     '--config.log_steps=1', '--config.epochs=10', '--config.optimizer.schedule.peak=1e-2',
     '--config.batch_size=16', *(f'--config.model.{k}={v}' for k, v in SIZE.items()), *more,

@@ -5,6 +5,7 @@ import jax
 import numpy as np
 import torch
 
+from bertjax.convert.families import electra_net
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 
@@ -13,9 +14,13 @@ ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
 
 
 def config(family: str, **model):
-  """A config of SIZE without dropout and without a head for words; `model` has the heads."""
+  """A config of SIZE without dropout and without a head for words, of ELECTRA the discriminator's;
+  `model` has the heads."""
   still = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
-  return cases.config(family, words=False, **SIZE, **still, **model)
+  c = cases.config(family, words=False, **SIZE, **still, **model)
+  if family == 'electra':
+    c.model = electra_net.discriminator_of(c.model)
+  return c
 
 
 def random_model(kind, config_class, c, **more):
@@ -28,6 +33,8 @@ def random_model(kind, config_class, c, **more):
     **more: further fields of its config.
   """
   torch.manual_seed(0)
+  if c.model.embedding_width:
+    more |= dict(embedding_size=c.model.embedding_width)
   model = kind(config_class(
     vocab_size=cases.VOCAB, hidden_size=36, num_hidden_layers=c.model.layers,
     num_attention_heads=3, intermediate_size=52, max_position_embeddings=45, type_vocab_size=3,

@@ -45,6 +45,10 @@ CASES = {
   'ElectraForPreTraining': t.ElectraConfig(**NARROW),
   'ElectraForMaskedLM': t.ElectraConfig(**NARROW),
   'ElectraModel': t.ElectraConfig(**NARROW),
+  'ElectraForSequenceClassification': t.ElectraConfig(num_labels=3, **NARROW),
+  'ElectraForTokenClassification': t.ElectraConfig(num_labels=7, **NARROW),
+  'ElectraForMultipleChoice': t.ElectraConfig(**NARROW),
+  'ElectraForQuestionAnswering': t.ElectraConfig(**NARROW),
   'XLNetLMHeadModel': t.XLNetConfig(**XLNET),
   'XLNetModel': t.XLNetConfig(**XLNET),
   'XLNetLMHeadModel to the left': t.XLNetConfig(

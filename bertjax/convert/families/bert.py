@@ -59,6 +59,18 @@ def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ..
   return rows
 
 
+def dense_heads(model: Any, pooler: str) -> tuple[Row, ...]:
+  """`label_heads` of families whose class for sequences has a dense layer of its own.
+
+  Args:
+    model: `config.model`.
+    pooler: its name in their other classes.
+  """
+  of_sequences = [name for name, _ in model.labels if name != 'right']
+  names = {'span': 'qa_outputs', **dict.fromkeys(of_sequences, 'classifier.out_proj')}
+  return label_heads(model, 'classifier.dense' if of_sequences else pooler, names)
+
+
 def layout_of(base: str):
   """`Family.layout` of classes with BERT's heads, whose encoder has this name."""
   names = {'next': 'cls.seq_relationship', 'span': 'qa_outputs'}
@@ -100,7 +112,7 @@ FIELDS = (
 # Of a model with learned positions, own layers and a head with a transform.
 PLAIN = dict(
   sinusoid=False, extra=(), attend='example', transform=True, sharing='none', groups=1,
-  inner_groups=1, position_offset=0, embedding_width=0,
+  inner_groups=1, position_offset=0, embedding_width=0, pooler_activation='tanh',
 )  # fmt: skip
 THEIRS = dict(
   is_decoder=(False,),

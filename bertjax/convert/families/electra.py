@@ -28,6 +28,7 @@ FIELDS = (
   Field('embedding_width', 'embedding_size', 128),
 )
 FIXED = {k: v for k, v in bert.PLAIN.items() if k != 'embedding_width'}
+FIXED['pooler_activation'] = 'gelu_erf'
 
 FAMILY = Family(
   model='electra',

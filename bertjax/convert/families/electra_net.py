@@ -1,7 +1,7 @@
-"""One net of ELECTRA as a BERT: ElectraForMaskedLM, a run's generator, and the headless
-ElectraModel.
+"""One net of ELECTRA as a BERT: ElectraForMaskedLM, a run's generator; the headless ElectraModel,
+and a discriminator with the heads of fine-tuning.
 
-The head of ElectraForMaskedLM has the erf GELU whatever `hidden_act` says.
+The heads of these classes have the erf GELU whatever `hidden_act` says.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ OF_TWO_NETS = (
 
 
 def layout(model: Any) -> Layout:
-  """The tables, their projection where widths differ, the layers, the words' head."""
+  """The tables, their projection where widths differ, the layers and the heads."""
   rows = bert.encoder('electra')
   if model.embedding_width not in (0, model.width):
     rows += dense('embeddings/projection', 'electra.embeddings_project', 'D', 'E')
@@ -31,7 +31,10 @@ def layout(model: Any) -> Layout:
     'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight',
   }
   spare = tuple(row.theirs for row in words)
-  return Layout(rows + words, tied) if model.words else Layout(rows, spare=(*spare, *tied))
+  if model.words:
+    return Layout(rows + words, tied)
+  rows += bert.dense_heads(model, 'sequence_summary.summary')
+  return Layout(rows, spare=(*spare, *tied))
 
 
 def write(model: Any) -> dict[str, Any]:
@@ -59,14 +62,26 @@ def model_of(model: Any) -> Any:
       "the class of transformers holds one generator: expected config.model.generator='own' or "
       f"'shared', got {model.generator!r}"
     )
-  config = model.copy_and_resolve_references()
-  config.update(dict(name='bert', family='electra_net'))
+  config = _as_bert(model)
   if model.generator == 'own':
     size = generator_size(model)
     width = model.embedding_width or model.width
     if not model.tied_embeddings:
       width = min(width, size['width'])
     config.update(size | dict(embedding_width=width))
+  return config
+
+
+def discriminator_of(model: Any) -> Any:
+  """The `config.model` of the discriminator in an ELECTRA model, of this family, without a head."""
+  config = _as_bert(model)
+  config.words = False
+  return config
+
+
+def _as_bert(model: Any) -> Any:
+  config = model.copy_and_resolve_references()
+  config.update(dict(name='bert', family='electra_net'))
   for key in OF_TWO_NETS:
     del config[key]
   return config
@@ -75,10 +90,20 @@ def model_of(model: Any) -> Any:
 def select(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
   """The parameters of the generator in an ELECTRA model, as those of `model_of`."""
   net = params['generator_net' if model.generator == 'own' else 'discriminator']
-  embeddings = dict(params.get('generator_embeddings', params['embeddings']))
-  if 'projection' in net:
-    embeddings['projection'] = net['projection']
-  return dict(embeddings=embeddings, encoder=net['encoder'], mlm=params['mlm'])
+  tables = params.get('generator_embeddings', params['embeddings'])
+  return dict(_encoder(tables, net), mlm=params['mlm'])
+
+
+def select_discriminator(params: Mapping[str, Any]) -> dict[str, Any]:
+  """The parameters of the discriminator in an ELECTRA model, as those of `discriminator_of`."""
+  return _encoder(params['embeddings'], params['discriminator'])
+
+
+def _encoder(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
+  """Tables and one of the two nets as the encoder of a BERT, whose embeddings hold the
+  projection."""
+  projection = dict(projection=net['projection']) if 'projection' in net else {}
+  return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
 
 
 def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
@@ -102,10 +127,21 @@ FAMILY = Family(
   recipe='bert',
   model_type='electra',
   base='electra',
-  classes={'ElectraForMaskedLM': Heads(words=True), 'ElectraModel': Heads()},
+  classes={
+    'ElectraForMaskedLM': Heads(words=True),
+    'ElectraModel': Heads(),
+    **bert.tuned_classes('Electra'),
+  },
   layout=layout,
   fields=electra.FIELDS,
   fixed=electra.FIXED,
-  theirs=bert.THEIRS,
+  # The summary is what ElectraForMultipleChoice reads.
+  theirs=dict(
+    bert.THEIRS,
+    summary_type=('first',),
+    summary_use_proj=(True,),
+    summary_activation=('gelu',),
+  ),
   write=write,
+  read=lambda given: dict(pooler_dropout=True),
 )

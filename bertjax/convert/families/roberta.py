@@ -21,10 +21,8 @@ def layout(model: Any) -> Layout:
   spare = tuple(row.theirs for row in (*pooler, *words))
   if model.words:
     return Layout(rows + words, tied, spare=spare)
-  of_sequences = [name for name, _ in model.labels if name != 'right']
-  first = 'classifier.dense' if of_sequences else 'roberta.pooler.dense'
-  names = {'span': 'qa_outputs', **dict.fromkeys(of_sequences, 'classifier.out_proj')}
-  return Layout(rows + bert.label_heads(model, first, names), spare=(*spare, *tied))
+  rows += bert.dense_heads(model, 'roberta.pooler.dense')
+  return Layout(rows, spare=(*spare, *tied))
 
 
 OWN = {'vocab_size': 50_265}

@@ -41,7 +41,7 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
     | found
     | dict(
       name='electra', family='electra', norm_eps=1e-12, activation='gelu_erf',
-      words=True, pooler=False, labels=(), token_labels=(),
+      pooler_activation='gelu_erf', words=True, pooler=False, labels=(), token_labels=(),
       generator=kind, generator_width=small / width, generator_layers=few / depth,
       generator_head=HEAD, tied_embeddings='generator/embeddings/word_embeddings' not in state,
     ),

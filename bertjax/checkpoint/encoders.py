@@ -1,0 +1,65 @@
+"""The encoder of a model that is to be fine-tuned, as a model of a kind that has heads for labels.
+
+Most are of such a kind as they are. What a run of ELECTRA leaves is its discriminator, which is a
+BERT; a SpanBERT without its boundary head is one too.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+from bertjax.convert.families import electra_net
+from bertjax.errors import UserError
+
+BOUNDARY = ('boundary_positions', 'boundary_width')
+
+
+class Encoder(NamedTuple):
+  """An encoder.
+
+  Attributes:
+    model: its fields of `config.model`.
+    select: parameters of the whole model -> its own, and heads that it is taken from.
+  """
+
+  model: Mapping[str, Any]
+  select: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+
+
+def of(model: Mapping[str, Any], where: str) -> Encoder:
+  """The encoder of a model.
+
+  Args:
+    model: its `config.model`.
+    where: the key that names it, for messages.
+
+  Raises:
+    UserError: a kind that has no heads for labels.
+  """
+  found = KINDS.get(model['name'], lambda model: Encoder(model, lambda params: params))(model)
+  if 'labels' not in found.model:
+    raise UserError(
+      f'{where} is a model of config.model.name={model["name"]!r}, which has no heads for labels: '
+      'expected an encoder, as BERT, RoBERTa, ALBERT or ELECTRA'
+    )
+  return found
+
+
+def _electra(model: Mapping[str, Any]) -> Encoder:
+  """The discriminator."""
+
+  def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    others = {key: tree for key, tree in params.items() if key != 'discriminator'}
+    return others | electra_net.select_discriminator(params)
+
+  return Encoder(dict(electra_net.discriminator_of(ConfigDict(model))), select)
+
+
+def _span_boundary(model: Mapping[str, Any]) -> Encoder:
+  """A BERT."""
+  fields = {key: value for key, value in model.items() if key not in BOUNDARY}
+  return Encoder(fields | dict(name='bert', family='bert'), lambda params: params)
+
+
+KINDS = dict(electra=_electra, span_boundary=_span_boundary)

@@ -1,0 +1,106 @@
+"""Fine-tuning what each family leaves: pretrained here, learned, predicted with, exported."""
+
+import json
+import random
+
+import finetune_runs
+import pytest
+
+pytestmark = pytest.mark.full
+WORDS = {'good': ('fine', 'great', 'lovely'), 'bad': ('poor', 'awful', 'dull')}
+OTHERS = ('the', 'film', 'was', 'a', 'very', 'one', 'of', 'all')
+TEXTS = ('the film was great', 'a very dull film of all')
+# System -> fields of its model, and the class of transformers that a run on texts becomes.
+SYSTEMS = dict(
+  electra=(
+    dict(embedding_width=16, generator_head=8, positions=64),
+    'ElectraForSequenceClassification',
+  ),
+)
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  """Texts whose class is told by one word among others, and text of the same words."""
+  folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
+  words = [*OTHERS, *WORDS['good'], *WORDS['bad']]
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *words]
+  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  sentences = [draw.choices(words, k=draw.randrange(5, 30)) for _ in range(300)]
+  (folder / 'text.txt').write_text('\n\n'.join(map(' '.join, sentences)) + '\n')
+  for name, count in (('train', 200), ('dev', 50)):
+    rows = ['stars\ttext']
+    for _ in range(count):
+      label = draw.choice(['good', 'bad'])
+      said = draw.choices(OTHERS, k=draw.choice([2, 5, 9, 30]))
+      said.insert(draw.randrange(len(said)), draw.choice(WORDS[label]))
+      rows.append(f'{label}\t{" ".join(said)}')
+    (folder / f'{name}.tsv').write_text('\n'.join(rows) + '\n')
+  return folder
+
+
+@pytest.fixture(scope='module', params=SYSTEMS)
+def pretrained(request, files, tmp_path_factory):
+  """(system, the workdir of four steps of it)."""
+  workdir = tmp_path_factory.mktemp(request.param)
+  model = dict(layers=1, width=32, ffn=64, init_std=0.2) | SYSTEMS[request.param][0]
+  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
+  keys |= {f'model.{key}': value for key, value in model.items()}
+  keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt'}
+  command = finetune_runs.main(f'configs/{request.param}.py:test', workdir)
+  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+  return request.param, workdir
+
+
+def command(files, encoder, workdir, *more):
+  """Fine-tuning on the texts, from an encoder that brings its shape and its vocabulary."""
+  keys = dict(length=40, epochs=10, batch_size=16, log_steps=1, init_from=encoder)
+  keys |= {'data.train': files / 'train.tsv', 'data.dev': files / 'dev.tsv'}
+  keys |= {'data.task.label': 'stars', 'data.task.classes': ('bad', 'good')}
+  keys |= {'model.init_std': 0.2, 'optimizer.schedule.peak': 1e-2}
+  start = finetune_runs.main('configs/finetune/text.py', workdir)
+  return [*start, *(f'--config.{key}={value}' for key, value in keys.items()), *more]
+
+
+@pytest.fixture(scope='module')
+def tuned(files, pretrained, tmp_path_factory):
+  """(system, workdir, what was printed)."""
+  system, encoder = pretrained
+  workdir = tmp_path_factory.mktemp(f'{system}-tuned')
+  return system, workdir, finetune_runs.run(command(files, encoder, workdir))
+
+
+def test_what_a_user_types_is_as_for_bert_and_it_learns(tuned):
+  _, workdir, said = tuned
+  assert 'sets config.model: ' in said and 'Made anew' in said
+  assert finetune_runs.last(workdir, 'eval/dev/accuracy') > 0.9  # the majority has about half
+
+
+def test_an_exported_run_says_the_same_in_transformers(tuned, tmp_path):
+  import transformers
+
+  system, workdir, _ = tuned
+  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
+  given = json.loads((exported / 'config.json').read_text())
+  assert given['architectures'] == [SYSTEMS[system][1]]
+  theirs = transformers.pipeline('text-classification', str(exported), top_k=None)(list(TEXTS))
+  done = finetune_runs.use('predict', workdir, *(f'--text={text}' for text in TEXTS), '--json')
+  assert done.returncode == 0, done.stderr
+  for line, other in zip(done.stdout.splitlines(), theirs, strict=True):
+    mine, other = json.loads(line), {each['label']: each['score'] for each in other}
+    assert mine['probabilities'] == pytest.approx(other, abs=1e-5)
+
+
+def test_a_kill_and_a_resume_change_no_bit(files, pretrained, tuned, tmp_path):
+  _, workdir, _ = tuned
+  arguments = command(files, pretrained[1], tmp_path)
+  said = finetune_runs.check_kill_and_resume(arguments, workdir, tmp_path, 17)
+  assert 'Resuming after step 13' in said
+
+
+def test_too_few_positions_are_refused(files, pretrained, tmp_path):
+  system, encoder = pretrained
+  if 'positions' not in SYSTEMS[system][0]:
+    pytest.skip(f'{system} takes rows of any length')
+  arguments = command(files, encoder, tmp_path / 'run', '--config.length=80')
+  finetune_runs.check_refused(arguments, tmp_path / 'run', 'the model has room for 64')
