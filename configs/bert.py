@@ -60,6 +60,7 @@ def model(size: str) -> Recipe:
       token_labels=(),
       head_dropout=0.0,
       pooler_dropout=False,
+      pooling='first',
       remat='none',
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )

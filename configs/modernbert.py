@@ -58,6 +58,10 @@ def model(size: str) -> Recipe:
       vocab_size=0,  # 0: the store's vocabulary; the paper's has 50,368
       attend='example',
       words=True,
+      labels=(),
+      token_labels=(),
+      head_dropout=0.0,
+      pooling='first',
       remat='none',
       dtype='float32',  # compute; parameters are float32. 'bfloat16' on TPU and GPU
     )

@@ -44,7 +44,9 @@ def get_config(arg: str | None = None):
     )
     | cited(TABLE, dropout=0.1, attention_dropout=0.1)
     | cited('RoBERTa paper, section 4.2: no next sentence', labels=())
-    | cited('fairseq/fairseq/models/roberta/model.py:RobertaClassificationHead', pooler_dropout=True)
+    | cited(
+      'fairseq/fairseq/models/roberta/model.py:RobertaClassificationHead', pooler_dropout=True
+    )
     # The vector of the pad token starts at zero.
     | cited('fairseq/fairseq/modules/transformer_sentence_encoder.py:build_embedding', zero_row=-1)
   )

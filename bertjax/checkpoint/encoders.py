@@ -1,7 +1,8 @@
 """The encoder of a model that is to be fine-tuned, as a model of a kind that has heads for labels.
 
 Most are of such a kind as they are. What a run of ELECTRA leaves is its discriminator, which is a
-BERT; a SpanBERT without its boundary head is one too.
+BERT; a SpanBERT without its boundary head is one too. ModernBERT's words are scored through a dense
+layer and a norm with which its heads of labels begin, as in transformers.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +42,7 @@ def of(model: Mapping[str, Any], where: str) -> Encoder:
   if 'labels' not in found.model:
     raise UserError(
       f'{where} is a model of config.model.name={model["name"]!r}, which has no heads for labels: '
-      'expected an encoder, as BERT, RoBERTa, ALBERT or ELECTRA'
+      'expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA or ModernBERT'
     )
   return found
 
@@ -62,4 +63,15 @@ def _span_boundary(model: Mapping[str, Any]) -> Encoder:
   return Encoder(fields | dict(name='bert', family='bert'), lambda params: params)
 
 
-KINDS = dict(electra=_electra, span_boundary=_span_boundary)
+def _modernbert(model: Mapping[str, Any]) -> Encoder:
+  """As it is; heads of labels go on with what is before the words' table."""
+
+  def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    if 'mlm' not in params:
+      return params
+    return dict(params, head={key: params['mlm'][key] for key in ('dense', 'norm')})
+
+  return Encoder(model, select)
+
+
+KINDS = dict(electra=_electra, modernbert=_modernbert, span_boundary=_span_boundary)

@@ -36,8 +36,8 @@ KEY = 'config.init_from'
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'attend',
-  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
+  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'pooling',
+  'attend', 'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
   'boundary_positions', 'boundary_width',
 )  # fmt: skip
 HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout')

@@ -2,7 +2,8 @@
 
 format   of this file and of all that lies beside it
 config   with references resolved and with what the store told: the run describes itself
-given    dotted key -> value, of what the store told: how it was before
+given    dotted key -> value, of what the store told, or a model: how it was before, null of what was
+         not there
 history  what a resume has changed, and when; see history.py
 """
 
@@ -265,6 +266,7 @@ def claim_workdir(
   given, whole = dotted.flat(_as_json(config)), _as_json(resolved)
   resolved_flat = dotted.flat(whole)
   told = {k: v for k, v in given.items() if resolved_flat.get(k) != v}
+  told |= dict.fromkeys(resolved_flat.keys() - given.keys())  # a model of another kind
   path = pathlib.Path(workdir, NAME)
   with writing('the config of the run', path):
     changed = history.extended(stored(workdir), whole, start)

@@ -142,7 +142,7 @@ def heads_of(model: Any) -> Heads:
   if 'labels' not in model:
     return Heads(words='words' not in model or model.words)
   names = [name for name, _ in model.labels], [name for name, _ in model.token_labels]
-  return Heads(model.words, model.pooler, *map('+'.join, names))
+  return Heads(model.words, 'pooler' in model and model.pooler, *map('+'.join, names))
 
 
 def class_of(model: Any) -> str:

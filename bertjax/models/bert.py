@@ -34,7 +34,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import Model, TargetModel
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
-from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.heads import Pooling, WordHead, gather_positions, pool
 from bertjax.models.layers.positions import sinusoids
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -142,6 +142,7 @@ class Base(Model):
     pooler: dense + tanh of the first token of each packed example even where no label reads it, as
       encoders of transformers have it.
     pooler_activation: in place of that tanh (ELECTRA).
+    pooling: what the pooler reads, the first token or the mean of all.
     labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
     head_dropout: rate of the dropout on what heads of labels read.
     pooler_dropout: whether that dropout is also on what the pooler reads (RoBERTa, ELECTRA).
@@ -174,6 +175,7 @@ class Base(Model):
   words: bool
   pooler: bool
   pooler_activation: PoolerActivation
+  pooling: Pooling
   labels: tuple[tuple[str, Natural], ...]
   head_dropout: Fraction
   pooler_dropout: bool
@@ -264,11 +266,11 @@ class Bert(Base, TargetModel):
       (classes,), ('embed', 'label'), init, dtype=dtype, name=name
     )
     if self.labels or self.pooler:
-      first_BGD = gather_positions(x_BTD, batch['first_BG'])
+      read_BGD = pool(x_BTD, batch, self.pooling)
       if self.pooler_dropout:
-        first_BGD = Dropout(self.head_dropout, name='pooler_dropout')(first_BGD, noise)
+        read_BGD = Dropout(self.head_dropout, name='pooler_dropout')(read_BGD, noise)
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(first_BGD))
+      pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(read_BGD))
       out['pooled_BGD'] = pooled_BGD
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
       for name, classes in self.labels:

@@ -22,6 +22,8 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,
+  Dense,
+  Dropout,
   Dtype,
   Init,
   Norm,
@@ -32,7 +34,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.encoder import Encoder
-from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.heads import Pooling, Transform, WordHead, gather_positions, pool
 from bertjax.models.layers.positions import bias_table
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -74,6 +76,9 @@ class ModernBert(TargetModel):
       head's dense, has init_std / sqrt(2 L).
     attend: see `bert.Base`.
     words: whether there is a head for the vocabulary; an encoder alone has none.
+    labels, token_labels, head_dropout: see `bert.Base`; the head of the words without its table, a
+      dense layer, activation and norm, is what these heads read.
+    pooling: of which token, the first or the mean of all, labels of examples are.
   """
 
   vocab_size: Natural
@@ -98,12 +103,17 @@ class ModernBert(TargetModel):
   init_std: Positive
   attend: Attend
   words: bool
+  labels: tuple[tuple[str, Natural], ...]
+  token_labels: tuple[tuple[str, Natural], ...]
+  head_dropout: Fraction
+  pooling: Pooling
   remat: Remat
   dtype: Dtype
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """As `TargetModel`; reads token, position and example, and with words target_pos."""
+    """As `TargetModel`, and token_label_BTC, as of `Bert`; reads token, position and example, with
+    words target_pos, with labels first."""
     dtype, init = jnp.dtype(self.dtype), normal(self.init_std)
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     embedded_BTD = word_VE[batch['token_BT']].astype(dtype)
@@ -122,10 +132,31 @@ class ModernBert(TargetModel):
         self.biases, name='mlm',
       )  # fmt: skip
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
+    if self.labels or self.token_labels:
+      out |= self._labelled(x_BTD, batch, noise)
     if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
       hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out
+
+  def _labelled(self, x_BTD: Array, batch: Batch, noise: Noise | None) -> dict[str, Any]:
+    """The logits of the labels of examples and of tokens, float32."""
+    dtype = jnp.dtype(self.dtype)
+    transform = Transform(
+      self.width, 'gelu_erf', self.norm_eps, normal(self.out_std), dtype, self.norm, self.biases,
+      name='head',
+    )  # fmt: skip
+    init = normal(self.width**-0.5)
+    found = {}
+    for kind, labels in dict(label_BGC=self.labels, token_label_BTC=self.token_labels).items():
+      found[kind] = {}
+      if labels:
+        x_BPD = pool(x_BTD, batch, self.pooling) if kind == 'label_BGC' else x_BTD
+        read_BPD = Dropout(self.head_dropout, name=f'{kind}_dropout')(transform(x_BPD), noise)
+        for name, classes in labels:
+          dense = Dense((classes,), ('embed', 'label'), init, dtype=dtype, name=name)
+          found[kind][name] = dense(read_BPD).astype(jnp.float32)
+    return found
 
   @property
   def room(self) -> int:
@@ -180,6 +211,11 @@ class ModernBert(TargetModel):
     if self.words:
       predicted = float(np.sum(batch['weight_BP']))
       count += flops_lib.head_flops(predicted, self.width**2, self.width * self.vocab_size)
+    for labels, where in ((self.labels, 'example_weight_BG'), (self.token_labels, 'example_BT')):
+      if labels:
+        read = float(np.sum(np.asarray(batch[where]) > 0))
+        classes = sum(classes for _, classes in labels)
+        count += flops_lib.head_flops(read, self.width**2, self.width * classes)
     return count
 
 

@@ -8,7 +8,7 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
-from bertjax.checkpoint import encoders, init_from
+from bertjax.checkpoint import encoders, init_from, resume
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from configs import electra, spanbert, transformer_xl
@@ -59,6 +59,47 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
   want = huggingface.from_huggingface(state, headless)
   for key, tree in want.items():
     jax.tree.map(np.testing.assert_array_equal, new['params'][key], tree)
+
+
+@mutation(
+  "encoders: ModernBERT's head is made anew",
+  'bertjax/checkpoint/encoders.py',
+  "  if 'mlm' not in params:",
+  "  if 'mlm' in params:",
+)
+def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
+  """The model is theirs; the heads, and what was said for this run, are the config's."""
+  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), dropout=0.3)
+  c, said, source = init_from.adopt(given, tmp_path)
+  assert (c.model.name, c.model.window, c.model.words) == ('modernbert', 3, False)
+  assert 'types' not in c.model and c.model.vocab_size == 211
+  assert c.model.labels == (('label', 0),) and c.model.head_dropout == given.model.head_dropout
+  assert (c.model.dropout, c.model.attention_dropout) == (0.3, 0.0)  # the recipe's is not theirs
+  assert "name 'modernbert'" in said[0] and 'layers 5' in said[0]
+  new, said = init_from.loader(c, None, source)(first_variables(c))
+  assert said[-2].endswith('none of them: label') and said[-1].endswith('none of them: mlm')
+  state = torch_models.build('ModernBertForMaskedLM').state_dict()
+  head = new['params']['head']
+  np.testing.assert_array_equal(head['dense']['kernel'], state['head.dense.weight'].numpy().T)
+  np.testing.assert_array_equal(head['norm']['scale'], state['head.norm.weight'].numpy())
+
+
+def test_what_another_kind_has_no_field_for_is_refused(tmp_path):
+  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), zero_row=0)
+  said = "config.model.zero_row is no field of config.model.name='modernbert'"
+  with pytest.raises(UserError, match=said):
+    init_from.adopt(given, tmp_path)
+
+
+def test_a_run_of_another_kind_that_has_begun_goes_on(tmp_path):
+  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'))
+  begun, *_ = init_from.adopt(given, tmp_path)
+  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
+  assert resume.check_workdir(tmp_path, config_of(given.init_from)) == []
+  c, said, _ = init_from.adopt(config_of(given.init_from), tmp_path)
+  assert c.model == begun.model and not said
+  with pytest.raises(UserError, match='config.model.dropout: expected'):
+    resume.check_workdir(tmp_path, config_of(given.init_from, dropout=0.3))
 
 
 def test_a_spanbert_is_a_bert():

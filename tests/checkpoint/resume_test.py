@@ -80,7 +80,7 @@ def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, vers
     lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
     lambda: resume.stored_config(tmp_path),
   ):
-    with pytest.raises(ValueError, match=f'format {version}, .* reads format 6: .*--workdir'):
+    with pytest.raises(ValueError, match=f'format {version}, .* reads format 7: .*--workdir'):
       call()
 
 

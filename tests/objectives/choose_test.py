@@ -14,15 +14,17 @@ from bertjax.errors import UserError
 from bertjax.objectives import choose
 
 ROWS = [(17, 9, 12), (5, 20, 14)]  # tokens of the parts
-# Family -> the class of transformers and its config.
-FAMILIES = dict(
-  bert=(transformers.BertForMultipleChoice, transformers.BertConfig),
-  electra=(transformers.ElectraForMultipleChoice, transformers.ElectraConfig),
-)
+# Family and pooling -> the class of transformers.
+FAMILIES = {
+  ('bert', 'first'): transformers.BertForMultipleChoice,
+  ('electra', 'first'): transformers.ElectraForMultipleChoice,
+  ('modernbert', 'first'): transformers.ModernBertForMultipleChoice,
+  ('modernbert', 'mean'): transformers.ModernBertForMultipleChoice,
+}
 
 
-def config(family='bert'):
-  return finetuned.config(family, labels=(('right', 1),))
+def config(family='bert', pooling='first'):
+  return finetuned.config(family, labels=(('right', 1),), pooling=pooling)
 
 
 def unpacked(batch, name):
@@ -35,29 +37,29 @@ def unpacked(batch, name):
   return out
 
 
-@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize(('family', 'pooling'), FAMILIES)
 @mutation(
   'choose: each choice is judged by itself',
   'bertjax/objectives/choose.py',
   'nll_B = jax.nn.logsumexp(logits_BG, axis=1) - picked_B',
   'nll_B = jax.nn.softplus(-picked_B)',
-  case='bert',
+  case='bert-first',
 )
 @mutation(
   'choose: the choices see each other',
   'bertjax/models/bert.py',
   '  return Mask(example_BT, example_BT)\n',
   '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
-  case='bert',
+  case='bert-first',
 )
-def test_logits_loss_and_gradients_are_those_of_transformers(family):
-  c = config(family)
+def test_logits_loss_and_gradients_are_those_of_transformers(family, pooling):
+  c = config(family, pooling)
   batch = cases.batch(ROWS, 44, types=3)
   batch['right_BG'] = np.eye(3, dtype=np.float32)[[2, 0]]
-  model = finetuned.random_model(*FAMILIES[family], c)
+  model = finetuned.random_model(FAMILIES[family, pooling], c)
   state, their_loss, their_logits, their_gradients = finetuned.run(
     model, input_ids=unpacked(batch, 'token_BT'),
-    attention_mask=unpacked(batch, 'example_BT') > 0,
+    attention_mask=(unpacked(batch, 'example_BT') > 0).astype(np.int64),
     token_type_ids=unpacked(batch, 'type_BT'), labels=np.array([2, 0]),
   )  # fmt: skip
   params = huggingface.from_huggingface(state, c.model)

@@ -16,58 +16,62 @@ from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify
 
-# Family -> the class of transformers and what its config calls otherwise.
+# Family -> the class of transformers.
 FAMILIES = dict(
-  bert=(transformers.BertForSequenceClassification, transformers.BertConfig, {}),
-  ernie=(
-    transformers.ErnieForSequenceClassification,
-    transformers.ErnieConfig,
-    dict(use_task_id=False),
-  ),
-  roberta=(transformers.RobertaForSequenceClassification, transformers.RobertaConfig, {}),
-  albert=(transformers.AlbertForSequenceClassification, transformers.AlbertConfig, {}),
-  electra=(transformers.ElectraForSequenceClassification, transformers.ElectraConfig, {}),
+  bert=transformers.BertForSequenceClassification,
+  ernie=transformers.ErnieForSequenceClassification,
+  roberta=transformers.RobertaForSequenceClassification,
+  albert=transformers.AlbertForSequenceClassification,
+  electra=transformers.ElectraForSequenceClassification,
+  modernbert=transformers.ModernBertForSequenceClassification,
 )
+CASES = [
+  *((family, 'first', n) for family in ('bert', 'ernie') for n in (1, 2, 5)),
+  *((family, 'first', 3) for family in ('roberta', 'albert', 'electra', 'modernbert')),
+  ('modernbert', 'mean', 3),
+]
 
 
-def config(family, classes):
-  return finetuned.config(family, labels=(('label', classes),))
+def config(family, classes, **more):
+  return finetuned.config(family, labels=(('label', classes),), **more)
 
 
-@pytest.mark.parametrize(
-  'family, classes',
-  [(family, n) for family in ('bert', 'ernie') for n in (1, 2, 5)]
-  + [('roberta', 3), ('albert', 3), ('electra', 3)],
-)
+@pytest.mark.parametrize(('family', 'pooling', 'classes'), CASES)
 @mutation(
   'classify: numbers are judged by their absolute error',
   'bertjax/objectives/classify.py',
   'error_BG = jnp.square(found_BG',
   'error_BG = jnp.abs(found_BG',
-  case='bert-1',
+  case='bert-first-1',
 )
 @mutation(
   'classify: the head reads what the encoder gives',
   'bertjax/models/bert.py',
-  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(first_BGD))',
-  'pooled_BGD = dense(first_BGD)',
-  case='bert-2',
+  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(read_BGD))',
+  'pooled_BGD = dense(read_BGD)',
+  case='bert-first-2',
 )
 @mutation(
   "classify: ELECTRA's head is BERT's",
   'bertjax/models/bert.py',
-  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(first_BGD))',
-  'pooled_BGD = jnp.tanh(dense(first_BGD))',
-  case='electra-3',
+  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(read_BGD))',
+  'pooled_BGD = jnp.tanh(dense(read_BGD))',
+  case='electra-first-3',
 )
-def test_logits_loss_and_gradients_are_those_of_transformers(family, classes):
-  c = config(family, classes)
+@mutation(
+  'classify: the mean is of padding too',
+  'bertjax/models/layers/heads.py',
+  "of_BGT = (batch['example_BT'][:, None] == number_1G1)",
+  "of_BGT = (batch['example_BT'][:, None] < 1 + number_1G1)",
+  case='modernbert-mean-3',
+)
+def test_logits_loss_and_gradients_are_those_of_transformers(family, pooling, classes):
+  c = config(family, classes, pooling=pooling)
   batch = cases.batch([(17,), (40,), (9,)], 40, types=3, label='label')
   rng = np.random.default_rng(1)
   label = rng.integers(0, classes, 3) if classes > 1 else rng.normal(size=3).astype(np.float32)
   batch['label_BG'] = label[:, None]
-  kind, config_class, more = FAMILIES[family]
-  model = finetuned.random_model(kind, config_class, c, num_labels=classes, **more)
+  model = finetuned.random_model(FAMILIES[family], c, num_labels=classes)
   state, their_loss, their_logits, their_gradients = finetuned.run(
     model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
     token_type_ids=batch['type_BT'], labels=label,

@@ -15,9 +15,10 @@ from bertjax.errors import UserError
 from bertjax.objectives import spans
 
 FAMILIES = dict(
-  bert=(transformers.BertForQuestionAnswering, transformers.BertConfig, {}),
-  ernie=(transformers.ErnieForQuestionAnswering, transformers.ErnieConfig, dict(use_task_id=False)),
-  electra=(transformers.ElectraForQuestionAnswering, transformers.ElectraConfig, {}),
+  bert=transformers.BertForQuestionAnswering,
+  ernie=transformers.ErnieForQuestionAnswering,
+  electra=transformers.ElectraForQuestionAnswering,
+  modernbert=transformers.ModernBertForQuestionAnswering,
 )
 
 
@@ -51,15 +52,15 @@ class Unpadded(torch.nn.Module):
 
 
 def theirs(family, c, batch):
-  kind, config_class, more = FAMILIES[family]
-  model = finetuned.random_model(kind, config_class, c, **more)
+  model = finetuned.random_model(FAMILIES[family], c)
   whole = bool((batch['example_BT'] > 0).all())
-  tensor = lambda x: torch.tensor(np.asarray(x)).long()
-  out = (model if whole else Unpadded(model))(
-    input_ids=tensor(batch['token_BT']), attention_mask=tensor(batch['example_BT'] > 0),
-    token_type_ids=tensor(batch['type_BT']), start_positions=tensor(batch['span_start_BG'][:, 0]),
-    end_positions=tensor(batch['span_end_BG'][:, 0]),
+  long = lambda x: np.asarray(x, np.int64)
+  given = finetuned.known(
+    model, input_ids=long(batch['token_BT']), attention_mask=long(batch['example_BT'] > 0),
+    token_type_ids=long(batch['type_BT']), start_positions=long(batch['span_start_BG'][:, 0]),
+    end_positions=long(batch['span_end_BG'][:, 0]),
   )  # fmt: skip
+  out = (model if whole else Unpadded(model))(**given)
   out['loss'].backward()
   logits = torch.stack([out.start_logits, out.end_logits], -1).detach().numpy()
   gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
@@ -69,7 +70,11 @@ def theirs(family, c, batch):
 
 @pytest.mark.parametrize('lengths', [(40, 40, 40), (17, 40, 9)], ids=['whole', 'padded'])
 @pytest.mark.parametrize(
-  'family', ['bert', *(pytest.param(name, marks=pytest.mark.full) for name in ('ernie', 'electra'))]
+  'family',
+  [
+    'bert',
+    *(pytest.param(name, marks=pytest.mark.full) for name in ('ernie', 'electra', 'modernbert')),
+  ],
 )
 @mutation(
   'spans: the loss is the sum of both ends',

@@ -14,10 +14,11 @@ from bertjax.errors import UserError
 from bertjax.objectives import tag
 
 CLASSES = 5
-# Family -> the class of transformers and its config.
+# Family -> the class of transformers.
 FAMILIES = dict(
-  bert=(transformers.BertForTokenClassification, transformers.BertConfig),
-  electra=(transformers.ElectraForTokenClassification, transformers.ElectraConfig),
+  bert=transformers.BertForTokenClassification,
+  electra=transformers.ElectraForTokenClassification,
+  modernbert=transformers.ModernBertForTokenClassification,
 )
 
 
@@ -46,7 +47,7 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family):
   begins_BT = (batch['example_BT'] > 0) & (rng.random((3, 40)) < 0.6)
   batch['tag_BT'] = rng.integers(0, CLASSES, (3, 40)).astype(np.int32) * begins_BT
   batch['tag_weight_BT'] = begins_BT.astype(np.float32)
-  model = finetuned.random_model(*FAMILIES[family], c, num_labels=CLASSES)
+  model = finetuned.random_model(FAMILIES[family], c, num_labels=CLASSES)
   state, their_loss, their_logits, their_gradients = finetuned.run(
     model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
     token_type_ids=batch['type_BT'],

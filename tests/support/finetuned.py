@@ -1,5 +1,7 @@
 """Random models of transformers with heads of fine-tuning, and their gradients beside ours."""
 
+import inspect
+
 import cases
 import jax
 import numpy as np
@@ -10,40 +12,59 @@ from bertjax.train.step import with_rows
 from bertjax.types import Context
 
 SIZE = dict(width=36, heads=3, ffn=52, positions=45, types=3)
+STILL = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
+OWN = dict(modernbert=dict(window=3, theta=160_000.0))
 ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
+IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
 
 def config(family: str, **model):
   """A config of SIZE without dropout and without a head for words, of ELECTRA the discriminator's;
   `model` has the heads."""
-  still = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
-  c = cases.config(family, words=False, **SIZE, **still, **model)
+  c = cases.config(family)
+  known = {key: value for key, value in (SIZE | STILL).items() if key in c.model}
+  c.model.update(known | OWN.get(family, {}) | dict(words=False) | model)
   if family == 'electra':
     c.model = electra_net.discriminator_of(c.model)
   return c
 
 
-def random_model(kind, config_class, c, **more):
+def random_model(kind, c, **more):
   """A model of transformers of the shape of `config`, every parameter of it random.
 
   Args:
     kind: its class.
-    config_class: of its config.
     c: of ours.
     **more: further fields of its config.
   """
   torch.manual_seed(0)
-  if c.model.embedding_width:
-    more |= dict(embedding_size=c.model.embedding_width)
-  model = kind(config_class(
-    vocab_size=cases.VOCAB, hidden_size=36, num_hidden_layers=c.model.layers,
-    num_attention_heads=3, intermediate_size=52, max_position_embeddings=45, type_vocab_size=3,
-    layer_norm_eps=c.model.norm_eps, hidden_act=ACTS[c.model.activation], **more,
-  )).eval()  # fmt: skip
+  model = kind(kind.config_class(**_shape(c.model), **more)).eval()
   with torch.no_grad():
     for name, parameter in model.named_parameters():
-      parameter.normal_(1.0 if 'Norm.weight' in name else 0.0, 0.1)
+      is_scale = 'norm' in name.lower() and name.endswith('weight')
+      parameter.normal_(1.0 if is_scale else 0.0, 0.1)
   return model
+
+
+def _shape(m):
+  """The fields of their config."""
+  found = dict(
+    vocab_size=cases.VOCAB, hidden_size=m.width, num_hidden_layers=m.layers,
+    num_attention_heads=m.heads, intermediate_size=m.ffn, max_position_embeddings=m.positions,
+  )  # fmt: skip
+  if m.name == 'modernbert':
+    turns = lambda theta: dict(rope_type='default', rope_theta=theta)
+    return found | IDS | dict(
+      local_attention=2 * m.window, global_attn_every_n_layers=m.global_every,
+      rope_parameters=dict(
+        full_attention=turns(m.theta), sliding_attention=turns(m.local_theta)
+      ),
+      classifier_pooling=dict(first='cls', mean='mean')[m.pooling], attn_implementation='eager',
+    )  # fmt: skip
+  found |= dict(type_vocab_size=m.types, layer_norm_eps=m.norm_eps, hidden_act=ACTS[m.activation])
+  if m.family == 'ernie':
+    found['use_task_id'] = False
+  return found | (dict(embedding_size=m.embedding_width) if m.embedding_width else {})
 
 
 def check_dropout(objective, batch, term):
@@ -58,9 +79,15 @@ def check_dropout(objective, batch, term):
   assert loss(0, False) == loss(1, False) and loss(0, True) != loss(1, True)
 
 
+def known(model, **inputs):
+  """Those inputs that a model of transformers takes, as tensors: some know no segments."""
+  names = inspect.signature(model.forward).parameters
+  return {k: torch.tensor(np.asarray(x)) for k, x in inputs.items() if k in names}
+
+
 def run(model, **inputs):
   """(state, loss, logits, gradients) of a model of transformers, in NumPy."""
-  out = model(**{name: torch.tensor(np.asarray(x)) for name, x in inputs.items()})
+  out = model(**known(model, **inputs))
   out.loss.backward()
   gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}

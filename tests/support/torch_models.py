@@ -61,6 +61,12 @@ CASES = {
   'DistilBertModel': t.DistilBertConfig(**DISTIL),
   'ModernBertForMaskedLM': t.ModernBertConfig(**MODERN),
   'ModernBertModel': t.ModernBertConfig(global_attn_every_n_layers=2, **MODERN),
+  'ModernBertForSequenceClassification': t.ModernBertConfig(
+    num_labels=3, classifier_pooling='mean', **MODERN
+  ),
+  'ModernBertForTokenClassification': t.ModernBertConfig(num_labels=7, **MODERN),
+  'ModernBertForMultipleChoice': t.ModernBertConfig(**MODERN),
+  'ModernBertForQuestionAnswering': t.ModernBertConfig(**MODERN),
 }
 
 

@@ -113,6 +113,7 @@ FIELDS = (
 PLAIN = dict(
   sinusoid=False, extra=(), attend='example', transform=True, sharing='none', groups=1,
   inner_groups=1, position_offset=0, embedding_width=0, pooler_activation='tanh',
+  pooling='first',
 )  # fmt: skip
 THEIRS = dict(
   is_decoder=(False,),

@@ -1,15 +1,19 @@
-"""ModernBertForMaskedLM and ModernBertModel: a global layer and so many local ones in turn."""
+"""ModernBertForMaskedLM, ModernBertModel, and those of fine-tuning.
+
+A global layer and so many local ones stand in turn.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax.convert.families.bert import tuned_classes
 from bertjax.convert.family import Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
 from bertjax.errors import UserError
 
 
 def layout(model: Any) -> Layout:
-  """The encoder and, where there is one, the words' head; both of no biases but the words'."""
+  """The encoder and the heads, of no biases but the words' and the labels'."""
   ours, theirs = 'encoder/layers', 'model.layers.{layer}'
   fused = lambda name, theirs, axes, names: tuple(
     Row(f'{ours}/{name}{own}/kernel', theirs, axes, part=(i, len(names)))
@@ -29,17 +33,19 @@ def layout(model: Any) -> Layout:
     dense(f'{ours}/ffn_down', f'{theirs}.mlp.Wo', 'D', 'F')[0],
     scale('final_norm', 'model.final_norm'),
   )
-  words = heads(
-    (
-      dense('mlm/dense', 'head.dense', 'O', 'D')[0],
-      scale('mlm/norm', 'head.norm'),
-      Row('mlm/bias', 'decoder.bias', 'V->V'),
-    )
+  transform = lambda ours: heads(
+    (dense(f'{ours}/dense', 'head.dense', 'O', 'D')[0], scale(f'{ours}/norm', 'head.norm'))
   )
+  words = transform('mlm') + heads((Row('mlm/bias', 'decoder.bias', 'V->V'),))
   tied = {'decoder.weight': 'model.embeddings.tok_embeddings.weight'}
   if model.words:
     return Layout(rows + words, tied)
-  return Layout(rows, spare=(*(row.theirs for row in words), *tied))
+  spare = (*(row.theirs for row in words), *tied)
+  labels = (*model.labels, *model.token_labels)
+  rows += transform('head') if labels else ()
+  for name, classes in labels:
+    rows += heads(dense(name, 'classifier', 'C', 'D'), C=classes)
+  return Layout(rows, spare=spare)
 
 
 def scale(ours: str, theirs: str) -> Row:
@@ -112,7 +118,11 @@ FAMILY = Family(
   recipe='modernbert',
   model_type='modernbert',
   base='model',
-  classes={'ModernBertForMaskedLM': Heads(words=True), 'ModernBertModel': Heads()},
+  classes={
+    'ModernBertForMaskedLM': Heads(words=True),
+    'ModernBertModel': Heads(),
+    **tuned_classes('ModernBert'),
+  },
   layout=layout,
   fields=(
     Field('vocab_size', 'vocab_size', 50_368),
@@ -124,6 +134,7 @@ FAMILY = Family(
     Field('init_std', 'initializer_range', 0.02),
     Field('norm_eps', 'norm_eps', 1e-5),
     Field('ffn_dropout', 'mlp_dropout', 0.0),
+    Field('pooling', 'classifier_pooling', 'cls', dict(first=('cls',), mean=('mean',))),
   ),
   fixed=dict(
     activation='gelu_erf',

@@ -1,6 +1,6 @@
-"""Output heads: the word table as an output layer, label heads on the pooled first token."""
+"""Output heads: the word table as an output layer, and what heads of labels read."""
 
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -16,8 +16,27 @@ from bertjax.models.layers.basic import (
   affine_inits,
   param,
 )
+from bertjax.types import Batch
 
 Array = jax.Array
+
+Pooling = Literal['first', 'mean']
+
+
+class Transform(nn.Module):
+  """dense -> activation -> norm."""
+
+  width: int
+  activation: str
+  norm_eps: float
+  initializer: Init
+  dtype: Any = jnp.float32
+  norm: NormKind = 'layer_norm'
+  biases: bool = True
+
+  @nn.compact
+  def __call__(self, h_BPD: Array) -> Array:
+    return transform(self, h_BPD, self.width)
 
 
 class WordHead(nn.Module):
@@ -43,16 +62,30 @@ class WordHead(nn.Module):
   def __call__(self, h_BPD: Array, table_VE: Array) -> Scores:
     rows, width = table_VE.shape
     if self.transform:
-      dense = Dense(
-        (width,), ('embed', 'embed_out'), self.initializer, bias=self.biases, dtype=self.dtype,
-        name='dense',
-      )  # fmt: skip
-      h_BPD = ACTIVATIONS[self.activation](dense(h_BPD))
-      norm = Norm(self.norm_eps, self.dtype, 0.0, self.norm, self.biases, name='norm')
-      h_BPD = norm(h_BPD)
+      h_BPD = transform(self, h_BPD, width)
     _, bias_init = affine_inits(self.initializer, width)
     bias_V = param(self, 'bias', ('vocab',), (rows,), bias_init)
     return Scores(h_BPD.astype(self.dtype), table_VE, bias_V, self.vocab_size)
+
+
+def transform(head: Transform | WordHead, h_BPD: Array, width: int) -> Array:
+  """dense -> activation -> norm, whose parameters are the head's own."""
+  dense = Dense(
+    (width,), ('embed', 'embed_out'), head.initializer, bias=head.biases, dtype=head.dtype,
+    name='dense',
+  )  # fmt: skip
+  h_BPD = ACTIVATIONS[head.activation](dense(h_BPD))
+  return Norm(head.norm_eps, head.dtype, 0.0, head.norm, head.biases, name='norm')(h_BPD)
+
+
+def pool(x_BTD: Array, batch: Batch, pooling: Pooling) -> Array:
+  """The first token of each packed example, or the mean of its tokens -> [B, G, D]."""
+  if pooling == 'first':
+    return gather_positions(x_BTD, batch['first_BG'])
+  number_1G1 = jnp.arange(1, batch['first_BG'].shape[1] + 1)[None, :, None]
+  of_BGT = (batch['example_BT'][:, None] == number_1G1).astype(jnp.float32)
+  share_BGT = of_BGT / jnp.maximum(jnp.sum(of_BGT, -1, keepdims=True), 1)
+  return jnp.einsum('BGT,BTD->BGD', share_BGT, x_BTD.astype(jnp.float32)).astype(x_BTD.dtype)
 
 
 def gather_positions(x_BTD: Array, position_BP: Array) -> Array:
