@@ -51,6 +51,10 @@ def model(size: str) -> Recipe:
       'ours: options of other uses, off',
       vocab_size=0,  # of the store: 32000
       words=True,
+      labels=(),
+      token_labels=(),
+      head_dropout=0.0,
+      pooling='last',
       remat='none',
       dtype='float32',
     )

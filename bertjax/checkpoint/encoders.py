@@ -42,7 +42,7 @@ def of(model: Mapping[str, Any], where: str) -> Encoder:
   if 'labels' not in found.model:
     raise UserError(
       f'{where} is a model of config.model.name={model["name"]!r}, which has no heads for labels: '
-      'expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA or ModernBERT'
+      'expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT or XLNet'
     )
   return found
 
@@ -74,4 +74,9 @@ def _modernbert(model: Mapping[str, Any]) -> Encoder:
   return Encoder(model, select)
 
 
-KINDS = dict(electra=_electra, modernbert=_modernbert, span_boundary=_span_boundary)
+def _xlnet(model: Mapping[str, Any]) -> Encoder:
+  """Its content stream, without memory."""
+  return Encoder(dict(model, mem_len=0), lambda params: params)
+
+
+KINDS = dict(electra=_electra, modernbert=_modernbert, span_boundary=_span_boundary, xlnet=_xlnet)

@@ -2,8 +2,7 @@
 
 format   of this file and of all that lies beside it
 config   with references resolved and with what the store told: the run describes itself
-given    dotted key -> value, of what the store told, or a model: how it was before, null of what was
-         not there
+given    dotted key -> value, of what the store or a model told: how it was before; null: not there
 history  what a resume has changed, and when; see history.py
 """
 

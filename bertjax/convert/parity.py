@@ -81,10 +81,13 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   module = models.build(model)
   rows, length = inputs.token_BT.shape
   place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  first_B1 = np.zeros((rows, 1), np.int32)
+  if _reads_last(model):
+    first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
   batch = dict(
     token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
     language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
-    first_BG=np.zeros((rows, 1), np.int32),
+    first_BG=first_B1,
   )  # fmt: skip
   real_BT = inputs.example_BT > 0
 
@@ -108,6 +111,17 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   return Outputs([h_BTD[real_BT] for h_BTD in out['hidden_LBTD']], found)
 
 
+def _reads_last(model: Any) -> bool:
+  """Whether labels of a text are those of its last token, to which its class has it padded."""
+  return 'pooling' in model and model.pooling == 'last'
+
+
+def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
+  """The rows with their padding before them."""
+  left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
+  return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
+
+
 def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
   """What the class says that the directory holds, and the keys that it missed or did not expect.
 
@@ -124,7 +138,8 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
     directory, output_loading_info=True, dtype=torch.float32, attn_implementation='eager'
   )
   net.eval()
-  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
+  place = (lambda x: _on_the_left(x, inputs)) if _reads_last(model) else np.asarray
+  tensor = lambda x: torch.tensor(place(x), dtype=torch.long)
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
   if model.name == 'xlnet' or 'types' in model and model.types:
     given['token_type_ids'] = tensor(inputs.type_BT)
@@ -141,7 +156,7 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
       outputs = Outputs([np.concatenate(x) for x in each], dict(word=words))
     else:
       out = net(**given, output_hidden_states=True)
-      outputs = _outputs(out, model, inputs.example_BT > 0)
+      outputs = _outputs(out, model, place(inputs.example_BT) > 0)
   keys = {key: sorted(map(str, info.get(key) or ())) for key in ('missing_keys', 'unexpected_keys')}
   return outputs, keys
 

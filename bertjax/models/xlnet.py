@@ -9,7 +9,7 @@ columns, since the distance of a query follows from its column, and gathered aga
 One difference from the original: the dropout of the position table is the same for all rows.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -27,6 +27,7 @@ from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import (
   INITS,
   Activation,
+  Dense,
   Dropout,
   Dtype,
   Init,
@@ -36,9 +37,9 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block
-from bertjax.models.layers.contracts import Model
+from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import WordHead
+from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable
 from bertjax.models.layers.remat import Remat
@@ -130,6 +131,8 @@ class XLNet(Model):
     clamp_len: the largest distance told apart; 0: all are.
     untie_r: every layer has its own query biases.
     words: whether there is a head for the vocabulary; an encoder alone has none.
+    labels, token_labels, head_dropout: see `bert.Base`; with labels there are no words.
+    pooling: of which token labels of examples are, the last one: rows end in [CLS].
   """
 
   vocab_size: Natural
@@ -142,6 +145,10 @@ class XLNet(Model):
   clamp_len: Natural
   untie_r: bool
   words: bool
+  labels: tuple[tuple[str, Natural], ...]
+  token_labels: tuple[tuple[str, Natural], ...]
+  head_dropout: Fraction
+  pooling: Literal['last']
   norm_eps: Positive
   activation: Activation
   dropout: Fraction
@@ -274,6 +281,60 @@ class XLNet(Model):
     return self.layers * each + head
 
 
+class Labelled(XLNet, LabelModel):
+  """The content stream alone, with heads for labels: XLNet as it is fine-tuned."""
+
+  @nn.compact
+  def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
+    """As `LabelModel`; reads token, type and example, with labels first: where the [CLS] are.
+
+    An example's [CLS] goes through dense, tanh and dropout (zihangdai/xlnet, modeling.py:
+    summarize_sequence).
+    """
+    dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
+    content = {key: x for key, x in batch.items() if not key.endswith('_BP')}
+    found = super().__call__(content, (), noise, hidden)
+    out = dict(last_BTD=found['last_BTD'], label_BGC={}, token_label_BTC={})
+    if hidden:
+      out |= dict(hidden_LBTD=found['hidden_LBXD'], embedded_BTD=found['embedded_BXD'])
+    label = lambda name, classes: Dense(
+      (classes,), ('embed', 'label'), init, dtype=dtype, name=name
+    )
+    if self.labels:
+      last_BGD = gather_positions(out['last_BTD'], batch['first_BG'])
+      dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
+      read_BGD = Dropout(self.head_dropout, name='head_dropout')(jnp.tanh(dense(last_BGD)), noise)
+      for name, classes in self.labels:
+        out['label_BGC'][name] = label(name, classes)(read_BGD).astype(jnp.float32)
+    for name, classes in self.token_labels:
+      out['token_label_BTC'][name] = label(name, classes)(out['last_BTD']).astype(jnp.float32)
+    return out
+
+  @property
+  def divides_columns(self) -> bool:
+    """As `Model`: there is neither memory nor a slot."""
+    return True
+
+  def read(self, batch: Batch) -> dict[str, Any]:
+    """As `Model.read`."""
+    return self(batch, None, True)
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """As `Model.flops`: one stream, whose tokens see all of their example."""
+    example_BT = np.asarray(batch['example_BT'])
+    real, square = float(np.sum(example_BT > 0)), self.width * self.width
+    each = flops_lib.head_flops(real, 4 * square + 2 * self.width * self.ffn)
+    each += flops_lib.head_flops(2 * example_BT.shape[1] * 2 / 3, square)  # the position table's
+    each += 18.0 * self.width * flops_lib.attended_pairs(example_BT, None)
+    count = self.layers * each
+    if self.labels:
+      classes = sum(classes for _, classes in self.labels)
+      examples = float(np.sum(batch['example_weight_BG']))
+      count += flops_lib.head_flops(examples, square, self.width * classes)
+    return count + flops_lib.head_flops(real, self.width * sum(n for _, n in self.token_labels))
+
+
 def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, ...]:
   """u, w and z of a query: for content, position and segment (r_w_bias, r_r_bias, r_s_bias)."""
   return tuple(param(module, name, ('heads', 'head'), shape, init) for name in 'uwz')
@@ -336,11 +397,11 @@ def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
 
 
 def make(config) -> XLNet:
-  """Builds the model from `config.model`.
+  """Builds the model from `config.model`: with labels the one for fine-tuning.
 
   Raises:
-    UserError: heads that do not divide the width, an odd width, or a memory that remembers
-      nothing.
+    UserError: heads that do not divide the width, an odd width, a memory that remembers nothing, or
+      labels beside words.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   if fields['width'] % fields['heads'] or fields['width'] % 2:
@@ -353,7 +414,12 @@ def make(config) -> XLNet:
       f'memory is kept of the first model.reuse_len tokens: expected model.mem_len >= 0 and '
       f'reuse_len >= 1, got {fields["mem_len"]} and {fields["reuse_len"]}'
     )
-  return XLNet(**fields)
+  labels = (*fields['labels'], *fields['token_labels'])
+  if labels and fields['words']:
+    raise UserError(
+      f'XLNet has words or labels: expected config.model.words=False with {labels!r}, got True'
+    )
+  return (Labelled if labels else XLNet)(**fields)
 
 
 MODEL = Factory(options_of(XLNet), make)

@@ -67,7 +67,7 @@ def of_heads(
   """An objective whose loss is read off the heads of the model, in one pass and without a carry.
 
   Args:
-    model: a TargetModel.
+    model: a LabelModel.
     terms: (what the model returns, batch) -> the terms of the loss.
     evals: as of `Objective`.
   """

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Batch, Factory, Objective, Term
 
@@ -27,7 +27,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
-  model = model_of(config, TargetModel)
+  model = model_of(config, LabelModel)
   labels = labels_of(config.model)
   if labels != ((RIGHT, 1),):
     raise UserError(

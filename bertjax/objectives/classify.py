@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
@@ -74,7 +74,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of` and `classes_of`.
   """
-  model = model_of(config, TargetModel)
+  model = model_of(config, LabelModel)
   classes_of(config)
   terms = lambda out, batch: example_terms(out['label_BGC'][LABEL], batch)
   return of_heads(model, terms, ('classification',))

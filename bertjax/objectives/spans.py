@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
-from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
@@ -46,7 +46,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
-  model = model_of(config, TargetModel)
+  model = model_of(config, LabelModel)
   heads = [labels_of(config.model, key) for key in ('labels', 'token_labels')]
   if heads != [(), ((LABEL, 2),)]:
     raise UserError(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import score
-from bertjax.models.layers.contracts import TargetModel
+from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Batch, Factory, Objective, Term
 
@@ -26,7 +26,7 @@ def make(config) -> Objective:
   Raises:
     UserError: see `model_of` and `tags_of`.
   """
-  model = model_of(config, TargetModel)
+  model = model_of(config, LabelModel)
   tags_of(config)
   return of_heads(model, terms, ('tagging',))
 

@@ -75,12 +75,14 @@ class FineTuned:
     found = words.rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], cut, first)
     heads = self.net.token_labels
-    rows = [Row(row.id_n) for row in found]
+    rows = [self._row(row.id_n) for row in found]
+    before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
     answers = self._runner.run('tag', lambda v, batch: heads(v, batch)['tag'], rows)
     scheme, classes = self.task['scheme'], self.task['classes']
     tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
     read = [
-      labelled.tags(x_TC[row.first_n], tags) for x_TC, row in zip(answers, found, strict=True)
+      labelled.tags(x_TC[row.first_n - before], tags)
+      for x_TC, row in zip(answers, found, strict=True)
     ]
     return [
       each + [unread] * (len(sentence) - len(each))
@@ -161,6 +163,12 @@ class FineTuned:
     longest = [max(sizes[start : start + parts]) for start in range(0, len(sizes), parts)]
     self._texts.check_rows(longest, cut, first)
     second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
-    rows = [Row(row.id_n, second=second(row)) for row in found]
+    rows = [self._row(row.id_n, second(row)) for row in found]
     heads: Any = self.net.labels
     return self._runner.run(('label', name), lambda v, batch: heads(v, batch)[name], rows)
+
+  def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
+    """A row that begins with [CLS], or as the model reads it, with that behind it."""
+    if not self.net.frame.stands_last:
+      return Row(id_n, second=second)
+    return Row(np.roll(id_n, -1), second=max(second - 1, 0))

@@ -17,7 +17,7 @@ from bertjax.kernels.cross_entropy import Scores
 from bertjax.models.electra import Electra
 from bertjax.models.layers.contracts import StreamModel, TargetModel
 from bertjax.models.layers.heads import gather_positions
-from bertjax.models.xlnet import XLNet
+from bertjax.models.xlnet import Labelled, XLNet
 from bertjax.types import Array, Batch, Variables
 from bertjax.use.answers import Pool
 
@@ -79,7 +79,10 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
     if key in config:
       config[key] = value
   model = models.build(config)
-  kinds = {Electra: _electra, XLNet: _xlnet, StreamModel: _stream, TargetModel: _target}
+  kinds = {
+    Electra: _electra, Labelled: _labelled_xlnet, XLNet: _xlnet, StreamModel: _stream,
+    TargetModel: _target,
+  }  # fmt: skip
   for kind, functions in kinds.items():
     if isinstance(model, kind):
       own: dict[str, Any] = dict(
@@ -184,12 +187,18 @@ def _xlnet(model: Any, config: Any, special: Mapping[str, int | None]) -> dict[s
     content = {k: v for k, v in batch.items() if not k.endswith('_BP')}
     return _outputs(model.apply(variables, content, (), None, every), 'BXD', every)
 
+  return dict(words=words if config.words else None, outputs=outputs, frame=_xlnet_frame(special))
+
+
+def _labelled_xlnet(model: Any, config: Any, special: Mapping[str, int | None]) -> dict[str, Any]:
+  """XLNet as it is fine-tuned: the content stream alone."""
+  return dict(_target(model, config, special), frame=_xlnet_frame(special))
+
+
+def _xlnet_frame(special: Mapping[str, int | None]) -> Frame:
+  """text [SEP] [CLS]."""
   after = tuple(i for role in ('sep', 'cls') if (i := special[role]) is not None)
-  return dict(
-    words=words if config.words else None,
-    outputs=outputs,
-    frame=Frame((), after, last_type=2, stands_last=True),
-  )
+  return Frame((), after, last_type=2, stands_last=True)
 
 
 def _outputs(out: Mapping[str, Array], axes: str, every: bool) -> Any:

@@ -13,7 +13,7 @@ from bertjax.types import Context
 
 SIZE = dict(width=36, heads=3, ffn=52, positions=45, types=3)
 STILL = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
-OWN = dict(modernbert=dict(window=3, theta=160_000.0))
+OWN = dict(modernbert=dict(window=3, theta=160_000.0), xlnet=dict(mem_len=0))
 ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
 IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
@@ -48,6 +48,11 @@ def random_model(kind, c, **more):
 
 def _shape(m):
   """The fields of their config."""
+  if m.name == 'xlnet':
+    return dict(
+      vocab_size=cases.VOCAB, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
+      ff_activation=ACTS[m.activation], layer_norm_eps=m.norm_eps,
+    )  # fmt: skip
   found = dict(
     vocab_size=cases.VOCAB, hidden_size=m.width, num_hidden_layers=m.layers,
     num_attention_heads=m.heads, intermediate_size=m.ffn, max_position_embeddings=m.positions,
@@ -89,6 +94,9 @@ def run(model, **inputs):
   """(state, loss, logits, gradients) of a model of transformers, in NumPy."""
   out = model(**known(model, **inputs))
   out.loss.backward()
-  gradients = {k: p.grad.numpy() for k, p in model.named_parameters()}
+  gradients = {
+    k: np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy()
+    for k, p in model.named_parameters()
+  }
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
   return state, out.loss.item(), out.logits.detach().numpy(), gradients

@@ -51,6 +51,9 @@ CASES = {
   'ElectraForQuestionAnswering': t.ElectraConfig(**NARROW),
   'XLNetLMHeadModel': t.XLNetConfig(**XLNET),
   'XLNetModel': t.XLNetConfig(**XLNET),
+  'XLNetForSequenceClassification': t.XLNetConfig(num_labels=3, **XLNET),
+  'XLNetForTokenClassification': t.XLNetConfig(num_labels=7, **XLNET),
+  'XLNetForMultipleChoice': t.XLNetConfig(**XLNET),
   'XLNetLMHeadModel to the left': t.XLNetConfig(
     attn_type='uni', tie_word_embeddings=False, ff_activation='relu', **XLNET
   ),

@@ -20,6 +20,7 @@ SYSTEMS = dict(
     dict(layers=2, global_every=2, window=8, heads=4),
     'ModernBertForSequenceClassification',
   ),
+  xlnet=(dict(heads=4), 'XLNetForSequenceClassification'),
 )
 
 

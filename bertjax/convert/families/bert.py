@@ -52,7 +52,7 @@ def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ..
     names: label -> theirs; others are `classifier`.
   """
   rows: tuple[Row, ...] = ()
-  if model.labels or model.pooler:
+  if model.labels or 'pooler' in model and model.pooler:
     rows += heads(dense('pooler', pooler, 'O', 'D'))
   for name, classes in (*model.labels, *model.token_labels):
     rows += heads(dense(name, names.get(name, 'classifier'), 'C', 'D'), C=classes)

@@ -1,9 +1,10 @@
-"""XLNetLMHeadModel and XLNetModel, whose query biases are those of each layer:
-`config.model.untie_r`."""
+"""XLNetLMHeadModel, XLNetModel, and those of fine-tuning, whose query biases are those of each
+layer: `config.model.untie_r`."""
 
 from typing import Any
 
-from bertjax.convert.family import ACTIVATIONS, Family, Field, Heads, Layout
+from bertjax.convert.families.bert import label_heads
+from bertjax.convert.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
 
 
@@ -28,7 +29,7 @@ def layers() -> tuple[Row, ...]:
 
 
 def layout(model: Any) -> Layout:
-  """The table, the mask's vector, the layers and, where there is one, the head's bias."""
+  """The table, the mask's vector, the layers and the heads; of the words' it is a bias."""
   attention = 'transformer.layer.{layer}.rel_attn'
   rows = (
     Row('word', 'transformer.word_embedding.weight', 'V,D->VD'),
@@ -42,7 +43,10 @@ def layout(model: Any) -> Layout:
   words = heads((Row('head/bias', 'lm_loss.bias', 'V->V'),))
   tied = {'lm_loss.weight': 'transformer.word_embedding.weight'}
   spare = ('lm_loss.bias', *tied)
-  return Layout(rows + words, tied, ignored=()) if model.words else Layout(rows, spare=spare)
+  if model.words:
+    return Layout(rows + words, tied, ignored=())
+  names = {name: 'logits_proj' for name, _ in model.labels}
+  return Layout(rows + label_heads(model, 'sequence_summary.summary', names), spare=spare)
 
 
 # Of both kinds of Transformer that transformers computes with these classes.
@@ -64,15 +68,27 @@ FAMILY = Family(
   recipe='xlnet',
   model_type='xlnet',
   base='transformer',
-  classes={'XLNetLMHeadModel': Heads(words=True), 'XLNetModel': Heads()},
+  classes={
+    'XLNetLMHeadModel': Heads(words=True),
+    'XLNetModel': Heads(),
+    'XLNetForMultipleChoice': Heads(label='right'),
+    'XLNetForSequenceClassification': Heads(label=ANY),
+    'XLNetForTokenClassification': Heads(token_label=ANY),
+  },
   layout=layout,
   fields=(
     *COMMON,
     Field('clamp_len', 'clamp_len', -1, export=lambda n: n or -1, import_=lambda n: max(n, 0)),
+    Field('pooling', 'summary_type', 'last', dict(last=('last',))),
   ),
   fixed=dict(untie_r=True),
   theirs=dict(
-    attn_type=('bi',), untie_r=(True,), same_length=(False,), tie_word_embeddings=(True,)
-  ),
+    attn_type=('bi',),
+    untie_r=(True,),
+    same_length=(False,),
+    tie_word_embeddings=(True,),
+    summary_use_proj=(True,),
+    summary_activation=('tanh',),
+  ),  # fmt: skip
   vocab_size=32_000,
 )

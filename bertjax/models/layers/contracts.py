@@ -44,8 +44,8 @@ class Model(nn.Module):
     return self(batch, hidden=True)
 
 
-class TargetModel(Model):
-  """Scores the vocabulary at the targets of a batch: the model of `objectives/mlm.py`."""
+class LabelModel(Model):
+  """Scores the labels of examples and of tokens: the model of the objectives of fine-tuning."""
 
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
@@ -58,9 +58,22 @@ class TargetModel(Model):
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with word, the `Scores` of the vocabulary at the targets; label_BGC, logits by label, {}
-      where it has no labels; last_BTD; hidden_LBTD, and embedded_BTD, what enters the first layer,
-      if asked.
+      dict with label_BGC and token_label_BTC, logits by label, {} where it has none; last_BTD;
+      hidden_LBTD, and embedded_BTD, what enters the first layer, if asked.
+    """
+    raise NotImplementedError
+
+
+class TargetModel(LabelModel):
+  """Scores the vocabulary at the targets of a batch, too: the model of `objectives/mlm.py`."""
+
+  def __call__(
+    self, batch: Batch, noise: Noise | None = None, hidden: bool = False
+  ) -> dict[str, Any]:
+    """As `LabelModel`.
+
+    Returns:
+      with words also word, the `Scores` of the vocabulary at the targets.
     """
     raise NotImplementedError
 

@@ -35,6 +35,7 @@ class Rows:
     length: of a row at most.
     seed: of the order of an epoch.
     together: rows from a multiple of this number on have one length: those of a batch.
+    cls_last: whether the [CLS] of each part is its last token.
   """
 
   store: Store
@@ -42,6 +43,7 @@ class Rows:
   length: int
   seed: int
   together: int
+  cls_last: bool = False
 
   @property
   def rows(self) -> int:
@@ -87,7 +89,7 @@ class Rows:
     for row, number in enumerate(number_n):
       size, part_T = int(self.size_n[int(number)]), self._part(number)
       starts = np.flatnonzero(np.diff(part_T, prepend=0))
-      first_n.append(starts)
+      first_n.append(_ends(part_T) if self.cls_last else starts)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
@@ -157,7 +159,42 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
   vocabulary = load_vocabulary(store.path / 'vocab')
   examples = task.encode(records, options, vocabulary, config.length)
   parts = int(examples.part_n[0].max()) if examples.part_n else 1
-  return Rows(store, examples, config.length * parts, config.seed, together)
+  cls_last = 'pooling' in config.model and config.model.pooling == 'last'
+  if cls_last and 'span' in task.classes(options):
+    raise UserError(
+      f'the task {config.data.task.name!r} reads rows that begin with [CLS], and those of '
+      f'config.model.name={config.model.name!r} end in it: expected another encoder'
+    )
+  if cls_last:
+    examples = with_cls_last(examples)
+  return Rows(store, examples, config.length * parts, config.seed, together, cls_last)
+
+
+def with_cls_last(examples: Labelled) -> Labelled:
+  """The examples as XLNet reads them: the [CLS] that begins a part ends it, in segment 2.
+
+  [CLS] a [SEP] b [SEP] becomes a [SEP] b [SEP] [CLS] (zihangdai/xlnet, classifier_utils.py). The
+  original pads on the left, which tells a model nothing that knows distances alone.
+  """
+  part_n = examples.part_n or [np.ones(len(id_n), np.int32) for id_n in examples.id_n]
+  turned = lambda found: [_turned(x_T, p_T) for x_T, p_T in zip(found, part_n, strict=True)]
+  type_n = turned(examples.type_n)
+  for type_T, part_T in zip(type_n, part_n, strict=True):
+    type_T[_ends(part_T)] = 2
+  tokens = {name: turned(found) for name, found in examples.token_label.items()}
+  return examples._replace(id_n=turned(examples.id_n), type_n=type_n, token_label=tokens)
+
+
+def _turned(x_T: np.ndarray, part_T: np.ndarray) -> np.ndarray:
+  """The first entry of each part behind its others."""
+  column_T = np.arange(1, len(x_T) + 1)
+  column_T[_ends(part_T)] = np.flatnonzero(np.diff(part_T, prepend=0))
+  return x_T[column_T]
+
+
+def _ends(part_T: np.ndarray) -> np.ndarray:
+  """The last column of each part."""
+  return np.flatnonzero(np.diff(part_T, append=0))
 
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:

@@ -1,0 +1,132 @@
+"""XLNet's heads of fine-tuning against those of transformers: logits, loss and every gradient.
+
+Theirs is padded on the left, as XLNet is, and ours on the right: it knows distances alone.
+"""
+
+import cases
+import finetuned
+import jax
+import numpy as np
+import parity
+import pytest
+import transformers
+from mutation import mutation
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.objectives import choose, classify, mlm, tag
+
+LENGTHS, LENGTH, CLASSES = (17, 40, 9), 40, 5
+
+
+def config(**heads):
+  return finetuned.config('xlnet', **heads)
+
+
+def batch_of(rows, length):
+  """A batch whose examples end in a token of segment 2, which stands for them."""
+  batch = cases.batch(rows, length)
+  for b, parts in enumerate(rows):
+    ends_G = np.cumsum(parts) - 1
+    batch['type_BT'][b, ends_G] = 2
+    batch['first_BG'][b, : len(parts)] = ends_G
+  return batch
+
+
+def left(x_BT, lengths=LENGTHS):
+  """The rows with their padding before them, int64."""
+  return np.stack([np.roll(x_T, LENGTH - n) for x_T, n in zip(x_BT, lengths, strict=True)]).astype(
+    np.int64
+  )
+
+
+def theirs(kind, c, batch, labels, **more):
+  model = finetuned.random_model(kind, c, **more)
+  return finetuned.run(
+    model, input_ids=left(batch['token_BT']), attention_mask=left(batch['example_BT']),
+    token_type_ids=left(batch['type_BT']), labels=labels,
+  )  # fmt: skip
+
+
+def check(objective, c, batch, found, ours):
+  """Loss, logits and gradients; `ours` picks the logits of what the objective predicts."""
+  state, their_loss, their_logits, their_gradients = found
+  params = huggingface.from_huggingface(state, c.model)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch)
+  out = jax.jit(objective.predict)(dict(params=params), (), batch)
+  parity.close(*ours(out, their_logits), parity.LOGITS, 'logits')
+  assert abs(loss - their_loss) <= parity.LOSS * their_loss
+  expected = huggingface.from_huggingface(their_gradients, c.model)
+  for each in (expected, gradients):  # the query stream's, which nothing reads
+    assert not np.any(each.pop('mask'))
+  return gradients, expected
+
+
+@mutation(
+  'xlnet heads: the first token stands for the text',
+  'bertjax/models/xlnet.py',
+  "last_BGD = gather_positions(out['last_BTD'], batch['first_BG'])",
+  "last_BGD = gather_positions(out['last_BTD'], 0 * batch['first_BG'])",
+)
+def test_sequences():
+  c = config(labels=(('label', CLASSES),))
+  batch = batch_of([(n,) for n in LENGTHS], LENGTH)
+  label = np.random.default_rng(1).integers(0, CLASSES, 3)
+  batch['label_BG'] = label[:, None]
+  kind = transformers.XLNetForSequenceClassification
+  found = theirs(kind, c, batch, label, num_labels=CLASSES)
+  ours = lambda out, logits: (out['label_BGC']['label'][:, 0], logits)
+  parity.close_gradients(*check(classify.make(c), c, batch, found, ours))
+
+
+@pytest.mark.full
+def test_tags():
+  c, rng = config(token_labels=(('tag', CLASSES),)), np.random.default_rng(1)
+  batch = batch_of([(n,) for n in LENGTHS], LENGTH)
+  real_BT = batch['example_BT'] > 0
+  begins_BT = real_BT & (rng.random((3, LENGTH)) < 0.6)
+  batch['tag_BT'] = rng.integers(0, CLASSES, (3, LENGTH)).astype(np.int32) * begins_BT
+  batch['tag_weight_BT'] = begins_BT.astype(np.float32)
+  labels = left(np.where(begins_BT, batch['tag_BT'], -100))
+  kind = transformers.XLNetForTokenClassification
+  found = theirs(kind, c, batch, labels, num_labels=CLASSES)
+  picked = lambda out, logits: (
+    np.asarray(out['token_label_BTC']['tag'])[real_BT], logits[left(real_BT) > 0]
+  )  # fmt: skip
+  parity.close_gradients(*check(tag.make(c), c, batch, found, picked))
+
+
+@pytest.mark.full
+def test_choices():
+  c, rows = config(labels=(('right', 1),)), [(17, 9, 12), (5, 20, 14)]
+  batch = batch_of(rows, 44)
+  batch['right_BG'] = np.eye(3, dtype=np.float32)[[2, 0]]
+
+  def apart(name):
+    out = np.zeros((2, 3, 20), np.int64)
+    for b, parts in enumerate(rows):
+      for g, count in enumerate(parts):
+        out[b, g, 20 - count :] = batch[name][b, batch['example_BT'][b] == g + 1]
+    return out
+
+  model = finetuned.random_model(transformers.XLNetForMultipleChoice, c)
+  found = finetuned.run(
+    model, input_ids=apart('token_BT'), attention_mask=(apart('example_BT') > 0).astype(np.int64),
+    token_type_ids=apart('type_BT'), labels=np.array([2, 0]),
+  )  # fmt: skip
+  ours = lambda out, logits: (out['label_BGC']['right'][..., 0], logits)
+  gradients, expected = check(choose.make(c), c, batch, found, ours)
+  for each in (expected, gradients):  # the softmax does not see what all choices share
+    assert np.abs(each['right'].pop('bias')).max() < 1e-6
+  parity.close_gradients(gradients, expected)
+
+
+def test_words_beside_labels_and_masked_words_are_refused():
+  c = config(labels=(('label', 2),))
+  c.model.words = True
+  with pytest.raises(UserError, match='XLNet has words or labels: expected config.model.words=F'):
+    classify.make(c)
+  c = cases.config('xlnet')
+  c.objective.name = 'mlm'
+  with pytest.raises(UserError, match="needs config.model.name='bert'.* got 'xlnet'"):
+    mlm.make(c)
