@@ -49,8 +49,10 @@ ARROWS = {
   'bertjax.checkpoint': (
     'bertjax.data.vocab', 'bertjax.hosts', 'bertjax.locks', 'bertjax.mirror',
   ),
+  'bertjax.checkpoint.encoders': ('bertjax.convert.families',),
   'bertjax.checkpoint.init_from': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.mirror',
+    'bertjax.sources',
   ),
   'bertjax.checkpoint.teacher': (
     'bertjax.checkpoint', 'bertjax.data.vocab',

@@ -29,7 +29,7 @@ def files(tmp_path_factory):
   """Texts whose class is told by one word among others, and text of the same words."""
   folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
   words = [*OTHERS, *WORDS['good'], *WORDS['bad']]
-  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *words]
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '<eod>', *words]
   (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
   sentences = [draw.choices(words, k=draw.randrange(5, 30)) for _ in range(300)]
   (folder / 'text.txt').write_text('\n\n'.join(map(' '.join, sentences)) + '\n')
@@ -51,7 +51,7 @@ def pretrained(request, files, tmp_path_factory):
   model = dict(layers=1, width=32, ffn=64, init_std=0.2) | SYSTEMS[request.param][0]
   keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
   keys |= {f'model.{key}': value for key, value in model.items()}
-  keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt'}
+  keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
   command = finetune_runs.main(f'configs/{request.param}.py:test', workdir)
   finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
   return request.param, workdir

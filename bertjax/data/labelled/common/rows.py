@@ -151,20 +151,20 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
     together: rows of a batch.
 
   Raises:
-    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, or no
-      example.
+    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
+      example, or an encoder that does not fit the task.
   """
-  records = read_records(config, path, key, limit)
   task, options = task_of(config.data.task)
-  vocabulary = load_vocabulary(store.path / 'vocab')
-  examples = task.encode(records, options, vocabulary, config.length)
-  parts = int(examples.part_n[0].max()) if examples.part_n else 1
   cls_last = 'pooling' in config.model and config.model.pooling == 'last'
   if cls_last and 'span' in task.classes(options):
     raise UserError(
       f'the task {config.data.task.name!r} reads rows that begin with [CLS], and those of '
       f'config.model.name={config.model.name!r} end in it: expected another encoder'
     )
+  records = read_records(config, path, key, limit)
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  examples = task.encode(records, options, vocabulary, config.length)
+  parts = int(examples.part_n[0].max()) if examples.part_n else 1
   if cls_last:
     examples = with_cls_last(examples)
   return Rows(store, examples, config.length * parts, config.seed, together, cls_last)

@@ -5,8 +5,11 @@ import pytest
 from mutation import mutation
 
 from bertjax.data import loader
-from bertjax.data.labelled.common.rows import Rows
+from bertjax.data.labelled.common.rows import Rows, open_rows, with_cls_last
+from bertjax.errors import UserError
 from bertjax.types import Labelled
+from configs import xlnet
+from configs.finetune import squad
 
 
 class Store:
@@ -122,3 +125,43 @@ def test_every_example_is_judged_once(rows):
   weight = np.concatenate([b['example_weight_BG'][:, 0] for b in batches])
   label = np.concatenate([b['label_BG'][:, 0] for b in batches])
   assert sorted(label[weight > 0].tolist()) == list(range(37)) and len(weight) == 40
+
+
+@mutation(
+  'labelled: segment 2 is that of the first token',
+  'bertjax/data/labelled/common/rows.py',
+  'type_T[_ends(part_T)] = 2',
+  'type_T[0] = 2',
+)
+@mutation(
+  'labelled: the first token stands for a row that ends in [CLS]',
+  'bertjax/data/labelled/common/rows.py',
+  '_ends(part_T) if self.cls_last else starts',
+  'starts',
+)
+def test_the_cls_of_each_part_may_stand_last():
+  """[CLS] a [SEP], [CLS] b [SEP] c [SEP] as XLNet reads them, with the tags where the words are."""
+  examples = with_cls_last(
+    Labelled(
+      [np.array([1, 50, 2, 1, 60, 2, 70, 2], np.int32)],
+      [np.array([0, 0, 0, 0, 0, 0, 1, 1], np.int32)],
+      dict(right=np.array([[1.0, 0.0]], np.float32)),
+      cut=0,
+      token_label=dict(tag=[np.array([0, 5, 0, 0, 6, 0, 7, 0], np.int32)]),
+      part_n=[np.array([1, 1, 1, 2, 2, 2, 2, 2], np.int32)],
+    )
+  )
+  batch = Rows(Store(), examples, length=20, seed=3, together=1, cls_last=True).batch(
+    np.zeros(1, np.int64), False
+  )
+  assert batch['token_BT'][0, :9].tolist() == [50, 2, 1, 60, 2, 70, 2, 1, 7]
+  assert batch['type_BT'][0, :9].tolist() == [0, 0, 2, 0, 0, 1, 1, 2, 0]
+  assert batch['tag_BT'][0, :9].tolist() == [5, 0, 0, 6, 0, 7, 0, 0, 0]
+  assert batch['first_BG'].tolist() == [[2, 7]]
+
+
+def test_questions_on_texts_want_rows_that_begin_with_cls():
+  c = squad.get_config('v1')
+  c.model = xlnet.get_config('test').model
+  with pytest.raises(UserError, match="config.model.name='xlnet' end in it"):
+    open_rows(c, 'none.json', 'config.data.train', Store(), 0, 8)
