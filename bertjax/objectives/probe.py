@@ -49,9 +49,11 @@ def make(config) -> Objective:
       f'config.objective.features={given.features!r} reads {needed} layers: expected an encoder '
       f'with as many, got {encoder.layers}'
     )
+  # Some models draw from one distribution alone and have no such field.
+  draws = config.model.initializer if 'initializer' in config.model else 'truncated_normal'
   tagger = Tagger(
     given.features, given.kind, given.width, given.layers, given.dropout, classes,
-    INITS[config.model.initializer](config.model.init_std),
+    INITS[draws](config.model.init_std),
   )  # fmt: skip
 
   def read(variables: Any, batch: Batch) -> tuple[Array, Array, Array]:
