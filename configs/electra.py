@@ -79,7 +79,9 @@ def get_config(arg: str | None = None):
     | cited('electra/run_pretraining.py:PretrainingModel: no next sentence', labels=())
     # Of its discriminator, once that is fine-tuned.
     | cited(
-      'transformers: ElectraClassificationHead', pooler_activation='gelu_erf', pooler_dropout=True
+      'transformers/models/electra/modeling_electra.py',
+      pooler_activation='gelu_erf',
+      pooler_dropout=True,
     )
     | cited(
       'electra/configure_pretraining.py',
