@@ -41,8 +41,8 @@ def tags_of(text):
 @mutation(
   'tagging: predictions are of other pieces',
   'bertjax/use/finetuned.py',
-  'labelled.tags(x_TC[row.first_n], tags)',
-  'labelled.tags(x_TC[row.first_n - 1], tags)',
+  'labelled.tags(x_TC[row.first_n - before], tags)',
+  'labelled.tags(x_TC[row.first_n - before - 1], tags)',
 )
 @pytest.mark.full
 def test_tags_are_learned_and_predicted_as_the_evaluation_says(files, straight):

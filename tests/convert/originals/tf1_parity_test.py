@@ -97,8 +97,8 @@ def test_albert(tmp_path):
 @mutation(
   'tf1: the activation of ELECTRA is the tanh GELU',
   'bertjax/convert/originals/electra.py',
-  "activation='gelu_erf'",
-  "activation='gelu_tanh'",
+  " activation='gelu_erf'",
+  " activation='gelu_tanh'",
 )
 def test_electra(tmp_path):
   (judge, maker), tensors = originals.electra()
