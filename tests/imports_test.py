@@ -43,7 +43,7 @@ ARROWS = {
     'bertjax.models', 'bertjax.kernels', 'bertjax.data.labelled.common.tag_sets',
     'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
     'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
-    'bertjax.checkpoint.resume', 'bertjax.mirror', 'configs',
+    'bertjax.checkpoint.resume', 'bertjax.mirror', 'bertjax.train.timeline', 'configs',
   ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
   'bertjax.checkpoint': (

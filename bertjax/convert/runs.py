@@ -18,6 +18,7 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, reading, resume
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
+from bertjax.train import timeline
 
 
 class Run(NamedTuple):
@@ -26,7 +27,7 @@ class Run(NamedTuple):
   Attributes:
     workdir: of the run.
     checkpoint: directory of the one that is taken.
-    config: the run's, resolved.
+    config: the run's, resolved, with the model of the last step's phase.
     vocabulary: None where the run has none.
   """
 
@@ -70,7 +71,18 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
     step, workdir = int(workdir.name), workdir.parent.parent
   config = resume.stored_config(workdir)
   checkpoint = reading.choose(workdir, step, config.best, fetch)
+  config.model = model_at(config, int(checkpoint.name))
   return Run(workdir, checkpoint, config, vocabulary_of(workdir, config))
+
+
+def model_at(config: Any, step: int) -> ConfigDict:
+  """`config.model` as it was in the last of so many steps: phases that follow each other may change
+  it, as ModernBERT's last ones do theta."""
+  phases = timeline.make(config)
+  if phases.side_by_side:
+    return config.model
+  last, _ = phases.at(min(max(step, 1), phases.total) - 1)
+  return phases.phases[last].config.model
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
