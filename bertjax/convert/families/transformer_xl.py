@@ -56,7 +56,7 @@ FAMILY = Family(
   classes={'XLNetLMHeadModel': Heads(words=True)},
   layout=layout,
   fields=(
-    *xlnet.FAMILY.fields,
+    *xlnet.COMMON,
     Field('head_size', 'd_head', 64),
     Field('untie_r', 'untie_r', True),  # which the class itself does not read
   ),

@@ -61,6 +61,7 @@ COMMON = (
   Field('init_std', 'initializer_range', 0.02),
   Field('norm_eps', 'layer_norm_eps', 1e-12),
   Field('mem_len', 'mem_len', 512, export=lambda places: places or None, import_=lambda n: n or 0),
+  Field('clamp_len', 'clamp_len', -1, export=lambda n: n or -1, import_=lambda n: max(n, 0)),
 )
 
 FAMILY = Family(
@@ -78,7 +79,6 @@ FAMILY = Family(
   layout=layout,
   fields=(
     *COMMON,
-    Field('clamp_len', 'clamp_len', -1, export=lambda n: n or -1, import_=lambda n: max(n, 0)),
     Field('pooling', 'summary_type', 'last', dict(last=('last',))),
   ),
   fixed=dict(untie_r=True),
