@@ -1,6 +1,7 @@
 """`config.optimizer` -> an optax chain and its schedule.
 
-  gradients -> frozen ones to 0 -> global clip -> direction -> lr_scale -> -lr -> frozen ones to 0
+  gradients -> frozen ones to 0 -> global clip -> direction -> lr_scale * layer_decay -> -lr
+  -> frozen ones to 0
 
 The direction is that of a module of `directions/`, with weight decay: p -= lr * lr_scale *
 direction. Every rule sees a stacked leaf as one tensor per layer (param_rules.py, stacked.py). What
@@ -12,13 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax.sharding import PartitionSpec
 
 from bertjax import options, registry, sharding
 from bertjax.errors import UserError
-from bertjax.field_types import NonNegative
-from bertjax.optim import param_rules, schedules
+from bertjax.field_types import NonNegative, PositiveShare
+from bertjax.optim import layer_decay, param_rules, schedules
 from bertjax.optim.leaves import WHAT, Leaves
 from bertjax.types import Array
 
@@ -41,6 +43,7 @@ class Common(NamedTuple):
   freeze: tuple[str, ...]
   lr_scale: param_rules.Rules
   decay: param_rules.Rules
+  layer_decay: PositiveShare = 1.0
 
 
 def direction_of(given: Mapping[str, Any]) -> Callable[..., optax.GradientTransformation]:
@@ -90,6 +93,8 @@ def make(
   schedule = schedules.make(config.schedule)
   leaves = Leaves.make(params, axes, config.decay)
   scales = leaves.resolve(config.lr_scale, 'lr_scale')
+  if by_depth := _by_depth(config, params, axes):
+    scales = jax.tree.map(np.multiply, scales, leaves.resolve(by_depth, 'layer_decay'))
   frozen = jax.tree.map(lambda v: v != 0, leaves.resolve(_freeze_rules(config), 'freeze'))
 
   tx = optax.chain(
@@ -108,6 +113,12 @@ def _freeze_rules(config: Any) -> param_rules.Rules:
   return (*((pattern, 1.0) for pattern in config.freeze), ('.*', 0.0))
 
 
+def _by_depth(config: Any, params: Any, axes: Any) -> param_rules.Rules:
+  """The rules of `layer_decay`; () where there is none."""
+  given = config.get('layer_decay', 1.0)  # pretraining does not say
+  return layer_decay.rules(given, params, axes, f'{WHAT}.layer_decay')
+
+
 def describe(config: Any, params: Any, axes: Any) -> str:
   """The rules of `config.optimizer` and the parameters that each decides, as a table for people.
 
@@ -115,11 +126,13 @@ def describe(config: Any, params: Any, axes: Any) -> str:
     config, params, axes: as in `make`, which has accepted them.
 
   Returns:
-    A line for each rule of decay, lr_scale, freeze and the direction's own (LAMB's trust_rules,
-    Muon's matrices): its pattern, its value, the number of parameters, and which; 1 of freeze is
-    frozen. A key that says the same of every parameter has one line.
+    A line for each rule of decay, lr_scale, freeze, layer_decay and the direction's own (LAMB's
+    trust_rules, Muon's matrices): its pattern, its value, the number of parameters, and which; 1
+    of freeze is frozen. A key that says the same of every parameter has one line.
   """
   rules = dict(decay=config.decay, lr_scale=config.lr_scale, freeze=_freeze_rules(config))
+  if by_depth := _by_depth(config, params, axes):
+    rules['layer_decay'] = by_depth
   for key, field in options.fields_of(direction_of(config)).items():
     if field.kind == param_rules.Rules and config.get(key):
       rules[key] = config[key]

@@ -32,6 +32,7 @@ def recipe(no_answer: bool) -> Recipe:
   c.model.update(cited(f'{CODE}:create_model', **heads))
   c.objective = cited(f'{CODE}:compute_loss', name='spans')
   c.optimizer = common.adamw()
+  c.optimizer.update(cited('ours: an option of every recipe, off', layer_decay=1.0))
   c.optimizer.schedule = (
     cited('bert/optimization.py:create_optimizer', name='bert_linear')
     | common.the_run(c)

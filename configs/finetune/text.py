@@ -39,6 +39,7 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
   c.model.update(cited(f'{CODE}:create_model', words=False, labels=head, head_dropout=0.1))
   c.objective = cited(f'{CODE}:create_model', name='classify')
   c.optimizer = common.adamw()
+  c.optimizer.update(cited('ours: an option of every recipe, off', layer_decay=1.0))
   c.optimizer.schedule = (
     cited('bert/optimization.py:create_optimizer', name='bert_linear')
     | common.the_run(c)
