@@ -44,6 +44,7 @@ class Run(NamedTuple):
     skip_steps: steps, or (first, last) of them, whose batches are left out.
     spike: a loss or gradient norm so many standard deviations above its mean is recorded; 0: none.
     model, objective, optimizer: what is trained, on what, and how.
+    fresh_layers: so many of the last layers, and then the pooler too, are not taken from init_from.
   """
 
   name: str
@@ -76,6 +77,7 @@ class Run(NamedTuple):
   model: Section
   objective: Section
   optimizer: Section
+  fresh_layers: Natural = 0
 
 
 class Best(NamedTuple):

@@ -89,6 +89,9 @@ def base() -> Recipe:
   # 'runs/bert', 'hf:DIR', or ((checkpoint, from path, to path, layers), ..): see
   # bertjax/checkpoint/init_from.py
   c.init_from = FieldReference((), field_type=object)
+  c.fresh_layers = (
+    0  # the last so many, and the pooler, are made anew: bertjax/train/fresh_layers.py
+  )
   c.remap_vocab = False  # of another vocabulary, take the pieces that both have
   # Where either of the two numbers is not 0, steps are compiled with norms for each layer.
   c.skip_nonfinite = 0  # steps that are not finite and may be skipped; 0: the first stops the run

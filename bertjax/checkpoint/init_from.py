@@ -18,7 +18,7 @@ afresh. Ids mean nothing without their vocabulary, so one that differs is refuse
 
 import copy
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -212,7 +212,8 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
-    return lambda variables: _with_whole(variables, source, rows, said)
+    heads = dict((*config.model.get('labels', ()), *config.model.get('token_labels', ())))
+    return lambda variables: _with_whole(variables, source, rows, said, heads)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 
   def load(variables: Any) -> tuple[Any, list[str]]:
@@ -224,17 +225,29 @@ def loader(
 
 
 def _with_whole(
-  variables: Any, source: Source, rows: Rows | None, said: Sequence[str]
+  variables: Any,
+  source: Source,
+  rows: Rows | None,
+  said: Sequence[str],
+  heads: Collection[str],
 ) -> tuple[Any, list[str]]:
-  """Variables with the parameters of a whole model, and what became of which."""
+  """Variables with the parameters of a whole model, and what became of which.
+
+  A head for labels that has another number of classes there is none of ours (RTE after MNLI).
+  """
   params, mine, name = source.params(), variables['params'], source.name
+  shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
+  other = {key for key in params.keys() & heads if shapes(params[key]) != shapes(mine.get(key))}
+  params = {key: value for key, value in params.items() if key not in other}
   made = sorted(mine.keys() - params.keys())
   left_out = sorted(params.keys() - mine.keys())
   new = dict(mine)
   for key in mine.keys() & params.keys():
     new[key] = _take(params[key], mine[key], (), f'{name}:{key}', rows)
   said = [*said, f'Parameters from {name}']
-  if made:
+  if other:
+    said.append(f'Made anew, {name} has them for other classes: {", ".join(sorted(other))}')
+  if made := [key for key in made if key not in other]:
     said.append(f'Made anew, {name} has none of them: {", ".join(made)}')
   if left_out:
     said.append(f'Left out of {name}, the model has none of them: {", ".join(left_out)}')

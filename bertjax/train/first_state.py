@@ -9,7 +9,7 @@ from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume, teacher
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
-from bertjax.train import setup
+from bertjax.train import fresh_layers, setup
 from bertjax.train.step import State
 from bertjax.types import TEACHER
 
@@ -30,13 +30,17 @@ def initial_state(
   Raises:
     UserError: what it names does not fit the run.
   """
+  fresh_layers.check(config.fresh_layers, config.init_from, run.abstract.variables['params'])
   load = init_from.loader(config, run.vocabulary, source)
   phase = run.phases[0]
   shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
   make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
-  variables, said = load(make())
+  made = make()
+  loaded, said = load(made)
+  variables, also = fresh_layers.kept(made, loaded, config.fresh_layers)
+  del made, loaded
   variables = with_teacher(run, variables)
-  for line in said:
+  for line in (*said, *also):
     say(line)
 
   def rest(variables) -> State:

@@ -27,8 +27,8 @@ LASTS = dict(share=Positive, turns=Count, summed=Positive)
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
-  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'profile', 'skip_nonfinite',
-  'skip_steps', 'spike',
+  'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'fresh_layers', 'profile',
+  'skip_nonfinite', 'skip_steps', 'spike',
 )  # fmt: skip
 # Keys that belong to a step, of phases whose losses are summed.
 STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed', 'preset')

@@ -1,0 +1,129 @@
+"""The last layers of a warm start, made anew; heads that were for other classes."""
+
+import jax
+import numpy as np
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax.checkpoint import init_from
+from bertjax.convert import runs
+from bertjax.errors import UserError
+from bertjax.train import first_state, fresh_layers, setup
+
+LAYERS = 4
+
+
+class Source:
+  """A run whose parameters are those of the seed, and 1 more each."""
+
+  def __init__(self, store, workdir):
+    self.workdir, self.store = workdir, store
+    run = setup.make_run(self.config(), store, jax.devices()[:1])
+    self.fresh = jax.device_get(first_state.initial_state(self.config(), run).variables['params'])
+    self.params = jax.tree.map(lambda x: x + 1, self.fresh)
+    runs.write_run(workdir, run.config, self.params, run.vocabulary, {})
+
+  def config(self, **more):
+    return tiny('bert', **{'model.layers': LAYERS} | more)
+
+  def begin(self, devices=1, **more):
+    """The parameters that a run begins with, and what it says."""
+    c = self.config(init_from=str(self.workdir), **more)
+    run, said = setup.make_run(c, self.store, jax.devices()[:devices]), []
+    state = first_state.initial_state(c, run, said.append)
+    return jax.device_get(state.variables['params']), said
+
+
+@pytest.fixture(scope='module')
+def source(rich_store, tmp_path_factory):
+  return Source(rich_store, tmp_path_factory.mktemp('source'))
+
+
+@pytest.mark.parametrize('devices', [1, 4])
+@mutation(
+  'fresh layers: the first ones are made anew',
+  'bertjax/train/fresh_layers.py',
+  'jnp.concatenate([old[:-count], new[-count:]])',
+  'jnp.concatenate([new[:count], old[count:]])',
+  case='1',
+)
+@mutation(
+  'fresh layers: the pooler stays as it was',
+  'bertjax/train/fresh_layers.py',
+  'if _has(name, POOLER):',
+  'if False:',
+  case='1',
+)
+@mutation(
+  'fresh layers: nobody asks for them',
+  'bertjax/train/first_state.py',
+  'fresh_layers.kept(made, loaded, config.fresh_layers)',
+  'fresh_layers.kept(made, loaded, 0)',
+  case='4',
+)
+def test_the_last_layers_and_the_pooler_are_those_of_the_seed(source, devices):
+  found, said = source.begin(devices, fresh_layers=2, **{'mesh.fsdp': devices})
+  assert said[-1] == 'Made anew: the last 2 layers and the pooler (config.fresh_layers=2)'
+  for path, value in _flat(found).items():
+    fresh, loaded = _flat(source.fresh)[path], _flat(source.params)[path]
+    if path.startswith('encoder/layers/'):
+      np.testing.assert_array_equal(value[:-2], loaded[:-2], err_msg=path)
+      np.testing.assert_array_equal(value[-2:], fresh[-2:], err_msg=path)
+    else:
+      expected = fresh if path.startswith('pooler/') else loaded
+      np.testing.assert_array_equal(value, expected, err_msg=path)
+
+
+def test_without_it_all_is_taken(source):
+  found, said = source.begin()
+  jax.tree.map(np.testing.assert_array_equal, found, source.params)
+  assert not any('last' in line for line in said)
+
+
+@mutation(
+  'init_from: a head for other classes is a mistake',
+  'bertjax/checkpoint/init_from.py',
+  'if shapes(params[key]) != shapes(mine.get(key))',
+  'if False',
+)
+def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
+  """RTE after MNLI: two classes behind three."""
+  c = source.config(init_from=str(source.workdir))
+  c.model.labels = (('next', 3),)
+  load = init_from.loader(c, None)
+  other = np.full((64, 3), 7.0, np.float32)
+  ours = dict(source.fresh, next=dict(source.fresh['next'], kernel=other))
+  new, said = load(dict(params=jax.device_put(ours)))
+  assert 'has them for other classes: next' in said[-1]
+  np.testing.assert_array_equal(new['params']['next']['kernel'], other)
+  jax.tree.map(np.testing.assert_array_equal, new['params']['encoder'], source.params['encoder'])
+
+
+SHAPES = dict(encoder=dict(layers=dict(kernel=np.zeros((3, 2)))))
+
+
+@pytest.mark.parametrize(
+  ('count', 'begins', 'params', 'said'),
+  [
+    (1, (), SHAPES, 'expected config.init_from'),
+    (4, 'runs/bert', SHAPES, 'expected at most 3, the number of layers, got 4'),
+    (1, 'runs/albert', dict(encoder=dict(shared=dict(kernel=np.zeros(2)))), 'share them'),
+  ],
+)
+@mutation(
+  'fresh layers: more than there are',
+  'bertjax/train/fresh_layers.py',
+  'if count > min(stacks):',
+  'if count > 9:',
+  case='4-runs/bert-params1-expected at most 3, the number of layers, got 4',
+)
+def test_what_cannot_be_is_refused(count, begins, params, said):
+  fresh_layers.check(0, begins, params)
+  with pytest.raises(UserError, match=said):
+    fresh_layers.check(count, begins, params)
+
+
+def _flat(tree):
+  leaves = jax.tree_util.tree_leaves_with_path(tree)
+  return {'/'.join(key.key for key in path): np.asarray(x) for path, x in leaves}
