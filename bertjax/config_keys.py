@@ -86,10 +86,12 @@ class Best(NamedTuple):
   Attributes:
     metric: name of a score; the checkpoint with the best one is kept as well.
     mode: whether the least or the largest is the best.
+    patience: the run ends when so many evaluations in a row were not better; 0: it does not.
   """
 
   metric: str
   mode: Literal['min', 'max']
+  patience: Natural = 0
 
 
 class Teacher(NamedTuple):

@@ -25,6 +25,9 @@ _EVALUATE = flags.DEFINE_bool(
   "Score the workdir's newest checkpoint on the held-out documents and stop. The config is the "
   "workdir's, with --config.KEY=VALUE on top.",
 )
+_STEP = flags.DEFINE_string(
+  'step', None, "Of the checkpoint that --evaluate scores, or 'best' by config.best; the newest."
+)
 _REMAP = flags.DEFINE_bool(
   'remap_vocab', False, 'As config.remap_vocab: init_from may be of another vocabulary.'
 )
@@ -84,9 +87,11 @@ def main(argv: list[str]) -> None:
   names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
   if names and _EVALUATE.value:
     raise UserError('--override is for training: --evaluate takes --config.KEY=VALUE as it is')
+  if _STEP.value and not _EVALUATE.value:
+    raise UserError('--step is for --evaluate: a run goes on from its newest checkpoint')
   _join_the_others()
   if _EVALUATE.value:
-    train_loop.evaluate(_CONFIG.value, _WORKDIR.value)
+    train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value)
   else:
     train_loop.run(_CONFIG.value, _WORKDIR.value, names)
 

@@ -76,7 +76,8 @@ def base() -> Recipe:
   c.checkpoint_steps = 1000
   c.keep_checkpoints = 3  # the newest ones, besides the best
   c.save_carry = True  # memory of recurrent systems; without it a resume is not bitwise
-  c.best = ConfigDict(dict(metric='eval/mlm_masked', mode='min'))
+  # patience: of early stopping, in evaluations; 0: none.
+  c.best = ConfigDict(dict(metric='eval/mlm_masked', mode='min', patience=0))
 
   # -1: the devices that are left
   c.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1, sequence=1, slices=1))

@@ -240,8 +240,8 @@ class Checkpoints:
   def _retain(self) -> None:
     """Deletes all but the newest and the best; runs when the newest is complete, or has scores."""
     steps = reading.steps_in(self._directory)
-    found = {step: manifest.read_scores(self._directory / str(step)) or {} for step in steps}
-    scores = {step: each.get(self._best.metric) for step, each in found.items()}
+    name = self._best.metric
+    scores = {step: manifest.score_of(self._directory / str(step), name) for step in steps}
     sign = 1.0 if self._best.mode == 'max' else -1.0
     ranked = sorted((sign * score, step) for step, score in scores.items() if score is not None)
     kept = {*steps[-self._keep :], *(step for _, step in ranked[-1:])}

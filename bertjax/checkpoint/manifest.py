@@ -8,6 +8,7 @@ keeps `format` and `sha256` in this sense, so that a newer checkpoint is told fr
 """
 
 import json
+import math
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -62,6 +63,12 @@ def read_scores(directory: pathlib.Path) -> dict[str, float] | None:
     return _load(directory, SCORES)['scores']
   except Damaged:
     return None
+
+
+def score_of(directory: pathlib.Path, name: str) -> float | None:
+  """A score of a checkpoint; None if it has none of that name, or one that is no number."""
+  score = (read_scores(directory) or {}).get(name)
+  return None if score is None or math.isnan(score) else score
 
 
 def read(directory: pathlib.Path) -> dict[str, Any]:

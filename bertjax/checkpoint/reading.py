@@ -110,7 +110,7 @@ def choose(
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
   steps = steps_in(directory)
   if step == 'best':
-    found = {n: (manifest.read_scores(directory / str(n)) or {}).get(best.metric) for n in steps}
+    found = {n: manifest.score_of(directory / str(n), best.metric) for n in steps}
     scored = [(value, n) for n, value in found.items() if value is not None]
     if not scored:
       raise UserError(

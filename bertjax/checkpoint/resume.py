@@ -30,6 +30,7 @@ from bertjax.errors import UserError, writing
 FORMAT = 7
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
+STOPPED = 'stopped.json'  # the step after which early stopping ended the run
 SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what must be there
 
 # Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
@@ -136,6 +137,21 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:
   """Notes in the workdir that a checkpoint is complete."""
   durable.write_json(pathlib.Path(workdir, SAVED), dict(step=step))
+
+
+def note_stopped(workdir: pathlib.Path | str, step: int | None) -> None:
+  """Notes in the workdir, from process 0, after which step early stopping has ended the run; None
+  that it goes on after all."""
+  path = pathlib.Path(workdir, STOPPED)
+  if jax.process_index() == 0 and (step is not None or path.exists()):
+    durable.write_json(path, dict(step=step))
+
+
+def last_step(workdir: pathlib.Path | str, total_steps: int) -> int:
+  """The step after which a run is over: total_steps, or that after which it was stopped early."""
+  path = storage.path(workdir) / STOPPED
+  stopped = _read(path, 'then the run goes on').get('step') if path.exists() else None
+  return total_steps if stopped is None else min(stopped, total_steps)
 
 
 def check_history(workdir: pathlib.Path | str) -> list[str]:

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
 
 
 def finished(workdir: str, total_steps: int | None = None) -> bool:
-  """Whether a run has a checkpoint of its last step.
+  """Whether a run has a checkpoint of its last step, or of that after which it was stopped early.
 
   Args:
     workdir: of the run.
@@ -41,4 +41,4 @@ def finished(workdir: str, total_steps: int | None = None) -> bool:
   newest = reading.newest_step(workdir)
   if stored is None or newest is None:
     return False
-  return newest >= (total_steps or stored['config']['total_steps'])
+  return newest >= resume.last_step(workdir, total_steps or stored['config']['total_steps'])

@@ -81,7 +81,12 @@ def due(phases: Iterable[Any], step: int, last: bool) -> bool:
 
 
 def run(
-  phases: Iterable[Any], side_by_side: bool, variables: Variables, step: int, last: bool
+  phases: Iterable[Any],
+  side_by_side: bool,
+  variables: Variables,
+  step: int,
+  last: bool,
+  rest: bool = False,
 ) -> tuple[dict[str, float], list[Any]]:
   """Runs the sets that are due.
 
@@ -91,6 +96,7 @@ def run(
     variables: the model's.
     step: the number of steps taken.
     last: whether these are all; then every set is due.
+    rest: leave out those that would be due if these were not all.
 
   Returns:
     (the scores by the names they are logged under, tables to be shown).
@@ -98,7 +104,7 @@ def run(
   scores, tables = {}, []
   for phase in phases:
     for s in phase.evals:
-      if s.due(step, last):
+      if s.due(step, last) and not (rest and s.due(step, False)):
         report: Report = s.evaluation.run(variables, step)
         label = phase.name if side_by_side else ''
         scores |= {s.score_name(name, label): value for name, value in report.scores.items()}

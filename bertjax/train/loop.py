@@ -58,6 +58,8 @@ def _run(
   del source  # it may hold a whole model
   session.catch_up()
   for done in range(session.start + 1, config.total_steps + 1):
+    if session.out_of_patience:
+      break
     session.step(done)
     last, leaving = done == config.total_steps, stop.at(done)
     session.verified.check(stop, leaving)
@@ -73,20 +75,22 @@ def _run(
   session.finish()
 
 
-def evaluate(config: Any, workdir: str) -> None:
-  """Prints the held-out scores of the workdir's newest intact checkpoint as one JSON line.
+def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
+  """Prints the held-out scores of a checkpoint of the workdir as one JSON line.
 
   Args:
     config: that of the run, see `resume.stored_config`; what differs from it is said.
     workdir: of the run.
+    step: of the checkpoint, or 'best' by `config.best`; None: the newest intact one.
   """
+  chosen = reading.as_step(step)
   progress = Progress(config.total_steps)
   place = mirror.Workdir(workdir, progress.note, reads=True)
   place.fetch()
   for line in resume.overrides(place.path, config):
     progress.note(f'For this evaluation {line}')
   run, _ = opening.open_run(config, place, progress)
-  directory = reading.newest(place.path, place.fetch_checkpoint)
+  directory = reading.choose(place.path, chosen, config.best, place.fetch_checkpoint)
   abstract = first_state.saved(run.config, run.abstract).variables
   variables = first_state.with_teacher(run, reading.read_variables(directory, abstract))
   done = int(directory.name)

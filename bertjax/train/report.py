@@ -12,10 +12,11 @@ def show_goodput(workdir: str) -> None:
     print('\n'.join(found.lines()))
 
 
-def show(workdir: str) -> None:
-  """Prints the next commands."""
+def show(workdir: str, early: str = '') -> None:
+  """Prints where the run is, that it ended before its last step (`early`), the next commands."""
   print(
-    f'\nThe run is in {workdir}: curves.png, metrics.jsonl, checkpoints. Next:\n'
+    f'\nThe run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
+    'checkpoints. Next:\n'
     f'  tensorboard --logdir {workdir}\n'
     f'  python -m bertjax.main --workdir={workdir} --evaluate\n'
     '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'

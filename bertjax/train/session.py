@@ -22,6 +22,7 @@ from bertjax.train import (
   digests,
   evaluation,
   first_state,
+  patience,
   report,
   setup,
   spikes,
@@ -84,6 +85,7 @@ class Session:
     self._watch = spikes.Watch(
       workdir, run, meta.get('spikes'), progress.note, self._checkpoints.latest
     )
+    self._patience = patience.Patience(config.best, meta.get('patience'))
     self.previous: tuple[int, Any, Batch] | None = None
     self.verified = stack.enter_context(verification.Verification(run, self.start, progress.note))
     stack.push(self._rescue)
@@ -96,6 +98,7 @@ class Session:
     known, last = self._checkpoints.scores(self.start), self.start == self._config.total_steps
     if known is not None:
       self._writer.write(self.start, known)
+      self._patience.look(self.start, known)
     elif self.is_judged(self.start, last):
       self.evaluate(self.start, last)
 
@@ -154,7 +157,7 @@ class Session:
         replicas_sha256=digests.check_replicas(done, self.state.variables),
         interval=self._interval.state(), ledger=self._book.state(),
         vocabulary=self._run.store.meta['vocabulary']['sha256'],
-        spikes=self._watch.state(),
+        spikes=self._watch.state(), patience=self._patience.state(),
       )  # fmt: skip
       self._writer.sync()
       held = first_state.saved(self._config, self.state)
@@ -166,22 +169,40 @@ class Session:
 
   def evaluate(self, done: int, last: bool) -> None:
     """Judges the state after a step; after its checkpoint, so that no failing evaluation costs
-    that."""
+    that. Where it ends the run, all that was to be judged at the end is."""
+    judge = lambda last, **more: held_out_scores(
+      self._run, done, last, self.state.variables, self._progress, **more
+    )
     with self._book.time('eval'):
-      scores = held_out_scores(self._run, done, last, self.state.variables, self._progress)
+      scores = judge(last)
+      self._patience.look(done, scores)
+      if self._patience.over and not last:
+        scores |= judge(True, rest=True)
+    if self._patience.over and not self._checkpoints.has(done):
+      self.save(wait=True)
     if self._checkpoints.has(done):
       self._checkpoints.score(done, scores)
     self._writer.write(done, scores)
 
+  @property
+  def out_of_patience(self) -> bool:
+    """Whether the scores are no longer getting better, see `config.best.patience`."""
+    return self._patience.over
+
   def finish(self) -> None:
     """Waits for the last save, and shows what the run was."""
     self._checkpoints.wait()
+    done, early = self.previous[0] if self.previous else self.start, ''
+    if done < self._config.total_steps:
+      early = f'stopped early, after step {done} of {self._config.total_steps}'
+      self._progress.note(f'{early.capitalize()}: {self._patience.said}')
+      resume.note_stopped(self._workdir, done)
     self.verified.finish()
     self._progress.close()
     self._book.print_summary()
     report.show_goodput(self._workdir)
-    if self.start < self._config.total_steps and jax.process_index() == 0:
-      report.show(self._place.text)
+    if self.previous is not None and jax.process_index() == 0:
+      report.show(self._place.text, early)
       self._writer.close()
       try:
         curves.plot([self._workdir])
@@ -212,6 +233,7 @@ class Session:
     changed = resume.claim_workdir(self._workdir, self._config, self._run.config, self.start)
     self._writer.note(self.start, {metrics_writer.CHANGED: changed} if changed else {})
     resume.keep_vocabulary(self._workdir, self._run.vocabulary)
+    resume.note_stopped(self._workdir, None)
 
   def _send(self) -> None:
     try:
@@ -250,13 +272,15 @@ def profile_window(window: Any, done: int, workdir: str) -> None:
 
 
 def held_out_scores(
-  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress
+  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress, rest: bool = False
 ) -> dict[str, float]:
-  """Runs the evaluations that are due after a step and shows what they found."""
-  phases = run.judged(run.timeline.at(done - 1)[0])
-  scores, tables = evaluation.run(phases, run.timeline.side_by_side, variables, done, last)
+  """Runs the evaluations that are due after a step and shows what they found; with `rest` those
+  alone that wait for the last step."""
+  phases, side_by_side = run.judged(run.timeline.at(done - 1)[0]), run.timeline.side_by_side
+  scores, tables = evaluation.run(phases, side_by_side, variables, done, last, rest)
   shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
-  progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
+  if shown or not rest:
+    progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
   for table in tables:
     progress.show(table)
   return scores

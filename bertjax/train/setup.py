@@ -98,7 +98,7 @@ def make_run(
     _check(phase, mesh)
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
   phases = tuple(_phase(p, store, held_out, placed, fallback) for p in timeline.phases)
-  _check_best(config.best.metric, phases, timeline.side_by_side)
+  _check_best(config.best, phases, timeline.side_by_side)
   parts = phases
   if timeline.factors:
     phases = (summed.phase(parts, timeline.factors),)
@@ -187,11 +187,16 @@ def _check_columns(config: Any, mesh: Mesh) -> None:
     )
 
 
-def _check_best(metric: str, phases: Sequence[Phase], side_by_side: bool) -> None:
+def _check_best(best: Any, phases: Sequence[Phase], side_by_side: bool) -> None:
   """Refuses a metric that no evaluation gives, unless nothing is held out to evaluate on."""
   known = evaluation.score_names(phases, side_by_side)
   if known:
-    choose(metric, known, 'config.best.metric')
+    choose(best.metric, known, 'config.best.metric')
+  elif best.get('patience'):
+    raise UserError(
+      f'config.best.patience={best.patience} stops a run by its scores, and there is nothing to '
+      'evaluate on: set it to 0, or hold something out'
+    )
 
 
 def _phase(

@@ -125,7 +125,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
   config = short(rich_store)
   train_loop.run(config, str(tmp_path / 'straight'))
 
-  def fail(phases, interleaved, variables, step, last):
+  def fail(phases, interleaved, variables, step, last, rest):
     raise ValueError('of ours')
 
   with monkeypatch.context() as patch:

@@ -1,0 +1,66 @@
+"""Early stopping: `config.best.patience` evaluations in a row without a better score end a run.
+
+What is counted is part of the checkpoints, and an evaluation comes after the checkpoint of its
+step; so a run that was killed stops after the same step as one that was not.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Patience:
+  """Watches the scores of a run, by its `config.best`."""
+
+  def __init__(self, best: Any, saved: Mapping[str, Any] | None = None):
+    """
+    Args:
+      best: `config.best` of the run.
+      saved: what `state` returned.
+    """
+    self._best = best
+    self._seen, self._step, self._score, self._worse = (
+      (saved['seen'], saved['step'], saved['score'], saved['worse']) if saved else (0, 0, None, 0)
+    )
+
+  def look(self, step: int, scores: Mapping[str, float]) -> None:
+    """Counts the evaluation after a step, unless it was counted before.
+
+    A score that equals the best one, or that is no number, is not better.
+
+    Args:
+      step: the number of steps taken.
+      scores: name -> score; without `config.best.metric` it counts for nothing.
+    """
+    score = scores.get(self._best.metric)
+    if score is None or step <= self._seen:
+      return
+    self._seen = step
+    sign = 1.0 if self._best.mode == 'max' else -1.0
+    is_number = score == score
+    if is_number and (self._score is None or sign * score > sign * self._score):
+      self._step, self._score, self._worse = step, float(score), 0
+    else:
+      self._worse += 1
+
+  @property
+  def over(self) -> bool:
+    """Whether the run is to end."""
+    return bool(self._best.patience) and self._worse >= self._best.patience
+
+  @property
+  def said(self) -> str:
+    """Why it ends, for people."""
+    better = 'above' if self._best.mode == 'max' else 'below'
+    since = (
+      'was a number in none'
+      if self._score is None
+      else f'was not {better} {self._score:.4f}, its value after step {self._step}, in any'
+    )
+    return (
+      f'{self._best.metric} {since} of the last {self._worse} evaluations '
+      f'(config.best.patience={self._best.patience})'
+    )
+
+  def state(self) -> dict[str, Any]:
+    """For a checkpoint, as JSON."""
+    return dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)

@@ -1,0 +1,212 @@
+"""Early stopping: what counts as better, when a run ends, and that a killed one ends there too."""
+
+import json
+import math
+import types
+
+import finetune_runs
+import pytest
+from mutation import mutation
+from processes import lines
+
+from bertjax.checkpoint import reading, resume
+from bertjax.config_keys import Best
+from bertjax.errors import UserError
+from bertjax.launch.resumable import finished
+from bertjax.train import evaluation, setup
+from bertjax.train.patience import Patience
+
+NAN = math.nan
+MAX, MIN = Best('eval/f1', 'max', 2), Best('eval/f1', 'min', 2)
+
+
+def ends(best, scores, interrupted=()):
+  """After which evaluation a run ends; where `interrupted`, it goes on from its last checkpoint."""
+  patience = Patience(best)
+  for step, score in enumerate(scores, 1):
+    saved = json.loads(json.dumps(patience.state()))  # a checkpoint comes before the evaluation
+    for _ in range(3 if step in interrupted else 1):
+      patience = Patience(best, saved)
+      patience.look(step, {'eval/f1': score, 'eval/loss': 1.0})
+    if patience.over:
+      return step
+  return None
+
+
+@pytest.mark.parametrize(
+  ('best', 'scores', 'after'),
+  [
+    (MAX, [0.1, 0.2, 0.3, 0.4], None),
+    (MAX, [0.1, 0.5, 0.4, 0.5, 0.6], 4),  # as good is not better
+    (MAX, [0.1, 0.5, 0.4, 0.6, 0.5, 0.5], 6),
+    (MIN, [0.5, 0.4, 0.6, 0.3, 0.3, 0.3], 6),
+    (MAX, [NAN, 0.1, NAN, NAN], 4),
+    (MAX, [NAN, NAN], 2),
+    (Best('eval/f1', 'max', 0), [0.5, 0.4, 0.3, 0.2], None),
+    (Best('eval/f1', 'max'), [0.5, 0.4, 0.3, 0.2], None),
+    (Best('eval/other', 'max', 1), [0.5, 0.4, 0.3], None),
+  ],
+)
+@mutation(
+  'patience: as good as before is better',
+  'bertjax/train/patience.py',
+  'sign * score > sign * self._score',
+  'sign * score >= sign * self._score',
+)
+@mutation(
+  'patience: a better score does not begin anew',
+  'bertjax/train/patience.py',
+  'self._step, self._score, self._worse = step, float(score), 0',
+  'self._step, self._score = step, float(score)',
+)
+@mutation(
+  'patience: what is no number is better',
+  'bertjax/train/patience.py',
+  'is_number and (self._score is None or',
+  '(self._score is None or not is_number or',
+)
+def test_a_run_ends_when_so_many_evaluations_were_not_better(best, scores, after):
+  assert ends(best, scores) == after
+  assert ends(best, scores, interrupted=(1, 3, 4)) == after
+
+
+@mutation(
+  'patience: an evaluation counts again after a resume',
+  'bertjax/train/patience.py',
+  'if score is None or step <= self._seen:',
+  'if score is None:',
+)
+def test_an_evaluation_that_was_counted_counts_once():
+  """The checkpoint of an early stop, or of an error on the way, comes after the evaluation."""
+  patience = Patience(MAX)
+  for step, score in ((1, 0.5), (2, 0.4)):
+    patience.look(step, {'eval/f1': score})
+  again = Patience(MAX, patience.state())
+  again.look(2, {'eval/f1': 0.4})
+  assert not again.over
+  again.look(3, {'eval/f1': 0.4})
+  assert again.over
+  assert again.said == (
+    'eval/f1 was not above 0.5000, its value after step 1, in any of the last 2 evaluations '
+    '(config.best.patience=2)'
+  )
+
+
+@mutation(
+  'patience: what waits for the end of the run is judged twice',
+  'bertjax/train/evaluation.py',
+  ' and not (rest and s.due(step, False))',
+  '',
+)
+def test_what_waits_for_the_end_is_judged_at_an_early_one():
+  ran = []
+
+  def judged(name):
+    run = lambda variables, step: ran.append(name) or types.SimpleNamespace(scores={}, table=None)
+    return types.SimpleNamespace(run=run, names=())
+
+  sets = tuple(evaluation.EvalSet(n, e, judged(n)) for n, e in (('dev', 5), ('end', 0)))
+  phase = types.SimpleNamespace(name='p', evals=sets)
+  evaluation.run([phase], False, {}, 10, False)
+  evaluation.run([phase], False, {}, 10, True, rest=True)
+  assert ran == ['dev', 'end']
+
+
+def test_patience_without_anything_to_judge_is_refused():
+  best = types.SimpleNamespace(metric='eval/x', get=dict(patience=2).get, patience=2)
+  with pytest.raises(UserError, match='nothing to evaluate on'):
+    setup._check_best(best, [], False)
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  """Two words, two classes: the first epochs learn all there is."""
+  folder = tmp_path_factory.mktemp('files')
+  (folder / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
+  rows = ['fine\tgood', 'dull\tbad'] * 32
+  for name in ('train', 'dev'):
+    (folder / f'{name}.tsv').write_text('\n'.join(['text\tstars', *rows]) + '\n')
+  return folder
+
+
+def command(files, workdir, *more):
+  return finetune_runs.command(
+    'text.py', files, workdir, '--config.data.task.label=stars',
+    "--config.data.task.classes=('bad','good')", '--config.best.patience=2', *more,
+  )  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def stopped(files, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('stopped')
+  return workdir, finetune_runs.run(command(files, workdir))
+
+
+@pytest.mark.full
+@mutation(
+  'patience: the run goes on',
+  'bertjax/train/loop.py',
+  'if session.out_of_patience:\n      break',
+  'if session.out_of_patience:\n      pass',
+)
+@mutation(
+  'patience: a scheduler begins it again',
+  'bertjax/launch/resumable.py',
+  'resume.last_step(workdir, total_steps or',
+  '(total_steps or',
+)
+def test_a_run_ends_early_and_says_so(stopped):
+  workdir, said = stopped
+  scores = {x['step']: x['eval/dev/accuracy'] for x in lines(workdir) if 'eval/dev/accuracy' in x}
+  end = max(scores)
+  best = next(step for step, score in scores.items() if score == max(scores.values()))
+  assert end < 40 and len([step for step in scores if step > best]) == 2
+  assert f'Stopped early, after step {end} of 40: eval/dev/accuracy was not above' in said
+  assert f'The run, stopped early, after step {end} of 40, is in' in said
+  assert reading.newest_step(workdir) == end == resume.last_step(workdir, 40)
+  assert finished(str(workdir)) and finished(str(workdir), 40)
+
+
+@pytest.mark.full
+def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
+  workdir, _ = stopped
+  finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 5)
+  assert resume.last_step(tmp_path, 40) == resume.last_step(workdir, 40)
+
+
+@pytest.mark.full
+@mutation(
+  'evaluate: the newest checkpoint whatever --step says',
+  'bertjax/main.py',
+  'train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value)',
+  'train_loop.evaluate(_CONFIG.value, _WORKDIR.value)',
+)
+def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
+  workdir, _ = stopped
+  found = [x for x in lines(workdir) if 'eval/dev/accuracy' in x]
+  for step, want in ((str(found[-2]['step']), found[-2]), ('best', found[-1])):
+    done = finetune_runs.use('main', workdir, '--evaluate', f'--step={step}')
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said['eval/dev/accuracy'] == want['eval/dev/accuracy']
+    assert step == 'best' or said['checkpoint'].endswith(f'/{step}')
+
+
+@pytest.mark.full
+@mutation(
+  'patience: a run that goes on counts as over',
+  'bertjax/train/session.py',
+  'resume.note_stopped(self._workdir, None)',
+  'pass',
+)
+def test_the_same_command_stays_and_more_patience_goes_on(files, stopped):
+  workdir, _ = stopped
+  end = resume.last_step(workdir, 40)
+  again = finetune_runs.run(command(files, workdir))
+  assert f'Stopped early, after step {end} of 40' in again
+  assert (
+    '--step is for --evaluate' in finetune_runs.call(command(files, workdir, '--step=4')).stderr
+  )
+  more = finetune_runs.run(command(files, workdir, '--config.best.patience=99'))
+  assert 'Stopped early' not in more
+  assert lines(workdir)[-1]['step'] == 40 and resume.last_step(workdir, 40) == 40
