@@ -8,7 +8,7 @@ from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
-from configs.finetune import glue, tfds, xnli
+from configs.finetune import families, glue, squad, tfds, xnli
 
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
@@ -26,6 +26,8 @@ RECIPES = [
   'xnli:de,zh',
   *(f'tfds:glue/{task}' for task in tfds.GLUE),
   *(f'tfds:{name}' for name in tfds.OTHERS),
+  *(f'glue:{t},{f}' for t in glue.TASKS if t != 'wnli' for f in families.FAMILIES if f != 'bert'),
+  *(f'squad:{v},{f}' for v in ('v1', 'v2') for f in families.FAMILIES if f != 'bert'),
 ]
 
 
@@ -61,3 +63,73 @@ def test_each_language_is_judged_by_a_file_of_its_own():
   for wrong in ('de,', 'dev', 'de;zh'):
     with pytest.raises(UserError, match='expected languages with commas'):
       xnli.get_config(wrong)
+
+
+# What the originals' commands and flags say: steps or epochs, batch, length, peak, warm-up of 1000.
+PUBLISHED = {
+  'mrpc': (3.0, 32, 128, 3e-5, 100, 'bert_linear'),
+  'mrpc,roberta': (10.0, 16, 512, 1e-5, 60, 'linear'),
+  'rte,roberta': (10.0, 16, 512, 2e-5, 60, 'linear'),
+  'qqp,roberta': (10.0, 32, 512, 1e-5, 250, 'linear'),
+  'mrpc,albert': (800, 32, 512, 2e-5, 250, 'bert_linear'),
+  'mnli,albert': (10_000, 128, 512, 3e-5, 100, 'bert_linear'),
+  'mrpc,electra': (3.0, 32, 128, 1e-4, 100, 'product_linear'),
+  'rte,electra': (10.0, 32, 128, 1e-4, 100, 'product_linear'),
+  'stsb,electra_large': (10.0, 32, 128, 5e-5, 100, 'product_linear'),
+  'v1,roberta': (2.0, 48, 384, 1.5e-5, 60, 'linear'),
+  'v2,electra': (2.0, 32, 512, 1e-4, 100, 'product_linear'),
+}
+
+
+@pytest.mark.parametrize('recipe', PUBLISHED)
+@mutation(
+  'finetune: the warm-up of RoBERTa on QQP is that of the other tasks',
+  'configs/finetune/families.py',
+  "if task == 'qqp':",
+  "if task == 'QQP':",
+  case='qqp,roberta',
+)
+@mutation(
+  'finetune: ELECTRA learns RTE for as long as the rest',
+  'configs/finetune/families.py',
+  "LONGER = ('rte', 'stsb')",
+  "LONGER = ('stsb',)",
+  case='rte,electra',
+)
+@mutation(
+  'finetune: the warm-up of ALBERT does not follow the steps',
+  'configs/finetune/families.py',
+  "warmup = c.get_ref('total_steps') * warmup // steps",
+  'warmup = warmup',
+  case='mrpc,albert',
+)
+def test_a_family_is_fine_tuned_as_its_original_was(recipe):
+  c = (squad if recipe.startswith('v') else glue).get_config(recipe)
+  assert c.epochs or c.total_steps == PUBLISHED[recipe][0]
+  first = c.epochs or c.total_steps
+  c.total_steps = 1000
+  schedule = c.optimizer.schedule
+  found = (first, c.batch_size, c.length, schedule.peak, schedule.warmup_steps, schedule.name)
+  assert found == PUBLISHED[recipe]
+
+
+def test_only_electra_decays_by_layer_and_only_roberta_decays_norms():
+  of = lambda family: glue.get_config(f'cola,{family}').optimizer
+  decays = {family: of(family).layer_decay for family in families.FAMILIES}
+  assert decays == dict(bert=1.0, roberta=1.0, albert=1.0, electra=0.8, electra_large=0.9)
+  assert [f for f in families.FAMILIES if len(of(f).decay) == 1] == ['roberta']
+  assert [f for f in families.FAMILIES if of(f).get('eps_first')] == ['roberta']
+  assert glue.get_config('rte,roberta').data.task.separators == 2
+
+
+@pytest.mark.parametrize(
+  ('recipe', 'said'),
+  [
+    ('mrpc,elektra', "did you mean 'electra'"),
+    ('mrcp,electra', "did you mean 'mrpc'"),
+    ('wnli,roberta', "unknown size 'roberta', expected one of bert"),
+  ],
+)
+def test_a_family_without_a_recipe_is_refused(recipe, said):
+  with pytest.raises(UserError, match=said):
+    glue.get_config(recipe)

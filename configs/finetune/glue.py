@@ -6,11 +6,18 @@
 Tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, with the columns of GLUE's own files (of
 MRPC, msr_paraphrase_train.txt renamed to .tsv). The best checkpoint is that with the best of the
 scores that GLUE's table has for the task.
+
+The recipe is BERT's; that of another family is glue.py:sst2,roberta, or albert, electra,
+electra_large (families.py). What the papers chose from, for `bertjax.sweep`:
+
+  BERT, appendix A.3  --grid=batch_size=16,32 --grid=optimizer.schedule.peak=5e-5,3e-5,2e-5 \
+                      --grid=epochs=2,3,4
+  RoBERTa, table 10   --grid=batch_size=16,32 --grid=optimizer.schedule.peak=1e-5,2e-5,3e-5
 """
 
 from bertjax.sources import cited
 from configs import common
-from configs.finetune import text
+from configs.finetune import families, text
 
 ENTAILED = ('entailment', 'not_entailment')
 # Columns of the text, the label and its classes, the score, and the header where a file has none.
@@ -31,10 +38,11 @@ TASKS = dict(
 
 
 def get_config(arg: str | None = None):
-  """The recipe for the task named by `arg` (default sst2)."""
-  name = common.parse_size(arg, TASKS, 'sst2')
+  """The recipe for the task, and the family, named by `arg` (default sst2)."""
+  name, family = families.split(arg, tuple(TASKS), 'sst2')
   columns, label, classes, best, header = TASKS[name]
   c = text.recipe(columns, label, classes, best)
   c.update(cited(common.NAMES, name=f'finetune-{name}'))
   c.data.task.update(cited("GLUE's files", header=header))
+  families.apply(c, family, name)
   return c

@@ -4,8 +4,9 @@
       --config.init_from=hf:DIR --config.data.train=train-v1.1.json --config.data.dev=dev-v1.1.json
 
 v1: every question has its answer in the text. v2: some have none. The recipe is BERT's (Devlin et
-al. 2019, section 4.2; google-research/bert, run_squad.py). XQuAD and CMRC 2018 are files of the
-form of v1; so XQuAD is a dev set for a model that learned on English. Scores are SQuAD's: of
+al. 2019, section 4.2; google-research/bert, run_squad.py); that of another family is
+squad.py:v1,roberta, or albert, electra, electra_large (families.py). XQuAD and CMRC 2018 are files
+of the form of v1; so XQuAD is a dev set for a model that learned on English. Scores are SQuAD's: of
 Chinese, which has no spaces, f1 is that of whole answers.
 
 Steps are questions / batch_size * epochs, as in the original; a question whose text takes several
@@ -16,6 +17,7 @@ from ml_collections import ConfigDict
 
 from bertjax.sources import Recipe, cited
 from configs import bert, common
+from configs.finetune import families
 
 CODE = 'bert/run_squad.py'
 
@@ -56,9 +58,10 @@ def recipe(no_answer: bool) -> Recipe:
 
 
 def get_config(arg: str | None = None):
-  """The recipe for 'v1' (default) or 'v2'."""
-  version = common.parse_size(arg, ('v1', 'v2'), 'v1')
+  """The recipe for 'v1' (default) or 'v2', and with a family: 'v2,electra'."""
+  version, family = families.split(arg, ('v1', 'v2'), 'v1')
   c = recipe(no_answer=version == 'v2')
   if version == 'v2':
     c.update(cited('BERT paper, section 4.3 (unverified)', batch_size=48, epochs=2.0))
+  families.apply(c, family, version)
   return c
