@@ -12,7 +12,7 @@ import functools
 import pathlib
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from absl import app, flags
@@ -21,7 +21,7 @@ from rich.console import Console
 
 from bertjax import config_files
 from bertjax.errors import UserError, door
-from bertjax.launch.grid import Job, Point, jobs, last_scores, table, without_flags
+from bertjax.launch.grid import Job, Point, jobs, judged, table, without_flags
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
@@ -32,8 +32,12 @@ _SEEDS = flags.DEFINE_integer(
   'seeds', 1, 'Runs of each point: config.seed and those after it.', lower_bound=1
 )
 _METRIC = flags.DEFINE_string('metric', '', 'Judges the runs; by default config.best.metric.')
+_BEST = flags.DEFINE_bool(
+  'best', False, 'Judges each run by its best evaluation, by config.best, and not by its last.'
+)
 _DRY_RUN = flags.DEFINE_bool('dry_run', False, 'Print the commands that are due.')
-_VALUED, _SWITCHES = ('workdir', 'grid', 'seeds', 'metric'), ('dry_run', 'dry-run', 'nodry_run')
+_VALUED = ('workdir', 'grid', 'seeds', 'metric')
+_SWITCHES = ('dry_run', 'dry-run', 'nodry_run', 'best', 'nobest')
 flags.mark_flags_as_required(['config', 'workdir'])
 
 
@@ -65,7 +69,9 @@ def main(argv: list[str]) -> int:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value or '')
   metric = _METRIC.value or config.best.metric
-  found = jobs(config, _GRID.value, _SEEDS.value)
+  if _BEST.value and metric != config.best.metric:
+    raise UserError(f'--best is by config.best.metric={config.best.metric}, got --metric={metric}')
+  found = jobs(config, _GRID.value, _SEEDS.value, _settle)
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)
   common = list(without_flags(config_files.located(sys.argv)[1:], _VALUED, _SWITCHES))
@@ -76,7 +82,9 @@ def main(argv: list[str]) -> int:
   if due:
     common += _one_store(config, [job.point for job in found], workdir)
   failed = run_all(due, common, workdir)
-  Console(width=None if sys.stdout.isatty() else 120).print(table(found, failed, workdir, metric))
+  Console(width=None if sys.stdout.isatty() else 120).print(
+    table(found, failed, workdir, metric, _BEST.value)
+  )
   for name in failed:
     print(f'failed: {name}; see {workdir / name}.log')
   return 1 if failed else 0
@@ -92,7 +100,15 @@ def _finished(run: pathlib.Path, config: Any, metric: str) -> bool:
   from bertjax.launch.resumable import finished
 
   resume.check_workdir(run, config)
-  return finished(str(run), config.total_steps) and metric in last_scores(run, config.total_steps)
+  return finished(str(run), config.total_steps) and metric in judged(run, config, metric)
+
+
+def _settle(config: Any, point: Collection[str]) -> None:
+  """Sets the steps of a run over labelled examples, as the run will."""
+  from bertjax.data.labelled.common import durations
+
+  given = config_flags.get_override_values(flags.FLAGS['config'])
+  durations.apply(config, {*given, *point})
 
 
 def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str]:

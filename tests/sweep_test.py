@@ -1,14 +1,17 @@
 """A grid of runs: its points, what is due, and the table."""
 
 import json
+import math
 import pathlib
 import subprocess
 import sys
 
+import finetune_runs
 import pytest
 from mutation import mutation
 from processes import ROOT, environment
 
+from bertjax.checkpoint import resume
 from bertjax.errors import UserError
 from bertjax.launch import grid as grids
 from configs import bert
@@ -106,6 +109,80 @@ def test_the_table_has_median_spread_and_failures(tmp_path):
   ]
   with pytest.raises(UserError, match='did you mean'):
     grids.table(found, [], tmp_path, 'eval/mml')
+
+
+@mutation(
+  'sweep: a run that is right as often as the majority has learned',
+  'bertjax/launch/grid.py',
+  'each[accuracy] <= each[most]',
+  'each[accuracy] < each[most]',
+)
+@mutation(
+  'sweep: the best evaluation is the last',
+  'bertjax/launch/grid.py',
+  'if not best or metric not in last:',
+  'if best or metric not in last:',
+)
+@mutation(
+  'sweep: what is no number is the best',
+  'bertjax/launch/grid.py',
+  'if not math.isnan(row.get(metric, math.nan))',
+  'if metric in row',
+)
+def test_runs_that_stopped_early_or_learned_nothing(tmp_path):
+  c = config()
+  c.best.update(dict(metric='eval/dev/f1', mode='max'))
+  c.total_steps = 40
+  found = grids.jobs(c, [], 3)
+  scores = [
+    {10: (0.9, 0.9), 20: (0.7, 0.8)},  # stopped early
+    {10: (math.nan, 0.6), 20: (0.5, 0.6), 30: (0.8, 0.6), 40: (0.6, 0.6)},
+    {10: (0.2, 0.1), 20: (0.3, 0.1)},  # still running
+  ]
+  for job, steps in zip(found, scores, strict=True):
+    run = tmp_path / job.name
+    run.mkdir()
+    rows = [
+      {'step': step, 'eval/dev/f1': f1, 'eval/dev/accuracy': right, 'eval/dev/majority': 0.6}
+      for step, (f1, right) in steps.items()
+    ]
+    (run / 'metrics.jsonl').write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  resume.note_stopped(tmp_path / found[0].name, 20)
+  row = lambda **more: text_of(grids.table(found, [], tmp_path, 'eval/dev/f1', **more))[0][1:]
+  assert row() == ['0.6500', '0.6000 to 0.7000', '2 of 3', '0', '1']
+  assert row(best=True) == ['0.8500', '0.8000 to 0.9000', '2 of 3', '0', '1']
+
+
+def test_every_point_is_settled_as_its_run_will_be():
+  def settle(changed, point):
+    changed.total_steps = 7 * changed.batch_size + len(point)
+
+  found = grids.jobs(config(), ['batch_size=8,16'], 2, settle)
+  assert [job.config.total_steps for job in found] == [57, 113, 57, 113]
+  assert [job.config.seed for job in found] == [0, 0, 1, 1]
+
+
+@pytest.mark.full
+@mutation(
+  'sweep: the steps of a run over labelled examples are not known',
+  'bertjax/sweep.py',
+  'durations.apply(config, {*given, *point})',
+  'pass',
+)
+def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
+  rows = ['fine\tgood', 'dull\tbad'] * 32
+  for name in ('train', 'dev'):
+    (tmp_path / f'{name}.tsv').write_text('\n'.join(['text\tstars', *rows]) + '\n')
+  run = finetune_runs.command(
+    'text.py', tmp_path, tmp_path / 'runs', '--config.data.task.label=stars',
+    "--config.data.task.classes=('bad','good')", '--config.best.patience=1',
+    '--grid=optimizer.schedule.peak=1e-2,0.0', '--seeds=2', '--config.epochs=4',
+  )  # fmt: skip
+  run[2] = 'bertjax.sweep'
+  first = finetune_runs.run(run)
+  assert '4 runs, 0 finished' in first and first.count('2 of 2') == 2, first
+  assert '4 runs, 4 finished' in finetune_runs.run([*run, '--best'])
 
 
 def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProcess:

@@ -4,9 +4,10 @@ import ast
 import copy
 import itertools
 import json
+import math
 import pathlib
 import statistics
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.table import Table
@@ -54,67 +55,128 @@ def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
   return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
-def jobs(config: Any, grid: Sequence[str], seeds: int) -> list[Job]:
+def jobs(
+  config: Any,
+  grid: Sequence[str],
+  seeds: int,
+  settle: Callable[[Any, Collection[str]], Any] = lambda config, given: None,
+) -> list[Job]:
   """The runs, seed by seed, so that every point has one early; each config is checked.
+
+  Args:
+    config: of all runs.
+    grid: see `points`.
+    seeds: of each point.
+    settle: (config, keys that its point gives) -> None, changes the config as the run itself will.
 
   Raises:
     UserError: as `points`, or a config that cannot be.
   """
   from bertjax import schema
 
+  made = []
+  for point in points(grid, config):
+    changed = copy.deepcopy(config)
+    changed.update_from_flattened_dict({k: _parse(_at(config, k), v) for k, v in point.items()})
+    schema.check(changed)
+    settle(changed, point)
+    made.append((point, changed))
   found = []
   for seed in range(config.seed, config.seed + seeds):
-    for point in points(grid, config):
-      changed = copy.deepcopy(config)
-      changed.update_from_flattened_dict({k: _parse(_at(config, k), v) for k, v in point.items()})
-      changed.seed = seed
-      schema.check(changed)
+    for point, changed in made:
+      own = copy.deepcopy(changed)
+      own.seed = seed
       given = [f'--config.{key}={value}' for key, value in point.items()]
-      name = _name(point, seed)
-      found.append(Job(point, name, changed, [*given, f'--config.seed={seed}']))
+      found.append(Job(point, _name(point, seed), own, [*given, f'--config.seed={seed}']))
   names = [job.name for job in found]
   if len(set(names)) < len(names):
     raise UserError(f'--grid: two points would have one directory: {", ".join(sorted(names))}')
   return found
 
 
-def table(found: Sequence[Job], failed: Sequence[str], workdir: pathlib.Path, metric: str) -> Table:
-  """A row for each point: median and spread of the metric after the last step, over the seeds.
+def table(
+  found: Sequence[Job],
+  failed: Sequence[str],
+  workdir: pathlib.Path,
+  metric: str,
+  best: bool = False,
+) -> Table:
+  """A row for each point: median and spread of the metric over the seeds, and what went wrong.
+
+  Where runs are scored beside the majority (classes of texts), the last column counts those whose
+  accuracy is no better: they learned nothing, which is what Mosbach et al. 2021 call a failed run.
+
+  Args:
+    found: the runs.
+    failed: names of those that ended with an error.
+    workdir: their directories are in it.
+    metric: of the evaluation after the last step, or
+    best: of the best one by `config.best`, whose metric it then is.
 
   Raises:
     UserError: runs are finished and none has the metric.
   """
-  logged = {job.name: last_scores(workdir / job.name, job.config.total_steps) for job in found}
+  logged = {job.name: judged(workdir / job.name, job.config, metric, best) for job in found}
   known = sorted({name for scores in logged.values() for name in scores} - {'step'})
   if known:
     choose(metric, known, '--metric')
-  shown = Table(title=f'{metric} after the last step', title_justify='left')
+  majority = _beside(metric, 'majority') in known and _beside(metric, 'accuracy') in known
+  when = 'at its best' if best else 'after the last step'
+  shown = Table(title=f'{metric} {when}', title_justify='left')
   for key in found[0].point or ('config',):
     shown.add_column(key)
-  for heading in ('median', 'spread', 'finished', 'failed'):
+  headings = ('median', 'spread', 'finished', 'failed', *(('as majority',) if majority else ()))
+  for heading in headings:
     shown.add_column(heading, justify='right')
   by_point: dict[tuple[str, ...], list[Job]] = {}
   for job in found:
     by_point.setdefault(tuple(job.point.values()), []).append(job)
   for values, same in by_point.items():
-    scores = [logged[job.name][metric] for job in same if metric in logged[job.name]]
+    scored = [logged[job.name] for job in same if metric in logged[job.name]]
+    scores = [row[metric] for row in scored]
     median = f'{statistics.median(scores):.4f}' if scores else '-'
     spread = f'{min(scores):.4f} to {max(scores):.4f}' if scores else '-'
     lost = [job for job in same if job.name in failed]
-    done = f'{len(scores)} of {len(same)}'
-    shown.add_row(*(values or (same[0].config.name,)), median, spread, done, str(len(lost)))
+    row = [median, spread, f'{len(scores)} of {len(same)}', str(len(lost))]
+    if majority:
+      accuracy, most = _beside(metric, 'accuracy'), _beside(metric, 'majority')
+      row.append(str(sum(most in each and each[accuracy] <= each[most] for each in scored)))
+    shown.add_row(*(values or (same[0].config.name,)), *row)
   return shown
 
 
-def last_scores(run: pathlib.Path, step: int) -> dict[str, float]:
-  """All that was logged at a step; a last line torn by a kill is left out."""
-  path, found = run / 'metrics.jsonl', {}
-  lines = path.read_text(encoding='utf-8').splitlines(keepends=True) if path.exists() else []
-  for line in filter(lambda line: line.endswith('\n'), lines):
-    row = json.loads(line)
+def judged(run: pathlib.Path, config: Any, metric: str, best: bool = False) -> dict[str, float]:
+  """What was logged at the step that a run is judged by, as `table`; {} before it has ended."""
+  from bertjax.checkpoint import resume
+
+  last = scores_at(run, resume.last_step(run, config.total_steps))
+  if not best or metric not in last:
+    return last
+  rows = [row for row in _rows(run) if not math.isnan(row.get(metric, math.nan))]
+  choose_best = max if config.best.mode == 'max' else min
+  at = choose_best(rows, key=lambda row: row[metric])['step'] if rows else last['step']
+  return scores_at(run, at)
+
+
+def scores_at(run: pathlib.Path, step: int) -> dict[str, float]:
+  """All that was logged at a step."""
+  found = {}
+  for row in _rows(run):
     if row['step'] == step:
       found |= row
   return found
+
+
+def _rows(run: pathlib.Path) -> list[dict[str, float]]:
+  """The lines of metrics.jsonl; a last one torn by a kill is left out."""
+  path = run / 'metrics.jsonl'
+  lines = path.read_text(encoding='utf-8').splitlines(keepends=True) if path.exists() else []
+  return [json.loads(line) for line in lines if line.endswith('\n')]
+
+
+def _beside(metric: str, score: str) -> str:
+  """Another score of the set that a metric is of: eval/dev/f1 -> eval/dev/accuracy."""
+  return f'{metric.rpartition("/")[0]}/{score}'
 
 
 def without_flags(
