@@ -176,7 +176,7 @@ def test_a_sweep_of_fine_tuning_knows_how_long_its_runs_are(tmp_path):
     (tmp_path / f'{name}.tsv').write_text('\n'.join(['text\tstars', *rows]) + '\n')
   run = finetune_runs.command(
     'text.py', tmp_path, tmp_path / 'runs', '--config.data.task.label=stars',
-    "--config.data.task.classes=('bad','good')", '--config.best.patience=1',
+    "--config.data.task.classes=('bad','good')",
     '--grid=optimizer.schedule.peak=1e-2,0.0', '--seeds=2', '--config.epochs=4',
   )  # fmt: skip
   run[2] = 'bertjax.sweep'
