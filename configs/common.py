@@ -129,6 +129,11 @@ def evals(c: ConfigDict) -> ConfigDict:
   e.held_out.every = c.get_ref('eval_steps')
   # Rows scored token by token; 0: none.
   e.pseudo_perplexity = dict(type='pseudo_perplexity', every=0, rows=8, rows_of='held_out')
+  # Pairs of texts whose similarity people judged, as in STS-B; no file: none.
+  e.similarity = dict(
+    type='similarity', every=e.held_out.get_ref('every'), file='', text=('sentence1', 'sentence2'),
+    score='score', header=(), examples=0, batch_size=64,
+  )  # fmt: skip
   # Sentences with [MASK], to be completed.
   e.fill_mask = dict(type='fill_mask', every=0, sentences=())
   return e

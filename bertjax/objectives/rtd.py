@@ -301,7 +301,8 @@ def make(config) -> Objective:
     share = 1 / 3 if settings.train == 'discriminator' else 1
     return model.discriminator_flops(batch) + model.generator_flops(batch) * share
 
-  evals = ('loss',) if kind == 'uniform' else ('loss', 'pseudo_perplexity', 'fill_mask')
+  words = () if kind == 'uniform' else ('pseudo_perplexity', 'fill_mask')
+  evals = ('loss', 'similarity', *words)
   return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter, evals)
 
 
