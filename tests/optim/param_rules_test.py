@@ -1,6 +1,9 @@
 """Decay, freeze, lr_scale and clip: which tensors they reach, what is logged, what is refused."""
 
+import ast
+import json
 import logging
+import pathlib
 import re
 
 import numpy as np
@@ -21,7 +24,7 @@ from optimizer_cases import (
   train,
 )
 
-from bertjax.optim import optimizer
+from bertjax.optim import optimizer, param_rules
 
 
 def test_clip_holds_the_global_norm_of_what_is_not_frozen():
@@ -155,3 +158,19 @@ def test_a_stack_that_is_not_named_layers_is_refused():
   axes = dict(blocks=dict(kernel=('layers', 'embed', 'ffn')))
   with pytest.raises(ValueError, match="blocks/kernel has the logical axes .*component 'layers'"):
     optimizer.make(config(), params, axes)
+
+
+def test_the_encoder_is_frozen_as_the_docs_say():
+  """The pattern in docs/finetune.md leaves the pooler and the heads of each family."""
+  root = pathlib.Path(__file__).resolve().parents[2]
+  (given,) = re.findall(r'optimizer\.freeze="(.*?)"', (root / 'docs' / 'finetune.md').read_text())
+  systems = json.loads((root / 'tests' / 'goldens' / 'sharding.json').read_text())
+  for name in ('bert', 'roberta', 'xlm_r', 'albert', 'ernie', 'xlm'):
+    params = {path: np.zeros(()) for path in systems[name]}
+    axes = dict.fromkeys(params, ())
+    rules = (*((pattern, 1.0) for pattern in ast.literal_eval(given)), ('.*', 0.0))
+    frozen = param_rules.resolve(rules, params, axes, 'freeze')
+    assert {path.split('/')[0] for path in params if frozen[path]} == {'embeddings', 'encoder'}
+    assert {path.split('/')[0] for path in params if not frozen[path]} <= {
+      'mlm', 'pooler', 'next', 'order',
+    }  # fmt: skip
