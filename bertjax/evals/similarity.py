@@ -60,7 +60,10 @@ def make(subject: Subject, options: Options) -> Evaluation:
   """
   path, key = labelled.file_of(subject, options)
   vocabulary = load_vocabulary(subject.store.path / 'vocab')
-  task = lambda *columns: classify.Options(columns, options.score, (), options.header, 1)
+  task = lambda *columns: classify.Options(
+    text=columns, label=options.score, classes=(), header=options.header, separators=1,
+    unlabelled=False,
+  )  # fmt: skip
   records = classify.read(path, task(*options.text))
   found = list(itertools.islice(records, options.examples or None))
   if not found:
