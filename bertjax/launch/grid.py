@@ -155,7 +155,7 @@ def judged(run: pathlib.Path, config: Any, metric: str, best: bool = False) -> d
   rows = [row for row in _rows(run) if not math.isnan(row.get(metric, math.nan))]
   choose_best = max if config.best.mode == 'max' else min
   at = choose_best(rows, key=lambda row: row[metric])['step'] if rows else last['step']
-  return scores_at(run, at)
+  return scores_at(run, int(at))
 
 
 def scores_at(run: pathlib.Path, step: int) -> dict[str, float]:
