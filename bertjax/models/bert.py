@@ -43,6 +43,7 @@ Array = jax.Array
 
 Attend = Literal['example', 'causal', 'self', 'language']
 PoolerActivation = Literal['tanh', 'gelu_erf']
+POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'])
 
 # tiny..medium: Turc et al. 2019 (arXiv 1908.08962); base, large: Devlin et al. 2019. `test` is
 # ours: two layers of 8 heads, so that every test mesh divides it.
@@ -270,7 +271,7 @@ class Bert(Base, TargetModel):
       if self.pooler_dropout:
         read_BGD = Dropout(self.head_dropout, name='pooler_dropout')(read_BGD, noise)
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(read_BGD))
+      pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))
       out['pooled_BGD'] = pooled_BGD
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
       for name, classes in self.labels:

@@ -10,6 +10,7 @@ import systems
 from mutation import mutation
 
 from bertjax import registry
+from bertjax.models import bert
 from bertjax.models.layers import basic, encoder
 from bertjax.objectives import lm, mlm
 
@@ -85,6 +86,7 @@ def test_every_choice_is_exported():
 
 def test_types_of_choices_name_what_there_is():
   assert set(get_args(basic.Activation)) == set(basic.ACTIVATIONS)
+  assert set(get_args(bert.PoolerActivation)) == set(bert.POOLERS)
   assert set(get_args(basic.Initializer)) == set(basic.INITS)
   assert set(get_args(encoder.Sharing)) == {'none', 'all', *encoder.PARTS}
 

@@ -47,14 +47,14 @@ def config(family, classes, **more):
 @mutation(
   'classify: the head reads what the encoder gives',
   'bertjax/models/bert.py',
-  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(read_BGD))',
+  'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
   'pooled_BGD = dense(read_BGD)',
   case='bert-first-2',
 )
 @mutation(
   "classify: ELECTRA's head is BERT's",
   'bertjax/models/bert.py',
-  'pooled_BGD = ACTIVATIONS[self.pooler_activation](dense(read_BGD))',
+  'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
   'pooled_BGD = jnp.tanh(dense(read_BGD))',
   case='electra-first-3',
 )

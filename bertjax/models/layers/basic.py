@@ -28,7 +28,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
   'gelu_erf': lambda x: jax.nn.gelu(x, approximate=False),  # RoBERTa, ELECTRA, transformers
   'relu': jax.nn.relu,
   'silu': jax.nn.silu,  # of SwiGLU
-  'tanh': jnp.tanh,  # of poolers alone
 }
 
 
