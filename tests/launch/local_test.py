@@ -63,6 +63,7 @@ def test_a_run_that_is_stopped_resumes_in_one_process(rich_store, straight, tmp_
   assert launcher.wait(120) == 0 and gone(pids)
   said = pathlib.Path(f'{workdir}.log').read_text()
   assert 'Process 0 of 2' in said and 'Stopped by SIGTERM after step' in said
+  assert "Mesh {'data': 8," in said, said
   assert pathlib.Path(f'{workdir}.process-1.log').exists()
   stopped = steps_logged(workdir)
   assert stopped < 40 and (workdir / 'checkpoints' / str(stopped)).exists()
