@@ -34,7 +34,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import Model, TargetModel
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
-from bertjax.models.layers.heads import Pooling, WordHead, gather_positions, pool
+from bertjax.models.layers.heads import Pooling, WordHead, gather_positions, label_logits, pool
 from bertjax.models.layers.positions import sinusoids
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -263,9 +263,6 @@ class Bert(Base, TargetModel):
       out['word'] = head(gather_positions(x_BTD, batch['target_pos_BP']), word_VE)
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
-    label = lambda name, classes: Dense(
-      (classes,), ('embed', 'label'), init, dtype=dtype, name=name
-    )
     if self.labels or self.pooler:
       read_BGD = pool(x_BTD, batch, self.pooling)
       if self.pooler_dropout:
@@ -274,12 +271,10 @@ class Bert(Base, TargetModel):
       pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))
       out['pooled_BGD'] = pooled_BGD
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
-      for name, classes in self.labels:
-        out['label_BGC'][name] = label(name, classes)(read_BGD).astype(jnp.float32)
+      out['label_BGC'] = label_logits(read_BGD, self.labels, init, dtype)
     if self.token_labels:
       read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)
-      for name, classes in self.token_labels:
-        out['token_label_BTC'][name] = label(name, classes)(read_BTD).astype(jnp.float32)
+      out['token_label_BTC'] = label_logits(read_BTD, self.token_labels, init, dtype)
     return out
 
   @nn.nowrap

@@ -22,7 +22,6 @@ from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,
-  Dense,
   Dropout,
   Dtype,
   Init,
@@ -34,7 +33,14 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.encoder import Encoder
-from bertjax.models.layers.heads import Pooling, Transform, WordHead, gather_positions, pool
+from bertjax.models.layers.heads import (
+  Pooling,
+  Transform,
+  WordHead,
+  gather_positions,
+  label_logits,
+  pool,
+)
 from bertjax.models.layers.positions import bias_table
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -153,9 +159,7 @@ class ModernBert(TargetModel):
       if labels:
         x_BPD = pool(x_BTD, batch, self.pooling) if kind == 'label_BGC' else x_BTD
         read_BPD = Dropout(self.head_dropout, name=f'{kind}_dropout')(transform(x_BPD), noise)
-        for name, classes in labels:
-          dense = Dense((classes,), ('embed', 'label'), init, dtype=dtype, name=name)
-          found[kind][name] = dense(read_BPD).astype(jnp.float32)
+        found[kind] = label_logits(read_BPD, labels, init, dtype)
     return found
 
   @property

@@ -39,7 +39,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Block
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.heads import WordHead, gather_positions, label_logits
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable
 from bertjax.models.layers.remat import Remat
@@ -294,21 +294,15 @@ class Labelled(XLNet, LabelModel):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     content = {key: x for key, x in batch.items() if not key.endswith('_BP')}
     found = super().__call__(content, (), noise, hidden)
-    out = dict(last_BTD=found['last_BTD'], label_BGC={}, token_label_BTC={})
+    out = dict(last_BTD=found['last_BTD'], label_BGC={})
     if hidden:
       out |= dict(hidden_LBTD=found['hidden_LBXD'], embedded_BTD=found['embedded_BXD'])
-    label = lambda name, classes: Dense(
-      (classes,), ('embed', 'label'), init, dtype=dtype, name=name
-    )
     if self.labels:
       last_BGD = gather_positions(out['last_BTD'], batch['first_BG'])
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(jnp.tanh(dense(last_BGD)), noise)
-      for name, classes in self.labels:
-        out['label_BGC'][name] = label(name, classes)(read_BGD).astype(jnp.float32)
-    for name, classes in self.token_labels:
-      out['token_label_BTC'][name] = label(name, classes)(out['last_BTD']).astype(jnp.float32)
-    return out
+      out['label_BGC'] = label_logits(read_BGD, self.labels, init, dtype)
+    return dict(out, token_label_BTC=label_logits(out['last_BTD'], self.token_labels, init, dtype))
 
   @property
   def divides_columns(self) -> bool:

@@ -16,6 +16,7 @@ from bertjax.data.store.reader import Store, open_store
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
+from bertjax.objectives import labels_of
 from bertjax.optim import optimizer
 from bertjax.train import evaluation, summed
 from bertjax.train import step as step_lib
@@ -282,7 +283,7 @@ def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.E
 def _check_labels(config: Any, template: Batch) -> None:
   """Refuses heads for labels that the plan or task does not give; of a task that may be unlabelled
   the objective says whether it needs them."""
-  labels = config.model.labels if 'labels' in config.model else ()
+  labels = labels_of(config.model)
   free = config.data.task.get('unlabelled', False)
   there = lambda name: free or f'{name}_BG' in template
   lacking = [name for name, count in labels if not there(name) or not count]

@@ -1,5 +1,6 @@
 """Output heads: the word table as an output layer, and what heads of labels read."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import flax.linen as nn
@@ -86,6 +87,16 @@ def pool(x_BTD: Array, batch: Batch, pooling: Pooling) -> Array:
   of_BGT = (batch['example_BT'][:, None] == number_1G1).astype(jnp.float32)
   share_BGT = of_BGT / jnp.maximum(jnp.sum(of_BGT, -1, keepdims=True), 1)
   return jnp.einsum('BGT,BTD->BGD', share_BGT, x_BTD.astype(jnp.float32)).astype(x_BTD.dtype)
+
+
+def label_logits(
+  read: Array, labels: Sequence[tuple[str, int]], initializer: Init, dtype: Any
+) -> dict[str, Array]:
+  """float32 logits by label, each of a dense layer of that name in the module that calls this."""
+  dense = lambda name, classes: Dense(
+    (classes,), ('embed', 'label'), initializer, dtype=dtype, name=name
+  )
+  return {name: dense(name, classes)(read).astype(jnp.float32) for name, classes in labels}
 
 
 def gather_positions(x_BTD: Array, position_BP: Array) -> Array:

@@ -88,7 +88,7 @@ class Rows:
     first_n = []
     for row, number in enumerate(number_n):
       size, part_T = int(self.size_n[int(number)]), self._part(number)
-      starts = np.flatnonzero(np.diff(part_T, prepend=0))
+      starts = _starts(part_T)
       first_n.append(_ends(part_T) if self.cls_last else starts)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
@@ -188,8 +188,13 @@ def with_cls_last(examples: Labelled) -> Labelled:
 def _turned(x_T: np.ndarray, part_T: np.ndarray) -> np.ndarray:
   """The first entry of each part behind its others."""
   column_T = np.arange(1, len(x_T) + 1)
-  column_T[_ends(part_T)] = np.flatnonzero(np.diff(part_T, prepend=0))
+  column_T[_ends(part_T)] = _starts(part_T)
   return x_T[column_T]
+
+
+def _starts(part_T: np.ndarray) -> np.ndarray:
+  """The first column of each part."""
+  return np.flatnonzero(np.diff(part_T, prepend=0))
 
 
 def _ends(part_T: np.ndarray) -> np.ndarray:
