@@ -134,6 +134,11 @@ def evals(c: ConfigDict) -> ConfigDict:
     type='similarity', every=e.held_out.get_ref('every'), file='', text=('sentence1', 'sentence2'),
     score='score', header=(), examples=0, batch_size=64,
   )  # fmt: skip
+  # A linear classifier on the frozen model, fitted to `train` and judged on `dev`; no file: none.
+  e.linear_probe = dict(
+    type='linear_probe', every=e.held_out.get_ref('every'), train='', dev='', text=('sentence',),
+    label='label', classes=('0', '1'), header=(), examples=2000, batch_size=64,
+  )  # fmt: skip
   # Sentences with [MASK], to be completed.
   e.fill_mask = dict(type='fill_mask', every=0, sentences=())
   return e

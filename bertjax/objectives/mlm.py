@@ -81,7 +81,8 @@ def make(config) -> Objective:
 
   # A causal position does not see the tokens after it, so none is hidden to be completed.
   causal = 'attend' in config.model and config.model.attend == 'causal'
-  evals = ('loss', 'similarity', *(() if causal else ('pseudo_perplexity', 'fill_mask')))
+  of_words = () if causal else ('pseudo_perplexity', 'fill_mask')
+  evals = ('loss', 'similarity', 'linear_probe', *of_words)
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 
 

@@ -302,7 +302,7 @@ def make(config) -> Objective:
     return model.discriminator_flops(batch) + model.generator_flops(batch) * share
 
   words = () if kind == 'uniform' else ('pseudo_perplexity', 'fill_mask')
-  evals = ('loss', 'similarity', *words)
+  evals = ('loss', 'similarity', 'linear_probe', *words)
   return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter, evals)
 
 

@@ -9,6 +9,7 @@ from systems import tiny
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.evals import similarity
+from bertjax.evals.held_out import vectors
 from bertjax.train import evaluation, first_state, setup
 
 
@@ -50,7 +51,7 @@ def correlation(one, other):
 @pytest.mark.parametrize('system', ['bert', pytest.param('electra', marks=pytest.mark.full)])
 @mutation(
   'similarity: padding counts as a token',
-  'bertjax/evals/similarity.py',
+  'bertjax/evals/held_out/vectors.py',
   '(example_BT > 0).astype',
   '(example_BT >= 0).astype',
   case='bert',
@@ -58,8 +59,8 @@ def correlation(one, other):
 @mutation(
   'similarity: products of means that are not of length 1',
   'bertjax/evals/similarity.py',
-  'return mean_BD / jnp.maximum(jnp.linalg.norm(mean_BD, axis=1, keepdims=True), 1e-12)',
-  'return mean_BD',
+  ' / np.maximum(norms_n, 1e-12)',
+  '',
   case='bert',
 )
 def test_it_is_the_correlation_of_cosines_of_means(system, file, rich_store):
@@ -99,7 +100,7 @@ def test_what_cannot_be_judged_is_refused(file, rich_store):
   for more, said in (
     (dict(score='sayd'), "did you mean 'said'"),
     (dict(file=str(file.parent / 'none.tsv')), 'none.tsv'),
-    (dict(file=str(file.parent / 'empty.tsv')), 'has no pairs'),
+    (dict(file=str(file.parent / 'empty.tsv')), 'has no examples'),
     (dict(score='one'), 'piece5'),
   ):
     with pytest.raises(UserError, match=said):
@@ -112,6 +113,6 @@ def test_without_a_file_nothing_is_judged(rich_store):
 
 
 def test_an_empty_row_has_no_direction():
-  found = similarity.unit_means(np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]]))
-  np.testing.assert_allclose(found[0], np.full(4, 0.5))
+  found = vectors.masked_mean(np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]]))
   assert not np.asarray(found[1]).any()
+  np.testing.assert_allclose(similarity.cosines(found, np.ones((2, 4))), [1, 0])

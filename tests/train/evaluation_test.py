@@ -68,7 +68,10 @@ def test_a_set_is_due_every_so_many_steps_and_at_the_end(every, due):
     ({'evals.held_out.type': 'los'}, "config.evals.held_out.type: .* did you mean 'loss'"),
     ({'evals.held_out': dict(type='loss', exampels=3)}, "did you mean 'examples'"),
     ({'evals.pseudo_perplexity.rows_of': 'heldout'}, "rows_of: .* did you mean 'held_out'"),
-    ({'model.attend': 'causal'}, "can be judged by loss, similarity, got type='pseudo_perplexity'"),
+    (
+      {'model.attend': 'causal'},
+      "can be judged by loss, similarity, linear_probe, got type='pseudo_perplexity'",
+    ),
     ({'best.metric': 'eval/mlm_maskd'}, "best.metric: .* did you mean 'eval/mlm_masked'"),
   ],
 )

@@ -105,7 +105,7 @@ def _label(record: Record, options: Options) -> Any:
     if said not in options.classes:
       raise UserError(
         f'{record.place}: expected one of {", ".join(map(repr, options.classes))} in '
-        f'{options.label!r}, got {said!r}: mend the line or config.data.task.classes'
+        f'{options.label!r}, got {said!r}: mend the line or the classes of the config'
       )
     return options.classes.index(said)
   try:

@@ -43,16 +43,25 @@ def file_of(subject: Subject, options: Any) -> tuple[str, str]:
   """The path of the examples, and the key that names it; `options` has the fields of `Options`.
 
   Raises:
-    UserError: a batch_size that the devices do not divide.
+    UserError: as `check_batch`.
   """
-  if options.batch_size % subject.ways:
-    raise UserError(
-      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
-      f'hosts that share it, got {options.batch_size}'
-    )
+  check_batch(subject, options.batch_size)
   if options.file:
     return options.file, 'config.evals: file'
   return subject.config.data.dev, 'config.data.dev'
+
+
+def check_batch(subject: Subject, batch_size: int) -> None:
+  """Refuses what cannot be computed.
+
+  Raises:
+    UserError: a batch_size that the devices do not divide.
+  """
+  if batch_size % subject.ways:
+    raise UserError(
+      f'config.evals: expected a batch_size that is a multiple of {subject.ways}, the devices and '
+      f'hosts that share it, got {batch_size}'
+    )
 
 
 def outputs(

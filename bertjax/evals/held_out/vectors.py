@@ -1,0 +1,64 @@
+"""Texts as vectors, by a model that is being pretrained: the means of its last states.
+
+The mean is over all tokens of a row, [CLS] and [SEP] among them (Reimers and Gurevych 2019). Texts
+are in language 0 and role 0, where a model knows any.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.data.labelled import classify
+from bertjax.data.labelled.common.records import Record
+from bertjax.data.labelled.common.rows import Rows
+from bertjax.errors import UserError
+from bertjax.evals.held_out import labelled
+from bertjax.types import Batch, Labelled, Subject, Variables
+
+
+def task(options: Any, text: tuple[str, ...], label: str, classes: tuple[str, ...]):
+  """What `classify` reads and encodes; `options.header` is of the evaluator."""
+  return classify.Options(
+    text=text, label=label, classes=classes, header=options.header, separators=1, unlabelled=False
+  )
+
+
+def records(path: str, key: str, task: classify.Options, examples: int) -> list[Record]:
+  """The first examples of a file, 0: all; the key names it.
+
+  Raises:
+    UserError: there is none, and as `classify.read`.
+  """
+  found = list(itertools.islice(classify.read(path, task), examples or None))
+  if not found:
+    raise UserError(f'{key}={path} has no examples')
+  return found
+
+
+def means(subject: Subject, rows: Labelled, batch_size: int) -> Callable[[Variables], np.ndarray]:
+  """Variables -> float32 [rows, D], computed in batches on the devices of the run."""
+
+  def function(variables: Variables, batch: Batch):
+    out = subject.objective.predict(variables, (), _whole(batch, subject.template))
+    return masked_mean(out['last_BTD'], batch['example_BT'])
+
+  served = Rows(subject.store, rows, subject.config.length, 0, batch_size)
+  outputs = labelled.outputs(subject, served, batch_size, function)
+  return lambda variables: np.stack(list(outputs(variables)))
+
+
+def masked_mean(last_BTD: Any, example_BT: Any) -> Any:
+  """The means over the tokens of each row, 0 where there is none; float32 [B, D]."""
+  weight_BT1 = (example_BT > 0).astype(jnp.float32)[..., None]
+  return (last_BTD.astype(jnp.float32) * weight_BT1).sum(1) / jnp.maximum(weight_BT1.sum(1), 1)
+
+
+def _whole(batch: Batch, template: Batch) -> Batch:
+  """The batch with zeros for all else that the objective knows in training."""
+  rows, length = batch['token_BT'].shape
+  shape = lambda k, x: (rows, length) if k.endswith('_BT') else (rows, *x.shape[1:])
+  zeros = {k: jnp.zeros(shape(k, x), x.dtype) for k, x in template.items() if k not in batch}
+  return {**zeros, **batch}

@@ -1,0 +1,132 @@
+"""The linear probe, against logistic regression by Newton's method on means made one by one."""
+
+import jax
+import numpy as np
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+from bertjax.evals import linear_probe
+from bertjax.train import evaluation, first_state, setup
+
+RNG = np.random.default_rng(3)
+
+
+def write(path, rows):
+  """Texts of five words; of 'yes' piece5 or piece6 is one of them, but for every eighth text."""
+  lines = []
+  for row in range(rows):
+    words = RNG.integers(9, 30, 5)
+    words[RNG.integers(5)] = RNG.integers(5, 7) if row % 3 == (row % 8 == 7) else RNG.integers(7, 9)
+    said = ' '.join(f'piece{word}' for word in words)
+    lines.append(f'{said}\t{"yes" if row % 3 == 0 else "no"}')
+  path.write_text('\n'.join(['said\tgood', *lines]) + '\n')
+
+
+@pytest.fixture
+def files(tmp_path):
+  write(tmp_path / 'train.tsv', 60)
+  write(tmp_path / 'dev.tsv', 39)
+  return tmp_path
+
+
+def config(files, system='bert', **more):
+  sets = dict(
+    train=str(files / 'train.tsv'), dev=str(files / 'dev.tsv'), text=('said',), label='good',
+    classes=('no', 'yes'), batch_size=4, examples=0,
+  )  # fmt: skip
+  return tiny(system, **{f'evals.linear_probe.{key}': v for key, v in (sets | more).items()})
+
+
+def newton(x_nD, y_n):
+  """Weights and bias that minimise |w|^2 / 2 + sum of log(1 + exp(-y (w x + b)))."""
+  x_nE = np.append(x_nD, np.ones((len(x_nD), 1)), 1)
+  penalty_E, w_E = np.append(np.ones(x_nD.shape[1]), 0.0), np.zeros(x_nE.shape[1])
+  for _ in range(50):
+    p_n = 1 / (1 + np.exp(-x_nE @ w_E))
+    gradient_E = x_nE.T @ (p_n - y_n) + penalty_E * w_E
+    w_E -= np.linalg.solve((x_nE.T * (p_n * (1 - p_n))) @ x_nE + np.diag(penalty_E), gradient_E)
+  return w_E
+
+
+@pytest.mark.parametrize('system', ['bert', pytest.param('electra', marks=pytest.mark.full)])
+@mutation(
+  'linear probe: fitted to what it is judged on',
+  'bertjax/evals/linear_probe.py',
+  'fitted(train_vectors(variables), train.label[LABEL], dev_vectors(variables))',
+  'fitted(dev_vectors(variables), dev.label[LABEL], dev_vectors(variables))',
+  case='bert',
+)
+@mutation(
+  'linear probe: columns as they are',
+  'bertjax/evals/linear_probe.py',
+  'preprocessing.StandardScaler()',
+  "'passthrough'",
+  case='bert',
+)
+def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, rich_store):
+  c = config(files, system)
+  run = setup.make_run(c, rich_store, jax.devices()[:1])
+  variables = first_state.initial_state(c, run).variables
+  vocabulary, phase = load_vocabulary(run.store.path / 'vocab'), run.phases[0]
+  predict = jax.jit(lambda batch: phase.objective.predict(variables, (), batch)['last_BTD'][0])
+
+  def mean(text):
+    (id_n,) = vocabulary.encode_batch([text])
+    id_n = [run.store.special['cls'], *id_n, run.store.special['sep']]
+    batch = {
+      k: np.zeros((1, len(id_n)) if k.endswith('_BT') else (1, *x.shape[1:]), x.dtype)
+      for k, x in phase.template.items()
+    }
+    batch['token_BT'][0], batch['example_BT'][0] = id_n, 1
+    batch['position_BT'][0] = np.arange(len(id_n))
+    return np.asarray(predict(batch), np.float64).mean(0)
+
+  def read(name):
+    lines = [line.split('\t') for line in (files / name).read_text().splitlines()[1:]]
+    return np.array([mean(said) for said, _ in lines]), np.array([g == 'yes' for _, g in lines])
+
+  (train_nD, train_n), (dev_nD, dev_n) = read('train.tsv'), read('dev.tsv')
+  middle_D, spread_D = train_nD.mean(0), train_nD.std(0)
+  w_E = newton((train_nD - middle_D) / spread_D, train_n)
+  found_n = (dev_nD - middle_D) / spread_D @ w_E[:-1] + w_E[-1] > 0
+  scores, _ = evaluation.run(run.phases, False, variables, 1, True)
+  assert scores['eval/linear_probe/accuracy'] == pytest.approx(np.mean(found_n == dev_n))
+  assert scores['eval/linear_probe/majority'] == pytest.approx(26 / 39)
+  assert 26 / 39 < scores['eval/linear_probe/accuracy'] < 1  # some texts are misleading
+  assert scores['eval/linear_probe/cut'] == 0
+
+
+def test_three_classes_are_told_apart():
+  label_n = np.arange(300) % 3
+  x_nD = np.eye(4)[label_n] * 1e-4 + RNG.normal(0, 1e-6, (300, 4)) + 5  # nearly equal features
+  np.testing.assert_array_equal(
+    linear_probe.fitted(x_nD[:200], label_n[:200], x_nD[200:]), label_n[200:]
+  )
+
+
+@mutation(
+  'linear probe: a file of one class',
+  'bertjax/evals/linear_probe.py',
+  'if len(np.unique(train.label[LABEL])) < 2:',
+  'if False:',
+)
+def test_what_cannot_be_judged_is_refused(files, rich_store):
+  for more, said in (
+    (dict(label='god'), "did you mean 'good'"),
+    (dict(dev=''), 'config.evals: dev'),
+    (dict(dev=str(files / 'none.tsv')), 'none.tsv'),
+    (dict(classes=('no', 'oui')), "'oui'"),
+    (dict(classes=('no',)), 'classes'),
+    (dict(text=('said', 'said', 'said')), 'one column or two'),
+    (dict(examples=1), 'got one: take more'),
+  ):
+    with pytest.raises(UserError, match=said):
+      setup.make_run(config(files, **more), rich_store, jax.devices()[:1])
+
+
+def test_without_a_file_nothing_is_judged(rich_store):
+  run = setup.make_run(tiny('bert'), rich_store, jax.devices()[:1])
+  assert 'linear_probe' not in [s.name for s in run.phases[0].evals]
