@@ -274,7 +274,7 @@ CASES = [
   config_case('is all zeros', zero),
   config_case('is []', says('[]')),
   config_case('is no UTF-8', says(b'\xff\xfe\0')),
-  config_case('lacks the config', says('{"format": 4}')),
+  config_case('lacks the config', says(json.dumps(dict(format=resume.FORMAT)))),
   workdir_case('config.json is of another format', of_another_format),
   metrics_case('is torn', lambda line: line[:20] + b'\n'),
   metrics_case('is all zeros', lambda line: bytes(len(line) - 1) + b'\n'),
