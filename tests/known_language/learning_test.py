@@ -43,7 +43,7 @@ QUICK = dict(
   electra=(400, 0.4, 0.0, GENTLE),
   electra_generator=(250, 0.3, 0.0, SMALL),
   xlm=(600, 0.5, 0.0, SMALL),
-  xlm_e=(250, 0.2, 0.0, GENTLE),
+  xlm_e=(700, 0.4, 0.0, GENTLE),
   transformer_xl=(200, 0.7, 0.0, SMALL),
   xlnet=(150, 0.65, 0.0, SMALL),
 )
