@@ -240,11 +240,7 @@ class Checkpoints:
   def _retain(self) -> None:
     """Deletes all but the newest and the best; runs when the newest is complete, or has scores."""
     steps = reading.steps_in(self._directory)
-    name = self._best.metric
-    scores = {step: manifest.score_of(self._directory / str(step), name) for step in steps}
-    sign = 1.0 if self._best.mode == 'max' else -1.0
-    ranked = sorted((sign * score, step) for step, score in scores.items() if score is not None)
-    kept = {*steps[-self._keep :], *(step for _, step in ranked[-1:])}
+    kept = {*steps[-self._keep :], reading.best_step(self._directory, self._best)}
     for step in set(steps) - kept:
       self._workdir.remove_checkpoint(step)
       doomed = self._directory / f'{step}.deleted'  # a half-deleted one must not look complete

@@ -88,6 +88,22 @@ def newest_step(workdir: pathlib.Path | str) -> int | None:
   return max(steps_in(pathlib.Path(workdir, 'checkpoints')), default=None)
 
 
+def best_step(directory: pathlib.Path, best: Any) -> int | None:
+  """The step in `WORKDIR/checkpoints` with the best score, of equal ones the latest.
+
+  Args:
+    directory: of the checkpoints.
+    best: `config.best`, which says by what.
+
+  Returns:
+    None where none has that score.
+  """
+  sign = 1.0 if best.mode == 'max' else -1.0
+  found = {n: manifest.score_of(directory / str(n), best.metric) for n in steps_in(directory)}
+  scored = [(sign * score, step) for step, score in found.items() if score is not None]
+  return max(scored)[1] if scored else None
+
+
 def choose(
   workdir: pathlib.Path | str,
   step: int | str | None,
@@ -110,13 +126,12 @@ def choose(
   directory = pathlib.Path(workdir).absolute() / 'checkpoints'
   steps = steps_in(directory)
   if step == 'best':
-    found = {n: manifest.score_of(directory / str(n), best.metric) for n in steps}
-    scored = [(value, n) for n, value in found.items() if value is not None]
-    if not scored:
+    found = best_step(directory, best)
+    if found is None:
       raise UserError(
         f'no checkpoint of {workdir} has a score {best.metric}: name a step of {steps or "none"}'
       )
-    return first_intact([directory / str((max if best.mode == 'max' else min)(scored)[1])], fetch)
+    return first_intact([directory / str(found)], fetch)
   if int(step) not in steps:
     raise UserError(
       f'{workdir} has no checkpoint of step {step}: expected one of {steps or "none"}'

@@ -186,10 +186,17 @@ def test_other_arrays_are_refused_by_name(make):
     make().restore(abstract_of(state._replace(variables=other.variables)))
 
 
-@pytest.mark.parametrize('mode, best', [('min', 3), ('max', 2)])
-def test_the_newest_and_the_best_are_kept(make, mode, best):
-  checkpoints = make(keep=2, best=ConfigDict(dict(metric='eval/loss', mode=mode)))
-  losses = {1: 5.0, 2: 9.0, 3: 1.0, 4: None, 5: 4.0, 6: 3.0, 7: None}
+@mutation(
+  'checkpoints: of equal scores the earliest is the best',
+  'bertjax/checkpoint/reading.py',
+  'scored = [(sign * score, step)',
+  'scored = [(sign * score, -step)',
+)
+@pytest.mark.parametrize('mode, best', [('min', 4), ('max', 3)])
+def test_the_newest_and_the_latest_of_the_best_are_kept(make, mode, best):
+  by = ConfigDict(dict(metric='eval/loss', mode=mode))
+  checkpoints = make(keep=2, best=by)
+  losses = {1: 1.0, 2: 9.0, 3: 9.0, 4: 1.0, 5: None, 6: 3.0, 7: None}
   for step, loss in losses.items():
     scores = {} if loss is None else {'eval/loss': loss, 'eval/other': -loss}
     checkpoints.save(step, state_of(step), {}, wait=True)
@@ -197,6 +204,7 @@ def test_the_newest_and_the_best_are_kept(make, mode, best):
       checkpoints.score(step, scores)
   checkpoints.wait()
   assert kept(checkpoints._directory) == [best, 6, 7]
+  assert reading.choose(checkpoints._directory.parent, 'best', by).name == str(best)
   assert make(keep=1).latest() == checkpoints._directory / '7'
 
 
