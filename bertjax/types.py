@@ -27,7 +27,8 @@ keys that its objective reads, always in these shapes:
   example_weight_BG  1.0 for a used packed example
   next_BG          next-sentence label: 0 is next, 1 is random (google-research/bert)
   <name>_BG        any other label of `config.model.labels`
-  span_start_BG, span_end_BG  columns of the ends of an answer; 0, [CLS], where there is none
+  span_start_BG, span_end_BG  columns of the ends of an answer; that of [CLS] where there is none
+  span_impossible_BG  1 where the question has no answer in the whole of its text
   tag_BT, tag_weight_BT  tag of a word at its first piece, and 1.0 there
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
@@ -211,6 +212,24 @@ class Labelled(NamedTuple):
   truth: Sequence[Any] = ()
 
 
+class Beam(NamedTuple):
+  """The likeliest starts of the answers of a batch and the likeliest ends of each, best first.
+
+  Attributes:
+    start_BK: float32 log-probabilities.
+    start_column_BK: int32.
+    end_BKK: log-probabilities of the ends of each start, if the answer starts there.
+    end_column_BKK: int32.
+    none_B: log-odds that there is no answer.
+  """
+
+  start_BK: Array
+  start_column_BK: Array
+  end_BKK: Array
+  end_column_BKK: Array
+  none_B: Array
+
+
 class Task(NamedTuple):
   """What people have labelled: data/labelled/NAME.py exports it as TASK.
 
@@ -222,6 +241,8 @@ class Task(NamedTuple):
       number.
     encode: (records, options, vocabulary, length) -> examples, whose parts are no longer than
       length.
+    encode_cls_last: the same for encoders whose [CLS] is the last token; None: the rows of `encode`
+      with the [CLS] of each part behind it.
   """
 
   options: type
@@ -229,6 +250,7 @@ class Task(NamedTuple):
   read: Callable[[str, Any], Iterator[Any]]
   classes: Callable[[Any], Mapping[str, int]]
   encode: Callable[[Sequence[Any], Any, Any, int], Labelled]
+  encode_cls_last: Callable[[Sequence[Any], Any, Any, int], Labelled] | None = None
 
 
 class RowSource(Protocol):

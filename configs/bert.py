@@ -58,6 +58,7 @@ def model(size: str) -> Recipe:
       words=True,
       pooler=False,  # without a label that reads it
       token_labels=(),
+      answers='none',
       head_dropout=0.0,
       pooler_dropout=False,
       pooling='first',

@@ -53,6 +53,7 @@ def model(size: str) -> Recipe:
       words=True,
       labels=(),
       token_labels=(),
+      answers='none',
       head_dropout=0.0,
       pooling='last',
       remat='none',

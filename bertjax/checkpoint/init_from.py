@@ -36,11 +36,11 @@ KEY = 'config.init_from'
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
 OF_TRAINING = (
   'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'pooling',
-  'attend', 'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
-  'boundary_positions', 'boundary_width',
+  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers',
+  'pooling', 'attend', 'generator', 'generator_width', 'generator_layers', 'generator_head',
+  'tied_embeddings', 'boundary_positions', 'boundary_width',
 )  # fmt: skip
-HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout')
+HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
 
 Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
 
@@ -212,7 +212,8 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
-    heads = dict((*config.model.get('labels', ()), *config.model.get('token_labels', ())))
+    labels = (*config.model.get('labels', ()), *config.model.get('token_labels', ()))
+    heads = {'answers', *(name for name, _ in labels)}
     return lambda variables: _with_whole(variables, source, rows, said, heads)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 

@@ -14,7 +14,7 @@ from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
 from bertjax.field_types import Count, Natural
-from bertjax.objectives.spans import LABEL
+from bertjax.objectives import spans as objective
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
@@ -50,22 +50,25 @@ def make(subject: Subject, options: Options) -> Evaluation:
   _, task = rows_lib.task_of(config.data.task)
   vocabulary = load_vocabulary(subject.store.path / 'vocab')
   found = spans_data.contexts(records, vocabulary)
-  windows = spans_data.windows(records, found, task, vocabulary, config.length)
+  cls_last = rows_lib.is_cls_last(config.model)
+  windows = spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
   # Windows of like lengths lie together, so that batches have little padding.
   order_n = np.argsort([len(window.id_n) for window in windows], kind='stable')
   examples = spans_data.labelled([windows[i] for i in order_n], {})
-  rows = rows_lib.Rows(subject.store, examples, config.length, config.seed, options.batch_size)
+  rows = rows_lib.Rows(
+    subject.store, examples, config.length, config.seed, options.batch_size, cls_last
+  )
   limits = decoding.Limits(options.best, options.longest)
   threshold = options.threshold if task.no_answer else None
 
   def function(variables: Variables, batch):
-    return subject.objective.predict(variables, (), batch)['token_label_BTC'][LABEL]
+    return objective.said(subject.objective.predict(variables, (), batch))
 
-  logits = labelled.outputs(subject, rows, options.batch_size, function)
+  said = labelled.outputs(subject, rows, options.batch_size, function)
 
   def run(variables: Variables, step: int) -> Report:
     del step
-    by_length = list(logits(variables))
+    by_length = list(said(variables))
     decoded = decoding.decode(windows, found, [by_length[i] for i in np.argsort(order_n)], limits)
     answered = [
       scores.Answered([a.text for a in record.values['answers']], each.answer(None), each.odds)

@@ -16,8 +16,10 @@ from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
+from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
+from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
   INITS,
@@ -148,6 +150,8 @@ class Base(Model):
     head_dropout: rate of the dropout on what heads of labels read.
     pooler_dropout: whether that dropout is also on what the pooler reads (RoBERTa, ELECTRA).
     token_labels: as labels, of the heads on every token: tags, or the ends of a span.
+    answers: the head of questions whose ends are asked for behind a start, 'none' or a form of
+      `answers.FORMS`; it stands alone.
   """
 
   vocab_size: Natural
@@ -181,6 +185,7 @@ class Base(Model):
   head_dropout: Fraction
   pooler_dropout: bool
   token_labels: tuple[tuple[str, Natural], ...]
+  answers: Answers
   remat: Remat
   dtype: Dtype
 
@@ -247,8 +252,8 @@ class Bert(Base, TargetModel):
 
     Returns:
       dict with word (the vocabulary's `Scores` at the targets), last_BTD, and label_BGC and
-      token_label_BTC, dicts of float32 logits by label; hidden_LBTD and embedded_BTD if asked,
-      pooled_BGD where there is a pooler.
+      token_label_BTC, dicts of float32 logits by label; answers, where there is that head;
+      hidden_LBTD and embedded_BTD if asked, pooled_BGD where there is a pooler.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embedded_BTD, word_VE = Embeddings(**self.embeddings_fields(), name='embeddings')(batch, noise)
@@ -275,6 +280,11 @@ class Bert(Base, TargetModel):
     if self.token_labels:
       read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)
       out['token_label_BTC'] = label_logits(read_BTD, self.token_labels, init, dtype)
+    if self.answers != 'none':
+      head = AnswerHead(
+        self.answers, 1, self.norm_eps, init, self.head_dropout, dtype, name='answers'
+      )
+      out['answers'] = head(x_BTD, batch, noise)
     return out
 
   @nn.nowrap
@@ -293,7 +303,7 @@ class Bert(Base, TargetModel):
       examples = float(np.sum(batch['example_weight_BG']))
       classes = sum(classes for _, classes in self.labels)
       count += flops_lib.head_flops(examples, self.width * self.width, classes * self.width)
-    return count
+    return count + answers_lib.flops(self.answers, self.width, batch)
 
 
 def example_mask(batch: Batch, attend: str) -> Mask:
@@ -324,8 +334,8 @@ def fields(config) -> dict[str, Any]:
   """The fields of a model from its `config.model`, which also has name, family and size.
 
   Raises:
-    UserError: heads that do not divide the width, an unknown choice, groups that do not fit, or an
-      id of [PAD] that no vocabulary has said.
+    UserError: heads that do not divide the width, an unknown choice, groups that do not fit, a head
+      of answers beside others, or an id of [PAD] that no vocabulary has said.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   choose(fields['attend'], get_args(Attend), 'config.model.attend')
@@ -333,6 +343,8 @@ def fields(config) -> dict[str, Any]:
     raise UserError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
+  choose(fields['answers'], get_args(Answers), 'config.model.answers')
+  answers_lib.check(fields)
   pad_id.check(fields['position_offset'], fields['zero_row'])
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))
   return fields

@@ -226,7 +226,7 @@ def make(config) -> Electra:
   """
   fields = bert.fields(config)
   choose(fields['generator'], get_args(Generator), 'config.model.generator')
-  wanted = dict(words=True, pooler=False, labels=(), token_labels=())
+  wanted = dict(words=True, pooler=False, labels=(), token_labels=(), answers='none')
   other = {key: fields[key] for key, value in wanted.items() if fields[key] != value}
   if other:
     raise UserError(f'the heads of ELECTRA are {wanted}: got config.model with {other}')

@@ -9,20 +9,22 @@ columns, since the distance of a query follows from its column, and gathered aga
 One difference from the original: the dropout of the position table is the same for all rows.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, Segment
+from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import memory as memory_lib
+from bertjax.models.layers.answers import AnswerHead, Answers
 from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import (
   INITS,
@@ -131,7 +133,7 @@ class XLNet(Model):
     clamp_len: the largest distance told apart; 0: all are.
     untie_r: every layer has its own query biases.
     words: whether there is a head for the vocabulary; an encoder alone has none.
-    labels, token_labels, head_dropout: see `bert.Base`; with labels there are no words.
+    labels, token_labels, head_dropout, answers: see `bert.Base`; with labels there are no words.
     pooling: of which token labels of examples are, the last one: rows end in [CLS].
   """
 
@@ -148,6 +150,7 @@ class XLNet(Model):
   labels: tuple[tuple[str, Natural], ...]
   token_labels: tuple[tuple[str, Natural], ...]
   head_dropout: Fraction
+  answers: Answers
   pooling: Literal['last']
   norm_eps: Positive
   activation: Activation
@@ -302,6 +305,11 @@ class Labelled(XLNet, LabelModel):
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(jnp.tanh(dense(last_BGD)), noise)
       out['label_BGC'] = label_logits(read_BGD, self.labels, init, dtype)
+    if self.answers != 'none':
+      head = AnswerHead(
+        self.answers, 0, self.norm_eps, init, self.head_dropout, dtype, name='answers'
+      )
+      out['answers'] = head(out['last_BTD'], batch, noise)
     return dict(out, token_label_BTC=label_logits(out['last_BTD'], self.token_labels, init, dtype))
 
   @property
@@ -326,7 +334,8 @@ class Labelled(XLNet, LabelModel):
       classes = sum(classes for _, classes in self.labels)
       examples = float(np.sum(batch['example_weight_BG']))
       count += flops_lib.head_flops(examples, square, self.width * classes)
-    return count + flops_lib.head_flops(real, self.width * sum(n for _, n in self.token_labels))
+    count += flops_lib.head_flops(real, self.width * sum(n for _, n in self.token_labels))
+    return count + answers_lib.flops(self.answers, self.width, batch)
 
 
 def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, ...]:
@@ -394,8 +403,8 @@ def make(config) -> XLNet:
   """Builds the model from `config.model`: with labels the one for fine-tuning.
 
   Raises:
-    UserError: heads that do not divide the width, an odd width, a memory that remembers nothing, or
-      labels beside words.
+    UserError: heads that do not divide the width, an odd width, a memory that remembers nothing,
+      labels beside words, or a head of answers beside others.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   if fields['width'] % fields['heads'] or fields['width'] % 2:
@@ -408,12 +417,15 @@ def make(config) -> XLNet:
       f'memory is kept of the first model.reuse_len tokens: expected model.mem_len >= 0 and '
       f'reuse_len >= 1, got {fields["mem_len"]} and {fields["reuse_len"]}'
     )
+  choose(fields['answers'], get_args(Answers), 'config.model.answers')
+  answers_lib.check(fields)
   labels = (*fields['labels'], *fields['token_labels'])
   if labels and fields['words']:
     raise UserError(
       f'XLNet has words or labels: expected config.model.words=False with {labels!r}, got True'
     )
-  return (Labelled if labels else XLNet)(**fields)
+  tuned = labels or fields['answers'] != 'none'
+  return (Labelled if tuned else XLNet)(**fields)
 
 
 MODEL = Factory(options_of(XLNet), make)

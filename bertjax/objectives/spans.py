@@ -5,20 +5,25 @@ Each token has two scores, that the answer begins and that it ends there, and th
 the mean of two cross-entropies over its tokens. Padding takes no part in their softmax, so that a
 row has one loss whatever the length of its batch; in the original, whose rows are all of one
 length, it does.
+
+With `config.model.answers` the ends are scored behind the right start, and half of the binary
+cross-entropy of having no answer is added (zihangdai/xlnet, run_squad.py:get_model_fn; google-
+research/electra, configure_finetuning.py: answerable_weight).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
+from bertjax.models.layers.answers import FORMS, NEVER, Given
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'span'
-NEVER = -1e30  # the logit of padding; finite, since a row may have nothing else
+NONE_SCALE = 0.5  # of the loss of having no answer
 
 
 class Options(NamedTuple):
@@ -40,21 +45,52 @@ def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
   }
 
 
+def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]:
+  """As `span_terms`, and the loss and the accuracy of whether there is an answer.
+
+  Args:
+    given: the scores.
+    batch: reads also first, and span_impossible, which is 1 of questions without an answer.
+    by_window: see `answers.Form`.
+  """
+  window_B = batch[f'{LABEL}_start_BG'][:, 0] == batch['first_BG'][:, 0]
+  none_B = window_B if by_window else batch[f'{LABEL}_impossible_BG'][:, 0] > 0
+  signed_B = jnp.where(none_B, given.none_B, -given.none_B)
+  weight_B = batch['example_weight_BG'][:, 0]
+  total = jnp.sum(weight_B)
+  return span_terms(jnp.stack([given.start_BT, given.end_BT], -1), batch) | dict(
+    none=Term(jnp.sum(weight_B * jax.nn.softplus(-signed_B)), total, scale=NONE_SCALE),
+    none_accuracy=Term(jnp.sum(weight_B * (signed_B > 0)), total),
+  )
+
+
+def said(out: Any) -> Any:
+  """What answers are decoded from, of what a model returns: the logits of two ends [B, T, 2], or a
+  `Beam`."""
+  return out['answers'] if 'answers' in out else out['token_label_BTC'][LABEL]
+
+
 def make(config) -> Objective:
-  """Builds the objective from a run's config: `config.model.token_labels` is (('span', 2),).
+  """Builds the objective from a run's config: `config.model.token_labels` is (('span', 2),), or
+  `config.model.answers` names a form.
 
   Raises:
     UserError: see `model_of`; a model with a head for words, or with other labels.
   """
   model = model_of(config, LabelModel)
+  form = config.model.answers if 'answers' in config.model else 'none'
   heads = [labels_of(config.model, key) for key in ('labels', 'token_labels')]
-  if heads != [(), ((LABEL, 2),)]:
+  if heads != [(), ((LABEL, 2),) if form == 'none' else ()]:
     raise UserError(
       f"the objective 'spans' learns two scores of each token: expected config.model.labels=() and "
-      f'token_labels=(({LABEL!r}, 2),), got {heads[0]!r} and {heads[1]!r}'
+      f'token_labels=(({LABEL!r}, 2),), got {heads[0]!r} and {heads[1]!r}; or no labels and a head '
+      'of config.model.answers, which not every model has'
     )
   refuse_words(config)
-  terms = lambda out, batch: span_terms(out['token_label_BTC'][LABEL], batch)
+  if form == 'none':
+    terms = lambda out, batch: span_terms(said(out), batch)
+  else:
+    terms = lambda out, batch: answer_terms(said(out), batch, FORMS[form].by_window)
   return of_heads(model, terms, ('spans',))
 
 

@@ -134,7 +134,7 @@ class FineTuned:
       UserError: a model that was not fine-tuned on questions, other than one text for each, or
         limits below 1.
     """
-    if self.net.token_labels is None or self.task.get('name') != 'spans':
+    if self.net.spans is None or self.task.get('name') != 'spans':
       raise UserError(
         f'{self.source} was not fine-tuned on questions: expected a run of '
         'configs/finetune/squad.py'
@@ -144,11 +144,11 @@ class FineTuned:
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
         f'questions, {len(texts)} texts, longest={longest} and best={best}'
       )
-    windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary)
-    rows = [Row(window.id_n, second=window.column) for window in windows]
-    heads = self.net.token_labels
-    logits = self._runner.run('answer', lambda v, batch: heads(v, batch)['span'], rows)
-    decoded = decoding.decode(windows, found, logits, decoding.Limits(best, longest))
+    cls_last = self.net.frame.stands_last
+    windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary, cls_last)
+    rows = [Row(window.id_n, second=int(np.argmax(window.type_n > 0))) for window in windows]
+    said = self._runner.run('answer', self.net.spans, rows)
+    decoded = decoding.decode(windows, found, said, decoding.Limits(best, longest))
     odds = threshold if self.task['no_answer'] else None
     return [labelled.answer(each, odds) for each in decoded]
 

@@ -39,6 +39,8 @@ class Net(NamedTuple):
       for labels.
     token_labels: (variables, batch) -> label -> float32 logits [B, T, C] of the tokens; None: it
       has no such head.
+    spans: (variables, batch) -> what answers to questions are decoded from: float32 logits of both
+      their ends [B, T, 2], or a `Beam`; None: it has no such head.
     outputs: (variables, batch, whether all) -> the last layer's output [B, T, D]; or with it of all
       layers [L, B, T, D] and what enters the first [B, T, D].
     layers: how many outputs it has.
@@ -55,6 +57,7 @@ class Net(NamedTuple):
   judge: Callable[[Variables, Batch], Array] | None
   labels: Callable[[Variables, Batch], Mapping[str, Array]] | None
   token_labels: Callable[[Variables, Batch], Mapping[str, Array]] | None
+  spans: Callable[[Variables, Batch], Any] | None
   outputs: Callable[[Variables, Batch, bool], Any]
   layers: int
   width: int
@@ -86,8 +89,9 @@ def make(config: Any, special: Mapping[str, int | None]) -> Net:
   for kind, functions in kinds.items():
     if isinstance(model, kind):
       own: dict[str, Any] = dict(
-        causal=False, judge=None, labels=None, token_labels=None, frame=bert_frame(special)
-      )
+        causal=False, judge=None, labels=None, token_labels=None, spans=None,
+        frame=bert_frame(special),
+      )  # fmt: skip
       own |= functions(model, config, special)
       layers = config.layers * (config.inner_groups if 'inner_groups' in config else 1)
       return Net(
@@ -132,11 +136,19 @@ def _target(model: Any, config: Any, special: Mapping[str, int | None]) -> dict[
     return {name: logits_BGC[:, 0] for name, logits_BGC in found.items()}
 
   token_labels = lambda variables, batch: apply(variables, batch, False)['token_label_BTC']
+
+  def spans(variables, batch):
+    out = apply(variables, batch, False)
+    return out['answers'] if 'answers' in out else out['token_label_BTC']['span']
+
+  tags = dict(config.token_labels) if 'token_labels' in config else {}
+  answers = 'answers' in config and config.answers != 'none'
   return dict(
     words=(lambda variables, batch: apply(variables, batch, False)['word']) if words else None,
     causal='attend' in config and config.attend == 'causal',
     labels=labels if 'labels' in config and config.labels else None,
-    token_labels=token_labels if 'token_labels' in config and config.token_labels else None,
+    token_labels=token_labels if tags else None,
+    spans=spans if answers or 'span' in tags else None,
     outputs=lambda variables, batch, every: _outputs(apply(variables, batch, every), 'BTD', every),
   )
 

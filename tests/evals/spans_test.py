@@ -20,7 +20,8 @@ def context_of(words):
 def window(first, stop, question=0):
   """[CLS] who [SEP] words [SEP]"""
   size = 3 + stop - first + 1
-  return Window(question, first, stop, 3, np.zeros(size, np.int32), np.zeros(size, np.int32), 0)
+  zeros = np.zeros(size, np.int32)
+  return Window(question, first, stop, 3, 0, zeros, zeros, 0)
 
 
 def logits_of(row, start=(), end=(), null=0.0):
@@ -70,8 +71,8 @@ WORDS_AT = context_of(WORDS).begin_n.tolist()
 @mutation(
   'squad: answers are one token longer',
   'bertjax/evals/squad/decoding.py',
-  'end_n - start_n < limits.longest',
-  'end_n - start_n <= limits.longest',
+  'end_n - start_n < longest',
+  'end_n - start_n <= longest',
 )
 def test_an_answer_has_no_more_tokens_than_allowed():
   row = window(0, 12)
@@ -83,14 +84,16 @@ def test_an_answer_has_no_more_tokens_than_allowed():
 @mutation(
   'squad: all tokens are paired',
   'bertjax/evals/squad/decoding.py',
-  "np.argsort(-logits_T2, axis=0, kind='stable')[: limits.best].T",
+  "np.argsort(-logits_T2, axis=0, kind='stable')[:best].T",
   "np.argsort(-logits_T2, axis=0, kind='stable').T",
 )
 def test_only_the_best_of_each_window_are_paired():
   row = window(0, 12)
   logits = logits_of(row, start={8: 5, 1: 4}, end={2: 5, 3: 4})
   assert decode([row], [logits], best=2).answer(None) == 'cat sat'
-  assert decode([row], [logits], best=1) == decoding.Decoded((), 0.0)  # 8 does not come before 2
+  assert decode([row], [logits], best=1) == decoding.Decoded(
+    (), 0.0, 0.0
+  )  # 8 does not come before 2
   assert decode([row], [logits], best=1).answer(None) == ''
 
 

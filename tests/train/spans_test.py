@@ -85,7 +85,7 @@ def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
 @mutation(
   'spans: rows of use have no second segment',
   'bertjax/use/finetuned.py',
-  'Row(window.id_n, second=window.column)',
+  'Row(window.id_n, second=int(np.argmax(window.type_n > 0)))',
   'Row(window.id_n)',
 )
 def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_path):

@@ -1,6 +1,7 @@
 """A question has its answer in a text: the span from its first token to its last.
 
   [CLS] question [SEP] a window of the text [SEP]
+  a window of the text [SEP] question [SEP] [CLS]    where [CLS] is the last token (XLNet)
 
 A text that is too long for a row is read in windows, each `stride` tokens further (google-research/
 bert, run_squad.py:convert_examples_to_features). Where the window does not hold the whole answer,
@@ -10,6 +11,7 @@ tightest one that holds it, whatever the kind of the vocabulary.
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ from bertjax.errors import UserError
 from bertjax.field_types import Count
 from bertjax.types import Labelled, Task
 
-START, END = 'span_start', 'span_end'
+START, END, NONE = 'span_start', 'span_end', 'span_impossible'
 LISTED = 5  # questions that a message names
 SPACES = np.array([i for i in range(0x3001) if chr(i).isspace()], np.uint32)
 
@@ -69,6 +71,7 @@ class Window(NamedTuple):
     question: number of the record.
     first, stop: the tokens of the text that it shows.
     column: of the first of them.
+    cls: column of [CLS].
     id_n, type_n: int32, of the row.
     cut: tokens of the question that were left out.
   """
@@ -77,6 +80,7 @@ class Window(NamedTuple):
   first: int
   stop: int
   column: int
+  cls: int
   id_n: np.ndarray
   type_n: np.ndarray
   cut: int
@@ -140,6 +144,7 @@ def windows(
   options: Options,
   vocabulary: Vocabulary,
   length: int,
+  cls_last: bool = False,
 ) -> list[Window]:
   """The rows of all questions, in their order; an empty text has one, which shows nothing of it.
 
@@ -149,6 +154,7 @@ def windows(
     options: of the task.
     vocabulary: of the model.
     length: tokens of a row at most.
+    cls_last: whether [CLS] is the last token of a row; the text is then its first part.
 
   Raises:
     UserError: a vocabulary without [CLS] or [SEP], or rows so short that windows would leave out
@@ -167,21 +173,39 @@ def windows(
   asked = vocabulary.encode_batch([record.values['question'] for record in records])
   rows = []
   for number, (context, question_n) in enumerate(zip(found, asked, strict=True)):
-    head_n = np.array([cls, *question_n[: options.question], *[sep] * options.separators])
+    head_n = np.array([cls, *question_n[: options.question], *[sep] * options.separators], np.int32)
     room = length - len(head_n) - 1
     last = len(context.id_n) - room
     # The last window is the first that reaches the end.
     for first in range(0, max(last, 0) + options.stride, options.stride):
       stop = min(first + room, len(context.id_n))
-      id_n = np.concatenate([head_n, context.id_n[first:stop], [sep]]).astype(np.int32)
-      type_n = (np.arange(len(id_n)) >= len(head_n)).astype(np.int32)
+      shown_n = np.append(context.id_n[first:stop], np.int32(sep))
       cut = max(len(question_n) - options.question, 0)
-      rows.append(Window(number, first, stop, len(head_n), id_n, type_n, cut))
+      rows.append(Window(number, first, stop, *_row(head_n, shown_n, cls_last), cut))
   return rows
 
 
+def _row(head_n: np.ndarray, text_n: np.ndarray, cls_last: bool) -> tuple[Any, ...]:
+  """Columns of the text and of [CLS], ids and segments of a row.
+
+  Args:
+    head_n: [CLS] question [SEP].
+    text_n: a window of the text [SEP].
+    cls_last: see `windows`.
+  """
+  if not cls_last:
+    type_n = np.repeat(np.arange(2, dtype=np.int32), (len(head_n), len(text_n)))
+    return len(head_n), 0, np.concatenate([head_n, text_n]), type_n
+  type_n = np.repeat(np.arange(3, dtype=np.int32), (len(text_n), len(head_n) - 1, 1))
+  return 0, len(type_n) - 1, np.concatenate([text_n, head_n[1:], head_n[:1]]), type_n
+
+
 def ask(
-  questions: Sequence[str], texts: Sequence[str], task: Mapping[str, Any], vocabulary: Vocabulary
+  questions: Sequence[str],
+  texts: Sequence[str],
+  task: Mapping[str, Any],
+  vocabulary: Vocabulary,
+  cls_last: bool,
 ) -> tuple[list[Window], list[Context]]:
   """Questions on texts that nobody has answered, as `windows`, and the texts.
 
@@ -189,6 +213,7 @@ def ask(
     questions, texts: as many of each.
     task: fields of `Options`, and `length`.
     vocabulary: of the model.
+    cls_last: see `windows`.
   """
   asked = [
     Record(f'question {n}', dict(question=question, context=text, answers=()))
@@ -196,7 +221,7 @@ def ask(
   ]
   options = Options(**{field.name: task[field.name] for field in dataclasses.fields(Options)})
   found = contexts(asked, vocabulary)
-  return windows(asked, found, options, vocabulary, task['length']), found
+  return windows(asked, found, options, vocabulary, task['length'], cls_last), found
 
 
 def answer_tokens(record: Record, context: Context) -> tuple[int, int] | None:
@@ -211,9 +236,14 @@ def answer_tokens(record: Record, context: Context) -> tuple[int, int] | None:
 
 
 def encode(
-  records: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
+  records: Sequence[Record],
+  options: Options,
+  vocabulary: Vocabulary,
+  length: int,
+  cls_last: bool = False,
 ) -> Labelled:
-  """The questions as rows with `span_start_BG` and `span_end_BG`, int32 columns.
+  """The questions as rows with `span_start_BG` and `span_end_BG`, int32 columns, and
+  `span_impossible_BG`, 1 of questions without an answer.
 
   A question whose answer is not where the file says is kept out, which is said.
 
@@ -227,10 +257,12 @@ def encode(
   ]
   kept = [number for number, span in enumerate(spans) if span]
   _say_left_out([record for record, span in zip(records, spans, strict=True) if not span], kept)
-  rows = windows([records[i] for i in kept], [found[i] for i in kept], options, vocabulary, length)
+  asked, texts = [records[i] for i in kept], [found[i] for i in kept]
+  rows = windows(asked, texts, options, vocabulary, length, cls_last)
   label = [_columns(row, *(spans[kept[row.question]] or (-1, -1))) for row in rows]
   label_n2 = np.array(label, np.int32)
-  return labelled(rows, dict(zip((START, END), label_n2.T, strict=True)))
+  none_n = np.array([not asked[row.question].values['answers'] for row in rows], np.int32)
+  return labelled(rows, dict(zip((START, END), label_n2.T, strict=True)) | {NONE: none_n})
 
 
 def labelled(rows: Sequence[Window], label: dict[str, np.ndarray]) -> Labelled:
@@ -240,9 +272,9 @@ def labelled(rows: Sequence[Window], label: dict[str, np.ndarray]) -> Labelled:
 
 
 def _columns(row: Window, first: int, last: int) -> tuple[int, int]:
-  """Where a span stands in a row; [CLS], column 0, unless it is there as a whole."""
+  """Where a span stands in a row; [CLS] unless it is there as a whole."""
   if first < row.first or last >= row.stop:
-    return 0, 0
+    return row.cls, row.cls
   return row.column + first - row.first, row.column + last - row.first
 
 
@@ -259,4 +291,4 @@ def _say_left_out(out: Sequence[Record], kept: Sequence[int]) -> None:
   logging.warning('%s: they are kept out', said)
 
 
-TASK = Task(Options, check, read, classes, encode)
+TASK = Task(Options, check, read, classes, encode, functools.partial(encode, cls_last=True))

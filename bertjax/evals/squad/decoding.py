@@ -5,6 +5,11 @@ lie in the text, in this order, no more than `longest` tokens apart, and if none
 windows shows more around the first of them. The candidates of all windows are ranked by the sum of
 their two scores. That there is no answer scores what [CLS] does, in the window where it is least.
 
+With `config.model.answers` each of the likeliest first tokens is paired with last tokens of its
+own, the scores are log-probabilities, and the odds of no answer are what the head says of them,
+again in the window where they are least (zihangdai/xlnet, run_squad.py:write_predictions, which
+leaves out the last token of each window; google-research/electra, finetune/qa/qa_metrics.py).
+
 An answer is the text as it stands, from the first character of its first token to the last of its
 last; if it would begin inside of a word, all of what stands between blanks there and at its end.
 These are the answers of the original, which finds them by aligning words and pieces.
@@ -18,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bertjax.data.labelled.spans import Context, Window
+from bertjax.types import Beam
 
 _BLANKS = re.compile(r'\s+')
 NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
@@ -54,16 +60,14 @@ class Decoded(NamedTuple):
 
   Attributes:
     candidates: the likeliest first, all of other texts; () where no pair of tokens is one.
-    null: score of having no answer.
+    null: score of having no answer, beside those of the candidates.
+    odds: of having no answer: by how much that scores more than the best candidate, or with
+      `config.model.answers` its log-odds.
   """
 
   candidates: tuple[Candidate, ...]
   null: float
-
-  @property
-  def odds(self) -> float:
-    """By how much having no answer scores more than the best candidate."""
-    return self.null - (self.candidates[0].score if self.candidates else NOTHING)
+  odds: float
 
   def answer(self, threshold: float | None) -> str:
     """The best candidate; '' where there is none, or where the odds are above the threshold.
@@ -79,7 +83,7 @@ class Decoded(NamedTuple):
 def decode(
   rows: Sequence[Window],
   found: Sequence[Context],
-  logits: Sequence[np.ndarray],
+  said: Sequence[np.ndarray | Beam],
   limits: Limits,
 ) -> list[Decoded]:
   """What each question is answered.
@@ -87,10 +91,10 @@ def decode(
   Args:
     rows: the windows of all questions, those of a question one after the other.
     found: the text of each question.
-    logits: float32 [T, 2] of each row, of at least its tokens.
+    said: of each row, float32 logits [T, 2] of at least its tokens, or the `Beam` of that row.
     limits: what may be an answer.
   """
-  numbered = zip(rows, logits, strict=True)
+  numbered = zip(rows, said, strict=True)
   return [
     _decoded([row for row, _ in some], found[number], [scores for _, scores in some], limits)
     for number, group in itertools.groupby(numbered, key=lambda each: each[0].question)
@@ -99,22 +103,34 @@ def decode(
 
 
 def _decoded(
-  rows: Sequence[Window], context: Context, logits: Sequence[np.ndarray], limits: Limits
+  rows: Sequence[Window], context: Context, said: Sequence[np.ndarray | Beam], limits: Limits
 ) -> Decoded:
-  shown_W = most_context(rows)
+  ranked = [_ranked(row, scores, limits.best) for row, scores in zip(rows, said, strict=True)]
   pairs = [
-    _pairs(row, shown_n, logits_T2.astype(np.float64), limits)
-    for row, shown_n, logits_T2 in zip(rows, shown_W, logits, strict=True)
+    _fitting(row, shown_n, *some, limits.longest)
+    for row, shown_n, some in zip(rows, most_context(rows), ranked, strict=True)
   ]
   first_n, last_n, score_n = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-  null = min(float(logits_T2[0].astype(np.float64).sum()) for logits_T2 in logits)
   candidates: dict[str, Candidate] = {}
   for i in np.argsort(-score_n, kind='stable'):
     if len(candidates) == limits.best:
       break
     text, begin = _text(context, int(first_n[i]), int(last_n[i]))
     candidates.setdefault(text, Candidate(text, begin, float(score_n[i])))
-  return Decoded(tuple(candidates.values()), null)
+  return Decoded(tuple(candidates.values()), *_null(rows, said, list(candidates.values())))
+
+
+def _null(
+  rows: Sequence[Window], said: Sequence[np.ndarray | Beam], candidates: Sequence[Candidate]
+) -> tuple[float, float]:
+  """The score and the odds of having no answer."""
+  scores = [each.score for each in candidates] or [NOTHING]
+  if isinstance(said[0], Beam):
+    odds = min(float(beam.none_B) for beam in said)
+    return odds + float(np.logaddexp.reduce(scores)), odds
+  pairs = zip(rows, said, strict=True)
+  null = min(float(logits_T2[row.cls].astype(np.float64).sum()) for row, logits_T2 in pairs)
+  return null, null - scores[0]
 
 
 def _text(context: Context, first: int, last: int) -> tuple[str, int]:
@@ -127,23 +143,37 @@ def _text(context: Context, first: int, last: int) -> tuple[str, int]:
   return context.text[begin:end], begin
 
 
-def _pairs(
-  row: Window, shown_n: np.ndarray, logits_T2: np.ndarray, limits: Limits
+def _ranked(
+  row: Window, said: np.ndarray | Beam, best: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """First and last tokens of the text, and scores, of the candidates of a window, by the rank of
-  the first and then the last."""
-  logits_T2 = logits_T2[: len(row.id_n)]
-  start_n, end_n = np.argsort(-logits_T2, axis=0, kind='stable')[: limits.best].T
+  """First and last columns, and scores, of the pairs of a window, by the rank of the first and then
+  the last."""
+  if isinstance(said, Beam):
+    start_n, end_nn = said.start_column_BK[:best], said.end_column_BKK[:best, :best]
+    score_nn = said.start_BK[:best, None].astype(np.float64) + said.end_BKK[:best, :best]
+    return np.repeat(start_n, end_nn.shape[1]), end_nn.ravel(), score_nn.ravel()
+  logits_T2 = said[: len(row.id_n)].astype(np.float64)
+  start_n, end_n = np.argsort(-logits_T2, axis=0, kind='stable')[:best].T
   start_n, end_n = (np.repeat(start_n, len(end_n)), np.tile(end_n, len(start_n)))
+  return start_n, end_n, logits_T2[start_n, 0] + logits_T2[end_n, 1]
+
+
+def _fitting(
+  row: Window,
+  shown_n: np.ndarray,
+  start_n: np.ndarray,
+  end_n: np.ndarray,
+  score_n: np.ndarray,
+  longest: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """First and last tokens of the text, and scores, of those pairs that are candidates."""
   stop = row.column + row.stop - row.first
   fits_n = (start_n >= row.column) & (start_n <= end_n) & (end_n < stop)
-  fits_n &= end_n - start_n < limits.longest
-  start_n, end_n = start_n[fits_n], end_n[fits_n]
+  fits_n &= end_n - start_n < longest
+  start_n, end_n, score_n = start_n[fits_n], end_n[fits_n], score_n[fits_n]
   most_n = shown_n[start_n - row.column]
-  start_n, end_n = start_n[most_n], end_n[most_n]
-  score_n = logits_T2[start_n, 0] + logits_T2[end_n, 1]
   shift = row.first - row.column
-  return start_n + shift, end_n + shift, score_n
+  return start_n[most_n] + shift, end_n[most_n] + shift, score_n[most_n]
 
 
 def most_context(rows: Sequence[Window]) -> list[np.ndarray]:

@@ -155,19 +155,20 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
       example, or an encoder that does not fit the task.
   """
   task, options = task_of(config.data.task)
-  cls_last = 'pooling' in config.model and config.model.pooling == 'last'
-  if cls_last and 'span' in task.classes(options):
-    raise UserError(
-      f'the task {config.data.task.name!r} reads rows that begin with [CLS], and those of '
-      f'config.model.name={config.model.name!r} end in it: expected another encoder'
-    )
+  cls_last = is_cls_last(config.model)
+  own = task.encode_cls_last if cls_last else None
   records = read_records(config, path, key, limit)
   vocabulary = load_vocabulary(store.path / 'vocab')
-  examples = task.encode(records, options, vocabulary, config.length)
+  examples = (own or task.encode)(records, options, vocabulary, config.length)
   parts = int(examples.part_n[0].max()) if examples.part_n else 1
-  if cls_last:
+  if cls_last and own is None:
     examples = with_cls_last(examples)
   return Rows(store, examples, config.length * parts, config.seed, together, cls_last)
+
+
+def is_cls_last(model: Any) -> bool:
+  """Whether a `config.model` reads rows whose parts end in [CLS]."""
+  return 'pooling' in model and model.pooling == 'last'
 
 
 def with_cls_last(examples: Labelled) -> Labelled:

@@ -5,11 +5,8 @@ import pytest
 from mutation import mutation
 
 from bertjax.data import loader
-from bertjax.data.labelled.common.rows import Rows, open_rows, with_cls_last
-from bertjax.errors import UserError
+from bertjax.data.labelled.common.rows import Rows, with_cls_last
 from bertjax.types import Labelled
-from configs import xlnet
-from configs.finetune import squad
 
 
 class Store:
@@ -158,10 +155,3 @@ def test_the_cls_of_each_part_may_stand_last():
   assert batch['type_BT'][0, :9].tolist() == [0, 0, 2, 0, 0, 1, 1, 2, 0]
   assert batch['tag_BT'][0, :9].tolist() == [5, 0, 0, 6, 0, 7, 0, 0, 0]
   assert batch['first_BG'].tolist() == [[2, 7]]
-
-
-def test_questions_on_texts_want_rows_that_begin_with_cls():
-  c = squad.get_config('v1')
-  c.model = xlnet.get_config('test').model
-  with pytest.raises(UserError, match="config.model.name='xlnet' end in it"):
-    open_rows(c, 'none.json', 'config.data.train', Store(), 0, 8)

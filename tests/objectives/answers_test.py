@@ -1,0 +1,329 @@
+"""The head of answers whose end is asked for behind a start: logits, loss and every gradient.
+
+XLNet's is compared with the three heads of transformers' XLNetForQuestionAnswering, put together
+as the original does: transformers trains the answer class on the state of the right start, where
+zihangdai/xlnet has the mean by probability. ALBERT has the same heads there, on its own encoder.
+ELECTRA's is written out below from its paper's code, for transformers has none.
+"""
+
+import cases
+import finetuned
+import jax
+import numpy as np
+import parity
+import pytest
+import torch
+import transformers
+from mutation import mutation
+from transformers.models.xlnet import modeling_xlnet
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.objectives import classify, spans
+from bertjax.objectives.spans import answer_terms
+
+LENGTHS, LENGTH = (17, 40, 9), 40
+
+
+def config(family):
+  form = 'electra' if family == 'electra' else 'xlnet'
+  return finetuned.config(family, labels=(), token_labels=(), answers=form)
+
+
+def batch_of(family):
+  """Questions of five tokens: before the text behind [CLS], or with [CLS] behind the text."""
+  batch = cases.batch([(n,) for n in LENGTHS], LENGTH, types=0)
+  for b, n in enumerate(LENGTHS):
+    if family == 'xlnet':
+      batch['type_BT'][b, n - 4 : n - 1], batch['type_BT'][b, n - 1] = 1, 2
+      batch['first_BG'][b] = n - 1
+      start, end = 1, n - 6
+    else:
+      batch['type_BT'][b, 5:n] = 1
+      start, end = 5, n - 2
+    batch.setdefault('span_start_BG', np.zeros((3, 1), np.int32))[b] = start
+    batch.setdefault('span_end_BG', np.zeros((3, 1), np.int32))[b] = end
+  # The second has its answer in another window.
+  batch['span_start_BG'][1] = batch['span_end_BG'][1] = batch['first_BG'][1]
+  batch['span_impossible_BG'] = np.zeros((3, 1), np.int32)
+  if family == 'electra':
+    batch['span_impossible_BG'][2] = 1
+  return batch
+
+
+def allowed(family, batch):
+  """p_mask of the originals, turned round: tokens of the text and [CLS]; ELECTRA's mask has the
+  last [SEP] too, which is in the text's segment."""
+  found_BT = np.zeros(batch['token_BT'].shape, bool)
+  for b, n in enumerate(LENGTHS):
+    texts = dict(xlnet=range(n - 5), albert=range(5, n - 1), electra=range(5, n))
+    found_BT[b, [*texts[family], batch['first_BG'][b, 0]]] = True
+  return torch.tensor(found_BT)
+
+
+class Electra(torch.nn.Module):
+  """google-research/electra, finetune/qa/qa_tasks.py, with joint_prediction and
+  answerable_uses_start_logits: GELU layers of 512, no norm."""
+
+  def __init__(self, width):
+    super().__init__()
+    self.start, self.end = torch.nn.Linear(width, 1), torch.nn.Linear(512, 1)
+    self.hidden, self.none = torch.nn.Linear(2 * width, 512), torch.nn.Linear(512, 1)
+    self.none_hidden = torch.nn.Linear(2 * width, 512)
+
+  def start_logits(self, h):
+    return self.start(h)[..., 0]
+
+  def end_logits(self, h, start_h):
+    both = torch.cat([h, start_h.expand_as(h)], -1)
+    return self.end(torch.nn.functional.gelu(self.hidden(both)))[..., 0]
+
+  def none_logit(self, mean, cls):
+    both = torch.cat([mean, cls], -1)
+    return self.none(torch.nn.functional.gelu(self.none_hidden(both)))[..., 0]
+
+  def ours(self, of):
+    pairs = dict(
+      start=self.start, end_hidden=self.hidden, end=self.end, none_hidden=self.none_hidden,
+      none=self.none,
+    )  # fmt: skip
+    return {name: linear(layer, of) for name, layer in pairs.items()}
+
+
+class Xlnet(torch.nn.Module):
+  """The heads of transformers."""
+
+  def __init__(self, width, eps):
+    super().__init__()
+    c = transformers.XLNetConfig(d_model=width, n_head=1, layer_norm_eps=eps)
+    self.s = modeling_xlnet.XLNetPoolerStartLogits(c)
+    self.e = modeling_xlnet.XLNetPoolerEndLogits(c)
+    self.a = modeling_xlnet.XLNetPoolerAnswerClass(c)
+
+  def start_logits(self, h):
+    return self.s(h)
+
+  def end_logits(self, h, start_h):
+    return self.e(h, start_states=start_h.expand_as(h))
+
+  def none_logit(self, mean, cls):
+    return self.a(cls[:, None], start_states=mean)
+
+  def ours(self, of):
+    e, a = self.e, self.a
+    found = dict(
+      start=linear(self.s.dense, of), end_hidden=linear(e.dense_0, of), end=linear(e.dense_1, of),
+      none_hidden=linear(a.dense_0, of), none=linear(a.dense_1, of),
+    )  # fmt: skip
+    return found | dict(end_norm=dict(scale=of(e.LayerNorm.weight), bias=of(e.LayerNorm.bias)))
+
+
+def linear(layer, of):
+  kernel = dict(kernel=of(layer.weight).T)
+  return kernel if layer.bias is None else dict(kernel, bias=of(layer.bias))
+
+
+class Theirs(torch.nn.Module):
+  """An encoder of transformers with a head, whose rows are padded on the right as ours."""
+
+  def __init__(self, family, c):
+    super().__init__()
+    kinds = dict(
+      xlnet=transformers.XLNetModel, albert=transformers.AlbertModel,
+      electra=transformers.ElectraModel,
+    )  # fmt: skip
+    self.encoder = finetuned.random_model(kinds[family], c)
+    width = c.model.width
+    self.head = Electra(width) if family == 'electra' else Xlnet(width, c.model.norm_eps)
+    torch.manual_seed(1)
+    with torch.no_grad():
+      for name, parameter in self.head.named_parameters():
+        parameter.normal_(1.0 if name.endswith('LayerNorm.weight') else 0.0, 0.2)
+
+  def forward(self, batch, allowed_BT):
+    long = lambda name: torch.tensor(np.asarray(batch[name], np.int64))
+    h = self.encoder(
+      input_ids=long('token_BT'), attention_mask=(long('example_BT') > 0).long(),
+      token_type_ids=long('type_BT'),
+    ).last_hidden_state  # fmt: skip
+    mask = lambda x: x.masked_fill(~allowed_BT, -1e30)
+    rows, first, gold = torch.arange(len(h)), long('first_BG')[:, 0], long('span_start_BG')[:, 0]
+    start = mask(self.head.start_logits(h))
+    end = mask(self.head.end_logits(h, h[rows, gold][:, None]))
+    mean = torch.einsum('bt,btd->bd', start.softmax(-1), h)
+    return h, start, end, self.head.none_logit(mean, h[rows, first])
+
+
+def params_of(theirs, c, of):
+  """Ours, of what `of` gives for a parameter of theirs."""
+  bare = c.copy_and_resolve_references()
+  bare.model.answers = 'none'
+  named = {k: of(v) for k, v in theirs.encoder.named_parameters()}
+  encoder = huggingface.from_huggingface(
+    {k: v for k, v in named.items() if not k.startswith('pooler.')}, bare.model
+  )
+  return dict(encoder, answers=theirs.head.ours(of))
+
+
+def gradient(parameter):
+  zeros = np.zeros(parameter.shape, np.float32)
+  return zeros if parameter.grad is None else parameter.grad.numpy()
+
+
+@pytest.fixture(scope='module', params=['xlnet', 'albert', 'electra'])
+def both(request):
+  """(family, config, batch, theirs, our parameters)."""
+  family = request.param
+  c, batch = config(family), batch_of(family)
+  theirs = Theirs(family, c)
+  return family, c, batch, theirs, params_of(theirs, c, lambda p: p.detach().numpy())
+
+
+def their_loss(batch, impossible_B, start, end, none):
+  """(span, none), each the mean over the rows."""
+  cross = torch.nn.functional.cross_entropy
+  gold = [torch.tensor(np.asarray(batch[f'span_{e}_BG'][:, 0], np.int64)) for e in ('start', 'end')]
+  span = (cross(start, gold[0]) + cross(end, gold[1])) / 2
+  labels = torch.tensor(np.asarray(impossible_B, np.float32))
+  return span, torch.nn.functional.binary_cross_entropy_with_logits(none, labels)
+
+
+@mutation(
+  'answers: the whole loss of no answer',
+  'bertjax/objectives/spans.py',
+  'NONE_SCALE = 0.5',
+  'NONE_SCALE = 1.0',
+  case='xlnet',
+)
+@mutation(
+  'answers: ends are asked for behind the likeliest start',
+  'bertjax/models/layers/answers.py',
+  "column_BK = batch['span_start_BG'] if given else column_BK",
+  'column_BK = column_BK[:, :1] if given else column_BK',
+  case='xlnet',
+)
+@mutation(
+  'answers: the [SEP] behind the text is in an answer',
+  'bertjax/models/layers/answers.py',
+  'if not last_separator:',
+  'if False:',
+  case='albert',
+)
+@mutation(
+  'answers: the [SEP] behind the text is in no answer of ELECTRA',
+  'bertjax/models/layers/answers.py',
+  'if not last_separator:',
+  'if True:',
+  case='electra',
+)
+@mutation(
+  'answers: [CLS] is the first token of XLNet',
+  'bertjax/models/layers/answers.py',
+  "cls_BD = gather_positions(x_BTD, batch['first_BG'][:, :1])[:, 0]",
+  'cls_BD = x_BTD[:, 0]',
+  case='xlnet',
+)
+@mutation(
+  'answers: windows of ELECTRA learn that there is no answer',
+  'bertjax/objectives/spans.py',
+  "none_B = window_B if by_window else batch[f'{LABEL}_impossible_BG'][:, 0] > 0",
+  'none_B = window_B',
+  case='electra',
+)
+def test_logits_loss_and_gradients_are_those_of_the_original(both):
+  family, c, batch, theirs, params = both
+  theirs.zero_grad()
+  _, *logits = theirs(batch, allowed(family, batch))
+  impossible_B = batch['span_impossible_BG'][:, 0]
+  if family != 'electra':  # where a window without the answer counts
+    impossible_B = (batch['span_start_BG'] == batch['first_BG'])[:, 0]
+  span, none = their_loss(batch, impossible_B, *logits)
+  (span + none / 2).backward()
+  objective = spans.make(c)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch)
+  said = jax.jit(objective.predict)(dict(params=params), (), batch)['answers']
+  for mine, other, name in zip(said, logits, ('start', 'end', 'none'), strict=True):
+    parity.close(mine, other.detach().numpy(), parity.LOGITS, name)
+  found = answer_terms(said, batch, family != 'electra')
+  assert float(found['none'].total) / 3 == pytest.approx(none.item(), rel=1e-5)
+  assert abs(loss - (span + none / 2).item()) <= parity.LOSS * loss
+  expected = params_of(theirs, c, gradient)
+  for each in (expected, gradients):
+    for end in ('start', 'end', 'end_norm'):  # the softmax does not see what all tokens share
+      if end in each['answers']:
+        assert np.abs(each['answers'][end].pop('bias')).max() < 1e-6
+    assert not np.any(each.pop('mask', 0))  # XLNet's query stream, which nothing reads
+  parity.close_gradients(gradients, expected)
+
+
+@mutation(
+  'answers: all ends are behind the likeliest start',
+  'bertjax/models/layers/answers.py',
+  'start_BK1D = gather_positions(x_BTD, column_BK)[:, :, None]',
+  'start_BK1D = gather_positions(x_BTD, 0 * column_BK + column_BK[:, :1])[:, :, None]',
+  case='xlnet',
+)
+def test_each_of_the_likeliest_starts_has_ends_of_its_own(both):
+  family, c, batch, theirs, params = both
+  asked = {k: v for k, v in batch.items() if not k.startswith('span')}
+  beam = jax.jit(spans.make(c).predict)(dict(params=params), (), asked)['answers']
+  size = 20 if family == 'electra' else 5
+  with torch.no_grad():
+    h, start, _, none = theirs(batch, allowed(family, batch))
+    parity.close(beam.none_B, none.numpy(), parity.LOGITS, 'none')
+    for b in range(3):
+      log_p, column = start.log_softmax(-1)[b].topk(size)
+      some = int((log_p > -1e20).sum())  # a short text has fewer
+      parity.close(beam.start_BK[b, :some], log_p[:some].numpy(), parity.LOGITS, 'starts')
+      assert np.array_equal(beam.start_column_BK[b, :some], column[:some])
+      for k in range(some):
+        end = theirs.head.end_logits(h[b], h[b, column[k]][None])
+        end = end.masked_fill(~allowed(family, batch)[b], -1e30)
+        ends, places = end.log_softmax(-1).topk(size)
+        parity.close(beam.end_BKK[b, k, :some], ends[:some].numpy(), parity.LOGITS, 'ends')
+        assert np.array_equal(beam.end_column_BKK[b, k, :some], places[:some])
+
+
+def test_padding_and_rows_that_fill_up_a_batch_change_nothing(both):
+  _, c, batch, _, params = both
+  objective = spans.make(c)
+  loss, _ = parity.loss_and_gradients(objective, params, batch)
+  longer = {k: np.pad(v, ((0, 0), (0, 7))) if k.endswith('_BT') else v for k, v in batch.items()}
+  longer = {k: np.concatenate([v, v[:1]]) for k, v in longer.items()}
+  longer['example_weight_BG'][3] = 0
+  assert parity.loss_and_gradients(objective, params, longer)[0] == pytest.approx(loss, rel=1e-5)
+
+
+@pytest.mark.full
+def test_what_the_class_reads_is_dropped_in_training_alone():
+  c = config('albert')
+  c.model.head_dropout = 0.5
+  finetuned.check_dropout(spans.make(c), batch_of('albert'), 'none')
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    (
+      dict(token_labels=(('span', 2),)),
+      "answers='xlnet' is a head of its own.* got .*token_labels",
+    ),
+    (dict(words=True), "answers='xlnet' is a head of its own.* got .*words"),
+    (dict(answers='elektra'), "did you mean 'electra'"),
+    (dict(answers='none'), 'or no labels and a head of config.model.answers'),
+  ],
+)
+@pytest.mark.parametrize('family', ['xlnet', 'albert'])
+def test_other_heads_beside_it_and_unknown_forms_are_refused(family, fields, said):
+  c = config(family)
+  c.model.update(fields)
+  with pytest.raises(UserError, match=said):
+    spans.make(c)
+
+
+def test_a_model_without_the_head_is_told_so():
+  c = finetuned.config('modernbert', labels=(), token_labels=())
+  with pytest.raises(UserError, match='config.model.answers, which not every model has'):
+    spans.make(c)
+  with pytest.raises(UserError, match='expected config.model.labels'):
+    classify.make(config('xlnet'))
