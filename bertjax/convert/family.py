@@ -31,12 +31,14 @@ class Heads(NamedTuple):
     pooler: dense and tanh of the first token, where no label reads it.
     label: name of the label that the pooler is read for; '' none, '*' any.
     token_label: name of the label of every token, likewise.
+    answers: form of the head of answers whose end is asked for behind a start.
   """
 
   words: bool = False
   pooler: bool = False
   label: str = ''
   token_label: str = ''
+  answers: str = 'none'
 
 
 class Derived(NamedTuple):
@@ -142,7 +144,8 @@ def heads_of(model: Any) -> Heads:
   if 'labels' not in model:
     return Heads(words='words' not in model or model.words)
   names = [name for name, _ in model.labels], [name for name, _ in model.token_labels]
-  return Heads(model.words, 'pooler' in model and model.pooler, *map('+'.join, names))
+  answers = model.answers if 'answers' in model else 'none'
+  return Heads(model.words, 'pooler' in model and model.pooler, *map('+'.join, names), answers)
 
 
 def class_of(model: Any) -> str:
@@ -168,7 +171,7 @@ def class_of(model: Any) -> str:
 def bare(model: Any) -> str:
   """What the names of a model's class leave out: those of a headless one have no prefix."""
   heads = heads_of(model)
-  headless = not (heads.words or heads.label or heads.token_label)
+  headless = heads._replace(pooler=False) == Heads()
   return f'{find(model.family).base}.' if headless else ''
 
 
@@ -180,7 +183,8 @@ def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
   fixed = {'next': 2, 'order': 2, 'span': 2, 'right': 1}
   pair = lambda name: ((name, fixed.get(name, classes)),) if name else ()
   found = dict(
-    words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag)
+    words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag),
+    answers=heads.answers,
   )  # fmt: skip
   options = registry.find('bertjax.models', family.model, 'config.model.name').MODEL.options
   known = {field.name for field in dataclasses.fields(options)}
@@ -198,7 +202,9 @@ def _named(wanted: Heads, got: Heads) -> Heads:
 def _said(heads: Heads) -> str:
   label = 'any' if heads.label == ANY else heads.label or 'none'
   tag = 'any' if heads.token_label == ANY else heads.token_label or 'none'
-  return f'words={heads.words}, pooler={heads.pooler}, labels of {label}, token_labels of {tag}'
+  answers = '' if heads.answers == 'none' else f', answers={heads.answers!r}'
+  said = f'words={heads.words}, pooler={heads.pooler}, labels of {label}, token_labels of {tag}'
+  return said + answers
 
 
 def _check_fixed(family: Family, model: Any) -> None:

@@ -1,6 +1,7 @@
 """What our model and the class of transformers say of the same inputs, layer by layer."""
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -104,11 +105,23 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
     found['word'] = word_BTV[real_BT][:, : model.vocab_size]
   found |= {name: x_BGC[:, 0] for name, x_BGC in out.get('label_BGC', {}).items()}
   found |= {name: x_BTC[real_BT] for name, x_BTC in out.get('token_label_BTC', {}).items()}
+  if 'answers' in out:
+    beam = out['answers']
+    found |= _answers(np.exp(beam.start_BK), np.exp(beam.end_BKK), beam.none_B)
   if 'pooled_BGD' in out and not out['label_BGC']:
     found['pooled'] = out['pooled_BGD'][:, 0]
   if 'rtd_BT' in out:
     found['replaced'] = out['rtd_BT'][real_BT][:, None]
   return Outputs([h_BTD[real_BT] for h_BTD in out['hidden_LBTD']], found)
+
+
+def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> dict[str, Any]:
+  """The probabilities of the likeliest answers, in order, and the log-odds that there is none.
+
+  Of starts that are as likely as each other either may come first.
+  """
+  both_BKK = start_BK[:, :, None] * end_BKK
+  return dict(answers=np.sort(both_BKK.reshape(len(both_BKK), -1)), none=none_B[:, None])
 
 
 def _reads_last(model: Any) -> bool:
@@ -145,6 +158,8 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
     given['token_type_ids'] = tensor(inputs.type_BT)
   if 'extra' in model and model.extra:
     given['langs'] = tensor(inputs.language_BT)
+  if 'answers' in model and model.answers != 'none':
+    given |= _asked(given, inputs)
   if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
     given = {key: value[:, None] for key, value in given.items()}
   with torch.no_grad():
@@ -159,6 +174,19 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
       outputs = _outputs(out, model, place(inputs.example_BT) > 0)
   keys = {key: sorted(map(str, info.get(key) or ())) for key in ('missing_keys', 'unexpected_keys')}
   return outputs, keys
+
+
+def _asked(given: Mapping[str, Any], inputs: Inputs) -> dict[str, Any]:
+  """Which tokens may not be in an answer, as in the original, and the column of [CLS], the last."""
+  real_BT, type_BT = given['attention_mask'], given['token_type_ids']
+  text_BT = (type_BT == 0) & (real_BT > 0)
+  # Behind the last token of the text, which is [SEP], and behind padding there is none.
+  allowed_BT = text_BT & text_BT.roll(-1, 1)
+  allowed_BT[:, -1] = True
+  return dict(
+    p_mask=(~allowed_BT).float(),
+    cls_index=(given['input_ids'].shape[1] - 1) * real_BT.new_ones(len(inputs.token_BT)),
+  )
 
 
 # transformers' name of an output -> ours, and whether it is of every token.
@@ -180,6 +208,10 @@ def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs
       found[name] = pick(out[key]) if tokens else number(out[key])
   if 'start_logits' in out:
     found['span'] = np.stack([pick(out['start_logits']), pick(out['end_logits'])], -1)
+  if 'cls_logits' in out:  # which calls probabilities log_probs, and lays ends out before starts
+    start_BK, end_BKK = number(out['start_top_log_probs']), number(out['end_top_log_probs'])
+    end_BKK = end_BKK.reshape(len(start_BK), -1, start_BK.shape[1]).swapaxes(1, 2)
+    found |= _answers(start_BK, end_BKK, number(out['cls_logits']))
   if 'logits' in out:  # what most classes call theirs
     heads = family_lib.heads_of(model)
     if model.name == 'electra':

@@ -6,6 +6,7 @@ from typing import Any
 from bertjax.convert.families.bert import label_heads
 from bertjax.convert.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
+from bertjax.models.layers.answers import FORMS
 
 
 def layers() -> tuple[Row, ...]:
@@ -45,8 +46,29 @@ def layout(model: Any) -> Layout:
   spare = ('lm_loss.bias', *tied)
   if model.words:
     return Layout(rows + words, tied, ignored=())
-  names = {name: 'logits_proj' for name, _ in model.labels}
-  return Layout(rows + label_heads(model, 'sequence_summary.summary', names), spare=spare)
+  names = {'span': 'qa_outputs', **{name: 'logits_proj' for name, _ in model.labels}}
+  rows += label_heads(model, 'sequence_summary.summary', names)
+  return Layout(rows + (answers(model.width) if model.answers != 'none' else ()), spare=spare)
+
+
+def answers(width: int) -> tuple[Row, ...]:
+  """The head of answers to questions; I is two states side by side."""
+  rows = (
+    *dense('answers/start', 'start_logits.dense', 'A', 'D'),
+    *dense('answers/end_hidden', 'end_logits.dense_0', 'O', 'I'),
+    *norm('answers/end_norm', 'end_logits.LayerNorm'),
+    *dense('answers/end', 'end_logits.dense_1', 'A', 'D'),
+    *dense('answers/none_hidden', 'answer_class.dense_0', 'O', 'I'),
+    dense('answers/none', 'answer_class.dense_1', 'A', 'D')[0],
+  )
+  return heads(rows, I=2 * width)
+
+
+def write(model: Any) -> dict[str, Any]:
+  """The beam of answers."""
+  if model.answers == 'none':
+    return {}
+  return dict.fromkeys(('start_n_top', 'end_n_top'), FORMS[model.answers].beam)
 
 
 # Of both kinds of Transformer that transformers computes with these classes.
@@ -72,6 +94,8 @@ FAMILY = Family(
   classes={
     'XLNetLMHeadModel': Heads(words=True),
     'XLNetModel': Heads(),
+    'XLNetForQuestionAnswering': Heads(answers='xlnet'),
+    'XLNetForQuestionAnsweringSimple': Heads(token_label='span'),
     'XLNetForMultipleChoice': Heads(label='right'),
     'XLNetForSequenceClassification': Heads(label=ANY),
     'XLNetForTokenClassification': Heads(token_label=ANY),
@@ -90,5 +114,6 @@ FAMILY = Family(
     summary_use_proj=(True,),
     summary_activation=('tanh',),
   ),  # fmt: skip
+  write=write,
   vocab_size=32_000,
 )
