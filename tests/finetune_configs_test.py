@@ -26,8 +26,8 @@ RECIPES = [
   'xnli:de,zh',
   *(f'tfds:glue/{task}' for task in tfds.GLUE),
   *(f'tfds:{name}' for name in tfds.OTHERS),
-  *(f'glue:{t},{f}' for t in glue.TASKS if t != 'wnli' for f in families.FAMILIES if f != 'bert'),
-  *(f'squad:{v},{f}' for v in ('v1', 'v2') for f in families.FAMILIES if f != 'bert'),
+  *(f'glue:{t},{f}' for t in glue.TASKS for f in families.having(t) if f != 'bert'),
+  *(f'squad:{v},{f}' for v in ('v1', 'v2') for f in families.having(v) if f != 'bert'),
 ]
 
 
@@ -78,6 +78,8 @@ PUBLISHED = {
   'stsb,electra_large': (10.0, 32, 128, 5e-5, 100, 'product_linear'),
   'v1,roberta': (2.0, 48, 384, 1.5e-5, 60, 'linear'),
   'v2,electra': (2.0, 32, 512, 1e-4, 100, 'product_linear'),
+  'v2,xlnet': (8000, 48, 512, 3e-5, 125, 'linear'),
+  'v2,xlnet_base': (12_000, 24, 512, 2e-5, 83, 'linear'),
 }
 
 
@@ -115,11 +117,40 @@ def test_a_family_is_fine_tuned_as_its_original_was(recipe):
 
 def test_only_electra_decays_by_layer_and_only_roberta_decays_norms():
   of = lambda family: glue.get_config(f'cola,{family}').optimizer
-  decays = {family: of(family).layer_decay for family in families.FAMILIES}
+  decays = {family: of(family).layer_decay for family in families.having('cola')}
   assert decays == dict(bert=1.0, roberta=1.0, albert=1.0, electra=0.8, electra_large=0.9)
-  assert [f for f in families.FAMILIES if len(of(f).decay) == 1] == ['roberta']
-  assert [f for f in families.FAMILIES if of(f).get('eps_first')] == ['roberta']
+  assert [f for f in decays if len(of(f).decay) == 1] == ['roberta']
+  assert [f for f in decays if of(f).get('eps_first')] == ['roberta']
   assert glue.get_config('rte,roberta').data.task.separators == 2
+
+
+# The head, its dropout, and of an evaluation n-best, tokens of an answer, threshold.
+HEADS = {
+  'v2': ('none', 0.0, 20, 30, 0.0),
+  'v2,roberta': ('none', 0.0, 20, 30, 0.0),
+  'v1,albert': ('none', 0.0, 20, 30, 0.0),
+  'v2,albert': ('xlnet', 0.1, 20, 30, 0.0),
+  'v1,electra': ('electra', 0.0, 20, 30, -2.75),
+  'v2,electra_large': ('electra', 0.0, 20, 30, -2.75),
+  'v1,xlnet': ('xlnet', 0.1, 5, 64, 0.0),
+  'v2,xlnet_base': ('xlnet', 0.1, 5, 64, 0.0),
+}
+
+
+@pytest.mark.parametrize('recipe', HEADS)
+@mutation(
+  'finetune: ALBERT answers all questions with the head of SQuAD 2.0',
+  'configs/finetune/families.py',
+  "if task == 'v2':",
+  'if task:',
+  case='v1,albert',
+)
+def test_a_family_answers_with_the_head_of_its_original(recipe):
+  c = squad.get_config(recipe)
+  dev = c.evals.dev
+  found = (c.model.answers, c.model.head_dropout, dev.best, dev.longest, dev.threshold)
+  assert found == HEADS[recipe]
+  assert c.model.token_labels == ((('span', 0),) if c.model.answers == 'none' else ())
 
 
 @pytest.mark.parametrize(
@@ -128,6 +159,7 @@ def test_only_electra_decays_by_layer_and_only_roberta_decays_norms():
     ('mrpc,elektra', "did you mean 'electra'"),
     ('mrcp,electra', "did you mean 'mrpc'"),
     ('wnli,roberta', "unknown size 'roberta', expected one of bert"),
+    ('mrpc,xlnet', "unknown size 'xlnet', expected one of bert, roberta, albert, electra"),
   ],
 )
 def test_a_family_without_a_recipe_is_refused(recipe, said):

@@ -1,8 +1,9 @@
 """How each family was fine-tuned: `glue.py:TASK,FAMILY` and `squad.py:VERSION,FAMILY`.
 
 Without a family the recipe is BERT's. `roberta` is for RoBERTa and XLM-R, `albert` for ALBERT,
-`electra` for ELECTRA's small and base models and `electra_large` for the large one. They say how is
-trained; which model it is follows from `config.init_from`.
+`electra` for ELECTRA's small and base models and `electra_large` for the large one; `xlnet` and
+`xlnet_base`, XLNet's large and base models, are for questions alone. They say how is trained, and
+of questions with which head; which model it is follows from `config.init_from`.
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ FAIRSEQ = 'fairseq/examples/roberta/README.glue.md'
 ROBERTA = 'RoBERTa paper, table 10 (unverified)'
 ELECTRA = 'electra/configure_finetuning.py'
 RUN_GLUE = 'albert/run_glue.sh'
+XLNET = 'xlnet/run_squad.py: flags'
 
 # Peak and batch, for ten epochs; steps are 6% warm-up but for QQP.
 ROBERTA_GLUE = dict(
@@ -27,6 +29,7 @@ ALBERT_GLUE = dict(
   stsb=(214, 2e-5, 3598, 16), mrpc=(200, 2e-5, 800, 32),
 )  # fmt: skip
 LONGER = ('rte', 'stsb')  # for ELECTRA
+OF_QUESTIONS = ('xlnet', 'xlnet_base')  # families without a recipe for GLUE here
 
 
 def roberta(c: Recipe, task: str) -> None:
@@ -62,6 +65,10 @@ def albert(c: Recipe, task: str) -> None:
   if task not in ALBERT_GLUE:
     c.update(cited('ALBERT paper, appendix A.4 (unverified)', batch_size=48, epochs=2.0))
     c.optimizer.schedule.update(cited('ALBERT paper, appendix A.4 (unverified)', peak=5e-5))
+    if task == 'v2':
+      head = dict(answers='xlnet', token_labels=())
+      c.model.update(cited('albert/squad_utils.py:create_v2_model', **head))
+      c.model.update(cited('albert/run_squad_v2.py: flags, dropout_prob', head_dropout=0.1))
     return
   warmup, peak, steps, batch = ALBERT_GLUE[task]
   every = 200 if task == 'qnli' else 100
@@ -85,6 +92,12 @@ def electra(c: Recipe, task: str) -> None:
     c.update(cited(ELECTRA, epochs=3.0, length=128))
   else:
     c.update(cited(f'{ELECTRA}: of SQuAD', epochs=2.0, length=512))
+    c.model.update(
+      cited(
+        'electra/finetune/qa/qa_tasks.py:get_prediction_module', answers='electra', token_labels=()
+      )
+    )
+    c.evals.dev.update(cited(f'{ELECTRA}: qa_na_threshold', threshold=-2.75))
   c.optimizer.update(
     cited('electra/model/optimization.py:create_optimizer', b1=0.9, b2=0.999, eps=1e-6, clip=1.0)
     | cited('electra/model/optimization.py:AdamWeightDecayOptimizer', bias_correction=False)
@@ -104,12 +117,52 @@ def electra_large(c: Recipe, task: str) -> None:
   c.optimizer.schedule.update(cited(f'{ELECTRA}: of the large model', peak=5e-5))
 
 
+def xlnet(c: Recipe, task: str) -> None:
+  """Steps and not epochs, and Adam without decay of weights.
+
+  The original's decay by layer multiplies gradients, which Adam undoes.
+  """
+  del task
+  script = 'xlnet/scripts/tpu_squad_large.sh'
+  c.update(cited(script, epochs=0.0, total_steps=8000, batch_size=48, length=512))
+  c.update(cited(f'{script}: save_steps', checkpoint_steps=1000, eval_steps=1000))
+  c.model.update(
+    cited('xlnet/function_builder.py:get_qa_outputs', answers='xlnet', token_labels=())
+    | cited(f'{XLNET}, dropout', head_dropout=0.1)
+  )
+  c.optimizer.update(
+    cited(XLNET, weight_decay=0.0, clip=1.0)
+    | cited(script, eps=1e-6)
+    | cited(
+      "xlnet/model_utils.py:get_train_op, TensorFlow's AdamOptimizer",
+      b1=0.9, b2=0.999, bias_correction=True, eps_first=True,
+    )
+  )  # fmt: skip
+  warmup = c.get_ref('total_steps') // 8
+  c.optimizer.schedule.update(
+    cited('xlnet/model_utils.py:get_train_op', name='linear')
+    | cited(script, peak=3e-5, warmup_steps=warmup)
+  )
+  c.evals.dev.update(cited(XLNET, best=5, longest=64))
+
+
+def xlnet_base(c: Recipe, task: str) -> None:
+  """Three GPUs with eight rows each."""
+  xlnet(c, task)
+  script = 'xlnet/scripts/gpu_squad_base.sh'
+  c.update(cited(script, total_steps=12_000, batch_size=24))
+  warmup = c.get_ref('total_steps') // 12
+  c.optimizer.schedule.update(cited(script, peak=2e-5, warmup_steps=warmup))
+
+
 FAMILIES: dict[str, Callable[[Recipe, str], None]] = dict(
   bert=lambda c, task: None,
   roberta=roberta,
   albert=albert,
   electra=electra,
   electra_large=electra_large,
+  xlnet=xlnet,
+  xlnet_base=xlnet_base,
 )
 
 
@@ -121,8 +174,14 @@ def split(arg: str | None, tasks: tuple[str, ...], default: str) -> tuple[str, s
   """
   task, _, family = (arg or default).partition(',')
   task = common.parse_size(task, tasks, default)
-  have = ('bert',) if task == 'wnli' else FAMILIES  # which the others left out, or recast
-  return task, common.parse_size(family, have, 'bert')
+  return task, common.parse_size(family, having(task), 'bert')
+
+
+def having(task: str) -> tuple[str, ...]:
+  """The families that have a recipe for a task."""
+  if task == 'wnli':  # which the others left out, or recast
+    return ('bert',)
+  return tuple(f for f in FAMILIES if task not in ROBERTA_GLUE or f not in OF_QUESTIONS)
 
 
 def apply(c: Recipe, family: str, task: str) -> None:
