@@ -62,6 +62,20 @@ def saved(tmp_path_factory):
   "  return ''",
   case='RobertaModel',
 )
+@mutation(
+  'convert: the state of the start is the first half of what ends read',
+  'bertjax/models/layers/answers.py',
+  'x.astype(self.dtype) @ kernel[:rows] + y.astype(self.dtype) @ kernel[rows:]',
+  'x.astype(self.dtype) @ kernel[rows:] + y.astype(self.dtype) @ kernel[:rows]',
+  case='XLNetForQuestionAnswering',
+)
+@mutation(
+  'convert: [SEP] may be in an answer',
+  'bertjax/convert/parity.py',
+  'allowed_BT = text_BT & text_BT.roll(-1, 1)',
+  'allowed_BT = text_BT.clone()',
+  case='XLNetForQuestionAnswering',
+)
 def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
   """Every tensor bit for bit, no key missing or unexpected, the same outputs."""
   model, taken = opened(saved(case))

@@ -6,6 +6,7 @@ from mutation import mutation
 
 from bertjax.data.labelled.spans import Context, Window
 from bertjax.evals.squad import decoding, scores
+from bertjax.types import Beam
 
 WORDS = 'the cat sat on the mat and the dog sat by it'.split()
 
@@ -210,6 +211,71 @@ def test_an_answer_that_would_begin_inside_of_a_word_has_whole_ones():
   assert answer(0, 0) == 'un' and answer(3, 5) == 'games, he'  # an end may stand inside
   assert answer(1, 1) == 'un##play' and answer(2, 3) == '##able  games,'
   assert answer(6, 6) == '##re' and answer(2, 2) == '##able'
+
+
+def beam_of(rng, row, size):
+  """A beam of random columns, those of padding too, with the scores of its starts in order."""
+  columns = len(row.id_n) + 5
+  order = lambda *shape: -np.sort(-rng.normal(size=shape).astype(np.float32), -1)
+  ends = np.stack([rng.permutation(columns)[:size] for _ in range(size)])
+  starts = rng.permutation(columns)[:size]
+  return Beam(order(size), starts, order(size, size), ends, np.float32(rng.normal()))
+
+
+def beam_answers(rows, context, beams, best, longest):
+  """(text -> score, odds) by the definition: every start with each of its own ends."""
+  found, shown = {}, decoding.most_context(rows)
+  for row, most, beam in zip(rows, shown, beams, strict=True):
+    for i in range(min(best, len(beam.start_BK))):
+      for j in range(min(best, len(beam.start_BK))):
+        first = beam.start_column_BK[i] - row.column + row.first
+        last = beam.end_column_BKK[i, j] - row.column + row.first
+        inside = row.first <= first <= last < row.stop and last - first + 1 <= longest
+        if inside and most[first - row.first]:
+          text = context.text[context.begin_n[first] : context.end_n[last]]
+          score = float(beam.start_BK[i]) + float(beam.end_BKK[i, j])
+          found[text] = max(score, found.get(text, -np.inf))
+  return found, min(float(beam.none_B) for beam in beams)
+
+
+@mutation(
+  'squad: ends of the likeliest start go with all starts',
+  'bertjax/evals/squad/decoding.py',
+  'np.repeat(start_n, end_nn.shape[1]), end_nn.ravel()',
+  'np.repeat(start_n, end_nn.shape[1]), np.tile(end_nn[0], len(start_n))',
+)
+@mutation(
+  'squad: starts alone are ranked',
+  'bertjax/evals/squad/decoding.py',
+  'said.start_BK[:best, None].astype(np.float64) + said.end_BKK[:best, :best]',
+  'said.start_BK[:best, None].astype(np.float64) + 0 * said.end_BKK[:best, :best]',
+)
+@mutation(
+  'squad: the odds of no answer are the best of a beam',
+  'bertjax/evals/squad/decoding.py',
+  'odds = min(float(beam.none_B)',
+  'odds = max(float(beam.none_B)',
+)
+def test_answers_of_a_beam_are_those_of_the_definition():
+  rng, context = np.random.default_rng(0), context_of(WORDS)
+  some = 0
+  for _ in range(40):
+    rows = [window(0, 8), window(4, 12)]
+    size, best, longest = int(rng.integers(3, 7)), int(rng.integers(2, 8)), int(rng.integers(1, 6))
+    beams = [beam_of(rng, row, size) for row in rows]
+    found = decode(rows, beams, best, longest)
+    want, odds = beam_answers(rows, context, beams, best, longest)
+    ranked = sorted(want.items(), key=lambda each: -each[1])[:best]
+    assert [(c.text, c.score) for c in found.candidates] == [
+      (t, pytest.approx(s)) for t, s in ranked
+    ]
+    assert found.odds == odds and found.answer(odds) == (ranked[0][0] if ranked else '')
+    assert found.answer(odds - 1e-6) == ''
+    scores_n = np.array([*(s for _, s in ranked)] or [0.0])
+    null = np.exp(found.null) / (np.exp(found.null) + np.exp(scores_n).sum())
+    assert null == pytest.approx(1 / (1 + np.exp(-odds)))  # its share is what the head says
+    some += len(ranked) > 1
+  assert some > 10
 
 
 def test_questions_are_kept_apart():

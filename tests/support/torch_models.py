@@ -54,6 +54,8 @@ CASES = {
   'XLNetForSequenceClassification': t.XLNetConfig(num_labels=3, **XLNET),
   'XLNetForTokenClassification': t.XLNetConfig(num_labels=7, **XLNET),
   'XLNetForMultipleChoice': t.XLNetConfig(**XLNET),
+  'XLNetForQuestionAnswering': t.XLNetConfig(**XLNET),
+  'XLNetForQuestionAnsweringSimple': t.XLNetConfig(**XLNET),
   'XLNetLMHeadModel to the left': t.XLNetConfig(
     attn_type='uni', tie_word_embeddings=False, ff_activation='relu', **XLNET
   ),

@@ -153,6 +153,49 @@ def test_windows_without_the_whole_answer_learn_the_first_token(wordpiece):
 
 
 @mutation(
+  'spans: rows of XLNet begin with the question',
+  'bertjax/data/labelled/spans.py',
+  'np.concatenate([text_n, head_n[1:], head_n[:1]])',
+  'np.concatenate([head_n[1:], text_n, head_n[:1]])',
+)
+@mutation(
+  'spans: windows of XLNet without the answer learn the first token',
+  'bertjax/data/labelled/spans.py',
+  'return row.cls, row.cls',
+  'return 0, 0',
+)
+@mutation(
+  'spans: windows without the answer are questions without one',
+  'bertjax/data/labelled/spans.py',
+  "not asked[row.question].values['answers'] for row in rows",
+  'start == row.cls for row, (start, _) in zip(rows, label)',
+)
+def test_rows_of_xlnet_are_text_question_cls(wordpiece):
+  """zihangdai/xlnet, run_squad.py:convert_examples_to_features."""
+  asked = [record('wrote notes', name='a'), record(None, name='b')]
+  found = spans.TASK.encode_cls_last(asked, OPTIONS, wordpiece, 12)
+  other = spans.encode(asked, OPTIONS, wordpiece, 12)
+  question = 'who was it [SEP]'
+  for id_n, type_n, first_n in zip(found.id_n, found.type_n, other.id_n, strict=True):
+    words = [wordpiece.pieces[i] for i in id_n]
+    shown = [wordpiece.pieces[i] for i in first_n[5:]]
+    assert words == [*shown, *question.split(), '[CLS]']
+    assert type_n.tolist() == [0] * len(shown) + [1] * 4 + [2]
+  label = found.label
+  for n, id_n in enumerate(found.id_n):
+    start, end = int(label['span_start'][n]), int(label['span_end'][n])
+    if (
+      'wrote notes' in ' '.join(wordpiece.pieces[i] for i in id_n)
+      and not label['span_impossible'][n]
+    ):
+      assert [wordpiece.pieces[i] for i in id_n[start : end + 1]] == ['wrote', 'notes']
+    else:
+      assert start == end == len(id_n) - 1
+  assert label['span_impossible'].tolist() == [0] * (n // 2 + 1) + [1] * (n // 2 + 1)
+  assert other.label['span_impossible'].tolist() == label['span_impossible'].tolist()
+
+
+@mutation(
   'spans: answers that are not there are learned',
   'bertjax/data/labelled/spans.py',
   'context.text[begin:end] != text',
