@@ -6,8 +6,8 @@
 v1: every question has its answer in the text. v2: some have none. The recipe is BERT's (Devlin et
 al. 2019, section 4.2; google-research/bert, run_squad.py); that of another family is
 squad.py:v1,roberta, or albert, electra, electra_large, xlnet, xlnet_base (families.py), with the
-head of its original (config.model.answers). XQuAD and CMRC 2018 are files of the form of v1; so XQuAD
-is a dev set for a model that learned on English. Scores are SQuAD's: of Chinese, which has no
+head of its original (config.model.answers). XQuAD and CMRC 2018 are files of the form of v1; so
+XQuAD is a dev set for a model that learned on English. Scores are SQuAD's: of Chinese, which has no
 spaces, f1 is that of whole answers.
 
 Steps are questions / batch_size * epochs, as in the original; a question whose text takes several
