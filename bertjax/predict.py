@@ -43,8 +43,10 @@ _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
 _MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose', 'answer']
 _MODE = flags.DEFINE_enum('mode', None, _MODES, 'What to predict.')
 _QUESTION = flags.DEFINE_multi_string('question', [], 'A question on each --text, or on one.')
-_LONGEST = flags.DEFINE_integer('longest', 30, 'Tokens of an answer at most.', 1)
-_THRESHOLD = flags.DEFINE_float('threshold', 0.0, 'Odds above which a question has no answer.')
+_LONGEST = flags.DEFINE_integer('longest', None, "Tokens of an answer at most; the run's own.", 1)
+_THRESHOLD = flags.DEFINE_float(
+  'threshold', None, "Odds above which a question has no answer; the run's own."
+)
 _PREDICTIONS = flags.DEFINE_string('predictions', None, 'File for the answers, by the ids.')
 _NULL_ODDS = flags.DEFINE_string('null_odds', None, 'File for the odds of no answer, by the ids.')
 flags.adopt_module_key_flags(use_flags)

@@ -26,8 +26,8 @@ from bertjax.errors import UserError, writing
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
 # model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
-# what their poolers compute.
-FORMAT = 7
+# what their poolers compute, 7 models without a field for their head of answers.
+FORMAT = 8
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 STOPPED = 'stopped.json'  # the step after which early stopping ended the run

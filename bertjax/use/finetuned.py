@@ -117,28 +117,30 @@ class FineTuned:
     self,
     questions: Sequence[str],
     texts: Sequence[str],
-    longest: int = 30,
-    best: int = 20,
-    threshold: float = 0.0,
+    longest: int | None = None,
+    best: int | None = None,
+    threshold: float | None = None,
   ) -> list[Answer]:
     """The answer to each question in its text, which may be of any length, by a fine-tuned run.
 
     Args:
       questions: any number; what is longer than the task says is cut.
       texts: as many; the same one may be given again.
-      longest: tokens of an answer at most.
+      longest: tokens of an answer at most; None, here and below: that of the run's own evaluation.
       best: first and last tokens that are paired, see `evals/squad/decoding.py`.
       threshold: odds above which there is no answer, where that may be.
 
     Raises:
-      UserError: a model that was not fine-tuned on questions, other than one text for each, or
-        limits below 1.
+      UserError: a model that was not fine-tuned on questions, other than one text for each, limits
+        below 1, or none where the run has no evaluation of questions.
     """
     if self.net.spans is None or self.task.get('name') != 'spans':
       raise UserError(
         f'{self.source} was not fine-tuned on questions: expected a run of '
         'configs/finetune/squad.py'
       )
+    longest = self._limit('longest', longest)
+    best, threshold = self._limit('best', best), self._limit('threshold', threshold)
     if len(questions) != len(texts) or min(longest, best) < 1:
       raise UserError(
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
@@ -151,6 +153,15 @@ class FineTuned:
     decoded = decoding.decode(windows, found, said, decoding.Limits(best, longest))
     odds = threshold if self.task['no_answer'] else None
     return [labelled.answer(each, odds) for each in decoded]
+
+  def _limit(self, name: str, given: Any) -> Any:
+    """What is given, else what the run's evaluation has."""
+    if given is None and name not in self.task:
+      raise UserError(
+        f'{self.source} has no evaluation of questions, which would say what may be an answer: '
+        f'expected {name}'
+      )
+    return self.task[name] if given is None else given
 
   def _label_logits(
     self, name: str, said: Sequence[Sequence[str]], cut: bool, first: int, parts: int = 1

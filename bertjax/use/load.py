@@ -16,6 +16,7 @@ from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
 
+LIMITS = ('best', 'longest', 'threshold')  # of evals/spans.py
 ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows
 
 
@@ -29,7 +30,7 @@ class Found(NamedTuple):
     vocabulary: of its texts.
     languages: in the order of their ids; () where nothing says them.
     task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
-      at most; {} of any other.
+      at most, and of questions the LIMITS of its own evaluation; {} of any other.
     read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
       there, which are zeros).
   """
@@ -136,7 +137,16 @@ def _found(
   task = dict(config['data'].task) if 'data' in config else {}
   if task:
     task['length'] = config['length']
+    task |= _limits(config['evals'])
   return Found(source, model, rules, vocabulary, tuple(languages), task, read)
+
+
+def _limits(evals: Any) -> dict[str, Any]:
+  """What may be an answer, as the run's evaluation of questions says, of several `dev`; {} where it
+  has none."""
+  found = {name: given for name, given in evals.items() if given.type == 'spans'}
+  given = found.get('dev') or next(iter(found.values()), {})
+  return {key: given[key] for key in LIMITS if key in given}
 
 
 def _languages(config: Any) -> tuple[str, ...]:

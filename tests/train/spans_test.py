@@ -1,42 +1,19 @@
 """Questions on texts, from a file to the answers: learned, judged, asked and exported."""
 
 import json
-import random
 
 import finetune_runs
 import pytest
+import toy_questions
 from mutation import mutation
 from processes import lines
 
-NAMES = ('ada', 'bob', 'eve', 'kim', 'max', 'zoe')
-OTHERS = ('the', 'film', 'was', 'very', 'one', 'of', 'all', 'seen', 'by', 'at')
 EXACT = 'eval/dev/exact'
-
-
-def questions(draw, count):
-  """The answer is the one name in the text, between commas; some texts have none."""
-  paragraphs = []
-  for number in range(count):
-    words = [draw.choice(OTHERS) for _ in range(draw.choice([3, 8, 15, 40]))]
-    answers = []
-    if draw.random() < 0.7:
-      place, name = draw.randrange(len(words) + 1), draw.choice(NAMES)
-      begin = sum(len(word) + 1 for word in words[:place])
-      words.insert(place, f'{name.title()},')
-      answers = [dict(text=name.title(), answer_start=begin)]
-    asked = dict(id=f'q{number}', question='who', answers=answers, is_impossible=not answers)
-    paragraphs.append(dict(context=' '.join(words), qas=[asked]))
-  return dict(data=[dict(title='all', paragraphs=paragraphs)])
 
 
 @pytest.fixture(scope='module')
 def files(tmp_path_factory):
-  folder, draw = tmp_path_factory.mktemp('files'), random.Random(0)
-  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'who', ',', *NAMES, *OTHERS]
-  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
-  for name, count in (('train', 300), ('dev', 60)):
-    (folder / f'{name}.json').write_text(json.dumps(questions(draw, count)))
-  return folder
+  return toy_questions.write(tmp_path_factory.mktemp('files'))
 
 
 def command(files, workdir, *more):

@@ -1,0 +1,138 @@
+"""Questions with the heads of XLNet and of ELECTRA: learned, judged, asked, exported, resumed."""
+
+import json
+
+import finetune_runs
+import numpy as np
+import pytest
+import toy_questions
+from mutation import mutation
+
+import bertjax
+
+pytestmark = pytest.mark.full
+EXACT = 'eval/dev/exact'
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  return toy_questions.write(tmp_path_factory.mktemp('files'))
+
+
+@pytest.fixture(scope='module')
+def xlnet(files, tmp_path_factory):
+  """The workdir of four steps of XLNet."""
+  workdir = tmp_path_factory.mktemp('xlnet')
+  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
+  model = dict(layers=1, width=32, ffn=64, heads=4, init_std=0.2)
+  keys |= {f'model.{key}': value for key, value in model.items()}
+  keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
+  command = finetune_runs.main('configs/xlnet.py:test', workdir)
+  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+  return workdir
+
+
+def command(recipe, files, workdir, **more):
+  """A run on the questions, which take several windows."""
+  keys = dict(length=32, epochs=8, batch_size=16, log_steps=1, eval_steps=50, checkpoint_steps=50)
+  keys |= {'data.train': files / 'train.json', 'data.dev': files / 'dev.json'}
+  keys |= {'data.task.stride': 16, 'data.task.question': 2, 'optimizer.schedule.peak': 1e-2}
+  keys |= {'model.dropout': 0.0, 'model.init_std': 0.2} | more
+  start = finetune_runs.main(f'configs/finetune/squad.py:{recipe}', workdir)
+  return [*start, *(f'--config.{key}={value}' for key, value in keys.items())]
+
+
+def of_xlnet(files, xlnet, workdir):
+  return command('v2,xlnet', files, workdir, init_from=xlnet)
+
+
+@pytest.fixture(scope='module')
+def tuned(files, xlnet, tmp_path_factory):
+  """(workdir, what was printed) of XLNet."""
+  workdir = tmp_path_factory.mktemp('xlnet-tuned')
+  return workdir, finetune_runs.run(of_xlnet(files, xlnet, workdir))
+
+
+@mutation(
+  'answers: an evaluation of XLNet shows the question first',
+  'bertjax/evals/spans.py',
+  'vocabulary, config.length, cls_last)',
+  'vocabulary, config.length)',
+)
+def test_xlnet_learns_to_answer_and_to_say_that_there_is_no_answer(tuned):
+  workdir, said = tuned
+  assert "answers 'none' -> 'xlnet'" in said or 'Made anew' in said
+  assert finetune_runs.last(workdir, EXACT) > 0.9
+  assert finetune_runs.last(workdir, 'eval/dev/no_answer') > 0.9
+  assert finetune_runs.last(workdir, 'none_accuracy') > 0.9
+
+
+@mutation(
+  'answers: rows of use have the question first',
+  'bertjax/use/finetuned.py',
+  'cls_last = self.net.frame.stands_last',
+  'cls_last = False',
+)
+@mutation(
+  'answers: the limits of an evaluation are forgotten',
+  'bertjax/use/load.py',
+  "task |= _limits(config['evals'])",
+  'task |= {}',
+)
+def test_predictions_of_xlnet_are_as_right_as_the_evaluation_says(files, tuned, tmp_path):
+  workdir, _ = tuned
+  predictions, odds = tmp_path / 'predictions.json', tmp_path / 'null_odds.json'
+  done = finetune_runs.use(
+    'predict', workdir, f'--input={files}/dev.json', f'--predictions={predictions}',
+    f'--null_odds={odds}',
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  answers, null_odds = json.loads(predictions.read_text()), json.loads(odds.read_text())
+  (article,) = json.loads((files / 'dev.json').read_text())['data']
+  right = 0
+  for paragraph in article['paragraphs']:
+    (question,) = paragraph['qas']
+    answer = answers[question['id']]
+    assert answer in paragraph['context'] and (answer == '') == (null_odds[question['id']] > 0)
+    right += answer == (question['answers'][0]['text'] if question['answers'] else '')
+  assert right / len(answers) == pytest.approx(finetune_runs.last(workdir, EXACT))
+
+
+def test_an_exported_xlnet_answers_the_same_in_transformers(tuned, tmp_path):
+  import torch
+  import transformers
+
+  workdir, _ = tuned
+  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
+  theirs = transformers.XLNetForQuestionAnswering.from_pretrained(exported)
+  said = json.loads((exported / 'parity.json').read_text())['outputs']
+  assert {'answers', 'none'} <= {each['of'] for each in said['differences']}
+  tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+  text = 'the film was seen by Eve , at one of all'
+  ids = tokenizer.convert_tokens_to_ids([*text.lower().split(), '[SEP]', 'who', '[SEP]', '[CLS]'])
+  size = len(ids)
+  allowed = np.isin(np.arange(size), [*range(size - 4), size - 1])
+  with torch.no_grad():
+    out = theirs(
+      input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * (size - 3) + [1, 1, 2]]),
+      p_mask=torch.tensor(~allowed[None]).float(), cls_index=torch.tensor([size - 1]),
+    )  # fmt: skip
+  (ours,) = bertjax.Model.load(workdir).answer(['who'], [text])
+  assert text.split()[out.start_top_index[0, 0]] == ours.text == 'Eve'
+  assert ours.odds == pytest.approx(float(out.cls_logits[0]), abs=1e-4)
+
+
+def test_a_kill_and_a_resume_change_no_bit(files, xlnet, tuned, tmp_path):
+  arguments = of_xlnet(files, xlnet, tmp_path)
+  said = finetune_runs.check_kill_and_resume(arguments, tuned[0], tmp_path, 60)
+  assert 'Resuming after step 50' in said
+
+
+@pytest.mark.parametrize('recipe', ['v2,electra', 'v2,albert'])
+def test_other_encoders_learn_with_these_heads(recipe, files, tmp_path):
+  size = {f'model.{key}': value for key, value in finetune_runs.SIZE.items()}
+  size |= {'model.dropout': 0.0, 'data.vocab': files / 'vocab.txt'}
+  finetune_runs.run(command(recipe, files, tmp_path / 'run', **size))
+  assert finetune_runs.last(tmp_path / 'run', 'eval/dev/best_exact') > 0.9
+  done = finetune_runs.use('convert', tmp_path / 'run', '--to=hf', f'--output={tmp_path}/hf')
+  assert done.returncode != 0 and "token_labels of none, answers='" in done.stderr, done.stderr
