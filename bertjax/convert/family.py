@@ -145,7 +145,8 @@ def heads_of(model: Any) -> Heads:
     return Heads(words='words' not in model or model.words)
   names = [name for name, _ in model.labels], [name for name, _ in model.token_labels]
   answers = model.answers if 'answers' in model else 'none'
-  return Heads(model.words, 'pooler' in model and model.pooler, *map('+'.join, names), answers)
+  label, tag = map('+'.join, names)
+  return Heads(model.words, 'pooler' in model and model.pooler, label, tag, answers)
 
 
 def class_of(model: Any) -> str:

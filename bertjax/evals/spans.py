@@ -25,7 +25,8 @@ class Options(NamedTuple):
     file: of the questions; '': config.data.dev.
     examples: questions from the first one on; 0: all.
     batch_size: rows of a batch.
-    best: first and last tokens of a window that are paired (n-best).
+    best: first and last tokens of a window that are paired (n-best); of a head that scores ends
+      behind a start as many as it keeps (answers.Form), at most.
     longest: tokens of an answer at most.
     threshold: odds above which a question has no answer, where that may be.
   """

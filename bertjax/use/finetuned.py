@@ -139,19 +139,19 @@ class FineTuned:
         f'{self.source} was not fine-tuned on questions: expected a run of '
         'configs/finetune/squad.py'
       )
-    longest = self._limit('longest', longest)
-    best, threshold = self._limit('best', best), self._limit('threshold', threshold)
-    if len(questions) != len(texts) or min(longest, best) < 1:
+    limits = decoding.Limits(self._limit('best', best), self._limit('longest', longest))
+    odds = self._limit('threshold', threshold)
+    if len(questions) != len(texts) or min(limits) < 1:
       raise UserError(
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '
-        f'questions, {len(texts)} texts, longest={longest} and best={best}'
+        f'questions, {len(texts)} texts, longest={limits.longest} and best={limits.best}'
       )
     cls_last = self.net.frame.stands_last
     windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary, cls_last)
     rows = [Row(window.id_n, second=int(np.argmax(window.type_n > 0))) for window in windows]
     said = self._runner.run('answer', self.net.spans, rows)
-    decoded = decoding.decode(windows, found, said, decoding.Limits(best, longest))
-    odds = threshold if self.task['no_answer'] else None
+    decoded = decoding.decode(windows, found, said, limits)
+    odds = odds if self.task['no_answer'] else None
     return [labelled.answer(each, odds) for each in decoded]
 
   def _limit(self, name: str, given: Any) -> Any:

@@ -14,9 +14,11 @@ import parity
 import pytest
 import torch
 import transformers
+from flax.core import meta
 from mutation import mutation
 from transformers.models.xlnet import modeling_xlnet
 
+from bertjax import models
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import classify, spans
@@ -292,6 +294,24 @@ def test_padding_and_rows_that_fill_up_a_batch_change_nothing(both):
   longer = {k: np.concatenate([v, v[:1]]) for k, v in longer.items()}
   longer['example_weight_BG'][3] = 0
   assert parity.loss_and_gradients(objective, params, longer)[0] == pytest.approx(loss, rel=1e-5)
+
+
+@mutation(
+  'answers: the head costs nothing',
+  'bertjax/models/bert.py',
+  'return count + answers_lib.flops(self.answers, self.width, batch)',
+  'return count',
+  case='albert',
+)
+@pytest.mark.parametrize('family', ['xlnet', 'albert', 'electra'])
+def test_flops_are_those_of_the_matrices_that_tokens_and_rows_meet(family):
+  c, batch = config(family), batch_of(family)
+  sized = lambda form: models.build(c.model).clone(answers=form).flops(batch)
+  shapes = meta.unbox(jax.eval_shape(models.build(c.model).init, jax.random.key(0), batch))
+  sizes = {k: v['kernel'].size for k, v in shapes['params']['answers'].items() if k != 'end_norm'}
+  each = sizes['start'] + sizes['end'] + sizes['end_hidden'] // 2  # which h meets
+  row = sizes['end_hidden'] // 2 + sizes['none_hidden'] + sizes['none']
+  assert sized(c.model.answers) - sized('none') == 6 * (sum(LENGTHS) * each + len(LENGTHS) * row)
 
 
 @pytest.mark.full

@@ -181,7 +181,8 @@ def windows(
       stop = min(first + room, len(context.id_n))
       shown_n = np.append(context.id_n[first:stop], np.int32(sep))
       cut = max(len(question_n) - options.question, 0)
-      rows.append(Window(number, first, stop, *_row(head_n, shown_n, cls_last), cut))
+      column, cls_column, id_n, type_n = _row(head_n, shown_n, cls_last)
+      rows.append(Window(number, first, stop, column, cls_column, id_n, type_n, cut))
   return rows
 
 

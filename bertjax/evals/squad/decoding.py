@@ -126,7 +126,7 @@ def _null(
   """The score and the odds of having no answer."""
   scores = [each.score for each in candidates] or [NOTHING]
   if isinstance(said[0], Beam):
-    odds = min(float(beam.none_B) for beam in said)
+    odds = min(float(beam.none_B) for beam in said if isinstance(beam, Beam))
     return odds + float(np.logaddexp.reduce(scores)), odds
   pairs = zip(rows, said, strict=True)
   null = min(float(logits_T2[row.cls].astype(np.float64).sum()) for row, logits_T2 in pairs)
@@ -149,8 +149,11 @@ def _ranked(
   """First and last columns, and scores, of the pairs of a window, by the rank of the first and then
   the last."""
   if isinstance(said, Beam):
-    start_n, end_nn = said.start_column_BK[:best], said.end_column_BKK[:best, :best]
-    score_nn = said.start_BK[:best, None].astype(np.float64) + said.end_BKK[:best, :best]
+    start_n = np.asarray(said.start_column_BK[:best])
+    end_nn = np.asarray(said.end_column_BKK[:best, :best])
+    score_nn = np.asarray(
+      said.start_BK[:best, None].astype(np.float64) + said.end_BKK[:best, :best]
+    )
     return np.repeat(start_n, end_nn.shape[1]), end_nn.ravel(), score_nn.ravel()
   logits_T2 = said[: len(row.id_n)].astype(np.float64)
   start_n, end_n = np.argsort(-logits_T2, axis=0, kind='stable')[:best].T

@@ -58,8 +58,9 @@ class LabelModel(Model):
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with label_BGC and token_label_BTC, logits by label, {} where it has none; last_BTD;
-      hidden_LBTD, and embedded_BTD, what enters the first layer, if asked.
+      dict with label_BGC and token_label_BTC, logits by label, {} where it has none; answers, what
+      `answers.AnswerHead` gives, where it has one; last_BTD; hidden_LBTD, and embedded_BTD, what
+      enters the first layer, if asked.
     """
     raise NotImplementedError
 
