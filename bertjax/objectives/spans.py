@@ -56,11 +56,11 @@ def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]
   window_B = batch[f'{LABEL}_start_BG'][:, 0] == batch['first_BG'][:, 0]
   none_B = window_B if by_window else batch[f'{LABEL}_impossible_BG'][:, 0] > 0
   signed_B = jnp.where(none_B, given.none_B, -given.none_B)
-  weight_B = batch['example_weight_BG'][:, 0]
-  total = jnp.sum(weight_B)
+  weight_B1 = batch['example_weight_BG']
+  rows = jnp.sum(weight_B1)
+  loss, right = (jnp.sum(weight_B1[:, 0] * x) for x in (jax.nn.softplus(-signed_B), signed_B > 0))
   return span_terms(jnp.stack([given.start_BT, given.end_BT], -1), batch) | dict(
-    none=Term(jnp.sum(weight_B * jax.nn.softplus(-signed_B)), total, scale=NONE_SCALE),
-    none_accuracy=Term(jnp.sum(weight_B * (signed_B > 0)), total),
+    none=Term(loss, rows, scale=NONE_SCALE), none_accuracy=Term(right, rows)
   )
 
 
