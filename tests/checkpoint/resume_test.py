@@ -101,7 +101,7 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
       pass
 
 
-@pytest.mark.parametrize('text', ['', '{"format": 5, "conf', '[]', '3', '{"format": 7}', '\\xff'])
+@pytest.mark.parametrize('text', ['', '{"format": 5, "conf', '[]', '3', '{"format": 8}', '\\xff'])
 @mutation(
   'resume: a torn config is a traceback',
   'bertjax/checkpoint/resume.py',
