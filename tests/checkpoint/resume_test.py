@@ -80,7 +80,9 @@ def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, vers
     lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
     lambda: resume.stored_config(tmp_path),
   ):
-    with pytest.raises(ValueError, match=f'format {version}, .* reads format 7: .*--workdir'):
+    with pytest.raises(
+      ValueError, match=f'format {version}, .* reads format {resume.FORMAT}: .*--workdir'
+    ):
       call()
 
 
@@ -101,7 +103,9 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
       pass
 
 
-@pytest.mark.parametrize('text', ['', '{"format": 5, "conf', '[]', '3', '{"format": 8}', '\\xff'])
+@pytest.mark.parametrize(
+  'text', ['', '{"format": 5, "conf', '[]', '3', f'{{"format": {resume.FORMAT}}}', '\\xff']
+)
 @mutation(
   'resume: a torn config is a traceback',
   'bertjax/checkpoint/resume.py',
