@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from bertjax.field_types import Bounds, Count, Natural, NonNegative
+from bertjax.field_types import Bounds, Count, Natural, NonNegative, Positive
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]
@@ -36,7 +36,7 @@ class Run(NamedTuple):
     mesh: how the devices are arranged.
     data: where the text comes from and how batches are made of it.
     evals: set name -> what judges the model.
-    phases: name -> overrides of these keys, and share or turns.
+    phases: name -> overrides of these keys, and share, turns, summed or drawn.
     profile: when a trace is taken.
     trackers: services that get the metrics too, modules of bertjax/metrics/trackers or one's own.
     skip_nonfinite: how many steps may be skipped because their loss, gradients or updates are not
@@ -45,6 +45,7 @@ class Run(NamedTuple):
     spike: a loss or gradient norm so many standard deviations above its mean is recorded; 0: none.
     model, objective, optimizer: what is trained, on what, and how.
     fresh_layers: so many of the last layers, and then the pooler too, are not taken from init_from.
+    temperature: T of phases that are drawn: one of n examples with a probability ~ n^(1/T).
   """
 
   name: str
@@ -78,6 +79,7 @@ class Run(NamedTuple):
   objective: Section
   optimizer: Section
   fresh_layers: Natural = 0
+  temperature: Positive = 1.0
 
 
 class Best(NamedTuple):
@@ -87,11 +89,13 @@ class Best(NamedTuple):
     metric: name of a score; the checkpoint with the best one is kept as well.
     mode: whether the least or the largest is the best.
     patience: the run ends when so many evaluations in a row were not better; 0: it does not.
+    mean: scores whose mean is the score eval/mean, of a run with several tasks; (): there is none.
   """
 
   metric: str
   mode: Literal['min', 'max']
   patience: Natural = 0
+  mean: tuple[str, ...] = ()
 
 
 class Teacher(NamedTuple):

@@ -109,8 +109,8 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
 
 
 def override(config: Any, changes: Any, where: str) -> None:
-  """Changes fields of a ConfigDict in place; a dict with another `name` replaces the whole of it,
-  since the fields of the one thing say nothing of the other.
+  """Changes fields of a ConfigDict in place; a dict with another `name`, or `type`, replaces the whole
+  of it, since the fields of the one thing say nothing of the other.
 
   Args:
     config: e.g. `config.data`.
@@ -123,7 +123,8 @@ def override(config: Any, changes: Any, where: str) -> None:
   for key, value in changes.items():
     choose(key, config, f'fields of {where}')
     nested = isinstance(value, ConfigDict) and isinstance(config[key], ConfigDict)
-    if nested and ('name' not in value or value.name == config[key].name):
+    kinds = [by for by in ('name', 'type') if nested and by in value]
+    if nested and all(value[by] == config[key].get(by) for by in kinds):
       override(config[key], value, f'{where}.{key}')
     else:
       config[key] = value

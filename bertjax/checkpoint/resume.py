@@ -65,7 +65,7 @@ MAY_DIFFER = (
 )
 
 # Keys that decide which rows a batch has, with all that is below them.
-DECIDE_BATCHES = ('seed', 'batch_size', 'length', 'data', 'phases')
+DECIDE_BATCHES = ('seed', 'batch_size', 'length', 'data', 'phases', 'temperature')
 
 
 def config_differences(

@@ -2,10 +2,12 @@
 
 The scores of the set `held_out` are called eval/<score>, those of another one eval/<set>/<score>,
 or eval/<set> where the score has the name of its set. Where phases are side by side, all of them
-are judged, and the phase comes first: eval/<phase>/<score>.
+are judged, and the phase comes first: eval/<phase>/<score>. `config.best.mean` names scores, of
+several tasks as a rule, whose mean is eval/mean.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from bertjax import options as options_lib
@@ -14,6 +16,7 @@ from bertjax.errors import UserError
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 FIRST = 'held_out'  # the set whose scores are named without it
+MEAN = 'eval/mean'
 
 
 class EvalSet(NamedTuple):
@@ -73,6 +76,14 @@ def score_names(phases: Iterable[Any], side_by_side: bool) -> set[str]:
     for s in phase.evals
     for score in s.evaluation.names
   }
+
+
+def mean(best: Any, scores: Mapping[str, float]) -> dict[str, float]:
+  """The mean of the scores that `config.best` names; {} where it names none, or some are not there."""
+  names = best.get('mean', ())
+  if not names or not all(name in scores for name in names):
+    return {}
+  return {MEAN: math.fsum(scores[name] for name in names) / len(names)}
 
 
 def due(phases: Iterable[Any], step: int, last: bool) -> bool:

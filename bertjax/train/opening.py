@@ -12,7 +12,7 @@ from bertjax.checkpoint import init_from, teacher
 from bertjax.data import ensure_store
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
-from bertjax.train import digests, setup
+from bertjax.train import digests, setup, timeline
 
 
 def open_run(
@@ -45,7 +45,8 @@ def open_run(
       'nothing is held out unless it has a split validation; a resume reads past what it has seen'
     )
   elif config.data.reader == 'labelled':
-    progress.note(f'Learning from the labels of {config.data.train}')
+    files = [phase.config.data.train for phase in timeline.make(config).phases]
+    progress.note(f'Learning from the labels of {", ".join(dict.fromkeys(files))}')
   else:
     progress.note(f'Reading the store {path}')
   plans = str(pathlib.Path(workdir, 'plans'))

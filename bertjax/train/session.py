@@ -278,6 +278,7 @@ def held_out_scores(
   alone that wait for the last step."""
   phases, side_by_side = run.judged(run.timeline.at(done - 1)[0]), run.timeline.side_by_side
   scores, tables = evaluation.run(phases, side_by_side, variables, done, last, rest)
+  scores |= evaluation.mean(run.config.best, scores)
   shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
   if shown or not rest:
     progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')

@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
 
 from bertjax import models, registry, schema, sharding
 from bertjax.data import examples as examples_lib
@@ -18,12 +19,12 @@ from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
 from bertjax.objectives import labels_of
 from bertjax.optim import optimizer
-from bertjax.train import evaluation, summed
+from bertjax.train import evaluation, summed, tasks
 from bertjax.train import step as step_lib
 from bertjax.train import timeline as timeline_lib
 from bertjax.train.phase import Phase
 from bertjax.train.step import State
-from bertjax.types import Batch, Objective, Subject
+from bertjax.types import Batch, Factory, Objective, Subject
 
 
 class Run(NamedTuple):
@@ -91,20 +92,54 @@ def make_run(
   if 'extra' in config.model:
     config.model.extra = _tables(config, store)
   if config.data.reader == 'labelled' and 'labels' in config.model:
-    labelled_rows.fill_labels(config.model, config.data.task)
+    _fill_labels(config)
   timeline = timeline_lib.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for phase in timeline.phases:
     _check(phase, mesh)
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
-  phases = tuple(_phase(p, store, held_out, placed, fallback) for p in timeline.phases)
+  made = zip(timeline.phases, _objectives(timeline), strict=True)
+  phases = tuple(_phase(p, own, store, held_out, placed, fallback) for p, own in made)
+  timeline = timeline.counted([getattr(p.examples, 'rows', 0) for p in phases])
   _check_best(config.best, phases, timeline.side_by_side)
   parts = phases
   if timeline.factors:
     phases = (summed.phase(parts, timeline.factors),)
   abstract = _abstract_state(parts, phases, placed)
   return Run(config, timeline, phases, store, _vocabulary_of(store), placed, abstract)
+
+
+def _fill_labels(config: Any) -> None:
+  """Gives heads that have 0 classes as many as the task has; of phases that are drawn each has a
+  task and heads of its own, which the config then says too."""
+  drawn = timeline_lib.make(config)
+  labelled_rows.fill_labels(config.model, config.data.task)
+  for phase in drawn.phases if drawn.draws else ():
+    with timeline_lib.named(phase):
+      labelled_rows.fill_labels(phase.config.model, phase.config.data.task)
+    own = config.phases[phase.name]
+    known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
+    with own.unlocked():
+      own.model = ConfigDict({**own.get('model', {}), **known})
+
+
+def _objectives(timeline: timeline_lib.Timeline) -> list[Objective]:
+  """What each phase trains; those that are drawn have the parameters of all."""
+  own = [_factory(phase.config).make(phase.config) for phase in timeline.phases]
+  if timeline.draws is None:
+    return own
+  found = {
+    phase.name: tasks.task(objective, phase.config.model)
+    for phase, objective in zip(timeline.phases, own, strict=True)
+  }
+  return [tasks.objective(found, name) for name in found]
+
+
+def _factory(config: Any) -> Factory:
+  return registry.find(
+    'bertjax.objectives', config.objective.name, 'config.objective.name'
+  ).OBJECTIVE
 
 
 def _vocabulary_of(store: Store) -> Vocabulary | None:
@@ -192,7 +227,10 @@ def _check_best(best: Any, phases: Sequence[Phase], side_by_side: bool) -> None:
   """Refuses a metric that no evaluation gives, unless nothing is held out to evaluate on."""
   known = evaluation.score_names(phases, side_by_side)
   if known:
-    choose(best.metric, known, 'config.best.metric')
+    for name in best.get('mean', ()):
+      choose(name, known, 'config.best.mean')
+    mean = {evaluation.MEAN} if best.get('mean') else set()
+    choose(best.metric, known | mean, 'config.best.metric')
   elif best.get('patience'):
     raise UserError(
       f'config.best.patience={best.patience} stops a run by its scores, and there is nothing to '
@@ -202,22 +240,21 @@ def _check_best(best: Any, phases: Sequence[Phase], side_by_side: bool) -> None:
 
 def _phase(
   given: timeline_lib.PhaseConfig,
+  objective: Objective,
   store: Store,
   held_out: Store | None,
   devices: sharding.Devices,
   fallback: str | None,
 ) -> Phase:
   config, stream = given.config, None
-  name = config.objective.name
-  factory = registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
-  objective = factory.make(config)
   if config.data.reader == 'seqio':
     examples, stream = row_stream.open_streams(config, store)
   elif config.data.reader == 'labelled':
     data = config.data
-    examples = labelled_rows.open_rows(
-      config, data.train, 'config.data.train', store, data.examples, config.batch_size
-    )
+    with timeline_lib.named(given):
+      examples = labelled_rows.open_rows(
+        config, data.train, 'config.data.train', store, data.examples, config.batch_size
+      )
   else:
     examples = _examples(config, store, fallback)
   row = _row(examples)
@@ -229,7 +266,7 @@ def _phase(
   tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
   subject = Subject(
     config=config,
-    make=factory.make,
+    make=_factory(config).make,
     objective=objective,
     shapes=lambda objective, batch: nn.meta.unbox(_boxed(objective, batch)),
     variables=variables,
@@ -246,7 +283,8 @@ def _phase(
     put=devices.put_global,
     shared={},
   )
-  evals = evaluation.make(subject)
+  with timeline_lib.named(given):
+    evals = evaluation.make(subject)
   rules = optimizer.describe(config.optimizer, variables['params'], axes)
   return Phase(given.name, subject, examples, tx, schedule, devices, axes, evals, rules)
 

@@ -4,8 +4,13 @@
 count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
 (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
 and 1 of the other, again and again); or, with `summed`, that every step takes a batch of each and
-sums their losses, this one's times that number (bertjax/train/summed.py). Without phases the run is
-one phase named 'main'.
+sums their losses, this one's times that number (bertjax/train/summed.py); or `drawn`, labelled tasks
+that share an encoder (bertjax/train/tasks.py): each step is of one of them, by lot. Without phases
+the run is one phase named 'main'.
+
+Of phases that are drawn one with n examples comes with a probability proportional to n^(1/T), where
+T is `config.temperature`: 1 is by size, and the larger T the more alike they are. Which one a step
+is of follows from the seed and the step alone, so hosts agree and a longer run begins alike.
 
 The schedule of the learning rate counts the steps of the run, so one schedule goes on through all
 phases; `schedule.start` gives a phase a clock of its own. Rows are counted from 0 in each phase:
@@ -13,22 +18,27 @@ one that differs from the phase before in its batch alone (a batch that grows) r
 again, unless it has another `seed`.
 """
 
+import contextlib
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from ml_collections import ConfigDict
 
+from bertjax.data import counter_rng
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Positive
+from bertjax.field_types import Count, Natural, Positive
 from bertjax.options import convert, override
 
-# How long a phase lasts; a step takes all that are summed, by the factors of their losses.
-LASTS = dict(share=Positive, turns=Count, summed=Positive)
+# How long a phase lasts; a step takes all that are summed, by the factors of their losses, and one
+# of those that are drawn, by the number of their examples; 0: as many as there are.
+LASTS = dict(share=Positive, turns=Count, summed=Positive, drawn=Natural)
 # Keys that belong to the run and not to a phase.
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
   'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'fresh_layers', 'profile',
-  'skip_nonfinite', 'skip_steps', 'spike',
+  'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'temperature',
 )  # fmt: skip
 # Keys that belong to a step, of phases whose losses are summed.
 STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed', 'preset')
@@ -41,16 +51,56 @@ class PhaseConfig(NamedTuple):
   config: Any
 
 
+@contextlib.contextmanager
+def named(phase: PhaseConfig) -> Iterator[None]:
+  """Names the phase, where there are several, in a UserError."""
+  try:
+    yield
+  except UserError as error:
+    if not phase.config.phases:
+      raise
+    raise UserError(f'in phase {phase.name!r}: {error}') from error
+
+
+class Draws(NamedTuple):
+  """By what phases are drawn.
+
+  Attributes:
+    examples: of each phase; 0: as many as its rows, which is not known yet.
+    temperature: T.
+    seed: of the run.
+  """
+
+  examples: tuple[int, ...]
+  temperature: float
+  seed: int
+
+  def steps(self, total: int) -> np.ndarray:
+    """(phase, data index) of each of the first steps, int64 [total, 2]."""
+    size_n = np.array(self.examples, np.float64)
+    share_n = np.cumsum((size_n / size_n.max()) ** (1 / self.temperature))
+    bits = counter_rng.fold(counter_rng.root(self.seed, 'phase of a step'), np.arange(total))
+    drawn = np.searchsorted(share_n, counter_rng.uniform(bits) * share_n[-1], side='right')
+    found = np.zeros((total, 2), np.int64)
+    for phase in range(len(self.examples)):
+      own = np.flatnonzero(drawn == phase)
+      found[own, 0], found[own, 1] = phase, np.arange(len(own))
+    return found
+
+
 class Timeline(NamedTuple):
   """When each phase runs.
 
   Attributes:
     phases: in order.
-    lengths: steps of each phase within one cycle; of phases that are summed, of them all.
+    lengths: steps of each phase within one cycle; of phases that are summed, of them all; of those
+      that are drawn 1 for each, since they have no cycle.
     total: steps of the run. Blocks are one cycle that fills it; turns repeat until it.
-    interleaved: whether the phases take turns.
+    interleaved: whether the phases take turns, or are drawn.
     skips: (first, last) of steps, counted from 1, whose batches are left out.
     factors: of the losses of phases that are summed; () of others.
+    draws: of phases that are drawn; None of others.
+    drawn: what `Draws.steps` gives for all steps of the run, once the examples are counted.
   """
 
   phases: tuple[PhaseConfig, ...]
@@ -59,6 +109,20 @@ class Timeline(NamedTuple):
   interleaved: bool = False
   skips: tuple[tuple[int, int], ...] = ()
   factors: tuple[float, ...] = ()
+  draws: Draws | None = None
+  drawn: np.ndarray | None = None
+
+  def counted(self, rows: Sequence[int]) -> 'Timeline':
+    """This timeline, with the phases of its steps drawn where they are to be.
+
+    Args:
+      rows: of each phase, which are its examples where `drawn` is 0.
+    """
+    if self.draws is None:
+      return self
+    examples = tuple(given or n for given, n in zip(self.draws.examples, rows, strict=True))
+    draws = self.draws._replace(examples=examples)
+    return self._replace(draws=draws, drawn=draws.steps(self.total))
 
   @property
   def side_by_side(self) -> bool:
@@ -68,6 +132,10 @@ class Timeline(NamedTuple):
   def at(self, step: int) -> tuple[int, int]:
     """(phase, data index) of a step: its phase, and how many earlier steps were of that phase;
     phases that are summed count as one, number 0."""
+    if self.draws is not None:
+      assert self.drawn is not None, 'drawn from how many examples there are: see `counted`'
+      phase, index = self.drawn[step]
+      return int(phase), int(index)
     cycle, rest = divmod(step, sum(self.lengths))
     for phase, length in enumerate(self.lengths):
       if rest < length:
@@ -108,12 +176,33 @@ def _check_own(name: str, overrides: Any) -> None:
       )
 
 
+def _draws(config: Any, phases: Sequence[PhaseConfig], examples: tuple[int, ...]) -> Draws:
+  """By what the phases of a config are drawn.
+
+  Raises:
+    UserError: it says no temperature, or a phase has no labelled examples.
+  """
+  if 'temperature' not in config:
+    raise UserError(
+      'config.phases are drawn by config.temperature, which is not there: expected a number, 1.0 to '
+      'draw them by size; begin with configs/finetune/tasks.py'
+    )
+  for phase in phases:
+    if (reader := phase.config.data.reader) != 'labelled':
+      raise UserError(
+        f'config.phases.{phase.name}.drawn is for labelled examples: expected config.data.reader='
+        f"'labelled', got {reader!r}; others take turns"
+      )
+  return Draws(examples, convert(Positive, config.temperature, 'config.temperature'), config.seed)
+
+
 def make(config: Any) -> Timeline:
   """Applies the overrides of `config.phases` to a ConfigDict.
 
   Raises:
-    UserError: a phase without share, turns or summed, a mix of them, an override of an unknown key
-      or of one that a phase has no value of its own for.
+    UserError: a phase without share, turns, summed or drawn, a mix of them, an override of an
+      unknown key or of one that a phase has no value of its own for, or draws that have no
+      temperature or are not of labelled examples.
   """
   resolved = config.copy_and_resolve_references()
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)
@@ -133,6 +222,9 @@ def make(config: Any) -> Timeline:
     _check_own(name, overrides)
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
+    for own, judged in body.get('evals', {}).items():
+      if own not in changed.evals and 'type' in judged:
+        changed.evals[own] = judged  # a set that this phase alone has
     override(changed, body, f'config.phases.{name}')
     phases.append(PhaseConfig(name, changed))
   if len(kinds) != 1:
@@ -140,6 +232,9 @@ def make(config: Any) -> Timeline:
     raise UserError(f'config.phases mixes {mixed}: give every phase the same kind')
   if kinds == {'summed'}:
     return Timeline(tuple(phases), (total,), total, skips=skips, factors=tuple(weights))
+  if kinds == {'drawn'}:
+    draws = _draws(resolved, phases, tuple(int(w) for w in weights))
+    return Timeline(tuple(phases), (1,) * len(phases), total, True, skips, draws=draws)
   if kinds == {'turns'}:
     return Timeline(tuple(phases), tuple(int(w) for w in weights), total, True, skips)
   ends = [round(total * sum(weights[: i + 1]) / sum(weights)) for i in range(len(weights))]

@@ -30,8 +30,8 @@ def straight(files, tmp_path_factory):
 @mutation(
   'labelled: a run lasts one epoch',
   'bertjax/data/labelled/common/durations.py',
-  'math.ceil(config.epochs * examples / config.batch_size)',
-  'math.ceil(examples / config.batch_size)',
+  'math.ceil(sum(config.epochs * n / batch for n, batch in counts))',
+  'math.ceil(sum(n / batch for n, batch in counts))',
 )
 def test_a_run_lasts_its_epochs_and_learns(straight):
   workdir, said = straight

@@ -1,4 +1,4 @@
-"""How long a run over labelled examples lasts: `config.epochs`."""
+"""How long a run over labelled examples lasts: `config.epochs`, of all tasks where it has several."""
 
 import math
 from collections.abc import Collection
@@ -6,6 +6,7 @@ from typing import Any
 
 from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
+from bertjax.train import timeline
 
 
 def apply(config: Any, given: Collection[str]) -> list[str]:
@@ -31,11 +32,23 @@ def apply(config: Any, given: Collection[str]) -> list[str]:
     )
   if 'total_steps' in given:
     return [f'config.total_steps={config.total_steps}, as given, and not {config.epochs:g} epochs']
-  examples = rows.count(config)
-  config.total_steps = max(math.ceil(config.epochs * examples / config.batch_size), 1)
+  counts = _counts(config)
+  examples = sum(count for count, _ in counts)
+  config.total_steps = max(math.ceil(sum(config.epochs * n / batch for n, batch in counts)), 1)
   said = [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
-  once = math.ceil(examples / config.batch_size)
+  once = math.ceil(sum(n / batch for n, batch in counts))
   for key in ('eval_steps', 'checkpoint_steps'):
     if key not in given:
       config[key] = once
   return said
+
+
+def _counts(config: Any) -> list[tuple[int, int]]:
+  """(examples, rows of a batch) of each task of the run."""
+  line = timeline.make(config)
+  phases = line.phases if line.draws else [timeline.PhaseConfig('main', config)]
+  found = []
+  for phase in phases:
+    with timeline.named(phase):
+      found.append((rows.count(phase.config), phase.config.batch_size))
+  return found
