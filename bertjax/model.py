@@ -50,6 +50,7 @@ class Model(FineTuned):
     net: what it can do.
     task: what it was fine-tuned on, as `config.data.task` with the `length` of its rows; {} where
       it was not.
+    tasks: of a run on several, where `load` was told none of them; () of any other.
   """
 
   def __init__(
@@ -59,8 +60,9 @@ class Model(FineTuned):
     texts: Texts,
     runner: Runner,
     task: Mapping[str, Any],
+    tasks: tuple[str, ...] = (),
   ):
-    self.source, self.net, self.task = source, net, task
+    self.source, self.net, self.task, self.tasks = source, net, task, tasks
     self._texts, self._runner = texts, runner
 
   @classmethod
@@ -70,6 +72,7 @@ class Model(FineTuned):
     step: int | str | None = None,
     mesh: Any = None,
     language: str | int | None = None,
+    task: str = '',
   ) -> 'Model':
     """Reads a model.
 
@@ -78,12 +81,13 @@ class Model(FineTuned):
       step: of the run's checkpoint; 'best' by the run's `config.best`; None: the newest intact one.
       mesh: a `jax.sharding.Mesh`, or sizes as in `config.mesh`; None: all devices share the rows.
       language: of the texts, by name or number, where the model has a table of languages.
+      task: whose head is meant, of a run on several; '': the encoder alone.
 
     Raises:
       UserError: no model there, a damaged one, or one that cannot read text; a mesh that does not
-        fit; no language where one is needed.
+        fit; no language where one is needed; no such task.
     """
-    found = load_lib.find(path, step)
+    found = load_lib.find(path, step, task)
     net = nets.make(found.model, found.vocabulary.special)
     tables = dict.fromkeys(net.tables, 0)
     if 'language' in tables:
@@ -98,7 +102,7 @@ class Model(FineTuned):
     runner = Runner(variables, devices, net.frame, net.room, tables)
     return cls(
       found.source, net, Texts(found.source, found.vocabulary, net.frame, net.room, named), runner,
-      found.task,
+      found.task, found.tasks,
     )  # fmt: skip
 
   @property

@@ -109,8 +109,8 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
 
 
 def override(config: Any, changes: Any, where: str) -> None:
-  """Changes fields of a ConfigDict in place; a dict with another `name`, or `type`, replaces the whole
-  of it, since the fields of the one thing say nothing of the other.
+  """Changes fields of a ConfigDict in place; a dict with another `name`, or `type`, replaces the
+  whole of it, since the fields of the one thing say nothing of the other.
 
   Args:
     config: e.g. `config.data`.

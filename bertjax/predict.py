@@ -234,6 +234,11 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
   _check_flags()
   model, mode = use_flags.load(), ''
+  if model.tasks:
+    raise UserError(
+      f'{model.source} was fine-tuned on several tasks: expected --task, one of '
+      f'{", ".join(model.tasks)}'
+    )
   parts = _parts(model)
   if _GLUE.value:
     print('index\tprediction')

@@ -2,7 +2,8 @@
 
 `config.init_from` is one model, which also brings its fields of `config.model` and its vocabulary:
 
-  'runs/bert'        a run: its newest intact checkpoint; what is fine-tuned is its encoder
+  'runs/bert'        a run: its newest intact checkpoint; what is fine-tuned is its encoder, with
+                     the head of the same name
   'hf:DIR'           a directory of transformers; tf1:PATH and fairseq:PATH likewise
 
 or a tuple of (checkpoint, from path, to path, layers), which copies subtrees and nothing else. A
@@ -26,7 +27,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bertjax import mirror, storage
-from bertjax.checkpoint import encoders, manifest, reading, resume
+from bertjax.checkpoint import encoders, manifest, reading, resume, task_heads
 from bertjax.convert import directory, fresh, runs, sources
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
@@ -234,9 +235,11 @@ def _with_whole(
 ) -> tuple[Any, list[str]]:
   """Variables with the parameters of a whole model, and what became of which.
 
-  A head for labels that has another number of classes there is none of ours (RTE after MNLI).
+  A head for labels that has another number of classes there is none of ours (RTE after MNLI). Of
+  runs on several tasks the heads of tasks of one name are taken.
   """
-  params, mine, name = source.params(), variables['params'], source.name
+  params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
+  name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
   other = {key for key in params.keys() & heads if shapes(params[key]) != shapes(mine.get(key))}
   params = {key: value for key, value in params.items() if key not in other}
@@ -252,7 +255,7 @@ def _with_whole(
     said.append(f'Made anew, {name} has none of them: {", ".join(made)}')
   if left_out:
     said.append(f'Left out of {name}, the model has none of them: {", ".join(left_out)}')
-  return dict(variables, params=new), said
+  return dict(variables, params=task_heads.together(new)), said
 
 
 def _with_subtree(

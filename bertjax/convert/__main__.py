@@ -38,6 +38,7 @@ _PUSH = flags.DEFINE_string('push', None, 'OWNER/NAME on the hub to upload to; o
 _SLOTS = flags.DEFINE_bool(
   'slots', False, "Take the optimizer's slots of a tf1 checkpoint along; of --from."
 )
+_TASK = flags.DEFINE_string('task', '', 'Whose head, of a run on several tasks; of --to.')
 _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 
 
@@ -50,8 +51,9 @@ def _export() -> dict:
   step = reading.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
   said = exporting.export(
-    workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value
-  )
+    workdir, output, step, _DTYPE.value, _SHARD.value * 10**6, pooling, _TOKENIZER.value,
+    _TASK.value,
+  )  # fmt: skip
   if _PUSH.value:
     from bertjax.convert import hub
 

@@ -67,6 +67,7 @@ def export(
   shard_bytes: int = 5 * 10**9,
   sentence_transformers: str = '',
   tokenizer: bool = True,
+  task: str = '',
 ) -> dict[str, Any]:
   """Writes a run's model for `transformers`, with its tokenizer, card and receipt.
 
@@ -78,6 +79,7 @@ def export(
     shard_bytes: of a file of tensors, at most.
     sentence_transformers: pooling of the modules of that library, mean or first; '': none.
     tokenizer: whether the vocabulary is written too.
+    task: whose head is written, of a run on several.
 
   Returns:
     the receipt.
@@ -88,7 +90,11 @@ def export(
   """
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
-  run = runs.open_run(workdir, step)
+  run = runs.open_run(workdir, step, task)
+  if run.tasks:
+    raise UserError(
+      f'{workdir} has heads for several tasks: expected --task, one of {", ".join(run.tasks)}'
+    )
   if not tokenizer:
     run = run._replace(vocabulary=None)
   pad = run.vocabulary.special['pad'] if run.vocabulary else None

@@ -15,9 +15,9 @@ from ml_collections import ConfigDict
 
 from bertjax import mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import manifest, reading, resume
+from bertjax.checkpoint import manifest, reading, resume, task_heads
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 from bertjax.train import timeline
 
 
@@ -27,14 +27,20 @@ class Run(NamedTuple):
   Attributes:
     workdir: of the run.
     checkpoint: directory of the one that is taken.
-    config: the run's, resolved, with the model of the last step's phase.
+    config: the run's, resolved, with the model of the last step's phase; of one of several tasks as
+      a run on it alone would have it.
     vocabulary: None where the run has none.
+    tasks: of a run on several of which none was chosen: then the config has no heads and no task,
+      and the parameters those of all.
+    task: that was chosen.
   """
 
   workdir: pathlib.Path
   checkpoint: pathlib.Path
   config: Any
   vocabulary: Vocabulary | None
+  tasks: tuple[str, ...] = ()
+  task: str = ''
 
   @property
   def step(self) -> int:
@@ -53,26 +59,46 @@ class Run(NamedTuple):
 
   def params(self) -> Any:
     """The parameters, as arrays of one device."""
-    return reading.variables_on(self.checkpoint, jax.devices()[0])['params']
+    found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
+    return task_heads.of_task(found, self.task) if self.task else found
 
 
-def open_run(workdir: pathlib.Path | str, step: int | str | None = None) -> Run:
+def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Run:
   """Finds a run's config, checkpoint and vocabulary.
 
   Args:
     workdir: of the run, or one of its checkpoints.
     step: of the checkpoint; 'best' by the run's `config.best`; None the newest intact one.
+    task: of a run on several, the one whose head is meant; '': none.
 
   Raises:
-    UserError: no run, no such or no intact checkpoint.
+    UserError: no run, no such or no intact checkpoint, or no such task.
   """
   workdir, fetch = mirror.opened(workdir)
   if (workdir / manifest.NAME).is_file():
     step, workdir = int(workdir.name), workdir.parent.parent
   config = resume.stored_config(workdir)
   checkpoint = reading.choose(workdir, step, config.best, fetch)
+  vocabulary = vocabulary_of(workdir, config)
+  line = timeline.make(config)
+  names = tuple(phase.name for phase in line.phases) if line.draws else ()
+  if task:
+    if not names:
+      raise UserError(f'--task={task}: {workdir} has one task alone, if any: leave it out')
+    choose(task, names, f'--task of {workdir}')
+    config = line.phases[names.index(task)].config
+    return Run(workdir, checkpoint, config, vocabulary, task=task)
   config.model = model_at(config, int(checkpoint.name))
-  return Run(workdir, checkpoint, config, vocabulary_of(workdir, config))
+  if names:
+    config = _without_heads(config)
+  return Run(workdir, checkpoint, config, vocabulary, names)
+
+
+def _without_heads(config: Any) -> Any:
+  """The config of a run on several tasks as that of its encoder."""
+  config.model.update({key: () for key in ('labels', 'token_labels') if key in config.model})
+  config.data.task = ConfigDict()
+  return config
 
 
 def model_at(config: Any, step: int) -> ConfigDict:

@@ -4,8 +4,8 @@
 count as numbers: phase2 comes before phase10. Each phase also says how long it lasts: `share`
 (blocks: 0.9 of all steps, then 0.1, as BERT's two lengths) or `turns` (interleaved: 2 steps of one
 and 1 of the other, again and again); or, with `summed`, that every step takes a batch of each and
-sums their losses, this one's times that number (bertjax/train/summed.py); or `drawn`, labelled tasks
-that share an encoder (bertjax/train/tasks.py): each step is of one of them, by lot. Without phases
+sums their losses, this one's times that number (bertjax/train/summed.py); or, of labelled tasks
+that share an encoder, that each step is `drawn` among them (bertjax/train/tasks.py). Without phases
 the run is one phase named 'main'.
 
 Of phases that are drawn one with n examples comes with a probability proportional to n^(1/T), where
@@ -184,8 +184,8 @@ def _draws(config: Any, phases: Sequence[PhaseConfig], examples: tuple[int, ...]
   """
   if 'temperature' not in config:
     raise UserError(
-      'config.phases are drawn by config.temperature, which is not there: expected a number, 1.0 to '
-      'draw them by size; begin with configs/finetune/tasks.py'
+      'config.phases are drawn by config.temperature, which is not there: expected a number, 1.0 '
+      'to draw them by size; begin with configs/finetune/tasks.py'
     )
   for phase in phases:
     if (reader := phase.config.data.reader) != 'labelled':

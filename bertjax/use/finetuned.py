@@ -25,6 +25,7 @@ class FineTuned:
   source: pathlib.Path
   net: nets.Net
   task: Mapping[str, Any]
+  tasks: tuple[str, ...]
   _texts: Texts
   _runner: Runner
 
@@ -43,9 +44,7 @@ class FineTuned:
         way round, or a text that is too long.
     """
     if self.net.labels is None or 'text' not in self.task:
-      raise UserError(
-        f'{self.source} was not fine-tuned on labelled texts: expected a run of configs/finetune'
-      )
+      raise self._unlearned('labelled texts', 'configs/finetune')
     said = [texts, seconds] if seconds else [texts]
     if len(said) != len(self.task['text']) or any(len(x) != len(texts) for x in said):
       raise UserError(
@@ -68,9 +67,7 @@ class FineTuned:
       UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
     """
     if self.net.token_labels is None or 'scheme' not in self.task:
-      raise UserError(
-        f'{self.source} was not fine-tuned on tags: expected a run of configs/finetune/tagging.py'
-      )
+      raise self._unlearned('tags', 'configs/finetune/tagging.py')
     room = self.net.room or 1 << 30
     found = words.rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], cut, first)
@@ -101,10 +98,7 @@ class FineTuned:
         text that is too long.
     """
     if self.net.labels is None or 'choices' not in self.task:
-      raise UserError(
-        f'{self.source} was not fine-tuned on multiple choice: expected a run of '
-        'configs/finetune/choice.py'
-      )
+      raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
     parts = len(asked[0].choices) if asked else 1
     odd = next((each for each in asked if len(each.choices) != parts), None)
     if odd is not None:
@@ -135,10 +129,7 @@ class FineTuned:
         below 1, or none where the run has no evaluation of questions.
     """
     if self.net.spans is None or self.task.get('name') != 'spans':
-      raise UserError(
-        f'{self.source} was not fine-tuned on questions: expected a run of '
-        'configs/finetune/squad.py'
-      )
+      raise self._unlearned('questions', 'configs/finetune/squad.py')
     limits = decoding.Limits(self._limit('best', best), self._limit('longest', longest))
     odds = self._limit('threshold', threshold)
     if len(questions) != len(texts) or min(limits) < 1:
@@ -162,6 +153,14 @@ class FineTuned:
         f'expected {name}'
       )
     return self.task[name] if given is None else given
+
+  def _unlearned(self, what: str, recipe: str) -> UserError:
+    if self.tasks:
+      return UserError(
+        f'{self.source} was fine-tuned on several tasks, and none was chosen: expected '
+        f'Model.load(.., task=NAME), one of {", ".join(self.tasks)}'
+      )
+    return UserError(f'{self.source} was not fine-tuned on {what}: expected a run of {recipe}')
 
   def _label_logits(
     self, name: str, said: Sequence[Sequence[str]], cut: bool, first: int, parts: int = 1

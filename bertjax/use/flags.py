@@ -26,6 +26,7 @@ LANGUAGE = flags.DEFINE_string(
 MESH = flags.DEFINE_string(
   'mesh', None, 'Devices on data,fsdp,tensor, as in 1,4,2; all share the rows if not given.'
 )
+TASK = flags.DEFINE_string('task', '', 'Whose head, of a run that was fine-tuned on several tasks.')
 
 _LONGEST = 1 << 24  # bytes of a text
 
@@ -60,7 +61,7 @@ def load() -> Any:
   step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
-  return Model.load(WORKDIR.value, step, _mesh(), language)
+  return Model.load(WORKDIR.value, step, _mesh(), language, TASK.value)
 
 
 def parts(size: int) -> Iterator[Part]:

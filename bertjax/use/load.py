@@ -31,6 +31,7 @@ class Found(NamedTuple):
     languages: in the order of their ids; () where nothing says them.
     task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
       at most, and of questions the LIMITS of its own evaluation; {} of any other.
+    tasks: of a run on several of which none was chosen: then it has no heads.
     read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
       there, which are zeros).
   """
@@ -41,27 +42,40 @@ class Found(NamedTuple):
   vocabulary: Vocabulary
   languages: tuple[str, ...]
   task: Mapping[str, Any]
+  tasks: tuple[str, ...]
   read: Callable[[Any], tuple[Any, list[str]]]
 
 
-def find(path: pathlib.Path | str, step: int | str | None = None) -> Found:
+def find(path: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Found:
   """Opens a model.
 
   Args:
     path: workdir of a run, one of its checkpoints, or a directory of transformers.
     step: of the checkpoint, or 'best'; None: the newest intact one.
+    task: whose head is meant, of a run on several; '': the encoder alone.
 
   Raises:
-    UserError: no model there, or none that can read text.
+    UserError: no model there, none that can read text, or no such task.
   """
   if _is_directory(storage.path(path)):
     path = storage.local(path).absolute()
     if step is not None:
       raise UserError(f'{path} is a directory of transformers, which has no steps: got step={step}')
+    if task:
+      raise UserError(
+        f'{path} is a directory of transformers, of one task at most: got task={task}'
+      )
     return _of_directory(path)
-  run = runs.open_run(path, step)
-  read = lambda abstract: (reading.read_variables(run.checkpoint, abstract), [])
-  return _found(run.checkpoint, run.config, run.vocabulary, _languages(run.config), read)
+  run = runs.open_run(path, step, task)
+
+  def read(abstract: Any) -> tuple[Any, list[str]]:
+    if not (run.task or run.tasks):
+      return reading.read_variables(run.checkpoint, abstract), []
+    params = run.params()  # with what other tasks alone read
+    return _put(dict(params={key: params[key] for key in abstract['params']}), abstract), []
+
+  found = _found(run.checkpoint, run.config, run.vocabulary, _languages(run.config), read)
+  return found._replace(tasks=run.tasks)
 
 
 def make_mesh(mesh: Any) -> jax.sharding.Mesh:
@@ -109,8 +123,7 @@ def _of_directory(path: pathlib.Path) -> Found:
 
   def read(abstract: Any) -> tuple[Any, list[str]]:
     taken = opened.take(model, lambda row, shape: np.zeros(shape, np.float32))
-    put = lambda x, to: jax.device_put(np.asarray(x, to.dtype), to.sharding)
-    return jax.tree.map(put, dict(params=taken.params), abstract), taken.made
+    return _put(dict(params=taken.params), abstract), taken.made
 
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
@@ -138,7 +151,13 @@ def _found(
   if task:
     task['length'] = config['length']
     task |= _limits(config['evals'])
-  return Found(source, model, rules, vocabulary, tuple(languages), task, read)
+  return Found(source, model, rules, vocabulary, tuple(languages), task, (), read)
+
+
+def _put(variables: Any, abstract: Any) -> Any:
+  """Arrays of one device with the types and shardings of others."""
+  put = lambda x, to: jax.device_put(np.asarray(x, to.dtype), to.sharding)
+  return jax.tree.map(put, variables, abstract)
 
 
 def _limits(evals: Any) -> dict[str, Any]:

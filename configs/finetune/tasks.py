@@ -6,16 +6,15 @@
       --config.phases.mrpc.data.train=mrpc/train.tsv --config.phases.mrpc.data.dev=mrpc/dev.tsv
 
 Tasks are those of glue.py, and under names of your own those of the other recipes of this folder,
-NAME=FILE:ARGUMENT: tasks.py:sst2,stars=text,points=text:number,names=tagging:ner. What a recipe says
-of its task, its columns, head and scores, is below config.phases.NAME; how is trained is the same
-for all.
+NAME=FILE:ARGUMENT, as in tasks.py:sst2,stars=text,points=text:number,names=tagging:ner. What a
+recipe says of its task, columns, head and scores, is below config.phases.NAME; how is trained is one for all.
 
 Each step is of one task, drawn with a probability ~ n^(1/T) of n examples, T config.temperature.
 Scores are eval/NAME/dev/..; the best checkpoint is that with the best eval/mean, the mean over the
-tasks of the score that each is known by, or another one: --config.best.metric=eval/sst2/dev/accuracy.
+tasks of the score that each is known by, or another: --config.best.metric=eval/sst2/dev/accuracy.
 Epochs are of all examples together. The recipe is that of MT-DNN (Liu et al. 2019), without Adamax
-and its answer modules: heads are BERT's. There an epoch shows each batch once; here the task of each
-step is drawn anew.
+and its answer modules: heads are BERT's. There an epoch shows each batch once; here the task of
+each step is drawn anew.
 """
 
 from ml_collections import ConfigDict

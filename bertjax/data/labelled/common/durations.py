@@ -1,4 +1,4 @@
-"""How long a run over labelled examples lasts: `config.epochs`, of all tasks where it has several."""
+"""How long a run over labelled examples lasts: `config.epochs`, of all its tasks together."""
 
 import math
 from collections.abc import Collection
