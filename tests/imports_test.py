@@ -43,7 +43,8 @@ ARROWS = {
     'bertjax.models', 'bertjax.kernels', 'bertjax.data.labelled.common.tag_sets',
     'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
     'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
-    'bertjax.checkpoint.resume', 'bertjax.mirror', 'bertjax.train.timeline', 'configs',
+    'bertjax.checkpoint.resume', 'bertjax.checkpoint.task_heads', 'bertjax.mirror',
+    'bertjax.train.timeline', 'configs',
   ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
   'bertjax.checkpoint': (
@@ -92,6 +93,9 @@ ARROWS = {
   'bertjax.data.labelled': (
     *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.data.store', 'bertjax.options',
     'bertjax.data.seqio_tasks.loaded', 'bertjax.data.seqio_tasks.row_stream',
+  ),
+  'bertjax.data.labelled.common.durations': (
+    'bertjax.data.labelled.common', 'bertjax.train.timeline',
   ),
   'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
   'bertjax.train': (

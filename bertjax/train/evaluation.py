@@ -79,7 +79,7 @@ def score_names(phases: Iterable[Any], side_by_side: bool) -> set[str]:
 
 
 def mean(best: Any, scores: Mapping[str, float]) -> dict[str, float]:
-  """The mean of the scores that `config.best` names; {} where it names none, or some are lacking."""
+  """The mean of the scores that `config.best` names; {} where it names none or one is lacking."""
   names = best.get('mean', ())
   if not names or not all(name in scores for name in names):
     return {}

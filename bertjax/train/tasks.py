@@ -62,6 +62,7 @@ def _init(tasks: Mapping[str, Task], key: jax.Array, batch: Batch) -> Variables:
   """The variables of all tasks, which follow from the seed and, of heads, from the task's name: the
   other tasks of the run and their order change none."""
   shared, heads = {}, {}
+  shapes = lambda tree: jax.tree.map(jax.numpy.shape, tree)
   for name, each in tasks.items():
     made = each.objective.init(key, batch)
     own = each.objective.init(jax.random.fold_in(key, zlib.crc32(name.encode())), batch)
@@ -70,6 +71,13 @@ def _init(tasks: Mapping[str, Task], key: jax.Array, batch: Batch) -> Variables:
         f'phase {name!r} has more than parameters to be trained, as a student has its teacher: '
         'expected an objective that reads labels, or a run of its own'
       )
-    shared = {k: x for k, x in made['params'].items() if k not in each.heads} | shared
+    mine = {k: x for k, x in made['params'].items() if k not in each.heads}
+    first = {k: shared.get(k, x) for k, x in mine.items()}
+    if shapes(mine) != shapes(first):
+      raise UserError(
+        f'phase {name!r} has other parameters than those before it: tasks share an encoder, '
+        'expected one config.model but for its labels'
+      )
+    shared |= first
     heads[name] = {key: own['params'][key] for key in each.heads}
   return dict(params=task_heads.join(shared, heads))

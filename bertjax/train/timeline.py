@@ -193,6 +193,11 @@ def _draws(config: Any, phases: Sequence[PhaseConfig], examples: tuple[int, ...]
         f'config.phases.{phase.name}.drawn is for labelled examples: expected config.data.reader='
         f"'labelled', got {reader!r}; others take turns"
       )
+    if phase.config.data.vocab != config.data.vocab:
+      raise UserError(
+        f'config.phases.{phase.name}.data.vocab={phase.config.data.vocab}: the encoder that tasks '
+        'share has one vocabulary; set config.data.vocab'
+      )
   return Draws(examples, convert(Positive, config.temperature, 'config.temperature'), config.seed)
 
 
@@ -202,7 +207,7 @@ def make(config: Any) -> Timeline:
   Raises:
     UserError: a phase without share, turns, summed or drawn, a mix of them, an override of an
       unknown key or of one that a phase has no value of its own for, or draws that have no
-      temperature or are not of labelled examples.
+      temperature or are not of labelled examples of one vocabulary.
   """
   resolved = config.copy_and_resolve_references()
   total, skips = resolved.total_steps, _skips(resolved.skip_steps)

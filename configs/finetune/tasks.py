@@ -7,7 +7,8 @@
 
 Tasks are those of glue.py, and under names of your own those of the other recipes of this folder,
 NAME=FILE:ARGUMENT, as in tasks.py:sst2,stars=text,points=text:number,names=tagging:ner. What a
-recipe says of its task, columns, head and scores, is below config.phases.NAME; how is trained is one for all.
+recipe says of its task, columns, head and scores, is below config.phases.NAME; how is trained is
+one for all.
 
 Each step is of one task, drawn with a probability ~ n^(1/T) of n examples, T config.temperature.
 Scores are eval/NAME/dev/..; the best checkpoint is that with the best eval/mean, the mean over the

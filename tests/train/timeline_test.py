@@ -94,3 +94,69 @@ def test_steps_that_are_left_out_are_counted_from_one():
   c.skip_steps = (3, (5, 7))
   t = timeline_lib.make(c)
   assert [done for done in range(1, 10) if t.leaves_out(done)] == [3, 5, 6, 7]
+
+
+def drawn(total, temperature, seed=0, **examples):
+  c = ConfigDict(
+    dict(
+      total_steps=total, skip_steps=(), seed=seed, temperature=temperature,
+      data=dict(reader='labelled', vocab='v'),
+      phases={name: dict(drawn=count) for name, count in examples.items()},
+    )
+  )  # fmt: skip
+  return timeline_lib.make(c).counted([7] * len(examples))
+
+
+@pytest.mark.parametrize('temperature', [1.0, 2.0, 1000.0])
+@mutation(
+  'phases: the temperature makes small tasks smaller',
+  'bertjax/train/timeline.py',
+  '** (1 / self.temperature)',
+  '** self.temperature',
+  case='2.0',
+)
+def test_phases_are_drawn_by_size_and_temperature(temperature):
+  sizes = dict(a=100, b=900, c=0)  # of c the rows count
+  t = drawn(20_000, temperature, **sizes)
+  weights = [n ** (1 / temperature) for n in (100, 900, 7)]
+  found = [t.at(step)[0] for step in range(20_000)]
+  for phase, weight in enumerate(weights):
+    share = weight / sum(weights)
+    spread = (share * (1 - share) / 20_000) ** 0.5
+    assert found.count(phase) / 20_000 == pytest.approx(share, abs=4 * spread)
+  # The one before says nothing of the next.
+  b_b = sum(x == y == 1 for x, y in zip(found[::2], found[1::2], strict=True)) / 10_000
+  assert b_b == pytest.approx((weights[1] / sum(weights)) ** 2, abs=0.02)
+
+
+@mutation(
+  'phases: the batches of a drawn phase are numbered by the steps of the run',
+  'bertjax/train/timeline.py',
+  'phase, np.arange(len(own))',
+  'phase, own',
+)
+@mutation(
+  'phases: draws that the seed does not change',
+  'bertjax/train/timeline.py',
+  "counter_rng.root(self.seed, 'phase of a step')",
+  "counter_rng.root(0, 'phase of a step')",
+)
+def test_draws_count_each_phase_alone_and_follow_from_seed_and_step():
+  t, longer = drawn(50, 1.0, a=10, b=20), drawn(80, 1.0, a=10, b=20)
+  seen = [t.at(step) for step in range(50)]
+  for phase in (0, 1):
+    mine = [index for p, index in seen if p == phase]
+    assert mine == list(range(len(mine))) and mine
+  assert [longer.at(step) for step in range(50)] == seen
+  assert [drawn(50, 1.0, 1, a=10, b=20).at(step) for step in range(50)] != seen
+  assert t.side_by_side and t.interleaved
+
+
+def test_only_labelled_examples_are_drawn_and_by_a_temperature():
+  c = bert.get_config('test')
+  c.phases = dict(a=dict(drawn=1))
+  with pytest.raises(ValueError, match='drawn by config.temperature, which is not there'):
+    timeline_lib.make(c)
+  c.temperature = 1.0
+  with pytest.raises(ValueError, match="config.phases.a.drawn .*'labelled', got 'store'"):
+    timeline_lib.make(c)

@@ -1,0 +1,174 @@
+"""Several tasks in one run: each is trained as alone, over an encoder that all share."""
+
+import jax
+import numpy as np
+import pytest
+import task_files
+from mutation import mutation
+
+from bertjax.data import loader
+from bertjax.data.labelled.common import rows
+from bertjax.errors import UserError
+from bertjax.train import evaluation, first_state, setup
+from bertjax.train.step import with_rows
+from bertjax.types import Context
+
+NAMES = ('stars', 'points', 'names')
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  return task_files.write(tmp_path_factory.mktemp('files'))
+
+
+def make(config, workdir):
+  return setup.make_run(
+    config, rows.ensure_vocabulary(config.data, str(workdir)), jax.devices()[:1]
+  )
+
+
+@pytest.fixture(scope='module')
+def run(files, tmp_path_factory):
+  return make(task_files.config(files, *NAMES), tmp_path_factory.mktemp('run'))
+
+
+@pytest.fixture(scope='module')
+def params(run):
+  return first_state.initial_state(run.config, run).variables['params']
+
+
+def phase_of(run, name):
+  (found,) = [phase for phase in run.phases if phase.name == name]
+  return found
+
+
+def loss_and_gradient(objective, params, batch):
+  """Of one batch, dropout on."""
+
+  def loss(params):
+    context = Context(jax.random.key(3), np.int32(5), train=True)
+    terms = objective.loss(dict(params=params), (), with_rows(batch), context).terms.values()
+    return sum(t.scale * t.total / (t.weight + t.plus) for t in terms if t.scale)
+
+  return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.mark.parametrize('name', NAMES)
+@mutation(
+  'tasks: a step of one task reads the heads of another',
+  'bertjax/train/tasks.py',
+  "return dict(variables, params=task_heads.of_task(variables['params'], name))",
+  "return dict(variables, params=task_heads.of_task(variables['params'], next(iter(tasks))))",
+  case='stars',
+)
+def test_a_step_of_a_task_is_that_of_a_run_on_it_alone(files, run, params, tmp_path, name):
+  single = make(task_files.alone(files, name), tmp_path).phases[0]
+  own = {**{k: x for k, x in params.items() if k != 'tasks'}, **params['tasks'][name]}
+  known = jax.eval_shape(single.initial_variables, 0)['params']
+  own = {key: own[key] for key in known}  # tags need no pooler
+  assert jax.tree.map(np.shape, own) == jax.tree.map(np.shape, known)
+  phase = phase_of(run, name)
+  batches = [loader.batch_at(each.examples, 2, 16) for each in (single, phase)]
+  for key, value in batches[0].items():
+    np.testing.assert_array_equal(batches[1][key], value, err_msg=key)
+  want, want_gradient = loss_and_gradient(single.objective, own, batches[0])
+  got, gradient = loss_and_gradient(phase.objective, params, batches[1])
+  assert float(got) == pytest.approx(float(want), rel=1e-6)
+  heads = gradient.pop('tasks')
+  for key, tree in want_gradient.items():
+    found = heads[name][key] if key in heads[name] else gradient[key]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6), found, tree)
+  others = [heads[other] for other in NAMES if other != name]
+  assert not any(np.any(leaf) for leaf in jax.tree.leaves(others))
+  assert all(np.any(leaf) for leaf in jax.tree.leaves(heads[name]))
+
+
+@pytest.mark.full
+@mutation(
+  'tasks: heads of one shape begin alike',
+  'bertjax/train/tasks.py',
+  'jax.random.fold_in(key, zlib.crc32(name.encode()))',
+  'jax.random.fold_in(key, 7)',
+)
+@mutation(
+  'tasks: the head of a task follows from its place among the others',
+  'bertjax/train/tasks.py',
+  'zlib.crc32(name.encode())',
+  'len(heads)',
+)
+def test_heads_begin_apart_and_as_without_the_other_tasks(files, params, tmp_path):
+  alone = task_files.config(files, 'stars')
+  other = task_files.config(files, 'stars', 'points')
+  other.phases.again = other.phases.stars.copy_and_resolve_references()
+  runs = [make(c, tmp_path / str(n)) for n, c in enumerate((alone, other))]
+  alone, other = (first_state.initial_state(r.config, r).variables['params'] for r in runs)
+  kernel = lambda params, name: np.asarray(params['tasks'][name]['label']['kernel'])
+  np.testing.assert_array_equal(kernel(alone, 'stars'), kernel(params, 'stars'))
+  np.testing.assert_array_equal(kernel(other, 'stars'), kernel(params, 'stars'))
+  assert not np.allclose(kernel(other, 'again'), kernel(other, 'stars'))
+  for key in alone.keys() - {'tasks'}:
+    jax.tree.map(np.testing.assert_array_equal, alone[key], params[key])
+
+
+@mutation(
+  'tasks: all are as large as the first',
+  'bertjax/train/setup.py',
+  "getattr(p.examples, 'rows', 0) for p in phases",
+  "getattr(phases[0].examples, 'rows', 0) for p in phases",
+)
+def test_tasks_are_drawn_by_their_examples_and_have_their_own_scores(run):
+  assert [phase.name for phase in run.phases] == ['names', 'points', 'stars']
+  assert run.timeline.draws.examples == (150, 64, 128)
+  assert run.config.phases.names.model.token_labels == (('tag', 5),)
+  assert run.config.phases.stars.model.labels == (('label', 2),)
+  assert run.config.phases.points.model.labels == (('label', 1),)
+  known = evaluation.score_names(run.phases, run.timeline.side_by_side)
+  assert set(run.config.best.mean) == {
+    'eval/stars/dev/accuracy', 'eval/points/dev/spearman', 'eval/names/dev/f1'
+  } < known  # fmt: skip
+
+
+@mutation(
+  'tasks: a mean of the scores that there are',
+  'bertjax/train/evaluation.py',
+  'not all(name in scores for name in names)',
+  'not any(name in scores for name in names)',
+)
+def test_the_mean_is_of_all_its_scores_or_none(run):
+  scores = {'eval/stars/dev/accuracy': 0.5, 'eval/points/dev/spearman': -0.25}
+  assert evaluation.mean(run.config.best, scores) == {}
+  scores |= {'eval/names/dev/f1': 0.5, 'eval/names/dev/loss': 9.0}
+  assert evaluation.mean(run.config.best, scores) == {'eval/mean': 0.25}
+
+
+@pytest.mark.parametrize(
+  ('changes', 'said'),
+  [
+    ({'phases.points.data.train': ''}, "in phase 'points': config.data.train names no file"),
+    ({'phases.stars.data.dev': 'no.tsv'}, "in phase 'stars': there is no file no.tsv"),
+    ({'best.metric': 'eval/dev/accuracy'}, "did you mean 'eval/"),
+    ({'best.mean': ('eval/stars/dev/f1', 'eval/star/dev/f1')}, 'config.best.mean: expected'),
+    ({'phases.stars.data.vocab': 'other.txt'}, 'config.phases.stars.data.vocab'),
+    ({'phases.stars.model.width': 64}, "phase 'stars' has other parameters"),
+    ({'temperature': 0.0}, 'config.temperature: expected'),
+    ({'phases.stars.epochs': 2.0}, 'the whole run has one value of it'),
+  ],
+)
+@mutation(
+  'tasks: encoders of two widths',
+  'bertjax/train/tasks.py',
+  'if shapes(mine) != shapes(first):',
+  'if False:',
+  case="changes5-phase 'stars' has other parameters",
+)
+def test_what_cannot_work_is_said(files, tmp_path, changes, said):
+  c = task_files.config(files, 'stars', 'points')
+  for key, value in changes.items():
+    *sections, name = key.split('.')
+    holder = c
+    for section in sections:
+      holder = holder[section]
+    holder[name] = value
+  with pytest.raises(UserError) as error:
+    make(c, tmp_path)
+  assert said in str(error.value)
