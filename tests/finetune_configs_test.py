@@ -8,7 +8,8 @@ from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
-from configs.finetune import families, glue, squad, tfds, xnli
+from bertjax.train import timeline
+from configs.finetune import families, glue, squad, tasks, tfds, xnli
 
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
@@ -63,6 +64,45 @@ def test_each_language_is_judged_by_a_file_of_its_own():
   for wrong in ('de,', 'dev', 'de;zh'):
     with pytest.raises(UserError, match='expected languages with commas'):
       xnli.get_config(wrong)
+
+
+@mutation(
+  'finetune: all tasks have the labels of the first',
+  'configs/finetune/tasks.py',
+  'phase.data.task, phase.objective = task.data.task, task.objective',
+  'phase.data.task, phase.objective = task.data.task, c.objective',
+)
+def test_several_tasks_keep_their_own_and_share_the_rest():
+  arg = 'sst2,points=text:number,names=tagging:ner,asked=squad:v2,choice=choice:dream,x=xnli:de'
+  c = recipes.sourced('finetune', f'tasks:{arg}')
+  phases = {phase.name: phase.config for phase in timeline.make(c).phases}
+  kinds = {name: (p.data.task.name, p.objective.name) for name, p in phases.items()}
+  assert kinds == dict(
+    sst2=('classify', 'classify'), points=('classify', 'classify'), names=('tags', 'tag'),
+    asked=('spans', 'spans'), choice=('choice', 'choose'), x=('classify', 'classify'),
+  )  # fmt: skip
+  assert phases['sst2'].data.task == glue.get_config('sst2').data.task
+  assert set(phases['x'].evals) == {'dev', 'de'} and set(phases['names'].evals) == {'dev'}
+  assert phases['names'].evals.dev.type == 'tagging'
+  assert {p.optimizer.schedule.peak for p in phases.values()} == {5e-5}
+  assert c.best.mean[:2] == ('eval/sst2/dev/accuracy', 'eval/points/dev/spearman')
+  c.eval_steps = 7
+  assert {p.config.evals.dev.every for p in timeline.make(c).phases} == {7}
+
+
+@pytest.mark.parametrize(
+  ('arg', 'said'),
+  [
+    ('sst2,sstb', "did you mean 'stsb'"),
+    ('sst2,mrpc,sst2', "give 'sst2' another name"),
+    ('sst2,,mrpc', "give '' another name"),
+    ('mine=txt', "did you mean 'text'"),
+    ('mine=text:numbr', "did you mean 'number'"),
+  ],
+)
+def test_a_task_that_there_is_not_is_refused(arg, said):
+  with pytest.raises(UserError, match=said):
+    tasks.get_config(arg)
 
 
 # What the originals' commands and flags say: steps or epochs, batch, length, peak, warm-up of 1000.
