@@ -102,6 +102,8 @@ def export(
   for part in parts:
     directory.check(part.model, run.vocabulary)
   whole = run.params()
+  if run.task:
+    whole = _own(whole, run.config.model)
   size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
   ours = {path: tables.digest(x) for path, x in tables.flat(whole)}
   with target as partial:
@@ -133,6 +135,14 @@ def export(
         f'{kept}, with its {receipt.NAME}'
       )
   return said
+
+
+def _own(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters that the model of one of several tasks has: a pooler that others alone read is not
+  among them."""
+  rows = family_lib.find(model.family).layout(model).rows
+  own = {row.ours.partition('/')[0] for row in rows}
+  return {key: tree for key, tree in params.items() if key in own}
 
 
 def _write_part(

@@ -227,7 +227,8 @@ def make(config: Any) -> Timeline:
     _check_own(name, overrides)
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
-    for own, judged in body.get('evals', {}).items():
+    sets: Any = body.get('evals', {})
+    for own, judged in sets.items():
       if own not in changed.evals and 'type' in judged:
         changed.evals[own] = judged  # a set that this phase alone has
     override(changed, body, f'config.phases.{name}')

@@ -46,7 +46,7 @@ def loss_and_gradient(objective, params, batch):
   """Of one batch, dropout on."""
 
   def loss(params):
-    context = Context(jax.random.key(3), np.int32(5), train=True)
+    context = Context(jax.random.key(3), jax.numpy.int32(5), train=True)
     terms = objective.loss(dict(params=params), (), with_rows(batch), context).terms.values()
     return sum(t.scale * t.total / (t.weight + t.plus) for t in terms if t.scale)
 
