@@ -138,8 +138,8 @@ def export(
 
 
 def _own(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """The parameters that the model of one of several tasks has: a pooler that others alone read is not
-  among them."""
+  """The parameters that the model of one of several tasks has, without what others alone read: the
+  pooler, of tags."""
   rows = family_lib.find(model.family).layout(model).rows
   own = {row.ours.partition('/')[0] for row in rows}
   return {key: tree for key, tree in params.items() if key in own}
