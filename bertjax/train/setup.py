@@ -7,7 +7,6 @@ import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from ml_collections import ConfigDict
 
 from bertjax import models, registry, schema, sharding
 from bertjax.data import examples as examples_lib
@@ -92,14 +91,17 @@ def make_run(
   if 'extra' in config.model:
     config.model.extra = _tables(config, store)
   if config.data.reader == 'labelled' and 'labels' in config.model:
-    _fill_labels(config)
+    tasks.fill_labels(config)
   timeline = timeline_lib.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for phase in timeline.phases:
     _check(phase, mesh)
   held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
-  made = zip(timeline.phases, _objectives(timeline), strict=True)
+  objectives = [_factory(p.config).make(p.config) for p in timeline.phases]
+  if timeline.draws:
+    objectives = tasks.objectives(timeline.phases, objectives)
+  made = zip(timeline.phases, objectives, strict=True)
   phases = tuple(_phase(p, own, store, held_out, placed, fallback) for p, own in made)
   timeline = timeline.counted([getattr(p.examples, 'rows', 0) for p in phases])
   _check_best(config.best, phases, timeline.side_by_side)
@@ -108,32 +110,6 @@ def make_run(
     phases = (summed.phase(parts, timeline.factors),)
   abstract = _abstract_state(parts, phases, placed)
   return Run(config, timeline, phases, store, _vocabulary_of(store), placed, abstract)
-
-
-def _fill_labels(config: Any) -> None:
-  """Gives heads that have 0 classes as many as the task has; of phases that are drawn each has a
-  task and heads of its own, which the config then says too."""
-  drawn = timeline_lib.make(config)
-  labelled_rows.fill_labels(config.model, config.data.task)
-  for phase in drawn.phases if drawn.draws else ():
-    with timeline_lib.named(phase):
-      labelled_rows.fill_labels(phase.config.model, phase.config.data.task)
-    own = config.phases[phase.name]
-    known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
-    with own.unlocked():
-      own.model = ConfigDict({**own.get('model', {}), **known})
-
-
-def _objectives(timeline: timeline_lib.Timeline) -> list[Objective]:
-  """What each phase trains; those that are drawn have the parameters of all."""
-  own = [_factory(phase.config).make(phase.config) for phase in timeline.phases]
-  if timeline.draws is None:
-    return own
-  found = {
-    phase.name: tasks.task(objective, phase.config.model)
-    for phase, objective in zip(timeline.phases, own, strict=True)
-  }
-  return [tasks.objective(found, name) for name in found]
 
 
 def _factory(config: Any) -> Factory:

@@ -8,14 +8,17 @@ on.
 """
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+from ml_collections import ConfigDict
 
 from bertjax.checkpoint import task_heads
+from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
 from bertjax.objectives import labels_of
+from bertjax.train import timeline
 from bertjax.types import Batch, Context, Objective, Out, Variables
 
 
@@ -31,10 +34,40 @@ class Task(NamedTuple):
   heads: tuple[str, ...]
 
 
-def task(objective: Objective, model: Any) -> Task:
-  """A task from its objective and its `config.model`."""
-  labels = (*labels_of(model), *labels_of(model, 'token_labels'))
-  return Task(objective, tuple(name for name, _ in labels))
+def objectives(phases: Sequence[timeline.PhaseConfig], own: Sequence[Objective]) -> list[Objective]:
+  """The objectives of phases that are drawn, over the parameters of all.
+
+  Args:
+    phases: of the run.
+    own: the objective of each, as of a run on it alone.
+  """
+  tasks = {}
+  for phase, each in zip(phases, own, strict=True):
+    model = phase.config.model
+    labels = (*labels_of(model), *labels_of(model, 'token_labels'))
+    tasks[phase.name] = Task(each, tuple(name for name, _ in labels))
+  return [objective(tasks, name) for name in tasks]
+
+
+def fill_labels(config: Any) -> None:
+  """Gives heads that have 0 classes as many as the task has; a phase that is drawn has a task and
+  heads of its own, which the config then says too.
+
+  Args:
+    config: of the run, over labelled examples; changed in place.
+
+  Raises:
+    UserError: as `rows.fill_labels`.
+  """
+  line = timeline.make(config)
+  rows.fill_labels(config.model, config.data.task)
+  for phase in line.phases if line.draws else ():
+    with timeline.named(phase):
+      rows.fill_labels(phase.config.model, phase.config.data.task)
+    own = config.phases[phase.name]
+    known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
+    with own.unlocked():
+      own.model = ConfigDict({**own.get('model', {}), **known})
 
 
 def objective(tasks: Mapping[str, Task], name: str) -> Objective:
