@@ -96,7 +96,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
 
 def _without_heads(config: Any) -> Any:
   """The config of a run on several tasks as that of its encoder."""
-  config.model.update({key: () for key in ('labels', 'token_labels') if key in config.model})
+  none = dict(labels=(), token_labels=(), answers='none')
+  config.model.update({key: value for key, value in none.items() if key in config.model})
   config.data.task = ConfigDict()
   return config
 

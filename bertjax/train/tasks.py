@@ -45,7 +45,8 @@ def objectives(phases: Sequence[timeline.PhaseConfig], own: Sequence[Objective])
   for phase, each in zip(phases, own, strict=True):
     model = phase.config.model
     labels = (*labels_of(model), *labels_of(model, 'token_labels'))
-    tasks[phase.name] = Task(each, tuple(name for name, _ in labels))
+    answers = ('answers',) if model.get('answers', 'none') != 'none' else ()
+    tasks[phase.name] = Task(each, (*(name for name, _ in labels), *answers))
   return [objective(tasks, name) for name in tasks]
 
 
