@@ -213,8 +213,7 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
-    labels = (*config.model.get('labels', ()), *config.model.get('token_labels', ()))
-    heads = {'answers', *(name for name, _ in labels)}
+    heads = task_heads.names(config.model)
     return lambda variables: _with_whole(variables, source, rows, said, heads)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 

@@ -51,7 +51,12 @@ def make(subject: Subject, options: Options) -> Evaluation:
   """
   labelled.check_batch(subject, options.batch_size)
   task = vectors.task(options, options.text, options.label, options.classes)
-  _check(options)
+  if not (options.dev and options.classes):
+    raise UserError(
+      'config.evals: a linear probe is judged on the classes of a file: expected dev and classes, '
+      f'got {options.dev!r} and {options.classes!r}'
+    )
+  classify.check(task, 'config.evals: ')
   vocabulary = load_vocabulary(subject.store.path / 'vocab')
 
   def rows(key: str, path: str, examples: int):
@@ -89,19 +94,6 @@ def fitted(train_nD: np.ndarray, label_n: np.ndarray, dev_mD: np.ndarray) -> np.
   classifier = linear_model.LogisticRegression(max_iter=1000)
   probe = pipeline.make_pipeline(preprocessing.StandardScaler(), classifier)
   return probe.fit(train_nD, label_n).predict(dev_mD)
-
-
-def _check(options: Options) -> None:
-  if not options.dev:
-    raise UserError(
-      'config.evals: dev: expected the file that a linear probe is judged on, got none'
-    )
-  if len(options.text) not in (1, 2):
-    raise UserError(f'config.evals: text: expected one column or two, got {options.text!r}')
-  if len(set(options.classes)) < max(2, len(options.classes)):
-    raise UserError(
-      f'config.evals: classes: expected two or more, all different, got {options.classes!r}'
-    )
 
 
 EVALUATOR = Evaluator(Options, make, idle=lambda options: not options.train)

@@ -343,7 +343,6 @@ def fields(config) -> dict[str, Any]:
     raise UserError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
-  choose(fields['answers'], get_args(Answers), 'config.model.answers')
   answers_lib.check(fields)
   pad_id.check(fields['position_offset'], fields['zero_row'])
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))

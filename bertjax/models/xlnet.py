@@ -9,14 +9,14 @@ columns, since the distance of a query follows from its column, and gathered aga
 One difference from the original: the dropout of the position table is the same for all rows.
 """
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
@@ -417,7 +417,6 @@ def make(config) -> XLNet:
       f'memory is kept of the first model.reuse_len tokens: expected model.mem_len >= 0 and '
       f'reuse_len >= 1, got {fields["mem_len"]} and {fields["reuse_len"]}'
     )
-  choose(fields['answers'], get_args(Answers), 'config.model.answers')
   answers_lib.check(fields)
   labels = (*fields['labels'], *fields['token_labels'])
   if labels and fields['words']:

@@ -17,7 +17,6 @@ from ml_collections import ConfigDict
 from bertjax.checkpoint import task_heads
 from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
-from bertjax.objectives import labels_of
 from bertjax.train import timeline
 from bertjax.types import Batch, Context, Objective, Out, Variables
 
@@ -43,10 +42,7 @@ def objectives(phases: Sequence[timeline.PhaseConfig], own: Sequence[Objective])
   """
   tasks = {}
   for phase, each in zip(phases, own, strict=True):
-    model = phase.config.model
-    labels = (*labels_of(model), *labels_of(model, 'token_labels'))
-    answers = ('answers',) if model.get('answers', 'none') != 'none' else ()
-    tasks[phase.name] = Task(each, (*(name for name, _ in labels), *answers))
+    tasks[phase.name] = Task(each, task_heads.names(phase.config.model))
   return [objective(tasks, name) for name in tasks]
 
 

@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 import pytest
+import text_means
 from mutation import mutation
 from systems import tiny
 
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.evals import similarity
 from bertjax.evals.held_out import vectors
@@ -67,22 +67,7 @@ def test_it_is_the_correlation_of_cosines_of_means(system, file, rich_store):
   c = config(system, file)
   run = setup.make_run(c, rich_store, jax.devices()[:1])
   variables = first_state.initial_state(c, run).variables
-  vocabulary, phase = load_vocabulary(run.store.path / 'vocab'), run.phases[0]
-
-  @jax.jit
-  def last(batch):
-    return phase.objective.predict(variables, (), batch)['last_BTD'][0]
-
-  def mean(text):
-    (id_n,) = vocabulary.encode_batch([text])
-    id_n = [run.store.special['cls'], *id_n, run.store.special['sep']]
-    batch = {
-      k: np.zeros((1, len(id_n)) if k.endswith('_BT') else (1, *x.shape[1:]), x.dtype)
-      for k, x in phase.template.items()
-    }
-    batch['token_BT'][0], batch['example_BT'][0] = id_n, 1
-    batch['position_BT'][0] = np.arange(len(id_n))
-    return np.asarray(last(batch), np.float64).mean(0)
+  mean = text_means.mean_of(run, variables)
 
   cosines = []
   for one, other in PAIRS:

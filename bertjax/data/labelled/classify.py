@@ -37,17 +37,17 @@ class Options:
   unlabelled: bool
 
 
-def check(options: Options) -> None:
-  """Refuses what cannot be learned.
+def check(options: Options, at: str = 'config.data.task.') -> None:
+  """Refuses what cannot be learned; `at` begins the names of the keys.
 
   Raises:
     UserError: no text, more than two, or fewer than two different classes.
   """
   if len(options.text) not in (1, 2):
-    raise UserError(f'config.data.task.text: expected one column or two, got {options.text!r}')
+    raise UserError(f'{at}text: expected one column or two, got {options.text!r}')
   if options.classes and len(set(options.classes)) < max(2, len(options.classes)):
     raise UserError(
-      f'config.data.task.classes: expected two different classes or more, or () where a number is '
+      f'{at}classes: expected two different classes or more, or () where a number is '
       f'predicted, got {options.classes!r}'
     )
 

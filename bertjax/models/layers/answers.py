@@ -15,14 +15,14 @@ again beside each end.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import ACTIVATIONS, Dense, Dropout, Init, Norm, affine_inits, param
@@ -187,14 +187,15 @@ def _masked(score: Array, allowed: Array) -> Array:
 
 
 def check(fields: Mapping[str, Any]) -> None:
-  """Refuses the head beside others.
+  """Refuses a head that there is not, and one beside others.
 
   Args:
     fields: of `config.model`.
 
   Raises:
-    UserError: it has words or labels, too.
+    UserError: no such form, or the model has words or labels, too.
   """
+  choose(fields['answers'], get_args(Answers), 'config.model.answers')
   others = {key: fields[key] for key in ('words', 'labels', 'token_labels') if fields[key]}
   if fields['answers'] != 'none' and others:
     raise UserError(
