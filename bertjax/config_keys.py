@@ -18,6 +18,8 @@ class Run(NamedTuple):
     seed: of the initial weights, the data and the dropout.
     total_steps: optimizer steps of the run.
     epochs: passes over labelled examples, which then set total_steps; 0: it is as it says.
+    minutes: of training, which set total_steps by the time of the first steps on the devices that
+      the run begins on; 0: it is as it says.
     batch_size: rows per step, over all devices and hosts.
     length: tokens per row, special tokens included.
     microbatches: parts of a batch whose gradients are summed.
@@ -53,6 +55,7 @@ class Run(NamedTuple):
   seed: Natural
   total_steps: Count
   epochs: NonNegative
+  minutes: NonNegative
   batch_size: Count
   length: Count
   microbatches: Count

@@ -74,6 +74,7 @@ def main(argv: list[str]) -> None:
   # After the flags, so that --help is quick.
   from bertjax.data.labelled.common import durations
   from bertjax.train import loop as train_loop
+  from bertjax.train import pace
 
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True
@@ -82,7 +83,7 @@ def main(argv: list[str]) -> None:
     for line in presets.apply(_CONFIG.value, given, os.environ):
       print(line, flush=True)
   if not _EVALUATE.value:
-    for line in durations.apply(_CONFIG.value, given):
+    for line in (*pace.check(_CONFIG.value, given), *durations.apply(_CONFIG.value, given)):
       print(line, flush=True)
   names = [name for text in _OVERRIDE.value for name in text.split(',') if name]
   if names and _EVALUATE.value:

@@ -98,17 +98,21 @@ def _finished(run: pathlib.Path, config: Any, metric: str) -> bool:
   """
   from bertjax.checkpoint import resume
   from bertjax.launch.resumable import finished
+  from bertjax.train import pace
 
+  pace.recall(config, str(run))
   resume.check_workdir(run, config)
   return finished(str(run), config.total_steps) and metric in judged(run, config, metric)
 
 
 def _settle(config: Any, point: Collection[str]) -> None:
-  """Sets the steps of a run over labelled examples, as the run will."""
+  """Sets the steps of a run over labelled examples as the run will; those of minutes it finds."""
   from bertjax.data.labelled.common import durations
+  from bertjax.train import pace
 
-  given = config_flags.get_override_values(flags.FLAGS['config'])
-  durations.apply(config, {*given, *point})
+  given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
+  pace.check(config, given)
+  durations.apply(config, given)
 
 
 def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str]:

@@ -66,6 +66,7 @@ def base() -> Recipe:
 
   c.total_steps = 1000
   c.epochs = 0.0  # of labelled examples, which then set total_steps
+  c.minutes = 0.0  # of training where the run begins, which then set total_steps
   c.batch_size = 256  # sequences per step, over all devices and hosts
   c.length = 128  # tokens per sequence, special tokens included
   c.microbatches = 1  # gradient accumulation

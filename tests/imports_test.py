@@ -135,6 +135,7 @@ ARROWS = {
   'bertjax.launch': ('bertjax.checkpoint', 'bertjax.schema'),
   'bertjax.sweep': (
     'bertjax.checkpoint', 'bertjax.config_files', 'bertjax.data', 'bertjax.launch',
+    'bertjax.train.pace',
   ),
   'bertjax.main': (
     'bertjax.cluster', 'bertjax.config_files', 'bertjax.data.labelled.common', 'bertjax.presets',

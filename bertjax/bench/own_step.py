@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import models, registry, sharding
@@ -110,7 +111,7 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   def init(key: jax.Array) -> step_lib.State:
     variables = nn.meta.unbox(objective.init(key, batch))
     carry = {phase: objective.carry(batch)}
-    return step_lib.State(jax.numpy.int32(0), variables, tx.init(variables['params']), carry)
+    return step_lib.State(jnp.int32(0), variables, tx.init(variables['params']), carry)
 
   whole: Any = PartitionSpec()
   layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
@@ -129,6 +130,13 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
     arguments = jax.tree.map(placed, state, places), {k: placed(x, rows) for k, x in batch.items()}
     jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
     return jitted.lower(*arguments), init, layout
+
+
+def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
+  """A float32 product of matrices of these sizes, by XLA."""
+  left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
+  product = jax.jit(jnp.matmul)
+  return lambda: jax.block_until_ready(product(left, right))
 
 
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:

@@ -1,5 +1,8 @@
-"""The same training step in PyTorch `transformers`, as it ships: all logits, its default attention,
-fused AdamW. The model of each family is a file of `rivals/`."""
+"""The same training step in PyTorch `transformers`: its default attention, fused AdamW.
+
+As it ships, BERT, RoBERTa and ELECTRA compute the logits of all positions. The model of each family
+is a file of `rivals/`.
+"""
 
 import os
 from collections.abc import Callable
@@ -21,12 +24,12 @@ class Rival(NamedTuple):
   Attributes:
     make: a run's config -> a torch module whose output has `loss`.
     inputs: (config, batch) -> the module's arguments.
-    note: what it computes that ours does not, for the bench's report.
+    head: its module from states to logits, where that may be given the targets' states alone.
   """
 
   make: Callable[[Any], torch.nn.Module]
   inputs: Callable[[Any, Batch], dict[str, torch.Tensor]]
-  note: str = 'transformers computes the logits of all positions, as it ships'
+  head: str = ''
 
 
 def rival_of(config: Any) -> Rival:
@@ -57,16 +60,31 @@ def fields_of(model: Any) -> dict[str, Any]:
   )  # fmt: skip
 
 
-def make_step(config: Any, batch: Batch) -> Callable[[], None]:
-  """Their train step as a call that runs it once on its own state.
+def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[[], torch.Tensor]:
+  """Their train step as a call that runs it once on its own state and returns the loss before it.
+
+  Args:
+    config: of the run.
+    batch: its rows.
+    arm: 'transformers' as it ships, 'gathered' with the logits of the targets alone, 'compiled' by
+      torch.compile, gathered where the family lets it.
 
   Raises:
-    UserError: a family or a model that has no counterpart.
+    UserError: a family or a model that has no counterpart, or none with the targets alone.
   """
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   torch.manual_seed(config.seed)
   rival = rival_of(config)
+  if arm == 'gathered' and not rival.head:
+    raise UserError(
+      f'--against={arm}: the rival of {config.model.family} takes no targets alone: expected '
+      'transformers or compiled'
+    )
   model = rival.make(config).train()
+  inputs = rival.inputs(config, batch)
+  if rival.head and arm != 'transformers':
+    inputs['labels'] = gather_targets(model.get_submodule(rival.head), inputs['labels'])
+  run = torch.compile(model) if arm == 'compiled' else model
   o = config.optimizer
   matrices = [p for p in model.parameters() if p.ndim > 1]
   vectors = [p for p in model.parameters() if p.ndim == 1]
@@ -75,17 +93,31 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
     dict(params=vectors, weight_decay=0.0),
   ]
   optimizer = torch.optim.AdamW(groups, lr=1e-5, betas=(o.b1, o.b2), eps=o.eps, fused=True)
-  inputs = rival.inputs(config, batch)
 
-  def call() -> None:
-    loss = model(**inputs).loss
+  def call() -> torch.Tensor:
+    loss = run(**inputs).loss
     loss.backward()
     if o.clip:
       torch.nn.utils.clip_grad_norm_(model.parameters(), o.clip)
     optimizer.step()
     optimizer.zero_grad()
+    return loss.detach()
 
   return call
+
+
+def gather_targets(head: torch.nn.Module, labels_BT: torch.Tensor) -> torch.Tensor:
+  """Lets the head compute logits where there are labels alone; returns those labels, [n]."""
+  row_n, column_n = torch.nonzero(labels_BT >= 0, as_tuple=True)
+  head.register_forward_pre_hook(lambda module, given: (given[0][row_n, column_n],))
+  return labels_BT[row_n, column_n]
+
+
+def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
+  """A float32 product of matrices of these sizes, by PyTorch."""
+  torch.set_num_threads(len(os.sched_getaffinity(0)))
+  left, right = torch.rand(rows, inner), torch.rand(inner, columns)
+  return lambda: left @ right
 
 
 def masked_inputs(config: Any, batch: Batch) -> dict[str, torch.Tensor]:

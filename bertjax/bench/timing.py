@@ -1,10 +1,13 @@
 """Timing of rival implementations in alternation, and what ran them."""
 
+import concurrent.futures
+import contextlib
 import importlib.metadata
+import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,31 @@ def alternate(
       if call >= 0:
         seconds[name][call] = time.perf_counter() - start
   return seconds
+
+
+@contextlib.contextmanager
+def apart(make: Callable[..., Callable[[], Any]], *args: Any) -> Iterator[Callable[[], None]]:
+  """A call that is made, and runs, in a process of its own, so that two libraries share no threads.
+
+  Args:
+    make: at the top of a module; returns the call. What either raises is raised here.
+    *args: of `make`; picklable.
+  """
+  spawn = multiprocessing.get_context('spawn')
+  with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+    process.submit(_make, make, args).result()
+    yield lambda: process.submit(_call).result()
+
+
+_made: list[Callable[[], Any]] = []  # in the other process
+
+
+def _make(make: Callable[..., Callable[[], Any]], args: tuple[Any, ...]) -> None:
+  _made.append(make(*args))
+
+
+def _call() -> None:
+  _made[-1]()
 
 
 def summary(seconds: np.ndarray, units: float, unit: str) -> dict[str, float]:

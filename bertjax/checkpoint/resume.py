@@ -37,6 +37,7 @@ SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what 
 # total_steps by reference (warm-up, length of the schedule) follows it.
 MAY_DIFFER = (
   'total_steps',
+  'minutes',  # they have set it
   'log_steps',
   'eval_steps',
   'checkpoint_steps',

@@ -38,6 +38,12 @@ class Progress:
       )
       self._task = self._bar.add_task('', total=total_steps)
 
+  def expect(self, total_steps: int) -> None:
+    """Sets how many steps there are to be."""
+    self._total = total_steps
+    if self._bar:
+      self._bar.update(self._task, total=total_steps)
+
   def note(self, text: str) -> None:
     """Says what is going on, with the seconds since the start; above the bar if there is one."""
     if not self._first:

@@ -32,22 +32,33 @@ def initial_state(
   """
   fresh_layers.check(config.fresh_layers, config.init_from, run.abstract.variables['params'])
   load = init_from.loader(config, run.vocabulary, source)
-  phase = run.phases[0]
-  shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
-  make = jax.jit(lambda: phase.initial_variables(config.seed), out_shardings=shardings.variables)
-  made = make()
+  made = _from_seed(config, run)
   loaded, said = load(made)
   variables, also = fresh_layers.kept(made, loaded, config.fresh_layers)
   del made, loaded
-  variables = with_teacher(run, variables)
   for line in (*said, *also):
     say(line)
+  return _before_training(run, variables)
 
+
+def seeded_state(config: Any, run: setup.Run) -> State:
+  """`initial_state` from the seed alone, whatever `config.init_from` names."""
+  return _before_training(run, _from_seed(config, run))
+
+
+def _from_seed(config: Any, run: setup.Run) -> Any:
+  shardings = jax.tree.map(lambda x: x.sharding, run.abstract.variables)
+  make = lambda: run.phases[0].initial_variables(config.seed)
+  return jax.jit(make, out_shardings=shardings)()
+
+
+def _before_training(run: setup.Run, variables: Any) -> State:
   def rest(variables) -> State:
-    opt_state = phase.tx.init(variables['params'])
+    opt_state = run.phases[0].tx.init(variables['params'])
     return State(jax.numpy.int32(0), variables, opt_state, first_carries(run))
 
-  return jax.jit(rest, out_shardings=shardings)(variables)
+  shardings = jax.tree.map(lambda x: x.sharding, run.abstract)
+  return jax.jit(rest, out_shardings=shardings)(with_teacher(run, variables))
 
 
 def first_carries(run: setup.Run) -> dict[str, Any]:

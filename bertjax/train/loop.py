@@ -17,7 +17,7 @@ import jax
 from bertjax import hosts, mirror
 from bertjax.checkpoint import reading, resume
 from bertjax.metrics.progress import Progress
-from bertjax.train import first_state, opening
+from bertjax.train import first_state, opening, pace
 from bertjax.train.session import Session, held_out_scores
 from bertjax.train.stop import Stop
 
@@ -49,11 +49,14 @@ def _run(
   stop: Stop,
   stack: contextlib.ExitStack,
 ) -> None:
+  for line in pace.recall(config, place.path):
+    progress.note(line)
   for line in resume.check_workdir(place.path, config, overrides):
     progress.note(line)
   for note in resume.check_history(place.path):
     progress.note(note)
   run, source = opening.open_run(config, place, progress)
+  progress.expect(config.total_steps)
   session = Session(config, run, source, place, progress, stack)
   del source  # it may hold a whole model
   session.catch_up()

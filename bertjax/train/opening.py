@@ -8,23 +8,23 @@ from typing import Any
 import jax
 
 from bertjax import hosts, mirror, presets, schema, storage
-from bertjax.checkpoint import init_from, teacher
+from bertjax.checkpoint import init_from, resume, teacher
 from bertjax.data import ensure_store
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
-from bertjax.train import digests, setup, timeline
+from bertjax.train import digests, pace, setup, timeline
 
 
 def open_run(
-  config: Any, place: mirror.Workdir, progress: Progress
+  given: Any, place: mirror.Workdir, progress: Progress
 ) -> tuple[setup.Run, init_from.Source | None]:
   """The run over the store (made first if the config gives text), and what it is to begin with, if
-  that was opened."""
-  schema.check(config)
-  digests.check_start(config)
-  tracking.check(config.trackers)
+  that was opened. Where `given.minutes` decide, total_steps is set in it."""
+  schema.check(given)
+  digests.check_start(given)
+  tracking.check(given.trackers)
   workdir = place.path
-  config, said, source = init_from.adopt(config, workdir)
+  config, said, source = init_from.adopt(given, workdir)
   config, of_teacher = teacher.adopt(config, workdir)
   for note in (*said, *of_teacher):
     progress.note(note)
@@ -52,6 +52,9 @@ def open_run(
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
   run = hosts.first_then_all('plans', lambda: setup.make_run(config, path, fallback=plans))
+  if config.minutes and not resume.stored(workdir):
+    given.total_steps = config.total_steps = pace.measure(config, run, progress.note)
+    run = setup.make_run(config, path, fallback=plans)
   digests.check_data(run)
   shown = None
   for phase in run.parts:

@@ -38,7 +38,7 @@ LASTS = dict(share=Positive, turns=Count, summed=Positive, drawn=Natural)
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
   'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'fresh_layers', 'profile',
-  'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'temperature',
+  'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature',
 )  # fmt: skip
 # Keys that belong to a step, of phases whose losses are summed.
 STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed', 'preset')

@@ -1,11 +1,15 @@
 """The step and prepare benches: the rivals get the same model, batch and text."""
 
+import os
+import pathlib
+
 import cases
 import jax
 import numpy as np
 import pytest
 import torch
 from flax.core import meta
+from mutation import mutation
 
 from bertjax.bench import own_step, rival_prepare, rival_step, timing
 from bertjax.bench.synthetic import synthetic_batch
@@ -73,6 +77,66 @@ def test_both_steps_run_and_the_batch_has_the_schema():
   arms = dict(ours=own_step.make_step(c, batch), theirs=rival_step.make_step(c, batch))
   seconds = timing.alternate(arms, calls=2, warmup=1)
   assert all((s > 0).all() and s.shape == (2,) for s in seconds.values())
+
+
+@pytest.mark.parametrize('family', ['bert', 'roberta'])
+@mutation(
+  'bench: the gathered rival is given the first states, not those of its targets',
+  'bertjax/bench/rival_step.py',
+  '(given[0][row_n, column_n],)',
+  '(given[0][row_n, column_n * 0],)',
+)
+def test_the_logits_of_the_targets_alone_give_the_same_loss(family):
+  c = make_config(family)
+  rival = rival_step.rival_of(c)
+  model, inputs = rival.make(c), rival.inputs(c, synthetic_batch(c))
+  with torch.no_grad():
+    whole = model(**inputs).loss
+    labels_n = rival_step.gather_targets(model.get_submodule(rival.head), inputs['labels'])
+    out = model(**dict(inputs, labels=labels_n))
+  logits = out.prediction_logits if family == 'bert' else out.logits
+  assert logits.shape == (len(labels_n), c.model.vocab_size) and len(labels_n) < 8 * 32
+  np.testing.assert_allclose(out.loss, whole, rtol=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings('ignore:.*torch.jit.script_method:DeprecationWarning')
+def test_a_compiled_rival_learns_as_the_plain_one_does():
+  c = make_config('bert')
+  batch = synthetic_batch(c)
+  losses = {}
+  for arm in ('transformers', 'gathered', 'compiled'):
+    call = rival_step.make_step(c, batch, arm)
+    losses[arm] = [float(call()) for _ in range(3)]
+  assert losses['transformers'][2] < losses['transformers'][0]
+  np.testing.assert_allclose(losses['gathered'], losses['transformers'], rtol=1e-5)
+  np.testing.assert_allclose(losses['compiled'], losses['transformers'], rtol=1e-4)
+
+
+def test_a_rival_whose_head_takes_no_targets_alone_is_refused():
+  with pytest.raises(ValueError, match='--against=gathered: the rival of electra takes no targets'):
+    rival_step.make_step(make_config('electra'), {}, 'gathered')
+
+
+def _appends(path: str):
+  def call():
+    with open(path, 'a') as file:
+      file.write(f'{os.getpid()}\n')
+    if len(pathlib.Path(path).read_text().split()) == 3:
+      raise ValueError('three')
+
+  return call
+
+
+def test_an_arm_of_another_process_is_called_there_and_its_error_raised_here(tmp_path):
+  path = tmp_path / 'calls'
+  with timing.apart(_appends, str(path)) as call:
+    call()
+    call()
+    first, second = path.read_text().split()
+    assert first == second != str(os.getpid())
+    with pytest.raises(ValueError, match='three'):
+      call()
 
 
 def test_alternation():

@@ -104,7 +104,7 @@ def test_three_classes_are_told_apart():
 def test_what_cannot_be_judged_is_refused(files, rich_store):
   for more, said in (
     (dict(label='god'), "did you mean 'good'"),
-    (dict(dev=''), 'config.evals: dev'),
+    (dict(dev=''), 'expected dev and classes, got'),
     (dict(dev=str(files / 'none.tsv')), 'none.tsv'),
     (dict(classes=('no', 'oui')), "'oui'"),
     (dict(classes=('no',)), 'classes'),

@@ -18,7 +18,7 @@ def tiny(name: str, **overrides) -> ConfigDict:
     'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
   )
   c.model.update(dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
-  c.batch_size, c.length, c.total_steps = 8, 64, 100
+  c.batch_size, c.length, c.total_steps, c.minutes = 8, 64, 100, 0.0
   c.evals.held_out.batch_size = 8
   for phase in c.phases.values():
     if 'batch_size' in phase:

@@ -33,7 +33,7 @@ def refused(store, workdir, *second) -> str:
 @mutation(
   'digests: the config is not compared',
   'bertjax/train/opening.py',
-  '  digests.check_start(config)\n',
+  '  digests.check_start(given)\n',
   '',
 )
 def test_another_config_on_one_host_is_refused(rich_store, tmp_path, flag, key):

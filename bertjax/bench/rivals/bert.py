@@ -15,4 +15,4 @@ def make(config: Any) -> torch.nn.Module:
   return kind(transformers.BertConfig(pad_token_id=0, **fields_of(m)))
 
 
-RIVAL = Rival(make, masked_inputs)
+RIVAL = Rival(make, masked_inputs, head='cls.predictions')

@@ -14,4 +14,4 @@ def make(config: Any) -> torch.nn.Module:
   return transformers.RobertaForMaskedLM(transformers.RobertaConfig(pad_token_id=1, **fields))
 
 
-RIVAL = Rival(make, masked_inputs)
+RIVAL = Rival(make, masked_inputs, head='lm_head')

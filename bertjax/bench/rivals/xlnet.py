@@ -57,4 +57,4 @@ def permuted_inputs(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
   )
 
 
-RIVAL = Rival(XLNet, permuted_inputs, note='')
+RIVAL = Rival(XLNet, permuted_inputs)
