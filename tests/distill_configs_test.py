@@ -4,8 +4,13 @@ import pytest
 import recipes
 from mutation import mutation
 
+RECIPES = (
+  'kd:kd', 'kd:pkd', 'distilbert:', 'minilm:l6_h384', 'minilm:l12_h384', 'minilm:l6_h768',
+  'minilm:l6_h384,v2',
+)  # fmt: skip
 
-@pytest.mark.parametrize('recipe', ['kd:kd', 'kd:pkd', 'distilbert:'])
+
+@pytest.mark.parametrize('recipe', RECIPES)
 @mutation(
   'distill: a value without a source',
   'configs/distill/kd.py',

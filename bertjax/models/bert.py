@@ -5,6 +5,7 @@ that differ from them by fields of `Base`. The tests assert the parameter counts
 reports.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import flax.linen as nn
@@ -20,6 +21,7 @@ from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.answers import AnswerHead, Answers
+from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
   INITS,
@@ -34,7 +36,7 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Context
-from bertjax.models.layers.contracts import Model, TargetModel
+from bertjax.models.layers.contracts import AttendingModel, Model
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
 from bertjax.models.layers.heads import Pooling, WordHead, gather_positions, label_logits, pool
 from bertjax.models.layers.positions import sinusoids
@@ -237,7 +239,7 @@ class Base(Model):
     return count
 
 
-class Bert(Base, TargetModel):
+class Bert(Base, AttendingModel):
   """BERT, and the model of every system that differs from it by fields of `Base`."""
 
   @nn.compact
@@ -286,6 +288,14 @@ class Bert(Base, TargetModel):
       )
       out['answers'] = head(x_BTD, batch, noise)
     return out
+
+  def projections(self, out: Mapping[str, Any], layers: Sequence[int]) -> dict[str, Array]:
+    """As `AttendingModel.projections`, of layers with an attention of their own."""
+    stack = self.variables['params']['encoder']['layers']['attention']
+    params = jax.tree.map(lambda leaf: leaf[np.array(layers)], stack)
+    read = lambda layer: out['hidden_LBTD'][layer - 1] if layer else out['embedded_BTD']
+    x_LBTD = jnp.stack([read(layer) for layer in layers])
+    return projections(params, x_LBTD, jnp.dtype(self.dtype))
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -21,18 +21,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import models
 from bertjax.errors import UserError
 from bertjax.field_types import Natural, NonNegative, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.heads import gather_positions
-from bertjax.objectives import classify, has_words, labels_of, mlm, model_of
-from bertjax.types import TEACHER, Array, Batch, Context, Factory, Objective, Out, Term
-
-KEY = 'config.objective'
-CHUNK_LOGITS = 1 << 26  # of a model at a time, where every token has some
+from bertjax.objectives import classify, has_words, labels_of, mlm, teaching
+from bertjax.objectives.teaching import KEY, divergence, term
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
 class Options(NamedTuple):
@@ -65,36 +62,15 @@ class Options(NamedTuple):
   normalize: bool
 
 
-def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:
-  """KL(teacher || student) of logits at a temperature, summed over their last axis.
-
-  Args:
-    teacher_V, student_V: float32 [..., V]; -inf in both is a class that there is not.
-  """
-  wanted_V = jax.nn.log_softmax(teacher_V / temperature)
-  found_V = jax.nn.log_softmax(student_V / temperature)
-  part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)
-  return jnp.sum(part_V, -1)
-
-
 def word_divergence(teacher: Scores, student: Scores, temperature: float) -> Array:
-  """`divergence` of the words at each position, float32 [B, P], some columns at a time: the logits
-  of all are the largest arrays of a step, and the backward pass makes them again."""
-  rows, columns = student.hidden_BPE.shape[:2]
-  most = max(1, CHUNK_LOGITS // (rows * student.table_VE.shape[0]))
-  size = max(n for n in range(1, columns + 1) if columns % n == 0 and n <= most)
-  cut = lambda x: jnp.moveaxis(x.reshape(rows, columns // size, size, -1), 1, 0)
+  """`divergence` of the words at each position, float32 [B, P]."""
 
-  @jax.checkpoint
-  def part(hiddens):
-    theirs, ours = hiddens
-    return divergence(
-      logits(teacher._replace(hidden_BPE=theirs)), logits(student._replace(hidden_BPE=ours)),
-      temperature,
-    )  # fmt: skip
+  def part(theirs_BPE: Array, ours_BPE: Array) -> Array:
+    wanted_BPV = logits(teacher._replace(hidden_BPE=theirs_BPE))
+    return divergence(wanted_BPV, logits(student._replace(hidden_BPE=ours_BPE)), temperature)
 
-  found = jax.lax.map(part, (cut(teacher.hidden_BPE), cut(student.hidden_BPE)))
-  return jnp.moveaxis(found, 0, 1).reshape(rows, columns)
+  hiddens = (teacher.hidden_BPE, student.hidden_BPE)
+  return teaching.by_columns(part, hiddens, student.table_VE.shape[0])
 
 
 def at_every_token(batch: Batch) -> Batch:
@@ -136,27 +112,17 @@ def make(config) -> Objective:
   """Builds the objective from a run's config, whose teacher has been opened.
 
   Raises:
-    UserError: see `model_of` and `classify.classes_of`; no teacher, one of another kind or width,
-      or factors for what the student has not.
+    UserError: see `teaching.pair_of` and `classify.classes_of`; a teacher of another width, or
+      factors for what the student has not.
   """
   given = config.objective
-  student, teacher = model_of(config, TargetModel), _teacher(config)
+  pair = teaching.pair_of(config, TargetModel)
   words = has_words(config.model)
   _check(config, words)
   factor = {name: float(given[name]) for name in ('hard', 'soft', 'cosine', 'states')}
   temperature, layers = float(given.temperature), tuple(given.state_layers)
   everywhere = words and given.everywhere
   inner = factor['states'] > 0
-
-  def init(key: Array, batch: Batch):
-    return dict(student.init(key, batch), teacher=teacher.init(key, batch)['params'])
-
-  own = lambda variables: {name: tree for name, tree in variables.items() if name != TEACHER}
-
-  def both(variables, batch: Batch, noise):
-    frozen = jax.lax.stop_gradient(dict(params=variables[TEACHER]))
-    learned = student.apply(own(variables), batch, noise, inner)
-    return learned, teacher.apply(frozen, batch, None, inner)
 
   def word_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
@@ -166,10 +132,10 @@ def make(config) -> Objective:
       error_BP = word_divergence(theirs['word'], out['word'], temperature)
       if given.kl == 'mean':
         error_BP /= config.model.vocab_size
-      terms['soft'] = _term(error_BP, weight_BP, factor['soft'] * temperature**2)
+      terms['soft'] = term(error_BP, weight_BP, factor['soft'] * temperature**2)
     if factor['cosine']:
       near_BT = jnp.sum(_unit(out['last_BTD']) * _unit(theirs['last_BTD']), -1)
-      terms['cosine'] = _term(1.0 - near_BT, real_BT, factor['cosine'])
+      terms['cosine'] = term(1.0 - near_BT, real_BT, factor['cosine'])
     return terms
 
   def label_terms(out, theirs, batch: Batch) -> dict[str, Term]:
@@ -180,54 +146,36 @@ def make(config) -> Objective:
       terms = _scaled(classify.example_terms(ours_BGC, batch), factor['hard'])
     if factor['soft'] and classes == 1:
       error_BG = jnp.square(ours_BGC - theirs_BGC)[..., 0]
-      terms['soft'] = _term(error_BG, weight_BG, factor['soft'])
+      terms['soft'] = term(error_BG, weight_BG, factor['soft'])
     elif factor['soft']:
       error_BG = divergence(theirs_BGC, ours_BGC, temperature)
       if given.kl == 'mean':
         error_BG /= classes
-      terms['soft'] = _term(error_BG, weight_BG, factor['soft'] * temperature**2)
+      terms['soft'] = term(error_BG, weight_BG, factor['soft'] * temperature**2)
     if inner:
       error_BG = state_error(
         theirs['hidden_LBTD'], out['hidden_LBTD'], batch, layers, given.normalize
       )
-      terms['states'] = _term(error_BG, weight_BG, factor['states'])
+      terms['states'] = term(error_BG, weight_BG, factor['states'])
     return terms
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
     batch = at_every_token(batch) if everywhere else batch
-    out, theirs = both(variables, batch, noise)
+    out, theirs = pair.outputs(variables, batch, noise, inner)
     return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = student.apply(own(variables), batch, None, hidden)
+    out = pair.student.apply(teaching.own(variables), batch, None, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if words else out
 
   def flops(batch: Batch) -> float:
     if everywhere:
       batch = dict(batch, weight_BP=np.asarray(batch['example_BT']) > 0)
-    return student.flops(batch) + teacher.flops(batch) / 3  # a third of it is the forward pass
+    return pair.flops(batch)
 
   evals = ('loss', 'pseudo_perplexity', 'fill_mask') if words else ('classification',)
-  return Objective(init, loss, predict, lambda batch: (), flops, evals=evals)
-
-
-def _teacher(config) -> Any:
-  """The teacher's model, which computes in the dtype of the student's."""
-  given = config.objective.teacher.model
-  if not given:
-    raise UserError(
-      f'{KEY}.teacher has no model: it is that of {KEY}.teacher.source, which a run opens first'
-    )
-  given = given.copy_and_resolve_references()
-  if 'dtype' in given:
-    given.dtype = config.model.dtype
-  teacher = models.build(given)
-  if not isinstance(teacher, TargetModel):
-    raise UserError(
-      f'{KEY}.teacher: expected a model that scores words or labels, as BERT, got {given.name!r}'
-    )
-  return teacher
+  return Objective(pair.init, loss, predict, lambda batch: (), flops, evals=evals)
 
 
 def _check(config, words: bool) -> None:
@@ -251,11 +199,8 @@ def _check(config, words: bool) -> None:
       f'{KEY}.teacher tells {theirs} classes apart, the student {classes}: expected a teacher that '
       'was fine-tuned on this task'
     )
-  if words and teacher.vocab_size != student.vocab_size:
-    raise UserError(
-      f'{KEY}.teacher has {teacher.vocab_size} ids, the student {student.vocab_size}: expected one '
-      'vocabulary'
-    )
+  if words:
+    teaching.check_vocabulary(config)
   for name, only in (('cosine', True), ('states', False)):
     if given[name] and only != words:
       raise UserError(
@@ -278,10 +223,6 @@ def _check_layers(chosen: tuple[int, ...], student: int, teacher: int) -> None:
       f'{KEY}.state_layers: expected {student - 1} layers below {teacher}, one for each of the '
       f"student's but the last, got {chosen!r}"
     )
-
-
-def _term(value: Array, weight: Array, scale: float) -> Term:
-  return Term(jnp.sum(weight * value), jnp.sum(weight), scale=scale)
 
 
 def _scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:

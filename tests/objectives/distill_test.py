@@ -16,7 +16,8 @@ from mutation import mutation
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import Scores, logits
-from bertjax.objectives import distill
+from bertjax.objectives import distill, teaching
+from bertjax.types import TEACHER
 from configs.distill import distilbert, kd
 
 SHAPE = dict(width=36, heads=3, ffn=52, positions=45, dropout=0.0, attention_dropout=0.0)
@@ -31,6 +32,7 @@ WORDS = dict(labels=(), words=True)
 def config(objective, teacher: dict, **student):
   """A student of two layers, a teacher of four."""
   c = cases.config('bert', layers=2, **SHAPE, **student)
+  c.length = 40
   c.objective = ConfigDict(dict(objective))
   c.objective.teacher.model = cases.config('bert', layers=4, **SHAPE, **teacher).model
   return c
@@ -77,8 +79,8 @@ def tensors(batch, types=True):
 @mutation(
   'distill: the divergence is not scaled by the square of the temperature',
   'bertjax/objectives/distill.py',
-  "terms['soft'] = _term(error_BG, weight_BG, factor['soft'] * temperature**2)",
-  "terms['soft'] = _term(error_BG, weight_BG, factor['soft'])",
+  "terms['soft'] = term(error_BG, weight_BG, factor['soft'] * temperature**2)",
+  "terms['soft'] = term(error_BG, weight_BG, factor['soft'])",
   case='True',
 )
 @mutation(
@@ -149,7 +151,7 @@ def test_a_number_is_learned_from_the_teachers_number():
 )
 @mutation(
   'distill: the teacher learns from its student',
-  'bertjax/objectives/distill.py',
+  'bertjax/objectives/teaching/__init__.py',
   'part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)',
   'part_V = jnp.where(found_V > -jnp.inf, jnp.exp(found_V) * (found_V - wanted_V), 0.0)',
   case='False',
@@ -190,7 +192,7 @@ def test_words_are_learned_as_distilbert_does(everywhere):
 
 @mutation(
   'distill: words are cut into columns of other rows',
-  'bertjax/objectives/distill.py',
+  'bertjax/objectives/teaching/__init__.py',
   'return jnp.moveaxis(found, 0, 1).reshape(rows, columns)',
   'return found.reshape(rows, columns)',
 )
@@ -201,8 +203,8 @@ def test_a_divergence_in_parts_is_that_of_the_whole(monkeypatch):
     jnp.array(rng.normal(size=(3, 12, 8)), jnp.float32), table_VE, jnp.zeros(256), 211
   )
   teacher, student = make(), make()
-  whole = distill.divergence(logits(teacher), logits(student), 2.0)
-  monkeypatch.setattr(distill, 'CHUNK_LOGITS', 3 * 256 * 4)
+  whole = teaching.divergence(logits(teacher), logits(student), 2.0)
+  monkeypatch.setattr(teaching, 'CHUNK', 3 * 256 * 4)
 
   def error(hidden_BPE):
     student_now = student._replace(hidden_BPE=hidden_BPE)
@@ -221,7 +223,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
   c.objective.hard = 0.0
   c.model.layers = 4
   objective, batch = distill.make(c), cases.batch([(17,), (40,)], 40)
-  params = jax.jit(objective.init)(jax.random.key(0), batch)[distill.TEACHER]
+  params = jax.jit(objective.init)(jax.random.key(0), batch)[TEACHER]
   params = cases.random_params(nn.meta.unbox(params), 0.3)
   loss, gradients = parity.loss_and_gradients(objective, params, batch, teacher=params)
   assert abs(loss) < 1e-5
@@ -242,6 +244,7 @@ REFUSED = dict(
     'the teacher has 48, the student 36',
   ),
   layers=(lambda c: c.objective.update(state_layers=(4,)), r'expected 1 layers below 4.*\(4,\)'),
+  length=(lambda c: setattr(c, 'length', 46), 'has room for 45 tokens, config.length is 46'),
   cosine=(lambda c: c.objective.update(cosine=1.0), 'cosine=1.0 is of words'),
   nothing=(lambda c: c.objective.update(states=0.0, soft=0.0), 'else it needs no teacher'),
 )

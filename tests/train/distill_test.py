@@ -6,9 +6,9 @@ import shutil
 import jax
 import numpy as np
 import pytest
+import taught_runs
 from mutation import mutation
 from processes import exact
-from systems import tiny
 
 from bertjax.checkpoint import init_from, manifest, teacher
 from bertjax.convert import runs
@@ -29,15 +29,8 @@ def one_device(monkeypatch):
 def taught(rich_store, tmp_path_factory):
   """The workdir of a teacher."""
   workdir = tmp_path_factory.mktemp('teacher')
-  write_teacher(workdir, rich_store, 0)
+  taught_runs.write_teacher(workdir, rich_store, 0)
   return workdir
-
-
-def write_teacher(workdir, store, seed):
-  """A run of BERT, from its initial state."""
-  run = setup.make_run(tiny('bert', seed=seed), str(store), jax.devices()[:1])
-  params = jax.jit(lambda: run.phases[0].initial_variables(seed))()['params']
-  runs.write_run(workdir, run.config, params, run.vocabulary, {})
 
 
 def student(store, source, **fields):
@@ -110,24 +103,12 @@ def test_a_teacher_that_went_on_is_refused_at_a_resume(rich_store, taught, tmp_p
   loop.run(config, str(workdir))
   shutil.rmtree(source)
   source.mkdir()
-  write_teacher(source, rich_store, 1)
+  taught_runs.write_teacher(source, rich_store, 1)
   with pytest.raises(UserError, match='has other parameters.*name that checkpoint'):
     loop.run(config, str(workdir))
   config.objective.teacher.source = str(source / 'checkpoints' / '2')
   with pytest.raises(UserError, match='config.objective.teacher.source: expected'):
     loop.run(config, str(workdir))
-
-
-def first_losses(config, store, devices):
-  config, _ = teacher.adopt(config, 'nowhere')
-  run = setup.make_run(config, str(store), devices)
-  state, phase = first_state.initial_state(config, run, print), run.phases[0]
-  phase.compile(run.abstract)
-  found = []
-  for index in range(3):
-    state, metrics = phase.train(state, phase.next_batch(index)[0])
-    found.append(float(metrics['loss']))
-  return found
 
 
 @pytest.mark.full
@@ -136,9 +117,11 @@ def first_losses(config, store, devices):
 )
 def test_many_devices_learn_what_one_does(rich_store, taught, one_device, mesh):
   fields = {f'mesh.{key}': size for key, size in mesh.items()}
-  one = first_losses(student(rich_store, taught), rich_store, one_device[:1])
+  one = taught_runs.first_losses(student(rich_store, taught), rich_store, one_device[:1])
   count = int(np.prod(list(mesh.values())))
-  many = first_losses(student(rich_store, taught, **fields), rich_store, one_device[:count])
+  many = taught_runs.first_losses(
+    student(rich_store, taught, **fields), rich_store, one_device[:count]
+  )
   np.testing.assert_allclose(many, one, rtol=2e-6)
 
 

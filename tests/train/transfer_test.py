@@ -31,8 +31,8 @@ def command(files, taught, workdir, *more):
 @mutation(
   'transfer: the teacher is not listened to',
   'bertjax/objectives/distill.py',
-  "terms['soft'] = _term(error_BG, weight_BG, factor['soft'] * temperature**2)\n    if inner",
-  "terms['soft'] = _term(error_BG, weight_BG, 0.0)\n    if inner",
+  "terms['soft'] = term(error_BG, weight_BG, factor['soft'] * temperature**2)\n    if inner",
+  "terms['soft'] = term(error_BG, weight_BG, 0.0)\n    if inner",
 )
 @pytest.mark.full
 def test_a_student_without_labels_becomes_as_good_as_its_teacher(files, taught, tmp_path):

@@ -42,6 +42,27 @@ def rotate(x_BTNH: Array, turns: Rotary) -> Array:
   return jnp.concatenate(both, -1).astype(x_BTNH.dtype)
 
 
+def projections(params: Any, x_LBTD: Array, dtype: Any) -> dict[str, Array]:
+  """Queries, keys and values, made again outside of the layers: attention may run in a kernel that
+  keeps none of them, and a step that reads none keeps none.
+
+  Args:
+    params: of the `Attention` of some layers, stacked.
+    x_LBTD: what these layers read.
+    dtype: to compute in.
+
+  Returns:
+    query, key and value, [L, B, T, N, H] each.
+  """
+
+  def project(name: str) -> Array:
+    kernel_LDNH, bias_LNH = (params[name][leaf].astype(dtype) for leaf in ('kernel', 'bias'))
+    product_LBTNH = jnp.einsum('LBTD,LDNH->LBTNH', x_LBTD.astype(dtype), kernel_LDNH)
+    return product_LBTNH + bias_LNH[:, None, None]
+
+  return {name: project(name) for name in ('query', 'key', 'value')}
+
+
 def whole_columns(x_BTNH: Array) -> Array:
   """Where a mesh divides columns, each device gets all columns of some heads instead (Jacobs et al.
   2023, DeepSpeed-Ulysses): an all-to-all before attention, and one after it.

@@ -5,12 +5,13 @@ were written after it and refuses the others before anything runs. An objective 
 model alone (`rtd`, `plm`, `span_boundary`) asks for that class.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
 
 from bertjax.kernels.dropout import Noise
-from bertjax.types import Batch
+from bertjax.types import Array, Batch
 
 
 class Model(nn.Module):
@@ -75,6 +76,25 @@ class TargetModel(LabelModel):
 
     Returns:
       with words also word, the `Scores` of the vocabulary at the targets.
+    """
+    raise NotImplementedError
+
+
+class AttendingModel(TargetModel):
+  """Tells what its layers attend with, too: the model of `objectives/relations.py`.
+
+  It has the fields layers, width and heads.
+  """
+
+  def projections(self, out: Mapping[str, Any], layers: Sequence[int]) -> dict[str, Array]:
+    """Queries, keys and values of some layers.
+
+    Args:
+      out: what `__call__` returned, with hidden, of the same parameters.
+      layers: from 0.
+
+    Returns:
+      query, key and value, [layers, B, T, N, H] each.
     """
     raise NotImplementedError
 

@@ -1,0 +1,178 @@
+"""A student learns how the tokens of a text relate in one layer of its teacher.
+
+A relation of two of the queries, keys and values of a layer is the softmax over the tokens of an
+example of their products over sqrt(head size). The loss is the sum over some relations of
+KL(teacher || student), the mean over heads and tokens:
+
+  MiniLM (Wang et al. 2020, section 3)    queries and keys, values and values; of the last layers
+  MiniLMv2 (Wang et al. 2021, section 3)  queries, keys and values with themselves; their heads side
+                                          by side are cut into others, `relation_heads`
+
+Neither width nor number of layers need be the teacher's. What the student's last layer does behind
+its attention gets no gradient. The relations are made some columns at a time, and again in the
+backward pass.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+
+from bertjax.errors import UserError
+from bertjax.field_types import Natural
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.contracts import AttendingModel
+from bertjax.objectives import labels_of, refuse_words, teaching
+from bertjax.objectives.teaching import KEY
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out
+
+Name = Literal['query', 'key', 'value']
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    teacher: whose parameters are the collection 'teacher'.
+    relations: pairs of query, key and value; each is a term of the loss.
+    relation_heads: into so many the heads of both are cut anew; 0: they stay, and the student has
+      as many as its teacher.
+    layer: of the teacher, from 0; None: the last one. The student's is its last.
+  """
+
+  teacher: Mapping[str, Any]
+  relations: tuple[tuple[Name, Name], ...]
+  relation_heads: Natural
+  layer: Natural | None
+
+
+def related(one_BTNH: Array, other_BSNH: Array, sees_BTS: Array) -> Array:
+  """The scaled products of two, before the softmax: float32 [B, N, T, S], -inf where t does not see
+  s."""
+  product_BNTS = jnp.einsum(
+    'BTNH,BSNH->BNTS', one_BTNH, other_BSNH, preferred_element_type=jnp.float32
+  )
+  scaled_BNTS = product_BNTS / math.sqrt(one_BTNH.shape[-1])
+  return jnp.where(sees_BTS[:, None], scaled_BNTS, -jnp.inf)
+
+
+def relation_error(
+  teacher: tuple[Array, Array], student: tuple[Array, Array], example_BT: Array
+) -> Array:
+  """KL(teacher || student) of a relation at each token, the mean over heads: float32 [B, T].
+
+  Args:
+    teacher, student: two of query, key and value, [B, T, N, H]; N must agree.
+    example_BT: equal ids see each other; padding sees itself, and is for others to leave out.
+  """
+  (wanted_BTNH, wanted_BSNH), (found_BTNH, found_BSNH) = teacher, student
+
+  def part(wanted_BTNH: Array, found_BTNH: Array, own_BT: Array) -> Array:
+    sees_BTS = own_BT[:, :, None] == example_BT[:, None]
+    wanted_BNTS = related(wanted_BTNH, wanted_BSNH, sees_BTS)
+    found_BNTS = related(found_BTNH, found_BSNH, sees_BTS)
+    return jnp.mean(teaching.divergence(wanted_BNTS, found_BNTS, 1.0), 1)
+
+  scores = wanted_BTNH.shape[2] * example_BT.shape[1]
+  return teaching.by_columns(part, (wanted_BTNH, found_BTNH, example_BT), scores)
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config, whose teacher has been opened.
+
+  Raises:
+    UserError: see `teaching.pair_of`; a student with heads that learn nothing here, or a student
+      and a teacher whose relations cannot be compared.
+  """
+  given, pair = config.objective, teaching.pair_of(config, AttendingModel)
+  check(config)
+  student, teacher = pair
+  relations = tuple(map(tuple, given.relations))
+  layer = teacher.layers - 1 if given.layer is None else given.layer
+
+  def heads(x_LBTNH: Array) -> Array:
+    x_BTNH = x_LBTNH[0]
+    return x_BTNH.reshape(*x_BTNH.shape[:2], given.relation_heads or x_BTNH.shape[2], -1)
+
+  def projected(model: Any, variables: Any, out: Any, layer: int) -> dict[str, Array]:
+    found = model.apply(variables, out, (layer,), method='projections')
+    return {name: heads(x_LBTNH) for name, x_LBTNH in found.items()}
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    out, theirs = pair.outputs(variables, batch, noise, True)
+    found = projected(student, teaching.own(variables), out, student.layers - 1)
+    wanted = projected(teacher, teaching.frozen(variables), theirs, layer)
+    real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
+    terms = {}
+    for one, other in relations:
+      error_BT = relation_error(
+        (wanted[one], wanted[other]), (found[one], found[other]), batch['example_BT']
+      )
+      terms[f'{one}_{other}'] = teaching.term(error_BT, real_BT, 1.0)
+    return Out(terms, carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    return student.apply(teaching.own(variables), batch, None, hidden)
+
+  def flops(batch: Batch) -> float:
+    products = len(relations) * flops_lib.attended_pairs(batch['example_BT'])
+    return pair.flops(batch) + products * (6.0 * student.width + 2.0 * teacher.width)
+
+  evals = ('loss', 'similarity', 'linear_probe')
+  return Objective(pair.init, loss, predict, lambda batch: (), flops, evals=evals)
+
+
+def check(config) -> None:
+  """Refuses models whose relations cannot be compared, and heads of the student that would stay as
+  they began."""
+  given, student, teacher = config.objective, config.model, config.objective.teacher.model
+  refuse_words(config)
+  if learned := labels_of(student) + labels_of(student, 'token_labels'):
+    raise UserError(
+      'relations teach no label: expected config.model.labels=() and token_labels=(), got '
+      f'{learned!r}'
+    )
+  teaching.check_vocabulary(config)
+  for name, model in (('config.model', student), (f'{KEY}.teacher.model', teacher)):
+    check_attention(name, model)
+  relations = tuple(map(tuple, given.relations))
+  if not relations or len(set(relations)) < len(relations):
+    raise UserError(
+      f'{KEY}.relations: expected pairs of query, key and value, each once, got {relations!r}'
+    )
+  if given.layer is not None and given.layer >= teacher.layers:
+    raise UserError(
+      f'{KEY}.layer: expected a layer of the teacher, from 0 to {teacher.layers - 1}, got '
+      f'{given.layer}'
+    )
+  check_heads(given.relation_heads, student, teacher)
+
+
+def check_attention(name: str, model: Any) -> None:
+  """Refuses a `config.model` whose layers share their attention or do not see whole examples."""
+  for key, expected in (('sharing', 'none'), ('attend', 'example')):
+    if key in model and model[key] != expected:
+      raise UserError(
+        f'relations are those of whole examples in layers of their own: expected {name}.{key}='
+        f'{expected!r}, got {model[key]!r}'
+      )
+
+
+def check_heads(relation_heads: int, student: Any, teacher: Any) -> None:
+  """Refuses heads that cannot be compared one by one."""
+  if not relation_heads and student.heads != teacher.heads:
+    raise UserError(
+      f'{KEY}.teacher has {teacher.heads} heads, the student {student.heads}: expected as many, or '
+      f'{KEY}.relation_heads above 0, which divides both widths'
+    )
+  for name, width in (('student', student.width), ('teacher', teacher.width)):
+    if relation_heads and width % relation_heads:
+      raise UserError(
+        f'{KEY}.relation_heads={relation_heads} must divide the width of the {name}, {width}'
+      )
+
+
+OBJECTIVE = Factory(Options, make)

@@ -1,0 +1,133 @@
+"""A student and its teacher: what the objectives that learn from another model have in common."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.kernels.dropout import Noise
+from bertjax.models.layers.contracts import Model
+from bertjax.objectives import model_of
+from bertjax.types import TEACHER, Array, Batch, Term, Variables
+
+KEY = 'config.objective'
+CHUNK = 1 << 26  # scores of a model at a time, where every token has some
+
+
+class Pair(NamedTuple):
+  """Two models; the parameters of the teacher are the collection TEACHER.
+
+  Attributes:
+    student: the model of the run.
+    teacher: computes in the dtype of the student, without dropout and without gradient.
+  """
+
+  student: Any
+  teacher: Any
+
+  def init(self, key: Array, batch: Batch) -> Variables:
+    """The variables of both."""
+    own = self.student.init(key, batch)
+    return dict(own, **{TEACHER: self.teacher.init(key, batch)['params']})
+
+  def outputs(self, variables: Variables, batch: Batch, noise: Noise | None, hidden: bool):
+    """What the student says of a batch, and what its teacher says of it.
+
+    Args:
+      variables: of both.
+      batch: see types.py.
+      noise: keys of the student's dropout, or None.
+      hidden: static; whether both return every layer's output.
+    """
+    learned = self.student.apply(own(variables), batch, noise, hidden)
+    return learned, self.teacher.apply(frozen(variables), batch, None, hidden)
+
+  def flops(self, batch: Batch) -> float:
+    """FLOPs of both; a third of a model's is the forward pass, all that a teacher does."""
+    return self.student.flops(batch) + self.teacher.flops(batch) / 3
+
+
+def own(variables: Variables) -> Variables:
+  """The student's variables."""
+  return {name: tree for name, tree in variables.items() if name != TEACHER}
+
+
+def frozen(variables: Variables) -> Variables:
+  """The teacher's variables, which have no gradient."""
+  return jax.lax.stop_gradient(dict(params=variables[TEACHER]))
+
+
+def pair_of(config: Any, kind: type[Model]) -> Pair:
+  """The models of a run whose teacher has been opened.
+
+  Args:
+    config: the run's.
+    kind: the contract that both must keep.
+
+  Raises:
+    UserError: as `model_of`; no teacher, one of another kind, or one whose rows are shorter.
+  """
+  student, given = model_of(config, kind), config.objective.teacher.model
+  if not given:
+    raise UserError(
+      f'{KEY}.teacher has no model: it is that of {KEY}.teacher.source, which a run opens first'
+    )
+  given = given.copy_and_resolve_references()
+  if 'dtype' in given:
+    given.dtype = config.model.dtype
+  teacher = models.build(given)
+  if not isinstance(teacher, kind):
+    raise UserError(
+      f'{KEY}.teacher: expected a model of the kind {kind.__name__} '
+      f'(bertjax/models/layers/contracts.py), as BERT is, got {given.name!r}'
+    )
+  if teacher.room is not None and config.length > teacher.room:
+    raise UserError(
+      f'{KEY}.teacher has room for {teacher.room} tokens, config.length is {config.length}: lower '
+      'it, or name another teacher'
+    )
+  return Pair(student, teacher)
+
+
+def check_vocabulary(config: Any) -> None:
+  """Refuses a teacher with another number of ids than the student."""
+  theirs, ours = config.objective.teacher.model.vocab_size, config.model.vocab_size
+  if theirs != ours:
+    raise UserError(f'{KEY}.teacher has {theirs} ids, the student {ours}: expected one vocabulary')
+
+
+def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:
+  """KL(teacher || student) of logits at a temperature, summed over their last axis.
+
+  Args:
+    teacher_V, student_V: float32 [..., V]; -inf in both is a class that there is not.
+  """
+  wanted_V = jax.nn.log_softmax(teacher_V / temperature)
+  found_V = jax.nn.log_softmax(student_V / temperature)
+  part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)
+  return jnp.sum(part_V, -1)
+
+
+def by_columns(function: Callable[..., Array], arrays: Any, scores: int) -> Array:
+  """A function of each token, [B, T], computed some columns at a time: what it makes on the way are
+  the largest arrays of a step, and the backward pass makes them again.
+
+  Args:
+    function: of arrays as these, with fewer columns.
+    arrays: a tuple of [B, T, ...].
+    scores: how many numbers it makes of a token.
+  """
+  rows, columns = arrays[0].shape[:2]
+  most = max(1, CHUNK // (rows * scores))
+  size = max(n for n in range(1, columns + 1) if columns % n == 0 and n <= most)
+  cut = lambda x: jnp.moveaxis(x.reshape(rows, columns // size, size, *x.shape[2:]), 1, 0)
+  found = jax.lax.map(jax.checkpoint(lambda part: function(*part)), jax.tree.map(cut, arrays))
+  return jnp.moveaxis(found, 0, 1).reshape(rows, columns)
+
+
+def term(value: Array, weight: Array, scale: float) -> Term:
+  """The mean of values as a term of the loss."""
+  return Term(jnp.sum(weight * value), jnp.sum(weight), scale=scale)

@@ -1,0 +1,312 @@
+"""How tokens relate in a layer of the teacher, against the formulas of the papers in PyTorch."""
+
+import math
+
+import cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import parity
+import pytest
+import torch
+import torch.nn.functional as F
+import transformers
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+from bertjax.objectives import relations, teaching
+from bertjax.types import TEACHER
+from configs.distill import minilm
+
+ENCODER = dict(words=False, labels=(), pooler=False, types=3, positions=45)
+STUDENT = dict(ENCODER, layers=2, width=24, heads=3, ffn=40, dropout=0.0, attention_dropout=0.0)
+OTHER_HEADS = dict(relation_heads=6, layer=1)
+
+
+def config(version='l6_h384', student=(), teacher=(), **objective):
+  """A student of two layers, a teacher of four, which is wider."""
+  c = cases.config('bert', **STUDENT | dict(student))
+  c.length = 40
+  c.objective = ConfigDict(dict(minilm.get_config(version).objective) | objective)
+  theirs = ENCODER | dict(layers=4, width=36, heads=3, ffn=52) | dict(teacher)
+  c.objective.teacher.model = cases.config('bert', **theirs).model
+  return c
+
+
+def random_model(model, seed):
+  """A BertModel of transformers with these fields of `config.model`."""
+  torch.manual_seed(seed)
+  theirs = transformers.BertConfig(
+    vocab_size=cases.VOCAB, hidden_size=model.width, num_hidden_layers=model.layers,
+    num_attention_heads=model.heads, intermediate_size=model.ffn, max_position_embeddings=45,
+    type_vocab_size=3, hidden_act='gelu_new', attn_implementation='eager',
+  )  # fmt: skip
+  made = transformers.BertModel(theirs, add_pooling_layer=False).eval()
+  with torch.no_grad():
+    for name, parameter in made.named_parameters():
+      parameter.normal_(1.0 if 'orm.weight' in name else 0.0, 0.3)
+  return made
+
+
+def run(model, batch):
+  """Attention of the last layer, and name -> outputs [B, T, D] of each layer's projection."""
+  kept = {name: [] for name in ('query', 'key', 'value')}
+  for layer in model.encoder.layer:
+    for name, found in kept.items():
+      module = getattr(layer.attention.self, name)
+      module.register_forward_hook(lambda _, given, out, found=found: found.append(out))
+  tensor = lambda x: torch.tensor(np.asarray(x)).long()
+  out = model(
+    tensor(batch['token_BT']), attention_mask=tensor(batch['example_BT'] > 0),
+    token_type_ids=tensor(batch['type_BT']), output_attentions=True,
+  )  # fmt: skip
+  return out.attentions[-1], kept
+
+
+def kl(wanted_BNTS, found_BNTS, batch):
+  """The mean over heads and real queries of the divergence of probabilities."""
+  part = F.kl_div(found_BNTS.clamp_min(1e-30).log(), wanted_BNTS, reduction='none').sum(-1)
+  real_BT = torch.tensor(batch['example_BT'] > 0)
+  return part.mean(1)[real_BT].mean()
+
+
+def relation(one_BTD, other_BTD, heads, batch):
+  """softmax(A B^T / sqrt(d)) over the keys that are no padding."""
+  split = lambda x: torch.stack(x.chunk(heads, -1), 1)
+  scores = split(one_BTD) @ split(other_BTD).mT / math.sqrt(one_BTD.shape[-1] // heads)
+  padding_BS = torch.tensor(batch['example_BT'] == 0)
+  return scores.masked_fill(padding_BS[:, None, None], float('-inf')).softmax(-1)
+
+
+def ours_of(state, model):
+  return huggingface.from_huggingface({k: v.detach().numpy() for k, v in state.items()}, model)
+
+
+def check(c, student, teacher, loss, batch):
+  """Loss and gradients of the objective are those of a loss of torch."""
+  loss.backward()
+  gradients = {
+    name: torch.zeros_like(p) if p.grad is None else p.grad
+    for name, p in student.named_parameters()
+  }
+  found, ours = parity.loss_and_gradients(
+    relations.make(c), ours_of(student.state_dict(), c.model), batch,
+    teacher=ours_of(teacher.state_dict(), c.objective.teacher.model),
+  )  # fmt: skip
+  assert abs(found - loss.item()) <= parity.LOSS * abs(loss.item())
+  parity.close_gradients(ours, ours_of(gradients, c.model))
+
+
+def both(c):
+  return random_model(c.model, 1), random_model(c.objective.teacher.model, 2)
+
+
+@mutation(
+  'relations: products are not scaled',
+  'bertjax/objectives/relations.py',
+  'product_BNTS / math.sqrt(one_BTNH.shape[-1])',
+  'product_BNTS / 1.0',
+)
+@mutation(
+  'relations: padding is seen',
+  'bertjax/objectives/relations.py',
+  'jnp.where(sees_BTS[:, None], scaled_BNTS, -jnp.inf)',
+  'jnp.where(sees_BTS[:, None], scaled_BNTS, scaled_BNTS)',
+)
+@mutation(
+  'relations: padding learns',
+  'bertjax/objectives/relations.py',
+  "real_BT = (batch['example_BT'] > 0)",
+  "real_BT = (batch['example_BT'] >= 0)",
+)
+@mutation(
+  'relations: heads are added up',
+  'bertjax/objectives/relations.py',
+  'return jnp.mean(teaching.divergence(wanted_BNTS, found_BNTS, 1.0), 1)',
+  'return jnp.sum(teaching.divergence(wanted_BNTS, found_BNTS, 1.0), 1)',
+)
+@mutation(
+  'relations: the layer below is asked',
+  'bertjax/models/bert.py',
+  "out['hidden_LBTD'][layer - 1] if layer",
+  "out['hidden_LBTD'][layer - 2] if layer > 1",
+)
+@mutation(
+  'relations: projections without bias',
+  'bertjax/models/layers/attention.py',
+  'return product_LBTNH + bias_LNH[:, None, None]',
+  'return product_LBTNH + 0.0 * bias_LNH[:, None, None]',
+)
+def test_the_last_layers_attend_as_minilm_has_it():
+  """Wang et al. 2020: the attention of transformers itself, and the values with themselves."""
+  c = config()
+  student, teacher = both(c)
+  batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
+  mine, ours = run(student, batch)
+  with torch.no_grad():
+    theirs, wanted = run(teacher, batch)
+  value = lambda kept: relation(kept['value'][-1], kept['value'][-1], 3, batch)
+  loss = kl(theirs, mine, batch) + kl(value(wanted), value(ours), batch)
+  check(c, student, teacher, loss, batch)
+
+
+@mutation(
+  'relations: the last layer of any teacher',
+  'bertjax/objectives/relations.py',
+  'layer = teacher.layers - 1 if given.layer is None else given.layer',
+  'layer = teacher.layers - 1',
+)
+@mutation(
+  'relations: heads stay as they are',
+  'bertjax/objectives/relations.py',
+  'given.relation_heads or x_BTNH.shape[2], -1)',
+  'x_BTNH.shape[2], -1)',
+)
+def test_heads_are_cut_anew_as_minilmv2_has_it():
+  """Wang et al. 2021: other heads, of a layer in the middle, and other numbers of them."""
+  c = config('l6_h384,v2', dict(heads=2), **OTHER_HEADS)
+  student, teacher = both(c)
+  batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
+  _, ours = run(student, batch)
+  with torch.no_grad():
+    _, wanted = run(teacher, batch)
+  with_itself = lambda kept, name, layer: relation(kept[name][layer], kept[name][layer], 6, batch)
+  loss = sum(
+    kl(with_itself(wanted, name, 1), with_itself(ours, name, -1), batch)
+    for name in ('query', 'key', 'value')
+  )
+  check(c, student, teacher, loss, batch)
+
+
+def random_both(c, batch):
+  variables = jax.eval_shape(relations.make(c).init, jax.random.key(0), batch)
+  draw = lambda tree, seed: cases.random_params(
+    jax.tree.map(lambda box: box.value, tree, is_leaf=lambda x: hasattr(x, 'value')), 0.3, seed
+  )
+  return draw(variables['params'], 0), draw(variables[TEACHER], 1)
+
+
+def test_a_student_that_is_its_teacher_has_nothing_to_learn():
+  c = config(student=dict(layers=1), teacher=STUDENT | dict(layers=1))
+  batch = cases.batch([(17,), (40,)], 40)
+  params, other = random_both(c, batch)
+  objective = relations.make(c)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch, teacher=params)
+  assert abs(loss) < 1e-5
+  assert max(np.abs(x).max() for x in jax.tree.leaves(gradients)) < 1e-4
+  assert parity.loss_and_gradients(objective, params, batch, teacher=other)[0] > 0.01
+
+
+@mutation(
+  'relations: packed examples see each other',
+  'bertjax/objectives/relations.py',
+  'own_BT[:, :, None] == example_BT[:, None]',
+  '(own_BT[:, :, None] > 0) == (example_BT[:, None] > 0)',
+)
+def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
+  apart = cases.batch([(17,), (9,)], 36)
+  packed = {name: x[:1].copy() for name, x in apart.items()}
+  for name in ('token_BT', 'type_BT', 'position_BT'):
+    packed[name][0, 17:26] = apart[name][1, :9]
+  packed['example_BT'][0, 17:26] = 2
+  c = config()
+  params, theirs = random_both(c, apart)
+  run = lambda batch: parity.loss_and_gradients(relations.make(c), params, batch, teacher=theirs)
+  loss, gradients = run(apart)
+  monkeypatch.setattr(teaching, 'CHUNK', 1 * 3 * 36 * 5)  # 4 of the 36 columns at a time
+  again, same = run(packed)
+  assert abs(again - loss) <= 1e-5 * loss
+  signal = jax.tree.map(lambda x: np.abs(x).max(), gradients)
+  jax.tree.map(
+    lambda x, y, most: np.testing.assert_allclose(x, y, rtol=0, atol=max(3e-5 * most, 1e-6)),
+    same, gradients, signal,
+  )  # fmt: skip
+
+
+@mutation(
+  'relations: what nobody sees is infinite',
+  'bertjax/objectives/teaching/__init__.py',
+  'part_V = jnp.where(wanted_V > -jnp.inf, jnp.exp(wanted_V) * (wanted_V - found_V), 0.0)',
+  'part_V = jnp.exp(wanted_V) * (wanted_V - found_V)',
+)
+def test_an_empty_row_is_no_loss():
+  c = config()
+  batch = cases.batch([(17,), ()], 20)
+  params, theirs = random_both(c, batch)
+  objective = relations.make(c)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch, teacher=theirs)
+  one = {name: x[:1] for name, x in batch.items()}
+  alone, _ = parity.loss_and_gradients(objective, params, one, teacher=theirs)
+  assert abs(loss - alone) <= 1e-5 * alone
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(gradients))
+
+
+REFUSED = dict(
+  heads=(lambda c: c.model.update(heads=4), 'has 3 heads, the student 4: .*relation_heads'),
+  width=(
+    lambda c: c.objective.update(relation_heads=8),
+    'must divide the width of the teacher, 36',
+  ),
+  layer=(lambda c: c.objective.update(layer=4), 'from 0 to 3, got 4'),
+  words=(lambda c: c.model.update(words=True), 'no words to score'),
+  labels=(lambda c: c.model.update(labels=(('next', 2),)), 'teach no label'),
+  none=(lambda c: c.objective.update(relations=()), 'expected pairs'),
+  twice=(lambda c: c.objective.update(relations=(('key', 'key'),) * 2), 'each once'),
+  sharing=(
+    lambda c: c.objective.teacher.model.update(sharing='all'),
+    r"config.objective.teacher.model.sharing='none', got 'all'",
+  ),
+  attend=(lambda c: c.model.update(attend='causal'), "config.model.attend='example', got 'causal'"),
+  vocabulary=(lambda c: c.objective.teacher.model.update(vocab_size=99), 'one vocabulary'),
+  length=(lambda c: setattr(c, 'length', 46), 'has room for 45 tokens'),
+  teacher=(
+    lambda c: setattr(c.objective.teacher, 'model', cases.config('modernbert').model),
+    "the kind AttendingModel .*got 'modernbert'",
+  ),
+  student=(
+    lambda c: setattr(c, 'model', cases.config('modernbert').model),
+    "needs config.model.name='bert'",
+  ),
+)
+
+
+@pytest.mark.parametrize('case', REFUSED)
+@mutation(
+  'relations: any width is cut',
+  'bertjax/objectives/relations.py',
+  'if relation_heads and width % relation_heads:',
+  'if relation_heads and width < relation_heads:',
+  case='width',
+)
+@mutation(
+  'relations: a layer beyond the teacher',
+  'bertjax/objectives/relations.py',
+  'given.layer >= teacher.layers',
+  'given.layer > teacher.layers',
+  case='layer',
+)
+@mutation(
+  'relations: a teacher of shorter rows',
+  'bertjax/objectives/teaching/__init__.py',
+  'config.length > teacher.room',
+  'config.length > 2 * teacher.room',
+  case='length',
+)
+def test_what_cannot_be_compared_is_refused(case):
+  change, said = REFUSED[case]
+  c = config()
+  relations.make(c)
+  change(c)
+  with pytest.raises(UserError, match=said):
+    relations.make(c)
+
+
+def test_a_step_counts_the_products_of_relations():
+  c = config()
+  objective, batch = relations.make(c), cases.batch([(17,), (40,)], 40)
+  more = config(relations=(('value', 'value'),))
+  pairs = 17**2 + 40**2
+  assert objective.flops(batch) - relations.make(more).flops(batch) == pairs * (6 * 24 + 2 * 36)
+  assert jnp.isfinite(objective.flops(batch))

@@ -1,0 +1,27 @@
+"""Runs that learn from another: their teacher, and their first steps."""
+
+import jax
+from systems import tiny
+
+from bertjax.checkpoint import teacher
+from bertjax.convert import runs
+from bertjax.train import first_state, setup
+
+
+def write_teacher(workdir, store, seed):
+  """A run of BERT, from its initial state."""
+  run = setup.make_run(tiny('bert', seed=seed), str(store), jax.devices()[:1])
+  params = jax.jit(lambda: run.phases[0].initial_variables(seed))()['params']
+  runs.write_run(workdir, run.config, params, run.vocabulary, {})
+
+
+def first_losses(config, store, devices):
+  config, _ = teacher.adopt(config, 'nowhere')
+  run = setup.make_run(config, str(store), devices)
+  state, phase = first_state.initial_state(config, run, print), run.phases[0]
+  phase.compile(run.abstract)
+  found = []
+  for index in range(3):
+    state, metrics = phase.train(state, phase.next_batch(index)[0])
+    found.append(float(metrics['loss']))
+  return found

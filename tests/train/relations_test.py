@@ -1,0 +1,131 @@
+"""A run that learns relations, from its teacher's run to what it is for: fine-tuning and export."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import taught_runs
+import transformers
+from mutation import mutation
+from processes import exact, lines
+
+from bertjax.checkpoint import manifest
+from bertjax.convert import exporting, runs
+from bertjax.train import loop
+from configs.distill import minilm
+from configs.finetune import text
+
+
+@pytest.fixture(autouse=True)
+def one_device(monkeypatch):
+  devices = jax.devices()
+  monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
+  return devices
+
+
+@pytest.fixture(scope='module')
+def taught(rich_store, tmp_path_factory):
+  """The workdir of a teacher."""
+  workdir = tmp_path_factory.mktemp('teacher')
+  taught_runs.write_teacher(workdir, rich_store, 0)
+  return workdir
+
+
+def student(store, source, version='l6_h384', **fields):
+  c = minilm.get_config(version)
+  c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
+  c.update(dict(eval_steps=12, checkpoint_steps=6))
+  c.model.update(dict(layers=2, width=32, heads=8, ffn=64))
+  if c.objective.relation_heads:
+    c.objective.relation_heads = 16
+  c.data.store = str(store)
+  c.evals.held_out.update(dict(batch_size=8, examples=8))
+  c.objective.teacher.source = str(source)
+  c.update_from_flattened_dict(fields)
+  return c
+
+
+def finetuned(store, source, files):
+  """A run of two steps on a few labelled texts."""
+  c = text.get_config(None)
+  (files / 'train.tsv').write_text('text\tlabel\n' + 'piece9 piece8\tgood\npiece7\tbad\n' * 8)
+  c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=2, init_from=str(source)))
+  c.data.update(dict(vocab=str(store / 'vocab' / 'vocab.txt')))
+  c.data.train = c.data.dev = str(files / 'train.tsv')
+  c.data.task.update(dict(text=('text',), label='label', classes=('bad', 'good')))
+  c.evals.dev.batch_size = 8
+  return c
+
+
+@mutation(
+  'relations: the teacher is in the checkpoints',
+  'bertjax/checkpoint/teacher.py',
+  'if name != TEACHER}',
+  "if name != 'none'}",
+)
+@mutation(
+  'relations: a student without a pooler',
+  'configs/distill/minilm.py',
+  'pooler=True)',
+  'pooler=False)',
+)
+@pytest.mark.full
+def test_a_student_is_resumed_exported_and_fine_tuned(rich_store, taught, tmp_path, capsys):
+  """To the same bits; its checkpoints hold it alone; its pooler stays as it began."""
+  workdir = tmp_path / 'student'
+  config = student(rich_store, taught)
+  loop.run(config, str(workdir))
+  straight = exact(workdir)
+  assert {'query_key', 'value_value'} <= straight[0].keys()
+  assert straight[-1]['eval/value_value'] > 0
+  arrays = manifest.read(workdir / 'checkpoints' / '12')['arrays']
+  assert not [name for name in arrays if 'teacher' in name]
+  shutil.rmtree(workdir / 'checkpoints' / '12')
+  loop.run(config, str(workdir))
+  assert 'Resuming after step 6' in capsys.readouterr().out
+  assert exact(workdir) == straight
+  said = exporting.export(workdir, tmp_path / 'hf')
+  assert said['model_class'] == 'BertModel'
+  theirs = transformers.AutoModel.from_pretrained(tmp_path / 'hf')
+  params = runs.open_run(workdir).params()
+  pooler = theirs.pooler.dense.weight.detach().numpy()
+  np.testing.assert_array_equal(pooler, np.asarray(params['pooler']['kernel']).T)
+  before = runs.open_run(workdir, 6).params()['pooler']['kernel']
+  np.testing.assert_array_equal(params['pooler']['kernel'], before)
+  loop.run(finetuned(rich_store, workdir, tmp_path), str(tmp_path / 'tuned'))
+  assert 'config.init_from' in capsys.readouterr().out
+  assert 'eval/dev/accuracy' in lines(tmp_path / 'tuned')[-1]
+  tuned = runs.open_run(tmp_path / 'tuned')
+  assert tuned.config.model.width == 32
+  drift = tuned.params()['encoder']['layers']['attention']['query']['kernel']
+  drift = drift - params['encoder']['layers']['attention']['query']['kernel']
+  assert 0 < np.abs(drift).max() < 1e-3
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('version', ['l6_h384', 'l6_h384,v2'])
+@pytest.mark.parametrize(
+  'mesh',
+  [dict(data=2, fsdp=2), dict(data=2, tensor=4), dict(data=2, tensor=2, sequence=2)],
+  ids=str,
+)
+def test_many_devices_learn_what_one_does(rich_store, taught, one_device, version, mesh):
+  fields = {f'mesh.{key}': size for key, size in mesh.items()}
+  one = taught_runs.first_losses(student(rich_store, taught, version), rich_store, one_device[:1])
+  count = int(np.prod(list(mesh.values())))
+  many = taught_runs.first_losses(
+    student(rich_store, taught, version, **fields), rich_store, one_device[:count]
+  )
+  np.testing.assert_allclose(many, one, rtol=2e-6)
+
+
+@pytest.mark.full
+def test_a_student_comes_closer_to_a_teacher_of_transformers(rich_store, taught, tmp_path):
+  exporting.export(taught, tmp_path / 'hf')
+  fields = {'optimizer.schedule.peak': 3e-3, 'optimizer.schedule.warmup_steps': 5}
+  source = f'hf:{tmp_path / "hf"}'
+  config = student(rich_store, source, 'l6_h384,v2', total_steps=60, **fields)
+  loop.run(config, str(tmp_path / 'student'))
+  found = [x['loss'] for x in lines(tmp_path / 'student') if 'loss' in x]
+  assert np.mean(found[-5:]) < 0.8 * np.mean(found[:5])
