@@ -306,6 +306,7 @@ class Term(NamedTuple):
 
 
 TEACHER = 'teacher'  # the collection of variables that nobody trains and no checkpoint holds
+FIT = 'fit'  # parameters that training alone has: who reads a run's model gets none of them
 
 
 class Context(NamedTuple):

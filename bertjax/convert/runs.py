@@ -19,6 +19,7 @@ from bertjax.checkpoint import manifest, reading, resume, task_heads
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.train import timeline
+from bertjax.types import FIT
 
 
 class Run(NamedTuple):
@@ -58,8 +59,9 @@ class Run(NamedTuple):
     return manifest.read_scores(self.checkpoint) or {}
 
   def params(self) -> Any:
-    """The parameters, as arrays of one device."""
+    """The parameters of the model, as arrays of one device."""
     found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
+    found = {name: tree for name, tree in found.items() if name != FIT}
     return task_heads.of_task(found, self.task) if self.task else found
 
 

@@ -13,7 +13,6 @@ its attention gets no gradient. The relations are made some columns at a time, a
 backward pass.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -22,10 +21,9 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.field_types import Natural
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.contracts import AttendingModel
-from bertjax.objectives import labels_of, refuse_words, teaching
-from bertjax.objectives.teaching import KEY
+from bertjax.objectives import teaching
+from bertjax.objectives.teaching import KEY, attention
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out
 
 Name = Literal['query', 'key', 'value']
@@ -48,16 +46,6 @@ class Options(NamedTuple):
   layer: Natural | None
 
 
-def related(one_BTNH: Array, other_BSNH: Array, sees_BTS: Array) -> Array:
-  """The scaled products of two, before the softmax: float32 [B, N, T, S], -inf where t does not see
-  s."""
-  product_BNTS = jnp.einsum(
-    'BTNH,BSNH->BNTS', one_BTNH, other_BSNH, preferred_element_type=jnp.float32
-  )
-  scaled_BNTS = product_BNTS / math.sqrt(one_BTNH.shape[-1])
-  return jnp.where(sees_BTS[:, None], scaled_BNTS, -jnp.inf)
-
-
 def relation_error(
   teacher: tuple[Array, Array], student: tuple[Array, Array], example_BT: Array
 ) -> Array:
@@ -67,16 +55,8 @@ def relation_error(
     teacher, student: two of query, key and value, [B, T, N, H]; N must agree.
     example_BT: equal ids see each other; padding sees itself, and is for others to leave out.
   """
-  (wanted_BTNH, wanted_BSNH), (found_BTNH, found_BSNH) = teacher, student
-
-  def part(wanted_BTNH: Array, found_BTNH: Array, own_BT: Array) -> Array:
-    sees_BTS = own_BT[:, :, None] == example_BT[:, None]
-    wanted_BNTS = related(wanted_BTNH, wanted_BSNH, sees_BTS)
-    found_BNTS = related(found_BTNH, found_BSNH, sees_BTS)
-    return jnp.mean(teaching.divergence(wanted_BNTS, found_BNTS, 1.0), 1)
-
-  scores = wanted_BTNH.shape[2] * example_BT.shape[1]
-  return teaching.by_columns(part, (wanted_BTNH, found_BTNH, example_BT), scores)
+  error = lambda wanted_BNTS, found_BNTS: teaching.divergence(wanted_BNTS, found_BNTS, 1.0)
+  return attention.compared(error, teacher, student, example_BT, unseen=-jnp.inf)
 
 
 def make(config) -> Objective:
@@ -118,8 +98,7 @@ def make(config) -> Objective:
     return student.apply(teaching.own(variables), batch, None, hidden)
 
   def flops(batch: Batch) -> float:
-    products = len(relations) * flops_lib.attended_pairs(batch['example_BT'])
-    return pair.flops(batch) + products * (6.0 * student.width + 2.0 * teacher.width)
+    return pair.flops(batch) + len(relations) * attention.flops(batch, student, teacher)
 
   evals = ('loss', 'similarity', 'linear_probe')
   return Objective(pair.init, loss, predict, lambda batch: (), flops, evals=evals)
@@ -129,15 +108,9 @@ def check(config) -> None:
   """Refuses models whose relations cannot be compared, and heads of the student that would stay as
   they began."""
   given, student, teacher = config.objective, config.model, config.objective.teacher.model
-  refuse_words(config)
-  if learned := labels_of(student) + labels_of(student, 'token_labels'):
-    raise UserError(
-      'relations teach no label: expected config.model.labels=() and token_labels=(), got '
-      f'{learned!r}'
-    )
+  teaching.refuse_heads(config)
   teaching.check_vocabulary(config)
-  for name, model in (('config.model', student), (f'{KEY}.teacher.model', teacher)):
-    check_attention(name, model)
+  attention.check(config)
   relations = tuple(map(tuple, given.relations))
   if not relations or len(set(relations)) < len(relations):
     raise UserError(
@@ -149,16 +122,6 @@ def check(config) -> None:
       f'{given.layer}'
     )
   check_heads(given.relation_heads, student, teacher)
-
-
-def check_attention(name: str, model: Any) -> None:
-  """Refuses a `config.model` whose layers share their attention or do not see whole examples."""
-  for key, expected in (('sharing', 'none'), ('attend', 'example')):
-    if key in model and model[key] != expected:
-      raise UserError(
-        f'relations are those of whole examples in layers of their own: expected {name}.{key}='
-        f'{expected!r}, got {model[key]!r}'
-      )
 
 
 def check_heads(relation_heads: int, student: Any, teacher: Any) -> None:

@@ -8,61 +8,27 @@ import jax.numpy as jnp
 import numpy as np
 import parity
 import pytest
+import taught_models
 import torch
 import torch.nn.functional as F
-import transformers
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import relations, teaching
-from bertjax.types import TEACHER
 from configs.distill import minilm
 
-ENCODER = dict(words=False, labels=(), pooler=False, types=3, positions=45)
-STUDENT = dict(ENCODER, layers=2, width=24, heads=3, ffn=40, dropout=0.0, attention_dropout=0.0)
 OTHER_HEADS = dict(relation_heads=6, layer=1)
 
 
 def config(version='l6_h384', student=(), teacher=(), **objective):
   """A student of two layers, a teacher of four, which is wider."""
-  c = cases.config('bert', **STUDENT | dict(student))
+  c = cases.config('bert', **taught_models.STUDENT | dict(student))
   c.length = 40
   c.objective = ConfigDict(dict(minilm.get_config(version).objective) | objective)
-  theirs = ENCODER | dict(layers=4, width=36, heads=3, ffn=52) | dict(teacher)
+  theirs = taught_models.SHAPE_OF_TEACHER | dict(teacher)
   c.objective.teacher.model = cases.config('bert', **theirs).model
   return c
-
-
-def random_model(model, seed):
-  """A BertModel of transformers with these fields of `config.model`."""
-  torch.manual_seed(seed)
-  theirs = transformers.BertConfig(
-    vocab_size=cases.VOCAB, hidden_size=model.width, num_hidden_layers=model.layers,
-    num_attention_heads=model.heads, intermediate_size=model.ffn, max_position_embeddings=45,
-    type_vocab_size=3, hidden_act='gelu_new', attn_implementation='eager',
-  )  # fmt: skip
-  made = transformers.BertModel(theirs, add_pooling_layer=False).eval()
-  with torch.no_grad():
-    for name, parameter in made.named_parameters():
-      parameter.normal_(1.0 if 'orm.weight' in name else 0.0, 0.3)
-  return made
-
-
-def run(model, batch):
-  """Attention of the last layer, and name -> outputs [B, T, D] of each layer's projection."""
-  kept = {name: [] for name in ('query', 'key', 'value')}
-  for layer in model.encoder.layer:
-    for name, found in kept.items():
-      module = getattr(layer.attention.self, name)
-      module.register_forward_hook(lambda _, given, out, found=found: found.append(out))
-  tensor = lambda x: torch.tensor(np.asarray(x)).long()
-  out = model(
-    tensor(batch['token_BT']), attention_mask=tensor(batch['example_BT'] > 0),
-    token_type_ids=tensor(batch['type_BT']), output_attentions=True,
-  )  # fmt: skip
-  return out.attentions[-1], kept
 
 
 def kl(wanted_BNTS, found_BNTS, batch):
@@ -80,39 +46,28 @@ def relation(one_BTD, other_BTD, heads, batch):
   return scores.masked_fill(padding_BS[:, None, None], float('-inf')).softmax(-1)
 
 
-def ours_of(state, model):
-  return huggingface.from_huggingface({k: v.detach().numpy() for k, v in state.items()}, model)
-
-
 def check(c, student, teacher, loss, batch):
   """Loss and gradients of the objective are those of a loss of torch."""
   loss.backward()
-  gradients = {
-    name: torch.zeros_like(p) if p.grad is None else p.grad
-    for name, p in student.named_parameters()
-  }
+  gradients = taught_models.gradients_of(student, c.model)
   found, ours = parity.loss_and_gradients(
-    relations.make(c), ours_of(student.state_dict(), c.model), batch,
-    teacher=ours_of(teacher.state_dict(), c.objective.teacher.model),
+    relations.make(c), taught_models.ours_of(student.state_dict(), c.model), batch,
+    teacher=taught_models.ours_of(teacher.state_dict(), c.objective.teacher.model),
   )  # fmt: skip
   assert abs(found - loss.item()) <= parity.LOSS * abs(loss.item())
-  parity.close_gradients(ours, ours_of(gradients, c.model))
-
-
-def both(c):
-  return random_model(c.model, 1), random_model(c.objective.teacher.model, 2)
+  parity.close_gradients(ours, gradients)
 
 
 @mutation(
   'relations: products are not scaled',
-  'bertjax/objectives/relations.py',
+  'bertjax/objectives/teaching/attention.py',
   'product_BNTS / math.sqrt(one_BTNH.shape[-1])',
   'product_BNTS / 1.0',
 )
 @mutation(
   'relations: padding is seen',
-  'bertjax/objectives/relations.py',
-  'jnp.where(sees_BTS[:, None], scaled_BNTS, -jnp.inf)',
+  'bertjax/objectives/teaching/attention.py',
+  'jnp.where(sees_BTS[:, None], scaled_BNTS, unseen)',
   'jnp.where(sees_BTS[:, None], scaled_BNTS, scaled_BNTS)',
 )
 @mutation(
@@ -123,9 +78,9 @@ def both(c):
 )
 @mutation(
   'relations: heads are added up',
-  'bertjax/objectives/relations.py',
-  'return jnp.mean(teaching.divergence(wanted_BNTS, found_BNTS, 1.0), 1)',
-  'return jnp.sum(teaching.divergence(wanted_BNTS, found_BNTS, 1.0), 1)',
+  'bertjax/objectives/teaching/attention.py',
+  'return jnp.mean(error(wanted_BNTS, scores(found_BTNH, found_BSNH, sees_BTS, unseen)), 1)',
+  'return jnp.sum(error(wanted_BNTS, scores(found_BTNH, found_BSNH, sees_BTS, unseen)), 1)',
 )
 @mutation(
   'relations: the layer below is asked',
@@ -142,13 +97,15 @@ def both(c):
 def test_the_last_layers_attend_as_minilm_has_it():
   """Wang et al. 2020: the attention of transformers itself, and the values with themselves."""
   c = config()
-  student, teacher = both(c)
+  student, teacher = taught_models.pair(c)
   batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
-  mine, ours = run(student, batch)
+  ours, mine = taught_models.run(student, batch)
   with torch.no_grad():
-    theirs, wanted = run(teacher, batch)
+    wanted, theirs = taught_models.run(teacher, batch)
   value = lambda kept: relation(kept['value'][-1], kept['value'][-1], 3, batch)
-  loss = kl(theirs, mine, batch) + kl(value(wanted), value(ours), batch)
+  loss = kl(theirs.attentions[-1], mine.attentions[-1], batch) + kl(
+    value(wanted), value(ours), batch
+  )
   check(c, student, teacher, loss, batch)
 
 
@@ -167,11 +124,11 @@ def test_the_last_layers_attend_as_minilm_has_it():
 def test_heads_are_cut_anew_as_minilmv2_has_it():
   """Wang et al. 2021: other heads, of a layer in the middle, and other numbers of them."""
   c = config('l6_h384,v2', dict(heads=2), **OTHER_HEADS)
-  student, teacher = both(c)
+  student, teacher = taught_models.pair(c)
   batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
-  _, ours = run(student, batch)
+  ours, _ = taught_models.run(student, batch)
   with torch.no_grad():
-    _, wanted = run(teacher, batch)
+    wanted, _ = taught_models.run(teacher, batch)
   with_itself = lambda kept, name, layer: relation(kept[name][layer], kept[name][layer], 6, batch)
   loss = sum(
     kl(with_itself(wanted, name, 1), with_itself(ours, name, -1), batch)
@@ -180,18 +137,10 @@ def test_heads_are_cut_anew_as_minilmv2_has_it():
   check(c, student, teacher, loss, batch)
 
 
-def random_both(c, batch):
-  variables = jax.eval_shape(relations.make(c).init, jax.random.key(0), batch)
-  draw = lambda tree, seed: cases.random_params(
-    jax.tree.map(lambda box: box.value, tree, is_leaf=lambda x: hasattr(x, 'value')), 0.3, seed
-  )
-  return draw(variables['params'], 0), draw(variables[TEACHER], 1)
-
-
 def test_a_student_that_is_its_teacher_has_nothing_to_learn():
-  c = config(student=dict(layers=1), teacher=STUDENT | dict(layers=1))
+  c = config(student=dict(layers=1), teacher=taught_models.STUDENT | dict(layers=1))
   batch = cases.batch([(17,), (40,)], 40)
-  params, other = random_both(c, batch)
+  params, other = taught_models.random_both(relations.make(c), batch)
   objective = relations.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch, teacher=params)
   assert abs(loss) < 1e-5
@@ -201,7 +150,7 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
 
 @mutation(
   'relations: packed examples see each other',
-  'bertjax/objectives/relations.py',
+  'bertjax/objectives/teaching/attention.py',
   'own_BT[:, :, None] == example_BT[:, None]',
   '(own_BT[:, :, None] > 0) == (example_BT[:, None] > 0)',
 )
@@ -212,7 +161,7 @@ def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
     packed[name][0, 17:26] = apart[name][1, :9]
   packed['example_BT'][0, 17:26] = 2
   c = config()
-  params, theirs = random_both(c, apart)
+  params, theirs = taught_models.random_both(relations.make(c), apart)
   run = lambda batch: parity.loss_and_gradients(relations.make(c), params, batch, teacher=theirs)
   loss, gradients = run(apart)
   monkeypatch.setattr(teaching, 'CHUNK', 1 * 3 * 36 * 5)  # 4 of the 36 columns at a time
@@ -234,7 +183,7 @@ def test_packed_examples_do_not_relate_and_parts_are_the_whole(monkeypatch):
 def test_an_empty_row_is_no_loss():
   c = config()
   batch = cases.batch([(17,), ()], 20)
-  params, theirs = random_both(c, batch)
+  params, theirs = taught_models.random_both(relations.make(c), batch)
   objective = relations.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch, teacher=theirs)
   one = {name: x[:1] for name, x in batch.items()}
@@ -251,7 +200,7 @@ REFUSED = dict(
   ),
   layer=(lambda c: c.objective.update(layer=4), 'from 0 to 3, got 4'),
   words=(lambda c: c.model.update(words=True), 'no words to score'),
-  labels=(lambda c: c.model.update(labels=(('next', 2),)), 'teach no label'),
+  labels=(lambda c: c.model.update(labels=(('next', 2),)), 'teaches no label'),
   none=(lambda c: c.objective.update(relations=()), 'expected pairs'),
   twice=(lambda c: c.objective.update(relations=(('key', 'key'),) * 2), 'each once'),
   sharing=(

@@ -10,8 +10,8 @@ from bertjax import models
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.contracts import Model
-from bertjax.objectives import model_of
-from bertjax.types import TEACHER, Array, Batch, Term, Variables
+from bertjax.objectives import labels_of, model_of, refuse_words
+from bertjax.types import FIT, TEACHER, Array, Batch, Term, Variables
 
 KEY = 'config.objective'
 CHUNK = 1 << 26  # scores of a model at a time, where every token has some
@@ -52,7 +52,8 @@ class Pair(NamedTuple):
 
 def own(variables: Variables) -> Variables:
   """The student's variables."""
-  return {name: tree for name, tree in variables.items() if name != TEACHER}
+  params = {name: tree for name, tree in variables['params'].items() if name != FIT}
+  return dict({k: v for k, v in variables.items() if k != TEACHER}, params=params)
 
 
 def frozen(variables: Variables) -> Variables:
@@ -97,6 +98,16 @@ def check_vocabulary(config: Any) -> None:
   theirs, ours = config.objective.teacher.model.vocab_size, config.model.vocab_size
   if theirs != ours:
     raise UserError(f'{KEY}.teacher has {theirs} ids, the student {ours}: expected one vocabulary')
+
+
+def refuse_heads(config: Any) -> None:
+  """Refuses a student with heads, where the objective teaches its layers alone."""
+  refuse_words(config)
+  if heads := labels_of(config.model) + labels_of(config.model, 'token_labels'):
+    raise UserError(
+      f'the objective {config.objective.name!r} teaches no label: expected config.model.labels=() '
+      f'and token_labels=(), got {heads!r}'
+    )
 
 
 def divergence(teacher_V: Array, student_V: Array, temperature: float) -> Array:

@@ -1,5 +1,6 @@
-"""A run that learns relations, from its teacher's run to what it is for: fine-tuning and export."""
+"""Runs whose layers are taught: resumed, divided, exported and fine-tuned."""
 
+import importlib
 import shutil
 
 import jax
@@ -13,8 +14,12 @@ from processes import exact, lines
 from bertjax.checkpoint import manifest
 from bertjax.convert import exporting, runs
 from bertjax.train import loop
-from configs.distill import minilm
 from configs.finetune import text
+
+TERMS = {
+  'minilm:l6_h384': {'query_key', 'value_value'},
+  'tinybert:4l_312': {'scores', 'states'},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -28,16 +33,17 @@ def one_device(monkeypatch):
 def taught(rich_store, tmp_path_factory):
   """The workdir of a teacher."""
   workdir = tmp_path_factory.mktemp('teacher')
-  taught_runs.write_teacher(workdir, rich_store, 0)
+  taught_runs.write_teacher(workdir, rich_store, 0, **{'model.init_std': 0.2})
   return workdir
 
 
-def student(store, source, version='l6_h384', **fields):
-  c = minilm.get_config(version)
+def student(store, source, recipe='minilm:l6_h384', **fields):
+  name, _, size = recipe.partition(':')
+  c = importlib.import_module(f'configs.distill.{name}').get_config(size)
   c.update(dict(batch_size=8, length=64, total_steps=12, log_steps=1))
   c.update(dict(eval_steps=12, checkpoint_steps=6))
-  c.model.update(dict(layers=2, width=32, heads=8, ffn=64))
-  if c.objective.relation_heads:
+  c.model.update(dict(layers=2, width=32, heads=8, ffn=64, init_std=0.2))
+  if 'relation_heads' in c.objective and c.objective.relation_heads:
     c.objective.relation_heads = 16
   c.data.store = str(store)
   c.evals.held_out.update(dict(batch_size=8, examples=8))
@@ -63,22 +69,32 @@ def finetuned(store, source, files):
   'bertjax/checkpoint/teacher.py',
   'if name != TEACHER}',
   "if name != 'none'}",
+  case='minilm:l6_h384',
 )
 @mutation(
   'relations: a student without a pooler',
   'configs/distill/minilm.py',
   'pooler=True)',
   'pooler=False)',
+  case='minilm:l6_h384',
+)
+@mutation(
+  'layerwise: the dense layer leaves with the student',
+  'bertjax/convert/runs.py',
+  'if name != FIT}',
+  "if name != 'none'}",
+  case='tinybert:4l_312',
 )
 @pytest.mark.full
-def test_a_student_is_resumed_exported_and_fine_tuned(rich_store, taught, tmp_path, capsys):
+@pytest.mark.parametrize('recipe', TERMS)
+def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught, tmp_path, capsys):
   """To the same bits; its checkpoints hold it alone; its pooler stays as it began."""
   workdir = tmp_path / 'student'
-  config = student(rich_store, taught)
+  config = student(rich_store, taught, recipe)
   loop.run(config, str(workdir))
   straight = exact(workdir)
-  assert {'query_key', 'value_value'} <= straight[0].keys()
-  assert straight[-1]['eval/value_value'] > 0
+  assert TERMS[recipe] <= straight[0].keys()
+  assert all(straight[-1][f'eval/{name}'] > 0 for name in TERMS[recipe])
   arrays = manifest.read(workdir / 'checkpoints' / '12')['arrays']
   assert not [name for name in arrays if 'teacher' in name]
   shutil.rmtree(workdir / 'checkpoints' / '12')
@@ -104,20 +120,15 @@ def test_a_student_is_resumed_exported_and_fine_tuned(rich_store, taught, tmp_pa
 
 
 @pytest.mark.full
-@pytest.mark.parametrize('version', ['l6_h384', 'l6_h384,v2'])
-@pytest.mark.parametrize(
-  'mesh',
-  [dict(data=2, fsdp=2), dict(data=2, tensor=4), dict(data=2, tensor=2, sequence=2)],
-  ids=str,
-)
-def test_many_devices_learn_what_one_does(rich_store, taught, one_device, version, mesh):
-  fields = {f'mesh.{key}': size for key, size in mesh.items()}
-  one = taught_runs.first_losses(student(rich_store, taught, version), rich_store, one_device[:1])
-  count = int(np.prod(list(mesh.values())))
-  many = taught_runs.first_losses(
-    student(rich_store, taught, version, **fields), rich_store, one_device[:count]
-  )
-  np.testing.assert_allclose(many, one, rtol=2e-6)
+@pytest.mark.parametrize('recipe', ['minilm:l6_h384', 'minilm:l6_h384,v2', 'tinybert:4l_312'])
+def test_many_devices_learn_what_one_does(recipe, rich_store, taught, one_device):
+  make = lambda **fields: student(rich_store, taught, recipe, **fields)
+  one = taught_runs.first_losses(make(), rich_store, one_device[:1])
+  for mesh in (dict(data=2, fsdp=2), dict(data=2, tensor=2, sequence=2)):
+    fields = {f'mesh.{key}': size for key, size in mesh.items()}
+    devices = one_device[: int(np.prod(list(mesh.values())))]
+    many = taught_runs.first_losses(make(**fields), rich_store, devices)
+    np.testing.assert_allclose(many, one, rtol=5e-6)
 
 
 @pytest.mark.full
@@ -125,7 +136,11 @@ def test_a_student_comes_closer_to_a_teacher_of_transformers(rich_store, taught,
   exporting.export(taught, tmp_path / 'hf')
   fields = {'optimizer.schedule.peak': 3e-3, 'optimizer.schedule.warmup_steps': 5}
   source = f'hf:{tmp_path / "hf"}'
-  config = student(rich_store, source, 'l6_h384,v2', total_steps=60, **fields)
+  config = student(rich_store, source, 'minilm:l6_h384,v2', total_steps=60, **fields)
+  pairs = ('piece9 piece8\tpiece9 piece7\t4', 'piece6\tpiece7 piece5\t1', 'piece9\tpiece5\t2') * 3
+  (tmp_path / 'pairs.tsv').write_text('\n'.join(('sentence1\tsentence2\tscore', *pairs)))
+  config.evals.similarity.update(dict(file=str(tmp_path / 'pairs.tsv'), every=0, batch_size=8))
   loop.run(config, str(tmp_path / 'student'))
+  assert 'eval/similarity/spearman' in lines(tmp_path / 'student')[-1]
   found = [x['loss'] for x in lines(tmp_path / 'student') if 'loss' in x]
   assert np.mean(found[-5:]) < 0.8 * np.mean(found[:5])

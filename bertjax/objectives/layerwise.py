@@ -1,0 +1,139 @@
+"""A student's layers learn from every m-th layer of its teacher: TinyBERT (Jiao et al. 2020,
+huawei-noah/Pretrained-Language-Model, TinyBERT/general_distill.py).
+
+Of student layer i, from 0, with m teacher layers for one of the student's:
+
+  scores  the squared error of the attention scores, before the softmax, to those of teacher layer
+          i * m + m - 1; a token that is not seen has score 0 in both
+  states  the squared error of the states, through one dense layer that training alone has, to the
+          teacher's: of what leaves layer i to what leaves that same layer, and of what enters the
+          first layers
+
+Each is a sum over layers of the mean over tokens, and over heads and columns, or over the width;
+the loss is their sum. The original takes padding into its means; here they are over real tokens.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import INITS, Dense
+from bertjax.models.layers.contracts import AttendingModel
+from bertjax.objectives import teaching
+from bertjax.objectives.teaching import KEY, attention
+from bertjax.types import FIT, Array, Batch, Context, Factory, Objective, Out, Variables
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    teacher: whose parameters are the collection 'teacher'.
+  """
+
+  teacher: Mapping[str, Any]
+
+
+def states(out: Mapping[str, Any]) -> Array:
+  """What enters the first layer, and what each layer makes of it: [L + 1, B, T, D]."""
+  return jnp.concatenate([out['embedded_BTD'][None], out['hidden_LBTD']])
+
+
+def state_error(wanted_LBTD: Array, found_LBTD: Array) -> Array:
+  """The sum over layers of the mean squared error of each token's states: float32 [B, T]."""
+  error_LBTD = wanted_LBTD.astype(jnp.float32) - found_LBTD.astype(jnp.float32)
+  return jnp.sum(jnp.mean(jnp.square(error_LBTD), -1), 0)
+
+
+def score_error(
+  teacher: Mapping[str, Array], student: Mapping[str, Array], example_BT: Array
+) -> Array:
+  """The sum over layers of the mean squared error of each token's scores: float32 [B, T].
+
+  Args:
+    teacher, student: query and key, [L, B, T, N, H].
+    example_BT: equal ids see each other.
+  """
+  error = lambda wanted_BNTS, found_BNTS: jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1)
+  of = lambda found, layer: (found['query'][layer], found['key'][layer])
+  layers = range(student['query'].shape[0])
+  found = [
+    attention.compared(error, of(teacher, layer), of(student, layer), example_BT, unseen=0.0)
+    for layer in layers
+  ]
+  return jnp.sum(jnp.stack(found), 0)
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config, whose teacher has been opened.
+
+  Raises:
+    UserError: see `teaching.pair_of`; a student with heads that learn nothing here, or layers or
+      heads that are not those of the teacher.
+  """
+  pair = teaching.pair_of(config, AttendingModel)
+  check(config)
+  student, teacher = pair
+  each = teacher.layers // student.layers
+  last_of_each = tuple(range(each - 1, teacher.layers, each))
+  init_std = INITS[config.model.initializer](config.model.init_std)
+  fit = Dense((teacher.width,), ('embed', 'embed_out'), init_std, dtype=config.model.dtype)
+
+  def init(key: Array, batch: Batch) -> Variables:
+    variables = pair.init(key, batch)
+    made = fit.init(jax.random.fold_in(key, 1), jnp.zeros((1, student.width)))['params']
+    return dict(variables, params=dict(variables['params'], **{FIT: made}))
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    own, frozen = teaching.own(variables), teaching.frozen(variables)
+    out, theirs = pair.outputs(variables, batch, noise, True)
+    found = student.apply(own, out, tuple(range(student.layers)), method='projections')
+    wanted = teacher.apply(frozen, theirs, last_of_each, method='projections')
+    fitted_LBTD: Any = fit.apply(dict(params=variables['params'][FIT]), states(out))
+    real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
+    errors = dict(
+      scores=score_error(wanted, found, batch['example_BT']),
+      states=state_error(states(theirs)[::each], fitted_LBTD),
+    )
+    terms = {name: teaching.term(error_BT, real_BT, 1.0) for name, error_BT in errors.items()}
+    return Out(terms, carry)
+
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    return student.apply(teaching.own(variables), batch, None, hidden)
+
+  def flops(batch: Batch) -> float:
+    real = float(np.sum(np.asarray(batch['example_BT']) > 0))
+    fitted = flops_lib.head_flops(real * (student.layers + 1), student.width * teacher.width)
+    return pair.flops(batch) + student.layers * attention.flops(batch, student, teacher) + fitted
+
+  evals = ('loss', 'similarity', 'linear_probe')
+  return Objective(init, loss, predict, lambda batch: (), flops, evals=evals)
+
+
+def check(config) -> None:
+  """Refuses layers and heads that cannot be compared, and heads of the student that would stay as
+  they began."""
+  student, teacher = config.model, config.objective.teacher.model
+  teaching.refuse_heads(config)
+  teaching.check_vocabulary(config)
+  attention.check(config)
+  if teacher.layers % student.layers:
+    raise UserError(
+      f'{KEY}.teacher has {teacher.layers} layers: expected a multiple of the {student.layers} of '
+      'the student, each of which learns from one'
+    )
+  if teacher.heads != student.heads:
+    raise UserError(
+      f'{KEY}.teacher has {teacher.heads} heads, the student {student.heads}: expected as many, '
+      'whose scores are compared one by one'
+    )
+
+
+OBJECTIVE = Factory(Options, make)

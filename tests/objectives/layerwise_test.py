@@ -1,0 +1,154 @@
+"""Scores and states of every m-th layer, against TinyBERT's formulas in PyTorch."""
+
+import math
+
+import cases
+import jax
+import numpy as np
+import parity
+import pytest
+import taught_models
+import torch
+import torch.nn.functional as F
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.objectives import layerwise
+from bertjax.types import FIT
+from configs.distill import tinybert
+
+
+def config(student=(), teacher=()):
+  """A student of two layers, a teacher of four, which is wider."""
+  c = cases.config('bert', **taught_models.STUDENT | dict(student))
+  c.length = 40
+  c.objective = ConfigDict(dict(tinybert.get_config('4l_312').objective))
+  c.objective.teacher.model = cases.config(
+    'bert', **taught_models.SHAPE_OF_TEACHER | dict(teacher)
+  ).model
+  return c
+
+
+def run(model, batch):
+  """States [L + 1, B, T, D] and scores [L, B, N, T, S] before the softmax, 0 at padding keys."""
+  kept, out = taught_models.run(model, batch)
+  heads = model.config.num_attention_heads
+  split = lambda x: torch.stack(x.chunk(heads, -1), 1)
+  scores = torch.stack(
+    [split(q) @ split(k).mT / math.sqrt(q.shape[-1] // heads)
+     for q, k in zip(kept['query'], kept['key'], strict=True)]
+  )  # fmt: skip
+  padding_BS = torch.tensor(batch['example_BT'] == 0)
+  return torch.stack(out.hidden_states), scores.masked_fill(padding_BS[:, None, None], 0.0)
+
+
+def fixed(gradients_or_params, fit):
+  """Ours with the dense layer, a torch Linear or its gradient."""
+  weight, bias = fit
+  made = dict(kernel=weight.detach().numpy().T, bias=bias.detach().numpy())
+  return dict(gradients_or_params, **{FIT: made})
+
+
+@pytest.mark.parametrize(
+  'lengths', [(17, 40, 9), pytest.param((40, 40), marks=pytest.mark.full)], ids=str
+)
+@mutation(
+  'layerwise: scores of the first layer of each block',
+  'bertjax/objectives/layerwise.py',
+  'range(each - 1, teacher.layers, each)',
+  'range(0, teacher.layers, each)',
+  case='(40, 40)',
+)
+@mutation(
+  'layerwise: states of the student are those of one layer on',
+  'bertjax/objectives/layerwise.py',
+  'state_error(states(theirs)[::each], fitted_LBTD)',
+  'state_error(states(theirs)[each - 1 :: each][: student.layers + 1], fitted_LBTD[: 2])',
+  case='(40, 40)',
+)
+@mutation(
+  'layerwise: unseen tokens are left out of the mean',
+  'bertjax/objectives/layerwise.py',
+  'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1)',
+  'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1, where=wanted_BNTS != 0)',
+  case='(17, 40, 9)',
+)
+@mutation(
+  'layerwise: padding learns',
+  'bertjax/objectives/layerwise.py',
+  "real_BT = (batch['example_BT'] > 0)",
+  "real_BT = (batch['example_BT'] >= 0)",
+  case='(17, 40, 9)',
+)
+def test_layers_are_learned_as_tinybert_does(lengths):
+  """general_distill.py: MSELoss of scores and of states through fit_dense; in full rows its means
+  are ours."""
+  c = config()
+  student, teacher = taught_models.pair(c)
+  fit = torch.nn.Linear(24, 36)
+  batch = cases.batch([(n,) for n in lengths], 40, types=3)
+  mine, found = run(student, batch)
+  with torch.no_grad():
+    theirs, wanted = run(teacher, batch)
+  real = torch.tensor(batch['example_BT'] > 0)
+  of_real = lambda x: x[real]
+  loss = torch.tensor(0.0)
+  for i in range(2):
+    by_token = lambda x: of_real(x.transpose(1, 2))
+    loss = loss + F.mse_loss(by_token(found[i]), by_token(wanted[2 * i + 1]))
+  for i in range(3):
+    loss = loss + F.mse_loss(of_real(fit(mine[i])), of_real(theirs[2 * i]))
+  if min(lengths) == 40:
+    whole = sum(F.mse_loss(found[i], wanted[2 * i + 1]) for i in range(2))
+    whole += sum(F.mse_loss(fit(mine[i]), theirs[2 * i]) for i in range(3))
+    assert abs(whole.item() - loss.item()) < 1e-5 * loss.item()
+  loss.backward()
+  gradients = taught_models.gradients_of(student, c.model)
+  params = taught_models.ours_of(student.state_dict(), c.model)
+  value, ours = parity.loss_and_gradients(
+    layerwise.make(c), fixed(params, (fit.weight, fit.bias)), batch,
+    teacher=taught_models.ours_of(teacher.state_dict(), c.objective.teacher.model),
+  )  # fmt: skip
+  assert abs(value - loss.item()) <= parity.LOSS * loss.item()
+  parity.close_gradients(ours, fixed(gradients, (fit.weight.grad, fit.bias.grad)))
+
+
+@mutation(
+  'layerwise: a teacher of any depth',
+  'bertjax/objectives/layerwise.py',
+  'if teacher.layers % student.layers:',
+  'if teacher.layers < student.layers:',
+)
+def test_a_student_that_is_its_teacher_has_nothing_to_learn():
+  same = dict(layers=2, width=24, heads=3, ffn=40)
+  c = config(teacher=same)
+  batch = cases.batch([(17,), (40,)], 40)
+  params, _ = taught_models.random_both(layerwise.make(c), batch)
+  params[FIT] = dict(kernel=np.eye(24, dtype=np.float32), bias=np.zeros(24, np.float32))
+  theirs = {name: tree for name, tree in params.items() if name != FIT}
+  loss, gradients = parity.loss_and_gradients(layerwise.make(c), params, batch, teacher=theirs)
+  assert abs(loss) < 1e-8
+  assert max(np.abs(x).max() for x in jax.tree.leaves(gradients)) < 1e-5
+  c.objective.teacher.model.layers = 5
+  with pytest.raises(UserError, match='has 5 layers: expected a multiple of the 2'):
+    layerwise.make(c)
+
+
+REFUSED = dict(
+  heads=(lambda c: c.model.update(heads=4), 'has 3 heads, the student 4'),
+  words=(lambda c: c.model.update(words=True), 'no words to score'),
+  tags=(lambda c: c.model.update(token_labels=(('tag', 2),)), 'teaches no label'),
+  sharing=(lambda c: c.model.update(sharing='all'), "config.model.sharing='none', got 'all'"),
+  vocabulary=(lambda c: c.objective.teacher.model.update(vocab_size=99), 'one vocabulary'),
+)
+
+
+@pytest.mark.parametrize('case', REFUSED)
+def test_what_cannot_be_compared_is_refused(case):
+  change, said = REFUSED[case]
+  c = config()
+  layerwise.make(c)
+  change(c)
+  with pytest.raises(UserError, match=said):
+    layerwise.make(c)

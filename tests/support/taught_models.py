@@ -1,0 +1,71 @@
+"""A student of two layers and a wider teacher of four: ours, and BertModel of transformers."""
+
+import cases
+import flax.linen as nn
+import jax
+import numpy as np
+import torch
+import transformers
+
+from bertjax.convert import huggingface
+from bertjax.types import TEACHER
+
+ENCODER = dict(words=False, labels=(), pooler=False, types=3, positions=45)
+STUDENT = dict(ENCODER, layers=2, width=24, heads=3, ffn=40, dropout=0.0, attention_dropout=0.0)
+SHAPE_OF_TEACHER = dict(ENCODER, layers=4, width=36, heads=3, ffn=52)
+
+
+def random_model(model, seed):
+  """A BertModel of transformers with these fields of `config.model`."""
+  torch.manual_seed(seed)
+  theirs = transformers.BertConfig(
+    vocab_size=cases.VOCAB, hidden_size=model.width, num_hidden_layers=model.layers,
+    num_attention_heads=model.heads, intermediate_size=model.ffn, max_position_embeddings=45,
+    type_vocab_size=3, hidden_act='gelu_new', attn_implementation='eager',
+  )  # fmt: skip
+  made = transformers.BertModel(theirs, add_pooling_layer=False).eval()
+  with torch.no_grad():
+    for name, parameter in made.named_parameters():
+      parameter.normal_(1.0 if 'orm.weight' in name else 0.0, 0.3)
+  return made
+
+
+def pair(c):
+  """Student and teacher of a config as models of transformers."""
+  return random_model(c.model, 1), random_model(c.objective.teacher.model, 2)
+
+
+def run(model, batch):
+  """Name -> [B, T, D] of each layer's query, key and value; and what the model returns."""
+  kept = {name: [] for name in ('query', 'key', 'value')}
+  for layer in model.encoder.layer:
+    for name, found in kept.items():
+      module = getattr(layer.attention.self, name)
+      module.register_forward_hook(lambda _, given, out, found=found: found.append(out))
+  tensor = lambda x: torch.tensor(np.asarray(x)).long()
+  out = model(
+    tensor(batch['token_BT']), attention_mask=tensor(batch['example_BT'] > 0),
+    token_type_ids=tensor(batch['type_BT']), output_attentions=True, output_hidden_states=True,
+  )  # fmt: skip
+  return kept, out
+
+
+def ours_of(state, model):
+  """A state dict as our parameters."""
+  return huggingface.from_huggingface({k: v.detach().numpy() for k, v in state.items()}, model)
+
+
+def gradients_of(student, model):
+  """Those of a model of transformers as of our parameters; 0 where there is none."""
+  found = {
+    name: torch.zeros_like(p) if p.grad is None else p.grad
+    for name, p in student.named_parameters()
+  }
+  return ours_of(found, model)
+
+
+def random_both(objective, batch):
+  """Random parameters of student and teacher."""
+  variables = nn.meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  draw = lambda name, seed: cases.random_params(variables[name], 0.3, seed)
+  return draw('params', 0), draw(TEACHER, 1)
