@@ -139,7 +139,7 @@ def test_a_student_comes_closer_to_a_teacher_of_transformers(rich_store, taught,
   config = student(rich_store, source, 'minilm:l6_h384,v2', total_steps=60, **fields)
   pairs = ('piece9 piece8\tpiece9 piece7\t4', 'piece6\tpiece7 piece5\t1', 'piece9\tpiece5\t2') * 3
   (tmp_path / 'pairs.tsv').write_text('\n'.join(('sentence1\tsentence2\tscore', *pairs)))
-  config.evals.similarity.update(dict(file=str(tmp_path / 'pairs.tsv'), every=0, batch_size=8))
+  config.evals.similarity.update(dict(file=str(tmp_path / 'pairs.tsv'), batch_size=8))
   loop.run(config, str(tmp_path / 'student'))
   assert 'eval/similarity/spearman' in lines(tmp_path / 'student')[-1]
   found = [x['loss'] for x in lines(tmp_path / 'student') if 'loss' in x]
