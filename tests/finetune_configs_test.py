@@ -4,12 +4,14 @@ import pytest
 import recipes
 from mutation import mutation
 
+from bertjax.data.labelled import classify, tags
 from bertjax.data.labelled.common import rows
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
 from bertjax.train import timeline
-from configs.finetune import families, glue, squad, tasks, tfds, xnli
+from configs.finetune import chinese, families, glue, squad, tasks, tfds, xnli
 
 RECIPES = [
   *(f'glue:{task}' for task in glue.TASKS),
@@ -17,6 +19,8 @@ RECIPES = [
   'text:number',
   'tagging:ner',
   'tagging:pos',
+  'chinese:chnsenticorp',
+  'chinese:msra_ner',
   'probe:ner',
   'probe:pos',
   'choice:dream',
@@ -53,6 +57,28 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
     spans=lambda: scores.names(options.no_answer),
   )
   assert config.best.metric.removeprefix('eval/dev/') in names[config.data.task.name]()
+
+
+@mutation(
+  'finetune: the characters of MSRA-NER stand between blanks',
+  'configs/finetune/chinese.py',
+  "separator='\\x02'",
+  "separator=' '",
+)
+def test_chinese_tasks_are_read_from_the_files_of_ernie(shared):
+  vocabulary = load_vocabulary(shared / 'tokenizers/ernie-1.0/vocab.txt')
+
+  def read(task, kind):
+    options = rows.task_of(chinese.get_config(task).data.task)[1]
+    found = list(kind.read(str(shared / f'zh/tasks/{task}/dev.tsv.gz'), options))
+    return found, kind.encode(found[:50], options, vocabulary, 256)
+
+  opinions, made = read('chnsenticorp', classify)
+  assert len(opinions) == 1200 and set(made.label['label']) == {0, 1}
+  sentences, made = read('msra_ner', tags)
+  assert len(sentences) == 2318 and len(sentences[0].words) == 69
+  tagged = sum(weight_T.sum() for weight_T in made.token_label['tag_weight'])
+  assert tagged == sum(min(len(s.words), 254) for s in sentences[:50])
 
 
 def test_each_language_is_judged_by_a_file_of_its_own():

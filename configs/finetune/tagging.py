@@ -13,7 +13,7 @@ entities, or accuracy. `init_from` names the encoder; for names a cased one is b
 
 from ml_collections import ConfigDict
 
-from bertjax.sources import cited
+from bertjax.sources import Recipe, cited
 from configs import common
 from configs.finetune import text
 
@@ -26,12 +26,15 @@ KINDS = dict(ner=('iob2', CONLL, 'f1'), pos=('plain', UPOS, 'accuracy'))
 PAPER = 'BERT paper, section 5.3'
 
 
-def get_config(arg: str | None = None):
-  """The recipe for `arg`: ner (the default) or pos."""
-  kind = common.parse_size(arg, KINDS, 'ner')
-  scheme, classes, best = KINDS[kind]
+def recipe(scheme: str, classes: tuple[str, ...], best: str) -> Recipe:
+  """Fine-tuning on tags.
+
+  Args:
+    scheme: 'iob2' or 'plain'.
+    classes: types of the entities, or the tags.
+    best: the score that names the best checkpoint.
+  """
   c = text.recipe((), '', (), best)
-  c.update(cited(common.NAMES, name=f'finetune-{kind}'))
   heads = dict(labels=(), token_labels=(('tag', 0),))  # as many tags as the task
   c.model.update(cited(PAPER, **heads))
   c.objective = cited(PAPER, name='tag')
@@ -43,4 +46,12 @@ def get_config(arg: str | None = None):
   dev = dict(type='tagging', file='', examples=0, batch_size=64, every=c.get_ref('eval_steps'))
   c.evals = ConfigDict()
   c.evals.dev = cited(common.EVERY, **dev)
+  return c
+
+
+def get_config(arg: str | None = None):
+  """The recipe for `arg`: ner (the default) or pos."""
+  kind = common.parse_size(arg, KINDS, 'ner')
+  c = recipe(*KINDS[kind])
+  c.update(cited(common.NAMES, name=f'finetune-{kind}'))
   return c

@@ -1,0 +1,47 @@
+"""Chinese tasks in the files of ERNIE 1.0: ChnSentiCorp (opinions), MSRA-NER (entities).
+
+  python -m bertjax.main --config=configs/finetune/chinese.py:msra_ner --workdir=runs/msra \
+      --config.init_from=hf:DIR --config.data.train=msra_ner/train.tsv \
+      --config.data.dev=msra_ner/dev.tsv
+
+Files are .tsv with the columns text_a and label; of MSRA-NER the characters, and their tags, are
+joined by the character U+0002. CMRC 2018 is squad.py:v1, XNLI is xnli.py with files of `zh`. The
+rest of the recipe is BERT's.
+"""
+
+from bertjax.sources import Recipe, cited
+from configs import common
+from configs.finetune import tagging, text
+
+FILES = "ERNIE 1.0's task_data: columns of the files"
+SCRIPTS = 'ERNIE/script/zh_task/ernie_base (unverified)'
+
+
+def chnsenticorp() -> Recipe:
+  """Whether an opinion is good, 1, or bad, 0."""
+  c = text.recipe(('text_a',), 'label', ('0', '1'), 'accuracy')
+  c.update(cited(SCRIPTS, batch_size=24, epochs=10.0, length=256))
+  c.data.task.update(cited(FILES, text=('text_a',), label='label', classes=('0', '1')))
+  return c
+
+
+def msra_ner() -> Recipe:
+  """Names of persons, organisations and places among characters."""
+  classes = ('PER', 'ORG', 'LOC')
+  c = tagging.recipe('iob2', classes, 'f1')
+  c.update(cited(SCRIPTS, batch_size=16, epochs=6.0, length=256))
+  columns = dict(words='text_a', tags='label', separator='\x02', classes=classes)
+  c.data.task.update(cited(FILES, **columns))
+  return c
+
+
+TASKS = dict(chnsenticorp=chnsenticorp, msra_ner=msra_ner)
+
+
+def get_config(arg: str | None = None):
+  """The recipe for the task named by `arg` (default chnsenticorp)."""
+  name = common.parse_size(arg, TASKS, 'chnsenticorp')
+  c = TASKS[name]()
+  c.update(cited(common.NAMES, name=f'finetune-{name}'))
+  c.optimizer.schedule.update(cited(SCRIPTS, peak=5e-5))
+  return c
