@@ -48,7 +48,7 @@ def straight(files, tmp_path_factory):
 @mutation(
   'choice: a row is no longer than a part may be',
   'bertjax/data/labelled/common/rows.py',
-  'Rows(store, examples, config.length * parts,',
+  'Rows(store, examples, config.length * parts(examples),',
   'Rows(store, examples, config.length,',
 )
 @mutation(

@@ -160,10 +160,14 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
   records = read_records(config, path, key, limit)
   vocabulary = load_vocabulary(store.path / 'vocab')
   examples = (own or task.encode)(records, options, vocabulary, config.length)
-  parts = int(examples.part_n[0].max()) if examples.part_n else 1
   if cls_last and own is None:
     examples = with_cls_last(examples)
-  return Rows(store, examples, config.length * parts, config.seed, together, cls_last)
+  return Rows(store, examples, config.length * parts(examples), config.seed, together, cls_last)
+
+
+def parts(examples: Labelled) -> int:
+  """Parts of a row."""
+  return int(examples.part_n[0].max()) if examples.part_n else 1
 
 
 def is_cls_last(model: Any) -> bool:
