@@ -100,6 +100,25 @@ def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
   jax.tree.map(np.testing.assert_array_equal, new['params']['encoder'], source.params['encoder'])
 
 
+@mutation(
+  'init_from: a head of answers is no head',
+  'bertjax/checkpoint/task_heads.py',
+  "('answers',) if model.get('answers', 'none') != 'none' else ()",
+  '()',
+)
+def test_another_form_of_the_head_of_answers_is_made_anew_and_none_is_left_out(source):
+  c = source.config(init_from=str(source.workdir), **{'model.answers': 'electra'})
+  theirs = dict(source.params, answers=dict(end_hidden=dict(kernel=np.ones((128, 64)))))
+  opened = init_from.open_source(str(source.workdir))._replace(params=lambda: theirs)
+  ours = dict(source.fresh, answers=dict(end_hidden=dict(kernel=np.full((128, 16), 7.0))))
+  new, said = init_from.loader(c, None, opened)(dict(params=jax.device_put(ours)))
+  assert 'has them for other classes: answers' in said[-1]
+  np.testing.assert_array_equal(new['params']['answers']['end_hidden']['kernel'], 7.0)
+  c.model.answers = 'none'
+  new, said = init_from.loader(c, None, opened)(dict(params=jax.device_put(source.fresh)))
+  assert 'Left out' in said[-1] and 'answers' in said[-1] and 'answers' not in new['params']
+
+
 SHAPES = dict(encoder=dict(layers=dict(kernel=np.zeros((3, 2)))))
 
 
