@@ -10,7 +10,7 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import cluster, config_files, presets
+from bertjax import cluster, config_files, malloc, presets
 from bertjax.errors import UserError, door
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -121,4 +121,5 @@ def _with_stored_config(argv: list[str]) -> list[str]:
 if __name__ == '__main__':
   __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
   with door('bertjax'):
+    malloc.one_arena()
     app.run(main, config_files.located(sys.argv), flags_parser=_parse)

@@ -9,6 +9,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from bertjax import malloc
 from bertjax.errors import UserError
 from bertjax.types import Batch
 
@@ -224,7 +225,10 @@ class Devices(NamedTuple):
     """The function for these arguments, or their shapes with shardings; options are jax.jit's."""
     jitted = jax.jit(function, **options)
     with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
-      return jitted.lower(*arguments).compile()
+      compiled = jitted.lower(*arguments).compile()
+    if said := compiled.memory_analysis():
+      malloc.keep_pages(said.temp_size_in_bytes)
+    return compiled
 
   def put(self, batch: Batch) -> dict[str, jax.Array]:
     """This host's rows as global arrays."""

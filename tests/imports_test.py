@@ -34,7 +34,8 @@ ARROWS = {
     'bertjax.config_keys', 'bertjax.options', 'bertjax.optim', 'bertjax.sources',
     'bertjax.train.timeline', 'configs.common',
   ),
-  'bertjax.sharding': (),
+  'bertjax.malloc': (),
+  'bertjax.sharding': ('bertjax.malloc',),
   'bertjax.sources': (),
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
@@ -138,8 +139,8 @@ ARROWS = {
     'bertjax.train.pace',
   ),
   'bertjax.main': (
-    'bertjax.cluster', 'bertjax.config_files', 'bertjax.data.labelled.common', 'bertjax.presets',
-    'bertjax.train',
+    'bertjax.cluster', 'bertjax.config_files', 'bertjax.data.labelled.common', 'bertjax.malloc',
+    'bertjax.presets', 'bertjax.train',
   ),
   'bertjax.replay': (
     'bertjax.checkpoint', 'bertjax.hosts', 'bertjax.metrics', 'bertjax.mirror', 'bertjax.train',

@@ -11,7 +11,7 @@ from types import ModuleType
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax import config_files, presets
+from bertjax import config_files, malloc, presets
 from bertjax.errors import door
 
 BENCHES = ('step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed')
@@ -41,4 +41,5 @@ def _run(bench: ModuleType, argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.bench'):
+    malloc.one_arena()
     main()

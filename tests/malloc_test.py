@@ -1,0 +1,87 @@
+"""Memory that a process keeps: no step asks the kernel for pages again."""
+
+import subprocess
+import sys
+
+import pytest
+from mutation import mutation
+from processes import ROOT, environment
+
+from bertjax import malloc
+
+# Page faults of 20 calls of a program with some megabytes of temporary memory.
+PROGRAM = """
+import resource, sys
+from bertjax import malloc
+started = sys.argv[1] == 'ours' and malloc.one_arena()
+import jax, jax.numpy as jnp
+x = jnp.ones((1200, 1200))
+step = jax.jit(lambda x: jnp.sin(x @ x).T @ jnp.cos(x @ x)).lower(x).compile()
+kept = malloc.keep_pages(step.memory_analysis().temp_size_in_bytes)
+for _ in range(30): step(x).block_until_ready()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20): step(x).block_until_ready()
+print(started, kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(whose):
+  done = subprocess.run(
+    [sys.executable, '-c', PROGRAM, whose], cwd=ROOT, env=environment(), text=True,
+    capture_output=True, check=True,
+  )  # fmt: skip
+  started, kept, count = done.stdout.split()
+  assert started == kept == str(whose == 'ours')
+  return int(count)
+
+
+@mutation(
+  'malloc: threads have arenas of their own, whose large blocks are mapped',
+  'bertjax/malloc.py',
+  '_set(_ARENA_MAX)',
+  'True',
+)
+@mutation(
+  'malloc: what is let go is given back',
+  'bertjax/malloc.py',
+  ' and _set(_TRIM_THRESHOLD)',
+  '',
+)
+def test_calls_find_their_pages_again():
+  assert faults('ours') < faults('of another program') / 10
+
+
+@pytest.fixture
+def settings(monkeypatch):
+  """What is set, in place of setting it."""
+  found = []
+  library = type('Library', (), {'mallopt': lambda self, *setting: found.append(setting) or 1})
+  monkeypatch.setattr(malloc.ctypes, 'CDLL', lambda name: library())
+  monkeypatch.setattr(malloc, '_one_arena', False)
+  return found
+
+
+@pytest.mark.parametrize(
+  ('platforms', 'found', 'ours'),
+  [('', ['/dev/accel0'], False), ('cpu', ['/dev/nvidia0'], True), ('', [], True)],
+)
+@mutation(
+  'malloc: hosts of accelerators keep all their memory too',
+  'bertjax/malloc.py',
+  "if os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS)):",
+  'if False:',
+)
+@mutation(
+  'malloc: large programs keep their pages too',
+  'bertjax/malloc.py',
+  ' and temporary < SHARE * memory',
+  '',
+)
+def test_hosts_of_accelerators_and_large_programs_stay_as_they_are(
+  platforms, found, ours, settings, monkeypatch
+):
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  monkeypatch.setattr(malloc.glob, 'glob', lambda pattern: found)
+  assert malloc.one_arena() is ours and len(settings) == ours
+  assert malloc.keep_pages(1 << 45) is False and len(settings) == ours
+  assert malloc.keep_pages(1 << 20) is ours and len(settings) == 3 * ours
