@@ -95,7 +95,9 @@ class Embeddings(nn.Module):
       return table_VE if self.zero_row is None else table_VE.at[self.zero_row].set(0)
 
     def table(name: str, rows: int, axis: str) -> Array:
-      return param(self, name, (axis, 'embed'), (rows, self.width), self.initializer)
+      table_XE = param(self, name, (axis, 'embed'), (rows, self.width), self.initializer)
+      # Gathered before it is looked up in: a small table is less than the vectors of a batch.
+      return nn.with_logical_constraint(table_XE, (None, None))
 
     word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
     if self.sinusoid:

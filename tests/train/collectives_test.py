@@ -66,6 +66,12 @@ def test_replicas_of_several_devices_exchange_what_each_has():
 
 
 @pytest.mark.full
+@mutation(
+  'embeddings: small tables are looked up by columns',
+  'bertjax/models/bert.py',
+  'return nn.with_logical_constraint(table_XE, (None, None))',
+  'return table_XE',
+)
 def test_what_fsdp_and_mixed_meshes_send():
   """A parameter is gathered once in a microbatch, and the word table for both of its uses."""
   whole, found = sent(dict(data=1, fsdp=8))
