@@ -4,8 +4,8 @@ XLA allocates what a program computes anew in every call. glibc maps so large a 
 asked for and unmaps it when it is let go, so each step gets pages that the kernel must fill with
 zeros first: two fifths of the CPU time of a small model's step (LOG.md). Kept, the pages serve
 every step. The process may then become larger by a few times what a program computes in, since
-blocks that are let go side by side are not always filled by the next ones; so large programs go on
-as before.
+blocks that are let go side by side are not always filled by the next ones; so a process with one
+large program goes on as before, whatever else it runs.
 """
 
 import ctypes
@@ -16,7 +16,9 @@ SHARE = 1 / 16  # of the machine's memory, that a program may compute in
 # Of malloc.h. One arena, since only the first is never mapped; no maps; nothing is given back.
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = (-8, 1), (-4, 0), (-1, -1)
 _ACCELERATORS = ('/dev/accel*', '/dev/vfio/[0-9]*', '/dev/nvidia[0-9]*', '/dev/kfd')
+_MAP_AGAIN = (-4, 65536)  # glibc's own
 _one_arena = False
+_keeps: bool | None = None  # of this process; None: no program has come yet, False: for good
 
 
 def one_arena() -> bool:
@@ -36,10 +38,20 @@ def keep_pages(temporary: int) -> bool:
   """Lets the process keep its memory for the next call of a program; returns whether it does.
 
   Args:
-    temporary: bytes that the program computes in, besides its arguments and results.
+    temporary: bytes that the program computes in, besides its arguments and results. Once they are
+      too many the process keeps nothing, for no program.
   """
+  global _keeps
+  if not _one_arena or _keeps is False:
+    return False
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  return _one_arena and temporary < SHARE * memory and _set(_MMAP_MAX) and _set(_TRIM_THRESHOLD)
+  if temporary >= SHARE * memory:
+    if _keeps:
+      _set(_MAP_AGAIN)
+    _keeps = False
+  elif _keeps is None:
+    _keeps = _set(_MMAP_MAX) and _set(_TRIM_THRESHOLD)
+  return _keeps
 
 
 def _set(setting: tuple[int, int]) -> bool:

@@ -39,7 +39,7 @@ def faults(whose):
 @mutation(
   'malloc: large blocks are mapped',
   'bertjax/malloc.py',
-  ' and _set(_MMAP_MAX)',
+  '_set(_MMAP_MAX) and ',
   '',
 )
 def test_calls_find_their_pages_again():
@@ -53,6 +53,7 @@ def settings(monkeypatch):
   library = type('Library', (), {'mallopt': lambda self, *setting: found.append(setting) or 1})
   monkeypatch.setattr(malloc.ctypes, 'CDLL', lambda name: library())
   monkeypatch.setattr(malloc, '_one_arena', False)
+  monkeypatch.setattr(malloc, '_keeps', None)
   return found
 
 
@@ -66,17 +67,37 @@ def settings(monkeypatch):
   "if os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS)):",
   'if False:',
 )
-@mutation(
-  'malloc: large programs keep their pages too',
-  'bertjax/malloc.py',
-  ' and temporary < SHARE * memory',
-  '',
-)
-def test_hosts_of_accelerators_and_large_programs_stay_as_they_are(
-  platforms, found, ours, settings, monkeypatch
-):
+def test_hosts_of_accelerators_stay_as_they_are(platforms, found, ours, settings, monkeypatch):
   monkeypatch.setenv('JAX_PLATFORMS', platforms)
   monkeypatch.setattr(malloc.glob, 'glob', lambda pattern: found)
   assert malloc.one_arena() is ours and len(settings) == ours
-  assert malloc.keep_pages(1 << 45) is False and len(settings) == ours
   assert malloc.keep_pages(1 << 20) is ours and len(settings) == 3 * ours
+  assert malloc.keep_pages(1 << 21) is ours and len(settings) == 3 * ours
+
+
+@mutation(
+  'malloc: large programs keep their pages too',
+  'bertjax/malloc.py',
+  'if temporary >= SHARE * memory:',
+  'if False:',
+)
+@mutation(
+  'malloc: a small program after a large one keeps the pages of both',
+  'bertjax/malloc.py',
+  ' or _keeps is False:',
+  ':',
+)
+@mutation(
+  'malloc: a large program finds what a small one has set',
+  'bertjax/malloc.py',
+  '      _set(_MAP_AGAIN)',
+  '      pass',
+)
+def test_a_process_with_a_large_program_keeps_nothing_for_any(settings, monkeypatch):
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  malloc.one_arena()
+  assert malloc.keep_pages(1 << 45) is False and malloc.keep_pages(1 << 20) is False
+  assert len(settings) == 1
+  monkeypatch.setattr(malloc, '_keeps', None)
+  assert malloc.keep_pages(1 << 20) is True and malloc.keep_pages(1 << 45) is False
+  assert settings[-1] == (-4, 65536) and malloc.keep_pages(1 << 20) is False
