@@ -166,7 +166,7 @@ def make(config) -> Objective:
     return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = pair.student.apply(teaching.own(variables), batch, None, hidden)
+    out = pair.predict(variables, carry, batch, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if words else out
 
   def flops(batch: Batch) -> float:

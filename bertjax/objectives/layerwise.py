@@ -105,16 +105,13 @@ def make(config) -> Objective:
     terms = {name: teaching.term(error_BT, real_BT, 1.0) for name, error_BT in errors.items()}
     return Out(terms, carry)
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return student.apply(teaching.own(variables), batch, None, hidden)
-
   def flops(batch: Batch) -> float:
     real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     fitted = flops_lib.head_flops(real * (student.layers + 1), student.width * teacher.width)
     return pair.flops(batch) + student.layers * attention.flops(batch, student, teacher) + fitted
 
   evals = ('loss', 'similarity', 'linear_probe')
-  return Objective(init, loss, predict, lambda batch: (), flops, evals=evals)
+  return Objective(init, loss, pair.predict, lambda batch: (), flops, evals=evals)
 
 
 def check(config) -> None:

@@ -94,14 +94,11 @@ def make(config) -> Objective:
       terms[f'{one}_{other}'] = teaching.term(error_BT, real_BT, 1.0)
     return Out(terms, carry)
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    return student.apply(teaching.own(variables), batch, None, hidden)
-
   def flops(batch: Batch) -> float:
     return pair.flops(batch) + len(relations) * attention.flops(batch, student, teacher)
 
   evals = ('loss', 'similarity', 'linear_probe')
-  return Objective(pair.init, loss, predict, lambda batch: (), flops, evals=evals)
+  return Objective(pair.init, loss, pair.predict, lambda batch: (), flops, evals=evals)
 
 
 def check(config) -> None:

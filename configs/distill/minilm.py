@@ -21,9 +21,9 @@ PAPER = 'MiniLM paper, section 4.1 (unverified)'
 SECOND = 'MiniLMv2 paper, section 4.1 (unverified)'
 README = 'unilm/minilm/README.md, the models'
 SIZES = dict(
-  l6_h384=dict(layers=6, width=384, heads=12, ffn=1536),
-  l12_h384=dict(layers=12, width=384, heads=12, ffn=1536),
-  l6_h768=dict(layers=6, width=768, heads=12, ffn=3072),
+  l6_h384=dict(layers=6, width=384, ffn=1536),
+  l12_h384=dict(layers=12, width=384, ffn=1536),
+  l6_h768=dict(layers=6, width=768, ffn=3072),
 )
 FIRST = (('query', 'key'), ('value', 'value'))
 THEMSELVES = tuple((name, name) for name in ('query', 'key', 'value'))

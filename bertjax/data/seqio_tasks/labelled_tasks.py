@@ -53,6 +53,7 @@ def labelled_task(
   kind, options = rows.task_of(ConfigDict(task))
   vocabulary = load_vocabulary(vocab, lowercase)
   encoded = functools.partial(_encoded, kind, options, vocabulary, length)
+  whole = functools.cache(lambda split: encoded(files[split], None))  # seqio asks in each epoch
   first = next(_rows(encoded(next(iter(files.values())), 1), vocabulary, length))
   spec = {feature_name(k): tf.TensorSpec(v.shape[1:], v.dtype) for k, v in first.items()}
 
@@ -60,7 +61,7 @@ def labelled_task(
     del shuffle_files, seed
 
     def read() -> Iterator[dict[str, np.ndarray]]:
-      for row in _rows(encoded(files[split], None), vocabulary, length):
+      for row in _rows(whole(split), vocabulary, length):
         yield {feature_name(key): value[0] for key, value in row.items()}
 
     return tf.data.Dataset.from_generator(read, output_signature=spec)

@@ -45,6 +45,11 @@ class Pair(NamedTuple):
     learned = self.student.apply(own(variables), batch, noise, hidden)
     return learned, self.teacher.apply(frozen(variables), batch, None, hidden)
 
+  def predict(self, variables: Variables, carry: Any, batch: Batch, hidden: bool = False):
+    """As `Objective.predict`: what the student says of a batch."""
+    del carry
+    return self.student.apply(own(variables), batch, None, hidden)
+
   def flops(self, batch: Batch) -> float:
     """FLOPs of both; a third of a model's is the forward pass, all that a teacher does."""
     return self.student.flops(batch) + self.teacher.flops(batch) / 3
