@@ -42,6 +42,14 @@ def rich_store(tmp_path_factory) -> pathlib.Path:
   return path
 
 
+@pytest.fixture
+def one_device(monkeypatch) -> list:
+  """Runs of the test have the first device alone; returns all of them."""
+  devices = jax.devices()
+  monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
+  return devices
+
+
 # The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin.
 PARTS = {
   'kernels': ('kernels/', 'bench/', 'preflight/'),

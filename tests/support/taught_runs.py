@@ -9,10 +9,11 @@ from bertjax.train import first_state, setup
 
 
 def write_teacher(workdir, store, seed, **fields):
-  """A run of BERT, from its initial state; `fields` are of its config."""
+  """A run of BERT, from its initial state, and its workdir; `fields` are of its config."""
   run = setup.make_run(tiny('bert', seed=seed, **fields), str(store), jax.devices()[:1])
   params = jax.jit(lambda: run.phases[0].initial_variables(seed))()['params']
   runs.write_run(workdir, run.config, params, run.vocabulary, {})
+  return workdir
 
 
 def first_losses(config, store, devices):

@@ -17,20 +17,14 @@ from bertjax.errors import UserError
 from bertjax.train import first_state, loop, setup
 from configs.distill import distilbert
 
-
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-  devices = jax.devices()
-  monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
-  return devices
+pytestmark = pytest.mark.usefixtures('one_device')
 
 
 @pytest.fixture(scope='module')
 def taught(rich_store, tmp_path_factory):
   """The workdir of a teacher."""
   workdir = tmp_path_factory.mktemp('teacher')
-  taught_runs.write_teacher(workdir, rich_store, 0)
-  return workdir
+  return taught_runs.write_teacher(workdir, rich_store, 0)
 
 
 def student(store, source, **fields):

@@ -3,7 +3,6 @@
 import importlib
 import shutil
 
-import jax
 import numpy as np
 import pytest
 import taught_runs
@@ -22,19 +21,14 @@ TERMS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_device(monkeypatch):
-  devices = jax.devices()
-  monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
-  return devices
+pytestmark = pytest.mark.usefixtures('one_device')
 
 
 @pytest.fixture(scope='module')
 def taught(rich_store, tmp_path_factory):
   """The workdir of a teacher."""
   workdir = tmp_path_factory.mktemp('teacher')
-  taught_runs.write_teacher(workdir, rich_store, 0, **{'model.init_std': 0.2})
-  return workdir
+  return taught_runs.write_teacher(workdir, rich_store, 0, **{'model.init_std': 0.2})
 
 
 def student(store, source, recipe='minilm:l6_h384', **fields):
