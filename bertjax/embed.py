@@ -13,9 +13,9 @@ from typing import get_args
 
 from absl import app, flags, logging
 
-from bertjax import storage
 from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
+from bertjax.storage import remote
 from bertjax.use import flags as use_flags
 from bertjax.use import vectors
 from bertjax.use.answers import Pool
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> None:
     logging.set_verbosity(logging.WARNING)
   if use_flags.INPUT.value is None:
     raise UserError('expected --input, a file of texts or -')
-  storage.require_local(_OUTPUT.value, '--output')
+  remote.require_local(_OUTPUT.value, '--output')
   vectors.check(_OUTPUT.value)
   done, of_tokens = 0, _POOL.value == 'none'
   parts, model = use_flags.parts(_AT_ONCE), use_flags.load()

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 
-from bertjax import children
+from bertjax.machine import children
 
 
 class UserError(ValueError):

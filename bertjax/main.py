@@ -10,8 +10,9 @@ import sys
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import cluster, config_files, malloc, presets
+from bertjax.config import command_line, presets
 from bertjax.errors import UserError, door
+from bertjax.machine import cluster, malloc
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -98,7 +99,7 @@ def main(argv: list[str]) -> None:
 
 
 def _parse(argv: list[str]) -> list[str]:
-  return config_files.parse_flags(_with_stored_config(argv), 'bertjax')
+  return command_line.parse_flags(_with_stored_config(argv), 'bertjax')
 
 
 def _with_stored_config(argv: list[str]) -> list[str]:
@@ -119,7 +120,7 @@ def _with_stored_config(argv: list[str]) -> list[str]:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
+  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax'):
     malloc.one_arena()
-    app.run(main, config_files.located(sys.argv), flags_parser=_parse)
+    app.run(main, command_line.located(sys.argv), flags_parser=_parse)

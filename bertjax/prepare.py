@@ -40,7 +40,6 @@ from typing import Any
 
 from absl import app, flags
 
-from bertjax import storage
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.store import encode, ernie_records, shards, summary
 from bertjax.data.store.builder import Kind, Partial, is_finished, owned
@@ -52,6 +51,7 @@ from bertjax.data.text.left_out import LeftOut
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
+from bertjax.storage import copies, remote
 
 _VOCAB = flags.DEFINE_string(
   'vocab',
@@ -111,7 +111,7 @@ def _verify(output: pathlib.Path) -> None:
 
 def _prepare(output: pathlib.Path, beam: Any) -> None:
   """Makes the store that the flags ask for, or finds it made already."""
-  vocab = storage.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
+  vocab = copies.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
   corpus = _open(vocabulary)
   kind = _kind(corpus, vocabulary)
@@ -169,7 +169,7 @@ def _make(
     )
   partial.finish(vocabulary)
   if beam:
-    storage.remove(_shards())
+    remote.remove(_shards())
   store = open_store(output)
   summary.show(store, vocabulary, split, tokens / seconds)
 
@@ -260,7 +260,7 @@ def _on_beam(corpus, vocabulary: Vocabulary, options: encode.Options, skip: int,
       f'--documents, got --input={text_flags.INPUT.value}'
     )
   directory, besides = _shards(), _lexicon_fingerprint()
-  if not storage.is_remote(directory):
+  if not remote.is_remote(directory):
     pathlib.Path(directory).mkdir(parents=True, exist_ok=True)
   options = options._replace(vocab=str(_VOCAB.value))  # each host has its own copy of a URL
   divided = shards.divide(corpus.files, options, vocabulary, directory, besides)
@@ -297,9 +297,9 @@ def main(argv: list[str]) -> None:
   beam = _beam(argv[1:])
   try:
     if _VERIFY.value:
-      _verify(storage.local(text_flags.OUTPUT.value))
+      _verify(copies.local(text_flags.OUTPUT.value))
     else:
-      with storage.output(text_flags.OUTPUT.value, 'store.json') as output:
+      with copies.output(text_flags.OUTPUT.value, 'store.json') as output:
         _prepare(output, beam)
   except concurrent.futures.BrokenExecutor as error:
     sys.exit(

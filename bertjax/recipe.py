@@ -16,9 +16,9 @@ from ml_collections import config_flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax import config_files, schema
+from bertjax.config import command_line, schema
+from bertjax.config.sources import UNVERIFIED
 from bertjax.errors import door
-from bertjax.sources import UNVERIFIED
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -54,6 +54,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
+  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.recipe'):
-    app.run(main, config_files.located(sys.argv))
+    app.run(main, command_line.located(sys.argv))

@@ -16,9 +16,9 @@ from typing import Any
 
 from absl import app, flags, logging
 
-from bertjax import storage
 from bertjax.errors import UserError, door
 from bertjax.metrics import lines
+from bertjax.storage import remote
 
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
 _STEP = flags.DEFINE_integer('step', None, 'To repeat, counted from 1.', 1, required=True)
@@ -44,8 +44,8 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   """
   import jax
 
-  from bertjax import mirror
   from bertjax.checkpoint import history, reading, resume
+  from bertjax.storage import mirror
   from bertjax.train import opening
 
   place = mirror.Workdir(workdir, say.note, reads=True)
@@ -130,12 +130,12 @@ def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
 def logged(workdir: str, step: int) -> dict[str, float] | None:
   """Loss and norm of the gradients of a step as the run has logged them; None if it has not, or
   only as part of a mean over several steps."""
-  path = storage.path(workdir) / 'metrics.jsonl'
+  path = remote.path(workdir) / 'metrics.jsonl'
   rows = [row for _, row in lines.read(path)] if path.exists() else []
   found = {row['step']: row for row in rows if 'tokens/real' in row}  # lines of training
   if 'loss' in found.get(step, {}) and (step == 1 or step - 1 in found):
     return {key: found[step][key] for key in FIGURES}
-  spike = storage.path(workdir) / 'spikes' / f'{step}.json'
+  spike = remote.path(workdir) / 'spikes' / f'{step}.json'
   record = json.loads(spike.read_bytes()) if spike.exists() else None
   return record and {key: record[key] for key in FIGURES}
 

@@ -9,8 +9,8 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from bertjax import malloc
 from bertjax.errors import UserError
+from bertjax.machine import malloc
 from bertjax.types import Batch
 
 Rules = Sequence[tuple[str, Any]]  # (logical axis, mesh axis or axes or None)

@@ -19,7 +19,7 @@ from absl import app, flags
 from ml_collections import config_flags
 from rich.console import Console
 
-from bertjax import config_files
+from bertjax.config import command_line
 from bertjax.errors import UserError, door
 from bertjax.launch.grid import Job, Point, jobs, judged, table, without_flags
 
@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
   found = jobs(config, _GRID.value, _SEEDS.value, _settle)
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)
-  common = list(without_flags(config_files.located(sys.argv)[1:], _VALUED, _SWITCHES))
+  common = list(without_flags(command_line.located(sys.argv)[1:], _VALUED, _SWITCHES))
   if _DRY_RUN.value:
     print('\n'.join(shlex.join(_command(job, common, workdir)) for job in due))
     return 0
@@ -135,5 +135,5 @@ def _one_store(config: Any, grid: Sequence[Point], workdir: pathlib.Path) -> lis
 
 if __name__ == '__main__':
   with door('bertjax.sweep'):
-    parse = functools.partial(config_files.parse_flags, program='bertjax.sweep')
-    app.run(main, config_files.located(sys.argv), flags_parser=parse)
+    parse = functools.partial(command_line.parse_flags, program='bertjax.sweep')
+    app.run(main, command_line.located(sys.argv), flags_parser=parse)

@@ -25,7 +25,6 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
-from bertjax import storage
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.text import sentence_split
 from bertjax.data.text.left_out import LeftOut, Wrong
@@ -34,6 +33,7 @@ from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
+from bertjax.storage import copies
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
 _SIZE = flags.DEFINE_integer('size', None, 'Pieces, special ones included.', 300, required=True)
@@ -163,7 +163,7 @@ def main(argv: list[str]) -> None:
   """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  with storage.output(text_flags.OUTPUT.value, '') as output:
+  with copies.output(text_flags.OUTPUT.value, '') as output:
     _train(output)
 
 

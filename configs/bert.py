@@ -11,9 +11,9 @@ this and the other systems, has a laptop's batches and rates: see `common.laptop
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from bertjax.config.sources import Recipe, cited
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
-from bertjax.sources import Recipe, cited
 from configs import common
 
 SMALL = 'bert/README.md, the smaller models (Turc et al. 2019)'

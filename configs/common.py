@@ -1,8 +1,8 @@
 """Every key that the framework reads, with its default, and the parsing of `configs/FILE.py:SIZE`.
 
 A system's config starts from `base()` and says only what is its own, each value with its source
-(bertjax/sources.py). Values that follow from others are references (`config.get_ref`), so that
-`--config.total_steps=1000` moves the warm-up and the phases with it.
+(bertjax/config/sources.py). Values that follow from others are references (`config.get_ref`), so
+that `--config.total_steps=1000` moves the warm-up and the phases with it.
 """
 
 import difflib
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference, placeholder
 
+from bertjax.config.sources import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
 from bertjax.data import recipes
 from bertjax.errors import UserError
-from bertjax.sources import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
 
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 SHARDING_RULES = (
@@ -61,7 +61,7 @@ def base() -> Recipe:
   """The defaults shared by every config; their source is 'default'."""
   c = Recipe()
   c.name = ''
-  c.preset = ''  # tpu, gpu, cpu: dtype and compiler flags (bertjax/presets.py)
+  c.preset = ''  # tpu, gpu, cpu: dtype and compiler flags (bertjax/config/presets.py)
   c.seed = 0
 
   c.total_steps = 1000

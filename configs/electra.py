@@ -18,9 +18,9 @@ Other arms:
   Electric              --config.model.generator=two_tower --config.objective.electric=True
 """
 
+from bertjax.config.sources import cited
 from bertjax.data import recipes
 from bertjax.models import bert as bert_model
-from bertjax.sources import cited
 from configs import bert, common
 
 OURS = 'ours: as of configs/bert.py'

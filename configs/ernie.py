@@ -15,9 +15,9 @@ belong to the vocabulary of ERNIE 1.0, 17,964 pieces of which the released model
 The other arm of the paper's comparison is --config.data.mask.word_prob=0, characters alone.
 """
 
+from bertjax.config.sources import cited
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
-from bertjax.sources import cited
 from configs import bert, common
 
 DIALOGUES = '_dialogues'

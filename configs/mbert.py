@@ -8,8 +8,8 @@ has seen them with the same smoothing (`python -m bertjax.vocab`); no language i
 lengths are not published: they are English BERT's (unverified).
 """
 
+from bertjax.config.sources import cited, reattribute
 from bertjax.models.bert import SIZES
-from bertjax.sources import cited, reattribute
 from configs import bert, common
 
 ENGLISH = "English BERT's: bert/multilingual.md gives none (unverified)"

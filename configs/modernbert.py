@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
+from bertjax.config.sources import Recipe, cited
 from bertjax.data import recipes
 from bertjax.models.modernbert import SIZES
-from bertjax.sources import Recipe, cited
 from configs import common
 
 YAML = 'ModernBERT/yamls/modernbert/modernbert-base-pretrain.yaml'

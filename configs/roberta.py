@@ -7,9 +7,9 @@ prediction.
 Sizes: test, tiny, mini, small, medium (BERT's shapes), base, large (the paper's).
 """
 
+from bertjax.config.sources import cited
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
-from bertjax.sources import cited
 from configs import bert, common
 
 TABLE = 'RoBERTa paper, table 9'

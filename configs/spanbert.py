@@ -20,9 +20,9 @@ cut to it, so that they cannot overflow. Here they are float32, where no such sc
 one of 1e4 is a softmax of one key with or without the cut: it is left out.
 """
 
+from bertjax.config.sources import cited
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES
-from bertjax.sources import cited
 from configs import bert, common
 
 COMMAND = 'SpanBERT/pretraining/README.md'

@@ -13,9 +13,9 @@ What a translation tells: `--evaluate` scores a run's newest checkpoint, and sco
 the other language in sight with --config.phases.tlm.model.attend=language.
 """
 
+from bertjax.config.sources import Recipe, cited
 from bertjax.data import recipes
 from bertjax.models.bert import SIZES as SHAPES
-from bertjax.sources import Recipe, cited
 from configs import bert, common
 
 EN = 'XLM/README.md, I.2: the command for English'

@@ -7,8 +7,8 @@ Sizes: those of configs/roberta.py. One SentencePiece vocabulary of 250,002 piec
 the fairseq repository does not give are from memory of the paper (unverified).
 """
 
+from bertjax.config.sources import cited, reattribute
 from bertjax.models.bert import SIZES
-from bertjax.sources import cited, reattribute
 from configs import common, roberta
 
 GUESS = "RoBERTa's, for as large a share of the steps: the XLM-R paper gives none (unverified)"

@@ -10,33 +10,23 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What a part may import besides itself and EVERYWHERE. The longest prefix of a module is its row.
 EVERYWHERE = (
-  'bertjax.errors', 'bertjax.types', 'bertjax.field_types', 'bertjax.registry', 'bertjax.storage',
-  'bertjax.checksums', 'bertjax.dotted', 'bertjax.durable',
+  'bertjax.errors', 'bertjax.types', 'bertjax.config.dotted', 'bertjax.config.field_types',
+  'bertjax.config.registry', 'bertjax.storage.checksums', 'bertjax.storage.copies',
+  'bertjax.storage.durable', 'bertjax.storage.remote',
 )  # fmt: skip
 GROUND = ('bertjax.data.counter_rng', 'bertjax.data.layout')
 ARROWS = {
-  'bertjax.errors': ('bertjax.children',),
-  'bertjax.children': (),
-  'bertjax.hosts': (),
-  'bertjax.locks': (),
-  'bertjax.checksums': (),
-  'bertjax.dotted': (),
-  'bertjax.durable': (),
-  'bertjax.storage': (),
-  'bertjax.mirror': ('bertjax.hosts',),
+  'bertjax.errors': ('bertjax.machine.children',),
   'bertjax.types': (),
-  'bertjax.registry': (),
-  'bertjax.field_types': (),
-  'bertjax.options': (),
-  'bertjax.config_keys': (),
-  'bertjax.config_files': ('bertjax.schema',),
-  'bertjax.schema': (
-    'bertjax.config_keys', 'bertjax.options', 'bertjax.optim', 'bertjax.sources',
-    'bertjax.train.timeline', 'configs.common',
+  'bertjax.machine': (),
+  'bertjax.storage': (),
+  'bertjax.storage.mirror': ('bertjax.machine.hosts',),
+  'bertjax.config': (),
+  'bertjax.config.command_line': ('bertjax.config.schema',),
+  'bertjax.config.schema': (
+    'bertjax.config', 'bertjax.optim', 'bertjax.train.timeline', 'configs.common',
   ),
-  'bertjax.malloc': (),
-  'bertjax.sharding': ('bertjax.malloc',),
-  'bertjax.sources': (),
+  'bertjax.sharding': ('bertjax.machine.malloc',),
   'bertjax.kernels': (),
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
@@ -44,17 +34,17 @@ ARROWS = {
     'bertjax.models', 'bertjax.kernels', 'bertjax.data.labelled.common.tag_sets',
     'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
     'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
-    'bertjax.checkpoint.resume', 'bertjax.checkpoint.task_heads', 'bertjax.mirror',
+    'bertjax.checkpoint.resume', 'bertjax.checkpoint.task_heads', 'bertjax.storage.mirror',
     'bertjax.train.timeline', 'configs',
   ),
-  'bertjax.optim': ('bertjax.sharding', 'bertjax.options'),
+  'bertjax.optim': ('bertjax.sharding', 'bertjax.config.options'),
   'bertjax.checkpoint': (
-    'bertjax.data.vocab', 'bertjax.hosts', 'bertjax.locks', 'bertjax.mirror',
+    'bertjax.data.vocab', 'bertjax.machine.hosts', 'bertjax.storage',
   ),
   'bertjax.checkpoint.encoders': ('bertjax.convert.families',),
   'bertjax.checkpoint.init_from': (
-    'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.mirror',
-    'bertjax.sources',
+    'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.storage.mirror',
+    'bertjax.config.sources',
   ),
   'bertjax.checkpoint.teacher': (
     'bertjax.checkpoint', 'bertjax.data.vocab',
@@ -65,12 +55,12 @@ ARROWS = {
   'bertjax.data.counter_rng': (),
   'bertjax.data.layout': (),
   'bertjax.data.packing': (),
-  'bertjax.data.recipes': ('bertjax.sources',),
+  'bertjax.data.recipes': ('bertjax.config.sources',),
   'bertjax.data.sentences': (),
   'bertjax.data.text': (),
   'bertjax.data.vocab': ('bertjax.data.text',),
   'bertjax.data.store': (
-    *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.locks',
+    *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.storage.locks',
   ),
   'bertjax.data.column_stream': GROUND,
   'bertjax.data.language_sampling': GROUND,
@@ -84,28 +74,28 @@ ARROWS = {
     'bertjax.data.plan_and_mask', 'bertjax.data.store',
   ),
   'bertjax.data.plan_and_mask': (
-    'bertjax.data.plans', 'bertjax.data.masking', 'bertjax.options',
+    'bertjax.data.plans', 'bertjax.data.masking', 'bertjax.config.options',
   ),
   'bertjax.data.loader': (),
   'bertjax.data.ensure_store': (
-    'bertjax.children', 'bertjax.data.labelled.common', 'bertjax.data.store',
+    'bertjax.machine.children', 'bertjax.data.labelled.common', 'bertjax.data.store',
   ),
   'bertjax.data.seqio_tasks': ('bertjax.data',),
   'bertjax.data.labelled': (
-    *GROUND, 'bertjax.data.text', 'bertjax.data.vocab', 'bertjax.data.store', 'bertjax.options',
-    'bertjax.data.seqio_tasks.loaded', 'bertjax.data.seqio_tasks.row_stream',
+    *GROUND, 'bertjax.config.options', 'bertjax.data.text', 'bertjax.data.vocab',
+    'bertjax.data.store', 'bertjax.data.seqio_tasks.loaded', 'bertjax.data.seqio_tasks.row_stream',
   ),
   'bertjax.data.labelled.common.durations': (
     'bertjax.data.labelled.common', 'bertjax.train.timeline',
   ),
-  'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.options'),
+  'bertjax.evals': ('bertjax.objectives', 'bertjax.data', 'bertjax.config.options'),
   'bertjax.train': (
-    'bertjax.checkpoint', 'bertjax.data', 'bertjax.evals', 'bertjax.hosts', 'bertjax.kernels',
-    'bertjax.metrics', 'bertjax.mirror', 'bertjax.models', 'bertjax.objectives', 'bertjax.optim',
-    'bertjax.options', 'bertjax.presets', 'bertjax.schema', 'bertjax.sharding',
+    'bertjax.checkpoint', 'bertjax.config', 'bertjax.data', 'bertjax.evals',
+    'bertjax.machine.hosts', 'bertjax.kernels', 'bertjax.metrics', 'bertjax.models',
+    'bertjax.objectives', 'bertjax.optim', 'bertjax.sharding', 'bertjax.storage.mirror',
   ),
   'bertjax.studies': (
-    'bertjax.config_files', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
+    'bertjax.config.command_line', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
   ),
   'bertjax.studies.known_language': (
     'bertjax.data', 'bertjax.evals', 'bertjax.metrics', 'bertjax.train', 'configs',
@@ -131,24 +121,22 @@ ARROWS = {
   'bertjax.predict': ('bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics'),
   'bertjax.embed': ('bertjax.use', 'bertjax.metrics'),
   'bertjax.__main__': (),
-  'bertjax.cluster': (),
-  'bertjax.presets': (),
-  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.schema'),
+  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema'),
   'bertjax.sweep': (
-    'bertjax.checkpoint', 'bertjax.config_files', 'bertjax.data', 'bertjax.launch',
+    'bertjax.checkpoint', 'bertjax.config.command_line', 'bertjax.data', 'bertjax.launch',
     'bertjax.train.pace',
   ),
   'bertjax.main': (
-    'bertjax.cluster', 'bertjax.config_files', 'bertjax.data.labelled.common', 'bertjax.malloc',
-    'bertjax.presets', 'bertjax.train',
+    'bertjax.config', 'bertjax.data.labelled.common', 'bertjax.machine', 'bertjax.train',
   ),
   'bertjax.replay': (
-    'bertjax.checkpoint', 'bertjax.hosts', 'bertjax.metrics', 'bertjax.mirror', 'bertjax.train',
+    'bertjax.checkpoint', 'bertjax.machine.hosts', 'bertjax.metrics', 'bertjax.storage.mirror',
+    'bertjax.train',
   ),
-  'bertjax.recipe': ('bertjax.config_files', 'bertjax.schema', 'bertjax.sources'),
+  'bertjax.recipe': ('bertjax.config',),
   'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
   'bertjax.vocab': ('bertjax.data', 'bertjax.metrics'),
-  'configs': ('bertjax.models', 'bertjax.data.recipes', 'bertjax.sources'),
+  'configs': ('bertjax.models', 'bertjax.data.recipes', 'bertjax.config.sources'),
 }  # fmt: skip
 # (who, whom) -> why it stands against the arrows, for now.
 EXCEPTIONS = {
@@ -232,7 +220,7 @@ def test_every_row_has_a_module():
   'imports: a circle of two modules',
   'bertjax/errors.py',
   'import difflib\n',
-  'import difflib\n\n\ndef later():\n  import bertjax.registry\n',
+  'import difflib\n\n\ndef later():\n  import bertjax.config.registry\n',
 )
 def test_there_are_no_circles():
   graphlib.TopologicalSorter({module: ours(module) - {module} for module in IMPORTS}).prepare()

@@ -10,7 +10,6 @@ import pytest
 from mutation import mutation
 from toy_store import on_disk, recipe
 
-from bertjax import checksums
 from bertjax.checkpoint import manifest
 from bertjax.data import ensure_store
 from bertjax.data.examples import make_examples
@@ -19,6 +18,7 @@ from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.storage import checksums
 
 OUTSIDE = ('../outside.npy', 'columns/../../outside.npy', '/etc/passwd')
 

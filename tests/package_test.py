@@ -12,7 +12,7 @@ import pytest
 from mutation import mutation
 
 from bertjax import __main__ as commands
-from bertjax import config_files
+from bertjax.config import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -130,20 +130,20 @@ def test_every_command_is_in_the_list():
 
 @mutation(
   "package: a config of the user's own is not read",
-  'bertjax/config_files.py',
+  'bertjax/config/command_line.py',
   'or pathlib.Path(name).exists()',
   'or False',
 )
 def test_a_path_of_a_config_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
-  inside = str(config_files.FOLDER / 'bert.py')
+  inside = str(command_line.FOLDER / 'bert.py')
   given = ['main', '--config=configs/bert.py:base', '--config', 'configs/bert.py']
-  assert config_files.located(given) == ['main', f'--config={inside}:base', '--config', inside]
+  assert command_line.located(given) == ['main', f'--config={inside}:base', '--config', inside]
   others = [
     '--config=configs/none.py', '--config=bert.py', '--config.data.input=configs/bert.py',
     '--config=../configs/bert.py', '--workdir', 'configs/bert.py', '--workdir=configs/bert.py',
   ]  # fmt: skip
-  assert config_files.located(others) == others
+  assert command_line.located(others) == others
   (tmp_path / 'configs').mkdir()
   (tmp_path / 'configs/bert.py').touch()
-  assert config_files.located(given) == given
+  assert command_line.located(given) == given

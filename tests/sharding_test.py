@@ -12,8 +12,9 @@ import systems
 from jax.sharding import PartitionSpec as P
 from mutation import mutation
 
-from bertjax import registry, sharding
+from bertjax import sharding
 from bertjax.bench import own_step, synthetic
+from bertjax.config import registry
 
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]
 

@@ -11,8 +11,9 @@ from types import ModuleType
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax import config_files, malloc, presets
+from bertjax.config import command_line, presets
 from bertjax.errors import door
+from bertjax.machine import malloc
 
 BENCHES = ('step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed')
 
@@ -27,8 +28,8 @@ def main() -> None:
   bench = importlib.import_module(f'bertjax.bench.{name}')
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   if 'config' in flags.FLAGS:
-    sys.modules['__main__'].__doc__ = f'{bench.__doc__}{config_files.keys_help(sys.argv)}'
-  app.run(lambda argv: _run(bench, argv), config_files.located([sys.argv[0], *sys.argv[2:]]))
+    sys.modules['__main__'].__doc__ = f'{bench.__doc__}{command_line.keys_help(sys.argv)}'
+  app.run(lambda argv: _run(bench, argv), command_line.located([sys.argv[0], *sys.argv[2:]]))
 
 
 def _run(bench: ModuleType, argv: list[str]) -> None:

@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax import durable
 from bertjax.bench import passes, timing
 from bertjax.bench.kernel_time import TOLERANCE, WARMUP
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import reference, relative_attention, tuning
 from bertjax.kernels.relative_attention.arg_specs import Shape
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
+from bertjax.storage import durable
 
 Tiles = Mapping[str, Tile]
 # Median seconds of forward and backward with these tiles; raises what the compiler raises.

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
-from bertjax import malloc, models, registry, sharding
+from bertjax import models, sharding
 from bertjax.bench.synthetic import LANGUAGES
+from bertjax.config import registry
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
+from bertjax.machine import malloc
 from bertjax.models.layers import pad_id
 from bertjax.optim import optimizer
 from bertjax.train import step as step_lib

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import app, flags
 
-from bertjax import checksums
 from bertjax.bench import timing
 from bertjax.data.plans import order_pairs, pairs
 from bertjax.data.store import npy_files
 from bertjax.errors import UserError
+from bertjax.storage import checksums
 from bertjax.types import Spec
 
 _PLANS = {

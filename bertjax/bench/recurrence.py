@@ -19,10 +19,10 @@ import jax
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax import storage
 from bertjax.bench import timing
 from bertjax.bench.recurrence_time import plot, speed, subject
 from bertjax.evals import recurrence
+from bertjax.storage import remote
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config of a language model with memory.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Run whose weights and held-out text to take.')
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> None:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   lengths = sorted(_LENGTHS.value)
   size = 2 * (lengths[-1] + _SEGMENT.value) + 1
-  storage.require_local(_WORKDIR.value, '--workdir')
+  remote.require_local(_WORKDIR.value, '--workdir')
   config, variables, token_n = subject(_CONFIG.value, _WORKDIR.value, size)
   found = []
   for length in lengths:

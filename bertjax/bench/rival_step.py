@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bertjax import registry
+from bertjax.config import registry
 from bertjax.errors import UserError
 from bertjax.types import Batch
 

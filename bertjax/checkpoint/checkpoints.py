@@ -23,9 +23,10 @@ import jax
 import orbax.checkpoint as ocp
 from absl import logging
 
-from bertjax import durable, hosts, mirror
 from bertjax.checkpoint import manifest, reading
 from bertjax.errors import UserError
+from bertjax.machine import hosts
+from bertjax.storage import durable, mirror
 
 TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
 

@@ -26,12 +26,12 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax import mirror, storage
 from bertjax.checkpoint import encoders, manifest, reading, resume, task_heads
+from bertjax.config.sources import source_of
 from bertjax.convert import directory, fresh, runs, sources
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
-from bertjax.sources import source_of
+from bertjax.storage import mirror, remote
 
 KEY = 'config.init_from'
 # Fields of `config.model` that a source does not set: how the model is trained, and its heads.
@@ -80,7 +80,7 @@ def open_source(name: str, key: str = KEY) -> Source:
     UserError: there is none.
   """
   if not sources.is_source(name):
-    if not storage.is_remote(name) and not pathlib.Path(name).is_dir():
+    if not remote.is_remote(name) and not pathlib.Path(name).is_dir():
       raise UserError(
         f'{key}={name!r}: expected the workdir of a run, or one of '
         f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'

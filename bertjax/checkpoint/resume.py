@@ -19,10 +19,11 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bertjax import dotted, durable, locks, storage
 from bertjax.checkpoint import history
+from bertjax.config import dotted
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
+from bertjax.storage import durable, locks, remote
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
 # model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
@@ -119,7 +120,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   Raises:
     UserError: it is of another format, or torn.
   """
-  path = storage.path(workdir) / NAME
+  path = remote.path(workdir) / NAME
   if not path.exists():
     return None
   found = _read(path, "then the config that is given is the run's")
@@ -150,7 +151,7 @@ def note_stopped(workdir: pathlib.Path | str, step: int | None) -> None:
 
 def last_step(workdir: pathlib.Path | str, total_steps: int) -> int:
   """The step after which a run is over: total_steps, or that after which it was stopped early."""
-  path = storage.path(workdir) / STOPPED
+  path = remote.path(workdir) / STOPPED
   stopped = _read(path, 'then the run goes on').get('step') if path.exists() else None
   return total_steps if stopped is None else min(stopped, total_steps)
 
@@ -330,7 +331,7 @@ def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   return [f'config.{k}: {new.get(k)!r}, in training {old.get(k)!r}' for k in keys]
 
 
-def _read(path: storage.Place, otherwise: str) -> dict[str, Any]:
+def _read(path: remote.Place, otherwise: str) -> dict[str, Any]:
   """A JSON file of the workdir.
 
   Raises:

@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax import dotted
 from bertjax.checkpoint import init_from, resume
+from bertjax.config import dotted
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 from bertjax.types import TEACHER

@@ -18,8 +18,8 @@ from absl import app, flags, logging
 from rich.console import Console
 from rich.table import Table
 
-from bertjax import storage
 from bertjax.errors import UserError, choose, door
+from bertjax.storage import remote
 
 _TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
 _FROM = flags.DEFINE_string('from', None, 'Format to read: hf, tf1, fairseq or transformer_xl.')
@@ -47,7 +47,7 @@ def _export() -> dict:
   from bertjax.convert import exporting
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
-  storage.require_local(output, '--output')
+  remote.require_local(output, '--output')
   step = reading.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
   said = exporting.export(
@@ -65,7 +65,7 @@ def _import() -> dict:
   from bertjax.convert import importing, sources
 
   path, output = _given('from', input=_INPUT.value, output=_OUTPUT.value)
-  storage.require_local(output, '--output')
+  remote.require_local(output, '--output')
   name = choose(str(_FROM.value), sources.FORMATS, '--from')
   return importing.import_model(f'{name}:{path}', output, _SLOTS.value)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax import registry
+from bertjax.config import registry
 from bertjax.convert import family as family_lib
 from bertjax.convert.family import Family, Field
 from bertjax.errors import UserError

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from bertjax import registry
+from bertjax.config import registry
 from bertjax.convert.tables import Row
 from bertjax.errors import UserError
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import registry
+from bertjax.config import registry
 from bertjax.convert import family as family_lib
 from bertjax.convert import tables
 from bertjax.convert.family import Layout

@@ -7,7 +7,6 @@ from typing import Any
 
 import safetensors.numpy
 
-from bertjax import checksums
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables
 from bertjax.convert.directory import whole_model
@@ -15,6 +14,7 @@ from bertjax.convert.originals.original import Opening, Wanted
 from bertjax.convert.sources import open_source
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.storage import checksums
 
 
 def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from typing import Any
 
 from rich.table import Table
 
-from bertjax import checksums
 from bertjax.convert import parity, tokenizer
 from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.storage import checksums
 
 NAME = 'parity.json'
 LIBRARIES = (

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import jax
 from ml_collections import ConfigDict
 
-from bertjax import mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, reading, resume, task_heads
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
+from bertjax.storage import mirror
 from bertjax.train import timeline
 from bertjax.types import FIT
 

@@ -10,11 +10,12 @@ import pathlib
 import shutil
 import sys
 
-from bertjax import children, durable, storage
 from bertjax.data.labelled.common import rows as labelled_rows
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import read_meta
 from bertjax.errors import UserError, choose
+from bertjax.machine import children
+from bertjax.storage import copies, durable
 
 READERS = ('store', 'seqio', 'labelled')
 RECORD = 'made_of.json'  # beside the store of a workdir: what it follows from
@@ -71,7 +72,7 @@ def ensure_store(data, seed: int, workdir: str) -> str:
         f'--input={data.heldout} --vocab={data.store}/vocab --output={data.store}/heldout '
         '--holdout=0, and the other flags that it was made with'
       )
-    return str(storage.local(data.store))
+    return str(copies.local(data.store))
   store = pathlib.Path(workdir, 'store')
   _clear_others(data, seed, pathlib.Path(workdir))
   if not (store / 'store.json').exists():

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from bertjax import options, registry
+from bertjax.config import options, registry
+from bertjax.config.field_types import Count, NonNegative
 from bertjax.errors import UserError
-from bertjax.field_types import Count, NonNegative
 from bertjax.types import Masking, Plan
 
 OF_ROWS = ('pack', 'language_alpha', 'language_block')  # keys of `config.data` besides these two

@@ -6,7 +6,7 @@ of complete examples, `config.data` as far as it makes batches, for seqio Tasks.
 
 from typing import Any
 
-from bertjax.sources import cited
+from bertjax.config.sources import cited
 
 BERT_PLAN = cited(
   'bert/create_pretraining_data.py:create_instances_from_document', name='pairs'

@@ -21,10 +21,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bertjax.config.field_types import Natural, PositiveShare, Share
 from bertjax.data import counter_rng
 from bertjax.data.layout import Rows, place, ragged, starts
 from bertjax.errors import UserError
-from bertjax.field_types import Natural, PositiveShare, Share
 
 Special = Literal['pad', 'unk', 'cls', 'sep', 'mask']
 

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bertjax.config.field_types import Natural
 from bertjax.errors import UserError
 from bertjax.evals import loss
 from bertjax.evals.held_out import rows as rows_lib
-from bertjax.field_types import Natural
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import lm

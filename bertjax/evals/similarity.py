@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import classify
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.evals.classification import number_scores
 from bertjax.evals.held_out import labelled, vectors
-from bertjax.field_types import Count, Natural
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import spans as spans_data
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
-from bertjax.field_types import Count, Natural
 from bertjax.objectives import spans as objective
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 

@@ -72,7 +72,7 @@ def jobs(
   Raises:
     UserError: as `points`, or a config that cannot be.
   """
-  from bertjax import schema
+  from bertjax.config import schema
 
   made = []
   for point in points(grid, config):

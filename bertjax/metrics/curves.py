@@ -9,9 +9,9 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax import storage
 from bertjax.errors import UserError, door
 from bertjax.metrics import lines
+from bertjax.storage import remote
 
 COLORS = ('#2a6fbb', '#d1495b', '#3a9d5d', '#8e5ea2', '#e08e2b', '#5c6770')
 
@@ -25,7 +25,7 @@ def read(workdir: pathlib.Path | str) -> list[dict[str, float]]:
   Raises:
     UserError: the file is missing or empty, or a line of it is torn.
   """
-  path = storage.path(workdir) / 'metrics.jsonl'
+  path = remote.path(workdir) / 'metrics.jsonl'
   rows = [row for _, row in lines.read(path)] if path.exists() else []
   if not rows:
     raise UserError(f'expected a run with metrics.jsonl, got {workdir}: nothing is logged there')
@@ -54,10 +54,10 @@ def plot(
   from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import: not at start-up
   from matplotlib.figure import Figure
 
-  here = len(workdirs) > 1 or storage.is_remote(workdirs[0])
+  here = len(workdirs) > 1 or remote.is_remote(workdirs[0])
   home = pathlib.Path() if here else pathlib.Path(workdirs[0])
   output = pathlib.Path(output or home / 'curves.png')
-  names = [storage.path(w).resolve().name for w in workdirs]
+  names = [remote.path(w).resolve().name for w in workdirs]
   if len(set(names)) < len(names):
     names = [str(w) for w in workdirs]
   runs = {name: read(w) for name, w in zip(names, workdirs, strict=True)}

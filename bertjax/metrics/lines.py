@@ -3,11 +3,11 @@
 import json
 from typing import Any
 
-from bertjax import storage
 from bertjax.errors import UserError
+from bertjax.storage import remote
 
 
-def read(path: storage.Place) -> list[tuple[bytes, dict[str, Any]]]:
+def read(path: remote.Place) -> list[tuple[bytes, dict[str, Any]]]:
   """Every line and what it says; a line torn by a kill, the last one, is left out.
 
   Raises:
@@ -19,7 +19,7 @@ def read(path: storage.Place) -> list[tuple[bytes, dict[str, Any]]]:
   return [(line, _row(path, number, line)) for number, line in enumerate(lines, 1)]
 
 
-def _row(path: storage.Place, number: int, line: bytes) -> dict[str, Any]:
+def _row(path: remote.Place, number: int, line: bytes) -> dict[str, Any]:
   try:
     row = json.loads(line)
     int(row['step'])

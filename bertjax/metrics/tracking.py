@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import jax
 
-from bertjax import dotted, registry
+from bertjax.config import dotted, registry
 from bertjax.errors import UserError
 
 RECORD = 'trackers.json'  # of a workdir: tracker -> id of the run there

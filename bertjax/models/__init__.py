@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bertjax import registry
+from bertjax.config import registry
 
 
 def build(model: Any) -> Any:

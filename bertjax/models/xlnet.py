@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bertjax.config.field_types import Count, Fraction, Natural, Positive
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask, Relative, Segment

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from bertjax.config.field_types import NonNegative, Positive
 from bertjax.errors import UserError
-from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.span_boundary import SpanBert

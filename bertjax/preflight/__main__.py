@@ -21,7 +21,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import config_files, presets
+from bertjax.config import command_line, presets
 from bertjax.errors import door
 from bertjax.kernels import relative_attention
 from bertjax.preflight.checking import check, phases
@@ -100,6 +100,6 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
+  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.preflight'):
-    app.run(lambda argv: sys.exit(main(argv)), config_files.located(sys.argv))
+    app.run(lambda argv: sys.exit(main(argv)), command_line.located(sys.argv))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 
-from bertjax import presets
+from bertjax.config import presets
 from bertjax.errors import door
 from bertjax.preflight.checking import check, phases
 

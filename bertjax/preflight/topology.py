@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bertjax import locks
 from bertjax.errors import UserError
+from bertjax.storage import locks
 
 # Kind -> the name of a small slice, one of whose chips stands for all.
 KINDS = {'v5e': 'v5e:2x2', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x2', 'v4': 'v4:2x2x1'}

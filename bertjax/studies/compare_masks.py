@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from bertjax import config_files, storage
+from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
 from bertjax.metrics import curves
+from bertjax.storage import remote
 
 METRIC, UNIGRAM = 'eval/mlm_masked', 'eval/unigram_entropy'
 
@@ -193,7 +194,7 @@ def main(argv: list[str]) -> None:
   """Trains the arms and writes the page and its picture."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  storage.require_local(_WORKDIR.value, '--workdir')
+  remote.require_local(_WORKDIR.value, '--workdir')
   config, workdir = _CONFIG.value.copy_and_resolve_references(), pathlib.Path(str(_WORKDIR.value))
   arms, seeds, output = list(_ARMS.value or ()), _SEEDS.value, pathlib.Path(str(_PAGE.value))
   logging.set_verbosity(logging.WARNING)
@@ -206,6 +207,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{config_files.keys_help(sys.argv)}'
+  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.studies.compare_masks'):
-    app.run(main, config_files.located(sys.argv))
+    app.run(main, command_line.located(sys.argv))

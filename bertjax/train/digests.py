@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertjax import dotted, hosts
+from bertjax.config import dotted
 from bertjax.errors import UserError
+from bertjax.machine import hosts
 
 LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 # What decides numbers, and what is compiled, and may come from the environment.

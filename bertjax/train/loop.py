@@ -14,9 +14,10 @@ from typing import Any
 
 import jax
 
-from bertjax import hosts, mirror
 from bertjax.checkpoint import reading, resume
+from bertjax.machine import hosts
 from bertjax.metrics.progress import Progress
+from bertjax.storage import mirror
 from bertjax.train import first_state, opening, pace
 from bertjax.train.session import Session, held_out_scores
 from bertjax.train.stop import Stop

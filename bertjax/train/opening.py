@@ -7,11 +7,13 @@ from typing import Any
 
 import jax
 
-from bertjax import hosts, mirror, presets, schema, storage
 from bertjax.checkpoint import init_from, resume, teacher
+from bertjax.config import presets, schema
 from bertjax.data import ensure_store
+from bertjax.machine import hosts
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
+from bertjax.storage import mirror, remote
 from bertjax.train import digests, pace, setup, timeline
 
 
@@ -30,7 +32,7 @@ def open_run(
     progress.note(note)
   for note in schema.notes(config):
     progress.note(note)
-  if storage.is_remote(config.data.store):
+  if remote.is_remote(config.data.store):
     progress.note(f'The store {config.data.store} is copied once to each host')
   elif hosts.index() == 0:
     ensure_store.ensure_store(config.data, config.seed, workdir)

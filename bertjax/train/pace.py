@@ -11,9 +11,9 @@ from typing import Any
 
 import jax
 
-from bertjax import hosts
 from bertjax.checkpoint import resume
 from bertjax.errors import UserError
+from bertjax.machine import hosts
 from bertjax.train import first_state, setup
 
 STEPS = 30

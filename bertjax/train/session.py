@@ -10,14 +10,15 @@ from typing import Any
 
 import jax
 
-from bertjax import hosts, mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
 from bertjax.data import loader
+from bertjax.machine import hosts
 from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
+from bertjax.storage import mirror
 from bertjax.train import (
   digests,
   evaluation,

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bertjax import models, registry, schema, sharding
+from bertjax import models, sharding
+from bertjax.config import registry, schema
 from bertjax.data import examples as examples_lib
 from bertjax.data.labelled.common import rows as labelled_rows
 from bertjax.data.seqio_tasks import row_stream

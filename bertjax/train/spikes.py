@@ -24,10 +24,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax import durable, hosts
 from bertjax.data import loader
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
+from bertjax.machine import hosts
+from bertjax.storage import durable
 from bertjax.train import layer_norms, setup
 from bertjax.types import Batch
 

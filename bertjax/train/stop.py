@@ -21,7 +21,7 @@ from types import TracebackType
 
 import jax
 
-from bertjax import hosts
+from bertjax.machine import hosts
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_S = 60.0  # for the others to say where they are

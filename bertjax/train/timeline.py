@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
+from bertjax.config.field_types import Count, Natural, Positive
+from bertjax.config.options import convert, override
 from bertjax.data import counter_rng
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Natural, Positive
-from bertjax.options import convert, override
 
 # How long a phase lasts; a step takes all that are summed, by the factors of their losses, and one
 # of those that are drawn, by the number of their examples; 0: as many as there are.

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
-from bertjax import hosts
 from bertjax.data.store import cache, verify
 from bertjax.errors import UserError
+from bertjax.machine import hosts
 from bertjax.train.stop import Stop
 
 

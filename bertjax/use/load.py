@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax import sharding, storage
+from bertjax import sharding
 from bertjax.checkpoint import reading
 from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
+from bertjax.storage import copies, remote
 
 LIMITS = ('best', 'longest', 'threshold')  # of evals/spans.py
 ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows
@@ -57,8 +58,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
   Raises:
     UserError: no model there, none that can read text, or no such task.
   """
-  if _is_directory(storage.path(path)):
-    path = storage.local(path).absolute()
+  if _is_directory(remote.path(path)):
+    path = copies.local(path).absolute()
     if step is not None:
       raise UserError(f'{path} is a directory of transformers, which has no steps: got step={step}')
     if task:
@@ -107,7 +108,7 @@ def language_id(language: str | int | None, languages: Sequence[str]) -> int:
   return list(languages).index(choose(language, languages, 'language'))
 
 
-def _is_directory(path: storage.Place) -> bool:
+def _is_directory(path: remote.Place) -> bool:
   """Whether there is a config.json as transformers writes it."""
   file = path / directory_lib.CONFIG
   try:

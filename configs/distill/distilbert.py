@@ -13,7 +13,7 @@ and 1 x the angle between the last states. The student has neither segments nor 
 position table stays as it was. It exports as DistilBertForMaskedLM.
 """
 
-from bertjax.sources import Recipe, cited
+from bertjax.config.sources import Recipe, cited
 from configs import common, roberta
 from configs.distill.kd import NO_TEACHER
 

@@ -11,8 +11,8 @@ huawei-noah/Pretrained-Language-Model.
 
 from ml_collections import ConfigDict
 
+from bertjax.config.sources import Recipe, cited
 from bertjax.data import recipes
-from bertjax.sources import Recipe, cited
 from configs import bert, common
 from configs.distill.kd import NO_TEACHER
 

@@ -9,7 +9,7 @@ joined by the character U+0002. CMRC 2018 is squad.py:v1, XNLI is xnli.py with f
 rest of the recipe is BERT's.
 """
 
-from bertjax.sources import Recipe, cited
+from bertjax.config.sources import Recipe, cited
 from configs import common
 from configs.finetune import tagging, text
 

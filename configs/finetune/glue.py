@@ -15,7 +15,7 @@ electra_large (families.py). What the papers chose from, for `bertjax.sweep`:
   RoBERTa, table 10   --grid=batch_size=16,32 --grid=optimizer.schedule.peak=1e-5,2e-5,3e-5
 """
 
-from bertjax.sources import cited
+from bertjax.config.sources import cited
 from configs import common
 from configs.finetune import families, text
 

@@ -16,7 +16,7 @@ windows has as many rows, so that an epoch of rows is somewhat longer.
 
 from ml_collections import ConfigDict
 
-from bertjax.sources import Recipe, cited
+from bertjax.config.sources import Recipe, cited
 from configs import bert, common
 from configs.finetune import families
 

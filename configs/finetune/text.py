@@ -12,7 +12,7 @@ or hf:DIR, which brings its shape and vocabulary.
 
 from ml_collections import ConfigDict
 
-from bertjax.sources import Recipe, cited
+from bertjax.config.sources import Recipe, cited
 from configs import bert, common
 
 PAPER = 'BERT paper, appendix A.3'

@@ -11,8 +11,8 @@ eval/LANGUAGE/accuracy. Files have premise, hypothesis and label, 0 (entailment)
 zero-shot.
 """
 
+from bertjax.config.sources import cited
 from bertjax.errors import UserError
-from bertjax.sources import cited
 from configs import common
 from configs.finetune import text
 

@@ -7,7 +7,7 @@ from every_plan import LENGTH, MORE_PLANS, ROWS
 from mutation import mutation
 from toy_store import recipe, spec_of
 
-from bertjax import registry
+from bertjax.config import registry
 from bertjax.data import layout, recipes
 from bertjax.data.store.npy_files import join_columns
 from bertjax.types import Chosen

@@ -9,9 +9,9 @@ import systems
 from flax.core import meta
 from mutation import mutation
 
-from bertjax import registry
 from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
+from bertjax.config import registry
 from bertjax.kernels.relative_attention.reference import visible
 from bertjax.models import bert
 from bertjax.models.layers import block, encoder, memory

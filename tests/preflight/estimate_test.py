@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from mutation import mutation
 
-from bertjax import presets
 from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
+from bertjax.config import presets
 from bertjax.preflight import compiled_step, estimate, proposal
 from configs import bert
 

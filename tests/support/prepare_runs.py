@@ -8,8 +8,9 @@ import numpy as np
 from absl import flags
 from absl.testing import flagsaver
 
-from bertjax import durable, prepare
+from bertjax import prepare
 from bertjax.data.store.reader import open_store
+from bertjax.storage import durable
 
 WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
 

@@ -2,7 +2,7 @@
 
 import importlib
 
-from bertjax import schema
+from bertjax.config import schema
 
 
 def sourced(folder, recipe):

@@ -15,8 +15,8 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
-from bertjax import mirror
 from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.storage import mirror
 
 
 def main(directory: str, steps: str, port: str = '', count: str = '1', index: str = '0') -> None:

@@ -10,9 +10,9 @@ from mutation import mutation
 from processes import ROOT, command, environment, exact, lines, run, steps_logged, wait_for
 from systems import tiny
 
-from bertjax import hosts
 from bertjax.checkpoint import resume
 from bertjax.errors import UserError
+from bertjax.machine import hosts
 from bertjax.train import first_state, pace
 
 

@@ -10,7 +10,7 @@ from mutation import mutation
 from processes import lines
 
 from bertjax.checkpoint import reading, resume
-from bertjax.config_keys import Best
+from bertjax.config.keys import Best
 from bertjax.errors import UserError
 from bertjax.launch.resumable import finished
 from bertjax.train import evaluation, setup

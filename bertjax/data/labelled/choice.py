@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from bertjax.config.field_types import Count
 from bertjax.data.labelled.common import questions, texts
 from bertjax.data.labelled.common.questions import LETTERS, Answer, Form, Question, Where
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.field_types import Count
 from bertjax.types import Labelled, Task
 
 

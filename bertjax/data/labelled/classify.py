@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from bertjax.config.field_types import Count
 from bertjax.data.labelled.common import records, texts
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.field_types import Count
 from bertjax.types import Labelled, Task
 
 

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import logging
 
+from bertjax.config.field_types import Count
 from bertjax.data.labelled.common import squad_json, texts
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.field_types import Count
 from bertjax.types import Labelled, Task
 
 START, END, NONE = 'span_start', 'span_end', 'span_impossible'

@@ -18,9 +18,9 @@ import dataclasses
 
 import numpy as np
 
+from bertjax.config.field_types import Count
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
-from bertjax.field_types import Count
 from bertjax.types import Masking
 
 _LENGTH = targets.FREE

@@ -20,10 +20,10 @@ import math
 
 import numpy as np
 
+from bertjax.config.field_types import Count, Share
 from bertjax.data import counter_rng, layout, targets
 from bertjax.data.layout import Rows
 from bertjax.data.masking.xlm import lowest
-from bertjax.field_types import Count, Share
 from bertjax.types import Masking
 
 _PICK = targets.FREE

@@ -25,10 +25,10 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from bertjax.config.field_types import Count, Fraction, OpenShare
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts, units
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Fraction, OpenShare
 from bertjax.types import Masking
 
 _TURNS = 8  # drawn at once

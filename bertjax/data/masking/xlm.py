@@ -19,9 +19,9 @@ import math
 
 import numpy as np
 
+from bertjax.config.field_types import Count, NonNegative
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.field_types import Count, NonNegative
 from bertjax.types import Masking
 
 _PICK = targets.FREE

@@ -29,10 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertjax.config.field_types import Count, Natural
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, place, ragged, starts
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Natural
 from bertjax.types import Masking
 
 MEMORY = -2  # the key order of memory

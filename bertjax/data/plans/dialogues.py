@@ -17,9 +17,9 @@ from typing import Annotated
 
 import numpy as np
 
+from bertjax.config.field_types import Bounds, Share
 from bertjax.data import counter_rng, layout
 from bertjax.errors import UserError
-from bertjax.field_types import Bounds, Share
 from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 19  # turns whose offsets are held at once, unless a dialogue has more

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bertjax.config.field_types import Share
 from bertjax.data import counter_rng, layout
 from bertjax.errors import UserError
-from bertjax.field_types import Share
 from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 20  # sentences whose offsets are held at once, unless a document has more

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bertjax.config.field_types import Count, Share
 from bertjax.data import ahead, counter_rng, language_sampling, layout
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Share
 from bertjax.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once

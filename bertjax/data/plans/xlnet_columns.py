@@ -19,10 +19,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bertjax.config.field_types import Count
 from bertjax.data import counter_rng, layout
 from bertjax.data.column_stream import ColumnStream, Order
 from bertjax.errors import UserError
-from bertjax.field_types import Count
 from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 _COIN, _CUT, _PLACE = range(3)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import durable, locks
 from bertjax.data import counter_rng
 from bertjax.data.store.encode import COUNTED, Encoded
 from bertjax.data.store.reader import read_meta
@@ -24,6 +23,7 @@ from bertjax.data.text import phrases
 from bertjax.data.text.left_out import NAMED
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
+from bertjax.storage import durable, locks
 
 _PROGRESS = 'progress.json'
 

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bertjax import checksums, durable, locks
+from bertjax.storage import checksums, durable, locks
 
 # Written last: what it was built from, its figures, size and sha256 of each file, and a sha256 of
 # the record itself.

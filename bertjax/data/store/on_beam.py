@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 import apache_beam as beam  # pyright: ignore[reportMissingImports]
 from apache_beam.options import pipeline_options  # pyright: ignore[reportMissingImports]
 
-from bertjax import storage
 from bertjax.data.store import shards as shards_lib
 from bertjax.data.store.shards import Shard
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.storage import remote
 
 _KILLED = 'run_worker'  # name of DirectRunner's threads, each of which waits for a worker process
 
@@ -81,7 +81,7 @@ def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> 
     | 'encode' >> beam.ParDo(_Encode(some.vocab, some.lowercase))
   )
   _run(pipeline)
-  there = storage.names(shards[0].directory)
+  there = remote.names(shards[0].directory)
   for shard in missing:
     if shard.refusal.name in there:
       raise UserError(shard.refusal.read_bytes().decode('utf-8'))
@@ -95,11 +95,11 @@ def make(shards: Sequence[Shard], options: pipeline_options.PipelineOptions) -> 
 
 def _missing(shards: Sequence[Shard]) -> list[Shard]:
   """Those that are not there; what was refused is tried again."""
-  there = storage.names(shards[0].directory)
+  there = remote.names(shards[0].directory)
   missing = {shard.name: shard for shard in shards if shard.path.name not in there}
   for shard in missing.values():
     if shard.refusal.name in there:
-      storage.remove(shard.refusal)
+      remote.remove(shard.refusal)
   return list(missing.values())
 
 

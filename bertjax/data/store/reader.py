@@ -27,8 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from bertjax import checksums
 from bertjax.errors import UserError
+from bertjax.storage import checksums
 
 FORMAT = 2  # in both stores with a sha256 for each file, and older ones without
 _REMEDY = 'Make it again with `python -m bertjax.prepare`'

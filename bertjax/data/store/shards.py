@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax import checksums, storage
 from bertjax.data.store.encode import COUNTED, Encoded, Options, encode
 from bertjax.data.store.writer import token_dtype
 from bertjax.data.text import corpus as corpus_lib
@@ -34,6 +33,7 @@ from bertjax.data.text.files import Files, fingerprint
 from bertjax.data.text.left_out import LeftOut
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
+from bertjax.storage import checksums, remote
 
 _RECORD = 'record_D'  # bytes of each record, which blocks are cut by
 
@@ -56,14 +56,14 @@ class Shard(NamedTuple):
   name: str
 
   @property
-  def path(self) -> storage.Place:
+  def path(self) -> remote.Place:
     """Of the encoded shard."""
-    return storage.path(f'{self.directory}/{self.name}.shard')
+    return remote.path(f'{self.directory}/{self.name}.shard')
 
   @property
-  def refusal(self) -> storage.Place:
+  def refusal(self) -> remote.Place:
     """Of the message, where the text is refused."""
-    return storage.path(f'{self.directory}/{self.name}.refused')
+    return remote.path(f'{self.directory}/{self.name}.refused')
 
 
 def divide(
@@ -145,15 +145,15 @@ def _arrays(batch: Encoded) -> dict[str, np.ndarray]:
   return plain | units | columns | dict(batch.counted)
 
 
-def _write(path: storage.Place, write: Callable[[pathlib.Path], Any]) -> None:
+def _write(path: remote.Place, write: Callable[[pathlib.Path], Any]) -> None:
   """Writes a file that appears whole or not at all, and that another worker may write too."""
-  remote = storage.is_remote(path)
-  here = None if remote else os.fspath(path.parent)
+  elsewhere = remote.is_remote(path)
+  here = None if elsewhere else os.fspath(path.parent)
   with tempfile.TemporaryDirectory(prefix='.', dir=here) as directory:
     file = pathlib.Path(directory, path.name)
     write(file)
-    if remote:
-      storage.send(file, path)
+    if elsewhere:
+      remote.send(file, path)
     else:
       with open(file, 'rb') as written:
         os.fsync(written.fileno())
@@ -198,7 +198,7 @@ def left_out(shards: Sequence[Shard]) -> LeftOut:
   return found
 
 
-def _blocks(path: storage.Place) -> Iterator[tuple[Encoded, np.ndarray]]:
+def _blocks(path: remote.Place) -> Iterator[tuple[Encoded, np.ndarray]]:
   """Yields (documents, bytes of each record) of a shard."""
   with _opened(path) as archive:
     for block in range(_json(archive, 'index.json')['blocks']):
@@ -222,7 +222,7 @@ def _blocks(path: storage.Place) -> Iterator[tuple[Encoded, np.ndarray]]:
 
 
 @contextlib.contextmanager
-def _opened(path: storage.Place) -> Iterator[zipfile.ZipFile]:
+def _opened(path: remote.Place) -> Iterator[zipfile.ZipFile]:
   try:
     with path.open('rb') as file, zipfile.ZipFile(file) as archive:
       yield archive

@@ -3,9 +3,9 @@
 import pathlib
 from collections.abc import Iterator
 
-from bertjax import checksums
 from bertjax.data.store import cache, reader
 from bertjax.errors import UserError
+from bertjax.storage import checksums
 
 HELD_OUT, PLANS = 'heldout', 'plans'
 

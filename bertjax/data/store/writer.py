@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from bertjax import checksums, durable
 from bertjax.data.store.reader import FORMAT, column_name, part_name
+from bertjax.storage import checksums, durable
 
 _NONE: Mapping[str, Any] = {}
 _SIDES = ('lengths', 'sizes', 'counts', 'column')

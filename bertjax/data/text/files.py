@@ -16,13 +16,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from bertjax import storage
 from bertjax.data.text import compressed, kinds
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading, Said, json_lines, parallel, parquet, plain, tables
 from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.errors import UserError
+from bertjax.storage import remote
 
 _BOM = b'\xef\xbb\xbf'
 _LANGUAGE = re.compile(r'\s*([A-Za-z]\w*(?:-[A-Za-z]\w*)?)=(.+)')
@@ -99,7 +99,7 @@ def find_files(pattern: str) -> list[pathlib.Path]:
   """
   found = []
   for part in pattern.split(','):
-    if storage.is_remote(part.strip()):
+    if remote.is_remote(part.strip()):
       found += _remote(part.strip())
       continue
     names = sorted(glob.glob(part.strip(), recursive=True))
@@ -130,9 +130,9 @@ def _below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def _remote(pattern: str) -> list[Any]:
   """The files of a URL: one, those of a glob, or all of known kinds below a folder."""
-  found: list[Any] = storage.find(pattern)
-  if found != [storage.path(pattern)] and not glob.has_magic(pattern):
-    found = _known(storage.path(pattern), found)
+  found: list[Any] = remote.find(pattern)
+  if found != [remote.path(pattern)] and not glob.has_magic(pattern):
+    found = _known(remote.path(pattern), found)
   if not found:
     raise UserError(f'no file matches {pattern!r}: expected text files ({kinds.NAMES})')
   return found

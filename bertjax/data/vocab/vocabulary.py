@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax import storage
 from bertjax.data.vocab import as_text, fastbpe, patterns, sentencepiece_model, whole_words
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError
+from bertjax.storage import copies
 
 SPECIAL = dict(
   cls=('[CLS]', '<cls>', '<s>'),
@@ -171,7 +171,7 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
   Raises:
     UserError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
   """
-  file = _find(storage.local(path, beside=True))
+  file = _find(copies.local(path, beside=True))
   if file.name.startswith(CODES):
     reader = _read_fastbpe
   elif file.name in ('vocab.json', 'merges.txt'):

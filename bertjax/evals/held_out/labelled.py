@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bertjax.config.field_types import Count, Natural
 from bertjax.data import loader
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.errors import UserError
-from bertjax.field_types import Count, Natural
 from bertjax.types import Batch, Subject, Variables
 
 

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bertjax.config.field_types import Count, Natural
+from bertjax.config.options import override
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
 from bertjax.errors import UserError, choose
-from bertjax.field_types import Count, Natural
-from bertjax.options import override
 from bertjax.types import Batch, Context, HeldOutRows, Objective, Subject, Variables
 
 

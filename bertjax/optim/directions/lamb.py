@@ -5,8 +5,8 @@ from typing import Literal
 import jax
 import optax
 
+from bertjax.config.field_types import Fraction, NonNegative, Positive
 from bertjax.errors import UserError
-from bertjax.field_types import Fraction, NonNegative, Positive
 from bertjax.optim import param_rules, stacked
 from bertjax.optim.directions.adamw import adamw
 from bertjax.optim.leaves import WHAT, Leaves

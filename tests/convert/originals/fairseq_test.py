@@ -23,8 +23,8 @@ from bertjax.convert.originals import fairseq
 from bertjax.convert.originals.original import Wanted
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.metrics.progress import Progress
-from bertjax.mirror import Workdir
 from bertjax.objectives import mlm
+from bertjax.storage.mirror import Workdir
 from bertjax.train import loop as train_loop
 from bertjax.train import opening
 from configs import roberta

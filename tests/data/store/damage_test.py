@@ -65,7 +65,7 @@ def test_a_store_is_what_was_written(store):
 )
 @mutation(
   'verify: sizes alone are compared',
-  'bertjax/checksums.py',
+  'bertjax/storage/checksums.py',
   'if (found := of_file(path)) != sha256:',
   'if (found := sha256) != sha256:',
 )

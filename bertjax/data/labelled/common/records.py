@@ -10,10 +10,10 @@ import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bertjax import storage
 from bertjax.data.labelled.common import datasets
 from bertjax.data.text import compressed, kinds
 from bertjax.errors import UserError, choose
+from bertjax.storage import copies
 
 LONGEST = 2**24  # bytes of a line
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
@@ -67,7 +67,7 @@ def existing(path: str) -> pathlib.Path:
   Raises:
     UserError: there is none.
   """
-  file = storage.local(path)
+  file = copies.local(path)
   if not file.is_file():
     raise UserError(f'there is no file {path}: expected labelled examples')
   return file

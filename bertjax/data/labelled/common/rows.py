@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from bertjax import registry
+from bertjax.config import registry
+from bertjax.config.options import read
 from bertjax.data import counter_rng
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
-from bertjax.options import read
 from bertjax.types import Labelled, Task
 
 SHORTEST = 16  # tokens of the shortest rows

@@ -9,8 +9,8 @@ import pytest
 from jax._src.clusters import cloud_tpu_cluster, slurm_cluster
 from mutation import mutation
 
-from bertjax import cluster
 from bertjax.errors import UserError
+from bertjax.machine import cluster
 
 NO_METADATA = lambda key: None
 
@@ -57,7 +57,7 @@ def test_one_process_is_alone():
 
 @mutation(
   'cluster: --processes=1 asks the environment all the same',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   'if (coordinator, processes, process) != (None, None, None):',
   'if coordinator:',
 )
@@ -112,7 +112,7 @@ GKE_PODS = {
 
 @mutation(
   'cluster: a worker of the second slice takes the place of one of the first',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   "process = int(told.get('MEGASCALE_SLICE_ID') or 0) * len(hosts) + worker",
   'process = worker',
   case='second of two slices',
@@ -142,7 +142,7 @@ TPU_VMS = {
 
 @mutation(
   'cluster: the metadata of a TPU VM are not asked',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   "endpoints = metadata('worker-network-endpoints') if metadata else None",
   'endpoints = None',
   case='names',
@@ -190,7 +190,7 @@ def slurm(**changes) -> dict[str, str]:
 
 @mutation(
   'cluster: the first node of a list keeps its brackets',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   r"""re.sub(r'\[([^],-]+)[^]]*\]', r'\1', first[0] if first else nodes)""",
   'first[0]',
   case='gpu[007-008]',
@@ -213,13 +213,13 @@ def test_a_node_list_of_racks():
 
 @mutation(
   'cluster: a task of SLURM takes all GPUs of its node',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   'if here == 1 or not seen or bound:',
   'if True:',
 )
 @mutation(
   'cluster: a lone task of a node takes one GPU',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   'if here == 1 or not seen or bound:',
   'if not seen or bound:',
 )
@@ -260,13 +260,13 @@ def test_kubernetes_gives_the_index_of_the_pod():
 
 @mutation(
   'cluster: the coordinator listens at every address',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   '    coordinator_bind_address=f\'{_own_address(host.strip("[]"))}:{port}\',\n',
   '',
 )
 @mutation(
   'cluster: jax may give a task of SLURM one GPU',
-  'bertjax/cluster.py',
+  'bertjax/machine/cluster.py',
   "    cluster_detection_method='deactivate',  # it would give a SLURM task one GPU\n",
   '',
 )

@@ -8,9 +8,8 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax import options, registry
-from bertjax.errors import UserError
-from bertjax.field_types import (
+from bertjax.config import options, registry
+from bertjax.config.field_types import (
   Bounds,
   Count,
   Fraction,
@@ -21,6 +20,7 @@ from bertjax.field_types import (
   PositiveShare,
   Share,
 )
+from bertjax.errors import UserError
 
 
 class Masks(NamedTuple):
@@ -70,31 +70,31 @@ NAN, INF = math.nan, math.inf
 )
 @mutation(
   'options: true is 1',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   'return value if type(value) is base or',
   'return value if isinstance(value, base) or',
 )
 @mutation(
   'options: true is 1.0',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   'numeric = isinstance(value, int | float) and not isinstance(value, bool)',
   'numeric = isinstance(value, int | float)',
 )
 @mutation(
   'options: infinity is a number',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   'return float(value) if numeric and math.isfinite(value) else _WRONG',
   'return float(value) if numeric and value == value else _WRONG',
 )
 @mutation(
   'options: ranges are wishes',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   'return found if found is not _WRONG and bounds.hold(found) else _WRONG',
   'return found',
 )
 @mutation(
   'options: an open end counts',
-  'bertjax/field_types.py',
+  'bertjax/config/field_types.py',
   'above = value > self.low if self.open_low else value >= self.low',
   'above = value >= self.low',
 )
@@ -140,7 +140,7 @@ def test_tuples_may_come_as_lists(kind, given, found):
 )
 @mutation(
   'options: a tuple of any length',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   '  if len(arguments) != len(value):\n    return _WRONG\n',
   '',
 )
@@ -209,7 +209,7 @@ def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
 
 @mutation(
   'options: what lacks is met later',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   '  if lacking:\n',
   '  if False:\n',
 )
@@ -255,7 +255,7 @@ def test_of_a_function_the_keywords_are_fields():
 
 @mutation(
   'options: the help of a field ends with its line',
-  'bertjax/options.py',
+  'bertjax/config/options.py',
   r'(.*(?:\n {4,}.*)*)',
   '(.*)',
 )

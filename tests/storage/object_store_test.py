@@ -152,7 +152,7 @@ def test_two_processes_write_parts_of_a_checkpoint(bucket, stores, tmp_path, mon
 @pytest.mark.full
 @mutation(
   'object_store: two runs write to one workdir',
-  'bertjax/mirror.py',
+  'bertjax/storage/mirror.py',
   "if owner.get('run') != self._run:",
   "if owner.get('run') is None:",
 )

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ml_collections import ConfigDict
 
+from bertjax.config.field_types import Bounds
 from bertjax.errors import UserError, choose
-from bertjax.field_types import Bounds
 
 Options = TypeVar('Options')
 _FIELD = re.compile(r'^ {2}([\w, ]+): (.*(?:\n {4,}.*)*)', re.MULTILINE)

@@ -1,9 +1,9 @@
-"""Files elsewhere: gs://, s3:// and whatever else fsspec reads. Nothing else imports fsspec.
+"""Files that are here and elsewhere, on gs://, s3:// or whatever else fsspec reads.
 
 The program works on local files: it maps stores into memory, renames what is finished, appends
 lines and locks. So what a URL names is
 
-  read in place     text, once from its beginning to its end: `path`
+  read in place     text, once from its beginning to its end: remote.py
   copied here once  a store, a vocabulary, a run that is used: `local`
   made here         the store or vocabulary of a command, and sent when it is finished: `output`
   kept in step      the workdir of a run: mirror.py
@@ -15,29 +15,22 @@ directory there is not read.
 
 import concurrent.futures
 import contextlib
-import errno
 import fcntl
-import importlib
-import io
 import json
-import logging
 import os
 import pathlib
-import re
 import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from bertjax.errors import UserError
+from bertjax.storage import remote
 
 CACHE = 'BERTJAX_CACHE'  # environment: where copies lie
-_URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
-_LOCAL = ('file', 'local')  # schemes of this machine
 _THREADS = 8  # transfers at a time
 _WHOLE = 2**24  # bytes of a file that is read into memory to be sent
-_BLOCK = 2**20  # bytes that a reader of text asks for
 _PASSING = ('.part', '.tmp', '.copied', '.lock')  # files that are being written, and our own
 
 Say = Callable[[str], None]  # shows a line
@@ -46,137 +39,6 @@ Say = Callable[[str], None]  # shows a line
 def to_stderr(line: str) -> None:
   """Shows a line where no output of a command is."""
   print(line, file=sys.stderr, flush=True)
-
-
-_REMEDY = 'pip install bertjax[storage] brings gs:// and s3://, other protocols their own package'
-
-
-def is_remote(text: str | os.PathLike[str]) -> bool:
-  """Whether a path is a URL, SCHEME://..."""
-  return isinstance(text, RemotePath) or _URL.fullmatch(os.fspath(text)) is not None
-
-
-def require_local(text: str | os.PathLike[str] | None, name: str) -> None:
-  """Refuses a URL where only a local path can be written.
-
-  Args:
-    text: the path.
-    name: of the flag.
-
-  Raises:
-    UserError: it is a URL; it would become a folder `gs:`.
-  """
-  if text is not None and is_remote(text):
-    raise UserError(f'{name}={text}: expected a local path, got a URL: write it here and copy it')
-
-
-def path(text: str | os.PathLike[str]) -> 'pathlib.Path | RemotePath':
-  """A path that can be opened: pathlib's for a local one.
-
-  Raises:
-    UserError: nothing that is installed reads its scheme.
-  """
-  if not is_remote(text):
-    return pathlib.Path(text)
-  file_system(os.fspath(text))
-  return RemotePath(os.fspath(text))
-
-
-class RemotePath(pathlib.PurePosixPath):
-  """A file elsewhere, with what the readers of text ask of a pathlib.Path."""
-
-  def __str__(self) -> str:
-    scheme, _, rest = super().__str__().partition(':/')  # pathlib has made one slash of them
-    slashes = '///' if scheme in _LOCAL else '//'
-    return f'{scheme}:{slashes}{rest}'
-
-  def __fspath__(self) -> str:
-    return str(self)
-
-  def open(self, mode: str = 'rb') -> IO[bytes]:
-    """Opens it for reading; what is passed over is not fetched."""
-    file_system, there = _at(str(self))
-    with _explained(str(self)):
-      return io.BufferedReader(file_system.open(there, mode), _BLOCK)
-
-  def read_bytes(self) -> bytes:
-    """All of it."""
-    with self.open() as file:
-      return file.read()
-
-  def exists(self) -> bool:
-    """Whether there is a file, or a folder with files."""
-    file_system, there = _at(str(self))
-    with _explained(str(self)):
-      return file_system.exists(there)
-
-  def is_file(self) -> bool:
-    """Whether there is a file."""
-    file_system, there = _at(str(self))
-    with _explained(str(self)):
-      return file_system.isfile(there)
-
-  def resolve(self) -> 'RemotePath':
-    """Itself: a URL is absolute."""
-    return self
-
-  def stat(self) -> 'Stat':
-    """Size and time of the last change.
-
-    Raises:
-      UserError: there is no such file.
-    """
-    file_system, there = _at(str(self))
-    with _explained(str(self)):
-      return Stat(file_system.size(there), int(file_system.modified(there).timestamp() * 1e9))
-
-
-Place = pathlib.Path | RemotePath  # what `path` returns
-
-
-class Stat(NamedTuple):
-  """What is asked of os.stat_result."""
-
-  st_size: int
-  st_mtime_ns: int
-
-
-def find(pattern: str) -> list[RemotePath]:
-  """The files that a URL names: one, those that a glob matches, or all below a folder; sorted."""
-  file_system, there = _at(pattern)
-  with _explained(pattern):
-    names = file_system.glob(there) if re.search(r'[*?\[]', there) else [there]
-    files = [name for name in names if file_system.isfile(name)]
-    found = files or [file for name in names for file in file_system.find(name)]
-  return sorted(RemotePath(file_system.unstrip_protocol(name)) for name in found)
-
-
-def names(text: str | os.PathLike[str]) -> set[str]:
-  """The names of what is in a directory now; none where there is no such directory."""
-  if not is_remote(text):
-    return set(os.listdir(text)) if os.path.isdir(text) else set()
-  file_system, there = _at(os.fspath(text))
-  with _explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
-    file_system.invalidate_cache()
-    return {found.rpartition('/')[2] for found in file_system.ls(there, detail=False)}
-  return set()
-
-
-def send(file: pathlib.Path, there: Place) -> None:
-  """Copies a local file to a URL, where it appears whole or not at all."""
-  file_system, path_there = _at(str(there))
-  with _explained(str(there)):
-    file_system.put_file(str(file), path_there)
-
-
-def remove(text: str | os.PathLike[str]) -> None:
-  """Removes a file, or a directory and all below it, if there is one."""
-  if not is_remote(text):
-    pathlib.Path(text).unlink() if os.path.isfile(text) else shutil.rmtree(text, True)
-    return
-  file_system, there = _at(os.fspath(text))
-  with _explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
-    file_system.rm(there, recursive=True)
 
 
 def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = False) -> pathlib.Path:
@@ -192,11 +54,11 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
   Raises:
     UserError: there is nothing, or it cannot be read.
   """
-  if not is_remote(text):
+  if not remote.is_remote(text):
     return pathlib.Path(text)
   url = os.fspath(text).rstrip('/')
-  found, there = _at(url)
-  with _explained(url):
+  found, there = remote.at(url)
+  with remote.explained(url):
     folder, _, file = url.rpartition('/') if found.isfile(there) else (url, '', '')
   wanted = lambda name: not file or name == file or beside and '/' not in name
   copy = Copy(folder, 'copies')
@@ -222,7 +84,7 @@ def output(
   Yields:
     The path itself, or of a URL a local directory with what is there already.
   """
-  if not is_remote(text):
+  if not remote.is_remote(text):
     yield pathlib.Path(text)
     return
   copy = Copy(os.fspath(text).rstrip('/'), 'copies')
@@ -255,7 +117,7 @@ class Copy:
       kind: of the folder of the cache that the directory here lies in.
     """
     self.url = url
-    self._file_system, self._there = _at(url)
+    self._file_system, self._there = remote.at(url)
     self.here = _cache() / kind / url.replace('://', '/', 1)
     self._note = self.here.with_name(f'.{self.here.name}.copied')
     self._known = _read_note(self._note)
@@ -280,7 +142,7 @@ class Copy:
     Args:
       below: a folder of it.
     """
-    with _explained(self.url):
+    with remote.explained(self.url):
       self._file_system.invalidate_cache()
       found = self._file_system.find(self._at(below), detail=True)
     skip = len(self._there.rstrip('/')) + 1
@@ -337,7 +199,7 @@ class Copy:
 
   def write(self, name: str, data: bytes) -> None:
     """Writes a file there."""
-    with _explained(self.url):
+    with remote.explained(self.url):
       self._file_system.pipe_file(self._at(name), data)
 
   def read(self, name: str) -> bytes | None:
@@ -370,7 +232,7 @@ class Copy:
     file = self.here / name
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f'{file.name}.part')
-    with _explained(f'{self.url}/{name}'):
+    with remote.explained(f'{self.url}/{name}'):
       self._file_system.get_file(self._at(name), str(part))
     if (got := part.stat().st_size) != size:
       raise UserError(f'{self.url}/{name}: expected {size} bytes, got {got}; try again')
@@ -379,7 +241,7 @@ class Copy:
 
   def _send(self, file: pathlib.Path, name: str) -> None:
     seen = _seen(file)
-    with _explained(f'{self.url}/{name}'):
+    with remote.explained(f'{self.url}/{name}'):
       if seen[0] > _WHOLE:
         self._file_system.put_file(str(file), self._at(name))
       else:  # what grows while it is sent, as metrics.jsonl does, is sent as it was
@@ -402,46 +264,6 @@ class Copy:
       self._note.parent.mkdir(parents=True, exist_ok=True)
       with open(self._note, 'a', encoding='utf-8') as note:
         note.write(json.dumps([name, self._known[name]]) + '\n')
-
-
-def file_system(url: str) -> Any:
-  """fsspec's file system of a URL.
-
-  Raises:
-    UserError: nothing that is installed reads its scheme.
-  """
-  return _at(url)[0]
-
-
-def _at(url: str) -> tuple[Any, str]:
-  """The file system of a URL, and the path in it."""
-  try:
-    fsspec = importlib.import_module('fsspec')
-    made = dict(auto_mkdir=True) if url.partition(':')[0] in _LOCAL else {}
-    found, there = fsspec.core.url_to_fs(url, **made)
-    for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
-      logging.getLogger(package).setLevel(logging.WARNING)
-  except (ImportError, ValueError) as error:
-    said = str(error).partition('\n')[0]
-    raise UserError(f'{url} cannot be read: {said}. {_REMEDY}; or give a local path') from error
-  return found, there.rstrip('/')
-
-
-@contextlib.contextmanager
-def _explained(url: str) -> Iterator[None]:
-  """Names the URL where it cannot be read or written: the packages raise errors of their own."""
-  try:
-    yield
-  except UserError:
-    raise
-  except FileNotFoundError as error:
-    raise UserError(f'there is nothing at {url}: expected a file, or files below it') from error
-  except OSError as error:
-    if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT):
-      raise  # of a local disk
-    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
-  except Exception as error:  # gcsfs and botocore have classes of their own
-    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
 
 
 def _cache() -> pathlib.Path:

@@ -12,14 +12,14 @@ import time
 import pytest
 from mutation import mutation
 
-from bertjax import locks
+from bertjax.storage import locks
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Holds the lock argv[1] for argv[2] seconds; prints its pid, or that of a child it has forked.
 HOLD = """
 import os, pathlib, sys, time
-from bertjax import locks
+from bertjax.storage import locks
 with locks.alone(pathlib.Path(sys.argv[1]), 'taken'):
   child = os.fork() if 'fork' in sys.argv else os.getpid()
   if child:
@@ -40,7 +40,7 @@ def hold(path, seconds=60.0, *more):
 
 @mutation(
   'locks: nobody is kept out',
-  'bertjax/locks.py',
+  'bertjax/storage/locks.py',
   'fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)',
   'pass',
 )
@@ -61,7 +61,7 @@ def test_the_holder_is_named_and_a_killed_one_blocks_nobody(tmp_path, caplog):
 
 @mutation(
   'locks: one that was removed is as good',
-  'bertjax/locks.py',
+  'bertjax/storage/locks.py',
   'if not _is(file, path):',
   'if False:',
 )

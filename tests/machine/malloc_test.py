@@ -7,13 +7,13 @@ import pytest
 from mutation import mutation
 from processes import ROOT, environment
 
-from bertjax import malloc
+from bertjax.machine import malloc
 
 # Page faults of 20 calls of a program with a temporary array of 41 MB: glibc's own threshold, which
 # moves with what a process frees, never maps less than 128 kB and always maps more than 32 MB.
 PROGRAM = """
 import resource, sys
-from bertjax import malloc
+from bertjax.machine import malloc
 started = sys.argv[1] == 'ours' and malloc.one_arena()
 import jax, jax.numpy as jnp
 x = jnp.ones((3200, 8))
@@ -38,7 +38,7 @@ def faults(whose):
 
 @mutation(
   'malloc: large blocks are mapped',
-  'bertjax/malloc.py',
+  'bertjax/machine/malloc.py',
   '_set(_MMAP_MAX) and ',
   '',
 )
@@ -63,7 +63,7 @@ def settings(monkeypatch):
 )
 @mutation(
   'malloc: hosts of accelerators keep all their memory too',
-  'bertjax/malloc.py',
+  'bertjax/machine/malloc.py',
   "if os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS)):",
   'if False:',
 )
@@ -77,19 +77,19 @@ def test_hosts_of_accelerators_stay_as_they_are(platforms, found, ours, settings
 
 @mutation(
   'malloc: large programs keep their pages too',
-  'bertjax/malloc.py',
+  'bertjax/machine/malloc.py',
   'if temporary >= SHARE * memory:',
   'if False:',
 )
 @mutation(
   'malloc: a small program after a large one keeps the pages of both',
-  'bertjax/malloc.py',
+  'bertjax/machine/malloc.py',
   ' or _keeps is False:',
   ':',
 )
 @mutation(
   'malloc: a large program finds what a small one has set',
-  'bertjax/malloc.py',
+  'bertjax/machine/malloc.py',
   '      _set(_MAP_AGAIN)',
   '      pass',
 )

@@ -5,8 +5,8 @@ command line or the environment says stands: `--config.model.dtype=float32`, a f
 LIBTPU_INIT_ARGS.
 
 The compilers refuse a flag that they do not know, so what is here is known to the jaxlib and the
-libtpu of the requirements (tests/presets_test.py). Sources: for GPUs, "GPU performance tips" of
-JAX's documentation; for TPUs, what MaxText and JAX's documentation set for training with sharded
+libtpu of the requirements (tests/config/presets_test.py). Sources: for GPUs, "GPU performance tips"
+of JAX's documentation; for TPUs, what MaxText and JAX's documentation set for training with sharded
 parameters. With libtpu 0.0.52 they changed neither the length nor the collectives of the one step
 that was compared, so they are for others.
 """

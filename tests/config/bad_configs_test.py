@@ -12,7 +12,7 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from bertjax import schema
+from bertjax.config import schema
 from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
 from bertjax.train import setup

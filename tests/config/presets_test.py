@@ -7,7 +7,7 @@ import sys
 import pytest
 from mutation import mutation
 
-from bertjax import presets, schema
+from bertjax.config import presets, schema
 from bertjax.errors import UserError
 from configs import bert
 
@@ -21,13 +21,13 @@ def config(preset: str, **model):
 
 @mutation(
   'presets: a preset overrules the command line',
-  'bertjax/presets.py',
+  'bertjax/config/presets.py',
   '    if not as_given:\n',
   '    if True:\n',
 )
 @mutation(
   'presets: a preset overrules a flag of the environment',
-  'bertjax/presets.py',
+  'bertjax/config/presets.py',
   'if name not in known]',
   ']',
 )

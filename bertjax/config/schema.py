@@ -1,6 +1,6 @@
 """Every key of the config: its type, its range and what it means, and the check of a whole config.
 
-The keys of a run are in config_keys.py; those of what is chosen by name (plan, mask, model,
+The keys of a run are in keys.py; those of what is chosen by name (plan, mask, model,
 objective, optimizer, schedule, evaluator) are the options of the thing itself, and defaults are in
 `configs/`.
 A config is checked before any work, after the overrides of the command line, as a whole and in
@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax import options, registry, sources
-from bertjax.config_keys import Best, Data, MeshSizes, Profile, Run, Teacher, TrainVocab
+from bertjax.config import options, registry, sources
+from bertjax.config.field_types import Natural
+from bertjax.config.keys import Best, Data, MeshSizes, Profile, Run, Teacher, TrainVocab
 from bertjax.errors import UserError
-from bertjax.field_types import Natural
 from configs import common
 
 # Keys of `config.data` that say how a store is made.

@@ -19,8 +19,9 @@ import socket
 import uuid
 from collections.abc import Callable, Collection
 
-from bertjax import hosts, storage
 from bertjax.errors import UserError
+from bertjax.machine import hosts
+from bertjax.storage import copies, remote
 
 CHECKPOINTS, MANIFEST, SCORES = 'checkpoints', 'manifest.json', 'scores.json'
 OWNER = 'owner.json'  # there only: the run that writes there
@@ -44,7 +45,7 @@ class Workdir:
     remote: whether it is kept in step with a URL; else all methods do nothing.
   """
 
-  def __init__(self, text: str, say: storage.Say = storage.to_stderr, reads: bool = False):
+  def __init__(self, text: str, say: copies.Say = copies.to_stderr, reads: bool = False):
     """
     Args:
       text: a path or a URL.
@@ -55,11 +56,11 @@ class Workdir:
       UserError: nothing that is installed reads the URL.
     """
     self.text, self._say, self._reads = text, say, reads
-    self.remote = storage.is_remote(text)
+    self.remote = remote.is_remote(text)
     self.path = text
     if self.remote:
       kind = 'copies' if reads else f'runs/{hosts.index()}'
-      self._copy = storage.Copy(text.rstrip('/'), kind)
+      self._copy = copies.Copy(text.rstrip('/'), kind)
       self._run = uuid.uuid4().hex
       self.path = str(self._copy.here)
 
@@ -171,7 +172,7 @@ class Workdir:
 
 
 def opened(
-  path: pathlib.Path | str, say: storage.Say = storage.to_stderr
+  path: pathlib.Path | str, say: copies.Say = copies.to_stderr
 ) -> tuple[pathlib.Path, Callable[[str], None]]:
   """A run that is only looked at.
 
@@ -183,7 +184,7 @@ def opened(
     The local directory, of a URL a copy without the states of checkpoints; and what makes the
     checkpoint of a step complete there.
   """
-  if not storage.is_remote(path):
+  if not remote.is_remote(path):
     return pathlib.Path(path).absolute(), lambda step: None
   run, _, step = str(path).rstrip('/').partition(f'/{CHECKPOINTS}/')
   place = Workdir(run, say, reads=True)

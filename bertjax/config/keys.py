@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from bertjax.field_types import Bounds, Count, Natural, NonNegative, Positive
+from bertjax.config.field_types import Bounds, Count, Natural, NonNegative, Positive
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import app
 
-FOLDER = pathlib.Path(__file__).resolve().parents[1] / 'configs'
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
 
 
@@ -45,7 +45,7 @@ def keys_help(argv: list[str]) -> str:
   """
   if not any(argument in HELP for argument in argv):
     return ''
-  from bertjax import schema  # imports the models: not on the way to a run
+  from bertjax.config import schema  # imports the models: not on the way to a run
 
   given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
   path = next(filter(None, given), f'{FOLDER / "bert.py"}')

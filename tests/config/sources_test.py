@@ -8,13 +8,13 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax import schema, sources
+from bertjax.config import schema, sources
+from bertjax.config.sources import Recipe, attribute, cited, reattribute, source_of
 from bertjax.errors import UserError
-from bertjax.sources import Recipe, attribute, cited, reattribute, source_of
 
 CONFIGS = sorted(
   p.stem
-  for p in (pathlib.Path(__file__).resolve().parents[1] / 'configs').glob('*.py')
+  for p in (pathlib.Path(__file__).resolve().parents[2] / 'configs').glob('*.py')
   if p.stem not in ('__init__', 'common')
 )
 # A file of a repository, a part of a paper, a reason of ours, or that it was not read.
@@ -87,7 +87,7 @@ def unverified() -> list[str]:
 
 
 def test_the_page_lists_what_is_not_verified():
-  page = (pathlib.Path(__file__).resolve().parents[1] / 'docs' / 'recipes.md').read_text()
+  page = (pathlib.Path(__file__).resolve().parents[2] / 'docs' / 'recipes.md').read_text()
   listed = [line for line in page.splitlines() if line.startswith('| ') and '=' in line]
   expected = unverified()
   assert listed == expected, 'the table of docs/recipes.md should be:\n' + '\n'.join(expected)
@@ -123,7 +123,7 @@ def test_a_source_goes_with_its_value_into_every_section():
 )
 @mutation(
   'sources: a new value keeps the source of the old one',
-  'bertjax/sources.py',
+  'bertjax/config/sources.py',
   'self._sources.pop(key, None)',
   'self._sources.get(key)',
 )
@@ -148,7 +148,7 @@ def test_the_later_source_holds():
 
 @mutation(
   'sources: a source vouches for another number',
-  'bertjax/sources.py',
+  'bertjax/config/sources.py',
   'same = found.value == value or',
   'same = True or',
 )

@@ -1,0 +1,1 @@
+"""Files: whole or not there at all, locked, sealed with checksums, and elsewhere."""

@@ -1,0 +1,186 @@
+"""What lies elsewhere: gs://, s3:// and whatever else fsspec reads. Nothing else imports fsspec.
+
+Paths that are read in place or of which little is asked; copies.py has what is kept on both sides.
+"""
+
+import contextlib
+import errno
+import importlib
+import io
+import logging
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator
+from typing import IO, Any, NamedTuple
+
+from bertjax.errors import UserError
+
+_URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
+_LOCAL = ('file', 'local')  # schemes of this machine
+_BLOCK = 2**20  # bytes that a reader of text asks for
+_REMEDY = 'pip install bertjax[storage] brings gs:// and s3://, other protocols their own package'
+
+
+def is_remote(text: str | os.PathLike[str]) -> bool:
+  """Whether a path is a URL, SCHEME://..."""
+  return isinstance(text, RemotePath) or _URL.fullmatch(os.fspath(text)) is not None
+
+
+def require_local(text: str | os.PathLike[str] | None, name: str) -> None:
+  """Refuses a URL where only a local path can be written.
+
+  Args:
+    text: the path.
+    name: of the flag.
+
+  Raises:
+    UserError: it is a URL; it would become a folder `gs:`.
+  """
+  if text is not None and is_remote(text):
+    raise UserError(f'{name}={text}: expected a local path, got a URL: write it here and copy it')
+
+
+def path(text: str | os.PathLike[str]) -> 'pathlib.Path | RemotePath':
+  """A path that can be opened: pathlib's for a local one.
+
+  Raises:
+    UserError: nothing that is installed reads its scheme.
+  """
+  if not is_remote(text):
+    return pathlib.Path(text)
+  at(os.fspath(text))
+  return RemotePath(os.fspath(text))
+
+
+class RemotePath(pathlib.PurePosixPath):
+  """A file elsewhere, with what the readers of text ask of a pathlib.Path."""
+
+  def __str__(self) -> str:
+    scheme, _, rest = super().__str__().partition(':/')  # pathlib has made one slash of them
+    slashes = '///' if scheme in _LOCAL else '//'
+    return f'{scheme}:{slashes}{rest}'
+
+  def __fspath__(self) -> str:
+    return str(self)
+
+  def open(self, mode: str = 'rb') -> IO[bytes]:
+    """Opens it for reading; what is passed over is not fetched."""
+    file_system, there = at(str(self))
+    with explained(str(self)):
+      return io.BufferedReader(file_system.open(there, mode), _BLOCK)
+
+  def read_bytes(self) -> bytes:
+    """All of it."""
+    with self.open() as file:
+      return file.read()
+
+  def exists(self) -> bool:
+    """Whether there is a file, or a folder with files."""
+    file_system, there = at(str(self))
+    with explained(str(self)):
+      return file_system.exists(there)
+
+  def is_file(self) -> bool:
+    """Whether there is a file."""
+    file_system, there = at(str(self))
+    with explained(str(self)):
+      return file_system.isfile(there)
+
+  def resolve(self) -> 'RemotePath':
+    """Itself: a URL is absolute."""
+    return self
+
+  def stat(self) -> 'Stat':
+    """Size and time of the last change.
+
+    Raises:
+      UserError: there is no such file.
+    """
+    file_system, there = at(str(self))
+    with explained(str(self)):
+      return Stat(file_system.size(there), int(file_system.modified(there).timestamp() * 1e9))
+
+
+Place = pathlib.Path | RemotePath  # what `path` returns
+
+
+class Stat(NamedTuple):
+  """What is asked of os.stat_result."""
+
+  st_size: int
+  st_mtime_ns: int
+
+
+def find(pattern: str) -> list[RemotePath]:
+  """The files that a URL names: one, those that a glob matches, or all below a folder; sorted."""
+  file_system, there = at(pattern)
+  with explained(pattern):
+    names = file_system.glob(there) if re.search(r'[*?\[]', there) else [there]
+    files = [name for name in names if file_system.isfile(name)]
+    found = files or [file for name in names for file in file_system.find(name)]
+  return sorted(RemotePath(file_system.unstrip_protocol(name)) for name in found)
+
+
+def names(text: str | os.PathLike[str]) -> set[str]:
+  """The names of what is in a directory now; none where there is no such directory."""
+  if not is_remote(text):
+    return set(os.listdir(text)) if os.path.isdir(text) else set()
+  file_system, there = at(os.fspath(text))
+  with explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
+    file_system.invalidate_cache()
+    return {found.rpartition('/')[2] for found in file_system.ls(there, detail=False)}
+  return set()
+
+
+def send(file: pathlib.Path, there: Place) -> None:
+  """Copies a local file to a URL, where it appears whole or not at all."""
+  file_system, path_there = at(str(there))
+  with explained(str(there)):
+    file_system.put_file(str(file), path_there)
+
+
+def remove(text: str | os.PathLike[str]) -> None:
+  """Removes a file, or a directory and all below it, if there is one."""
+  if not is_remote(text):
+    pathlib.Path(text).unlink() if os.path.isfile(text) else shutil.rmtree(text, True)
+    return
+  file_system, there = at(os.fspath(text))
+  with explained(os.fspath(text)), contextlib.suppress(FileNotFoundError):
+    file_system.rm(there, recursive=True)
+
+
+def at(url: str) -> tuple[Any, str]:
+  """fsspec's file system of a URL, and the path in it.
+
+  Raises:
+    UserError: nothing that is installed reads its scheme.
+  """
+  try:
+    fsspec = importlib.import_module('fsspec')
+    made = dict(auto_mkdir=True) if url.partition(':')[0] in _LOCAL else {}
+    found, there = fsspec.core.url_to_fs(url, **made)
+    for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
+      logging.getLogger(package).setLevel(logging.WARNING)
+  except (ImportError, ValueError) as error:
+    said = str(error).partition('\n')[0]
+    raise UserError(f'{url} cannot be read: {said}. {_REMEDY}; or give a local path') from error
+  return found, there.rstrip('/')
+
+
+@contextlib.contextmanager
+def explained(url: str) -> Iterator[None]:
+  """Names the URL where it cannot be read or written: the packages raise errors of their own."""
+  try:
+    yield
+  except UserError:
+    raise
+  except FileNotFoundError as error:
+    raise UserError(f'there is nothing at {url}: expected a file, or files below it') from error
+  except OSError as error:
+    if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT):
+      raise  # of a local disk
+    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
+  except Exception as error:  # gcsfs and botocore have classes of their own
+    raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error

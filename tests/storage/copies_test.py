@@ -1,0 +1,80 @@
+"""Copies of what lies elsewhere, on fsspec's own memory; object_store_test has servers."""
+
+import pytest
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.storage import copies
+
+
+def silent(line):
+  del line
+
+
+def refuse(line):
+  raise AssertionError(f'copied again: {line}')
+
+
+@mutation(
+  'storage: what changed elsewhere is not copied again',
+  'bertjax/storage/copies.py',
+  'self._known.get(name) != [token, *_seen(file)]',
+  'name not in self._known',
+)
+def test_a_copy_is_made_once_and_again_where_a_side_changed(there):
+  there.pipe({'/b/store/a': b'first', '/b/store/sub/c': b'same'})
+  here = copies.local('memory://b/store', silent)
+  assert (here / 'a').read_bytes() == b'first' and (here / 'sub/c').read_bytes() == b'same'
+  assert copies.local('memory://b/store', refuse) == here
+  there.pipe_file('/b/store/a', b'other')  # of the same size
+  assert (copies.local('memory://b/store', silent) / 'a').read_bytes() == b'other'
+  (here / 'sub/c').write_bytes(b'torn')
+  assert (copies.local('memory://b/store', silent) / 'sub/c').read_bytes() == b'same'
+
+
+@mutation(
+  'storage: a name leads out of the copy',
+  'bertjax/storage/copies.py',
+  "if name.startswith('/') or '..' in name.split('/'):",
+  'if False:',
+)
+@pytest.mark.parametrize('name', ['../evil', 'a/../../evil', '/evil'])
+def test_a_name_that_leads_out_of_the_copy_is_refused(there, monkeypatch, name):
+  found = {f'/b/store/{name}': dict(type='file', size=4)}
+  monkeypatch.setattr(type(there), 'find', lambda self, path, detail: found)
+  with pytest.raises(UserError, match='would lie outside'):
+    copies.local('memory://b/store', silent)
+
+
+def test_one_file_comes_alone_or_with_its_neighbours(there):
+  there.pipe({'/b/v/vocab.json': b'1', '/b/v/merges.txt': b'2', '/b/v/deep/x': b'3'})
+  here = copies.local('memory://b/v/vocab.json', silent)
+  assert here.read_bytes() == b'1' and not here.with_name('merges.txt').exists()
+  here = copies.local('memory://b/v/vocab.json', silent, beside=True)
+  assert here.with_name('merges.txt').exists() and not here.with_name('deep').exists()
+  with pytest.raises(UserError, match='there is nothing at memory://b/none'):
+    copies.local('memory://b/none', silent)
+
+
+@mutation(
+  'storage: the marker of an older store stays while parts change',
+  'bertjax/storage/copies.py',
+  'if marker and marker[1] in there:',
+  'if marker is None:',
+)
+def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
+  there.pipe({'/b/store/store.json': b'old', '/b/store/part': b'old'})
+  events = []
+  for name in ('pipe_file', 'rm_file'):
+    do = getattr(type(there), name)
+    heard = lambda self, path, *more, name=name, do=do, **options: (
+      events.append((name, path.rpartition('/')[2])),
+      do(self, path, *more, **options),
+    )
+    monkeypatch.setattr(type(there), name, heard)
+  with copies.output('memory://b/store', 'store.json', silent) as here:
+    assert (here / 'part').read_bytes() == b'old'
+    for name in ('part', 'store.json', 'torn.tmp'):
+      (here / name).write_bytes(b'new')
+  assert events == [('rm_file', 'store.json'), ('pipe_file', 'part'), ('pipe_file', 'store.json')]
+  assert there.cat_file('/b/store/store.json') == b'new'

@@ -1,0 +1,60 @@
+"""A workdir that is kept in step with a URL, on fsspec's own memory."""
+
+import pathlib
+
+import pytest
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.storage import mirror
+
+
+@mutation(
+  'mirror: a checkpoint without its manifest is fetched',
+  'bertjax/storage/mirror.py',
+  'for step in begun - complete:',
+  'for step in set():',
+)
+def test_only_complete_checkpoints_are_fetched_and_states_on_demand(there):
+  there.pipe(
+    {
+      '/b/run/metrics.jsonl': b'{}\n',
+      '/b/run/checkpoints/5/manifest.json': b'{}',
+      '/b/run/checkpoints/5/state/x': b'5',
+      '/b/run/checkpoints/9/state/x': b'9',
+    }
+  )
+  run = mirror.Workdir('memory://b/run')
+  here = pathlib.Path(run.path)
+  (here / 'checkpoints/7').mkdir(parents=True)
+  (here / 'checkpoints/7/manifest.json').write_bytes(b'of another run')
+  (here / 'plans').mkdir()
+  (here / 'plans/kept').write_bytes(b'')
+  run.fetch()
+  names = lambda: sorted(p.relative_to(here).as_posix() for p in here.rglob('*') if p.is_file())
+  assert names() == ['checkpoints/5/manifest.json', 'metrics.jsonl', 'plans/kept']
+  assert not there.exists('/b/run/checkpoints/9')
+  run.fetch_checkpoint('5')
+  assert 'checkpoints/5/state/x' in names()
+
+
+def test_a_look_at_a_run_changes_nothing_there(there):
+  there.pipe({'/b/run/config.json': b'{}', '/b/run/checkpoints/9/state/x': b'under way'})
+  before = dict(there.store)
+  here, _ = mirror.opened('memory://b/run')
+  assert (here / 'config.json').exists() and there.store.keys() == before.keys()
+
+
+def test_a_run_sends_what_is_not_of_its_host_alone(there):
+  run = mirror.Workdir('memory://b/run')
+  run.fetch()
+  here = pathlib.Path(run.path)
+  for name in ('metrics.jsonl', 'lock', 'plans/a', 'tensorboard/e', 'checkpoints/5/manifest.json'):
+    (here / name).parent.mkdir(parents=True, exist_ok=True)
+    (here / name).write_bytes(b'x')
+  run.send()
+  sent = sorted(name.removeprefix('/b/run/') for name in there.store)
+  assert sent == ['metrics.jsonl', 'owner.json', 'tensorboard/e']
+  mirror.Workdir('memory://b/run').fetch()  # a later run
+  with pytest.raises(UserError, match='was taken over by process'):
+    run.send()
