@@ -331,7 +331,7 @@ def example_mask(batch: Batch, attend: str) -> Mask:
       )
     example_BT = jnp.where(example_BT > 0, (example_BT << 8) + batch['language_BT'], 0)
   if attend == 'causal':
-    return Mask(example_BT, example_BT, column_BT, column_BT - 1)
+    return Mask(example_BT, example_BT, causal=True)
   if attend == 'anticausal':
     return Mask(example_BT, example_BT, -column_BT, -column_BT - 1)
   return Mask(example_BT, example_BT)

@@ -130,7 +130,7 @@ def test_each_token_depends_on_all_of_its_example_and_nothing_else(causal):
   x_BTD = rng.normal(size=(1, len(example), 32)).astype(np.float32)
   encoder = make_encoder(layers=1)
   column = np.arange(len(example))[None]
-  mask = Mask(example[None], example[None], *((column + 1, column) if causal else ()))
+  mask = Mask(example[None], example[None], causal=causal)
   context = block.Context(mask)
   variables = encoder.init(jax.random.key(0), x_BTD, context, None)
   direction = rng.normal(size=32).astype(np.float32)  # a plain sum is constant after a norm

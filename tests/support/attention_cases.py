@@ -54,6 +54,7 @@ CASES = (
   ),
   Case('t5', table='both', bias=True, scale=1.0),
   Case('alibi', memory=8, order='causal', table='both', bias=True),
+  Case('modernbert', queries=40, rows=1, window=5, rate=0.1),
   Case('longformer', queries=40, rows=1, window=5, globals_=True),
   Case(
     'all', memory=11, order='random', window=17, globals_=True, see_self=True, table='mirror',
@@ -88,11 +89,9 @@ def _examples(rng, case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 def _mask(rng, case: Case) -> Mask:
   example_BT, example_BS = _examples(rng, case)
-  fields: dict[str, Any] = dict(window=case.window, see_self=case.see_self)
-  if case.order == 'causal':
-    column_S = np.arange(case.keys, dtype=np.int32)[None].repeat(case.rows, 0)
-    fields |= dict(order_q_BT=column_S[:, case.memory :] + 1, order_k_BS=column_S)
-  elif case.order == 'random':
+  causal = case.order == 'causal'
+  fields: dict[str, Any] = dict(window=case.window, see_self=case.see_self, causal=causal)
+  if case.order == 'random':
     order_BT = rng.integers(0, 9, (case.rows, case.queries)).astype(np.int32)
     before_BM = np.full((case.rows, case.memory), -2, np.int32)
     fields |= dict(order_q_BT=order_BT, order_k_BS=np.concatenate([before_BM, order_BT], 1))
@@ -168,7 +167,8 @@ def seen(mask: Mask, near: int | None = None) -> np.ndarray:
     if mask.global_q_BT is not None:
       window = window or mask.global_q_BT[b, t] or mask.global_k_BS[b, s]
     own = mask.see_self and distance == 0
-    out[b, t, s] = example and (order or own) and window and (near is None or distance >= near)
+    past = (near is None or distance >= near) and not (mask.causal and distance < 0)
+    out[b, t, s] = example and (order or own) and window and past
   return out
 
 

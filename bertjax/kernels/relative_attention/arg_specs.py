@@ -12,7 +12,7 @@ Rows are those of one chip where the source says how many chips there were. The 
   longformer  Beltagy et al. 2020, base: 256 to each side
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -133,11 +133,8 @@ def mask(shape: Shape, key: Array) -> Mask:
   """The shape's mask; XLNet's orders are drawn by `key`."""
   rows, queries, keys = shape.rows, shape.queries, shape.keys
   ones = lambda length: jnp.ones((rows, length), jnp.int32)
-  fields = {}
-  if shape.order == 'causal':
-    column_BS = jnp.broadcast_to(jnp.arange(keys, dtype=jnp.int32), (rows, keys))
-    fields = dict(order_q_BT=column_BS[:, shape.memory :] + 1, order_k_BS=column_BS)
-  elif shape.order == 'permuted':
+  fields: dict[str, Any] = {}
+  if shape.order == 'permuted':
     order_BT, before_BT = jax.vmap(lambda key: _permuted(key, queries))(jax.random.split(key, rows))
     memory_BM = jnp.full((rows, shape.memory), -2, jnp.int32)
     before_BS = jnp.concatenate([memory_BM, before_BT], 1)
@@ -145,8 +142,8 @@ def mask(shape: Shape, key: Array) -> Mask:
   if shape.globals_:
     first = lambda length: jnp.zeros((rows, length), bool).at[:, 0].set(True)
     fields |= dict(global_q_BT=first(queries), global_k_BS=first(keys))
-  example = dict(example_q_BT=ones(queries), example_k_BS=ones(keys))
-  return Mask(**example, **fields, window=shape.window, see_self=shape.see_self)
+  fields |= dict(window=shape.window, see_self=shape.see_self, causal=shape.order == 'causal')
+  return Mask(ones(queries), ones(keys), **fields)
 
 
 def _permuted(key: Array, length: int) -> tuple[Array, Array]:

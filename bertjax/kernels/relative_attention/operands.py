@@ -23,6 +23,7 @@ class Mask:
   all of these hold:
 
     example   `example_q[t] == example_k[s]`, and that id is not 0 (padding)
+    causal    it is not, or the distance is not negative
     order     there are no orders, or `order_q[t] > order_k[s]`, or `see_self` and the distance is 0
     window    there is none, or `|distance| < window`, or `global_q[t]` or `global_k[s]`
 
@@ -37,10 +38,11 @@ class Mask:
   Attributes:
     example_q_BT: int32 example ids of the queries.
     example_k_BS: int32 example ids of the keys; 0 for memory that holds nothing yet.
-    order_q_BT, order_k_BS: int32, or None for both; causal attention has column + 1 and column.
+    order_q_BT, order_k_BS: int32, or None for both.
     global_q_BT, global_k_BS: bool, or None for both; needs a window.
     window: static, or None. Transformer-XL's same_length is causal with a window of mem_len.
     see_self: static; a query sees its own column whatever the orders say (XLNet's content stream).
+    causal: static; no query sees a later column, and nothing is computed for them.
   """
 
   example_q_BT: Array
@@ -51,6 +53,7 @@ class Mask:
   global_k_BS: Array | None = None
   window: int | None = _static(None)
   see_self: bool = _static(False)
+  causal: bool = _static(False)
 
   def within(self, window: int | None) -> 'Mask':
     """The same with another window."""
@@ -134,12 +137,13 @@ class Relative:
     return 0 if self.bias_NR is None else self.bias_NR.shape[1]
 
 
-def nearest(relative: Relative | None, queries: int) -> int | None:
-  """The smallest visible distance where the tables, and not the mask, set one; else None."""
-  if relative is None or not relative.rows:
-    return None
-  last = relative.far - relative.rows + 1
-  return last if last > 1 - queries else None
+def nearest(mask: Mask, relative: Relative | None, queries: int) -> int | None:
+  """The smallest distance that a causal mask or a table admits; None where neither sets one."""
+  found = [0] if mask.causal else []
+  if relative is not None and relative.rows:
+    last = relative.far - relative.rows + 1
+    found += [last] if last > 1 - queries else []
+  return max(found, default=None)
 
 
 def check(q: Array, k: Array, v: Array, mask: Mask, relative: Relative | None) -> None:

@@ -1,5 +1,7 @@
 """The meaning of the attention operation, in plain JAX, on a block of queries or on all of them."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +12,26 @@ from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative,
 Array = jax.Array
 
 
+class Place(NamedTuple):
+  """Where a block of queries and keys lies in the operation.
+
+  Attributes:
+    first: its first query.
+    low: its first key.
+    queries, keys: of the operation; the queries are the last of the keys' columns.
+  """
+
+  first: Array | int
+  low: int
+  queries: int
+  keys: int
+
+  @property
+  def column(self) -> Array | int:
+    """The first query's column among the block's keys."""
+    return self.keys - self.queries + self.first - self.low
+
+
 def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) -> Array:
   """The mask as bool [B, T, S]; for the reference, counts and tests only.
 
@@ -18,6 +40,8 @@ def visible(mask: Mask, column_T: Array | None = None, near: int | None = None) 
     column_T: the queries' columns among the keys; None: they are the last T.
     near: no key at a smaller distance is visible (`operands.nearest`).
   """
+  if mask.causal:
+    near = 0 if near is None else max(near, 0)
   keys = mask.example_k_BS.shape[1]
   if column_T is None:
     column_T = jnp.arange(keys - mask.example_q_BT.shape[1], keys)
@@ -81,28 +105,27 @@ def attend_block(
   mask: Mask,
   relative: Relative | None,
   dropout: Dropout | None,
-  first: Array | int,
-  queries: int,
+  place: Place,
 ) -> Array:
-  """Attention of the queries from `first` on, out of `queries`; q and the mask hold these alone."""
-  column = k_BSNH.shape[1] - queries + first
-  column_T = column + jnp.arange(q_BTNH.shape[1])
-  seen_B1TS = visible(mask, column_T, nearest(relative, queries))[:, None]
-  score_BNTS = scores(q_BTNH, k_BSNH, relative or Relative(), column)
+  """Attention of a block; queries, keys, values and the mask are the block's alone."""
+  column_T = place.column + jnp.arange(q_BTNH.shape[1])
+  seen_B1TS = visible(mask, column_T, nearest(mask, relative, place.queries))[:, None]
+  score_BNTS = scores(q_BTNH, k_BSNH, relative or Relative(), place.column)
   score_BNTS = jnp.where(seen_B1TS, score_BNTS, jnp.finfo(jnp.float32).min)
   prob_BNTS = jnp.where(seen_B1TS, jax.nn.softmax(score_BNTS, axis=-1), 0.0)
   if dropout is not None:
-    prob_BNTS = _drop(prob_BNTS, dropout, first, queries)
+    prob_BNTS = _drop(prob_BNTS, dropout, place)
   return jnp.einsum('BNTS,BSNH->BTNH', prob_BNTS.astype(v_BSNH.dtype), v_BSNH)
 
 
-def _drop(prob_BNTS: Array, dropout: Dropout, first: Array | int, queries: int) -> Array:
+def _drop(prob_BNTS: Array, dropout: Dropout, place: Place) -> Array:
   """Zeroes probabilities by the hash of (head, query, key), counted over the whole operation."""
   shape = prob_BNTS.shape[1:]
   head, query, key = (jax.lax.broadcasted_iota(jnp.uint32, shape, axis) for axis in range(3))
   head += jnp.asarray(dropout.head).astype(jnp.uint32)
-  query += jnp.asarray(first).astype(jnp.uint32)
-  index_NTS = (head * jnp.uint32(queries) + query) * jnp.uint32(shape[2]) + key
+  query += jnp.asarray(place.first).astype(jnp.uint32)
+  key += jnp.uint32(place.low)
+  index_NTS = (head * jnp.uint32(place.queries) + query) * jnp.uint32(place.keys) + key
   bits_BNTS = dropout_lib.bits_at(dropout.noise, dropout.site, index_NTS)
   keep_BNTS = bits_BNTS >= dropout_lib.threshold(dropout.rate)
   return jnp.where(keep_BNTS, prob_BNTS * (1.0 / (1.0 - dropout.rate)), 0.0)
@@ -117,5 +140,5 @@ def attend(
   dropout: Dropout | None = None,
 ) -> Array:
   """The whole operation at once, with every score in memory; see `relative_attention`."""
-  queries = q_BTNH.shape[1]
-  return attend_block(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout, 0, queries)
+  place = Place(0, 0, q_BTNH.shape[1], k_BSNH.shape[1])
+  return attend_block(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout, place)

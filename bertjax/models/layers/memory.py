@@ -95,7 +95,4 @@ def keys(memory: Memory | tuple[()], example_BT: Array) -> Array:
 def causal(memory: Memory | tuple[()], example_BT: Array, window: int | None) -> Mask:
   """Every position sees itself and what came before, in the memory too, of its own example."""
   example_BS = keys(memory, example_BT)
-  order_BS = jnp.broadcast_to(jnp.arange(example_BS.shape[1]), example_BS.shape)
-  queries = example_BT.shape[1]
-  order_BT = order_BS[:, -queries:] + 1
-  return Mask(example_BT, example_BS, order_BT, order_BS, window=window)
+  return Mask(example_BT, example_BS, window=window, causal=True)

@@ -64,8 +64,38 @@ mutation(
 mutation(
   'attention: blocks of queries drop as if they were the first',
   'bertjax/kernels/relative_attention/reference.py',
-  'query += jnp.asarray(first).astype(jnp.uint32)',
+  'query += jnp.asarray(place.first).astype(jnp.uint32)',
   'query += jnp.asarray(0).astype(jnp.uint32)',
+)
+mutation(
+  'attention: a run of keys drops as if it were the first',
+  'bertjax/kernels/relative_attention/reference.py',
+  'key += jnp.uint32(place.low)',
+  'key += jnp.uint32(0)',
+)
+mutation(
+  'attention: dropout counts the keys of a run alone',
+  'bertjax/kernels/relative_attention/reference.py',
+  '* jnp.uint32(place.keys) + key',
+  '* jnp.uint32(shape[2]) + key',
+)
+mutation(
+  'attention: a causal mask hides nothing',
+  'bertjax/kernels/relative_attention/reference.py',
+  '    near = 0 if near is None else max(near, 0)',
+  '    pass',
+)
+mutation(
+  'attention: a run of keys ends too early',
+  'bertjax/kernels/relative_attention/xla_chunked.py',
+  'min(high, last - near + 1)',
+  'min(high, last - near)',
+)
+mutation(
+  'attention: the keys of a window begin too late',
+  'bertjax/kernels/relative_attention/xla_chunked.py',
+  'max(first - window + 1, 0)',
+  'max(first - window + 2, 0)',
 )
 mutation(
   'attention: a window one wider',
@@ -76,8 +106,8 @@ mutation(
 mutation(
   'attention: a table that ends at 0 does not hide later keys',
   'bertjax/kernels/relative_attention/operands.py',
-  'return last if last > 1 - queries else None',
-  'return None',
+  'found += [last] if last > 1 - queries else []',
+  'found += []',
 )
 mutation(
   'tpu kernel: tiles turned by one row less',
@@ -134,6 +164,7 @@ def impl(request, monkeypatch):
   """An implementation with blocks so small that every case has several."""
   monkeypatch.setattr(xla_chunked, 'WHOLE', 0)
   monkeypatch.setattr(xla_chunked, 'SCORES', 256)
+  monkeypatch.setattr(xla_chunked, 'SPAN', 4)
   monkeypatch.setattr(gpu_forward, 'INTERPRET', True)
   interpreted = functools.partial(tpu_forward.attend, kind='TPU v5 lite', interpret=True)
   monkeypatch.setattr(tpu_forward, 'attend', interpreted)

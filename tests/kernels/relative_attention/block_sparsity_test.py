@@ -36,7 +36,7 @@ TIDY = ('bert', 'transformer_xl', 'alibi')
 def test_every_block_with_a_visible_pair_is_visited(name):
   case = cases.BY_NAME[name]
   built = cases.build(case)
-  near = nearest(cases.fill(built, built.values), case.queries)
+  near = nearest(built.mask, cases.fill(built, built.values), case.queries)
   seen = cases.seen(built.mask, near)
   find = jax.jit(block_sparsity.seen, static_argnums=(1, 2, 3, 4))
   for block_q, block_k in ((4, 4), (8, 2), (16, 32)):
@@ -50,10 +50,9 @@ def test_every_block_with_a_visible_pair_is_visited(name):
 
 def test_a_causal_window_visits_a_band():
   """64 queries behind 64 keys of memory that see 16 keys each, in blocks of 8: three blocks."""
-  column = jnp.arange(128, dtype=jnp.int32)[None]
   ones = jnp.ones((1, 128), jnp.int32)
-  mask = Mask(ones[:, 64:], ones, column[:, 64:] + 1, column, window=17)
-  count, index = block_sparsity.visits(block_sparsity.seen(mask, 64, None, 8, 8))
+  mask = Mask(ones[:, 64:], ones, window=17, causal=True)
+  count, index = block_sparsity.visits(block_sparsity.seen(mask, 64, 0, 8, 8))
   assert count.tolist() == [[3] * 8]
   assert index[0, :, :3].tolist() == [[i + 6, i + 7, i + 8] for i in range(8)]
   # A block that does not change is not fetched again: the list goes on with its last one.

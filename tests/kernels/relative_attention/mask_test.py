@@ -35,6 +35,7 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
     fields['window'] = int(rng.integers(1, 8))
     if rng.random() < 0.5:
       fields |= {key: x > 0 for key, x in vectors('global', 0, 2).items()}
+  fields['causal'] = bool(rng.random() < 0.2)
   near = int(rng.integers(-3, 2)) if rng.random() < 0.4 else None
   return Mask(**fields), near
 

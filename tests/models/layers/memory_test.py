@@ -42,8 +42,8 @@ def test_a_start_forgets_the_row_and_no_other():
 @mutation(
   'memory: a later position is seen',
   'bertjax/models/layers/memory.py',
-  'order_BS[:, -queries:] + 1',
-  'order_BS[:, -queries:] + 2',
+  'window=window, causal=True)',
+  'window=window)',
 )
 def test_causal_sees_the_filled_memory_itself_and_nothing_later():
   held = memory.Memory(jnp.zeros((1, 1, 3, 2)), jnp.array([[0, 1, 1]]))

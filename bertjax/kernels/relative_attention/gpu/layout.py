@@ -113,7 +113,7 @@ def fold(
       q_BTNH.shape[2], dtype=jnp.uint32
     )
     vectors = vectors._replace(word_B2=jnp.stack(words, axis=1), head_N=head_N)
-  near = nearest(relative, q_BTNH.shape[1])
+  near = nearest(mask, relative, q_BTNH.shape[1])
   rate = 0.0 if dropout is None else dropout.rate
   return folded, vectors, Rules(mask.window, mask.see_self, relative.far, near, rate)
 

@@ -124,7 +124,7 @@ def pack(
   block: int,
 ) -> tuple[Shape, Floats, Integers]:
   """Lays the operands out in blocks; differentiable in plain JAX."""
-  near = nearest(relative, q_BTNH.shape[1])
+  near = nearest(mask, relative, q_BTNH.shape[1])
   relative = relative or Relative()
   rows, queries, heads, size = q_BTNH.shape
   wide, group = columns(size)
