@@ -3,12 +3,13 @@
   python -m bertjax.bench recurrence --config=configs/transformer_xl.py:tiny --plot=recurrence.png
   python -m bertjax.bench recurrence --config=... --workdir=runs/mine
 
-Scores with cached segments against one window per token (`evals/recurrence.py`), with the same
-weights and attention, each with the number of rows at which it is fastest: both are swept by
-powers of two, then timed in alternation. `ratio` is a window's time per token over the cached
-one's. With --workdir the weights are those of its newest checkpoint and the text what it holds
-out, and `by_memory` gives the loss of all of it against the segments of memory; without it both
-are random.
+Scores with cached segments against one window per token (`evals/recurrence.py`): with the same
+weights, computing no more than the token needs (`windows`) or all positions of all layers
+(`dense`), and with learned absolute positions, as the paper compares (`absolute`). Each has the
+number of rows at which it is fastest: all are swept by powers of two, then timed in alternation.
+`ratio` is an arm's time per token over that of cached segments. With --workdir the weights are
+those of its newest checkpoint and the text what it holds out, and `by_memory` gives the loss of all
+of it against the segments of memory; without it both are random.
 """
 
 import json
@@ -55,9 +56,10 @@ def main(argv: list[str]) -> None:
     found.append(both | dict(nats=losses))
     fast = ', '.join(
       f'{name} {both[name]["tokens_per_second"]:,.1f}/s at {both[name]["rows"]} rows'
-      for name in ('cached', 'windows')
+      for name in ('cached', *both['ratio'])
     )
-    sys.stderr.write(f'length {length}: {fast}; ratio {both["ratio"]:,.1f}\n')
+    said = ', '.join(f'{name} {ratio:,.1f}' for name, ratio in both['ratio'].items())
+    sys.stderr.write(f'length {length}: {fast}; ratios: {said}\n')
   result: dict[str, Any] = dict(bench='recurrence', config=config.name, lengths=found)
   if _WORKDIR.value:
     held_out = config.evals.held_out

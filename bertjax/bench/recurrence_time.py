@@ -1,8 +1,10 @@
-"""The parts of the recurrence bench: the two arms as calls, the sweep over rows, the plot."""
+"""The parts of the recurrence bench: its arms as calls, the sweep over rows, the plot."""
 
+import copy
+import functools
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -21,6 +23,22 @@ from bertjax.types import Ranges
 CHARACTERS = 256  # vocabulary of random text
 
 Call = Callable[[], Any]
+
+
+class Arm(NamedTuple):
+  """What is timed.
+
+  Attributes:
+    way: how it scores.
+    variables: of its model.
+    tokens: that a row of a call predicts.
+    keys: columns of a row, memory included.
+  """
+
+  way: recurrence.Way
+  variables: Any
+  tokens: int
+  keys: int
 
 
 def timed_call(way: recurrence.Way, variables: Any, batch: Any) -> Call:
@@ -52,10 +70,38 @@ def sweep(make: Callable[[int], Call], tokens: int, limit: int) -> dict[int, flo
   return rates
 
 
+def arms(config: Any, variables: Any, length: int, segment: int) -> dict[str, Arm]:
+  """The ways to score at one attention length, by name.
+
+  cached    segments with memory
+  windows   the same weights, a window for each token, without what that token does not need
+  dense     the same, and every position of a window in every layer, with the scores of all
+  absolute  dense, of a model of this size that adds learned positions in each layer, untrained:
+            what the paper compares with (Al-Rfou et al. 2018)
+
+  Args:
+    config: the run's.
+    variables: the model's.
+    length: keys of each position.
+    segment: positions of a cached batch.
+  """
+  other = copy.deepcopy(config)
+  other.length = length
+  other.model.update(attention='deeper', learned_positions=length, mem_len=0, same_length=False)
+  batch = recurrence.window_batch(np.zeros(length + 2, np.int64), np.array([length]), length)
+  learned = own_step.initial_variables(lm.make(other), batch, config.seed)
+  return dict(
+    cached=Arm(recurrence.cached(config, length, segment), variables, segment, length + segment),
+    windows=Arm(recurrence.windows(config, length), variables, 1, length),
+    dense=Arm(recurrence.dense_windows(config, length), variables, 1, length),
+    absolute=Arm(recurrence.dense_windows(other, length), learned, 1, length),
+  )
+
+
 def speed(
   config: Any, variables: Any, token_n: np.ndarray, length: int, segment: int, keys: int, calls: int
 ) -> dict[str, Any]:
-  """Tokens per second of both ways at one attention length, and their ratio.
+  """Tokens per second of all arms at one attention length, and their time over the cached one's.
 
   Args:
     config: the run's.
@@ -64,38 +110,38 @@ def speed(
     length: keys of each position.
     segment: positions of a cached batch.
     keys: most rows times keys of a batch.
-    calls: timed calls of each way, after three that are not.
+    calls: timed calls of each arm, after three that are not.
   """
-  ways = dict(
-    cached=recurrence.cached(config, length, segment), windows=recurrence.windows(config, length)
-  )
-  tokens = dict(cached=segment, windows=1)
-  width = dict(cached=length + segment, windows=length)
+  each = arms(config, variables, length, segment)
 
-  def batch(name: str, rows: int):
-    if name == 'windows':
-      return recurrence.window_batch(token_n, np.full(rows, length), length)
-    text_n = np.resize(token_n, rows * (segment + 1))
-    return next(recurrence.segment_batches(text_n, rows, segment))
+  def call(arm: Arm, rows: int) -> Call:
+    if arm.tokens == 1:
+      batch = recurrence.window_batch(token_n, np.full(rows, length), length)
+    else:
+      text_n = np.resize(token_n, rows * (segment + 1))
+      batch = next(recurrence.segment_batches(text_n, rows, segment))
+    return timed_call(arm.way, arm.variables, batch)
 
-  make = lambda name: lambda rows: timed_call(ways[name], variables, batch(name, rows))
-  rates = {name: sweep(make(name), tokens[name], keys // width[name]) for name in ways}
+  rates = {
+    name: sweep(functools.partial(call, arm), arm.tokens, keys // arm.keys)
+    for name, arm in each.items()
+  }
   rows = {name: max(found, key=lambda r, found=found: found[r]) for name, found in rates.items()}
-  seconds = timing.alternate({name: make(name)(rows[name]) for name in ways}, calls, 3)
-  each = {name: float(np.median(seconds[name])) / (rows[name] * tokens[name]) for name in ways}
-  ratio = each['windows'] / each['cached']
+  seconds = timing.alternate({name: call(arm, rows[name]) for name, arm in each.items()}, calls, 3)
+  tokens = {name: rows[name] * arm.tokens for name, arm in each.items()}
+  time = {name: float(np.median(seconds[name])) / tokens[name] for name in each}
+  ratio = {name: round(time[name] / time['cached'], 1) for name in each if name != 'cached'}
   return dict(
     length=length,
     segment=segment,
-    ratio=round(ratio, 1),
-    ratio_per_key=round(ratio / length, 3),
+    ratio=ratio,
     **{
       name: dict(
         rows=rows[name],
-        **timing.summary(seconds[name], rows[name] * tokens[name], 'tokens'),
+        **timing.summary(seconds[name], tokens[name], 'tokens'),
         sweep=rates[name],
       )
-      for name in ways
+      for name in each
     },
   )
 
@@ -138,15 +184,15 @@ def subject(config: Any, workdir: str | None, size: int) -> tuple[Any, Any, np.n
 
 
 def plot(found: list[dict[str, Any]], output: str) -> None:
-  """Draws ratio against length, with the line of 0.45 a key that is expected of it."""
+  """Draws the ratios of all arms against length."""
   from matplotlib.backends.backend_agg import FigureCanvasAgg
   from matplotlib.figure import Figure
 
   figure = Figure(figsize=(6, 4), layout='constrained')
   axes = figure.subplots()
   lengths = [each['length'] for each in found]
-  axes.loglog(lengths, [each['ratio'] for each in found], 'o-', label='measured')
-  axes.loglog(lengths, [0.45 * length for length in lengths], '--', label='0.45 x length')
-  axes.set(xlabel='attention length', ylabel='time per token, windows / cached')
+  for name in found[0]['ratio']:
+    axes.loglog(lengths, [each['ratio'][name] for each in found], 'o-', label=name)
+  axes.set(xlabel='attention length', ylabel='time per token over that of cached segments')
   axes.legend()
   FigureCanvasAgg(figure).print_png(pathlib.Path(output))

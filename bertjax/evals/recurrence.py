@@ -4,7 +4,8 @@ Both give every token at most `length` keys, itself included, and the same weigh
 
   cached    segments of the stream, one after the other, with a memory of `length` places: each
             position attends to the last `length` of its layer, which were computed once
-  windows   for each token that is predicted, one forward pass over the `length` tokens before it
+  windows   for each token that is predicted, one forward pass over the `length` tokens before it,
+            without what that token does not need
 
 Dai et al. 2019, section 3.2: the second is how models without memory were evaluated. The two agree
 on the first `length` tokens of a text. Later the cached ones know more: what a layer remembers was
@@ -18,12 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bertjax.config.field_types import Natural
 from bertjax.errors import UserError
 from bertjax.evals import loss
 from bertjax.evals.held_out import rows as rows_lib
+from bertjax.kernels import relative_attention
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.objectives import lm
@@ -67,11 +70,37 @@ def cached(config: Any, length: int, segment: int, same_length: bool = True) -> 
 
 
 def windows(config: Any, length: int) -> Way:
-  """The token after each window of `length`; only its last position has a head."""
+  """The token after each window of `length`: its last position alone is in the last layer.
+
+  All layers but the last are applied to what comes before that position; what they give is the
+  memory of a batch of this one position.
+  """
+  layers, fields = config.model.layers, dict(mem_len=0, same_length=False)
+  below = _objective(config, length - 1, fields | dict(layers=max(layers - 1, 1)))
+  last = _objective(config, 1, fields | dict(mem_len=length - 1))
+
+  def step(variables, memory, batch):
+    params = variables['params']
+    stack = jax.tree.map(lambda x: x[: max(layers - 1, 1)], params['layers'])
+    before = {name: batch[name][:, :-1] for name in ('token_BT', 'example_BT')}
+    out = below.predict(dict(params=dict(params, layers=stack)), (), before, hidden=True)
+    inputs_LBTD = jnp.concatenate([out['embedded_BTD'][None], out['hidden_LBTD'][: layers - 1]])
+    known = last.carry(before)._replace(
+      hidden_BLMD=jnp.moveaxis(inputs_LBTD, 0, 1), example_BM=before['example_BT']
+    )
+    out = last.predict(variables, known, {name: batch[name][:, -1:] for name in before})
+    return lm.score(out['word'], batch['target_BP'])[0], memory
+
+  return Way(jax.jit(step), lambda batch: ())
+
+
+def dense_windows(config: Any, length: int) -> Way:
+  """The token after each window of `length`: every position is in every layer and scores all."""
   objective = _objective(config, length, dict(mem_len=0, same_length=False))
 
   def step(variables, memory, batch):
-    out = objective.predict(variables, memory, batch)
+    with relative_attention.default('reference'):
+      out = objective.predict(variables, memory, batch)
     return lm.score(_last(out['word']), batch['target_BP'])[0], memory
 
   return Way(jax.jit(step), objective.carry)

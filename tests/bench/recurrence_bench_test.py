@@ -75,5 +75,7 @@ def test_a_run_is_scored_with_each_memory(tmp_path):
   np.testing.assert_allclose(each[64]['lm'], scores['eval/lm'], rtol=3e-7)
   assert each[64]['bits_per_character'] == pytest.approx(each[64]['lm'] / np.log(2))
   length = found['lengths'][0]
-  rates = [length[arm]['tokens_per_second'] for arm in ('cached', 'windows')]
-  np.testing.assert_allclose(length['ratio'], rates[0] / rates[1], rtol=0.1)
+  assert list(length['ratio']) == ['windows', 'dense', 'absolute']
+  for arm, ratio in length['ratio'].items():
+    rates = [length[name]['tokens_per_second'] for name in ('cached', arm)]
+    np.testing.assert_allclose(ratio, rates[0] / rates[1], rtol=0.1)

@@ -74,6 +74,25 @@ def test_the_ways_agree_until_a_window_is_full(config, token_n):
   assert abs(found['cached'] - found['windows']) > 1e-3 * found['windows']
 
 
+@mutation(
+  'recurrence: the last layer of a window remembers what is under the layer below',
+  'bertjax/evals/recurrence.py',
+  "jnp.concatenate([out['embedded_BTD'][None], out['hidden_LBTD'][: layers - 1]])",
+  "jnp.concatenate([out['hidden_LBTD'][: layers - 1], out['embedded_BTD'][None]])",
+)
+@pytest.mark.parametrize('layers, pre_norm', [(1, False), (2, True), (3, False)])
+def test_a_window_without_what_it_does_not_need_gives_the_same(config, token_n, layers, pre_norm):
+  config.model.update(layers=layers, pre_norm=pre_norm)
+  variables = weights(config)
+  batch = recurrence.window_batch(token_n, np.array([3, 11, 60]), 12)
+  found = [
+    way(config, 12).step(variables, (), batch)[0]
+    for way in (recurrence.windows, recurrence.dense_windows)
+  ]
+  assert np.std(found[0]) > 0.1
+  np.testing.assert_allclose(*found, rtol=1e-5)
+
+
 def test_one_layer_agrees_everywhere(config, token_n):
   config.model.layers, config.model.cutoffs, config.model.div_val = 1, (20, 40), 2
   found = recurrence.compare(config, weights(config), token_n, 20, 8, samples=6)

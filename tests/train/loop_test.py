@@ -183,7 +183,9 @@ def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path)
   fed = [json.loads(record(w))['meta']['fed_sha256'] for w in (tmp_path, alone)]
   assert [len(rows) for rows in fed] == [2, 1]
   # One process goes on where two were: it compares the rows that each of them was fed.
-  assert run(rich_store, tmp_path, '--config.total_steps=10').returncode == 0
+  shutil.rmtree(tmp_path / 'checkpoints' / '8')
+  again = run(rich_store, tmp_path, '--config.total_steps=8')
+  assert again.returncode == 0 and 'Resuming after step 6' in again.stdout, again.stderr
 
 
 @pytest.mark.full

@@ -19,6 +19,7 @@ SMALL = {
 }  # fmt: skip
 # One for all: a recipe's own falls to 0 or does not, and its rates are those of larger models.
 SCHEDULE = dict(name='linear', peak=4e-3, end_ratio=0.0, power=1.0, start=0)
+ALONE = 500  # steps after which an arm without attention learns no more
 ALL_HIDDEN = {'data.mask.mask_share': 1.0, 'data.mask.random_share': 0.0}
 NEVER_SHORT = {'data.plan.short_prob': 0.0}
 # Replaced tokens: each is drawn by a coin of its own, and replaced by any id, each alike. Without a
@@ -90,7 +91,7 @@ _DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95), dict(rtd=0
 SYSTEMS = dict(
   bert=System(
     'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next', next=0.65)),
-    ALL_HIDDEN | NEVER_SHORT, steps=2500,
+    ALL_HIDDEN | NEVER_SHORT, steps=6000,
   ),
   roberta=System(
     'roberta', 'documents', PAIR, dict(main=_TEXT),
@@ -105,14 +106,14 @@ SYSTEMS = dict(
   ),
   ernie=System(
     'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next', next=0.6)),
-    ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1}, steps=1500,
+    ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1}, steps=6000,
   ),
   ernie_dialogues=System(
     'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
-    dict(main=_masked(readings.dialogues, 'fake', mlm=0.8, fake=0.45)), ALL_HIDDEN, steps=1500,
+    dict(main=_masked(readings.dialogues, 'fake', mlm=0.8, fake=0.45)), ALL_HIDDEN, steps=5000,
   ),
   electra=System(
-    'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=2500
+    'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=6000
   ),
   electra_generator=System(
     'electra', 'documents', PAIR, dict(main=_TEXT),
@@ -129,7 +130,7 @@ SYSTEMS = dict(
       mlm=_masked(readings.one_text, mlm=0.65),
       tlm=_masked(readings.translations, mlm=0.75),
     ),
-    {'phases.tlm.length': 2 * SENTENCE + 4}, steps=2400,
+    {'phases.tlm.length': 2 * SENTENCE + 4}, steps=4500,
     alone={f'phases.{phase}.model.attend': 'self' for phase in ('clm', 'mlm', 'tlm')},
   ),
   xlm_e=System(
@@ -142,7 +143,7 @@ SYSTEMS = dict(
       'data.mask': recipes.XLM_MASK | dict(rate=0.4), 'data.plan.break_mode': 'complete_doc',
       'model.generator_layers': 1.0,
     },
-    steps=1500,
+    steps=2200,
   ),
   transformer_xl=System(
     'transformer_xl', 'stream', 16,
@@ -181,8 +182,8 @@ def config_of(system: System, store: str, seed: int = 0, steps: int = 0, alone: 
   config: Any = importlib.import_module(f'configs.{name}').get_config(argument or 'tiny')
   config.data.store, config.seed, config.length = store, seed, system.length
   config.total_steps = steps or system.steps
-  if alone:  # is at its end after these
-    config.total_steps = -(-config.total_steps // 3)
+  if alone:
+    config.total_steps = min(-(-config.total_steps // 3), ALONE)
   total = config.total_steps
   config.optimizer.schedule = ConfigDict(
     SCHEDULE | dict(warmup_steps=total // 12, total_steps=total)
