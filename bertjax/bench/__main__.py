@@ -1,6 +1,6 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench step|input|prepare|plans|kernel|recurrence|embed [flags]
+python -m bertjax.bench step|input|prepare|plans|kernel|recurrence|embed|finetune [flags]
 """
 
 import importlib
@@ -15,7 +15,7 @@ from bertjax.config import command_line, presets
 from bertjax.errors import door
 from bertjax.machine import malloc
 
-BENCHES = ('step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed')
+BENCHES = ('step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed', 'finetune')
 
 
 def main() -> None:
