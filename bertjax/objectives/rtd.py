@@ -24,7 +24,7 @@ which are special in the plans that this is for.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -219,91 +219,113 @@ def make(config) -> Objective:
   """
   model = model_of(config, Electra)
   check(config)
-  settings, kind = config.objective, model.generator
-  apply = lambda variables, batch, noise, method: model.apply(
-    variables, batch, noise, method=method
-  )
-  generator_scale = 0.0 if settings.train == 'discriminator' else float(settings.generator_weight)
-  odds = 0.0
-  if settings.electric:
-    rate = config.data.mask.rate if 'rate' in config.data.mask else None
-    if not rate or rate >= 1:
-      raise UserError(
-        f'config.objective.electric needs a share of tokens that are replaced: expected a mask '
-        f'with rate below 1, got {config.data.mask.name!r} with {rate}'
-      )
-    odds = math.log(rate / (1 - rate))
+  settings = config.objective
+  pair = _Pair(model, settings, _log_odds(config) if settings.electric else 0.0)
+  enter = copy_generator if settings.copy_generator else None
+  words = () if model.generator == 'uniform' else ('pseudo_perplexity', 'fill_mask')
+  evals = ('loss', 'similarity', 'linear_probe', *words)
+  carry = lambda batch: ()
+  return Objective(model.init, pair.loss, pair.predict, carry, pair.flops, finish, enter, evals)
 
-  def generator_terms(scores: Scores, batch: Batch) -> tuple[dict[str, Term], Scores]:
-    """The generator's terms, and its scores at the targets."""
-    if kind != 'two_tower':
-      terms = masked_terms(scores, batch, settings.plus)
-      return terms | dict(mlm=terms['mlm']._replace(scale=generator_scale)), scores
-    weight_BT, token_BT = text_weight(batch), replace(batch['token_BT'], batch['target_BP'], batch)
-    total = jnp.sum(weight_BT * cross_entropy(scores, token_BT)[0])
-    cloze = Term(total, jnp.sum(weight_BT), generator_scale, settings.plus)
-    scores = scores_at_targets(scores, batch)
-    terms = masked_terms(scores, batch, settings.plus)
-    return terms | dict(mlm=terms['mlm']._replace(scale=0.0), cloze=cloze), scores
 
-  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+def _log_odds(config: Any) -> float:
+  """Of a token being replaced; errors as `check`."""
+  rate = config.data.mask.rate if 'rate' in config.data.mask else None
+  if not rate or rate >= 1:
+    raise UserError(
+      f'config.objective.electric needs a share of tokens that are replaced: expected a mask '
+      f'with rate below 1, got {config.data.mask.name!r} with {rate}'
+    )
+  return math.log(rate / (1 - rate))
+
+
+class _Pair(NamedTuple):
+  """Generator and discriminator, as the functions of an `Objective`.
+
+  Attributes:
+    model: both.
+    settings: `config.objective`.
+    odds: log odds of a token being replaced, where that is asked for.
+  """
+
+  model: Electra
+  settings: Any
+  odds: float
+
+  def loss(self, variables, carry, batch: Batch, ctx: Context) -> Out:
+    """As `Objective.loss`."""
     noise = noise_from_key(ctx.key, batch['row_B'])
     dropped = noise if ctx.train else None
     original_BT = replace(batch['token_BT'], batch['target_BP'], batch)
-    terms: dict[str, Term] = {}
-    scores: Any = None
-    if kind == 'uniform':
-      id_BP = (bits(batch, noise) % jnp.uint32(config.model.vocab_size)).astype(jnp.int32)
+    if self.model.generator == 'uniform':
+      terms, scores = {}, None
+      id_BP = (bits(batch, noise) % jnp.uint32(self.model.vocab_size)).astype(jnp.int32)
     else:
-      # Two towers do not see the token that they predict, so nothing is hidden from them.
-      seen = dict(batch, token_BT=original_BT) if kind == 'two_tower' else batch
-      scores = apply(variables, seen, dropped, model.generate)
-      terms, picked = generator_terms(scores, batch)
-      if settings.train == 'generator':
+      terms, scores, picked = self._generated(variables, batch, original_BT, dropped)
+      if self.settings.train == 'generator':
         return Out(terms, carry)
+      settings = self.settings
       id_BP = draw(picked, batch, noise, settings.temperature, not settings.disallow_correct)
     fake_BT = replace(batch['token_BT'], id_BP, batch)
-    out = apply(
-      variables, dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake'), model.discriminate
-    )
-    logit_BT = out['rtd_BT']
-    replaced_BT = fake_BT != original_BT
-    if settings.electric:
-      logit_BT += jax.lax.stop_gradient(odds - cross_entropy(scores, fake_BT)[0])
-      replaced_BT = drawn(batch)
-    terms |= detection_terms(
-      logit_BT, replaced_BT, batch['example_BT'] > 0,
-      float(settings.discriminator_weight), settings.plus,
-    )  # fmt: skip
-    if not ctx.train:
-      terms[BY_WORD] = labels_by_word(
-        fake_BT, fake_BT != original_BT, batch['example_BT'] > 0, config.model.vocab_size
-      )
-    return Out(terms, carry)
+    shown = dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake')
+    logit_BT = self._apply(self.model.discriminate, variables, *shown)['rtd_BT']
+    return Out(terms | self._detected(logit_BT, fake_BT, original_BT, scores, batch, ctx), carry)
 
-  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+  def _generated(
+    self, variables, batch: Batch, original_BT: Array, noise: Noise | None
+  ) -> tuple[dict[str, Term], Scores, Scores]:
+    """The generator's terms, its scores, and those at the targets."""
+    train = self.settings.train
+    generator_scale = 0.0 if train == 'discriminator' else float(self.settings.generator_weight)
+    towers, plus = self.model.generator == 'two_tower', self.settings.plus
+    # Two towers do not see the token that they predict, so nothing is hidden from them.
+    seen = dict(batch, token_BT=original_BT) if towers else batch
+    scores = self._apply(self.model.generate, variables, seen, noise)
+    if not towers:
+      terms = masked_terms(scores, batch, plus)
+      return terms | dict(mlm=terms['mlm']._replace(scale=generator_scale)), scores, scores
+    weight_BT = text_weight(batch)
+    total = jnp.sum(weight_BT * cross_entropy(scores, original_BT)[0])
+    cloze = Term(total, jnp.sum(weight_BT), generator_scale, plus)
+    picked = scores_at_targets(scores, batch)
+    terms = masked_terms(picked, batch, plus)
+    return terms | dict(mlm=terms['mlm']._replace(scale=0.0), cloze=cloze), scores, picked
+
+  def _detected(
+    self, logit_BT: Array, fake_BT: Array, original_BT: Array, scores: Scores | None, batch: Batch,
+    ctx: Context,
+  ) -> dict[str, Term]:  # fmt: skip
+    """The discriminator's terms."""
+    real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT
+    by_word = labels_by_word(fake_BT, replaced_BT, real_BT, self.model.vocab_size)
+    if self.settings.electric:
+      assert scores is not None, 'two towers: see `check`'
+      logit_BT += jax.lax.stop_gradient(self.odds - cross_entropy(scores, fake_BT)[0])
+      replaced_BT = drawn(batch)
+    scale = float(self.settings.discriminator_weight)
+    terms = detection_terms(logit_BT, replaced_BT, real_BT, scale, self.settings.plus)
+    return terms if ctx.train else terms | {BY_WORD: by_word}
+
+  def _apply(self, method: Callable, variables, *args: Any) -> Any:
+    return self.model.apply(variables, *args, method=method)
+
+  def predict(self, variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
     """logits_BPV of the generator, and what the discriminator says of the batch as it is."""
     del carry
-    out = model.apply(variables, batch, None, hidden, method=model.discriminate)
-    if kind != 'uniform':
-      scores = apply(variables, batch, None, model.generate)
-      out['logits_BPV'] = logits(
-        scores_at_targets(scores, batch) if kind == 'two_tower' else scores
-      )
+    out = self._apply(self.model.discriminate, variables, batch, None, hidden)
+    if self.model.generator != 'uniform':
+      scores = self._apply(self.model.generate, variables, batch, None)
+      towers = self.model.generator == 'two_tower'
+      out['logits_BPV'] = logits(scores_at_targets(scores, batch) if towers else scores)
     return out
 
-  enter = copy_generator if settings.copy_generator else None
-
-  def step_flops(batch: Batch) -> float:
-    if settings.train == 'generator':
-      return model.generator_flops(batch)
+  def flops(self, batch: Batch) -> float:
+    """As `Objective.flops`."""
+    if self.settings.train == 'generator':
+      return self.model.generator_flops(batch)
     # A generator that only draws runs forward alone, a third of forward and backward.
-    share = 1 / 3 if settings.train == 'discriminator' else 1
-    return model.discriminator_flops(batch) + model.generator_flops(batch) * share
-
-  words = () if kind == 'uniform' else ('pseudo_perplexity', 'fill_mask')
-  evals = ('loss', 'similarity', 'linear_probe', *words)
-  return Objective(model.init, loss, predict, lambda batch: (), step_flops, finish, enter, evals)
+    share = 1 / 3 if self.settings.train == 'discriminator' else 1
+    return self.model.discriminator_flops(batch) + self.model.generator_flops(batch) * share
 
 
 OBJECTIVE = Factory(Options, make)

@@ -23,14 +23,14 @@ from bertjax.types import Context
 mutation(
   'rtd: a kept sample counts as replaced',
   'bertjax/objectives/rtd.py',
-  'replaced_BT = fake_BT != original_BT',
-  "replaced_BT = fake_BT != batch['token_BT']",
+  "batch['example_BT'] > 0, fake_BT != original_BT",
+  "batch['example_BT'] > 0, fake_BT != batch['token_BT']",
 )
 mutation(
   'rtd: only text is judged',
   'bertjax/objectives/rtd.py',
-  "batch['example_BT'] > 0,\n",
-  "(batch['example_BT'] > 0) & (batch['position_BT'] > 0),\n",
+  "real_BT, replaced_BT = batch['example_BT'] > 0,",
+  "real_BT, replaced_BT = (batch['example_BT'] > 0) & (batch['position_BT'] > 0),",
 )
 
 LENGTHS, LENGTH = (17, 32, 9), 32

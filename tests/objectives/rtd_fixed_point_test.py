@@ -24,7 +24,7 @@ class Known:
   """A generator that draws from q, and a discriminator with one number per word."""
 
   def __init__(self, generator: str, q: np.ndarray):
-    self.generator, self.q, self.init = generator, q, None
+    self.generator, self.q, self.init, self.vocab_size = generator, q, None, WORDS
 
   def apply(self, variables, batch, noise, method):
     return method(variables, batch)
@@ -86,8 +86,8 @@ def best_logits(c, q: np.ndarray, monkeypatch) -> np.ndarray:
 @mutation(
   'electric: the odds of noise are forgotten',
   'bertjax/objectives/rtd.py',
-  'odds = math.log(rate / (1 - rate))',
-  'odds = math.log(rate / rate)',
+  'return math.log(rate / (1 - rate))',
+  'return math.log(rate / rate)',
 )
 @mutation(
   'electric: q is that of the original token',
@@ -105,8 +105,8 @@ def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
 @mutation(
   'rtd: every token that is drawn is called replaced',
   'bertjax/objectives/rtd.py',
-  'replaced_BT = fake_BT != original_BT',
-  'replaced_BT = drawn(batch)',
+  "real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT",
+  "real_BT, replaced_BT = batch['example_BT'] > 0, drawn(batch)",
 )
 def test_the_logit_of_electra(monkeypatch):
   """A word drawn again is original: log of rate q (1 - p) / (p (1 - rate + rate q))."""
@@ -118,8 +118,8 @@ def test_the_logit_of_electra(monkeypatch):
 @mutation(
   'rtd: uniform draws leave out the last word',
   'bertjax/objectives/rtd.py',
-  'jnp.uint32(config.model.vocab_size)',
-  'jnp.uint32(config.model.vocab_size - 1)',
+  'jnp.uint32(self.model.vocab_size)',
+  'jnp.uint32(self.model.vocab_size - 1)',
 )
 def test_the_logit_under_uniform_draws(monkeypatch):
   c = cases.config('electra', generator='uniform', vocab_size=WORDS)

@@ -38,8 +38,8 @@ mutation(
 mutation(
   'rtd: the frozen generator is trained',
   'bertjax/objectives/rtd.py',
-  "generator_scale = 0.0 if settings.train == 'discriminator' else",
-  "generator_scale = 0.0 if settings.train == 'none' else",
+  "generator_scale = 0.0 if train == 'discriminator' else",
+  "generator_scale = 0.0 if train == 'none' else",
 )
 mutation(
   'electra: a tower sees the token it predicts',
