@@ -26,9 +26,9 @@ from bertjax.config.field_types import Natural
 from bertjax.errors import UserError
 from bertjax.evals import loss
 from bertjax.evals.held_out import rows as rows_lib
-from bertjax.kernels import relative_attention
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.relative_attention import xla_chunked
 from bertjax.objectives import lm
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
@@ -99,7 +99,7 @@ def dense_windows(config: Any, length: int) -> Way:
   objective = _objective(config, length, dict(mem_len=0, same_length=False))
 
   def step(variables, memory, batch):
-    with relative_attention.default('reference'):
+    with xla_chunked.dense():
       out = objective.predict(variables, memory, batch)
     return lm.score(_last(out['word']), batch['target_BP'])[0], memory
 
