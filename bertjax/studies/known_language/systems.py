@@ -87,7 +87,7 @@ def _masked(read: optimum.Readings, label: str = '', **short: float) -> Task:
 
 
 _TEXT = _masked(readings.one_text)
-_DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95), dict(rtd=0.75))
+_DETECTED = Task(readings.one_text, optimum.detected, dict(rtd=0.95), dict(rtd=0.8))
 SYSTEMS = dict(
   bert=System(
     'bert', 'documents', PAIR, dict(main=_masked(readings.next_pairs, 'next', next=0.65)),
@@ -105,12 +105,12 @@ SYSTEMS = dict(
     'spanbert', 'documents', PAIR - 1, dict(main=_TEXT), ALL_HIDDEN, steps=1000
   ),
   ernie=System(
-    'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next', next=0.6)),
+    'ernie', 'documents', PAIR, dict(main=_masked(readings.even_pairs, 'next', next=0.65)),
     ALL_HIDDEN | NEVER_SHORT | {'data.pack': 1}, steps=6000,
   ),
   ernie_dialogues=System(
     'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
-    dict(main=_masked(readings.dialogues, 'fake', mlm=0.8, fake=0.45)), ALL_HIDDEN, steps=5000,
+    dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN, steps=5000,
   ),
   electra=System(
     'electra', 'documents', PAIR, dict(main=_DETECTED), UNIFORM | NEVER_SHORT, steps=6000
@@ -126,9 +126,9 @@ SYSTEMS = dict(
   xlm=System(
     'xlm', 'languages', PAIR - 1,
     dict(
-      clm=Task(readings.one_text, optimum.causal, dict(mlm=0.95), dict(mlm=0.8)),
-      mlm=_masked(readings.one_text, mlm=0.65),
-      tlm=_masked(readings.translations, mlm=0.75),
+      clm=Task(readings.one_text, optimum.causal, dict(mlm=0.95)),
+      mlm=_masked(readings.one_text, mlm=0.93),
+      tlm=_masked(readings.translations),
     ),
     {'phases.tlm.length': 2 * SENTENCE + 4}, steps=4500,
     alone={f'phases.{phase}.model.attend': 'self' for phase in ('clm', 'mlm', 'tlm')},
@@ -136,8 +136,8 @@ SYSTEMS = dict(
   xlm_e=System(
     'xlm_e', 'languages', PAIR,
     dict(
-      mrtd=_DETECTED._replace(short=dict(rtd=0.35)),
-      trtd=_DETECTED._replace(readings=readings.translations, short=dict(rtd=0.55)),
+      mrtd=_DETECTED._replace(short=dict(rtd=0.7)),
+      trtd=_DETECTED._replace(readings=readings.translations, short=dict(rtd=0.7)),
     ),
     UNIFORM | {
       'data.mask': recipes.XLM_MASK | dict(rate=0.4), 'data.plan.break_mode': 'complete_doc',
