@@ -74,31 +74,34 @@ class Phase:
 
   @property
   def compiled(self) -> bool:
-    """Whether `train` is ready."""
+    """Whether `train` takes any batch."""
     return self._abstract is not None
 
-  def compile(self, abstract: step_lib.State) -> None:
+  def takes(self, batch: Batch) -> bool:
+    """Whether the step is compiled for rows as long as these."""
+    return tuple(columns(batch).values()) in self._train
+
+  def compile(self, abstract: step_lib.State, batch: Batch | None = None) -> None:
     """Compiles the train step, once, with shardings pinned: a leaf that drifts would retrace.
 
     Args:
       abstract: the state as shapes with shardings; the state that a step takes is donated.
+      batch: with rows as long as they will be; None: the template.
     """
     self._abstract = abstract
-    self._step_for(self.template)
+    self._step_for(self.template if batch is None else batch)
 
   def _step_for(self, batch: Batch) -> Callable:
     """The step for rows as long as these, compiled at its first use: labelled rows have several
     lengths."""
-    columns = {k: v.shape[1] for k, v in batch.items() if k.endswith('_BT')}
-    key = tuple(columns.values())
+    wide = columns(batch)
+    key = tuple(wide.values())
     if key not in self._train:
       watched = bool(self.config.skip_nonfinite or self.config.spike)
       function = self._step_function(watched)
       shardings = jax.tree.map(lambda x: x.sharding, self._abstract)
       rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
-      shapes = {
-        k: (len(v), columns[k]) if k in columns else v.shape for k, v in self.template.items()
-      }
+      shapes = {k: (len(v), wide[k]) if k in wide else v.shape for k, v in self.template.items()}
       abstract = {
         k: jax.ShapeDtypeStruct(shapes[k], v.dtype, sharding=rows) for k, v in self.template.items()
       }
@@ -165,3 +168,8 @@ class Phase:
     rows = self.config.batch_size // hosts
     parts = [{k: v[i * rows :][:rows] for k, v in batch.items()} for i in range(hosts)]
     return [loader.batch_sha256(part) for part in parts]
+
+
+def columns(batch: Batch) -> dict[str, int]:
+  """T of each array that has it."""
+  return {k: v.shape[1] for k, v in batch.items() if k.endswith('_BT')}

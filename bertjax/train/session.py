@@ -29,7 +29,7 @@ from bertjax.train import (
   spikes,
   verification,
 )
-from bertjax.train.phase import Phase
+from bertjax.train.phase import Phase, columns
 from bertjax.types import Batch
 
 
@@ -108,11 +108,11 @@ class Session:
     profile_window(self._config.profile, done, self._workdir)
     number, index = self._run.timeline.at(done - 1)
     phase = self._run.phases[number]
-    self._compile(phase)
-    if index == 0:
-      self.state = phase.enter(self.state)
     with self._book.time('input'):
       batch, counts = phase.next_batch(index)
+    self._compile(phase, batch)
+    if index == 0:
+      self.state = phase.enter(self.state)
     with self._book.time('compute'):
       found = self._train(phase, done, batch)
       if done == self.start + 1:
@@ -210,14 +210,17 @@ class Session:
       except OSError as error:
         self._progress.note(f'curves.png was not drawn: {error}')
 
-  def _compile(self, phase: Phase) -> None:
-    if phase.compiled:
+  def _compile(self, phase: Phase, batch: Batch) -> None:
+    """Once for each length of rows, of which labelled ones have several."""
+    if phase.takes(batch):
       return
-    self._progress.note(f'Compiling the train step of phase {phase.name!r}')
+    length = max(columns(batch).values())
+    own = f' for rows of {length}' if phase.config.data.reader == 'labelled' else ''
+    self._progress.note(f'Compiling the train step of phase {phase.name!r}{own}')
     with self._book.time('compile'):
-      phase.compile(self._run.abstract)
+      phase.compile(self._run.abstract, batch)
       # Collectives of CPUs give up where one process begins 30 s after another.
-      hosts.barrier(f'compiled/{phase.name}', math.inf)
+      hosts.barrier(f'compiled/{phase.name}/{length}', math.inf)
 
   def _train(self, phase: Phase, done: int, batch: Batch) -> Any:
     """The metrics of the step; None of one whose batch is left out."""

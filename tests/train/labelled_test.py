@@ -1,6 +1,7 @@
 """Fine-tuning from files, from the first step to the scores; killed, resumed, on many devices."""
 
 import json
+import re
 
 import finetune_runs
 import pytest
@@ -41,6 +42,26 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
   scores = {x['step']: x['eval/dev/accuracy'] for x in found if 'eval/dev/accuracy' in x}
   assert list(scores) == [*range(13, 125, 13), 125]
   assert scores[125] > 0.9  # the majority has about half
+
+
+@mutation(
+  'labelled: the step is compiled for rows longer than there are',
+  'bertjax/train/session.py',
+  'phase.compile(self._run.abstract, batch)',
+  'phase.compile(self._run.abstract)',
+)
+@mutation(
+  'labelled: compiling for other lengths is booked as computing',
+  'bertjax/train/session.py',
+  'if phase.takes(batch):',
+  'if phase.compiled:',
+)
+def test_each_length_of_rows_is_compiled_for_and_no_other(straight):
+  workdir, said = straight
+  lengths = [int(n) for n in re.findall(r"'main' for rows of (\d+)", said)]
+  assert sorted(lengths) == [16, 40]
+  compiling = [x['step'] for x in lines(workdir) if x.get('time/compile', 0) > 0.05]
+  assert len(compiling) == 2 and compiling[0] == 1
 
 
 @pytest.mark.full
