@@ -1,14 +1,11 @@
 """The same fine-tuning by transformers' Trainer: its own model, tokenizer, batches by length.
 
-  python -m bertjax.bench.rival_finetune SPEC.json RESULT.json
-
 Rates, betas and decay are the recipe's; scores are ours, of its logits after each epoch.
 """
 
 import json
 import os
 import pathlib
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -103,7 +100,3 @@ def main(spec_path: str, result_path: str) -> None:
     trainer.train()
     seconds = time.perf_counter() - start
   pathlib.Path(result_path).write_text(json.dumps(dict(seconds=seconds, scores=scores)))
-
-
-if __name__ == '__main__':
-  main(*sys.argv[1:])

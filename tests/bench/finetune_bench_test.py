@@ -10,7 +10,7 @@ import torch_models
 from mutation import mutation
 from processes import ROOT, environment
 
-from bertjax.bench import finetune
+from bertjax.bench import finetune_time
 from bertjax.errors import UserError
 from configs.finetune import glue, squad
 
@@ -25,7 +25,7 @@ def recipe(**fields):
 
 
 def test_what_both_can_do_is_taken():
-  finetune.check(recipe())
+  finetune_time.check(recipe())
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def test_what_both_can_do_is_taken():
 )
 def test_what_the_rival_cannot_do_is_refused(config, said):
   with pytest.raises(UserError, match=said):
-    finetune.check(config)
+    finetune_time.check(config)
 
 
 @mutation(
   'bench finetune: the worst epoch counts',
-  'bertjax/bench/finetune.py',
+  'bertjax/bench/finetune_time.py',
   "choose = max if config.best.mode == 'max' else min",
   "choose = min if config.best.mode == 'max' else max",
 )
 def test_the_best_epoch_counts():
   scores = [dict(accuracy=0.5, loss=1.0), dict(accuracy=0.75, loss=2.0), dict(accuracy=0.7)]
-  assert finetune.best(scores, recipe()) == 0.75
+  assert finetune_time.best(scores, recipe()) == 0.75
 
 
 @pytest.mark.full
@@ -76,7 +76,7 @@ def test_both_sides_learn_from_the_same_weights(tmp_path):
   assert done.returncode == 0, done.stderr
   found = json.loads(done.stdout)
   assert (found['train'], found['dev'], found['epochs']) == (128, 40, 6)
-  for side in finetune.SIDES:
+  for side in finetune_time.SIDES:
     assert len(found[side]['scores']) == 2 and found[side]['median'] > 0.9, found
     assert found[side]['whole']['median_s'] > found[side]['training']['median_s'] > 0
   assert set(found['ratio']) == {'whole', 'training'}

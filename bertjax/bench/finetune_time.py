@@ -1,0 +1,124 @@
+"""The parts of the bench of fine-tuning: what both sides can do, their runs, what they come to."""
+
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.bench import timing
+from bertjax.bench.rival_finetune import Spec
+from bertjax.data.labelled.common import rows
+from bertjax.errors import UserError
+from bertjax.metrics import curves
+from bertjax.optim import schedules
+
+SIDES = ('ours', 'transformers')
+# As transformers' AdamW has it.
+_SAME = ('--config.optimizer.bias_correction=True', '--config.preset=cpu')
+_RIVAL = 'import sys; from bertjax.bench import rival_finetune as r; r.main(*sys.argv[1:])'
+
+
+def check(config: Any) -> None:
+  """Refuses what the rival cannot do.
+
+  Raises:
+    UserError: names the key.
+  """
+  if config.data.reader != 'labelled' or config.data.task.name != 'classify':
+    raise UserError('bench finetune: expected classes or numbers of texts, e.g. glue.py or text.py')
+  if not config.init_from.startswith('hf:'):
+    raise UserError(
+      f'config.init_from={config.init_from!r}: expected hf:DIR, a model that both sides can load'
+    )
+  if config.optimizer.name != 'adamw' or config.optimizer.layer_decay != 1.0:
+    raise UserError('bench finetune: expected config.optimizer.name=adamw without layer_decay')
+
+
+def spec_of(config: Any, seed: int) -> Spec:
+  """The same for the rival, of the config that our run has kept."""
+  task, own = rows.task_of(config.data.task)
+
+  def examples(path: str, count: int) -> list[Any]:
+    records: Iterable[Any] = task.read(path, own)
+    classes = own.classes
+    label = lambda value: classes.index(str(value)) if classes else float(value)
+    return [
+      [[record.values[name] for name in own.text], label(record.values[own.label])]
+      for record in itertools.islice(records, count or None)
+    ]
+
+  schedule = schedules.make(config.optimizer.schedule)
+  adam = config.optimizer
+  return Spec(
+    directory=os.path.abspath(config.init_from.removeprefix('hf:')),
+    train=examples(config.data.train, config.data.examples),
+    dev=examples(config.evals.dev.file or config.data.dev, config.evals.dev.examples),
+    classes=len(own.classes) or 1, length=config.length, batch_size=config.batch_size,
+    dev_batch_size=config.evals.dev.batch_size, epochs=round(config.epochs),
+    rates=[float(rate) for rate in schedule(np.arange(config.total_steps))],
+    b1=adam.b1, b2=adam.b2, eps=adam.eps, weight_decay=adam.weight_decay, clip=adam.clip, seed=seed,
+  )  # fmt: skip
+
+
+def ours(common: Sequence[str], seed: int, workdir: pathlib.Path) -> dict[str, Any]:
+  """Our run: seconds of the whole process and of training, scores of each epoch."""
+  own = [*common, *_SAME, f'--config.seed={seed}', f'--workdir={workdir}']
+  whole = _timed([sys.executable, '-m', 'bertjax.main', *own])
+  found = curves.read(workdir)
+  spent = lambda part: sum(row.get(f'time/{part}', 0.0) for row in found)
+  scores = [
+    {key.rpartition('/')[2]: value for key, value in row.items() if key.startswith('eval/dev/')}
+    for row in found
+  ]
+  training = spent('compute') + spent('input') + spent('eval')
+  return dict(whole=whole, training=training, scores=[each for each in scores if each])
+
+
+def theirs(spec: Spec, work: pathlib.Path) -> dict[str, Any]:
+  """The same of the rival; `work` is a directory for its files."""
+  given, result = work / 'spec.json', work / 'result.json'
+  given.write_text(json.dumps(spec._asdict()))
+  whole = _timed([sys.executable, '-c', _RIVAL, str(given), str(result)])
+  found = json.loads(result.read_text())
+  return dict(whole=whole, training=found['seconds'], scores=found['scores'])
+
+
+def _timed(command: Sequence[str]) -> float:
+  start = time.perf_counter()
+  done = subprocess.run(command, capture_output=True, text=True, check=False)
+  if done.returncode:
+    raise UserError(f'{" ".join(command[1:3])} ended with {done.returncode}: {done.stderr[-2000:]}')
+  return time.perf_counter() - start
+
+
+def best(scores: Sequence[dict[str, float]], config: Any) -> float:
+  """The score of the best epoch, by `config.best`."""
+  choose = max if config.best.mode == 'max' else min
+  return choose(each[config.best.metric.rpartition('/')[2]] for each in scores)
+
+
+def summary(found: dict[str, list[dict[str, Any]]], config: Any, spec: Spec) -> dict[str, Any]:
+  """What is printed."""
+  examples = len(spec.train) * spec.epochs
+  result: dict[str, Any] = dict(
+    bench='finetune', config=config.name, train=len(spec.train), dev=len(spec.dev),
+    epochs=spec.epochs, metric=config.best.metric,
+  )  # fmt: skip
+  for side, runs in found.items():
+    scores = [round(best(run['scores'], config), 4) for run in runs]
+    result[side] = dict(scores=scores, median=float(np.median(scores)))
+    for part in ('whole', 'training'):
+      seconds = np.array([run[part] for run in runs])
+      result[side][part] = timing.summary(seconds, examples, 'examples')
+  result['ratio'] = {
+    part: round(result['transformers'][part]['median_s'] / result['ours'][part]['median_s'], 3)
+    for part in ('whole', 'training')
+  }
+  return result | timing.environment()
