@@ -22,13 +22,6 @@ from bertjax.train.step import accumulate, with_rows
 from bertjax.types import Context
 from configs import albert, bert, common, ernie, roberta
 
-mutation(
-  'attention: causal queries see one key further',
-  'bertjax/kernels/relative_attention/reference.py',
-  'mask.order_q_BT[:, :, None] > mask',
-  'mask.order_q_BT[:, :, None] >= mask',
-)
-
 # spec of the published models: family, size, vocabulary, encoder with pooler, with its head.
 COUNTS = [
   ('bert', 'tiny', 30522, 4_385_920, 4_433_468),

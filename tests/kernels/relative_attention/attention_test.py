@@ -80,10 +80,10 @@ mutation(
   '* jnp.uint32(shape[2]) + key',
 )
 mutation(
-  'attention: a causal mask hides nothing',
-  'bertjax/kernels/relative_attention/reference.py',
-  '    near = 0 if near is None else max(near, 0)',
-  '    pass',
+  'attention: causal queries do not see themselves',
+  'bertjax/kernels/relative_attention/operands.py',
+  'found = [0] if mask.causal else []',
+  'found = [1] if mask.causal else []',
 )
 mutation(
   'attention: a run of keys ends too early',

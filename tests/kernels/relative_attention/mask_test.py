@@ -47,6 +47,18 @@ def random_mask(rng, rows: int, queries: int, memory: int) -> tuple[Mask, int | 
   'near_BTS | mask.global_q_BT[:, :, None] | mask.global_k_BS[:, None, :]',
   'near_BTS | mask.global_q_BT[:, :, None]',
 )
+@mutation(
+  'mask: a causal one hides nothing',
+  'bertjax/kernels/relative_attention/reference.py',
+  '    near = 0 if near is None else max(near, 0)',
+  '    pass',
+)
+@mutation(
+  'mask: a key of the same order is seen',
+  'bertjax/kernels/relative_attention/reference.py',
+  'mask.order_q_BT[:, :, None] > mask',
+  'mask.order_q_BT[:, :, None] >= mask',
+)
 def test_random_vectors_equal_brute_force(queries, memory):
   rng, shares = np.random.default_rng(queries), []
   for _ in range(40):
