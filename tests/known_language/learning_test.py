@@ -192,10 +192,10 @@ CI = ('transformer_xl',)
   case='ernie_dialogues',
 )
 @mutation(
-  'known_language, electra: the discriminator sees what is masked',
+  'known_language, electra: the loss does not know who was replaced',
   'bertjax/objectives/rtd.py',
-  'dict(batch, token_BT=fake_BT), dropout.fork',
-  'dict(batch), dropout.fork',
+  '- label_BT * logit_BT',
+  '- 0.23 * logit_BT',
   case='electra',
 )
 @mutation(

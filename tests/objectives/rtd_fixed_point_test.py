@@ -108,6 +108,12 @@ def test_the_energy_of_electric_is_minus_log_p(q, monkeypatch):
   "real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT",
   "real_BT, replaced_BT = batch['example_BT'] > 0, drawn(batch)",
 )
+@mutation(
+  'rtd: the discriminator sees what was to be replaced',
+  'bertjax/objectives/rtd.py',
+  'dict(batch, token_BT=fake_BT), dropout.fork',
+  'dict(batch), dropout.fork',
+)
 def test_the_logit_of_electra(monkeypatch):
   """A word drawn again is original: log of rate q (1 - p) / (p (1 - rate + rate q))."""
   c = cases.config('electra', vocab_size=WORDS)
