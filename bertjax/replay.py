@@ -119,11 +119,11 @@ def _describe(run: Any, state: Any, step: int) -> dict[str, Any] | None:
 def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
   """(phase, batch, state) before a step; no batch where it is left out."""
   phase, index = run.at(done)
-  if not phase.compiled:
-    phase.compile(run.abstract)
+  batch, _ = phase.next_batch(index)
+  if not phase.takes(batch):
+    phase.compile(run.abstract, batch)
   if index == 0:
     state = phase.enter(state)
-  batch, _ = phase.next_batch(index)
   return phase, None if run.timeline.leaves_out(done) else batch, state
 
 

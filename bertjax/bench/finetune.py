@@ -4,10 +4,11 @@
       --config.init_from=hf:DIR --config.data.train=train.tsv --config.data.dev=dev.tsv
 
 Classes or numbers of texts or pairs. Each seed is a run of `bertjax.main` and one of transformers'
-Trainer with the same weights, examples, rates and AdamW, in turn, each in a process of its own;
-both batch by length and judge the development set once an epoch. `whole` is the time of the
-process; `training` that of steps and evaluations alone, ours without compiling. `ratio` is theirs
-over ours. `scores` are those of the best epoch.
+Trainer with the same weights, examples, rates and AdamW, in turn, each in a process of its own.
+Ours pads a batch to a bucket of lengths, theirs sorts rows by length; both judge the development
+set once an epoch. `whole` is the time of the process; `training` that of steps and evaluations
+alone, ours without compiling steps. `ratio` is theirs over ours. `scores` are those of the best
+epoch.
 """
 
 import json

@@ -1,19 +1,19 @@
 """The parts of the bench of fine-tuning: what both sides can do, their runs, what they come to."""
 
-import itertools
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from bertjax.bench import timing
 from bertjax.bench.rival_finetune import Spec
+from bertjax.data.labelled import classify
 from bertjax.data.labelled.common import rows
 from bertjax.errors import UserError
 from bertjax.metrics import curves
@@ -43,25 +43,22 @@ def check(config: Any) -> None:
 
 def spec_of(config: Any, seed: int) -> Spec:
   """The same for the rival, of the config that our run has kept."""
-  task, own = rows.task_of(config.data.task)
+  _, own = rows.task_of(config.data.task)
 
-  def examples(path: str, count: int) -> list[Any]:
-    records: Iterable[Any] = task.read(path, own)
-    classes = own.classes
-    label = lambda value: classes.index(str(value)) if classes else float(value)
-    return [
-      [[record.values[name] for name in own.text], label(record.values[own.label])]
-      for record in itertools.islice(records, count or None)
-    ]
+  def examples(path: str, key: str, count: int) -> list[Any]:
+    records = rows.read_records(config, path, key, count)
+    label_n = classify.labels(records, own)['label'].tolist()
+    texts = [[record.values[name] for name in own.text] for record in records]
+    return list(zip(texts, label_n, strict=True))
 
   schedule = schedules.make(config.optimizer.schedule)
-  adam = config.optimizer
+  adam, dev = config.optimizer, config.evals.dev
   return Spec(
     directory=os.path.abspath(config.init_from.removeprefix('hf:')),
-    train=examples(config.data.train, config.data.examples),
-    dev=examples(config.evals.dev.file or config.data.dev, config.evals.dev.examples),
+    train=examples(config.data.train, 'config.data.train', config.data.examples),
+    dev=examples(dev.file or config.data.dev, 'config.data.dev', dev.examples),
     classes=len(own.classes) or 1, length=config.length, batch_size=config.batch_size,
-    dev_batch_size=config.evals.dev.batch_size, epochs=round(config.epochs),
+    dev_batch_size=dev.batch_size, epochs=round(config.epochs),
     rates=[float(rate) for rate in schedule(np.arange(config.total_steps))],
     b1=adam.b1, b2=adam.b2, eps=adam.eps, weight_decay=adam.weight_decay, clip=adam.clip, seed=seed,
   )  # fmt: skip

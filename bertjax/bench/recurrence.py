@@ -4,7 +4,7 @@
   python -m bertjax.bench recurrence --config=... --workdir=runs/mine
 
 Scores with cached segments against one window per token (`evals/recurrence.py`): with the same
-weights, computing no more than the token needs (`windows`) or all positions of all layers
+weights, without hidden scores and with one query in the last layer (`windows`) or all of it
 (`dense`), and with learned absolute positions, as the paper compares (`absolute`). Each has the
 number of rows at which it is fastest: all are swept by powers of two, then timed in alternation.
 `ratio` is an arm's time per token over that of cached segments. With --workdir the weights are

@@ -74,7 +74,7 @@ def arms(config: Any, variables: Any, length: int, segment: int) -> dict[str, Ar
   """The ways to score at one attention length, by name.
 
   cached    segments with memory
-  windows   the same weights, a window for each token, without what that token does not need
+  windows   the same weights, a window for each token, see `recurrence.windows`
   dense     the same, and every position of a window in every layer, with the scores of all
   absolute  dense, of a model of this size that adds learned positions in each layer, untrained:
             what the paper compares with (Al-Rfou et al. 2018)

@@ -4,8 +4,7 @@ Both give every token at most `length` keys, itself included, and the same weigh
 
   cached    segments of the stream, one after the other, with a memory of `length` places: each
             position attends to the last `length` of its layer, which were computed once
-  windows   for each token that is predicted, one forward pass over the `length` tokens before it,
-            without what that token does not need
+  windows   for each token that is predicted, one forward pass over the `length` tokens before it
 
 Dai et al. 2019, section 3.2: the second is how models without memory were evaluated. The two agree
 on the first `length` tokens of a text. Later the cached ones know more: what a layer remembers was
@@ -73,7 +72,7 @@ def windows(config: Any, length: int) -> Way:
   """The token after each window of `length`: its last position alone is in the last layer.
 
   All layers but the last are applied to what comes before that position; what they give is the
-  memory of a batch of this one position.
+  memory of a batch of this one position, which projects keys and values of these layers again.
   """
   layers, fields = config.model.layers, dict(mem_len=0, same_length=False)
   below = _objective(config, length - 1, fields | dict(layers=max(layers - 1, 1)))

@@ -297,14 +297,16 @@ class _Pair(NamedTuple):
   ) -> dict[str, Term]:  # fmt: skip
     """The discriminator's terms."""
     real_BT, replaced_BT = batch['example_BT'] > 0, fake_BT != original_BT
-    by_word = labels_by_word(fake_BT, replaced_BT, real_BT, self.model.vocab_size)
     if self.settings.electric:
       assert scores is not None, 'two towers: see `check`'
       logit_BT += jax.lax.stop_gradient(self.odds - cross_entropy(scores, fake_BT)[0])
       replaced_BT = drawn(batch)
     scale = float(self.settings.discriminator_weight)
     terms = detection_terms(logit_BT, replaced_BT, real_BT, scale, self.settings.plus)
-    return terms if ctx.train else terms | {BY_WORD: by_word}
+    if ctx.train:
+      return terms
+    by_word = labels_by_word(fake_BT, fake_BT != original_BT, real_BT, self.model.vocab_size)
+    return terms | {BY_WORD: by_word}
 
   def _apply(self, method: Callable, variables, *args: Any) -> Any:
     return self.model.apply(variables, *args, method=method)

@@ -78,7 +78,7 @@ def encode(
   return Labelled(
     id_n=[row.id_n for row in rows],
     type_n=[row.type_n for row in rows],
-    label=_labels(found, options),
+    label=labels(found, options),
     cut=sum(row.cut > 0 for row in rows),
   )
 
@@ -90,7 +90,9 @@ def _string(record: Record, name: str) -> str:
   return value
 
 
-def _labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
+def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
+  """`label` -> int32 ids of classes or float32 numbers; nothing where the first record has none;
+  errors as `encode`."""
   if options.label not in found[0].values:
     return {}
   label_n = np.array([_label(r, options) for r in found])
