@@ -211,6 +211,15 @@ class Labelled(NamedTuple):
   part_n: Sequence[np.ndarray] = ()
   truth: Sequence[Any] = ()
 
+  def take(self, number_n: np.ndarray) -> 'Labelled':
+    """The examples of these numbers, in this order."""
+    chosen = lambda found: [found[number] for number in number_n] if len(found) else found
+    return Labelled(
+      chosen(self.id_n), chosen(self.type_n), {k: v[number_n] for k, v in self.label.items()},
+      self.cut, {k: chosen(v) for k, v in self.token_label.items()}, chosen(self.part_n),
+      chosen(self.truth),
+    )  # fmt: skip
+
 
 class Beam(NamedTuple):
   """The likeliest starts of the answers of a batch and the likeliest ends of each, best first.

@@ -191,6 +191,7 @@ def data() -> Recipe:
   d.reader = 'store'  # 'seqio' streams examples without a store; 'labelled': those of d.train
   d.train = d.dev = ''  # .tsv, .csv or .jsonl; tfds:NAME:SPLIT
   d.examples = 0  # of train; 0: all
+  d.length_block = 50  # batches whose rows are sorted by length together; 1: rows in any batch
   d.task = ConfigDict()  # what their columns mean (bertjax/data/labelled)
   d.threads = 2  # that build batches ahead of the step
 

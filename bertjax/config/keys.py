@@ -183,6 +183,8 @@ class Data(NamedTuple):
     reader: whether rows come from a store, are streamed, or are labelled examples.
     train, dev: files of labelled examples, in the form of their task: tables, CoNLL, SQuAD.
     examples: of train, from the first one on; 0: all.
+    length_block: batches of them whose rows are put in order of length together, so that they have
+      little padding, before the batches are shuffled; 1: rows lie in any batch.
     task: what the columns of these files mean.
     threads: that build batches ahead of the step.
     plan: which tokens make up an example.
@@ -215,6 +217,7 @@ class Data(NamedTuple):
   train: str
   dev: str
   examples: Natural
+  length_block: Count
   task: Section
   threads: Natural
   plan: Section

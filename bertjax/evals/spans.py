@@ -53,12 +53,10 @@ def make(subject: Subject, options: Options) -> Evaluation:
   found = spans_data.contexts(records, vocabulary)
   cls_last = rows_lib.is_cls_last(config.model)
   windows = spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
-  # Windows of like lengths lie together, so that batches have little padding.
-  order_n = np.argsort([len(window.id_n) for window in windows], kind='stable')
-  examples = spans_data.labelled([windows[i] for i in order_n], {})
   rows = rows_lib.Rows(
-    subject.store, examples, config.length, config.seed, options.batch_size, cls_last
-  )
+    subject.store, spans_data.labelled(windows, {}), config.length, config.seed, options.batch_size,
+    cls_last=cls_last,
+  )  # fmt: skip
   limits = decoding.Limits(options.best, options.longest)
   threshold = options.threshold if task.no_answer else None
 
@@ -69,8 +67,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
 
   def run(variables: Variables, step: int) -> Report:
     del step
-    by_length = list(said(variables))
-    decoded = decoding.decode(windows, found, [by_length[i] for i in np.argsort(order_n)], limits)
+    decoded = decoding.decode(windows, found, list(said(variables)), limits)
     answered = [
       scores.Answered([a.text for a in record.values['answers']], each.answer(None), each.odds)
       for record, each in zip(records, decoded, strict=True)

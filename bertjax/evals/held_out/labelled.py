@@ -81,12 +81,14 @@ def outputs(
     step = by_length.setdefault(batch['token_BT'].shape[1], subject.compile(function))
     return jax.tree.map(np.asarray, step(variables, subject.put(batch)))
 
+  # Rows of like lengths lie together, so that batches have little padding.
+  sorted_rows, number_n = rows.by_length()
+
   def run(variables: Variables) -> Iterator[Any]:
-    left = rows.rows
-    for batch in loader.eval_batches(rows, batch_size):
-      found = compute(variables, batch)
-      for place in range(min(left, batch_size)):
-        yield jax.tree.map(lambda x, place=place: x[place], found)
-      left -= batch_size
+    found: list[Any] = []
+    for batch in loader.eval_batches(sorted_rows, batch_size):
+      output = compute(variables, batch)
+      found += (jax.tree.map(lambda x, place=place: x[place], output) for place in range(batch_size))
+    return (found[place] for place in np.argsort(number_n))
 
   return run

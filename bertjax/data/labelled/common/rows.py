@@ -3,11 +3,15 @@
 All are in memory. An epoch is a permutation of them, drawn from the seed; any batch of it is made
 at once, so that a resumed run reads nothing twice. A row is no longer than the longest example of
 its batch asks for: of the lengths 16, 32, 64, .. up to `config.length` the least that holds it.
+Batches have little padding, since examples of like lengths come together: of each `config.data.
+length_block` whole batches of an epoch the rows are put in order of length, and then the batches
+are shuffled.
 """
 
 import dataclasses
 import functools
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,7 @@ from bertjax.types import Labelled, Task
 
 SHORTEST = 16  # tokens of the shortest rows
 _SITE = 'labelled epoch'
+_BLOCK_SITE = 'labelled batches'
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,6 +40,7 @@ class Rows:
     length: of a row at most.
     seed: of the order of an epoch.
     together: rows from a multiple of this number on have one length: those of a batch.
+    length_block: batches whose rows are put in order of length together; 1: rows lie in any batch.
     cls_last: whether the [CLS] of each part is its last token.
   """
 
@@ -43,6 +49,7 @@ class Rows:
   length: int
   seed: int
   together: int
+  length_block: int = 1
   cls_last: bool = False
 
   @property
@@ -121,8 +128,35 @@ class Rows:
     epoch_n, number_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
     if not shuffle:
       return number_n
-    key_n = counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch_n)
-    return counter_rng.permute(key_n, number_n, self.rows)
+    found_n = np.empty_like(number_n)
+    for epoch in np.unique(epoch_n).tolist():
+      mine_n = epoch_n == epoch
+      found_n[mine_n] = self._order_of(epoch)[number_n[mine_n]]
+    return found_n
+
+  @functools.cached_property
+  def _order_of(self) -> Callable[[int], np.ndarray]:
+    """Epoch -> the order of its examples, int64 [rows]; a batch seldom is of more than two."""
+    return functools.lru_cache(maxsize=2)(self._make_order)
+
+  def _make_order(self, epoch: int) -> np.ndarray:
+    order_n = _shuffled(counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch), self.rows)
+    block_key = counter_rng.fold(counter_rng.root(self.seed, _BLOCK_SITE), epoch)
+    # The batches that an epoch shares with those before and after it stay as they are.
+    first = -epoch * self.rows % self.together
+    stop = first + (self.rows - first) // self.together * self.together
+    block = self.length_block * self.together
+    for start in range(first, stop, block):
+      mine_n = order_n[start : min(start + block, stop)]
+      by_length_n = mine_n[np.argsort(self.size_n[mine_n], kind='stable')]
+      batch_n = _shuffled(counter_rng.fold(block_key, start), len(mine_n) // self.together)
+      mine_n[:] = by_length_n.reshape(-1, self.together)[batch_n].reshape(-1)
+    return order_n
+
+  def by_length(self) -> tuple['Rows', np.ndarray]:
+    """The rows from the shortest to the longest, and the number of each here, int64 [rows]."""
+    number_n = np.argsort(self.size_n, kind='stable')
+    return dataclasses.replace(self, examples=self.examples.take(number_n)), number_n
 
   def _length(self, row_n: np.ndarray, shuffle: bool) -> int:
     """Of all rows of the batches that some rows are of, so that hosts agree."""
@@ -137,6 +171,11 @@ class Rows:
       lambda length: length < self.length, (SHORTEST << i for i in range(32))
     )
     return next((length for length in lengths if length >= size), self.length)
+
+
+def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:
+  """The numbers below `size` in an order that the key gives, int64 [size]."""
+  return counter_rng.permute(np.repeat(key_1, size), np.arange(size), size)
 
 
 def open_rows(config: Any, path: str, key: str, store: Store, limit: int, together: int) -> Rows:
@@ -162,7 +201,8 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = with_cls_last(examples)
-  return Rows(store, examples, config.length * parts(examples), config.seed, together, cls_last)
+  length, block = config.length * parts(examples), config.data.length_block
+  return Rows(store, examples, length, config.seed, together, block, cls_last)
 
 
 def parts(examples: Labelled) -> int:

@@ -1,5 +1,7 @@
 """Labelled rows as the batches of a run."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from mutation import mutation
@@ -36,13 +38,54 @@ def labels(batch):
 @mutation(
   'labelled: every epoch has the same order',
   'bertjax/data/labelled/common/rows.py',
-  'counter_rng.root(self.seed, _SITE), epoch_n)',
-  'counter_rng.root(self.seed, _SITE), 0 * epoch_n)',
+  'counter_rng.root(self.seed, _SITE), epoch)',
+  'counter_rng.root(self.seed, _SITE), 0)',
 )
 def test_an_epoch_has_every_example_once_in_an_order_of_its_own(rows):
-  first, second = (labels(rows.batch(np.arange(37) + 37 * epoch, True)) for epoch in (0, 1))
+  alone = dataclasses.replace(rows, together=1)  # batches of one row have no order of their own
+  first, second = (labels(alone.batch(np.arange(37) + 37 * epoch, True)) for epoch in (0, 1))
   assert sorted(first) == sorted(second) == list(range(37)) and first != second
   assert labels(rows.batch(np.arange(37), False)) == list(range(37))
+
+
+@pytest.mark.parametrize('length_block', [2, 50])
+@mutation(
+  'labelled: rows in order of length cross the end of their epoch',
+  'bertjax/data/labelled/common/rows.py',
+  'first = -epoch * self.rows % self.together',
+  'first = 0',
+)
+@mutation(
+  'labelled: batches come from the shortest to the longest',
+  'bertjax/data/labelled/common/rows.py',
+  'reshape(-1, self.together)[batch_n]',
+  'reshape(-1, self.together)[np.sort(batch_n)]',
+)
+def test_examples_of_like_lengths_share_a_batch(rows, length_block):
+  """Of each block of whole batches none reaches into another's lengths; the order is drawn."""
+  grouped = dataclasses.replace(rows, length_block=length_block)
+  epoch_n, orders = np.arange(37 * 6).reshape(6, 37), []
+  for epoch, row_n in enumerate(epoch_n):
+    assert sorted(labels(grouped.batch(row_n, True))) == list(range(37))
+    first = -(-37 * epoch // 8)  # the first batch of this epoch alone
+    whole = range(first, 37 * (epoch + 1) // 8)
+    for start in range(0, len(whole), length_block):
+      spans = [
+        (min(sizes), max(sizes))
+        for index in whole[start : start + length_block]
+        for sizes in [rows.size_n[labels(loader.batch_at(grouped, index, 8))]]
+      ]
+      longest = np.sort(np.array(spans), axis=0)
+      assert (longest[1:, 0] >= longest[:-1, 1]).all()
+      orders.append(spans == sorted(spans))
+  assert not all(orders)
+
+
+def test_rows_by_length_are_the_same_rows(rows):
+  ordered, number_n = rows.by_length()
+  assert (np.diff(ordered.size_n) >= 0).all() and sorted(number_n.tolist()) == list(range(37))
+  batch = ordered.batch(np.arange(37), False)
+  assert labels(batch) == number_n.tolist() and (batch['token_BT'][:, 0] == 100 + number_n).all()
 
 
 @mutation(
