@@ -27,8 +27,8 @@ from bertjax.storage import durable, locks, remote
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
 # model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
-# what their poolers compute, 7 models without a field for their head of answers, 8 labelled rows that
-# lay in any batch.
+# what their poolers compute, 7 models without a field for their head of answers, 8 labelled rows
+# that lay in any batch.
 FORMAT = 9
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it

@@ -6,8 +6,6 @@ answer to be said, and the thresholds that would have been best for these questi
 
 from typing import NamedTuple
 
-import numpy as np
-
 from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import spans as spans_data
 from bertjax.data.labelled.common import rows as rows_lib

@@ -198,6 +198,11 @@ def _check_columns(config: Any, mesh: Mesh) -> None:
     raise UserError(
       f'config.length={config.length} must be a multiple of config.mesh.sequence={ways}'
     )
+  if config.data.reader == 'labelled' and labelled_rows.UNIT % ways:
+    raise UserError(
+      f'labelled rows have lengths that are multiples of {labelled_rows.UNIT}, which '
+      f'config.mesh.sequence={ways} does not divide: set it to a divisor'
+    )
 
 
 def _check_best(best: Any, phases: Sequence[Phase], side_by_side: bool) -> None:

@@ -59,9 +59,9 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
 def test_each_length_of_rows_is_compiled_for_and_no_other(straight):
   workdir, said = straight
   lengths = [int(n) for n in re.findall(r"'main' for rows of (\d+)", said)]
-  assert sorted(lengths) == [16, 40]
+  assert sorted(lengths) == [8, 16, 40]
   compiling = [x['step'] for x in lines(workdir) if x.get('time/compile', 0) > 0.05]
-  assert len(compiling) == 2 and compiling[0] == 1
+  assert len(compiling) == len(lengths) and compiling[0] == 1
 
 
 @pytest.mark.full
@@ -140,6 +140,13 @@ def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
   workdir, _ = straight
   said = finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 17)
   assert 'Resuming after step 13' in said
+
+
+def test_columns_that_no_length_of_rows_divides_are_refused(files, tmp_path):
+  divided = ('--config.length=60', '--config.mesh.data=1', '--config.mesh.sequence=3')
+  done = finetune_runs.call(command(files, tmp_path / 'run', *divided), devices=3)
+  assert 'multiples of 8, which config.mesh.sequence=3 does not divide' in done.stderr
+  assert done.returncode == 1 and not (tmp_path / 'run' / 'config.json').exists()
 
 
 @pytest.mark.full

@@ -88,7 +88,9 @@ def outputs(
     found: list[Any] = []
     for batch in loader.eval_batches(sorted_rows, batch_size):
       output = compute(variables, batch)
-      found += (jax.tree.map(lambda x, place=place: x[place], output) for place in range(batch_size))
+      found += (
+        jax.tree.map(lambda x, place=place: x[place], output) for place in range(batch_size)
+      )
     return (found[place] for place in np.argsort(number_n))
 
   return run

@@ -2,8 +2,8 @@
 
 All are in memory. An epoch is a permutation of them, drawn from the seed; any batch of it is made
 at once, so that a resumed run reads nothing twice. A row is no longer than the longest example of
-its batch asks for: of the lengths 16, 32, 64, .. up to `config.length` the least that holds it.
-Batches have little padding, since examples of like lengths come together: of each `config.data.
+its batch asks for, by `LENGTHS` lengths that fit the examples, since each is compiled for. Batches
+have little padding, since examples of like lengths come together: of each `config.data.
 length_block` whole batches of an epoch the rows are put in order of length, and then the batches
 are shuffled.
 """
@@ -25,7 +25,8 @@ from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.types import Labelled, Task
 
-SHORTEST = 16  # tokens of the shortest rows
+LENGTHS = 4  # of rows, at most
+UNIT = 8  # tokens: each is a multiple, or `config.length`
 _SITE = 'labelled epoch'
 _BLOCK_SITE = 'labelled batches'
 
@@ -167,10 +168,26 @@ class Rows:
 
   def bucket(self, size: int) -> int:
     """The least length of a row that holds so many tokens."""
-    lengths = itertools.takewhile(
-      lambda length: length < self.length, (SHORTEST << i for i in range(32))
-    )
-    return next((length for length in lengths if length >= size), self.length)
+    return next(length for length in self.lengths if length >= size)
+
+  @functools.cached_property
+  def lengths(self) -> list[int]:
+    """Of rows: those with the least padding, if each example were in a row as long as it needs."""
+    unit_n = -(-self.size_n // UNIT)
+    units = int(unit_n.max())
+    below_u = np.searchsorted(np.sort(unit_n), np.arange(units + 1), 'right')  # examples that fit
+    tokens_u, chosen = np.where(np.arange(units + 1) > 0, np.inf, 0.0), []
+    for _ in range(LENGTHS):
+      # Of all that fit into u units those beyond v, the length before, are u long.
+      tokens_uv = tokens_u + (below_u[:, None] - below_u) * np.arange(units + 1)[:, None]
+      tokens_uv[np.triu_indices(units + 1, 1)] = np.inf
+      chosen.append(tokens_uv.argmin(1))
+      tokens_u = tokens_uv.min(1)
+    found, last = set(), units
+    for before_u in reversed(chosen):
+      found.add(min(last * UNIT, self.length))
+      last = int(before_u[last])
+    return sorted(found - {0})
 
 
 def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Labelled rows as the batches of a run."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -156,8 +157,33 @@ def test_rows_are_as_long_as_their_batch_asks_for(rows):
     batch = loader.batch_at(rows, index, 8)
     length, longest = batch['token_BT'].shape[1], int((batch['example_BT'] > 0).sum(1).max())
     found[length] = True
-    assert longest <= length and (length == 16 or longest > length // 2)
-  assert len(found) > 1 and [rows.bucket(n) for n in (1, 16, 17, 33, 60)] == [16, 16, 32, 60, 60]
+    assert length == min(each for each in rows.lengths if each >= longest)
+  assert 1 < len(found) <= len(rows.lengths) == 4
+
+
+@mutation(
+  'labelled: the lengths of rows are not those with the least padding',
+  'bertjax/data/labelled/common/rows.py',
+  'tokens_u + (below_u[:, None] - below_u) *',
+  'tokens_u + 0 * (below_u[:, None] - below_u) +',
+)
+@pytest.mark.parametrize('seed', range(20))
+def test_lengths_have_the_least_padding(seed):
+  rng = np.random.default_rng(seed)
+  size_n = rng.integers(1, rng.integers(2, 90), rng.integers(1, 40))
+  lengths = Rows(Store(), Labelled([np.zeros(n) for n in size_n], [], {}, 0), 96, 0, 8).lengths
+  tokens = lambda lengths: sum(min(each for each in lengths if each >= size) for size in size_n)
+  top = -(-int(size_n.max()) // 8) * 8
+  others = itertools.chain.from_iterable(
+    itertools.combinations(range(8, top, 8), number) for number in range(4)
+  )
+  assert len(lengths) <= 4 and lengths[-1] == top
+  assert tokens(lengths) == min(tokens((*found, top)) for found in others)
+
+
+def test_the_longest_rows_are_no_longer_than_the_run_has_them():
+  examples = Labelled([np.zeros(n) for n in (3, 30, 58)], [], {}, 0)
+  assert Rows(Store(), examples, 60, 0, 8).lengths == [8, 32, 60]
 
 
 def test_every_example_is_judged_once(rows):
@@ -194,7 +220,7 @@ def test_the_cls_of_each_part_may_stand_last():
   batch = Rows(Store(), examples, length=20, seed=3, together=1, cls_last=True).batch(
     np.zeros(1, np.int64), False
   )
-  assert batch['token_BT'][0, :9].tolist() == [50, 2, 1, 60, 2, 70, 2, 1, 7]
-  assert batch['type_BT'][0, :9].tolist() == [0, 0, 2, 0, 0, 1, 1, 2, 0]
-  assert batch['tag_BT'][0, :9].tolist() == [5, 0, 0, 6, 0, 7, 0, 0, 0]
+  assert batch['token_BT'][0, :9].tolist() == [50, 2, 1, 60, 2, 70, 2, 1]
+  assert batch['type_BT'][0, :9].tolist() == [0, 0, 2, 0, 0, 1, 1, 2]
+  assert batch['tag_BT'][0, :9].tolist() == [5, 0, 0, 6, 0, 7, 0, 0]
   assert batch['first_BG'].tolist() == [[2, 7]]
