@@ -12,7 +12,8 @@ from ml_collections import config_flags
 
 from bertjax.config import command_line, presets
 from bertjax.errors import UserError, door
-from bertjax.machine import cluster, malloc
+from bertjax.machine import cluster, compiled, malloc
+from bertjax.storage import copies
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -123,4 +124,5 @@ if __name__ == '__main__':
   __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax'):
     malloc.one_arena()
+    compiled.keep(copies.cache())
     app.run(main, command_line.located(sys.argv), flags_parser=_parse)

@@ -28,7 +28,7 @@ from typing import Any
 from bertjax.errors import UserError
 from bertjax.storage import remote
 
-CACHE = 'BERTJAX_CACHE'  # environment: where copies lie
+CACHE = 'BERTJAX_CACHE'  # environment: where `cache` is
 _THREADS = 8  # transfers at a time
 _WHOLE = 2**24  # bytes of a file that is read into memory to be sent
 _PASSING = ('.part', '.tmp', '.copied', '.lock')  # files that are being written, and our own
@@ -118,7 +118,7 @@ class Copy:
     """
     self.url = url
     self._file_system, self._there = remote.at(url)
-    self.here = _cache() / kind / url.replace('://', '/', 1)
+    self.here = cache() / kind / url.replace('://', '/', 1)
     self._note = self.here.with_name(f'.{self.here.name}.copied')
     self._known = _read_note(self._note)
     self._lock = threading.Lock()
@@ -266,7 +266,8 @@ class Copy:
         note.write(json.dumps([name, self._known[name]]) + '\n')
 
 
-def _cache() -> pathlib.Path:
+def cache() -> pathlib.Path:
+  """Where this host keeps what it can get again: copies, compiled code."""
   home = os.environ.get('XDG_CACHE_HOME', '~/.cache')
   return pathlib.Path(os.environ.get(CACHE) or f'{home}/bertjax').expanduser().absolute()
 

@@ -1,0 +1,28 @@
+"""Compiled code stays on the host, so that no process compiles what another one has.
+
+A restart, the runs of a sweep and fine-tuning over and over compile the same steps: JAX keeps them
+in a directory, if it is told which (JAX_COMPILATION_CACHE_DIR). Code for CPUs is made for those of
+this host, and a home directory may be that of many, so each kind of CPU has a directory.
+"""
+
+import hashlib
+import os
+import pathlib
+import platform
+from collections.abc import MutableMapping
+
+DIRECTORY = 'JAX_COMPILATION_CACHE_DIR'
+_CPU = pathlib.Path('/proc/cpuinfo')
+_FEATURES = ('flags', 'Features')  # how x86 and Arm call them
+
+
+def keep(cache: pathlib.Path, environ: MutableMapping[str, str] = os.environ) -> None:
+  """Names a directory in `cache`, if none is named. To be called before jax is imported."""
+  environ.setdefault(DIRECTORY, str(cache / 'compiled' / _kind_of_cpu()))
+
+
+def _kind_of_cpu() -> str:
+  """The architecture, and what tells what these CPUs can do from what others can."""
+  lines = _CPU.read_text().splitlines() if _CPU.exists() else [platform.processor()]
+  known = sorted({line for line in lines if line.startswith(_FEATURES)} or lines[:1])
+  return f'{platform.machine()}-{hashlib.sha256("".join(known).encode()).hexdigest()[:8]}'

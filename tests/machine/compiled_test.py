@@ -1,0 +1,63 @@
+"""Compiled code that is kept on the host."""
+
+import os
+import subprocess
+
+from mutation import mutation
+from processes import ROOT, command, lines
+
+from bertjax.machine import compiled
+
+
+@mutation(
+  'compiled: code is kept in one place for all kinds of CPU',
+  'bertjax/machine/compiled.py',
+  "/ 'compiled' / _kind_of_cpu()",
+  "/ 'compiled'",
+)
+def test_each_kind_of_cpu_has_its_code(tmp_path, monkeypatch):
+  def directory(features, speed):
+    (tmp_path / 'cpuinfo').write_text(f'flags : {features}\ncpu MHz : {speed}\n' * 2)
+    monkeypatch.setattr(compiled, '_CPU', tmp_path / 'cpuinfo')
+    found = {}
+    compiled.keep(tmp_path, found)
+    return found['JAX_COMPILATION_CACHE_DIR']
+
+  old, new, busy = directory('avx2', 1000), directory('avx2 avx512f', 1000), directory('avx2', 900)
+  assert old == busy != new and old.startswith(f'{tmp_path}/compiled/')
+
+
+@mutation(
+  'compiled: the directory that the user names is not taken',
+  'bertjax/machine/compiled.py',
+  'environ.setdefault(DIRECTORY, ',
+  'environ.__setitem__(DIRECTORY, ',
+)
+def test_a_directory_of_the_user_is_taken(tmp_path):
+  found = {'JAX_COMPILATION_CACHE_DIR': 'mine'}
+  compiled.keep(tmp_path, found)
+  assert found == {'JAX_COMPILATION_CACHE_DIR': 'mine'}
+
+
+@mutation(
+  'main: no compiled code is kept',
+  'bertjax/main.py',
+  'compiled.keep(copies.cache())',
+  'pass',
+)
+def test_a_second_run_compiles_nothing_that_the_first_has(rich_store, tmp_path):
+  env = {k: v for k, v in os.environ.items() if not k.startswith('JAX_') and k != 'XLA_FLAGS'}
+  env |= dict(
+    JAX_PLATFORMS='cpu', BERTJAX_CACHE=str(tmp_path), PYTHONPATH=str(ROOT),
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
+  )  # fmt: skip
+  found, losses = [], []
+  for name in ('first', 'second'):
+    subprocess.run(
+      command(rich_store, tmp_path / name, '--config.total_steps=2'),
+      cwd=ROOT, env=env, check=True, capture_output=True, timeout=600,
+    )  # fmt: skip
+    found.append({path.name for path in tmp_path.glob('compiled/*/*-cache')})
+    losses.append([line['loss'] for line in lines(tmp_path / name) if 'loss' in line])
+  assert found[0] == found[1] and any('train_step' in name for name in found[0])
+  assert losses[0] == losses[1]
