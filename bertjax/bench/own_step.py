@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import models, sharding
@@ -119,9 +120,8 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
   layout = sharding.named(mesh, layout)
   function = step_lib.make_train_step(
-    objective, tx, schedule, phase, config.microbatches, config.seed,
-    reduce_dtype=config.reduce_dtype,
-  )  # fmt: skip
+    objective, tx, schedule, phase, config.microbatches, reduce_dtype=config.reduce_dtype
+  )
   # Outside of the mesh: a key is made on a device.
   state = jax.eval_shape(init, jax.random.key(0))
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
@@ -129,7 +129,9 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
     places = jax.tree.map(lambda place, part: jax.tree.map(lambda _: place, part), layout, state)
     rows = sharding.named(mesh, sharding.batch_spec())
     placed = lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
-    arguments = jax.tree.map(placed, state, places), {k: placed(x, rows) for k, x in batch.items()}
+    given = {k: placed(x, rows) for k, x in batch.items()}
+    seed = placed(np.uint32(config.seed), sharding.named(mesh, whole))
+    arguments = jax.tree.map(placed, state, places), given, seed
     jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
     return jitted.lower(*arguments), init, layout
 
@@ -148,11 +150,12 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     state = jax.jit(init, out_shardings=layout)(jax.random.key(config.seed))
   compiled, device_batch = lowered.compile(), sharding.put_batch(batch, mesh)
+  seed = np.uint32(config.seed)
   malloc.keep_pages(compiled.memory_analysis().temp_size_in_bytes)
 
   def call() -> None:
     nonlocal state
-    state, metrics = compiled(state, device_batch)
+    state, metrics = compiled(state, device_batch, seed)
     jax.block_until_ready((state, metrics))
 
   return call

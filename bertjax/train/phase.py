@@ -106,7 +106,10 @@ class Phase:
         k: jax.ShapeDtypeStruct(shapes[k], v.dtype, sharding=rows) for k, v in self.template.items()
       }
       self._train[key] = self.devices.compile(
-        function, (self._abstract, abstract), donate_argnums=0, out_shardings=(shardings, None)
+        function,
+        (self._abstract, abstract, self._seed),
+        donate_argnums=0,
+        out_shardings=(shardings, None),
       )
     return self._train[key]
 
@@ -114,8 +117,13 @@ class Phase:
     """The norms of parameters, gradients and updates in the step that `train` would take, by a
     program of its own."""
     function = self._step_function(True)
-    arguments = state, self.devices.put(batch)
+    arguments = state, self.devices.put(batch), self._seed
     return self.devices.compile(lambda *given: function(*given)[1]['norms'], arguments)(*arguments)
+
+  @property
+  def _seed(self) -> np.uint32:
+    """Of the draws; jax.random.key, too, takes the low bits of a larger one."""
+    return np.uint32(self.config.seed & 0xFFFFFFFF)
 
   def _step_function(self, watched: bool) -> Callable:
     return step_lib.make_train_step(
@@ -124,7 +132,6 @@ class Phase:
       self.schedule,
       self.name,
       self.config.microbatches,
-      self.config.seed,
       self.config.skip_nonfinite > 0,
       self.config.reduce_dtype,
       layer_norms.of(self.axes) if watched else None,
@@ -147,7 +154,7 @@ class Phase:
 
   def train(self, state: step_lib.State, batch: Batch) -> tuple[step_lib.State, dict[str, Any]]:
     """One optimizer step on a host batch (this host's rows)."""
-    return self._step_for(batch)(state, self.devices.put(batch))
+    return self._step_for(batch)(state, self.devices.put(batch), self._seed)
 
   def next_batch(self, index: int) -> tuple[Batch, dict[str, int]]:
     """This host's rows of the phase's batch `index`, which must follow the last one asked for."""

@@ -186,29 +186,28 @@ def make_train_step(
   schedule: Callable[[Array], Array],
   phase: str,
   microbatches: int,
-  seed: int,
   skip_nonfinite: bool = False,
   reduce_dtype: str = 'float32',
   norms: Callable[..., Any] | None = None,
-) -> Callable[[State, Batch], tuple[State, dict[str, Any]]]:
+) -> Callable[[State, Batch, Any], tuple[State, dict[str, Any]]]:
   """Builds the step function of a phase; jit it with shardings pinned.
 
   Args:
     objective, tx, schedule: of the phase.
     phase: its name, under which its carry lies.
     microbatches: parts of a batch whose gradients are summed.
-    seed: of the draws.
     reduce_dtype: what gradients of replicas are added up in.
     skip_nonfinite: whether a step whose loss, gradients or updates are not finite trains nothing.
     norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
 
   Returns:
-    (state, batch) -> (state, metrics) where metrics holds loss, grad_norm, lr and sums (name ->
-    total and weight), and where asked for skipped, a bool, and norms. Every draw of step s is keyed
-    by (seed, s).
+    (state, batch, seed) -> (state, metrics). The seed is that of the draws, uint32, and an argument
+    so that runs with other seeds share what is compiled. metrics holds loss, grad_norm, lr and sums
+    (name -> total and weight), and where asked for skipped, a bool, and norms. Every draw of step s
+    is keyed by (seed, s).
   """
 
-  def train_step(state: State, batch: Batch) -> tuple[State, dict[str, Any]]:
+  def train_step(state: State, batch: Batch, seed: Any) -> tuple[State, dict[str, Any]]:
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     ctx = Context(key, state.step, train=True)
     rows = with_rows(batch)

@@ -82,12 +82,12 @@ def test_row_r_goes_to_part_r_mod_n_and_comes_back():
 def test_the_step_counts_and_reports_the_learning_rate_it_used():
   tx = optax.sgd(0.1)
   schedule = lambda count: 0.5 + count
-  train = step_lib.make_train_step(objective(), tx, schedule, 'main', 1, seed=0)
+  train = step_lib.make_train_step(objective(), tx, schedule, 'main', 1)
   params = dict(a=jnp.float32(2.0))
   state = step_lib.State(
     jnp.int32(3), dict(params=params), tx.init(params), dict(main=jnp.zeros(4))
   )
-  new, metrics = train(state, dict(x_B=jnp.ones(4), w_B=jnp.ones(4)))
+  new, metrics = train(state, dict(x_B=jnp.ones(4), w_B=jnp.ones(4)), 0)
   assert int(new.step) == 4 and float(metrics['lr']) == 3.5
   np.testing.assert_allclose(new.variables['params']['a'], 2.0 - 0.1 * 4 / 4.5, rtol=1e-6)
 
@@ -96,7 +96,7 @@ def trained(batches, **options):
   """The states after each batch, from a state whose optimizer has a clock and counts updates."""
   tx = optax.chain(optax.scale_by_adam(), optax.scale_by_learning_rate(lambda count: 0.1 + count))
   schedule = lambda count: 0.1 + count
-  step = step_lib.make_train_step(objective(), tx, schedule, 'main', 1, seed=0, **options)
+  step = step_lib.make_train_step(objective(), tx, schedule, 'main', 1, **options)
   params = dict(a=jnp.float32(2.0))
   state = step_lib.State(
     jnp.int32(0), dict(params=params), tx.init(params), dict(main=jnp.zeros(4))
@@ -104,7 +104,7 @@ def trained(batches, **options):
   states, found = [state], []
   for value in batches:
     batch = dict(x_B=jnp.full(4, value, jnp.float32), w_B=jnp.ones(4))
-    state, metrics = jax.jit(step)(state, batch)
+    state, metrics = jax.jit(step)(state, batch, 0)
     states.append(state)
     found.append(metrics)
   return states, found
