@@ -2,8 +2,9 @@
 
 Each is a mean, over the targets of these very rows, of -log P(target | what a model sees of its
 row), under the law that made the rows. No model has less but by luck with these rows, or by knowing
-them by heart. With `alone` it is that of a model whose tokens see themselves and no other, which is
-what is left to a run without attention.
+them by heart. With `alone` it is that of a model whose tokens see themselves and no other, but know
+the language of their row: what is left to a run without attention, and less than that where there
+are two languages and nothing says which (XLM-E).
 
 Special tokens always stand where they stand: as targets they cost nothing.
 
