@@ -48,8 +48,8 @@ def straight(files, tmp_path_factory):
 @mutation(
   'choice: a row is no longer than a part may be',
   'bertjax/data/labelled/common/rows.py',
-  'Rows(store, examples, config.length * parts(examples),',
-  'Rows(store, examples, config.length,',
+  'config.length * parts(examples), config.data',
+  'config.length, config.data',
 )
 @mutation(
   'choice: the likeliest choice is named from 1',

@@ -39,9 +39,9 @@ def straight(files, tmp_path_factory):
 @pytest.mark.full
 @mutation(
   'spans: an evaluation mixes up its questions',
-  'bertjax/evals/spans.py',
-  'by_length[i] for i in np.argsort(order_n)',
-  'by_length[i] for i in order_n',
+  'bertjax/evals/held_out/labelled.py',
+  'for place in np.argsort(number_n)',
+  'for place in number_n',
 )
 def test_a_run_learns_to_answer_and_to_say_that_there_is_no_answer(straight):
   workdir, said = straight

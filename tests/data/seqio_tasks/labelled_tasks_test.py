@@ -62,7 +62,7 @@ def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   task, path = files[kind]
   made = labelled_tasks.labelled_task('t', task, dict(train=str(path)), vocab, LENGTH)
   found = list(made.get_dataset(None, 'train', shuffle=False).as_numpy_iterator())
-  data = types.SimpleNamespace(task=task)
+  data = types.SimpleNamespace(task=task, length_block=1)
   config = types.SimpleNamespace(data=data, model={}, length=LENGTH, seed=0)
   store = types.SimpleNamespace(path=path.parent, special=load_vocabulary(vocab).special)
   served = rows.open_rows(config, str(path), 'train', store, 0, together=1 << 20)
