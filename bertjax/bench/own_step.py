@@ -101,7 +101,7 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   """Our train step, lowered for the devices of a mesh, which need not be there.
 
   Returns:
-    (lowered step of (state, batch), key -> state, shardings of the state).
+    (lowered step of (state, batch, seed), key -> state, shardings of the state).
   """
   objective, boxed, tx, schedule = system(config, batch)
   rules = sharding.as_rules(config.sharding_rules)
