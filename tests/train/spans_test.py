@@ -85,8 +85,12 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight, tmp_pa
     answer = answers[question['id']]
     assert answer in context and (answer == '') == (null_odds[question['id']] > 0)
     right += answer == (question['answers'][0]['text'] if question['answers'] else '')
-  want = [line for line in lines(workdir) if EXACT in line][-1][EXACT]
-  assert right / len(asked) == pytest.approx(want)
+  judged = [line for line in lines(workdir) if EXACT in line][-1]
+  assert right / len(asked) == pytest.approx(judged[EXACT])
+  # The threshold that the evaluation found is the odds of one of the questions.
+  threshold = judged['eval/dev/best_exact_threshold']
+  nearest = min(null_odds.values(), key=lambda found: abs(found - threshold))
+  assert nearest == pytest.approx(threshold, rel=1e-4)
 
 
 @pytest.mark.full
