@@ -142,8 +142,8 @@ SYSTEMS = dict(
   xlm_e=System(
     'xlm_e', 'languages', PAIR,
     dict(
-      mrtd=_DETECTED._replace(short=dict(rtd=0.7)),
-      trtd=_DETECTED._replace(readings=readings.translations, short=dict(rtd=0.7)),
+      mrtd=_DETECTED._replace(short=dict(rtd=0.75)),
+      trtd=_DETECTED._replace(readings=readings.translations, short=dict(rtd=0.75)),
     ),
     UNIFORM | {
       'data.mask': recipes.XLM_MASK | dict(rate=0.4), 'data.plan.break_mode': 'complete_doc',
