@@ -6,9 +6,9 @@
 Classes or numbers of texts or pairs. Each seed is a run of `bertjax.main` and one of transformers'
 Trainer with the same weights, examples, rates and AdamW, in turn, each in a process of its own.
 Both put rows of like lengths in a batch (ours pads it to one of four lengths) and judge the
-development set once an epoch. `whole` is the time of the process; `training` that of steps and evaluations
-alone, ours without compiling steps. `ratio` is theirs over ours. `scores` are those of the best
-epoch.
+development set once an epoch. `whole` is the time of the process; `training` that of steps and
+evaluations alone, ours without compiling steps. `ratio` is theirs over ours. `scores` are those of
+the best epoch.
 """
 
 import json
