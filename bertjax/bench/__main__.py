@@ -1,6 +1,6 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench step|input|prepare|plans|kernel|recurrence|embed|finetune [flags]
+python -m bertjax.bench step|input|prepare|plans|kernel|recurrence|embed|finetune|distill [flags]
 """
 
 import importlib
@@ -15,7 +15,9 @@ from bertjax.config import command_line, presets
 from bertjax.errors import door
 from bertjax.machine import malloc
 
-BENCHES = ('step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed', 'finetune')
+BENCHES = (
+  'step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed', 'finetune', 'distill'
+)  # fmt: skip
 
 
 def main() -> None:

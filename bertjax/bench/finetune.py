@@ -3,12 +3,12 @@
   python -m bertjax.bench finetune --config=configs/finetune/glue.py:sst2 --seeds=3 \
       --config.init_from=hf:DIR --config.data.train=train.tsv --config.data.dev=dev.tsv
 
-Classes or numbers of texts or pairs. Each seed is a run of `bertjax.main` and one of transformers'
-Trainer with the same weights, examples, rates and AdamW, in turn, each in a process of its own.
-Both put rows of like lengths in a batch (ours pads it to one of four lengths) and judge the
-development set once an epoch. `whole` is the time of the process; `training` that of steps and
-evaluations alone, ours without compiling steps. `ratio` is theirs over ours. `scores` are those of
-the best epoch.
+Classes, numbers, tags or questions. Each seed is a run of `bertjax.main` and one of transformers'
+Trainer with the same weights, rows, rates and AdamW, in turn, each in a process of its own. Both
+put rows of like lengths in a batch (ours pads it to one of four lengths) and answer the development
+set once an epoch; what they answer is judged by the same evaluator. `whole` is the time of the
+process; `training` that of steps and evaluations alone, ours without compiling steps. `ratio` is
+theirs over ours. `scores` are those of the best evaluation.
 """
 
 import json
@@ -20,9 +20,11 @@ from typing import Any
 from absl import app, flags
 from ml_collections import config_flags
 
+from bertjax.bench import finetune_rows
 from bertjax.bench.finetune_time import SIDES, best, check, ours, spec_of, summary, theirs
 from bertjax.checkpoint import resume
 from bertjax.config import command_line
+from bertjax.data.seqio_tasks import row_stream
 from bertjax.launch.grid import without_flags
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config of the fine-tuning.')
@@ -42,8 +44,10 @@ def main(argv: list[str]) -> None:
     with tempfile.TemporaryDirectory() as directory:
       work = pathlib.Path(directory)
       found['ours'].append(ours(common, seed, work / 'run'))
-      spec = spec_of(resume.stored_config(str(work / 'run')), seed)
-      found['transformers'].append(theirs(spec, work))
+      stored = resume.stored_config(str(work / 'run'))
+      rows = finetune_rows.make(stored, row_stream.open_vocabulary(str(work / 'run')))
+      spec = spec_of(stored, rows, seed)
+      found['transformers'].append(theirs(spec, rows, work))
     for side in SIDES:
       last = found[side][-1]
       sys.stderr.write(

@@ -1,6 +1,6 @@
-"""The same fine-tuning by transformers' Trainer: its own model, tokenizer, batches by length.
+"""The same fine-tuning by transformers' Trainer: its own model and batches by length.
 
-Rates, betas and decay are the recipe's; scores are ours, of its logits after each epoch.
+Rates, betas and decay are the recipe's; rows, and the scores of its logits, are ours.
 """
 
 import json
@@ -8,7 +8,6 @@ import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,24 +18,25 @@ class Spec(NamedTuple):
 
   Attributes:
     directory: of the model.
-    train, dev: examples: [texts, label], a label is the id of a class or a number.
-    classes: how many; 1: a number.
-    length: tokens of a row at most.
+    kind: of the task: 'classify', 'tags' or 'spans'.
+    train, dev: rows, see `finetune_rows.RivalRows`; `dev` from the shortest to the longest.
+    outputs: of the head; of 'classify' 1 is a number.
     batch_size, dev_batch_size: rows.
-    epochs: of `train`.
+    steps, eval_steps: of the run, and between two evaluations; the last step has one too.
     rates: of each step.
     b1, b2, eps, weight_decay, clip: of AdamW.
     seed: of the head and the order.
   """
 
   directory: str
-  train: list
-  dev: list
-  classes: int
-  length: int
+  kind: str
+  train: list[dict[str, Any]]
+  dev: list[dict[str, Any]]
+  outputs: int
   batch_size: int
   dev_batch_size: int
-  epochs: int
+  steps: int
+  eval_steps: int
   rates: list[float]
   b1: float
   b2: float
@@ -47,33 +47,64 @@ class Spec(NamedTuple):
 
 
 def main(spec_path: str, result_path: str) -> None:
-  """Trains and writes {seconds: of training with its evaluations, scores: one for each epoch}."""
+  """Trains and writes an .npz: seconds of training with its evaluations, and the logits of `dev`
+  after each, logits_0, logits_1, .. float32 [n, C] or, of tokens, [n, T, C]."""
   import torch
   import transformers
-
-  from bertjax.evals import classification
 
   spec = Spec(**json.loads(pathlib.Path(spec_path).read_text()))
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   transformers.set_seed(spec.seed)
   tokenizer = transformers.AutoTokenizer.from_pretrained(spec.directory)
-  model = transformers.AutoModelForSequenceClassification.from_pretrained(
-    spec.directory, num_labels=spec.classes
+  model_class, collator = {
+    'classify': ('SequenceClassification', transformers.DataCollatorWithPadding),
+    'tags': ('TokenClassification', transformers.DataCollatorForTokenClassification),
+    'spans': ('QuestionAnswering', transformers.DataCollatorWithPadding),
+  }[spec.kind]
+  model = getattr(transformers, f'AutoModelFor{model_class}').from_pretrained(
+    spec.directory, num_labels=spec.outputs
   )
+  found: list[np.ndarray] = []
 
-  def rows(examples: Sequence[Any]) -> list[dict[str, Any]]:
-    texts = [list(column) for column in zip(*(texts for texts, _ in examples), strict=True)]
-    found = tokenizer(*texts, truncation=True, max_length=spec.length)
-    return [
-      {key: found[key][i] for key in found} | dict(labels=label)
-      for i, (_, label) in enumerate(examples)
-    ]
+  def keep(predicted: Any) -> dict[str, float]:
+    logits = predicted[0]
+    found.append(np.stack(logits, -1) if isinstance(logits, tuple) else np.asarray(logits))
+    return {}
 
-  scores: list[dict[str, float]] = []
+  class Trainer(transformers.Trainer):
+    """Evaluates rows in their order."""
 
-  def judge(predicted: Any) -> dict[str, float]:
-    scores.append(classification.judged(np.asarray(predicted[0]), np.asarray(predicted[1])))
-    return scores[-1]
+    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+      return torch.utils.data.SequentialSampler(eval_dataset)
+
+  class LastStep(transformers.TrainerCallback):
+    """Evaluates after the last step."""
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+      control.should_evaluate |= state.global_step == state.max_steps
+
+  with tempfile.TemporaryDirectory() as directory:
+    options = transformers.TrainingArguments(
+      output_dir=directory, per_device_train_batch_size=spec.batch_size,
+      per_device_eval_batch_size=spec.dev_batch_size, max_steps=spec.steps,
+      max_grad_norm=spec.clip, train_sampling_strategy='group_by_length', eval_strategy='steps',
+      eval_steps=spec.eval_steps, save_strategy='no', logging_strategy='no', report_to=[],
+      disable_tqdm=True, use_cpu=True, seed=spec.seed,
+    )  # fmt: skip
+    trainer = Trainer(
+      model, options, collator(tokenizer), spec.train, spec.dev, compute_metrics=keep,
+      optimizers=_optimizer(model, spec), callbacks=[LastStep()],
+    )  # fmt: skip
+    start = time.perf_counter()
+    trainer.train()
+    seconds = time.perf_counter() - start
+  logits: dict[str, Any] = {f'logits_{n}': x for n, x in enumerate(found)}
+  np.savez(result_path, seconds=seconds, **logits)
+
+
+def _optimizer(model: Any, spec: Spec) -> tuple[Any, Any]:
+  """AdamW without decay of norms and biases, and its rates."""
+  import torch
 
   plain = lambda name: name.endswith('bias') or 'LayerNorm' in name
   named = list(model.named_parameters())
@@ -83,20 +114,4 @@ def main(spec_path: str, result_path: str) -> None:
   ]
   optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(spec.b1, spec.b2), eps=spec.eps)
   rate = lambda step: spec.rates[min(step, len(spec.rates) - 1)]
-  with tempfile.TemporaryDirectory() as directory:
-    options = transformers.TrainingArguments(
-      output_dir=directory, per_device_train_batch_size=spec.batch_size,
-      per_device_eval_batch_size=spec.dev_batch_size, num_train_epochs=spec.epochs,
-      max_grad_norm=spec.clip, train_sampling_strategy='group_by_length', eval_strategy='epoch',
-      save_strategy='no', logging_strategy='no', report_to=[], disable_tqdm=True, use_cpu=True,
-      seed=spec.seed,
-    )  # fmt: skip
-    trainer = transformers.Trainer(
-      model, options, transformers.DataCollatorWithPadding(tokenizer),
-      rows(spec.train), rows(spec.dev), compute_metrics=judge,
-      optimizers=(optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, rate)),
-    )  # fmt: skip
-    start = time.perf_counter()
-    trainer.train()
-    seconds = time.perf_counter() - start
-  pathlib.Path(result_path).write_text(json.dumps(dict(seconds=seconds, scores=scores)))
+  return optimizer, torch.optim.lr_scheduler.LambdaLR(optimizer, rate)

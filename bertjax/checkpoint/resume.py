@@ -12,7 +12,6 @@ import difflib
 import fnmatch
 import json
 import pathlib
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import history
 from bertjax.config import dotted
+from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, writing
 from bertjax.storage import durable, locks, remote
@@ -225,7 +225,7 @@ def check_workdir(
 
   Raises:
     UserError: keys differ that are not in `MAY_DIFFER`; all of them are listed. Or the run there is
-      of another format, or there is none or no such key to override.
+      of another format, or its vocabulary has changed, or there is none or no such key to override.
   """
   found, names = stored(workdir), [name.removeprefix('config.') for name in overrides]
   if found is None:
@@ -253,7 +253,21 @@ def check_workdir(
       'Give the same values to resume it, name those that are to change with --override=KEY, or '
       'give another --workdir for a new run'
     )
+  if not covers(names, 'data.vocab'):
+    _check_vocabulary(workdir, config.data)
   return [f'config.{k}: {b!r} from now on, {a!r} before (--override)' for k, a, b in differences]
+
+
+def _check_vocabulary(workdir: pathlib.Path | str, data: Any) -> None:
+  """Refuses another vocabulary under the old name, where a run reads one; a store has its own."""
+  own = pathlib.Path(workdir, VOCAB)
+  if data.reader == 'store' or not data.vocab or not own.exists():
+    return
+  if load_vocabulary(data.vocab, data.lowercase).meta != load_vocabulary(own).meta:
+    raise UserError(
+      f'config.data.vocab={data.vocab} is another vocabulary than when the run in {workdir} began, '
+      f'which keeps its own in {own}: put that back, or give another --workdir for a new run'
+    )
 
 
 def _check_names(names: Iterable[str], keys: set[str]) -> None:
@@ -310,17 +324,8 @@ def trained_already(workdir: pathlib.Path | str, resolved: Any, start: int) -> l
 
 def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) -> None:
   """Copies the vocabulary into the workdir, so that the run can be used without its store."""
-  directory = pathlib.Path(workdir, VOCAB)
-  if jax.process_index() != 0 or vocabulary is None:
-    return
-  if directory.exists() and load_vocabulary(directory).sha256 == vocabulary.sha256:
-    return
-  with writing('the vocabulary of the run', directory):
-    partial = directory.with_name(f'{VOCAB}.partial')
-    shutil.rmtree(partial, ignore_errors=True)
-    vocabulary.save(partial)
-    shutil.rmtree(directory, ignore_errors=True)
-    partial.rename(directory)
+  if jax.process_index() == 0 and vocabulary is not None:
+    kept.keep(vocabulary, pathlib.Path(workdir, VOCAB))
 
 
 def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:

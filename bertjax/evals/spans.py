@@ -4,11 +4,14 @@ Where questions may have no answer, `threshold` says by how much that must score
 answer to be said, and the thresholds that would have been best for these questions are reported.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import spans as spans_data
 from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.data.labelled.common.records import Record
+from bertjax.data.store.reader import Store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
@@ -37,6 +40,48 @@ class Options(NamedTuple):
   threshold: float
 
 
+class Questions(NamedTuple):
+  """What is asked.
+
+  Attributes:
+    records: the questions with the answers that people gave.
+    contexts: the text of each.
+    windows: rows, in the order of the questions.
+  """
+
+  records: list[Record]
+  contexts: list[spans_data.Context]
+  windows: list[spans_data.Window]
+
+  def judged(self, said: Sequence[Any], options: Any, no_answer: bool) -> dict[str, float]:
+    """The scores of what a head gave.
+
+    Args:
+      said: of each window, see `objectives/spans.said`; it may be longer than the window.
+      options: `Options`, or a config with its fields.
+      no_answer: whether questions may have no answer.
+    """
+    limits = decoding.Limits(options.best, options.longest)
+    decoded = decoding.decode(self.windows, self.contexts, said, limits)
+    answered = [
+      scores.Answered([a.text for a in record.values['answers']], each.answer(None), each.odds)
+      for record, each in zip(self.records, decoded, strict=True)
+    ]
+    return scores.judge(answered, options.threshold if no_answer else None)
+
+
+def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -> Questions:
+  """The questions of a file; arguments and errors as `rows.open_rows`."""
+  records = rows_lib.read_records(config, path, key, limit)
+  _, task = rows_lib.task_of(config.data.task)
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  found = spans_data.contexts(records, vocabulary)
+  cls_last = rows_lib.is_cls_last(config.model)
+  return Questions(
+    records, found, spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
+  )
+
+
 def make(subject: Subject, options: Options) -> Evaluation:
   """The scores of a file of questions.
 
@@ -45,34 +90,23 @@ def make(subject: Subject, options: Options) -> Evaluation:
   """
   path, key = labelled.file_of(subject, options)
   config = subject.config
-  records = rows_lib.read_records(config, path, key, options.examples)
-  _, task = rows_lib.task_of(config.data.task)
-  vocabulary = load_vocabulary(subject.store.path / 'vocab')
-  found = spans_data.contexts(records, vocabulary)
-  cls_last = rows_lib.is_cls_last(config.model)
-  windows = spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
+  questions = open_questions(config, path, key, options.examples, subject.store)
   rows = rows_lib.Rows(
-    subject.store, spans_data.labelled(windows, {}), config.length, config.seed, options.batch_size,
-    cls_last=cls_last,
+    subject.store, spans_data.labelled(questions.windows, {}), config.length, config.seed,
+    options.batch_size, cls_last=rows_lib.is_cls_last(config.model),
   )  # fmt: skip
-  limits = decoding.Limits(options.best, options.longest)
-  threshold = options.threshold if task.no_answer else None
 
   def function(variables: Variables, batch):
     return objective.said(subject.objective.predict(variables, (), batch))
 
   said = labelled.outputs(subject, rows, options.batch_size, function)
+  no_answer = config.data.task.no_answer
 
   def run(variables: Variables, step: int) -> Report:
     del step
-    decoded = decoding.decode(windows, found, list(said(variables)), limits)
-    answered = [
-      scores.Answered([a.text for a in record.values['answers']], each.answer(None), each.odds)
-      for record, each in zip(records, decoded, strict=True)
-    ]
-    return Report(scores.judge(answered, threshold))
+    return Report(questions.judged(list(said(variables)), options, no_answer))
 
-  return Evaluation(scores.names(task.no_answer), run)
+  return Evaluation(scores.names(no_answer), run)
 
 
 EVALUATOR = Evaluator(Options, make)

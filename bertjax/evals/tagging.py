@@ -7,7 +7,7 @@ Words that a row of `config.length` has no room for are not read: they count as 
 plain tags as wrong; cut says how many they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from bertjax.evals.classification import nll
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
 from bertjax.objectives.tag import TAG
-from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.types import Evaluation, Evaluator, Labelled, Report, Subject, Variables
 
 
 class Tagged(NamedTuple):
@@ -70,29 +70,46 @@ def names(scheme: tag_sets.Scheme) -> frozenset[str]:
 def make(subject: Subject, options: Options) -> Evaluation:
   """The scores of a file of tagged sentences; errors as `labelled.open_rows`."""
   rows, task = labelled.open_rows(subject, options), subject.config.data.task
-  tags, unread = tag_sets.tags(task.scheme, task.classes), tag_sets.unread(task.scheme)
 
   def function(variables: Variables, batch):
     return subject.objective.predict(variables, (), batch)['token_label_BTC'][TAG]
 
   logits = labelled.outputs(subject, rows, options.batch_size, function)
-  weight = rows.examples.token_label[f'{TAG}_weight']
+
+  def run(variables: Variables, step: int) -> Report:
+    del step
+    return Report(judged(logits(variables), rows.examples, task.scheme, task.classes))
+
+  return Evaluation(names(task.scheme), run)
+
+
+def judged(
+  logits: Iterable[np.ndarray],
+  examples: Labelled,
+  scheme: tag_sets.Scheme,
+  classes: Sequence[str],
+) -> dict[str, float]:
+  """The scores of what a head gave.
+
+  Args:
+    logits: of each sentence, float32 [T, C]; T may be more than it has tokens.
+    examples: the sentences.
+    scheme, classes: of `tags.Options`.
+  """
+  tags, unread = tag_sets.tags(scheme, classes), tag_sets.unread(scheme)
+  weight = examples.token_label[f'{TAG}_weight']
 
   def tagged(number: int, logits_TC: np.ndarray) -> Tagged:
-    true_n = rows.examples.truth[number]
+    true_n = examples.truth[number]
     logits_nC = logits_TC[np.flatnonzero(weight[number])]
     found = [tags[i] for i in logits_nC.argmax(1)] + [unread] * (len(true_n) - len(logits_nC))
     return Tagged([tags[i] for i in true_n], found, nll(logits_nC, true_n[: len(logits_nC)]))
 
-  def run(variables: Variables, step: int) -> Report:
-    del step
-    sentences = [tagged(number, x_TC) for number, x_TC in enumerate(logits(variables))]
-    scores = word_scores(sentences)
-    if task.scheme == 'iob2':
-      scores |= entity_scores([s.true for s in sentences], [s.found for s in sentences])
-    return Report(scores)
-
-  return Evaluation(names(task.scheme), run)
+  sentences = [tagged(number, x_TC) for number, x_TC in enumerate(logits)]
+  scores = word_scores(sentences)
+  if scheme == 'iob2':
+    scores |= entity_scores([s.true for s in sentences], [s.found for s in sentences])
+  return scores
 
 
 EVALUATOR = Evaluator(Options, make)

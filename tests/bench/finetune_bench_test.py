@@ -1,20 +1,18 @@
 """The bench of fine-tuning: both sides learn a toy task from the same random weights."""
 
 import json
-import subprocess
 import sys
 
+import finetune_runs
 import pytest
 import task_files
 import torch_models
+import toy_questions
 from mutation import mutation
-from processes import ROOT, environment
 
 from bertjax.bench import finetune_time
 from bertjax.errors import UserError
-from configs.finetune import glue, squad
-
-SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+from configs.finetune import choice, glue, squad
 
 
 def recipe(**fields):
@@ -31,11 +29,12 @@ def test_what_both_can_do_is_taken():
 @pytest.mark.parametrize(
   'config, said',
   [
-    (squad.get_config('v1'), 'expected classes or numbers of texts'),
+    (choice.get_config('dream'), 'expected classes, numbers, tags or questions'),
+    (squad.get_config('v2,electra'), 'expected config.model.answers=none'),
     (recipe(init_from='runs/bert'), "config.init_from='runs/bert': expected hf:DIR"),
     (recipe(**{'optimizer.layer_decay': 0.9}), 'without layer_decay'),
   ],
-  ids=['questions', 'a run', 'rates by layer'],
+  ids=['choices', 'a head that scores ends behind a start', 'a run', 'rates by layer'],
 )
 def test_what_the_rival_cannot_do_is_refused(config, said):
   with pytest.raises(UserError, match=said):
@@ -53,29 +52,72 @@ def test_the_best_epoch_counts():
   assert finetune_time.best(scores, recipe()) == 0.75
 
 
-@pytest.mark.full
-def test_both_sides_learn_from_the_same_weights(tmp_path):
-  files = task_files.write(tmp_path)
-  torch_models.save('BertModel', tmp_path / 'model')
-  words = (*SPECIAL, *task_files.FILM, *task_files.GOOD, *task_files.BAD)
-  size = json.loads((tmp_path / 'model' / 'config.json').read_text())['vocab_size']
-  names = [*words, *(f'w{n}' for n in range(size - len(words)))]
-  (tmp_path / 'model' / 'vocab.txt').write_text('\n'.join(names) + '\n')
-  command = [
-    sys.executable, '-m', 'bertjax.bench', 'finetune', '--config=configs/finetune/text.py',
-    f'--config.init_from=hf:{tmp_path}/model', *(
-      f'--config.data.{part}={task_files.path(files, "stars", part)}' for part in ('train', 'dev')
-    ),
-    '--config.data.task.label=stars', "--config.data.task.classes=('bad','good')",
-    '--config.length=32', '--config.epochs=6', '--config.batch_size=16',
-    '--config.optimizer.schedule.peak=1e-2', '--seeds=2',
-  ]  # fmt: skip
-  done = subprocess.run(
-    command, cwd=ROOT, env=environment(), text=True, capture_output=True, timeout=600, check=False
+TAGS = "--config.data.task.classes=('PER','LOC')"
+TOYS = {
+  'text.py': (
+    'stars/train.tsv', 'stars/dev.tsv', '--config.data.task.label=stars',
+    "--config.data.task.classes=('bad','good')", '--config.epochs=6',
+  ),
+  'tagging.py:ner': ('names/train.conll', 'names/dev.conll', TAGS, '--config.epochs=6'),
+  'squad.py:v1': (
+    'asked/train.json', 'asked/dev.json', '--config.data.task.stride=16',
+    '--config.data.task.question=2', '--config.epochs=8',
+  ),
+}  # fmt: skip
+
+
+# Rows of both files and steps of the run; questions have windows.
+ROWS_AND_STEPS = {
+  'text.py': (128, 40, 48), 'tagging.py:ner': (150, 40, 57), 'squad.py:v1': (373, 76, 150),
+}  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def files(tmp_path_factory):
+  """Toy tasks, and a model of random weights with a vocabulary for all of them."""
+  folder = task_files.write(tmp_path_factory.mktemp('files'))
+  (folder / 'asked').mkdir()
+  toy_questions.write(folder / 'asked', unanswered=0.0)
+  torch_models.save('BertModel', folder / 'model')
+  words = dict.fromkeys(
+    name for each in ('.', 'asked') for name in (folder / each / 'vocab.txt').read_text().split()
   )
-  assert done.returncode == 0, done.stderr
-  found = json.loads(done.stdout)
-  assert (found['train'], found['dev'], found['epochs']) == (128, 40, 6)
+  size = json.loads((folder / 'model' / 'config.json').read_text())['vocab_size']
+  names = [*words, *(f'w{n}' for n in range(size - len(words)))]
+  (folder / 'model' / 'vocab.txt').write_text('\n'.join(names) + '\n')
+  return folder
+
+
+@pytest.mark.full
+@mutation(
+  "bench finetune: the rival's rows are in another order than what they are judged by",
+  'bertjax/bench/finetune_time.py',
+  'place_n = np.argsort(_by_length(rows))',
+  'place_n = _by_length(rows)',
+)
+@mutation(
+  'bench finetune: the rival learns tags of pieces that begin no word',
+  'bertjax/bench/finetune_rows.py',
+  'np.where(w_T > 0, tag_T, UNLABELLED)',
+  'np.where(w_T < 1, tag_T, UNLABELLED)',
+)
+@mutation(
+  'bench finetune: the rival learns ends as starts',
+  'bertjax/bench/finetune_rows.py',
+  'dict(start_positions=start_n, end_positions=end_n)',
+  'dict(start_positions=end_n, end_positions=start_n)',
+)
+@pytest.mark.parametrize('recipe_name', TOYS)
+def test_both_sides_learn_from_the_same_weights(files, recipe_name):
+  train, dev, *more = TOYS[recipe_name]
+  command = [
+    sys.executable, '-m', 'bertjax.bench', 'finetune', f'--config=configs/finetune/{recipe_name}',
+    f'--config.init_from=hf:{files}/model', f'--config.data.train={files}/{train}',
+    f'--config.data.dev={files}/{dev}', '--config.length=32', '--config.batch_size=16',
+    '--config.optimizer.schedule.peak=1e-2', '--seeds=2', *more,
+  ]  # fmt: skip
+  found = json.loads(finetune_runs.run(command))
+  assert (found['train'], found['dev'], found['steps']) == ROWS_AND_STEPS[recipe_name]
   for side in finetune_time.SIDES:
     assert len(found[side]['scores']) == 2 and found[side]['median'] > 0.9, found
     assert found[side]['whole']['median_s'] > found[side]['training']['median_s'] > 0

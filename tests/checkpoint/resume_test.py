@@ -9,7 +9,11 @@ import pytest
 from mutation import mutation
 
 from bertjax.checkpoint import resume
+from bertjax.data.vocab import kept
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
 from configs import bert, quickstart
+from configs.finetune import glue
 
 
 @pytest.fixture
@@ -266,3 +270,39 @@ def test_differences_of_nested_dicts():
   new = {'a': {'b': 1, 'c': [1, 3]}, 'log_steps': 4, 'mesh': {'data': 8}, 'meshes': 2, 'e': {}}
   assert resume.config_differences(old, old) == []
   assert resume.config_differences(old, new) == [('a.c', [1, 2], [1, 3]), ('meshes', 1, 2)]
+
+
+@mutation(
+  'resume: a vocabulary may change under its name',
+  'bertjax/checkpoint/resume.py',
+  "if not covers(names, 'data.vocab'):",
+  "if not covers(names, 'data.vocab') and not found:",
+)
+@mutation(
+  'resume: the copy of a store has to be as the file',
+  'bertjax/checkpoint/resume.py',
+  "if data.reader == 'store' or not data.vocab",
+  'if not data.vocab',
+)
+def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_stays(tmp_path):
+  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film']
+  file = tmp_path / 'vocab.txt'
+  config = glue.get_config('sst2')
+  config.data.vocab = str(file)
+  file.write_text('\n'.join(pieces))
+  workdir = tmp_path / 'run'
+  workdir.mkdir()
+  own = workdir / 'vocab' / 'vocab.txt'
+  kept.keep(load_vocabulary(file), own.parent)
+  resume.claim_workdir(workdir, config, config.copy_and_resolve_references())
+  assert not resume.check_workdir(workdir, config)
+
+  file.write_text('\n'.join([*pieces, 'cinema']))
+  with pytest.raises(UserError, match='another vocabulary than when the run in .* began'):
+    resume.check_workdir(workdir, config)
+  assert own.read_text() == '\n'.join(pieces)
+  assert not resume.check_workdir(workdir, config, ['config.data.vocab'])
+  # A store has ids of its own.
+  config.data.reader = 'store'
+  resume.claim_workdir(workdir, config, config.copy_and_resolve_references())
+  assert not resume.check_workdir(workdir, config)

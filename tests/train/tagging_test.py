@@ -35,8 +35,8 @@ def tags_of(text):
 @mutation(
   'tagging: the tags of another sentence are compared',
   'bertjax/evals/tagging.py',
-  'true_n = rows.examples.truth[number]',
-  'true_n = rows.examples.truth[-1]',
+  'true_n = examples.truth[number]',
+  'true_n = examples.truth[-1]',
 )
 @mutation(
   'tagging: predictions are of other pieces',

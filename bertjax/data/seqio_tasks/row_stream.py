@@ -8,7 +8,6 @@ resumed run reads past all rows that it has seen. Nothing is held out, unless th
 import atexit
 import dataclasses
 import pathlib
-import shutil
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +16,8 @@ from absl import logging
 
 from bertjax.data.seqio_tasks.windows import vocabulary_store
 from bertjax.data.store.reader import Store
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab import kept
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
@@ -152,16 +152,8 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
       f'config.data.vocab={given}, but the examples of {data.mixture} are made with {own}: leave '
       'config.data.vocab empty'
     )
-  keep_vocabulary(vocabulary, workdir)
+  kept.keep(vocabulary, pathlib.Path(workdir, 'vocab'))
   return workdir
-
-
-def keep_vocabulary(vocabulary: Vocabulary, workdir: str) -> None:
-  """Copies a vocabulary to WORKDIR/vocab, unless it is there."""
-  directory = pathlib.Path(workdir, 'vocab')
-  if not directory.exists() or load_vocabulary(directory).meta != vocabulary.meta:
-    shutil.rmtree(directory, ignore_errors=True)
-    vocabulary.save(directory)
 
 
 def open_vocabulary(workdir: str) -> Store:

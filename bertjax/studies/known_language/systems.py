@@ -110,7 +110,7 @@ SYSTEMS = dict(
   ),
   ernie_dialogues=System(
     'ernie:tiny_dialogues', 'dialogues', 1 + TURNS * (SENTENCE + 1),
-    dict(main=_masked(readings.dialogues, 'fake')), ALL_HIDDEN, steps=5000,
+    dict(main=_masked(readings.dialogues, 'fake', fake=0.6)), ALL_HIDDEN, steps=5000,
   ),
   electra=System(
     'electra', 'documents', PAIR, dict(main=_DETECTED),

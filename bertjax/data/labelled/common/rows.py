@@ -11,6 +11,7 @@ are shuffled.
 import dataclasses
 import functools
 import itertools
+import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +20,8 @@ import numpy as np
 from bertjax.config import registry
 from bertjax.config.options import read
 from bertjax.data import counter_rng
-from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
+from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.types import Labelled, Task
@@ -335,5 +336,5 @@ def ensure_vocabulary(data: Any, workdir: str) -> str:
       'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '
       'brings its own, --config.init_from=hf:DIR or a run'
     )
-  row_stream.keep_vocabulary(load_vocabulary(data.vocab, data.lowercase), workdir)
+  kept.keep(load_vocabulary(data.vocab, data.lowercase), pathlib.Path(workdir, 'vocab'))
   return workdir

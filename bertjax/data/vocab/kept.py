@@ -1,0 +1,20 @@
+"""A copy of a vocabulary, whole or not there."""
+
+import pathlib
+import shutil
+
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.errors import writing
+
+
+def keep(vocabulary: Vocabulary, directory: pathlib.Path | str) -> None:
+  """Copies a vocabulary to a directory, in the place of another one; nothing where it is there."""
+  directory = pathlib.Path(directory)
+  if directory.exists() and load_vocabulary(directory).meta == vocabulary.meta:
+    return
+  with writing('the vocabulary of the run', directory):
+    partial = directory.with_name(f'{directory.name}.partial')
+    shutil.rmtree(partial, ignore_errors=True)
+    vocabulary.save(partial)
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)
