@@ -95,18 +95,6 @@ def files(tmp_path_factory):
   'place_n = np.argsort(_by_length(rows))',
   'place_n = _by_length(rows)',
 )
-@mutation(
-  'bench finetune: the rival learns tags of pieces that begin no word',
-  'bertjax/bench/finetune_rows.py',
-  'np.where(w_T > 0, tag_T, UNLABELLED)',
-  'np.where(w_T < 1, tag_T, UNLABELLED)',
-)
-@mutation(
-  'bench finetune: the rival learns ends as starts',
-  'bertjax/bench/finetune_rows.py',
-  'dict(start_positions=start_n, end_positions=end_n)',
-  'dict(start_positions=end_n, end_positions=start_n)',
-)
 @pytest.mark.parametrize('recipe_name', TOYS)
 def test_both_sides_learn_from_the_same_weights(files, recipe_name):
   train, dev, *more = TOYS[recipe_name]
