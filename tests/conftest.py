@@ -13,6 +13,7 @@ os.environ['XLA_FLAGS'] = (
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
 
 import cases  # noqa: E402  (after the environment that jax reads)
+import compiling  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
@@ -48,6 +49,15 @@ def one_device(monkeypatch) -> list:
   devices = jax.devices()
   monkeypatch.setattr(jax, 'devices', lambda: devices[:1])
   return devices
+
+
+def pytest_configure(config):
+  """The quick tier compiles much to compute little, so it does that with little care; the slow tier
+  has the code that users have."""
+  selected = config.option.markexpr
+  quick = 'full' not in selected or 'not full' in selected
+  os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS'] = str(int(quick))  # of the processes of tests
+  jax.config.update(compiling.KEY, quick)
 
 
 # The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin.

@@ -5,10 +5,9 @@ between a model that sees nothing and the optimum; study_test.py trains longer, 
 attention, and asks for `Task.shares`. A loss below the optimum has seen its target.
 """
 
-import contextlib
-
 import jax
 import pytest
+from compiling import optimized
 from mutation import mutation
 
 from bertjax.data.text import known_language
@@ -41,16 +40,6 @@ QUICK = dict(
 )
 
 
-@contextlib.contextmanager
-def hardly_optimized():
-  """What is compiled within it, to run once or for a moment, is compiled in half the time."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  try:
-    yield
-  finally:
-    jax.config.update('jax_disable_most_optimizations', False)
-
-
 def learned(name, store) -> dict[str, arms.Found]:
   """What a system has learned after its quick steps."""
   system = SYSTEMS[name]
@@ -58,16 +47,17 @@ def learned(name, store) -> dict[str, arms.Found]:
   config = config_of(system, str(store), steps=steps)
   config.update_from_flattened_dict(fields)
   run = setup.make_run(config, str(store), jax.devices()[:1])
-  with hardly_optimized():
+  with optimized(False):
     state = first_state.initial_state(config, run, lambda line: None)
   for step in range(config.total_steps):
     number, index = run.timeline.at(step)
     phase = run.phases[number]
     if not phase.compiled:
-      phase.compile(run.abstract)
+      with optimized(True):
+        phase.compile(run.abstract)
     state, _ = phase.train(state, phase.next_batch(index)[0])
   done, named = config.total_steps, run.timeline.side_by_side
-  with hardly_optimized():
+  with optimized(False):
     scores, _ = evaluation.run(run.parts, named, state.variables, done, True)
   return {
     loss: arms.Found(optimum, blind, {done: scores[f'eval/{loss}']}, None)
