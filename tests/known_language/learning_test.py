@@ -213,13 +213,6 @@ CI = ('transformer_xl',)
   case='xlm_e',
 )
 @mutation(
-  'known_language, transformer_xl: memory stays empty',
-  'bertjax/objectives/lm.py',
-  "Out(terms, out['memory'])",
-  'Out(terms, memory)',
-  case='transformer_xl',
-)
-@mutation(
   'known_language, transformer_xl: slots are not trained',
   'bertjax/objectives/lm.py',
   'nll_BP), weight, scale=1.0)',
