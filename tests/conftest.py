@@ -56,7 +56,7 @@ def pytest_configure(config):
   has the code that users have."""
   selected = config.option.markexpr
   quick = 'full' not in selected or 'not full' in selected
-  os.environ['JAX_DISABLE_MOST_OPTIMIZATIONS'] = str(int(quick))  # of the processes of tests
+  os.environ[compiling.KEY.upper()] = str(int(quick))  # of the processes of tests
   jax.config.update(compiling.KEY, quick)
 
 

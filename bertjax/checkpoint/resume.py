@@ -263,7 +263,7 @@ def _check_vocabulary(workdir: pathlib.Path | str, data: Any) -> None:
   own = pathlib.Path(workdir, VOCAB)
   if data.reader == 'store' or not data.vocab or not own.exists():
     return
-  if load_vocabulary(data.vocab, data.lowercase).meta != load_vocabulary(own).meta:
+  if not kept.holds(own, load_vocabulary(data.vocab, data.lowercase)):
     raise UserError(
       f'config.data.vocab={data.vocab} is another vocabulary than when the run in {workdir} began, '
       f'which keeps its own in {own}: put that back, or give another --workdir for a new run'

@@ -7,10 +7,15 @@ from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import writing
 
 
+def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
+  """Whether this vocabulary is the one that a directory keeps."""
+  return directory.exists() and load_vocabulary(directory).meta == vocabulary.meta
+
+
 def keep(vocabulary: Vocabulary, directory: pathlib.Path | str) -> None:
   """Copies a vocabulary to a directory, in the place of another one; nothing where it is there."""
   directory = pathlib.Path(directory)
-  if directory.exists() and load_vocabulary(directory).meta == vocabulary.meta:
+  if holds(directory, vocabulary):
     return
   with writing('the vocabulary of the run', directory):
     partial = directory.with_name(f'{directory.name}.partial')
