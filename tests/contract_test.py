@@ -169,10 +169,10 @@ def test_the_dropout_of_each_step_is_its_own(rich_store):
 
 def zeros_of(phase: Phase, tree) -> set[str]:
   """The parameters, layer by layer, that are all zero in a tree like them."""
-  batch = phase.objective.init, jax.random.key(0), step_lib.with_rows(phase.template)
+  batch = step_lib.with_rows(phase.template)
   stacked = jax.tree.map(
     lambda box: box.names[0] == 'layers',
-    jax.eval_shape(*batch)['params'],
+    jax.eval_shape(phase.objective.init, jax.random.key(0), batch)['params'],
     is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
   )
   return {

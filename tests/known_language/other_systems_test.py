@@ -18,7 +18,7 @@ QUICK = dict(
   electra=Quick(400, 0.4, fields=GENTLE),
   electra_generator=Quick(250, 0.3),
   xlm=Quick(600, 0.5),
-  xlm_e=Quick(500, 0.3, fields=GENTLE),
+  xlm_e=Quick(700, 0.4, fields=GENTLE),
   transformer_xl=Quick(200, 0.7, fields=LONG),
   xlnet=Quick(150, 0.65),
 )
