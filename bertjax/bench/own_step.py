@@ -16,7 +16,7 @@ from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.machine import malloc
 from bertjax.models.layers import pad_id
-from bertjax.optim import optimizer
+from bertjax.optim import optimizer, schedules
 from bertjax.train import step as step_lib
 from bertjax.types import Batch, Objective
 
@@ -27,13 +27,12 @@ class System(NamedTuple):
   Attributes:
     objective: its loss.
     boxed: shapes of the variables, in flax.linen's partitioning boxes.
-    tx, schedule: the optimizer.
+    tx: the optimizer.
   """
 
   objective: Objective
   boxed: Any
   tx: Any
-  schedule: Callable[..., Any]
 
   @property
   def variables(self) -> Any:
@@ -66,7 +65,7 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
 
 def footprint(config: Any, batch: Batch) -> dict[str, int]:
   """Parameters, and bytes of them and the optimizer state; rows that pad the vocabulary count."""
-  _, boxed, tx, _ = system(config, batch)
+  _, boxed, tx = system(config, batch)
   params = nn.meta.unbox(boxed)['params']
   held = jax.tree.leaves((params, jax.eval_shape(tx.init, params)))
   return dict(
@@ -87,9 +86,8 @@ def system(config: Any, batch: Batch) -> System:
   objective = module.OBJECTIVE.make(config)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
-  return System(
-    objective, boxed, *optimizer.make(config.optimizer, shapes['params'], axes['params'])
-  )
+  tx, _ = optimizer.make(config.optimizer, shapes['params'], axes['params'])
+  return System(objective, boxed, tx)
 
 
 def initial_variables(objective: Objective, batch: Batch, seed: int) -> Any:
@@ -101,9 +99,9 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   """Our train step, lowered for the devices of a mesh, which need not be there.
 
   Returns:
-    (lowered step of (state, batch, seed), key -> state, shardings of the state).
+    (lowered step of (state, batch, seed, rate), key -> state, shardings of the state).
   """
-  objective, boxed, tx, schedule = system(config, batch)
+  objective, boxed, tx = system(config, batch)
   rules = sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, hosts=1)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
@@ -120,7 +118,7 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
   layout = sharding.named(mesh, layout)
   function = step_lib.make_train_step(
-    objective, tx, schedule, phase, config.microbatches, reduce_dtype=config.reduce_dtype
+    objective, tx, phase, config.microbatches, reduce_dtype=config.reduce_dtype
   )
   # Outside of the mesh: a key is made on a device.
   state = jax.eval_shape(init, jax.random.key(0))
@@ -130,8 +128,8 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
     rows = sharding.named(mesh, sharding.batch_spec())
     placed = lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
     given = {k: placed(x, rows) for k, x in batch.items()}
-    seed = placed(np.uint32(config.seed), sharding.named(mesh, whole))
-    arguments = jax.tree.map(placed, state, places), given, seed
+    numbers = (placed(x, sharding.named(mesh, whole)) for x in (np.uint32(0), np.float32(0)))
+    arguments = jax.tree.map(placed, state, places), given, *numbers
     jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
     return jitted.lower(*arguments), init, layout
 
@@ -150,12 +148,12 @@ def make_step(config: Any, batch: Batch) -> Callable[[], None]:
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     state = jax.jit(init, out_shardings=layout)(jax.random.key(config.seed))
   compiled, device_batch = lowered.compile(), sharding.put_batch(batch, mesh)
-  seed = np.uint32(config.seed)
+  numbers = np.uint32(config.seed), schedules.make(config.optimizer.schedule)(1)
   malloc.keep_pages(compiled.memory_analysis().temp_size_in_bytes)
 
   def call() -> None:
     nonlocal state
-    state, metrics = compiled(state, device_batch, seed)
+    state, metrics = compiled(state, device_batch, *numbers)
     jax.block_until_ready((state, metrics))
 
   return call

@@ -29,7 +29,7 @@ from bertjax.storage import durable, locks, remote
 # model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for
 # what their poolers compute, 7 models without a field for their head of answers, 8 labelled rows
 # that lay in any batch.
-FORMAT = 9
+FORMAT = 10
 NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 STOPPED = 'stopped.json'  # the step after which early stopping ended the run

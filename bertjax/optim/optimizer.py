@@ -1,6 +1,6 @@
 """`config.optimizer` -> an optax chain and its schedule.
 
-  gradients -> frozen ones to 0 -> global clip -> direction -> lr_scale * layer_decay -> -lr
+  gradients -> frozen ones to 0 -> global clip -> direction -> lr_scale * layer_decay -> -rate
   -> frozen ones to 0
 
 The direction is that of a module of `directions/`, with weight decay: p -= lr * lr_scale *
@@ -71,8 +71,10 @@ def fields_of(given: Mapping[str, Any]) -> dict[str, options.Field]:
 
 def make(
   config: Any, params: Any, axes: Any
-) -> tuple[optax.GradientTransformation, Callable[[Any], Array]]:
+) -> tuple[optax.GradientTransformationExtraArgs, Callable[[Any], Array]]:
   """Builds the optimizer.
+
+  The rate is an argument of each update, so that runs with other schedules share what is compiled.
 
   Args:
     config: `config.optimizer`: name, a module of `directions/`; the keyword arguments of its
@@ -81,7 +83,8 @@ def make(
     axes: the same tree, with a tuple of logical axis names at every leaf.
 
   Returns:
-    The transformation, whose update needs the parameters, and the schedule.
+    The transformation, whose update needs the parameters and `rate`, and the schedule, which has
+    the rate of each step.
 
   Raises:
     UserError: an unknown name or field, a rule that matches nothing, an uncovered parameter.
@@ -103,7 +106,7 @@ def make(
     optax.clip_by_global_norm(config.clip) if config.clip else optax.identity(),
     direction(leaves, **{k: v for k, v in fields.items() if k in own}),
     optax.stateless(lambda updates, params: jax.tree.map(jnp.multiply, updates, scales)),
-    optax.scale_by_learning_rate(schedule),
+    _descend(),
     _replace(frozen, -0.0),  # x + -0.0 is x for every x; -0.0 + 0.0 is not
   )
   return tx, schedule
@@ -140,6 +143,15 @@ def describe(config: Any, params: Any, axes: Any) -> str:
   return '\n'.join(
     param_rules.table(pairs, params, axes, f'{WHAT}.{key}') for key, pairs in rules.items()
   )
+
+
+def _descend() -> optax.GradientTransformationExtraArgs:
+  """-rate times the updates; `rate` is an argument of the update."""
+
+  def update(updates, state, params=None, *, rate, **others):
+    return jax.tree.map(lambda u: jnp.asarray(-rate, u.dtype) * u, updates), state
+
+  return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
 def _replace(chosen: Any, value: float) -> optax.GradientTransformation:

@@ -1,6 +1,7 @@
 """A phase of a run: its objective, its batches, its compiled train step, and what judges it."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -36,7 +37,7 @@ class Phase:
   name: str
   subject: Subject
   examples: RowSource
-  tx: optax.GradientTransformation
+  tx: optax.GradientTransformationExtraArgs
   schedule: Callable
   devices: sharding.Devices
   axes: Any
@@ -107,7 +108,7 @@ class Phase:
       }
       self._train[key] = self.devices.compile(
         function,
-        (self._abstract, abstract, self._seed),
+        (self._abstract, abstract, self._seed, self._rate_like()),
         donate_argnums=0,
         out_shardings=(shardings, None),
       )
@@ -117,7 +118,7 @@ class Phase:
     """The norms of parameters, gradients and updates in the step that `train` would take, by a
     program of its own."""
     function = self._step_function(True)
-    arguments = state, self.devices.put(batch), self._seed
+    arguments = self._arguments(state, batch)
     return self.devices.compile(lambda *given: function(*given)[1]['norms'], arguments)(*arguments)
 
   @property
@@ -125,11 +126,22 @@ class Phase:
     """Of the draws; jax.random.key, too, takes the low bits of a larger one."""
     return np.uint32(self.config.seed & 0xFFFFFFFF)
 
+  @functools.cached_property
+  def _rate(self) -> Callable:
+    """The learning rate at a step, made where the step is: nobody waits for its number."""
+    return jax.jit(self.schedule)
+
+  def _rate_like(self) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((), np.float32, sharding=self._abstract.step.sharding)
+
+  def _arguments(self, state: step_lib.State, batch: Batch) -> tuple[Any, ...]:
+    """Of the step."""
+    return state, self.devices.put(batch), self._seed, self._rate(state.step)
+
   def _step_function(self, watched: bool) -> Callable:
     return step_lib.make_train_step(
       self.objective,
       self.tx,
-      self.schedule,
       self.name,
       self.config.microbatches,
       self.config.skip_nonfinite > 0,
@@ -154,7 +166,7 @@ class Phase:
 
   def train(self, state: step_lib.State, batch: Batch) -> tuple[step_lib.State, dict[str, Any]]:
     """One optimizer step on a host batch (this host's rows)."""
-    return self._step_for(batch)(state, self.devices.put(batch), self._seed)
+    return self._step_for(batch)(*self._arguments(state, batch))
 
   def next_batch(self, index: int) -> tuple[Batch, dict[str, int]]:
     """This host's rows of the phase's batch `index`, which must follow the last one asked for."""

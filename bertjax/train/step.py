@@ -172,28 +172,24 @@ def accumulate(
 
 
 def passed_over(state: State) -> State:
-  """The state after a step that trains nothing: the step and the clock of the learning rate go on,
+  """The state after a step that trains nothing: the step goes on, and with it the learning rate;
   all else stays, Adam's count of its updates too."""
-  is_clock = lambda part: isinstance(part, optax.ScaleByScheduleState)
-  tick = lambda part: part._replace(count=part.count + 1) if is_clock(part) else part
-  opt_state = jax.tree.map(tick, state.opt_state, is_leaf=is_clock)
-  return state._replace(step=state.step + 1, opt_state=opt_state)
+  return state._replace(step=state.step + 1)
 
 
 def make_train_step(
   objective: Objective,
-  tx: optax.GradientTransformation,
-  schedule: Callable[[Array], Array],
+  tx: optax.GradientTransformationExtraArgs,
   phase: str,
   microbatches: int,
   skip_nonfinite: bool = False,
   reduce_dtype: str = 'float32',
   norms: Callable[..., Any] | None = None,
-) -> Callable[[State, Batch, Any], tuple[State, dict[str, Any]]]:
+) -> Callable[[State, Batch, Any, Any], tuple[State, dict[str, Any]]]:
   """Builds the step function of a phase; jit it with shardings pinned.
 
   Args:
-    objective, tx, schedule: of the phase.
+    objective, tx: of the phase; `tx.update` takes the learning rate as `rate`.
     phase: its name, under which its carry lies.
     microbatches: parts of a batch whose gradients are summed.
     reduce_dtype: what gradients of replicas are added up in.
@@ -201,13 +197,13 @@ def make_train_step(
     norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
 
   Returns:
-    (state, batch, seed) -> (state, metrics). The seed is that of the draws, uint32, and an argument
-    so that runs with other seeds share what is compiled. metrics holds loss, grad_norm, lr and sums
-    (name -> total and weight), and where asked for skipped, a bool, and norms. Every draw of step s
-    is keyed by (seed, s).
+    (state, batch, seed, rate) -> (state, metrics). The seed is that of the draws, uint32, the rate
+    a float32; they are arguments so that runs with other seeds and schedules share what is
+    compiled. metrics holds loss, grad_norm, lr and sums (name -> total and weight), and where asked
+    for skipped, a bool, and norms. Every draw of step s is keyed by (seed, s).
   """
 
-  def train_step(state: State, batch: Batch, seed: Any) -> tuple[State, dict[str, Any]]:
+  def train_step(state: State, batch: Batch, seed: Any, rate: Any) -> tuple[State, dict[str, Any]]:
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     ctx = Context(key, state.step, train=True)
     rows = with_rows(batch)
@@ -215,10 +211,10 @@ def make_train_step(
       objective, state.variables, state.carry[phase], rows, ctx, microbatches, reduce_dtype
     )
     params = state.variables['params']
-    updates, opt_state = tx.update(grads, state.opt_state, params)
+    updates, opt_state = tx.update(grads, state.opt_state, params, rate=rate)
     variables = dict(state.variables, params=optax.apply_updates(params, updates), **out.updates)
     metrics: dict[str, Any] = dict(
-      loss=loss, grad_norm=optax.tree.norm(grads), lr=schedule(state.step), sums=sums
+      loss=loss, grad_norm=optax.tree.norm(grads), lr=jnp.asarray(rate), sums=sums
     )
     carry = dict(state.carry, **{phase: out.carry})
     new = State(state.step + 1, variables, opt_state, carry)

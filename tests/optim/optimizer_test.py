@@ -198,7 +198,7 @@ def test_converges_and_does_not_retrace(row):
   @jax.jit
   @chex.assert_max_traces(n=1)
   def step(params, state):
-    updates, state = tx.update(jax.grad(loss)(params), state, params)
+    updates, state = tx.update(jax.grad(loss)(params), state, params, rate=LR)
     return optax.apply_updates(params, updates), state
 
   params, first = nest(stack(flat)), loss(nest(stack(flat)))

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from bertjax.optim import optimizer
+from bertjax.optim import optimizer, schedules
 
 LAYERS = 3
 WEIGHTS_ONLY = ((r'.*norm/(scale|bias)', 0.0), (r'.*bias', 0.0), (r'.*', 1.0))
@@ -103,15 +103,15 @@ def train(config, flat, grads, stacked=False):
   """Takes one step per dict of gradients; returns path -> array, one tensor per layer."""
   view = stack if stacked else dict
   params, tx = nest(view(flat)), make(config, view(flat))
-  state = tx.init(params)
+  state, schedule = tx.init(params), schedules.make(config.schedule)
 
   @jax.jit
-  def step(params, state, grads):
-    updates, state = tx.update(grads, state, params)
+  def step(params, state, grads, rate):
+    updates, state = tx.update(grads, state, params, rate=rate)
     return optax.apply_updates(params, updates), state
 
-  for grad in grads:
-    params, state = step(params, state, nest(view(grad)))
+  for index, grad in enumerate(grads):
+    params, state = step(params, state, nest(view(grad)), schedule(index))
   found = flatten(jax.device_get(params))
   return {
     path: found[re.sub(r'/\d+/', '/', path)][int(re.search(r'\d+', path).group())]

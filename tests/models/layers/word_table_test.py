@@ -70,7 +70,7 @@ def test_the_trust_ratio_is_that_of_the_vocabulary(name):
   assert not table(grads)[size:].any()
   ours = optimizer_cases.config('lamb_all', decay=(('.*', 0.0),))
   tx, _ = optimizer.make(ours, params, axes)
-  moved, _ = tx.update(grads, tx.init(params), params)
+  moved, _ = tx.update(grads, tx.init(params), params, rate=optimizer_cases.LR)
   old_VE, grad_VE, moved_VE = (table(x).astype(np.float64) for x in (params, grads, moved))
   adam_VE = 0.1 * grad_VE / (np.sqrt(0.01) * np.abs(grad_VE) + 1e-6)
   ratio = np.linalg.norm(old_VE[:size]) / np.linalg.norm(adam_VE[:size])
