@@ -151,7 +151,8 @@ def _descend() -> optax.GradientTransformationExtraArgs:
   def update(updates, state, params=None, *, rate, **others):
     return jax.tree.map(lambda u: jnp.asarray(-rate, u.dtype) * u, updates), state
 
-  return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
+  # optax declares the update of a transformation without further arguments.
+  return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)  # pyright: ignore[reportArgumentType]
 
 
 def _replace(chosen: Any, value: float) -> optax.GradientTransformation:

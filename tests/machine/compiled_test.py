@@ -49,7 +49,7 @@ def test_a_directory_of_the_user_is_taken(tmp_path):
   'optimizer: the rate is a constant of the step',
   'bertjax/optim/optimizer.py',
   '    _descend(),\n',
-  '    _descend(),\n    optax.scale(1 + schedule(10)),\n',
+  '    _descend(),\n    optax.scale(1 + schedule(1)),\n',
 )
 def test_a_second_run_compiles_nothing_that_the_first_has(rich_store, tmp_path):
   """Though it is longer and has another rate; its schedule alone, which is small, is another."""
