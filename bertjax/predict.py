@@ -18,7 +18,8 @@ takes.
 
 Questions on texts are --question, each with its --text or all with one, or --input=FILE.json in the
 form of SQuAD. --predictions=FILE and --null_odds=FILE are written as its evaluation program takes
-them.
+them. --soft_labels=FILE.jsonl is written of a table: its texts and labels with what the model says
+of each class, from which a student learns (configs/distill/soft_labels.py).
 """
 
 import json
@@ -49,6 +50,7 @@ _THRESHOLD = flags.DEFINE_float(
 )
 _PREDICTIONS = flags.DEFINE_string('predictions', None, 'File for the answers, by the ids.')
 _NULL_ODDS = flags.DEFINE_string('null_odds', None, 'File for the odds of no answer, by the ids.')
+_SOFT_LABELS = flags.DEFINE_string('soft_labels', None, 'File for what a student is to learn.')
 flags.adopt_module_key_flags(use_flags)
 
 # Texts; each is as many rows as tokens, with label and tag one, with choose as many as choices, and
@@ -208,6 +210,11 @@ def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
 
 def _check_files(model: Any, mode: str) -> None:
   """Refuses files that have nothing to hold."""
+  if _SOFT_LABELS.value and (mode != 'label' or use_flags.INPUT.value is None):
+    raise UserError(
+      f'--soft_labels is for --mode=label and a table, got {mode}: expected --input=FILE and a run '
+      'that was fine-tuned on classes or numbers'
+    )
   if (_PREDICTIONS.value or _NULL_ODDS.value) and mode != 'answer':
     raise UserError(f'--predictions and --null_odds are for --mode=answer, got {mode}')
   if _NULL_ODDS.value and not model.task.get('no_answer'):
@@ -217,8 +224,18 @@ def _check_files(model: Any, mode: str) -> None:
     )
 
 
+def soft_labels(part: Part, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+  """The lines of a table with the probability of each class, or the number, beside them."""
+  said = [answer['probabilities'] or answer['label'] for answer in found]
+  return [dict(columns, soft_label=each) for columns, each in zip(part.columns, said, strict=True)]
+
+
 def write_files(found: list[dict[str, Any]]) -> None:
-  """Writes the answers, and the odds of none, to the files that the flags name."""
+  """Writes the answers, and the odds of none, or soft labels, to the files that the flags name."""
+  if path := _SOFT_LABELS.value:
+    with writing('the soft labels', path), open(path, 'w', encoding='utf-8') as file:
+      file.writelines(f'{json.dumps(line, ensure_ascii=False)}\n' for line in found)
+    return
   for path, key in ((_PREDICTIONS.value, 'answer'), (_NULL_ODDS.value, 'odds')):
     if path:
       values = {answer['id']: answer[key] for answer in found}
@@ -252,7 +269,10 @@ def main(argv: list[str]) -> None:
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
         continue
-      if _PREDICTIONS.value or _NULL_ODDS.value:
+      if _SOFT_LABELS.value:
+        kept += soft_labels(part, found)
+        found = []
+      elif _PREDICTIONS.value or _NULL_ODDS.value:
         kept += found
         found = []
       for answer in found:

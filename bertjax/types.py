@@ -195,7 +195,8 @@ class Labelled(NamedTuple):
   Attributes:
     id_n: int32 ids of each, special tokens included.
     type_n: int32 segments of its tokens.
-    label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`.
+    label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`. Or
+      [n, G, C], `<name>_BGC`.
     cut: how many lost tokens, since they were too long.
     token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
     part_n: int32 number of the part that each token is of, from 1: parts do not see each other,

@@ -16,6 +16,7 @@ from bertjax.objectives.mlm import label_terms
 from bertjax.types import Array, Batch, Factory, Objective, Term
 
 LABEL = 'label'
+SOFT_LABELS = 'soft_labels'  # the objective
 
 
 class Options(NamedTuple):
@@ -33,10 +34,15 @@ def classes_of(config) -> int:
   """How many classes the one label of `config.model` has; 1: it is a number.
 
   Raises:
-    UserError: other labels, or a head for words.
+    UserError: other labels, a head for words, or soft labels that the objective does not read.
   """
   labels = labels_of(config.model)
   name = config.objective.name
+  if config.data.task.get('soft_label') and name != SOFT_LABELS:
+    raise UserError(
+      f'config.data.task.soft_label={config.data.task.soft_label!r} is read by '
+      f"config.objective.name={SOFT_LABELS!r} alone, got {name!r}: leave it at ''"
+    )
   if [label for label, _ in labels] != [LABEL]:
     raise UserError(
       f'the objective {name!r} learns one label: expected config.model.labels=(({LABEL!r}, '

@@ -27,8 +27,8 @@ from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.heads import gather_positions
-from bertjax.objectives import classify, has_words, labels_of, mlm, teaching
-from bertjax.objectives.teaching import KEY, divergence, term
+from bertjax.objectives import classify, has_words, labels_of, mlm, soft_labels, teaching
+from bertjax.objectives.teaching import KEY, divergence, scaled, term
 from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term
 
 
@@ -126,7 +126,7 @@ def make(config) -> Objective:
 
   def word_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
-    terms = _scaled(mlm.masked_terms(out['word'], batch, 0.0), factor['hard'])
+    terms = scaled(mlm.masked_terms(out['word'], batch, 0.0), factor['hard'])
     if factor['soft']:
       weight_BP = real_BT if everywhere else batch['weight_BP']
       error_BP = word_divergence(theirs['word'], out['word'], temperature)
@@ -140,23 +140,12 @@ def make(config) -> Objective:
 
   def label_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     ours_BGC, theirs_BGC = (x['label_BGC'][classify.LABEL] for x in (out, theirs))
-    weight_BG, classes = batch['example_weight_BG'], ours_BGC.shape[-1]
-    terms = {}
-    if factor['hard'] or classify.has_labels(batch):
-      terms = _scaled(classify.example_terms(ours_BGC, batch), factor['hard'])
-    if factor['soft'] and classes == 1:
-      error_BG = jnp.square(ours_BGC - theirs_BGC)[..., 0]
-      terms['soft'] = term(error_BG, weight_BG, factor['soft'])
-    elif factor['soft']:
-      error_BG = divergence(theirs_BGC, ours_BGC, temperature)
-      if given.kl == 'mean':
-        error_BG /= classes
-      terms['soft'] = term(error_BG, weight_BG, factor['soft'] * temperature**2)
+    terms = soft_labels.terms(ours_BGC, theirs_BGC, batch, given)
     if inner:
       error_BG = state_error(
         theirs['hidden_LBTD'], out['hidden_LBTD'], batch, layers, given.normalize
       )
-      terms['states'] = term(error_BG, weight_BG, factor['states'])
+      terms['states'] = term(error_BG, batch['example_weight_BG'], factor['states'])
     return terms
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
@@ -223,11 +212,6 @@ def _check_layers(chosen: tuple[int, ...], student: int, teacher: int) -> None:
       f'{KEY}.state_layers: expected {student - 1} layers below {teacher}, one for each of the '
       f"student's but the last, got {chosen!r}"
     )
-
-
-def _scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:
-  """Terms whose shares of the loss are that much of what they were."""
-  return {name: term._replace(scale=factor * term.scale) for name, term in terms.items()}
 
 
 def _unit(x: Array) -> Array:

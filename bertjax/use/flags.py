@@ -42,6 +42,7 @@ class Part(NamedTuple):
     words: of sentences that are words already.
     asked: questions with choices; the texts are their contexts.
     ids: of questions on texts.
+    columns: of each line of a table, those that its task names.
   """
 
   texts: list[str]
@@ -51,6 +52,7 @@ class Part(NamedTuple):
   words: Sequence[list[str]] = ()
   asked: Sequence[questions.Question] = ()
   ids: Sequence[str] = ()
+  columns: Sequence[Mapping[str, Any]] = ()
 
 
 def load() -> Any:
@@ -89,8 +91,10 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   """
   found = records.read(INPUT.value or '-', task['text'], task['header'])
   for first, some in _batches(found, size):
-    columns = [[str(record.values[name]) for record in some] for name in task['text']]
-    yield Part(columns[0], first, None, columns[1] if len(columns) > 1 else ())
+    texts = [[str(record.values[name]) for record in some] for name in task['text']]
+    names = (*task['text'], task['label'])
+    columns = [{k: r.values[k] for k in names if k in r.values} for r in some]
+    yield Part(texts[0], first, None, texts[1] if len(texts) > 1 else (), columns=columns)
 
 
 def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:

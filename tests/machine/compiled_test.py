@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+import pytest
 from mutation import mutation
 from processes import ROOT, command, lines
 
@@ -39,6 +40,7 @@ def test_a_directory_of_the_user_is_taken(tmp_path):
   assert found == {'JAX_COMPILATION_CACHE_DIR': 'mine'}
 
 
+@pytest.mark.full
 @mutation(
   'main: no compiled code is kept',
   'bertjax/main.py',

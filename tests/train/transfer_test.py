@@ -1,6 +1,9 @@
 """A student learns a task from its teacher alone, on texts that nobody has labelled."""
 
+import json
+
 import finetune_runs
+import numpy as np
 import pytest
 import review_files
 from mutation import mutation
@@ -54,4 +57,35 @@ def test_labels_that_are_needed_are_asked_for(files, taught, tmp_path):
       f'--config.evals.dev.file={files}/texts.tsv',
     ),
     tmp_path, "expected labels in 'stars', got examples without",
+  )  # fmt: skip
+
+
+@mutation(
+  'predict: soft labels are of the examples one further',
+  'bertjax/predict.py',
+  'in zip(part.columns, said, strict=True)',
+  'in zip(part.columns, [*said[1:], said[0]], strict=True)',
+)
+@pytest.mark.full
+def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_path):
+  soft = tmp_path / 'soft.jsonl'
+  done = finetune_runs.use('predict', taught, f'--input={files}/train.tsv', f'--soft_labels={soft}')
+  assert done.returncode == 0, done.stderr
+  first = json.loads(soft.read_text().splitlines()[0])
+  assert first.keys() == {'text', 'stars', 'soft_label'}
+  assert first['soft_label'].keys() == {'bad', 'good'}
+  teacher = f'--config.objective.teacher.source={taught}'
+  more = (*TASK, '--config.epochs=2', '--config.objective.temperature=2')
+  finetune_runs.run(finetune_runs.command('distill/kd.py', files, tmp_path / 'kd', *more, teacher))
+  finetune_runs.run(
+    finetune_runs.command(
+      'distill/soft_labels.py', files, tmp_path / 'soft', *more, f'--config.data.train={soft}'
+    )
+  )
+  losses = [finetune_runs.every(tmp_path / name, 'loss') for name in ('soft', 'kd')]
+  assert len(losses[0]) == 25
+  np.testing.assert_allclose(*losses, rtol=1e-4)
+  finetune_runs.check_refused(
+    finetune_runs.command('distill/soft_labels.py', files, tmp_path / 'none', *more),
+    tmp_path / 'none', "config.data.train has no column 'soft_label'",
   )  # fmt: skip

@@ -27,6 +27,8 @@ class Options:
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
     unlabelled: a file may lack the column of the label: a student can learn from it what its
       teacher says.
+    soft_label: column of what a teacher says (`bertjax.predict --soft_labels`): the probability of
+      each class, or a number; '': none.
   """
 
   text: tuple[str, ...]
@@ -35,6 +37,7 @@ class Options:
   header: tuple[str, ...]
   separators: Count
   unlabelled: bool
+  soft_label: str
 
 
 def check(options: Options, at: str = 'config.data.task.') -> None:
@@ -66,19 +69,20 @@ def classes(options: Options) -> dict[str, int]:
 def encode(
   found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
-  """The records as rows with `label_BG`: int32 ids of classes, or float32 numbers; without, where
-  the first one has no label.
+  """The records as rows with `label_BG`, int32 ids of classes or float32 numbers, and
+  `soft_label_BGC`, log-probabilities of the classes, or a number; each where the first record has
+  it.
 
   Raises:
-    UserError: a label that is none of the classes, or no number, or one that is not there; the line
-      is named.
+    UserError: a label that is none of the classes, or no number, or one that is not there; a soft
+      label that is not that of these classes; the line is named.
   """
   said = [[_string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
   return Labelled(
     id_n=[row.id_n for row in rows],
     type_n=[row.type_n for row in rows],
-    label=labels(found, options),
+    label=labels(found, options) | _soft_labels(found, options),
     cut=sum(row.cut > 0 for row in rows),
   )
 
@@ -100,9 +104,7 @@ def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
 
 
 def _label(record: Record, options: Options) -> Any:
-  if options.label not in record.values:
-    raise UserError(f'{record.place}: expected {options.label!r}, which the lines before it have')
-  said = str(record.values[options.label])
+  said = str(_value(record, options.label))
   if options.classes:
     if said not in options.classes:
       raise UserError(
@@ -110,13 +112,49 @@ def _label(record: Record, options: Options) -> Any:
         f'{options.label!r}, got {said!r}: mend the line or the classes of the config'
       )
     return options.classes.index(said)
+  return _number(record, options.label)
+
+
+def _value(record: Record, name: str) -> Any:
+  if name not in record.values:
+    raise UserError(f'{record.place}: expected {name!r}, which the lines before it have')
+  return record.values[name]
+
+
+def _number(record: Record, name: str) -> float:
+  said = str(record.values[name])
   try:
     number = float(said)
   except ValueError:
     number = math.nan
   if not math.isfinite(number):
-    raise UserError(f'{record.place}: expected a number in {options.label!r}, got {said!r}')
+    raise UserError(f'{record.place}: expected a number in {name!r}, got {said!r}')
   return number
+
+
+def _soft_labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
+  """`soft_label` -> float32 [n, 1, C], of a number C is 1; nothing where the first record has
+  none."""
+  if not options.soft_label or options.soft_label not in found[0].values:
+    return {}
+  soft_nC = np.array([_soft_label(r, options) for r in found], np.float32)
+  return dict(soft_label=soft_nC[:, None])
+
+
+def _soft_label(record: Record, options: Options) -> list[float]:
+  said = _value(record, options.soft_label)
+  if not options.classes:
+    return [_number(record, options.soft_label)]
+  known = isinstance(said, dict) and said.keys() == set(options.classes)
+  p_C = np.array([said[name] for name in options.classes] if known else [], np.float64)
+  if not known or not (p_C >= 0).all() or abs(p_C.sum() - 1) > 1e-3:
+    raise UserError(
+      f'{record.place}: expected in {options.soft_label!r} the probability of each of '
+      f'{", ".join(map(repr, options.classes))}, got {said!r}: write the file with a teacher of '
+      'this task (bertjax.predict --soft_labels)'
+    )
+  with np.errstate(divide='ignore'):  # a class may have none
+    return np.log(p_C).tolist()
 
 
 TASK = Task(Options, check, read, classes, encode)

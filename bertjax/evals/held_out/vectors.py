@@ -22,8 +22,9 @@ from bertjax.types import Batch, Labelled, Subject, Variables
 def task(options: Any, text: tuple[str, ...], label: str, classes: tuple[str, ...]):
   """What `classify` reads and encodes; `options.header` is of the evaluator."""
   return classify.Options(
-    text=text, label=label, classes=classes, header=options.header, separators=1, unlabelled=False
-  )
+    text=text, label=label, classes=classes, header=options.header, separators=1,
+    unlabelled=False, soft_label='',
+  )  # fmt: skip
 
 
 def records(path: str, key: str, task: classify.Options, examples: int) -> list[Record]:

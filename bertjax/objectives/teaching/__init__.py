@@ -1,6 +1,6 @@
 """A student and its teacher: what the objectives that learn from another model have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -147,3 +147,8 @@ def by_columns(function: Callable[..., Array], arrays: Any, scores: int) -> Arra
 def term(value: Array, weight: Array, scale: float) -> Term:
   """The mean of values as a term of the loss."""
   return Term(jnp.sum(weight * value), jnp.sum(weight), scale=scale)
+
+
+def scaled(terms: Mapping[str, Term], factor: float) -> dict[str, Term]:
+  """Terms whose shares of the loss are that much of what they were."""
+  return {name: term._replace(scale=factor * term.scale) for name, term in terms.items()}

@@ -10,7 +10,7 @@ from bertjax.data.labelled.classify import TASK, Options
 from bertjax.data.labelled.common.records import Record
 from bertjax.errors import UserError
 
-OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1, unlabelled=False)
+OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1, False, '')
 
 NUMBERS = dataclasses.replace(OPTIONS, classes=())
 
@@ -75,3 +75,34 @@ def test_a_file_has_labels_or_none():
 def test_what_cannot_be_learned_is_refused(text, classes):
   with pytest.raises(UserError, match=r'config\.data\.task'):
     TASK.check(dataclasses.replace(OPTIONS, text=text, classes=classes))
+
+
+SOFT = dataclasses.replace(OPTIONS, soft_label='said')
+
+
+@mutation(
+  'labelled: soft labels are in the order of the file',
+  'bertjax/data/labelled/classify.py',
+  '[said[name] for name in options.classes]',
+  'list(said.values())',
+)
+def test_soft_labels_are_log_probabilities_in_the_order_of_the_classes():
+  rows = [dict(text='a', said=dict(good=0.75, bad=0.25)), dict(text='b', said=dict(bad=0, good=1))]
+  options = dataclasses.replace(SOFT, unlabelled=True)
+  found = encode(rows, options).label['soft_label']
+  assert found.shape == (2, 1, 2) and found.dtype == np.float32
+  np.testing.assert_allclose(np.exp(found[:, 0]), [[0.25, 0.75], [0, 1]])
+  numbers = encode([dict(text='a', said=3.5)], dataclasses.replace(options, classes=()))
+  assert numbers.label['soft_label'].tolist() == [[[3.5]]]
+  assert encode([dict(text='a', label='bad')], SOFT).label.keys() == {'label'}
+
+
+@pytest.mark.parametrize(
+  'said', [dict(good=1.0), dict(good=0.5, bad=0.1), dict(good=1.5, bad=-0.5), 'good', 0.5]
+)
+def test_soft_labels_of_another_task_are_named_by_their_line(said):
+  right = dict(text='a', label='bad', said=dict(good=0.5, bad=0.5))
+  with pytest.raises(UserError, match="line 3: expected in 'said' the probability of each of"):
+    encode([right, dict(right, said=said)], SOFT)
+  with pytest.raises(UserError, match="line 3: expected 'said', which the lines before it have"):
+    encode([right, dict(text='a', label='bad')], SOFT)

@@ -108,7 +108,9 @@ class Rows:
     batch['first_BG'] = np.stack(first_n).astype(np.int32)
     batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
-      batch[f'{name}_BG'] = label_n[number_n].reshape(len(row_n), -1)
+      own = label_n[number_n]
+      suffix = 'BGC' if own.ndim == 3 else 'BG'
+      batch[f'{name}_{suffix}'] = own[:, None] if own.ndim == 1 else own
     batch['dropped_B'] = np.zeros(len(row_n), np.int32)
     return batch
 
