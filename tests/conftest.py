@@ -72,6 +72,7 @@ PARTS = {
     'metrics/',
     'studies/',
     'launch/',
+    'machine/',
     'faults/',
     'config/',
     'storage/',
@@ -92,5 +93,6 @@ def pytest_collection_modifyitems(items):
     path = item.path.relative_to(here).as_posix()
     parts = [part for part, starts in PARTS.items() if path.startswith(starts)]
     if len(parts) != 1:
-      raise pytest.UsageError(f'{path} is slow: name its part in PARTS of tests/conftest.py')
+      # Not pytest.UsageError, whose words are lost where a worker raises it.
+      raise ValueError(f'{path} is slow: name its part in PARTS of tests/conftest.py')
     item.add_marker(parts[0])
