@@ -74,19 +74,14 @@ def word_divergence(teacher: Scores, student: Scores, temperature: float) -> Arr
 
 
 def at_every_token(batch: Batch) -> Batch:
-  """The batch with a target slot for each token; those that were no targets weigh nothing."""
-  position_BP, weight_BP = batch['target_pos_BP'], batch['weight_BP']
+  """The batch for a model that is to make scores of each token."""
   shape = batch['token_BT'].shape
-  row_B1 = jnp.arange(shape[0])[:, None]
-  there = (weight_BP > 0).astype(jnp.int32)
-  spread = lambda x: jnp.zeros(shape, x.dtype).at[row_B1, position_BP].add(x)
-  return dict(
-    batch,
-    target_pos_BP=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32), shape),
-    target_BP=spread(batch['target_BP'] * there),
-    weight_BP=spread(weight_BP),
-    masked_BP=spread(batch['masked_BP'] * there.astype(batch['masked_BP'].dtype)),
-  )
+  return dict(batch, target_pos_BP=jnp.broadcast_to(jnp.arange(shape[1], dtype=jnp.int32), shape))
+
+
+def at_targets(scores: Scores, batch: Batch) -> Scores:
+  """Those of the targets, out of scores of each token."""
+  return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))
 
 
 def state_error(
@@ -126,7 +121,8 @@ def make(config) -> Objective:
 
   def word_terms(out, theirs, batch: Batch) -> dict[str, Term]:
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
-    terms = scaled(mlm.masked_terms(out['word'], batch, 0.0), factor['hard'])
+    targets = at_targets(out['word'], batch) if everywhere else out['word']
+    terms = scaled(mlm.masked_terms(targets, batch, 0.0), factor['hard'])
     if factor['soft']:
       weight_BP = real_BT if everywhere else batch['weight_BP']
       error_BP = word_divergence(theirs['word'], out['word'], temperature)
@@ -150,8 +146,8 @@ def make(config) -> Objective:
 
   def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    batch = at_every_token(batch) if everywhere else batch
-    out, theirs = pair.outputs(variables, batch, noise, inner)
+    seen = at_every_token(batch) if everywhere else batch
+    out, theirs = pair.outputs(variables, seen, noise, inner)
     return Out((word_terms if words else label_terms)(out, theirs, batch), carry)
 
   def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:

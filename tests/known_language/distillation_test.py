@@ -41,8 +41,8 @@ def taught(store_of, tmp_path_factory):
 @mutation(
   'known_language: a student learns the words that it should only count',
   'bertjax/objectives/distill.py',
-  "terms = _scaled(mlm.masked_terms(out['word'], batch, 0.0), factor['hard'])",
-  "terms = _scaled(mlm.masked_terms(out['word'], batch, 0.0), 1.0)",
+  "terms = scaled(mlm.masked_terms(targets, batch, 0.0), factor['hard'])",
+  'terms = scaled(mlm.masked_terms(targets, batch, 0.0), 1.0)',
 )
 @pytest.mark.parametrize('temperature', [1.0, 2.0])
 def test_a_student_comes_to_what_its_teacher_says_and_not_to_the_data(

@@ -78,9 +78,9 @@ def tensors(batch, types=True):
 @pytest.mark.parametrize('normalize', [False, True])
 @mutation(
   'distill: the divergence is not scaled by the square of the temperature',
-  'bertjax/objectives/distill.py',
-  "terms['soft'] = term(error_BG, weight_BG, factor['soft'] * temperature**2)",
-  "terms['soft'] = term(error_BG, weight_BG, factor['soft'])",
+  'bertjax/objectives/soft_labels.py',
+  'float(given.soft) * float(given.temperature) ** 2',
+  'float(given.soft)',
   case='True',
 )
 @mutation(
@@ -92,9 +92,9 @@ def tensors(batch, types=True):
 )
 @mutation(
   'distill: a mean of classes is their sum',
-  'bertjax/objectives/distill.py',
-  '      error_BG /= classes\n',
-  '      error_BG /= 1\n',
+  'bertjax/objectives/soft_labels.py',
+  'error_BG /= classes',
+  'error_BG /= 1',
   case='False',
 )
 def test_classes_are_learned_as_patient_knowledge_distillation_does(normalize):
@@ -147,6 +147,13 @@ def test_a_number_is_learned_from_the_teachers_number():
   'bertjax/objectives/distill.py',
   'weight_BP = real_BT if everywhere',
   'weight_BP = jnp.ones_like(real_BT) if everywhere',
+  case='True',
+)
+@mutation(
+  'distill: masked words are looked for among the first ones',
+  'bertjax/objectives/distill.py',
+  "gather_positions(scores.hidden_BPE, batch['target_pos_BP'])",
+  "scores.hidden_BPE[:, : batch['target_pos_BP'].shape[1]]",
   case='True',
 )
 @mutation(

@@ -33,9 +33,9 @@ def command(files, taught, workdir, *more):
 
 @mutation(
   'transfer: the teacher is not listened to',
-  'bertjax/objectives/distill.py',
-  "terms['soft'] = term(error_BG, weight_BG, factor['soft'] * temperature**2)\n    if inner",
-  "terms['soft'] = term(error_BG, weight_BG, 0.0)\n    if inner",
+  'bertjax/objectives/soft_labels.py',
+  'float(given.soft) * float(given.temperature) ** 2',
+  '0.0',
 )
 @pytest.mark.full
 def test_a_student_without_labels_becomes_as_good_as_its_teacher(files, taught, tmp_path):

@@ -14,7 +14,7 @@ from bertjax.objectives import labels_of, model_of, refuse_words
 from bertjax.types import FIT, TEACHER, Array, Batch, Term, Variables
 
 KEY = 'config.objective'
-CHUNK = 1 << 26  # scores of a model at a time, where every token has some
+CHUNK = 1 << 25  # scores of a model at a time, where every token has some
 
 
 class Pair(NamedTuple):

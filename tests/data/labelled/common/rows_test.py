@@ -92,8 +92,8 @@ def test_rows_by_length_are_the_same_rows(rows):
 @mutation(
   'labelled: the label of another example',
   'bertjax/data/labelled/common/rows.py',
-  'label_n[number_n].reshape',
-  'label_n[row_n % self.rows].reshape',
+  'own = label_n[number_n]',
+  'own = label_n[row_n % self.rows]',
 )
 def test_a_row_is_an_example_with_its_label_and_padding(rows):
   batch = rows.batch(np.arange(8), True)
