@@ -1,5 +1,6 @@
 """What every config must keep, walked over all of configs/: a new config is a new row by itself."""
 
+import functools
 import json
 import math
 from typing import NamedTuple
@@ -67,10 +68,15 @@ def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS)
   return steps_of(config, rich_store, devices, steps).losses
 
 
-@pytest.fixture(scope='module', params=CONFIGS)
-def reference(request, rich_store):
+@functools.cache
+def reference_of(name: str, rich_store) -> Reference:
   """One compile serves the checks of a config."""
-  return steps_of(whole(request.param, rich_store), rich_store, 1)._replace(name=request.param)
+  return steps_of(whole(name, rich_store), rich_store, 1)._replace(name=name)
+
+
+@pytest.fixture(params=CONFIGS)
+def reference(request, rich_store):
+  return reference_of(request.param, rich_store)
 
 
 def test_the_loss_is_finite_and_moves(reference):
@@ -81,30 +87,36 @@ MIXED = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
 REPLICAS = {'mesh.data': 2, 'mesh.fsdp': 2}  # which XLA divides further, see sharding.replicas
 
 
-@pytest.mark.parametrize(
-  'fields',
-  # The full tier has the other kinds of collectives.
-  [
-    REPLICAS | {'microbatches': 2},
-    *(
-      pytest.param(fields, marks=pytest.mark.full)
-      for fields in [
-        {'microbatches': 4},
-        MIXED | {'microbatches': 2},
-        {'mesh.data': 8},
-        {'mesh.tensor': 8},
-        {'mesh.data': 2, 'mesh.tensor': 4},
-      ]
-    ),
-  ],
-  ids=str,
-)
-def test_meshes_and_microbatches_change_nothing(reference, rich_store, fields):
+def agree(reference: Reference, rich_store, fields: dict):
+  """Other meshes and microbatches come to the same losses."""
   devices = math.prod(size for key, size in fields.items() if key.startswith('mesh.'))
   np.testing.assert_allclose(
     losses(whole(reference.name, rich_store, **fields), rich_store, devices=devices),
     reference.losses, rtol=2e-6,
   )  # fmt: skip
+
+
+# One of each kind of model; the full tier has all configs and the other kinds of collectives.
+@pytest.mark.parametrize('name', ['bert', 'electra', 'transformer_xl', 'xlnet'])
+def test_replicas_and_microbatches_change_nothing(name, rich_store):
+  agree(reference_of(name, rich_store), rich_store, REPLICAS | {'microbatches': 2})
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+  'fields',
+  [
+    REPLICAS | {'microbatches': 2},
+    {'microbatches': 4},
+    MIXED | {'microbatches': 2},
+    {'mesh.data': 8},
+    {'mesh.tensor': 8},
+    {'mesh.data': 2, 'mesh.tensor': 4},
+  ],
+  ids=str,
+)
+def test_meshes_and_microbatches_change_nothing(reference, rich_store, fields):
+  agree(reference, rich_store, fields)
 
 
 @pytest.mark.full

@@ -143,7 +143,9 @@ KINDS = {
 
 
 @pytest.mark.skipif(not importlib.util.find_spec('libtpu'), reason='needs libtpu, which compiles')
-@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize(
+  'kind', ['TPU v5 lite', *(pytest.param(k, marks=pytest.mark.full) for k in (*KINDS,)[1:])]
+)
 def test_compiles_for_tpu(kind):
   """Real Mosaic code, forward and backward, by libtpu without a TPU; a process for each kind."""
   topology, accelerator = KINDS[kind]
