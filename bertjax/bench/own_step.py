@@ -1,6 +1,6 @@
 """Our train step on a batch, as the bench calls it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -18,6 +18,7 @@ from bertjax.machine import malloc
 from bertjax.models.layers import pad_id
 from bertjax.optim import optimizer, schedules
 from bertjax.train import step as step_lib
+from bertjax.train import summed
 from bertjax.types import Batch, Objective
 
 
@@ -63,6 +64,34 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
   return config
 
 
+def side_by_side(configs: Mapping[str, Any], factors: Sequence[float]) -> Any:
+  """The config of a step that sums the losses of phases, a row of each beside those of the others.
+
+  Args:
+    configs: phase -> what `sized` made of its config.
+    factors: of their losses.
+  """
+  together = next(iter(configs.values())).copy_and_resolve_references()
+  together.length = sum(config.length for config in configs.values())
+  with together.unlocked():
+    together.summed = dict(phases=dict(configs), factors=tuple(factors))
+  return together
+
+
+def phases_of(config: Any) -> Mapping[str, Any]:
+  """Phase -> config, of a step that takes several at once; {} of others."""
+  return config.summed.phases if 'summed' in config else {}
+
+
+def objective_of(config: Any) -> Objective:
+  """What a step minimises."""
+  if phases := phases_of(config):
+    each = {name: objective_of(c) for name, c in phases.items()}
+    return summed.objective(each, config.summed.factors, config.batch_size)
+  name = config.objective.name
+  return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE.make(config)
+
+
 def footprint(config: Any, batch: Batch) -> dict[str, int]:
   """Parameters, and bytes of them and the optimizer state; rows that pad the vocabulary count."""
   _, boxed, tx = system(config, batch)
@@ -81,9 +110,7 @@ def flops(config: Any, batch: Batch) -> float:
 
 def system(config: Any, batch: Batch) -> System:
   """What a config trains and how."""
-  name = config.objective.name
-  module = registry.find('bertjax.objectives', name, 'config.objective.name')
-  objective = module.OBJECTIVE.make(config)
+  objective = objective_of(config)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
   tx, _ = optimizer.make(config.optimizer, shapes['params'], axes['params'])

@@ -25,7 +25,6 @@ from bertjax.config import command_line, presets
 from bertjax.errors import door
 from bertjax.kernels import relative_attention
 from bertjax.preflight.checking import check, phases
-from bertjax.train import timeline
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/xlnet.py:base')
 _TOPOLOGY = flags.DEFINE_string('topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x4, v6e:8x8, ...')
@@ -90,8 +89,6 @@ def main(argv: list[str]) -> int:
   given = config_flags.get_override_values(flags.FLAGS['config'])
   for line in presets.apply(config, given, os.environ):
     print(line, file=sys.stderr)
-  if _BATCH_SIZE.value is None and timeline.make(config).factors:
-    print('A step takes all of these phases and holds more than each alone', file=sys.stderr)
   for phase in phases(config, _BATCH_SIZE.value, _LENGTH.value):
     said = check(phase, _TOPOLOGY.value, _IMPL.value, not _ESTIMATE.value)
     fits = fits and said['fits']

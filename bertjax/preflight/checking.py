@@ -11,7 +11,7 @@ from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
 from bertjax.errors import UserError
 from bertjax.preflight import compiled_step, estimate, proposal, topology
-from bertjax.train import timeline
+from bertjax.train import summed, timeline
 from bertjax.types import Batch
 
 COMPILED = (
@@ -31,7 +31,8 @@ class Phase(NamedTuple):
 
 
 def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phase]:
-  """What is to be compiled, the heaviest last; phases whose steps are alike once.
+  """What is to be compiled, the heaviest last; phases whose steps are alike once, and those whose
+  losses are summed together.
 
   Raises:
     UserError: one of the two sizes alone.
@@ -43,15 +44,16 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
   if batch_size is not None and length is not None:
     return [Phase('main', own_step.sized(config, batch_size, length), None)]
   found, line = {}, timeline.make(config)
-  # Of losses that are summed, each has a part in every step.
-  lengths = line.lengths if not line.factors else line.lengths * len(line.phases)
-  for phase, lasts in zip(line.phases, lengths, strict=True):
-    c = phase.config
-    sized = own_step.sized(c, c.batch_size, c.length)
+  own = {
+    p.name: own_step.sized(p.config, p.config.batch_size, p.config.length) for p in line.phases
+  }
+  if line.factors:
+    return [Phase('+'.join(own), own_step.side_by_side(own, line.factors), line.total)]
+  for (name, sized), lasts in zip(own.items(), line.lengths, strict=True):
     # What a step is compiled from; of the data the rows alone.
     known = sized.to_dict()
     key = json.dumps([known[name] for name in COMPILED], default=str)
-    name, sized, before = found.get(key, Phase(phase.name, sized, 0))
+    name, sized, before = found.get(key, Phase(name, sized, 0))
     found[key] = Phase(name, sized, before + line.total * lasts // sum(line.lengths))
   weight = lambda phase: phase.config.batch_size * phase.config.length
   return sorted(found.values(), key=weight)
@@ -59,6 +61,8 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
 
 def batch_of(config: Any) -> Batch:
   """A batch of made-up text; its rows repeat where there are many."""
+  if each := own_step.phases_of(config):
+    return summed.join({name: batch_of(c) for name, c in each.items()})
   rows = config.batch_size
   few = config.copy_and_resolve_references()
   few.batch_size = min(rows, SAMPLE)

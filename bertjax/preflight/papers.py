@@ -51,7 +51,7 @@ PAPERS = (
   Paper('mbert', 'base', 'v5e:4x4'),
   Paper('xlm', 'xlm15', 'v5e:4x4'),
   Paper('xlm_r', 'base', 'v5e:16x16'),
-  Paper('xlm_e', 'base', 'v5e:16x16'),
+  Paper('xlm_e', 'base', 'v5e:16x16', {'model.vocab_size': 250_002}),
   Paper('modernbert', 'base', 'v5e:8x8', dict(microbatches=3)),
 )
 HEAD = (

@@ -63,7 +63,8 @@ def policies(config: Any) -> list[str | None]:
 def _first(config, batch, sizes, limit, remat, ordered) -> Proposal | None:
   changed = config.copy_and_resolve_references()
   if remat:
-    changed.model.remat = remat
+    for each in (changed, *own_step.phases_of(changed).values()):
+      each.model.remat = remat
   system = own_step.system(changed, {name: x[:1] for name, x in batch.items()})
   words, traced = changed.model.vocab_size, None
   for microbatches, fsdp in ordered:

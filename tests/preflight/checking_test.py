@@ -1,0 +1,64 @@
+"""What is compiled of a config whose steps sum the losses of several phases."""
+
+import jax
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax import sharding
+from bertjax.bench import own_step
+from bertjax.preflight import checking, estimate, proposal
+
+ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
+
+
+@pytest.fixture
+def phase() -> checking.Phase:
+  """XLM-E's step on text and pairs at once, a row of each."""
+  (phase,) = checking.phases(tiny('xlm_e', batch_size=1), None, None)
+  return phase
+
+
+@mutation(
+  'preflight: losses that are summed are compiled apart',
+  'bertjax/preflight/checking.py',
+  'if line.factors:',
+  'if False:',
+)
+def test_losses_that_are_summed_are_one_step(phase):
+  """It holds what both keep, over parameters that they share, and costs what both cost."""
+  assert (phase.name, phase.steps) == ('mrtd+trtd', 100)
+  each = own_step.phases_of(phase.config).values()
+  batches = [checking.batch_of(config) for config in each]
+  together = checking.batch_of(phase.config)
+  of_each = [estimate.of(*pair, ONE) for pair in zip(each, batches, strict=True)]
+  found = estimate.of(phase.config, together, ONE)
+  assert found['parameters'] == of_each[0]['parameters'] == of_each[1]['parameters']
+  for kind in ('batch', 'residuals'):
+    assert found[kind] == sum(one[kind] for one in of_each) > 0
+  costs = [own_step.flops(*pair) for pair in zip(each, batches, strict=True)]
+  assert own_step.flops(phase.config, together) == sum(costs)
+
+
+@pytest.mark.full
+def test_a_step_of_summed_losses_is_lowered(phase):
+  mesh = sharding.make_mesh(phase.config.mesh, jax.devices()[:1])
+  lowered, *_ = own_step.lower(phase.config, checking.batch_of(phase.config), mesh)
+  _, metrics = lowered.out_info
+  assert {'mrtd', 'trtd'} == {name.split('/')[0] for name in metrics['sums']}
+
+
+@pytest.mark.full
+@mutation(
+  'proposal: the phases of a step keep what they kept',
+  'bertjax/preflight/proposal.py',
+  'for each in (changed, *own_step.phases_of(changed).values()):',
+  'for each in (changed,):',
+)
+def test_all_phases_of_a_step_keep_less_where_less_is_proposed(phase):
+  batch = checking.batch_of(phase.config)
+  found = estimate.of(phase.config, batch, ONE)
+  # One row on one device: nothing else can be divided.
+  limit = sum(found.values()) - found['residuals'] // 3
+  proposed = proposal.search(phase.config, batch, ONE, int(limit / proposal.FULL))
+  assert proposed is not None and proposed.remat not in (None, 'none')
