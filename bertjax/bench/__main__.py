@@ -44,5 +44,6 @@ def _run(bench: ModuleType, argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.bench'):
+    malloc.huge_pages()
     malloc.one_arena()
     main()

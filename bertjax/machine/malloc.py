@@ -5,18 +5,25 @@ asked for and unmaps it when it is let go, so each step gets pages that the kern
 zeros first: two fifths of the CPU time of a small model's step (LOG.md). Kept, the pages serve
 every step. The process may then become larger by a few times what a program computes in, since
 blocks that are let go side by side are not always filled by the next ones; so a process with one
-large program goes on as before, whatever else it runs.
+large program goes on as before, whatever else it runs. What helps it are pages of 2 MB in place of
+4 kB, which glibc asks the kernel for only if the environment says so when the process starts.
 """
 
 import ctypes
 import glob
 import os
+import pathlib
+import sys
 
 SHARE = 1 / 16  # of the machine's memory, that a program may compute in
 # Of malloc.h. One arena, since only the first is never mapped; no maps; nothing is given back.
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = (-8, 1), (-4, 0), (-1, -1)
 _ACCELERATORS = ('/dev/accel*', '/dev/vfio/[0-9]*', '/dev/nvidia[0-9]*', '/dev/kfd')
 _MAP_AGAIN = (-4, 65536)  # glibc's own
+# Which processes have huge pages: [always], [madvise]: those that ask for them, or [never].
+_POLICY = '/sys/kernel/mm/transparent_hugepage/enabled'
+_TUNABLES, _HUGE = 'GLIBC_TUNABLES', 'glibc.malloc.hugetlb'
+_ASKED = 'BERTJAX_HUGE_PAGES'  # set once it was tried, whatever came of it
 _one_arena = False
 _keeps: bool | None = None  # of this process; None: no program has come yet, False: for good
 
@@ -28,10 +35,34 @@ def one_arena() -> bool:
   accelerator, or another C library than glibc, nothing changes.
   """
   global _one_arena
-  if os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS)):
+  if _accelerated():
     return False
   _one_arena = _set(_ARENA_MAX)
   return _one_arena
+
+
+def huge_pages() -> None:
+  """Starts a process that computes on CPUs anew, as it was called, if that gives it huge pages.
+
+  To be called before there is anything to lose. A process that has been told of huge pages, or
+  whose kernel gives them to all or to none, goes on.
+  """
+  told = os.environ.get(_TUNABLES, '')
+  if _accelerated() or _ASKED in os.environ or _HUGE in told or '[madvise]' not in _policy():
+    return
+  os.environ |= {_ASKED: '1', _TUNABLES: ':'.join(filter(None, [told, f'{_HUGE}=1']))}
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os.execv(sys.executable, sys.orig_argv)
+
+
+def _accelerated() -> bool:
+  return os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS))
+
+
+def _policy() -> str:
+  path = pathlib.Path(_POLICY)
+  return path.read_text(encoding='utf-8') if path.exists() else ''
 
 
 def keep_pages(temporary: int) -> bool:
@@ -42,7 +73,7 @@ def keep_pages(temporary: int) -> bool:
       too many the process keeps nothing, for no program.
   """
   global _keeps
-  if not _one_arena or _keeps is False:
+  if not _one_arena:
     return False
   memory = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   if temporary >= SHARE * memory:

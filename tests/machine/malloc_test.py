@@ -1,5 +1,7 @@
 """Memory that a process keeps: no step asks the kernel for pages again."""
 
+import ast
+import os
 import subprocess
 import sys
 
@@ -26,9 +28,15 @@ print(started, kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 """
 
 
+def untold(**more):
+  """The environment of a process that nobody has told of huge pages."""
+  ours = (malloc._ASKED, malloc._TUNABLES)
+  return {k: v for k, v in environment().items() if k not in ours} | more
+
+
 def faults(whose):
   done = subprocess.run(
-    [sys.executable, '-c', PROGRAM, whose], cwd=ROOT, env=environment(), text=True,
+    [sys.executable, '-c', PROGRAM, whose], cwd=ROOT, env=untold(), text=True,
     capture_output=True, check=True,
   )  # fmt: skip
   started, kept, count = done.stdout.split()
@@ -44,6 +52,120 @@ def faults(whose):
 )
 def test_calls_find_their_pages_again():
   assert faults('ours') < faults('of another program') / 10
+
+
+# The same without what keeps pages, as a large program has it; and what it was called with.
+HUGE = """
+import resource, sys
+from bertjax.machine import malloc
+if sys.argv[1] == 'ours': malloc.huge_pages()
+import jax, jax.numpy as jnp
+x = jnp.ones((3200, 8))
+step = jax.jit(lambda x: jnp.sin(x @ x.T) @ x).lower(x).compile()
+for _ in range(3): step(x).block_until_ready()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20): step(x).block_until_ready()
+print([resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, *sys.argv[1:]])
+"""
+
+
+@pytest.mark.skipif('[madvise]' not in malloc._policy(), reason='the kernel asks nobody')
+@mutation(
+  'malloc: huge pages are not asked for',
+  'bertjax/machine/malloc.py',
+  "f'{_HUGE}=1'",
+  "f'{_HUGE}=0'",
+)
+def test_a_large_program_has_huge_pages():
+  def said(*arguments):
+    done = subprocess.run(
+      [sys.executable, '-c', HUGE, *arguments], cwd=ROOT, env=untold(), text=True,
+      capture_output=True, check=True,
+    )  # fmt: skip
+    count, *given = ast.literal_eval(done.stdout)
+    assert given == [*arguments]
+    return count
+
+  assert said('ours', 'and more') < said('theirs', '') / 10
+
+
+STARTS = """
+import os
+with open(os.environ['STARTS'], 'a') as file: print(os.environ.get('GLIBC_TUNABLES'), file=file)
+"""
+
+
+@pytest.mark.skipif('[madvise]' not in malloc._policy(), reason='the kernel asks nobody')
+@mutation(
+  'malloc: a run goes on with small pages',
+  'bertjax/main.py',
+  '    malloc.huge_pages()\n',
+  '',
+)
+def test_a_run_starts_anew_with_huge_pages(tmp_path):
+  (tmp_path / 'sitecustomize.py').write_text(STARTS)
+  path = os.pathsep.join([str(tmp_path), str(ROOT)])
+  subprocess.run(
+    [sys.executable, '-m', 'bertjax.main', '--helpshort'], cwd=ROOT, capture_output=True,
+    check=False, env=untold(PYTHONPATH=path, STARTS=str(tmp_path / 'starts')),
+  )  # fmt: skip
+  starts = (tmp_path / 'starts').read_text().splitlines()
+  assert starts == ['None', 'glibc.malloc.hugetlb=1']
+
+
+@pytest.fixture
+def started(monkeypatch):
+  """What processes were started, in place of starting them."""
+  found = []
+  for name in (malloc._ASKED, malloc._TUNABLES):
+    monkeypatch.setenv(name, 'of nobody')  # so that it is put back
+    monkeypatch.delenv(name)
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setattr(malloc, '_policy', lambda: 'always [madvise] never')
+  monkeypatch.setattr(malloc.os, 'execv', lambda file, argv: found.append((file, argv)))
+  return found
+
+
+@mutation(
+  'malloc: a process starts anew for ever',
+  'bertjax/machine/malloc.py',
+  ' or _ASKED in os.environ',
+  '',
+)
+def test_a_process_starts_anew_once_and_with_what_it_was_told(started, monkeypatch):
+  monkeypatch.setenv(malloc._TUNABLES, 'glibc.malloc.check=1')
+  malloc.huge_pages()
+  assert started == [(sys.executable, sys.orig_argv)]
+  assert malloc.os.environ[malloc._TUNABLES] == 'glibc.malloc.check=1:glibc.malloc.hugetlb=1'
+  monkeypatch.delenv(malloc._TUNABLES)  # as the loader of a privileged program does
+  malloc.huge_pages()
+  assert len(started) == 1
+
+
+@mutation(
+  'malloc: a process starts anew for what it has',
+  'bertjax/machine/malloc.py',
+  "'[madvise]' not in _policy()",
+  'not _policy()',
+)
+@pytest.mark.parametrize(
+  ('policy', 'told', 'platforms'),
+  [
+    ('[always] madvise never', '', 'cpu'),
+    ('always madvise [never]', '', 'cpu'),
+    ('', '', 'cpu'),
+    ('always [madvise] never', 'glibc.malloc.hugetlb=0', 'cpu'),
+    ('always [madvise] never', '', ''),
+  ],
+)
+def test_a_process_that_gains_nothing_goes_on(policy, told, platforms, started, monkeypatch):
+  monkeypatch.setattr(malloc, '_policy', lambda: policy)
+  monkeypatch.setattr(malloc.glob, 'glob', lambda pattern: ['/dev/accel0'])
+  monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  if told:
+    monkeypatch.setenv(malloc._TUNABLES, told)
+  malloc.huge_pages()
+  assert not started
 
 
 @pytest.fixture
@@ -64,8 +186,8 @@ def settings(monkeypatch):
 @mutation(
   'malloc: hosts of accelerators keep all their memory too',
   'bertjax/machine/malloc.py',
-  "if os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS)):",
-  'if False:',
+  "return os.environ.get('JAX_PLATFORMS') != 'cpu' and any(map(glob.glob, _ACCELERATORS))",
+  'return False',
 )
 def test_hosts_of_accelerators_stay_as_they_are(platforms, found, ours, settings, monkeypatch):
   monkeypatch.setenv('JAX_PLATFORMS', platforms)
@@ -84,8 +206,8 @@ def test_hosts_of_accelerators_stay_as_they_are(platforms, found, ours, settings
 @mutation(
   'malloc: a small program after a large one keeps the pages of both',
   'bertjax/machine/malloc.py',
-  ' or _keeps is False:',
-  ':',
+  'elif _keeps is None:',
+  'else:',
 )
 @mutation(
   'malloc: a large program finds what a small one has set',

@@ -26,10 +26,12 @@ def command(store, workdir, *more, config: str = 'bert.py:test') -> list[str]:
 
 
 def environment(devices: int = 1) -> dict[str, str]:
-  """Compiled steps are shared between the processes; warnings stay warnings there."""
+  """Compiled steps are shared between the processes; warnings stay warnings there. None starts anew
+  for huge pages: it has them."""
   cache = os.path.expanduser('~/.cache/bertjax-tests/compiled')
   return dict(
     os.environ,
+    GLIBC_TUNABLES='glibc.malloc.hugetlb=1',
     PYTHONPATH=str(ROOT),
     XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
     JAX_COMPILATION_CACHE_DIR=cache,
