@@ -52,7 +52,13 @@ def test_every_block_that_holds_something_is_visited(name):
 @mutation(
   'tpu kernel: every block is visited',
   'bertjax/kernels/relative_attention/block_sparsity.py',
-  'may_BIJ &= ahead_BIJ',
+  'may_BIJ &= inside_BIJ',
+  'pass',
+)
+@mutation(
+  'tpu kernel: blocks of later keys are visited',
+  'bertjax/kernels/relative_attention/block_sparsity.py',
+  'may_BIJ &= (most_IJ >= near)[None]',
   'pass',
 )
 def test_blocks_that_hold_nothing_are_not_visited():
