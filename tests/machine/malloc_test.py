@@ -86,7 +86,7 @@ def test_a_large_program_has_huge_pages():
     assert given == [*arguments]
     return count
 
-  assert said('ours', 'and more') < said('theirs', '') / 10
+  assert said('ours', 'and more') < said('theirs', '') / 2  # a kernel may lack some
 
 
 STARTS = """
