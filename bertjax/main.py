@@ -121,9 +121,9 @@ def _with_stored_config(argv: list[str]) -> list[str]:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax'):
     malloc.huge_pages()
     malloc.one_arena()
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     compiled.keep(copies.cache())
     app.run(main, command_line.located(sys.argv), flags_parser=_parse)
