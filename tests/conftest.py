@@ -80,7 +80,7 @@ PARTS = {
     'sweep',
     'vocab',
     'extending',
-    'docs',
+    'walk',
   ),
   'learning': ('overfit_test', 'known_language/'),
 }

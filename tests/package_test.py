@@ -134,11 +134,19 @@ def test_every_command_is_in_the_list():
   'or pathlib.Path(name).exists()',
   'or False',
 )
+@mutation(
+  'package: a config in a folder is found in a checkout alone',
+  'bertjax/config/command_line.py',
+  'FOLDER not in file.parents',
+  'file.parent != FOLDER',
+)
 def test_a_path_of_a_config_is_found_where_there_is_no_checkout(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   inside = str(command_line.FOLDER / 'bert.py')
   given = ['main', '--config=configs/bert.py:base', '--config', 'configs/bert.py']
   assert command_line.located(given) == ['main', f'--config={inside}:base', '--config', inside]
+  deeper = command_line.located(['--config=configs/finetune/glue.py:sst2'])
+  assert deeper == [f'--config={command_line.FOLDER / "finetune" / "glue.py"}:sst2']
   others = [
     '--config=configs/none.py', '--config=bert.py', '--config.data.input=configs/bert.py',
     '--config=../configs/bert.py', '--workdir', 'configs/bert.py', '--workdir=configs/bert.py',

@@ -14,8 +14,8 @@ HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
 def located(argv: list[str]) -> list[str]:
   """The arguments, with the value of --config as a path that can be opened, if there is one.
 
-  `configs/NAME.py[:ARGUMENT]` is NAME.py of FOLDER where the current directory has no such file;
-  a path of the user's own stays as it is.
+  `configs/NAME.py[:ARGUMENT]`, where NAME may have folders, is NAME.py of FOLDER where the current
+  directory has no such file; a path of the user's own stays as it is.
   """
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
 
@@ -76,6 +76,6 @@ def _located(argument: str, before: str) -> str:
   path = _value(argument, before)
   name, colon, size = path.partition(':')
   file = FOLDER.parent / name
-  if not path or pathlib.Path(name).exists() or file.parent != FOLDER or not file.exists():
+  if not path or pathlib.Path(name).exists() or FOLDER not in file.parents or not file.exists():
     return argument
   return argument.removesuffix(path) + f'{file}{colon}{size}'

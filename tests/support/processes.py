@@ -70,6 +70,13 @@ def kill_at(store, workdir, ready, *more, config: str = 'bert.py:test') -> None:
   process.wait()
 
 
+def free_port() -> int:
+  """One of this machine's that nothing listens to."""
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    return free.getsockname()[1]
+
+
 def steps_logged(workdir) -> int:
   path = workdir / 'metrics.jsonl'
   return path.read_text().count('"loss"') if path.exists() else 0
@@ -92,9 +99,7 @@ def start_pair(
 
   Logs are LOGS.I.log, by default WORKDIR.I.log.
   """
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
+  port = free_port()
   env = dict(environment(2), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo')
   started = []
   for process in range(2):

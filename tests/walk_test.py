@@ -1,0 +1,73 @@
+"""The walk of docs/finetune.md, from text to answers over HTTP, as its reader types it."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+import processes
+import pytest
+
+PAGE = (processes.ROOT / 'docs' / 'finetune.md').read_text()
+WALK = re.search(r'## From your text(.*?)\n## ', PAGE, re.DOTALL)[1]
+COMMANDS = re.findall(r'^    ((?:python|curl) (?:.*\\\n)*.*)$', WALK, re.MULTILINE)
+SERVER = re.search(r'```python\n(.*?)```', WALK, re.DOTALL)[1]
+SMALLER = {  # than what the page trains, so that it takes a minute; by the workdir
+  'pretrained': '--config.total_steps=20 --config.batch_size=8 --config.length=32',
+  'teacher': '--config.epochs=6 --config.length=16',
+  'student': '--config.epochs=6 --config.length=16',
+}
+GOOD, BAD = ('lovely', 'bright', 'great'), ('dull', 'awful', 'weak')
+
+
+def write_texts(folder):
+  """Sentences with a word of GOOD or BAD each, as text and as examples."""
+  draw = random.Random(0)
+  plain = [f'word{n}' for n in range(40)]
+
+  def sentence(words):
+    return ' '.join([*draw.choices(plain, k=4), draw.choice(words), *draw.choices(plain, k=3)])
+
+  (folder / 'text').mkdir()
+  for name in 'ab':
+    documents = ['\n'.join(sentence(GOOD + BAD) for _ in range(6)) for _ in range(150)]
+    (folder / 'text' / f'{name}.txt').write_text('\n\n'.join(documents) + '\n')
+  for name, count in (('train', 600), ('dev', 100)):
+    labels = draw.choices(['good', 'bad'], k=count)
+    lines = [f'{sentence(GOOD if label == "good" else BAD)}\t{label}' for label in labels]
+    (folder / f'{name}.tsv').write_text('\n'.join(['text\tlabel', *lines]) + '\n')
+
+
+def typed(folder, command):
+  """What a command of the page prints, as a shell runs it in the folder."""
+  trained = re.search(r'bertjax\.main .*--workdir=runs/(\w+)', command)
+  path = os.pathsep.join([os.path.dirname(sys.executable), os.environ['PATH']])
+  done = subprocess.run(
+    ['bash', '-c', f'{command} {SMALLER[trained[1]] if trained else ""}'], cwd=folder, text=True,
+    env=processes.environment() | dict(PATH=path), capture_output=True, timeout=600, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, f'{command}\n{done.stdout[-2000:]}{done.stderr[-3000:]}'
+  return done.stdout
+
+
+@pytest.mark.full
+def test_the_walk_ends_with_an_answer(tmp_path):
+  write_texts(tmp_path)
+  *commands, serve, ask = COMMANDS
+  assert serve == 'python serve.py &' and len(commands) == 7
+  printed = [typed(tmp_path, command) for command in commands]
+  (tmp_path / 'serve.py').write_text(SERVER.replace('8000', str(port := processes.free_port())))
+  environment = processes.environment() | dict(HF_HUB_OFFLINE='1')
+  server = subprocess.Popen([sys.executable, 'serve.py'], cwd=tmp_path, env=environment)
+  try:
+    retry = '--retry 120 --retry-delay 1 --retry-connrefused --silent --noproxy localhost'
+    for text, label in (('a great film.', 'good'), ('an awful film.', 'bad')):
+      asked = ask.replace('8000', str(port)).replace('a great film.', text)
+      (answer,) = json.loads(typed(tmp_path, f'{asked} {retry}'))
+      assert answer['label'] == label and answer['score'] > 0.6
+  finally:
+    server.kill()
+    server.wait()
+  assert 'good' in printed[-2]
