@@ -116,7 +116,9 @@ def test_gradients_of_replicas_are_those_of_one_device():
     step, init, layout = own_step.lower(config, batch, placed)
     with jax.set_mesh(placed):
       state = jax.jit(init, out_shardings=layout)(jax.random.key(0))
-    _, metrics = step.compile()(state, sharding.put_batch(batch, placed), np.uint32(0), np.float32(0))
+    _, metrics = step.compile()(
+      state, sharding.put_batch(batch, placed), np.uint32(0), np.float32(0)
+    )
     norms[name] = float(metrics['grad_norm'])
   np.testing.assert_allclose(norms['many'], norms['one'], rtol=2e-6)
   np.testing.assert_allclose(norms['low'], norms['one'], rtol=2e-3)
