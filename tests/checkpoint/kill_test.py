@@ -3,11 +3,11 @@
 import os
 import pathlib
 import random
-import socket
 import subprocess
 import sys
 import time
 
+import processes
 import pytest
 from checkpoint_cases import flip, kept, largest
 from mutation import mutation
@@ -55,9 +55,7 @@ def test_a_run_killed_in_many_saves_loses_nothing_that_was_complete(tmp_path):
 
 def run_processes(directory, count, steps):
   """Runs the loop on `count` processes together; returns what each printed."""
-  with socket.socket() as free:
-    free.bind(('localhost', 0))
-    port = free.getsockname()[1]
+  port = processes.free_port()
   loops = [start_loop(directory, steps, port, count, i) for i in range(count)]
   outputs = [loop.communicate(timeout=120)[0].splitlines() for loop in loops]
   assert [loop.returncode for loop in loops] == [0] * count

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 
 import fsspec
+import processes
 import pytest
 
 GS = ('gcp_storage_emulator', 'start', '--host=127.0.0.1', '--in-memory', '--default-bucket=bucket')
@@ -27,9 +28,7 @@ def serving(scheme: str, folder: pathlib.Path) -> Iterator[str]:
   pytest.importorskip('gcsfs' if scheme == 'gs' else 's3fs')
   module, *arguments = GS if scheme == 'gs' else S3
   pytest.importorskip(module.partition('.')[0])
-  with socket.socket() as free:
-    free.bind(('127.0.0.1', 0))
-    port = free.getsockname()[1]
+  port = processes.free_port()
   url = f'http://127.0.0.1:{port}'
   command = [sys.executable, '-m', module, *arguments, *(f'--port={port}',)]
   told = dict(
