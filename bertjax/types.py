@@ -264,7 +264,7 @@ class Task(NamedTuple):
 
 
 class RowSource(Protocol):
-  """Rows to train on: `Examples` over a store, or a seqio stream."""
+  """Rows by number: `Examples` over a store, a seqio stream, or labelled ones in memory."""
 
   @property
   def ordered(self) -> bool:
@@ -281,6 +281,14 @@ class RowSource(Protocol):
     ...
 
 
+class TrainingRows(RowSource, Protocol):
+  """Rows to train on."""
+
+  def template(self) -> dict[str, np.ndarray]:
+    """One of them, as long as the longest, without dropped_B: for its shapes and dtypes."""
+    ...
+
+
 class HeldOutRows(RowSource, Protocol):
   """Rows to evaluate on: `Examples` over a store, or rows in memory."""
 
@@ -293,6 +301,32 @@ class HeldOutRows(RowSource, Protocol):
   def store(self) -> Any:
     """Knows the vocabulary."""
     ...
+
+
+class Reader(NamedTuple):
+  """Where the rows of a run come from: data/readers/NAME.py exports it as READER.
+
+  Attributes:
+    reads: the sections of `config.data` that say what is made of its rows: plan and mask, or task.
+    ensure: (config.data, seed, workdir) -> the directory that `open` takes; makes what is missing.
+    open: that directory -> the store, of the vocabulary alone where there is no text in it.
+    rows: (config of a phase, store, directory for plans) -> the rows to train on, and those that
+      their source holds out, or None.
+    says: (configs of all phases, directory of the store) -> what is read, a line for people.
+    text: whether the store has the text, in files that are compared with their record.
+    repeats: whether every host can make any batch at any time; else they come in order, and one
+      thread asks for them.
+    unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
+  """
+
+  reads: Sequence[str]
+  ensure: Callable[[Any, int, str], str]
+  open: Callable[[Any], Any]
+  rows: Callable[[Any, Any, str | None], tuple[TrainingRows, HeldOutRows | None]]
+  says: Callable[[Sequence[Any], str], str]
+  text: bool = False
+  repeats: bool = True
+  unit: int = 0
 
 
 class Term(NamedTuple):

@@ -180,7 +180,7 @@ class Data(NamedTuple):
     holdout: share of the documents kept for evaluation, or
     heldout: text for it, as input.
     workers: processes of `prepare`; 0: one per core.
-    reader: whether rows come from a store, are streamed, or are labelled examples.
+    reader: where rows come from: store, seqio (a stream), or labelled (examples in memory).
     train, dev: files of labelled examples, in the form of their task: tables, CoNLL, SQuAD.
     examples: of train, from the first one on; 0: all.
     length_block: batches of them whose rows are put in order of length together, so that they have
@@ -213,7 +213,7 @@ class Data(NamedTuple):
   holdout: Annotated[float, Bounds(0, 0.5)]
   heldout: str
   workers: Natural
-  reader: Literal['store', 'seqio', 'labelled']
+  reader: str
   train: str
   dev: str
   examples: Natural

@@ -18,6 +18,12 @@ from bertjax.config.keys import Best, Data, MeshSizes, Profile, Run, Teacher, Tr
 from bertjax.errors import UserError
 from configs import common
 
+# Sections of `config.data` that a reader may have its rows made by: (key, folder, export).
+OF_THE_ROWS = (
+  ('plan', 'bertjax.data.plans', 'PLAN'),
+  ('mask', 'bertjax.data.masking', 'MASKING'),
+  ('task', 'bertjax.data.labelled', 'TASK'),
+)
 # Keys of `config.data` that say how a store is made.
 OF_THE_TEXT = (
   'input', 'mixture', 'module', 'train_vocab', 'lowercase', 'split', 'errors', 'field', 'skip_bad',
@@ -75,15 +81,11 @@ def sections(config: Any) -> Iterator[Described]:
     yield _described(f'config.{key}', _section(config, key), fields)
   data = _section(config, 'data')
   yield _described('config.data.train_vocab', data['train_vocab'], TrainVocab)
-  if data['reader'] == 'labelled':
-    yield _chosen('config.data.task', data['task'], 'bertjax.data.labelled', 'TASK')
-    unread = ('plan', 'mask')
-  else:
-    yield _chosen('config.data.plan', data['plan'], 'bertjax.data.plans', 'PLAN')
-    yield _chosen('config.data.mask', data['mask'], 'bertjax.data.masking', 'MASKING')
-    unread = ('task',)
-  for key in unread:
-    yield Described(f'config.data.{key}', data[key], {})
+  reads = registry.find('bertjax.data.readers', data['reader'], 'config.data.reader').READER.reads
+  for key, folder, export in OF_THE_ROWS:
+    where = f'config.data.{key}'
+    read = key in reads
+    yield _chosen(where, data[key], folder, export) if read else Described(where, data[key], {})
   for key in ('model', 'objective'):
     yield _chosen(f'config.{key}', _section(config, key), f'bertjax.{key}s', key.upper())
   if 'teacher' in config['objective']:

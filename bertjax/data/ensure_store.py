@@ -1,7 +1,7 @@
 """Makes the token store of a run where the config gives text instead of a store.
 
 Runs `bertjax.vocab` and `bertjax.prepare` as child processes, so that the training process never
-imports TensorFlow; unless `config.data.reader` asks for a stream without a store.
+imports TensorFlow.
 """
 
 import json
@@ -10,14 +10,11 @@ import pathlib
 import shutil
 import sys
 
-from bertjax.data.labelled.common import rows as labelled_rows
-from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import read_meta
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError
 from bertjax.machine import children
 from bertjax.storage import copies, durable
 
-READERS = ('store', 'seqio', 'labelled')
 RECORD = 'made_of.json'  # beside the store of a workdir: what it follows from
 # Keys of `config.data` that the store of a workdir follows from.
 MADE_OF = (
@@ -47,23 +44,11 @@ def ensure_store(data, seed: int, workdir: str) -> str:
     workdir: the run's directory; its `vocab` and `store` are written.
 
   Returns:
-    The store's directory; of a run without one, the workdir, which then has `vocab` alone.
+    The store's directory.
 
   Raises:
     UserError: neither store nor text is named, no vocabulary, or a child process failed.
   """
-  if choose(data.reader, READERS, 'config.data.reader') == 'labelled':
-    return labelled_rows.ensure_vocabulary(data, workdir)
-  if data.reader == 'seqio':
-    if data.store:
-      raise UserError('config.data.reader=seqio reads text and config.data.store is none: set one')
-    if data.heldout:
-      raise UserError(
-        f'config.data.heldout={data.heldout} is for a store; config.data.reader=seqio evaluates on '
-        "the Task's split 'validation': give it one, or prepare a store"
-      )
-    text = _text(data)
-    return row_stream.ensure_vocabulary(data, workdir, _vocabulary(data, text, seed, workdir))
   if data.store:
     if data.heldout:
       raise UserError(
@@ -115,7 +100,7 @@ def _made_of(data, seed: int) -> dict:
 
 
 def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
-  text = _text(data)
+  source = text(data)
   if not (data.vocab or data.train_vocab.type):
     raise UserError(
       'no vocabulary: set config.data.vocab to a file or directory, or config.data.train_vocab '
@@ -124,15 +109,15 @@ def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
     )
   store.parent.mkdir(parents=True, exist_ok=True)
   durable.write_json(store.parent / RECORD, _made_of(data, seed))
-  vocab = _vocabulary(data, text, seed, workdir)
+  vocab = vocabulary(data, source, seed, workdir)
   holdout = 0.0 if data.heldout else data.holdout
-  _run('bertjax.prepare', _flags(data, text, vocab, store, holdout))
+  _run('bertjax.prepare', _flags(data, source, vocab, store, holdout))
 
 
-def _flags(data, text: str, vocab, output: pathlib.Path, holdout: float) -> dict[str, object]:
+def _flags(data, source: str, vocab, output: pathlib.Path, holdout: float) -> dict[str, object]:
   """Of `prepare`."""
   return dict(
-    input=text,
+    input=source,
     vocab=vocab,
     output=output,
     holdout=holdout,
@@ -151,19 +136,24 @@ def _flags(data, text: str, vocab, output: pathlib.Path, holdout: float) -> dict
   )
 
 
-def _text(data) -> str:
-  text = data.mixture or data.input
-  if not text:
+def text(data) -> str:
+  """What `config.data` names to be read.
+
+  Raises:
+    UserError: nothing, or two things.
+  """
+  named = data.mixture or data.input
+  if not named:
     raise UserError(
       'no data: set config.data.store to a finished store, or config.data.input or '
       'config.data.mixture to text (files, tfds:NAME, or the name of a seqio Task)'
     )
   if data.mixture and data.input:
     raise UserError('set one of config.data.mixture and config.data.input, got both')
-  return text
+  return named
 
 
-def _vocabulary(data, text: str, seed: int, workdir: str) -> str:
+def vocabulary(data, source: str, seed: int, workdir: str) -> str:
   """The vocabulary that the config names, or the one it has trained; '' if it says neither."""
   if data.vocab or not data.train_vocab.type:
     return data.vocab
@@ -172,7 +162,7 @@ def _vocabulary(data, text: str, seed: int, workdir: str) -> str:
     _run(
       'bertjax.vocab',
       dict(
-        input=text,
+        input=source,
         type=data.train_vocab.type,
         size=data.train_vocab.size,
         split=data.split,

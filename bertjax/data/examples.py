@@ -48,7 +48,7 @@ def tables_of(model: Any) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """The rows of an endless sequence of epochs; a `types.RowSource`.
+  """The rows of an endless sequence of epochs; `types.TrainingRows`.
 
   Attributes:
     store: the token store.
@@ -99,6 +99,11 @@ class Examples:
     tokens_per_row = self.count['tokens'] / self.rows
     stats = dict(self.count, examples=self.examples, rows=self.rows)
     return stats | dict(tokens_per_row=tokens_per_row, fill=tokens_per_row / self.length)
+
+  def template(self) -> dict[str, np.ndarray]:
+    """A row, for its shapes and dtypes."""
+    row = self.batch(np.zeros(1, np.int64), shuffle=True)
+    return {name: value for name, value in row.items() if name != 'dropped_B'}
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
     """Builds rows.

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.config import dotted
+from bertjax.data import readers
 from bertjax.errors import UserError
 from bertjax.machine import hosts
 
@@ -63,7 +64,7 @@ def check_data(run: Any) -> None:
   if hosts.count() == 1:
     return
   found = dict(store=_sha256(json.dumps(run.store.meta, sort_keys=True, default=str).encode()))
-  if run.config.data.reader == 'store':
+  if readers.of(run.config.data).repeats:
     found |= {f'first batch of phase {p.name!r}': p.batch_sha256(0) for p in run.phases}
   remedy = 'see that all read the same files, from the same file system or equal copies'
   hosts.require_same('its data', found, remedy)

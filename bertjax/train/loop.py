@@ -9,12 +9,14 @@ judges it, spikes.py what becomes of a step that is not finite.
 import contextlib
 import json
 import pathlib
-from collections.abc import Sequence
+import shutil
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 
 from bertjax.checkpoint import reading, resume
+from bertjax.errors import UserError
 from bertjax.machine import hosts
 from bertjax.metrics.progress import Progress
 from bertjax.storage import mirror
@@ -39,7 +41,22 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
     pathlib.Path(place.path).mkdir(parents=True, exist_ok=True)
     stack.enter_context(resume.alone_in(place.path))
     place.fetch()
+    stack.enter_context(_nothing_left(config.data, pathlib.Path(place.path)))
     _run(config, place, overrides, progress, stop, stack)
+
+
+@contextlib.contextmanager
+def _nothing_left(data: Any, workdir: pathlib.Path) -> Iterator[None]:
+  """Of a start that is refused: the vocabulary that it has copied goes. What took a while to make,
+  a store or a trained vocabulary, stays for the next start."""
+  own = workdir / resume.VOCAB
+  stays = own.exists() or data.train_vocab.type
+  try:
+    yield
+  except UserError:
+    if not stays and resume.stored(workdir) is None:
+      shutil.rmtree(own, ignore_errors=True)
+    raise
 
 
 def _run(

@@ -9,7 +9,7 @@ import jax
 
 from bertjax.checkpoint import init_from, resume, teacher
 from bertjax.config import presets, schema
-from bertjax.data import ensure_store
+from bertjax.data import readers
 from bertjax.machine import hosts
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
@@ -32,25 +32,17 @@ def open_run(
     progress.note(note)
   for note in schema.notes(config):
     progress.note(note)
+  reader = readers.of(config.data)
   if remote.is_remote(config.data.store):
     progress.note(f'The store {config.data.store} is copied once to each host')
   elif hosts.index() == 0:
-    ensure_store.ensure_store(config.data, config.seed, workdir)
+    reader.ensure(config.data, config.seed, workdir)
     place.send_store()
   if hosts.count() > 1:
     hosts.barrier('store', math.inf)  # as long as process 0 lives
     place.fetch_store()
-  path = ensure_store.ensure_store(config.data, config.seed, workdir)
-  if config.data.reader == 'seqio':
-    progress.note(
-      f'Streaming {config.data.mixture or config.data.input} through seqio: slower than a store; '
-      'nothing is held out unless it has a split validation; a resume reads past what it has seen'
-    )
-  elif config.data.reader == 'labelled':
-    files = [phase.config.data.train for phase in timeline.make(config).phases]
-    progress.note(f'Learning from the labels of {", ".join(dict.fromkeys(files))}')
-  else:
-    progress.note(f'Reading the store {path}')
+  path = reader.ensure(config.data, config.seed, workdir)
+  progress.note(reader.says([phase.config for phase in timeline.make(config).phases], path))
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
   run = hosts.first_then_all('plans', lambda: setup.make_run(config, path, fallback=plans))

@@ -11,11 +11,11 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.data import loader
+from bertjax.data import loader, readers
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet
-from bertjax.types import Batch, Objective, RowSource, Subject
+from bertjax.types import Batch, Objective, Subject, TrainingRows
 
 
 @dataclasses.dataclass(eq=False)
@@ -36,7 +36,7 @@ class Phase:
 
   name: str
   subject: Subject
-  examples: RowSource
+  examples: TrainingRows
   tx: optax.GradientTransformationExtraArgs
   schedule: Callable
   devices: sharding.Devices
@@ -172,8 +172,8 @@ class Phase:
     """This host's rows of the phase's batch `index`, which must follow the last one asked for."""
     if self._stream is None:
       hosts = (jax.process_index(), jax.process_count())
-      # A stream is read in order, by one thread.
-      threads = 0 if self.config.data.reader == 'seqio' else self.config.data.threads
+      data = self.config.data
+      threads = data.threads if readers.of(data).repeats else 0
       self._stream = loader.train_batches(
         self.examples, self.config.batch_size, index, hosts, threads
       )

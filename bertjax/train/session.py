@@ -12,7 +12,7 @@ import jax
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
-from bertjax.data import loader
+from bertjax.data import loader, readers
 from bertjax.machine import hosts
 from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
@@ -215,7 +215,7 @@ class Session:
     if phase.takes(batch):
       return
     length = max(columns(batch).values())
-    own = f' for rows of {length}' if phase.config.data.reader == 'labelled' else ''
+    own = f' for rows of {length}' if readers.of(phase.config.data).unit else ''
     self._progress.note(f'Compiling the train step of phase {phase.name!r}{own}')
     with self._book.time('compile'):
       phase.compile(self._run.abstract, batch)

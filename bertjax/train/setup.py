@@ -10,9 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bertjax import models, sharding
 from bertjax.config import registry, schema
-from bertjax.data import examples as examples_lib
-from bertjax.data.labelled.common import rows as labelled_rows
-from bertjax.data.seqio_tasks import row_stream
+from bertjax.data import readers
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
@@ -73,8 +71,7 @@ def make_run(
 
   Args:
     config: the run's.
-    store_path: its training store, with the held-out one inside; of a run that streams, the
-      directory that `row_stream.ensure_vocabulary` returned.
+    store_path: what its reader's `ensure` returned.
     devices: of the mesh; None takes all.
     fallback: directory for the plans where the store's own cannot be written.
 
@@ -82,16 +79,16 @@ def make_run(
     UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
   schema.check(config)
-  stored = config.data.reader == 'store'
-  store = open_store(store_path) if stored else row_stream.open_vocabulary(store_path)
+  reader = readers.of(config.data)
+  store = reader.open(store_path)
   config = config.copy_and_resolve_references()
-  if config.data.vocab and stored:
+  if config.data.vocab and reader.text:
     _check_vocabulary(config.data, store)
   config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
   pad_id.fill(config.model, store.special['pad'])
   if 'extra' in config.model:
     config.model.extra = _tables(config, store)
-  if config.data.reader == 'labelled' and 'labels' in config.model:
+  if 'task' in reader.reads and 'labels' in config.model:
     tasks.fill_labels(config)
   timeline = timeline_lib.make(config)
   mesh = sharding.make_mesh(config.mesh, devices)
@@ -198,9 +195,9 @@ def _check_columns(config: Any, mesh: Mesh) -> None:
     raise UserError(
       f'config.length={config.length} must be a multiple of config.mesh.sequence={ways}'
     )
-  if config.data.reader == 'labelled' and labelled_rows.UNIT % ways:
+  if (unit := readers.of(config.data).unit) % ways:
     raise UserError(
-      f'labelled rows have lengths that are multiples of {labelled_rows.UNIT}, which '
+      f'labelled rows have lengths that are multiples of {unit}, which '
       f'config.mesh.sequence={ways} does not divide: set it to a divisor'
     )
 
@@ -228,18 +225,10 @@ def _phase(
   devices: sharding.Devices,
   fallback: str | None,
 ) -> Phase:
-  config, stream = given.config, None
-  if config.data.reader == 'seqio':
-    examples, stream = row_stream.open_streams(config, store)
-  elif config.data.reader == 'labelled':
-    data = config.data
-    with timeline_lib.named(given):
-      examples = labelled_rows.open_rows(
-        config, data.train, 'config.data.train', store, data.examples, config.batch_size
-      )
-  else:
-    examples = _examples(config, store, fallback)
-  row = _row(examples)
+  config = given.config
+  with timeline_lib.named(given):
+    examples, stream = readers.of(config.data).rows(config, store, fallback)
+    row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
   _check_labels(config, template)
   boxed = _boxed(objective, template)
@@ -282,22 +271,6 @@ def _at_first_use(function: Callable, devices: sharding.Devices, **options: Any)
     return compiled(*arguments)
 
   return call
-
-
-def _row(examples: Any) -> Batch:
-  """A row in the shapes of training; of rows that are as long as they need be the longest."""
-  if isinstance(examples, labelled_rows.Rows):
-    return examples.template()
-  row = examples.batch(np.zeros(1, np.int64), shuffle=True)
-  return {name: value for name, value in row.items() if name != 'dropped_B'}
-
-
-def _examples(config: Any, store: Store, fallback: str | None) -> examples_lib.Examples:
-  """The rows of the store to train on."""
-  return examples_lib.make_examples(
-    store, config.data, config.length, config.seed, fallback, config.batch_size,
-    examples_lib.tables_of(config.model),
-  )  # fmt: skip
 
 
 def _check_labels(config: Any, template: Batch) -> None:

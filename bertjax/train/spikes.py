@@ -24,7 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from bertjax.data import loader
+from bertjax.data import loader, readers
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
 from bertjax.machine import hosts
@@ -195,7 +195,7 @@ def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) 
   """What there is to know of a step that was taken, as JSON values."""
   name, index, rows = where(run, done)
   phase, _ = run.at(done)
-  if hosts.count() > 1 and run.config.data.reader == 'store':
+  if hosts.count() > 1 and readers.of(run.config.data).repeats:
     batch = loader.batch_at(phase.examples, index, phase.config.batch_size)
   figures = {key: float(found[key]) for key in ('loss', 'grad_norm', 'lr')}
   terms = phase.objective.finish(

@@ -18,7 +18,7 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.train.phase import Phase
-from bertjax.types import Batch, Context, Objective, Out, RowSource, Variables
+from bertjax.types import Batch, Context, Objective, Out, TrainingRows, Variables
 
 
 def join(batches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -33,13 +33,13 @@ def part(joined: Mapping[str, Any], phase: str) -> dict[str, Any]:
 
 
 class Rows(NamedTuple):
-  """The rows of several phases, side by side: a `RowSource`.
+  """The rows of several phases, side by side: `TrainingRows`.
 
   Attributes:
     sources: phase -> its rows.
   """
 
-  sources: Mapping[str, RowSource]
+  sources: Mapping[str, TrainingRows]
 
   @property
   def ordered(self) -> bool:
@@ -50,6 +50,10 @@ class Rows(NamedTuple):
   def stats(self) -> dict[str, float]:
     """What is worth saying of each."""
     return join({name: source.stats for name, source in self.sources.items()})
+
+  def template(self) -> dict[str, np.ndarray]:
+    """A row of each."""
+    return join({name: source.template() for name, source in self.sources.items()})
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
     """These rows of each, and what they dropped together."""

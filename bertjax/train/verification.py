@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
+from bertjax.data import readers
 from bertjax.data.store import cache, verify
 from bertjax.errors import UserError
 from bertjax.machine import hosts
@@ -32,7 +33,7 @@ class Verification:
       say: shows a line.
     """
     self._start, self._say, self._asked = start, say, False
-    self._path = run.store.path if run.config.data.reader == 'store' else None
+    self._path = run.store.path if readers.of(run.config.data).text else None
     plans = [getattr(phase.examples, 'plan', None) for phase in run.parts]
     self._plans = list(dict.fromkeys(plan for plan in plans if plan is not None))
     self._found = ''

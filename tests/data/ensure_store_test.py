@@ -5,7 +5,7 @@ import shutil
 import pytest
 from mutation import mutation
 
-from bertjax.data import ensure_store
+from bertjax.data import readers
 from bertjax.data.store.reader import open_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from configs import common
@@ -14,7 +14,7 @@ from configs import common
 def ensure(workdir, **overrides):
   data = common.data()
   data.update_from_flattened_dict(overrides)
-  return ensure_store.ensure_store(data, 0, str(workdir))
+  return readers.of(data).ensure(data, 0, str(workdir))
 
 
 @pytest.mark.parametrize(

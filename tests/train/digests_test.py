@@ -2,13 +2,15 @@
 
 import pathlib
 import shutil
+import subprocess
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from finetune_runs import SIZE, main
 from mutation import mutation
-from processes import ROOT, start_pair
+from processes import ROOT, environment, free_port, start_pair
 
 from bertjax.errors import UserError
 from bertjax.train import digests
@@ -18,6 +20,19 @@ def refused(store, workdir, *second) -> str:
   both = start_pair(store, workdir, each=((), second))
   assert [p.wait(240) for p in both] == [1, 1]
   return pathlib.Path(f'{workdir}.0.log').read_text(encoding='utf-8')
+
+
+def start_together(command, flags, roots) -> list[subprocess.Popen]:
+  """A process of two devices in each of two directories, as one run."""
+  env = dict(environment(2), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo')
+  place = (f'--coordinator=127.0.0.1:{free_port()}', '--processes=2')
+  return [
+    subprocess.Popen(
+      [*command, *flags, *place, f'--process={number}'], cwd=root, env=env, text=True,
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )
+    for number, root in enumerate(roots)
+  ]  # fmt: skip
 
 
 @pytest.mark.full
@@ -56,6 +71,39 @@ def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
   np.save(tmp_path / 'store' / 'tokens-00000.npy', np.roll(tokens, 1))
   text = refused(rich_store, tmp_path / 'run', f'--config.data.store={tmp_path / "store"}')
   assert 'config.data.store is' in text
+
+
+@pytest.mark.full
+@mutation(
+  'digests: labelled examples are not compared',
+  'bertjax/train/digests.py',
+  '  if readers.of(run.config.data).repeats:',
+  '  if readers.of(run.config.data).text:',
+)
+def test_other_labels_on_one_host_are_refused(tmp_path):
+  """Each host has a file of its own under the same name; one label differs."""
+  roots = [tmp_path / name for name in 'ab']
+  for root in roots:
+    root.mkdir()
+    for name in ('bertjax', 'configs'):
+      (root / name).symlink_to(ROOT / name)
+    labels = ['0', '1'] * 8
+    if root.name == 'b':
+      labels[3] = '0'
+    rows = [f'a film {number}\t{label}' for number, label in enumerate(labels)]
+    (root / 'train.tsv').write_text('\n'.join(['sentence\tlabel', *rows, '']))
+    (root / 'vocab.txt').write_text(
+      '\n'.join(['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film'])
+    )
+  flags = [
+    f'--workdir={tmp_path}/run', '--config.data.train=train.tsv', '--config.data.dev=train.tsv',
+    '--config.data.vocab=vocab.txt', '--config.length=16', '--config.batch_size=16',
+    *(f'--config.model.{key}={value}' for key, value in SIZE.items()),
+  ]  # fmt: skip
+  both = start_together(main('configs/finetune/glue.py:sst2', tmp_path / 'run'), flags, roots)
+  said = [process.communicate(timeout=240)[0] for process in both]
+  assert [process.returncode for process in both] == [1, 1]
+  assert "its data: first batch of phase 'main'" in said[0], said[0]
 
 
 @pytest.mark.full

@@ -1,4 +1,4 @@
-"""Rows that are streamed from a seqio Task or Mixture, with the interface of `types.RowSource`.
+"""Rows that are streamed from a seqio Task or Mixture, with the interface of `types.TrainingRows`.
 
 `config.data.reader='seqio'` reads so, without a store. A stream cannot be entered anywhere: a
 resumed run reads past all rows that it has seen. Nothing is held out, unless the Task has a split
@@ -56,6 +56,11 @@ class Stream:
       self.batch(np.zeros(1, np.int64), shuffle=True)
     fill = float(np.mean(self._rows['example_BT'] > 0))
     return dict(tokens_per_row=fill * self._rows['example_BT'].shape[1], fill=fill)
+
+  def template(self) -> Batch:
+    """A row, for its shapes and dtypes."""
+    row = self.batch(np.zeros(1, np.int64), shuffle=True)
+    return {name: value for name, value in row.items() if name != 'dropped_B'}
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
     """Returns rows, as `plans.Examples.batch`.

@@ -150,10 +150,14 @@ class Vocabulary:
     )
 
   def save(self, directory: pathlib.Path) -> None:
-    """Copies the files to a directory from which `load_vocabulary` makes the same vocabulary."""
+    """Copies the files to a directory from which `load_vocabulary` makes the same vocabulary.
+
+    A file of its own name, bert-vocab.txt, gets the one that is looked for in a directory.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    alone = {'.txt': 'vocab.txt', '.json': 'tokenizer.json'} if len(self.files) == 1 else {}
     for file in self.files:
-      (directory / file.name).write_bytes(file.read_bytes())
+      (directory / alone.get(file.suffix, file.name)).write_bytes(file.read_bytes())
     config = dict(settings_of(self.files[0]), do_lower_case=self.lowercase)
     (directory / CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
 

@@ -126,8 +126,15 @@ def test_lowercase_comes_from_the_caller_then_the_config_then_the_pieces(tmp_pat
   assert not load_vocabulary(tmp_path, lowercase=False).lowercase
 
 
-def test_saved_copy_is_the_same_vocabulary(tmp_path):
-  vocabulary = load_vocabulary(write_pieces(tmp_path / 'vocab.txt'), lowercase=False)
+@mutation(
+  'vocabulary: a copy keeps a name that nobody looks for',
+  'bertjax/data/vocab/vocabulary.py',
+  'alone.get(file.suffix, file.name)',
+  'file.name',
+)
+@pytest.mark.parametrize('name', ['vocab.txt', 'bert-base-uncased-vocab.txt'])
+def test_saved_copy_is_the_same_vocabulary(tmp_path, name):
+  vocabulary = load_vocabulary(write_pieces(tmp_path / name), lowercase=False)
   vocabulary.save(tmp_path / 'copy')
   copy = load_vocabulary(tmp_path / 'copy')
   assert copy.meta == vocabulary.meta and not copy.lowercase

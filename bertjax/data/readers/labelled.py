@@ -1,0 +1,39 @@
+"""Rows of files of labelled examples, all in memory."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bertjax.data.labelled.common import rows
+from bertjax.data.seqio_tasks import row_stream
+from bertjax.data.store.reader import Store
+from bertjax.types import Reader
+
+
+def _ensure(data: Any, seed: int, workdir: str) -> str:
+  """Keeps the vocabulary in the workdir; returns the workdir."""
+  del seed  # nothing is drawn
+  return rows.ensure_vocabulary(data, workdir)
+
+
+def _rows(config: Any, store: Store, fallback: str | None) -> tuple[rows.Rows, None]:
+  """Those to learn from; evaluators name their own files."""
+  del fallback  # no plan
+  data = config.data
+  key, together = 'config.data.train', config.batch_size
+  return rows.open_rows(config, data.train, key, store, data.examples, together), None
+
+
+def _says(phases: Sequence[Any], path: str) -> str:
+  del path
+  files = dict.fromkeys(config.data.train for config in phases)
+  return f'Learning from the labels of {", ".join(files)}'
+
+
+READER = Reader(
+  reads=('task',),
+  ensure=_ensure,
+  open=row_stream.open_vocabulary,
+  rows=_rows,
+  says=_says,
+  unit=rows.UNIT,
+)

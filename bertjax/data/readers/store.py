@@ -1,0 +1,26 @@
+"""Rows of a token store: any of them, at any time, by any host."""
+
+from typing import Any
+
+from bertjax.data import ensure_store, examples
+from bertjax.data.store.reader import Store, open_store
+from bertjax.types import Reader
+
+
+def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Examples, None]:
+  """The store's; what it holds out is a store of its own beside it."""
+  made = examples.make_examples(
+    store, config.data, config.length, config.seed, fallback, config.batch_size,
+    examples.tables_of(config.model),
+  )  # fmt: skip
+  return made, None
+
+
+READER = Reader(
+  reads=('plan', 'mask'),
+  ensure=ensure_store.ensure_store,
+  open=open_store,
+  rows=_rows,
+  says=lambda phases, path: f'Reading the store {path}',
+  text=True,
+)
