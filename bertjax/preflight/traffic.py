@@ -220,13 +220,15 @@ def _users(body: Computation, name: str) -> Iterator[Instruction]:
 
 def _read(computations: dict[str, Computation], body: Computation, name: str) -> int:
   """Bytes of a value that a fused computation reads: its slices where it only slices it."""
+  if body[name].root:
+    return _elements(body[name].shape)
   total = 0
   for user in _users(body, name):
     if user.opcode in ('dynamic-slice', 'slice', 'gather') and user.operands[0] == name:
       total += _elements(user.shape)
     elif user.opcode == 'dynamic-update-slice' and user.operands[0] == name:
       continue  # in place
-    elif user.opcode == 'bitcast':
+    elif user.opcode == 'bitcast' or _renames(computations, user):
       total += _read(computations, body, user.name)
     elif user.opcode == 'fusion':
       inside = computations[callee(user, 'calls')]
@@ -235,6 +237,14 @@ def _read(computations: dict[str, Computation], body: Computation, name: str) ->
     else:
       return _elements(body[name].shape)
   return min(total, _elements(body[name].shape))
+
+
+def _renames(computations: dict[str, Computation], x: Instruction) -> bool:
+  """Whether a fusion does nothing but see its operand as another shape."""
+  if x.opcode != 'fusion':
+    return False
+  inside = computations[callee(x, 'calls')]
+  return {line.opcode for line in inside.values()} == {'parameter', 'bitcast'}
 
 
 def _parameters(computations: dict[str, Computation], body: Computation) -> dict[int, int]:

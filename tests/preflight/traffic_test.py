@@ -143,6 +143,51 @@ def test_counts_what_the_chip_stores():
   }
 
 
+# A product within one fusion, which sees its operands through fusions of its own: the first one
+# renamed, of the second one a slice. The first is also renamed alone.
+NESTED = """HloModule nested
+
+%rename (p0: bf16[4,8,128]) -> bf16[32,128] {
+  %p0 = bf16[4,8,128]{2,1,0:T(8,128)(2,1)} parameter(0)
+  ROOT %b = bf16[32,128]{1,0:T(8,128)(2,1)} bitcast(%p0)
+}
+
+%product (x: bf16[4,8,128], w: bf16[4,8,128]) -> f32[32,8] {
+  %x = bf16[4,8,128]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %w = bf16[4,8,128]{2,1,0:T(8,128)(2,1)} parameter(1)
+  %zero = s32[]{:T(128)} constant(0)
+  %x2 = bf16[32,128]{1,0:T(8,128)(2,1)} fusion(%x), kind=kLoop, calls=%rename
+  %w2 = bf16[32,128]{1,0:T(8,128)(2,1)} fusion(%w), kind=kLoop, calls=%rename
+  %w3 = bf16[8,128]{1,0:T(8,128)(2,1)} dynamic-slice(%w2, %zero, %zero), dynamic_slice_sizes={8,128}
+  ROOT %y = f32[32,8]{0,1:T(8,128)} convolution(%x2, %w3), dim_labels=bf_oi->bf
+}
+
+ENTRY %main (x: bf16[4,8,128], w: bf16[4,8,128]) -> f32[32,8] {
+  %x = bf16[4,8,128]{2,1,0:T(8,128)(2,1)} parameter(0)
+  %w = bf16[4,8,128]{2,1,0:T(8,128)(2,1)} parameter(1)
+  %moved = bf16[32,128]{1,0:T(8,128)(2,1)} fusion(%x), kind=kLoop, calls=%rename
+  ROOT %y = f32[32,8]{0,1:T(8,128)} fusion(%x, %w), kind=kOutput, calls=%product
+}
+"""
+
+
+@mutation(
+  'traffic: what a fusion within a fusion renames is free',
+  'bertjax/preflight/traffic.py',
+  "user.opcode == 'bitcast' or _renames(computations, user)",
+  "user.opcode == 'bitcast'",
+)
+@mutation(
+  'traffic: what leaves a fusion as it came is free',
+  'bertjax/preflight/traffic.py',
+  'if body[name].root:',
+  'if False:',
+)
+def test_a_fusion_within_a_fusion_reads_what_it_is_given():
+  whole, part, product = 4 * 8 * 128 * 2, 8 * 128 * 2, 32 * 8 * 4
+  assert traffic.account(NESTED).bytes == 2 * whole + whole + part + product
+
+
 @pytest.mark.parametrize(
   'shape, expected',
   [

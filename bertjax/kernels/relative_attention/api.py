@@ -4,6 +4,7 @@ reference   every score at once; the meaning (`reference.py`)
 xla         the same in blocks of queries; what CPUs run (`xla_chunked.py`)
 tpu         a Pallas Mosaic kernel (`tpu/`)
 gpu         a Pallas Triton kernel (`gpu/`)
+cudnn       cuDNN's flash attention, of rows without relative terms (`gpu/cudnn.py`); by name alone
 """
 
 import contextlib
@@ -26,8 +27,11 @@ from bertjax.kernels.relative_attention.sharded import sharded
 Array = jax.Array
 
 KERNELS = ('tpu', 'gpu')  # each is named like the backend that it is for
-IMPLEMENTATIONS = ('reference', 'xla', *KERNELS)
-_MODULE = dict(reference='reference', xla='xla_chunked', tpu='tpu.forward', gpu='gpu.forward')
+IMPLEMENTATIONS = ('reference', 'xla', *KERNELS, 'cudnn')
+_MODULE = dict(
+  reference='reference', xla='xla_chunked', tpu='tpu.forward', gpu='gpu.forward', cudnn='gpu.cudnn'
+)
+_DIVIDED = ('reference', 'xla')  # by XLA itself, over a mesh
 
 _DEFAULT: contextvars.ContextVar[str | None] = contextvars.ContextVar('impl', default=None)
 
@@ -97,4 +101,4 @@ def _say_fallback(impl: str, reason: str) -> None:
 def _attend(impl: str):
   """The implementation, imported when it is used: Pallas alone takes half a second."""
   attend = importlib.import_module(f'bertjax.kernels.relative_attention.{_MODULE[impl]}').attend
-  return sharded(attend) if impl in KERNELS else attend
+  return attend if impl in _DIVIDED else sharded(attend, single=impl not in KERNELS)

@@ -2,7 +2,8 @@
 
 Rows are those of one chip where the source says how many chips there were. The sources:
 
-  bert      Devlin et al. 2019, 256 rows on 16 chips (base) and 64 (large)
+  bert      Devlin et al. 2019, 256 rows on 16 chips (base) and 64 (large); no dropout in evaluation
+  albert    Lan et al. 2020, 4096 rows on up to 512 chips; version 2 has no dropout
   xlnet     Yang et al. 2019 and the pretraining command of github.com/zihangdai/xlnet: reuse 256,
             memory 384, half of the rows in reverse; 8192 rows on 512 chips (large)
   txl       Dai et al. 2019 and github.com/kimiyoung/transformer-xl: pytorch/run_*_base.sh
@@ -64,7 +65,9 @@ _CONTENT = Shape(16, 512, 384, 16, 64, 'permuted', see_self=True, table='mirror'
 
 SHAPES = {
   'bert_base': Shape(16, 512, 0, 12, 64, rate=0.1),
+  'bert_base_eval': Shape(16, 512, 0, 12, 64),
   'bert_large': Shape(4, 512, 0, 16, 64, rate=0.1),
+  'albert_xxlarge': Shape(8, 512, 0, 64, 64),
   'xlnet_base_content': _CONTENT._replace(heads=12),
   'xlnet_base_query': _CONTENT._replace(heads=12, see_self=False),
   'xlnet_large_content': _CONTENT,
@@ -143,7 +146,7 @@ def mask(shape: Shape, key: Array) -> Mask:
     first = lambda length: jnp.zeros((rows, length), bool).at[:, 0].set(True)
     fields |= dict(global_q_BT=first(queries), global_k_BS=first(keys))
   fields |= dict(window=shape.window, see_self=shape.see_self, causal=shape.order == 'causal')
-  return Mask(ones(queries), ones(keys), **fields)
+  return Mask(ones(queries), ones(keys), whole=True, **fields)
 
 
 def _permuted(key: Array, length: int) -> tuple[Array, Array]:

@@ -43,6 +43,9 @@ class Mask:
     window: static, or None. Transformer-XL's same_length is causal with a window of mem_len.
     see_self: static; a query sees its own column whatever the orders say (XLNet's content stream).
     causal: static; no query sees a later column, and nothing is computed for them.
+    whole: static; each row of queries, and of keys, is one example in its first columns and padding
+      behind it: a promise of whoever makes the rows. Vectors alone say it at run time only, and
+      implementations that know lengths and no ids need it beforehand. A broken one is not noticed.
   """
 
   example_q_BT: Array
@@ -54,6 +57,7 @@ class Mask:
   window: int | None = _static(None)
   see_self: bool = _static(False)
   causal: bool = _static(False)
+  whole: bool = _static(False)
 
   def within(self, window: int | None) -> 'Mask':
     """The same with another window."""

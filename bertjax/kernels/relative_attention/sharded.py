@@ -15,8 +15,13 @@ Array = jax.Array
 ROWS, HEADS = ('data', 'fsdp'), ('tensor', 'sequence')  # axes of the mesh
 
 
-def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
+def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[..., Array]:
   """An implementation that runs on each device's share of the current mesh (`jax.set_mesh`).
+
+  Args:
+    attend: the implementation, for one device.
+    single: whether axes of one device are taken over too. A library's own rule for dividing its
+      kernel is asked where any axis is left to XLA, as some are within a `shard_map` over others.
 
   Raises (when called):
     ValueError: the mesh does not divide the rows or the heads.
@@ -24,7 +29,7 @@ def sharded(attend: Callable[..., Array]) -> Callable[..., Array]:
 
   def over_mesh(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout):
     sizes = mesh.sizes()
-    if math.prod(sizes.values()) == 1:
+    if not sizes or (math.prod(sizes.values()) == 1 and not single):
       return attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
     rows = tuple(a for a in ROWS if a in sizes)
     across = tuple(a for a in HEADS if sizes.get(a, 1) > 1)

@@ -1,0 +1,132 @@
+"""Plain attention by cuDNN's flash attention, through `jax.nn.dot_product_attention`.
+
+For rows of one example each, without relative terms and without dropout: what the library's
+arguments can say. It is named, never chosen for `impl=None`: it has not run on a GPU, and nothing
+has been timed. What it is given is proven through the same call's XLA implementation, on any
+machine.
+
+What the library leaves in the places of padding is not part of its contract, so they are cleared
+here, in its results and in its gradients. Its backward pass needs sums of its own that no remat
+policy can name: where a layer's attention is kept (`remat=light`), the library runs forward twice.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative
+
+Array = jax.Array
+
+LIBRARY: Any = 'cudnn'  # tests run the same call by 'xla', without a GPU
+
+
+def refusal(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None,
+  dropout: Dropout | None,
+) -> str | None:
+  """Why the library cannot say these operands, or None."""
+  types = {x.dtype.name for x in (q_BTNH, k_BSNH, v_BSNH)}
+  if types != {'bfloat16'}:
+    return f'expected q, k and v of bfloat16, got {", ".join(sorted(types))}'
+  size, capability = q_BTNH.shape[-1], _capability()
+  if capability is not None and capability < 8.0:
+    return f'expected an NVIDIA GPU of compute capability 8.0 or above, got {capability}'
+  most = 256 if capability is not None and capability >= 9.0 else 128
+  if size % 8 or size > most:
+    return f'expected a head size of at most {most} and a multiple of 8, got {size}'
+  queries, keys = q_BTNH.shape[1], k_BSNH.shape[1]
+  if queries % 2 or keys % 2:  # as if there were a bias: jax 0.10 asks this of every gradient
+    return f'expected even numbers of queries and keys, got {queries} and {keys}'
+  if relative is not None and _terms(relative):
+    return f'expected no relative terms, got {", ".join(_terms(relative))}'
+  if dropout is not None and dropout.rate:
+    return f'expected no dropout of the probabilities, got {dropout.rate}'
+  return _unsaid(mask)
+
+
+def _unsaid(mask: Mask) -> str | None:
+  """What of a mask the library has no argument for, or None."""
+  if not mask.whole:
+    return 'expected rows of one example each, and a mask that says so (Mask.whole)'
+  if mask.order_q_BT is not None:
+    return 'expected no orders but a causal one, got order_q_BT'
+  if mask.global_q_BT is not None:
+    return 'expected no global tokens, got global_q_BT'
+  if mask.window is not None and not mask.causal:
+    return f'expected a window into the past alone (Mask.causal), got {mask.window} to both sides'
+  queries, keys = mask.example_q_BT.shape[1], mask.example_k_BS.shape[1]
+  if mask.causal and queries != keys:
+    return f'expected no memory under a causal mask, got {queries} queries and {keys} keys'
+  return None
+
+
+def _terms(relative: Relative) -> list[str]:
+  """The terms of the score that are there, by name."""
+  names = ('r_RNH', 'bias_NR', 'u_NH', 'w_NH', 'segment')
+  return [name for name in names if getattr(relative, name) is not None]
+
+
+def _capability() -> float | None:
+  """That of the first device; 0 of a GPU that is not NVIDIA's, None where there is no GPU."""
+  device = jax.devices()[0]
+  if device.platform != 'gpu':
+    return None
+  said = str(device.compute_capability)  # of AMD's a name such as gfx90a
+  return float(said) if said[0].isdigit() else 0.0
+
+
+def call(q_BTNH: Array, k_BSNH: Array, v_BSNH: Array, mask: Mask, scale: float | None) -> Array:
+  """The library's call: see `relative_attention`, of operands without `refusal`.
+
+  Args:
+    q_BTNH, k_BSNH, v_BSNH: of one dtype; XLA takes any.
+    mask: with `whole`.
+    scale: of the scores; None is H^-0.5.
+  """
+  real_BT, real_BS = mask.example_q_BT > 0, mask.example_k_BS > 0
+  queries_B, keys_B = (jnp.sum(x, 1, dtype=jnp.int32) for x in (real_BT, real_BS))
+  y_BTNH = jax.nn.dot_product_attention(
+    _only(q_BTNH, real_BT),
+    _only(k_BSNH, real_BS),
+    _only(v_BSNH, real_BS),
+    scale=scale,
+    is_causal=mask.causal,
+    # No row is empty to the library: without queries its result is cleared like all padding, and
+    # without keys it is that of one key, whose value is 0.
+    query_seq_lengths=jnp.maximum(queries_B, 1),
+    key_value_seq_lengths=jnp.maximum(keys_B, 1),
+    local_window_size=None if mask.window is None else (mask.window - 1, 0),
+    implementation=LIBRARY,
+  )
+  return _only(y_BTNH, real_BT)
+
+
+def _only(x_BLNH: Array, real_BL: Array) -> Array:
+  """Zeros in place of padding, there and in the gradient, whatever these hold."""
+  return jnp.where(real_BL[:, :, None, None], x_BLNH, jnp.zeros((), x_BLNH.dtype))
+
+
+def attend(
+  q_BTNH: Array,
+  k_BSNH: Array,
+  v_BSNH: Array,
+  mask: Mask,
+  relative: Relative | None = None,
+  dropout: Dropout | None = None,
+) -> Array:
+  """See `relative_attention`.
+
+  Raises:
+    NotImplementedError: see `refusal`.
+    RuntimeError: jax's, where cuDNN is not installed.
+  """
+  reason = refusal(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+  if reason is not None:
+    raise NotImplementedError(f"attention: cuDNN: {reason}; 'gpu' and 'xla' take these")
+  return call(q_BTNH, k_BSNH, v_BSNH, mask, None if relative is None else relative.scale)

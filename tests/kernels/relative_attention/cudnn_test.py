@@ -1,0 +1,251 @@
+"""cuDNN's attention without a GPU: the library's call, made by XLA, means what the mask says, and
+what the library may leave in padding goes nowhere."""
+
+import types
+from typing import Any
+
+import attention_cases as cases
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.kernels import dropout as dropout_lib
+from bertjax.kernels import relative_attention as ra
+from bertjax.kernels.relative_attention.gpu import cudnn
+
+KINDS: dict[str, dict[str, Any]] = {
+  'bidirectional': {},
+  'causal': dict(causal=True),
+  'window': dict(causal=True, window=5),
+  'itself': dict(causal=True, window=1),
+}
+QUERIES = 20
+LENGTHS = (20, 7, 0)
+# Largest error over the largest value: some roundings of float32, and of bfloat16 (2^-8).
+TOLERANCE = {jnp.float32: 1e-5, jnp.bfloat16: 2e-2}
+
+
+def ids(lengths, columns: int) -> np.ndarray:
+  """Example ids of rows of one example each, its id not always 1."""
+  real_BL = np.arange(columns) < np.array(lengths)[:, None]
+  return np.where(real_BL, np.arange(len(lengths))[:, None] + 1, 0).astype(np.int32)
+
+
+def build(
+  dtype=jnp.float32, keys: int = QUERIES, key_lengths=LENGTHS, scale=None, **kind
+) -> cases.Built:
+  """A case whose rows have LENGTHS, the last of them empty."""
+  case = cases.Case(
+    'whole', queries=QUERIES, rows=3, memory=keys - QUERIES, scale=scale, dtype=dtype
+  )
+  mask = ra.Mask(ids(LENGTHS, QUERIES), ids(key_lengths, keys), whole=True, **kind)
+  return cases.build(case)._replace(mask=mask)
+
+
+def attended(built: cases.Built, impl: str | None = None):
+  """The operation of (values), by the library's call alone or by the name of an implementation."""
+
+  def attend(values):
+    q, k, v = (values[name] for name in 'qkv')
+    if impl is None:
+      return cudnn.call(q, k, v, built.mask, built.case.scale)
+    return ra.relative_attention(q, k, v, built.mask, cases.fill(built, values), None, impl)
+
+  return attend
+
+
+@pytest.fixture
+def by_xla(monkeypatch):
+  monkeypatch.setattr(cudnn, 'LIBRARY', 'xla')
+
+
+def check(built: cases.Built, got: dict) -> None:
+  want = cases.oracle(built)
+  assert set(got) == set(want) == {'y', 'dq', 'dk', 'dv'}
+  for key, x in want.items():
+    # A window of one key has one probability: no score has a gradient.
+    assert abs(x).max() > 0.05 or built.mask.window == 1, key
+    error = abs(got[key] - x).max() / max(abs(x).max(), 0.05)
+    assert error < TOLERANCE[built.case.dtype], f'{key}: error {error:.2e} of the signal'
+
+
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize('kind', KINDS)
+@mutation(
+  'cudnn: a window one wider',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  '(mask.window - 1, 0)',
+  '(mask.window, 0)',
+)
+@mutation(
+  'cudnn: a causal mask is forgotten',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'is_causal=mask.causal,',
+  'is_causal=False,',
+)
+@mutation(
+  'cudnn: padding is attended to',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'key_value_seq_lengths=jnp.maximum(keys_B, 1),',
+  '',
+)
+def test_the_call_means_what_the_mask_says(by_xla, kind, dtype):
+  built = build(dtype, **KINDS[kind])
+  check(built, cases.with_gradients(built, attended(built), built.values))
+  low = [jnp.asarray(built.values[name], jnp.bfloat16) for name in 'qkv']
+  assert cudnn.refusal(*low, built.mask, None, None) is None
+
+
+@mutation(
+  'cudnn: the scale is always that of the head size',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'None if relative is None else relative.scale)',
+  'None)',
+)
+def test_a_scale_of_its_own(by_xla):
+  built = build(jnp.bfloat16, scale=0.7)
+  check(built, cases.with_gradients(built, attended(built, 'cudnn'), built.values))
+
+
+@mutation(
+  'cudnn: keys are as long as queries',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'key_value_seq_lengths=jnp.maximum(keys_B, 1)',
+  'key_value_seq_lengths=jnp.maximum(queries_B, 1)',
+)
+def test_keys_of_another_text(by_xla):
+  """Queries that have a text while their keys have none see nothing."""
+  built = build(keys=32, key_lengths=(32, 0, 4))
+  check(built, cases.with_gradients(built, attended(built), built.values))
+  assert (cases.seen(built.mask).any(2).sum(1) == [20, 0, 0]).all()
+
+
+def careless(lengths: list):
+  """A library that leaves NaN in padding, in what it returns and in its gradients."""
+  library = jax.nn.dot_product_attention
+
+  def attention(q, k, v, **said):
+    sizes = {name: said[name] for name in ('query_seq_lengths', 'key_value_seq_lengths')}
+    lengths.extend(sizes.values())
+    attend = lambda q, k, v: library(q, k, v, **said | dict(implementation='xla'))
+
+    def spoilt(x, length_B):
+      real_BL = np.arange(x.shape[1])[None] < length_B[:, None]
+      return jnp.where(real_BL[:, :, None, None], x, jnp.nan)
+
+    @jax.custom_vjp
+    def spoiling(q, k, v):
+      return spoilt(attend(q, k, v), sizes['query_seq_lengths'])
+
+    def backward(saved, dy):
+      dq, *rest = jax.vjp(attend, *saved)[1](dy)
+      of_keys = [spoilt(x, sizes['key_value_seq_lengths']) for x in rest]
+      return spoilt(dq, sizes['query_seq_lengths']), *of_keys
+
+    spoiling.defvjp(lambda *qkv: (spoiling(*qkv), qkv), backward)
+    return spoiling(q, k, v)
+
+  return attention
+
+
+@pytest.mark.parametrize('kind', ['bidirectional', 'window'])
+@mutation(
+  'cudnn: what the library leaves in padding is returned',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'return _only(y_BTNH, real_BT)',
+  'return y_BTNH',
+)
+@mutation(
+  'cudnn: gradients of padded keys go on',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  '_only(k_BSNH, real_BS),',
+  'k_BSNH,',
+)
+@mutation(
+  'cudnn: gradients of padded queries go on',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  '_only(q_BTNH, real_BT),',
+  'q_BTNH,',
+)
+def test_what_the_library_leaves_in_padding_goes_nowhere(monkeypatch, kind):
+  built, lengths = build(**KINDS[kind]), []
+  monkeypatch.setattr(jax.nn, 'dot_product_attention', careless(lengths))
+  with jax.disable_jit():
+    got = cases.with_gradients(built, attended(built), built.values)
+  check(built, got)
+  blind_BT = ~cases.seen(built.mask).any(2)
+  assert blind_BT.sum() == 13 + 20
+  for key in got:  # queries and keys are the same columns here
+    assert (got[key][blind_BT] == 0).all() and (got[key][~blind_BT] != 0).any()
+  for length_B in lengths:
+    np.testing.assert_array_equal(length_B, [20, 7, 1])
+
+
+def refused(size=32, dtype: Any = jnp.bfloat16, memory=0, relative=None, rate=0.0, **said: Any):
+  q, k = (jnp.ones((1, length, 1, size), dtype) for length in (8, 8 + memory))
+  ones = lambda x: jnp.ones(x.shape[:2], jnp.int32)
+  noise = dropout_lib.Noise(jnp.uint32(1), jnp.zeros(1, jnp.uint32))
+  said = dict(whole=True) | said
+  mask = ra.Mask(ones(q), ones(k), **said)
+  return cudnn.refusal(q, k, k, mask, relative, ra.Dropout(rate, noise, jnp.uint32(1)))
+
+
+VECTOR = np.ones((1, 8), np.int32)
+
+
+@pytest.mark.parametrize('operands, why', [
+  (dict(dtype=jnp.float32), 'of bfloat16, got float32'),
+  (dict(size=36), 'a multiple of 8, got 36'),
+  (dict(size=160), 'at most 128 and a multiple of 8, got 160'),
+  (dict(memory=3), 'even numbers of queries and keys, got 8 and 11'),
+  (dict(rate=0.1), 'no dropout of the probabilities, got 0.1'),
+  (dict(relative=ra.Relative(u_NH=jnp.ones((1, 32)))), 'no relative terms, got u_NH'),
+  (dict(relative=ra.Relative(bias_NR=jnp.ones((1, 15)), far=7)), 'got bias_NR'),
+  (dict(whole=False), 'rows of one example each'),
+  (dict(order_q_BT=VECTOR, order_k_BS=VECTOR), 'no orders'),
+  (dict(window=3, causal=True, global_q_BT=VECTOR, global_k_BS=VECTOR), 'no global tokens'),
+  (dict(window=3), 'got 3 to both sides'),
+  (dict(causal=True, memory=4), 'no memory under a causal mask, got 8 queries and 12 keys'),
+])  # fmt: skip
+@mutation(
+  'cudnn: packed rows are taken for whole ones',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'if not mask.whole:',
+  'if False:',
+)
+def test_refuses_what_the_library_cannot_say(operands, why):
+  assert refused() is None
+  assert refused(relative=ra.Relative(scale=1.0)) is None
+  assert why in refused(**operands)
+
+
+@pytest.mark.parametrize('capability, size, taken', [
+  ('7.5', 64, False), ('8.0', 64, True), ('8.9', 256, False), ('9.0', 256, True),
+  ('gfx90a', 64, False),
+])  # fmt: skip
+def test_what_a_gpu_takes(monkeypatch, capability, size, taken):
+  device = types.SimpleNamespace(platform='gpu', compute_capability=capability)
+  monkeypatch.setattr(jax, 'devices', lambda: [device])
+  assert (refused(size=size) is None) == taken
+
+
+@mutation(
+  'cudnn: chosen without being named',
+  'bertjax/kernels/relative_attention/api.py',
+  "gpu='gpu.forward', cudnn",
+  "gpu='gpu.cudnn', cudnn",
+)
+def test_it_is_named_or_not_used(monkeypatch):
+  """The name runs it or says why not; without one a GPU has our kernel."""
+  from bertjax.kernels.relative_attention.gpu import forward
+
+  built = build(jnp.bfloat16)
+  q, k, v = (built.values[name] for name in 'qkv')
+  packed = ra.Mask(built.mask.example_q_BT, built.mask.example_k_BS)
+  with pytest.raises(NotImplementedError, match="whole.*'gpu' and 'xla' take these"):
+    ra.relative_attention(q, k, v, packed, impl='cudnn')
+  monkeypatch.setattr(jax, 'default_backend', lambda: 'gpu')
+  monkeypatch.setattr(forward, 'attend', lambda *_: 'kernel')
+  assert isinstance(ra.relative_attention(q, k, v, built.mask), str)
