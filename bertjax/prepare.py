@@ -42,8 +42,9 @@ from absl import app, flags
 
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.store import encode, ernie_records, shards, summary
-from bertjax.data.store.builder import Kind, Partial, is_finished, owned
+from bertjax.data.store.builder import Kind, Partial
 from bertjax.data.store.reader import open_store
+from bertjax.data.store.unfinished import is_finished, owned
 from bertjax.data.store.verify import faults, plan_faults
 from bertjax.data.text import phrases, sentence_split
 from bertjax.data.text.files import find_files

@@ -44,8 +44,8 @@ ARROWS = {
   'bertjax.checkpoint.encoders': ('bertjax.convert.families',),
   'bertjax.checkpoint.init_from': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.storage.mirror',
-    'bertjax.config.sources',
   ),
+  'bertjax.checkpoint.model_fields': ('bertjax.checkpoint', 'bertjax.config.sources'),
   'bertjax.checkpoint.teacher': (
     'bertjax.checkpoint', 'bertjax.data.vocab',
   ),

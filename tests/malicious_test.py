@@ -147,7 +147,7 @@ RUNAWAY = (
 
 @mutation(
   'tokenizer: any pattern will do',
-  'bertjax/data/vocab/vocabulary.py',
+  'bertjax/data/vocab/formats.py',
   '  patterns.check(spec)\n',
   '',
 )
@@ -195,7 +195,7 @@ def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
 
 @mutation(
   'tokenizer: any id will do',
-  'bertjax/data/vocab/vocabulary.py',
+  'bertjax/data/vocab/formats.py',
   'if index[last] >= MOST:',
   'if index[last] < 0:',
   case='16777216',  # the others would take all memory

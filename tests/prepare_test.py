@@ -31,7 +31,7 @@ from prepare_runs import (
 from pyarrow import parquet
 
 from bertjax.data.store import builder as store_builder
-from bertjax.data.store import encode
+from bertjax.data.store import encode, unfinished
 from bertjax.data.store import writer as store_writer
 from bertjax.data.store.reader import open_store
 from bertjax.data.text import corpus as corpus_lib
@@ -207,7 +207,7 @@ def test_killed_between_the_description_and_the_name(tmp_path, vocab):
   given = dict(input=tmp_path / 'a.txt', vocab=vocab)
   run(output=tmp_path / 'whole', **given)
   with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr(store_builder, '_give_name', _interrupt)
+    patch.setattr(unfinished, '_give_name', _interrupt)
     run(output=tmp_path / 's', **given)
   run(output=tmp_path / 's', **given)
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
@@ -372,7 +372,7 @@ def test_command_line_in_several_processes(tmp_path, vocab):
 
 @mutation(
   'prepare: two may write one store',
-  'bertjax/data/store/builder.py',
+  'bertjax/data/store/unfinished.py',
   "with locks.alone(lock, f'another process is writing {partial}'):",
   'with contextlib.nullcontext():',
 )

@@ -24,26 +24,23 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
-from bertjax.checkpoint import encoders, manifest, reading, resume, task_heads
-from bertjax.config.sources import source_of
+from bertjax.checkpoint import (
+  encoders,
+  manifest,
+  model_fields,
+  reading,
+  resume,
+  subtrees,
+  task_heads,
+)
+from bertjax.checkpoint.subtrees import Rows
 from bertjax.convert import directory, fresh, runs, sources
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 from bertjax.storage import mirror, remote
 
 KEY = 'config.init_from'
-# Fields of `config.model` that a source does not set: how the model is trained, and its heads.
-OF_TRAINING = (
-  'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
-  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers',
-  'pooling', 'attend', 'generator', 'generator_width', 'generator_layers', 'generator_head',
-  'tied_embeddings', 'boundary_positions', 'boundary_width',
-)  # fmt: skip
-HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
-
-Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
 
 
 class Source(NamedTuple):
@@ -129,7 +126,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   config, stored = copy.deepcopy(given), resume.stored(workdir)
   if stored is not None:
     old = stored['config']
-    _bring(given.model, config, resume.with_tuples(old['model']))
+    model_fields.bring(given.model, config, resume.with_tuples(old['model']))
     config.data.vocab = old['data']['vocab']
     return Adopted(config)
   source = open_source(name)
@@ -139,7 +136,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     source = source._replace(params=lambda: encoder.select(read()))
   else:
     directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
-  changed = _bring(given.model, config, source.model)
+  changed = model_fields.bring(given.model, config, source.model)
   said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
@@ -152,43 +149,6 @@ def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
   """Copies the vocabulary of a model into the workdir; returns its path there."""
   resume.keep_vocabulary(workdir, source.vocabulary)
   return str(pathlib.Path(workdir, resume.VOCAB))
-
-
-def _bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
-  """Sets `config.model` to what a whole model brings of it; returns what changed.
-
-  One of another kind has other fields: it replaces the section, but for the heads, and for what was
-  said for this run alone, on the command line or by a preset.
-
-  Raises:
-    UserError: a field was said that a model of that kind has not.
-  """
-  skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
-  if given.name == theirs['name']:
-    return _set(config.model, {k: v for k, v in theirs.items() if k not in skipped})
-  said = [key for key in given if key in skipped and not source_of(given, key)]
-  lacking = [key for key in said if key not in theirs and key not in HEADS]
-  if lacking:
-    raise UserError(
-      f'config.model.{lacking[0]} is no field of config.model.name={theirs["name"]!r}, which '
-      f'{KEY} brings: leave it out'
-    )
-  own = (*HEADS, *said, *(('vocab_size',) if config.remap_vocab else ()))
-  kept = {key: given[key] for key in own if key in theirs and key in given}
-  config.model = ConfigDict({**theirs, **kept})
-  return [f'{key} {value!r}' for key, value in theirs.items() if key not in kept]
-
-
-def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
-  """Sets the fields that a model has; returns what changed."""
-  changed = []
-  for key, value in fields.items():
-    value = resume.with_tuples(value)
-    if key in model and model[key] != value:
-      changed.append(f'{key} {model[key]!r} -> {value!r}')
-      with model.ignore_type():
-        model[key] = value
-  return changed
 
 
 def loader(
@@ -246,7 +206,7 @@ def _with_whole(
   left_out = sorted(params.keys() - mine.keys())
   new = dict(mine)
   for key in mine.keys() & params.keys():
-    new[key] = _take(params[key], mine[key], (), f'{name}:{key}', rows)
+    new[key] = subtrees.taken(params[key], mine[key], (), f'{name}:{key}', rows)
   said = [*said, f'Parameters from {name}']
   if other:
     said.append(f'Made anew, {name} has them for other classes: {", ".join(sorted(other))}')
@@ -266,10 +226,10 @@ def _with_subtree(
   layers: Sequence[int],
 ) -> Any:
   """Variables with one named subtree replaced by that of a checkpoint, which `given` named."""
-  source = _subtree(read(), source_name, given)
-  target = _subtree(variables, target_name, 'the model')
-  new = _take(source, target, layers, f'{given}:{source_name}', None)
-  return _replaced(variables, target_name.split('/'), new)
+  source = subtrees.find(read(), source_name, given)
+  target = subtrees.find(variables, target_name, 'the model')
+  new = subtrees.taken(source, target, layers, f'{given}:{source_name}', None)
+  return subtrees.replaced(variables, target_name.split('/'), new)
 
 
 def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
@@ -319,47 +279,3 @@ def _rows(
 def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
   """Whether the ids of two vocabularies mean the same pieces, perhaps from other files."""
   return one.sha256 == other.sha256 or list(one.pieces) == list(other.pieces)
-
-
-def _subtree(tree: Any, path: str, what: str) -> Any:
-  for depth, key in enumerate(path.split('/')):
-    if not isinstance(tree, Mapping) or key not in tree:
-      found = sorted(tree) if isinstance(tree, Mapping) else 'an array'
-      above = '/'.join(path.split('/')[:depth]) or 'the top'
-      raise UserError(f'init_from: {what} has no {path!r}; {above} holds {found}')
-    tree = tree[key]
-  return tree
-
-
-def _replaced(tree: Mapping, path: Sequence[str], value: Any) -> Any:
-  if not path:
-    return value
-  return dict(tree, **{path[0]: _replaced(tree[path[0]], path[1:], value)})
-
-
-def _take(source: Any, target: Any, layers: Sequence[int], where: str, rows: Rows | None) -> Any:
-  """Leaves of source shaped and placed like those of target."""
-  if jax.tree.structure(source) != jax.tree.structure(target):
-    raise UserError(
-      f'init_from: {where} holds other parameters than the model; expected '
-      f'{jax.tree.structure(target)}, got {jax.tree.structure(source)}'
-    )
-
-  def copy(path, new, old):
-    name = jax.tree_util.keystr(path)
-    if layers and "['layers']" in name:
-      new = new[np.asarray(layers)]
-    if rows is not None and _of_words(f'{where}{name}'):
-      moved = np.array(old)
-      moved[rows[0]] = np.asarray(new)[rows[1]]
-      new = moved
-    if new.shape != old.shape:
-      raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')
-    return jax.device_put(np.asarray(new, old.dtype), old.sharding)
-
-  return jax.tree_util.tree_map_with_path(copy, source, target)
-
-
-def _of_words(name: str) -> bool:
-  """Whether a leaf has a row for each id: the word table and the bias of its head."""
-  return name.endswith((':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']"))

@@ -1,4 +1,5 @@
-"""A workdir belongs to one run: config.json keeps its config, and a resume must agree with it.
+"""A workdir belongs to one run: config.json keeps its config, and a resume must agree with it,
+but for the keys of may_differ.py.
 
 format   of this file and of all that lies beside it
 config   with references resolved and with what the store told: the run describes itself
@@ -9,7 +10,6 @@ history  what a resume has changed, and when; see history.py
 import contextlib
 import copy
 import difflib
-import fnmatch
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,6 +19,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import history
+from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
 from bertjax.config import dotted
 from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -34,68 +35,6 @@ NAME = 'config.json'
 VOCAB = 'vocab'  # of the run, beside it
 STOPPED = 'stopped.json'  # the step after which early stopping ended the run
 SAVED = 'saved.json'  # the step of the last checkpoint that was complete: what must be there
-
-# Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
-# total_steps by reference (warm-up, length of the schedule) follows it.
-MAY_DIFFER = (
-  'total_steps',
-  'minutes',  # they have set it
-  'log_steps',
-  'eval_steps',
-  'checkpoint_steps',
-  'keep_checkpoints',
-  'save_carry',
-  'best',
-  'mesh',
-  'sharding_rules',
-  'microbatches',
-  'reduce_dtype',
-  'model.remat',
-  'data.store',  # it may have moved; the sha256 of the last batch tells whether it is the same
-  'data.threads',
-  'data.workers',
-  'evals.*.every',
-  'evals.*.batch_size',
-  'evals.*.rows',
-  'evals.*.sentences',
-  'evals.*.memories',
-  'profile',
-  'preset',  # what it changes in numbers is model.dtype
-  'trackers',
-  'skip_nonfinite',
-  'skip_steps',
-  'spike',
-)
-
-# Keys that decide which rows a batch has, with all that is below them.
-DECIDE_BATCHES = ('seed', 'batch_size', 'length', 'data', 'phases', 'temperature')
-
-
-def config_differences(
-  old: Mapping[str, Any], new: Mapping[str, Any]
-) -> list[tuple[str, Any, Any]]:
-  """(key, old, new) for every key that differs and must not; None stands for an absent key.
-
-  A set of `config.evals` may come or go; what it scores may not change under its name.
-
-  Args:
-    old, new: nested dicts of JSON values, or flat ones with dotted keys.
-  """
-  old_flat, new_flat = dotted.flat(old), dotted.flat(new)
-  sets = lambda flat: {key.split('.')[1] for key in flat if key.startswith('evals.')}
-  moved = sets(old_flat) ^ sets(new_flat)
-  return [
-    (key, old_flat.get(key), new_flat.get(key))
-    for key in sorted({*old_flat, *new_flat})
-    if old_flat.get(key) != new_flat.get(key)
-    and not covers(MAY_DIFFER, key)
-    and not (key.startswith('evals.') and key.split('.')[1] in moved)
-  ]
-
-
-def covers(names: Iterable[str], key: str) -> bool:
-  """Whether a dotted key is one of these, or below one; `*` stands for any name."""
-  return any(fnmatch.fnmatchcase(key, n) or fnmatch.fnmatchcase(key, f'{n}.*') for n in names)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 A rule says which tokens are predicted and what the input shows there; the rest is here. In order:
 
   candidates_n   the tokens that may be chosen (`not_special`)
-  units          what is chosen or not as a whole: tokens (`single`) or words (`words`)
+  units          what is chosen or not as a whole: tokens (`single`), words (`words`), or either
+                 (`tokens_or_words`)
   order_n        the units in random order within their example (`shuffle`)
   asked_E        how many targets each example asks for; `share` cuts it to what the row has
   index_n        the tokens chosen, ascending: `fit` and `tokens_of`; or any other way
@@ -151,6 +152,13 @@ def words(rows: Rows, candidate_n: np.ndarray, starts_n: np.ndarray) -> Units:
   begins_n[1:] |= example_n[1:] != example_n[:-1]
   first_n = np.flatnonzero(begins_n)
   return Units(example_n[first_n], first_n, np.diff(np.append(first_n, len(candidate_n))))
+
+
+def tokens_or_words(rows: Rows, whole_word: bool, store, candidate_n: np.ndarray) -> Units:
+  """Candidates as words with `whole_word`, which begin where the vocabulary says; else alone."""
+  if not whole_word:
+    return single(rows, candidate_n)
+  return words(rows, candidate_n, store.word_starts[rows.token_n[candidate_n]])
 
 
 def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:

@@ -15,21 +15,18 @@ Several TPU slices are one run, in the order of MEGASCALE_SLICE_ID.
 
 import ipaddress
 import os
-import pathlib
 import re
 import socket
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from bertjax.errors import UserError
+from bertjax.machine import google_metadata
 
 TPU_PORT = 8482
 SLURM_PORTS = range(61440, 65536)  # above those that Linux gives to connections
 NAME_SECONDS = 300.0  # that a coordinator's name may take to be known: pods start in any order
-_BOARD = pathlib.Path('/sys/class/dmi/id/product_name')
 
 
 class Place(NamedTuple):
@@ -75,7 +72,8 @@ def find(
   if 'tpu' in (environ.get('JAX_PLATFORMS') or 'tpu').split(','):
     if 'TPU_WORKER_HOSTNAMES' in environ:
       return _of_slices(environ['TPU_WORKER_HOSTNAMES'], environ, 'TPU_WORKER_ID', 'GKE')
-    metadata = metadata or (None if 'TPU_SKIP_MDS_QUERY' in environ else google_metadata(environ))
+    if metadata is None and 'TPU_SKIP_MDS_QUERY' not in environ:
+      metadata = google_metadata.asker(environ)
     endpoints = metadata('worker-network-endpoints') if metadata else None
     if metadata and endpoints:
       return _in_tpu_vm(endpoints, metadata)
@@ -120,41 +118,6 @@ def join(place: Place) -> None:
     cluster_detection_method='deactivate',  # it would give a SLURM task one GPU
     coordinator_bind_address=f'{_own_address(host.strip("[]"))}:{port}',
   )
-
-
-def google_metadata(environ: Mapping[str, str]) -> Callable[[str], str | None] | None:
-  """What asks the metadata server for an attribute of this machine; None on other machines."""
-  server = environ.get('GCE_METADATA_IP')
-  if server is None:
-    try:
-      board = _BOARD.read_text(encoding='utf-8')
-    except OSError:
-      return None
-    if 'Google Compute Engine' not in board:
-      return None
-    server = 'metadata.google.internal'
-
-  def ask(key: str) -> str | None:
-    url = f'http://{server}/computeMetadata/v1/instance/attributes/{key}'
-    request = urllib.request.Request(url, headers={'Metadata-Flavor': 'Google'})
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    for attempt in range(6):
-      try:
-        with opener.open(request, timeout=10) as answer:
-          return answer.read().decode()
-      except urllib.error.HTTPError as error:
-        if error.code == 404:
-          return None
-        failure: Exception = error
-      except OSError as error:
-        failure = error
-      time.sleep(0.1 * 2**attempt)
-    raise UserError(
-      f'the metadata server of this Google machine did not say whether it is part of a TPU pod '
-      f'({url}: {failure}): try again, or set --processes=1 for a run on this machine alone'
-    )
-
-  return ask
 
 
 def _by_flags(coordinator: str | None, processes: int | None, process: int | None) -> Place | None:

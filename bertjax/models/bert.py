@@ -1,4 +1,4 @@
-"""The encoder of the BERT family, its embeddings and its pretraining heads.
+"""The encoder of the BERT family and its heads.
 
 BERT (Devlin et al. 2019, google-research/bert), RoBERTa (Liu et al. 2019, fairseq) and the systems
 that differ from them by fields of `Base`. The tests assert the parameter counts that transformers
@@ -16,11 +16,11 @@ import numpy as np
 from bertjax.config.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.answers import AnswerHead, Answers
+from bertjax.models.layers.attend import Attend, example_mask
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
@@ -30,22 +30,18 @@ from bertjax.models.layers.basic import (
   Dropout,
   Dtype,
   Initializer,
-  Norm,
   options_of,
-  param,
-  word_table,
 )
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import AttendingModel, Model
+from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder, Sharing, check_sharing
 from bertjax.models.layers.heads import Pooling, WordHead, gather_positions, label_logits, pool
-from bertjax.models.layers.positions import sinusoids
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
 
-Attend = Literal['example', 'causal', 'self', 'language']
 PoolerActivation = Literal['tanh', 'gelu_erf']
 POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'])
 
@@ -60,70 +56,6 @@ SIZES: dict[str, dict[str, int]] = {
   'base': dict(layers=12, width=768, heads=12, ffn=3072),
   'large': dict(layers=24, width=1024, heads=16, ffn=4096),
 }
-
-
-class Embeddings(nn.Module):
-  """word + position + type + extra -> norm -> dropout, then a projection where widths differ.
-
-  Attributes:
-    width: of the tables, E.
-    out_width: of the encoder, D.
-    sinusoid: see `Base`.
-    extra: (name, rows) of further tables, looked up with `<name>_BT` of the batch.
-  """
-
-  vocab_size: int
-  positions: int
-  sinusoid: bool
-  types: int
-  width: int
-  out_width: int
-  extra: tuple[tuple[str, int], ...]
-  position_offset: int
-  zero_row: int | None
-  norm_eps: float
-  dropout: float
-  initializer: Any
-  dtype: Any
-
-  @nn.compact
-  def __call__(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
-    """Returns x_BTD and the word table."""
-
-    def word_init(key, shape, dtype):
-      table_VE = self.initializer(key, shape, dtype)
-      return table_VE if self.zero_row is None else table_VE.at[self.zero_row].set(0)
-
-    def table(name: str, rows: int, axis: str) -> Array:
-      table_XE = param(self, name, (axis, 'embed'), (rows, self.width), self.initializer)
-      # Gathered before it is looked up in: a small table is less than the vectors of a batch.
-      return nn.with_logical_constraint(table_XE, (None, None))
-
-    word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
-    if self.sinusoid:
-      position = jnp.asarray(sinusoids(np.arange(self.positions), self.width, in_turn=True))
-    else:
-      position = table('position', self.positions, 'position')
-    x_BTE = word_VE[batch['token_BT']] + position[batch['position_BT'] + self.position_offset]
-    if self.types:
-      kind = table('type', self.types, 'type')
-      x_BTE = x_BTE + kind[jnp.minimum(batch['type_BT'], self.types - 1)]
-    for name, rows in self.extra:
-      if f'{name}_BT' not in batch:
-        raise UserError(
-          f'config.model.extra has a table of {name!r}, but config.data.plan gives no {name} ids: '
-          'leave the table out, or take a plan and a store that know them'
-        )
-      x_BTE = x_BTE + table(name, rows, 'type')[batch[f'{name}_BT']]
-    x_BTE = Norm(self.norm_eps, self.dtype, name='norm')(x_BTE)
-    x_BTD = Dropout(self.dropout, name='dropout')(x_BTE, noise)
-    if self.width != self.out_width:
-      dense = Dense(
-        (self.out_width,), ('embed_out', 'embed'), self.initializer, dtype=self.dtype,
-        name='projection',
-      )  # fmt: skip
-      x_BTD = dense(x_BTD)
-    return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act')), word_VE
 
 
 class Base(Model):
@@ -316,25 +248,6 @@ class Bert(Base, AttendingModel):
       classes = sum(classes for _, classes in self.labels)
       count += flops_lib.head_flops(examples, self.width * self.width, classes * self.width)
     return count + answers_lib.flops(self.answers, self.width, batch)
-
-
-def example_mask(batch: Batch, attend: str) -> Mask:
-  """Who sees whom within the packed examples: see `Base`; 'anticausal' is causal from the right."""
-  example_BT = batch['example_BT']
-  column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
-  if attend == 'self':
-    example_BT = jnp.where(example_BT > 0, column_BT, 0)
-  if attend == 'language':
-    if 'language_BT' not in batch:
-      raise UserError(
-        "config.model.attend='language' needs language ids: take a plan and a store that know them"
-      )
-    example_BT = jnp.where(example_BT > 0, (example_BT << 8) + batch['language_BT'], 0)
-  if attend == 'causal':
-    return Mask(example_BT, example_BT, causal=True)
-  if attend == 'anticausal':
-    return Mask(example_BT, example_BT, -column_BT, -column_BT - 1)
-  return Mask(example_BT, example_BT)
 
 
 def make(config) -> Bert:

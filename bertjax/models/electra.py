@@ -22,8 +22,10 @@ from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.attend import example_mask
 from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init, options_of
 from bertjax.models.layers.block import Context
+from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import WordHead, gather_positions
 from bertjax.types import Batch, Factory
@@ -105,7 +107,7 @@ class Electra(bert.Base):
   def setup(self):
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     tables: dict[str, Any] = dict(self.embeddings_fields(), dropout=0.0, out_width=self.table_width)
-    self.embeddings = bert.Embeddings(**tables)
+    self.embeddings = Embeddings(**tables)
     self.discriminator = Net(self.width, self.dropout, self.encoder_fields(False))
     self.rtd = TokenHead(self.activation, init, dtype)
     if self.generator != 'uniform':
@@ -121,7 +123,7 @@ class Electra(bert.Base):
       if not self.tied_embeddings:
         width = self.generator_table_width
         own: dict[str, Any] = dict(tables, width=width, out_width=width)
-        self.generator_embeddings = bert.Embeddings(**own)
+        self.generator_embeddings = Embeddings(**own)
       if self.generator == 'own':
         self.generator_net = net()
       else:
@@ -139,14 +141,14 @@ class Electra(bert.Base):
       embeddings = self.generator_embeddings
     x_BTE, table_VE = embeddings(batch, None)
     if self.generator == 'two_tower':
-      masks = [bert.example_mask(batch, attend) for attend in ('causal', 'anticausal')]
+      masks = [example_mask(batch, attend) for attend in ('causal', 'anticausal')]
       left_BTD, *_ = self.generator_forward(x_BTE, masks[0], noise)
       right_BTD, *_ = self.generator_backward(x_BTE, masks[1], noise)
       # What stands before a token and what follows it, at the token.
       around_BTD = jnp.concatenate([jnp.roll(left_BTD, 1, 1), jnp.roll(right_BTD, -1, 1)], -1)
       return self.mlm(around_BTD, table_VE)
     net = self.generator_net if self.generator == 'own' else self.discriminator
-    h_BTD, *_ = net(x_BTE, bert.example_mask(batch, self.attend), noise)
+    h_BTD, *_ = net(x_BTE, example_mask(batch, self.attend), noise)
     return self.mlm(gather_positions(h_BTD, batch['target_pos_BP']), table_VE)
 
   def discriminate(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
@@ -156,7 +158,7 @@ class Electra(bert.Base):
       rtd_BT, float32 logits of "replaced"; last_BTD; hidden_LBTD and embedded_BTD if asked.
     """
     x_BTE, _ = self.embeddings(batch, None)
-    mask = bert.example_mask(batch, self.attend)
+    mask = example_mask(batch, self.attend)
     last_BTD, *layers = self.discriminator(x_BTE, mask, noise, hidden)
     out = dict(rtd_BT=self.rtd(last_BTD), last_BTD=last_BTD)
     return dict(out, hidden_LBTD=layers[0], embedded_BTD=layers[1]) if hidden else out

@@ -17,8 +17,8 @@ import numpy as np
 from bertjax.config.field_types import Count, Fraction, Natural, Positive
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
-from bertjax.models.bert import Attend, example_mask
 from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.attend import Attend, example_mask
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,

@@ -42,7 +42,7 @@ from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.memory import Memory
-from bertjax.models.layers.positions import DistanceTable, sinusoids
+from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
@@ -71,7 +71,7 @@ class Layer(Block):
     """As `Block`, of the kind of attention."""
     shape = (self.heads, self.head_size)
     if context.table_RD is not None:
-      u_NH, w_NH = context.biases or query_biases(self, shape, self.initializer)
+      u_NH, w_NH = context.biases or query_biases(self, 'uw', shape, self.initializer)
       r_RNH = attention.project(context.table_RD)
       return Relative(r_RNH, u_NH=u_NH, w_NH=w_NH, far=keys - 1)
     if self.attention != 'shaw':
@@ -195,7 +195,7 @@ class TransformerXL(StreamModel):
       table = DistanceTable(self.dropout, dtype, name='table')
       table_RD = table(distance_R, self.width, self.clamp_len, noise)
       if not self.untie_r:
-        biases = query_biases(self, (self.heads, self.head_size), init)
+        biases = query_biases(self, 'uw', (self.heads, self.head_size), init)
     layer: dict[str, Any] = dict(
       heads=self.heads, head_size=self.head_size, ffn=self.ffn, activation=self.activation,
       attention=self.attention, positions=self.attention == 'relative', attention_bias=False,
@@ -265,12 +265,6 @@ class TransformerXL(StreamModel):
         f'{length} columns of its own batch: expected config.model.mem_len >= {length}; raise it, '
         'or lower the length'
       )
-
-
-def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, Array]:
-  """u and w of a query: for content and for position (r_w_bias, r_r_bias)."""
-  u_NH, w_NH = (param(module, name, ('heads', 'head'), shape, init) for name in 'uw')
-  return u_NH, w_NH
 
 
 def make(config) -> TransformerXL:

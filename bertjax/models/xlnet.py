@@ -2,14 +2,13 @@
 
 Yang et al. 2019; zihangdai/xlnet, modeling.py. The content stream h is a Transformer-XL whose order
 is the batch's; the query stream g asks what stands at the predicted slots without seeing it. Both
-go through the same weights, so a layer has them side by side: x holds T columns of h and then P
-slots of g, here [B, X, D], and only attention tells them apart. There the slots are spread to their
-columns, since the distance of a query follows from its column, and gathered again.
+go through the same weights, so a layer has them side by side (`layers/two_streams.py`): x holds T
+columns of h and then P slots of g, here [B, X, D].
 
 One difference from the original: the dropout of the position table is the same for all rows.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -18,108 +17,35 @@ import numpy as np
 
 from bertjax.config.field_types import Count, Fraction, Natural, Positive
 from bertjax.errors import UserError
-from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
-from bertjax.kernels.relative_attention import Mask, Relative, Segment
+from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.answers import AnswerHead, Answers
-from bertjax.models.layers.attention import Attention
 from bertjax.models.layers.basic import (
   INITS,
   Activation,
   Dense,
   Dropout,
   Dtype,
-  Init,
   Initializer,
   options_of,
   param,
   word_table,
 )
-from bertjax.models.layers.block import Block
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.heads import WordHead, gather_positions, label_logits
 from bertjax.models.layers.memory import Memory
-from bertjax.models.layers.positions import DistanceTable
+from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.remat import Remat
+from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
 
 MEMORY_ORDER = -2  # below every query's
-
-
-class Slots(NamedTuple):
-  """Where the predicted slots stand in their rows.
-
-  Attributes:
-    slot_BT: the slot of each column; P where it has none.
-    column_BP: the column of each slot.
-    used_BP: bool.
-  """
-
-  slot_BT: Array
-  column_BP: Array
-  used_BP: Array
-
-
-class Streams(NamedTuple):
-  """What every layer gets besides its input.
-
-  Attributes:
-    content, query: the masks of h and g; query is None where there is no g.
-    slots: of g, or None.
-    table_RD: sinusoids of the distances.
-    far: of its first row.
-    direction_B: see `Relative`, or None.
-    segment_BT, segment_BS: of the queries and of the keys.
-    biases: u, w and z, [N, H], where all layers share them, else None.
-  """
-
-  content: Mask
-  query: Mask | None
-  slots: Slots | None
-  table_RD: Array
-  direction_B: Array | None
-  segment_BT: Array
-  segment_BS: Array
-  biases: tuple[Array, ...] | None
-
-
-class Layer(Block):
-  """A block whose input holds both streams: T columns of h, and behind them P slots of g."""
-
-  def content(self, x_BTD: Array, context: Streams) -> Array:
-    """As `Block`: h."""
-    return x_BTD[:, : context.segment_BT.shape[1]]
-
-  def attend(
-    self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Streams, noise, layer: Array
-  ) -> Array:
-    """As `Block`, of both streams, which see h alone; the norm stands behind."""
-    length = context.segment_BT.shape[1]
-    keys = attention.key(seen_BSD), attention.value(seen_BSD)
-    relative = self.relative(attention, context, seen_BSD.shape[1])
-    q_BXNH = attention.query(x_BTD)
-    y_BXNH = attention.attend(q_BXNH[:, :length], *keys, context.content, relative, noise, layer)
-    if context.query is not None and context.slots is not None:
-      g_BTNH = spread(q_BXNH[:, length:], context.slots)
-      noise_g = dropout_lib.fork(noise, 'query')
-      g_BTNH = attention.attend(g_BTNH, *keys, context.query, relative, noise_g, layer)
-      y_BXNH = jnp.concatenate([y_BXNH, pick(g_BTNH, context.slots)], 1)
-    return attention.out(y_BXNH)
-
-  def relative(self, attention: Attention, context: Streams, keys: int) -> Relative:
-    """As `Block`: distances and segments."""
-    shape = (self.heads, attention.head_size)
-    u_NH, w_NH, z_NH = context.biases or query_biases(self, shape, self.initializer)
-    embedding_2NH = param(self, 'segment', ('type', 'heads', 'head'), (2, *shape), self.initializer)
-    segment = Segment(z_NH, embedding_2NH, context.segment_BT, context.segment_BS)
-    r_RNH = attention.project(context.table_RD)
-    return Relative(r_RNH, None, u_NH, w_NH, segment, context.direction_B, far=keys)
 
 
 class XLNet(Model):
@@ -248,7 +174,7 @@ class XLNet(Model):
     biases = None
     if not self.untie_r:
       shape, init = (self.heads, self.width // self.heads), INITS[self.initializer](self.init_std)
-      biases = query_biases(self, shape, init)
+      biases = query_biases(self, 'uwz', shape, init)
     return Streams(
       Mask(example_BT, example_BS, **orders, see_self=True), query, slots, table_RD, direction_B,
       batch['type_BT'], jnp.pad(batch['type_BT'], before), biases,
@@ -338,65 +264,9 @@ class Labelled(XLNet, LabelModel):
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 
-def query_biases(module: nn.Module, shape: tuple[int, int], init: Init) -> tuple[Array, ...]:
-  """u, w and z of a query: for content, position and segment (r_w_bias, r_r_bias, r_s_bias)."""
-  return tuple(param(module, name, ('heads', 'head'), shape, init) for name in 'uwz')
-
-
 def glorot_vector(key: Array, shape: tuple[int, ...], dtype: Any) -> Array:
   """TensorFlow's default for the mask embedding, a variable of shape [1, 1, D]."""
   return jax.nn.initializers.glorot_uniform()(key, (1, *shape), dtype)[0]
-
-
-def make_slots(column_BP: Array, used_BP: Array, length: int) -> Slots:
-  """The slots and their inverse."""
-  rows, slots = column_BP.shape
-  row_B1 = jnp.arange(rows)[:, None]
-  slot_BT = jnp.full((rows, length), slots, jnp.int32)
-  slot_1P = jnp.broadcast_to(jnp.arange(slots, dtype=jnp.int32)[None], column_BP.shape)
-  at_BP = jnp.where(used_BP, column_BP, length)
-  return Slots(slot_BT.at[row_B1, at_BP].set(slot_1P, mode='drop'), column_BP, used_BP)
-
-
-@jax.custom_vjp
-def spread(x_BPNH: Array, slots: Slots) -> Array:
-  """[B, P, N, H] -> [B, T, N, H]: each used slot at its column, zeros elsewhere.
-
-  Its transpose is `pick`: both are gathers, and neither ever scatters.
-  """
-  zero_BPNH = jnp.pad(x_BPNH, ((0, 0), (0, 1), (0, 0), (0, 0)))
-  return jnp.take_along_axis(zero_BPNH, slots.slot_BT[:, :, None, None], axis=1)
-
-
-@jax.custom_vjp
-def pick(y_BTNH: Array, slots: Slots) -> Array:
-  """[B, T, N, H] -> [B, P, N, H]: what stands at the column of each slot; 0 in unused ones."""
-  picked_BPNH = jnp.take_along_axis(y_BTNH, slots.column_BP[:, :, None, None], axis=1)
-  return jnp.where(slots.used_BP[:, :, None, None], picked_BPNH, 0)
-
-
-spread.defvjp(lambda x, slots: (spread(x, slots), slots), lambda slots, d: (pick(d, slots), None))
-pick.defvjp(lambda y, slots: (pick(y, slots), slots), lambda slots, d: (spread(d, slots), None))
-
-
-def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
-  """How many (query, key) pairs the content stream and the query stream see, in a host batch.
-
-  Args:
-    batch: with orders.
-    memory: places that every row remembers.
-  """
-  order_q_BT, order_k_BT = (np.asarray(batch[f'order_{side}_BT']) for side in 'qk')
-  real_BT = np.asarray(batch['example_BT']) > 0
-  row_B1 = np.arange(len(real_BT))[:, None] * (4 * real_BT.shape[1])
-  # Orders of one row lie above those of the rows before it; padding is above all queries.
-  key_n = np.sort(np.where(real_BT, order_k_BT + 1, 3 * real_BT.shape[1]) + row_B1, None)
-  before_B1 = np.arange(len(real_BT))[:, None] * real_BT.shape[1]
-  seen_BT = np.searchsorted(key_n, order_q_BT + 1 + row_B1) - before_B1 + memory
-  own_BT = order_q_BT <= order_k_BT
-  row_S, slot_S = np.nonzero(batch['weight_BP'])
-  query = seen_BT[row_S, np.asarray(batch['target_pos_BP'])[row_S, slot_S]]
-  return int((seen_BT + own_BT)[real_BT].sum()), int(query.sum())
 
 
 def make(config) -> XLNet:

@@ -54,7 +54,7 @@ def first_variables(c):
 @pytest.mark.parametrize('form', [lambda p: f'hf:{p}', lambda p: (f'hf:{p}',)], ids=['text', 'one'])
 @mutation(
   'init_from: the fields of the model stay',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/checkpoint/model_fields.py',
   '        model[key] = value\n',
   '        pass\n',
 )
@@ -152,7 +152,7 @@ def test_the_remedy_for_a_run_of_another_format_takes_its_parameters(tmp_path):
 
 @mutation(
   'init_from: layers of another model are taken from the first on',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/checkpoint/subtrees.py',
   'new = new[np.asarray(layers)]',
   'new = new[: len(layers)]',
 )

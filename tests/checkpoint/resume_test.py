@@ -9,6 +9,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.checkpoint import resume
+from bertjax.checkpoint.may_differ import MAY_DIFFER, config_differences
 from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
@@ -245,7 +246,7 @@ def leaf(config, key):
 
 
 # Only a model with memory has a set with memories.
-@pytest.mark.parametrize('key', sorted({*resume.MAY_DIFFER} - {'evals.*.memories'}))
+@pytest.mark.parametrize('key', sorted({*MAY_DIFFER} - {'evals.*.memories'}))
 def test_what_may_differ_may_differ(workdir, key):
   config = bert.get_config('test')
   parent, last = leaf(config, key)
@@ -268,8 +269,8 @@ def test_what_follows_from_total_steps_follows_it_and_nothing_else_does(workdir)
 def test_differences_of_nested_dicts():
   old = {'a': {'b': 1, 'c': [1, 2]}, 'log_steps': 3, 'mesh': {'data': 1}, 'meshes': 1, 'e': {}}
   new = {'a': {'b': 1, 'c': [1, 3]}, 'log_steps': 4, 'mesh': {'data': 8}, 'meshes': 2, 'e': {}}
-  assert resume.config_differences(old, old) == []
-  assert resume.config_differences(old, new) == [('a.c', [1, 2], [1, 3]), ('meshes', 1, 2)]
+  assert config_differences(old, old) == []
+  assert config_differences(old, new) == [('a.c', [1, 2], [1, 3]), ('meshes', 1, 2)]
 
 
 @mutation(

@@ -430,7 +430,7 @@ def test_another_model_of_that_name_is_refused(lines, tmp_path):
 
 @mutation(
   'tokenizer: byte-level BPE never begins with a space',
-  'bertjax/data/vocab/vocabulary.py',
+  'bertjax/data/vocab/formats.py',
   'spaced = bool(settings_of',
   'spaced = bool({} and settings_of',
 )

@@ -10,7 +10,7 @@ from jax._src.clusters import cloud_tpu_cluster, slurm_cluster
 from mutation import mutation
 
 from bertjax.errors import UserError
-from bertjax.machine import cluster
+from bertjax.machine import cluster, google_metadata
 
 NO_METADATA = lambda key: None
 
@@ -168,12 +168,13 @@ def test_a_cpu_run_on_a_worker_of_a_pod_waits_for_nobody(metadata_server):
 
 
 def test_a_machine_without_google_has_no_metadata():
-  if not (cluster._BOARD.exists() and 'Google' in cluster._BOARD.read_text()):
-    assert cluster.google_metadata({}) is None
+  board = google_metadata.BOARD
+  if not (board.exists() and 'Google' in board.read_text()):
+    assert google_metadata.asker({}) is None
 
 
 def test_a_metadata_server_that_does_not_answer_is_said(monkeypatch):
-  monkeypatch.setattr(cluster.time, 'sleep', lambda seconds: None)
+  monkeypatch.setattr(google_metadata.time, 'sleep', lambda seconds: None)
   with pytest.raises(UserError, match='--processes=1'):
     cluster.find(environ={'GCE_METADATA_IP': '127.0.0.1:1'})
 

@@ -15,6 +15,7 @@ from bertjax.models import bert as bert_lib
 from bertjax.models.bert import SIZES
 from bertjax.models.layers import block, pad_id
 from bertjax.models.layers.basic import padded_rows
+from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
 from bertjax.objectives import mlm
 from bertjax.sharding import leaf_path, logical_axes
@@ -182,7 +183,7 @@ def test_self_attention_only_sees_one_token():
 
 @mutation(
   'attention: other languages are visible',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/attend.py',
   "(example_BT << 8) + batch['language_BT']",
   "(example_BT << 8) + 0 * batch['language_BT']",
 )
@@ -278,7 +279,7 @@ def test_embeddings_are_dropped():
     vocab_size=9, positions=8, sinusoid=False, types=2, width=512, out_width=512, extra=(),
     position_offset=0, zero_row=None,
   )  # fmt: skip
-  embeddings = bert_lib.Embeddings(
+  embeddings = Embeddings(
     **fields,
     norm_eps=1e-12,
     dropout=0.25,

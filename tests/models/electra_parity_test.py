@@ -185,7 +185,7 @@ def test_the_joint_step_equals_transformers(fields):
 @pytest.mark.full
 @mutation(
   'electra: two segments at most',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/embeddings.py',
   "kind[jnp.minimum(batch['type_BT'], self.types - 1)]",
   "kind[jnp.minimum(batch['type_BT'], 1)]",
 )

@@ -13,8 +13,8 @@ from bertjax.bench import own_step
 from bertjax.bench.synthetic import synthetic_batch
 from bertjax.config import registry
 from bertjax.kernels.relative_attention.reference import visible
-from bertjax.models import bert
 from bertjax.models.layers import block, encoder, memory
+from bertjax.models.layers.attend import example_mask
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
@@ -129,7 +129,7 @@ def by_pairs(config, batch, model) -> float:
     query = seen_BTT[row_S, batch['target_pos_BP'][row_S, slot_S]].sum()
     queries = order_BT.size + len(row_S)
     return 18 * m.layers * m.width * (content + query + queries * m.mem_len)
-  mask = bert.example_mask(batch, 'example')
+  mask = example_mask(batch, 'example')
   if hasattr(model, 'kinds'):
     windows = [model.window + 1 if kind else None for kind in model.kinds]
     return 12 * m.width * sum(sees(mask.within(window)) for window in windows)

@@ -134,7 +134,7 @@ def test_shared_layers_equal_transformers(case, kind):
 
 @mutation(
   'model: two segments at most',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/embeddings.py',
   "kind[jnp.minimum(batch['type_BT'], self.types - 1)]",
   "kind[jnp.minimum(batch['type_BT'], 1)]",
 )

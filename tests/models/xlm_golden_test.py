@@ -53,7 +53,7 @@ def params_of(file: goldens.Golden, c, prefix: str):
 )
 @mutation(
   'xlm: languages are not added',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/embeddings.py',
   "x_BTE = x_BTE + table(name, rows, 'type')[batch[f'{name}_BT']]",
   "x_BTE = x_BTE + table(name, rows, 'type')[0 * batch[f'{name}_BT']]",
   case='xlm_model-causal',

@@ -148,34 +148,8 @@ def test_shared_query_biases_are_one_for_all_layers():
 
 
 @mutation(
-  'xlnet: unused slots stand at column 0',
-  'bertjax/models/xlnet.py',
-  '  at_BP = jnp.where(used_BP, column_BP, length)',
-  '  at_BP = column_BP',
-)
-def test_spread_and_pick_are_transposes_and_leave_unused_slots_out():
-  rng = np.random.default_rng(0)
-  batch = make_batch()
-  slots = xlnet.make_slots(
-    jnp.asarray(batch['target_pos_BP']), jnp.asarray(batch['weight_BP'] > 0), LENGTH
-  )
-  x = rng.normal(size=(ROWS, SLOTS, 2, 3)).astype(np.float32)
-  y = rng.normal(size=(ROWS, LENGTH, 2, 3)).astype(np.float32)
-  placed = np.zeros((ROWS, LENGTH, 2, 3), np.float32)
-  for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True):
-    placed[b, batch['target_pos_BP'][b, p]] = x[b, p]
-  np.testing.assert_array_equal(xlnet.spread(x, slots), placed)
-  np.testing.assert_allclose(
-    (xlnet.spread(x, slots) * y).sum(), (x * xlnet.pick(y, slots)).sum(), rtol=1e-5
-  )
-  transpose = lambda f, at, d: jax.vjp(lambda z: f(z, slots), at)[1](d)[0]
-  np.testing.assert_array_equal(transpose(xlnet.spread, x, y), xlnet.pick(y, slots))
-  np.testing.assert_array_equal(transpose(xlnet.pick, y, x), xlnet.spread(x, slots))
-
-
-@mutation(
   'xlnet: one draw of dropout for both streams',
-  'bertjax/models/xlnet.py',
+  'bertjax/models/layers/two_streams.py',
   "dropout_lib.fork(noise, 'query')",
   'noise',
 )
@@ -200,21 +174,6 @@ def test_dropout_is_drawn_apart_for_the_two_streams():
   drawn = jax.jit(lambda v: net.apply(v, batch, (), noise, True))(variables)['hidden_LBXD'][0]
   content, query = at_slots(drawn)
   assert np.abs(content - query).max() > 1e-2
-
-
-def test_pairs_are_counted_as_the_masks_say():
-  batch = make_batch()
-  hidden = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
-  real = batch['example_BT'] > 0
-  sees = ~hidden & real[:, :, None] & real[:, None, :]
-  content = sees | (np.eye(LENGTH, dtype=bool) & real[:, :, None])
-  query = sum(
-    sees[b, batch['target_pos_BP'][b, p]].sum()
-    for b, p in zip(*np.nonzero(batch['weight_BP']), strict=True)
-  )
-  used = int(batch['weight_BP'].sum())
-  assert xlnet.seen_pairs(batch, 0) == (content.sum(), query)
-  assert xlnet.seen_pairs(batch, 10) == (content.sum() + 10 * real.sum(), query + 10 * used)
 
 
 def test_the_loss_is_the_mean_over_used_slots():

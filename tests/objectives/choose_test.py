@@ -47,7 +47,7 @@ def unpacked(batch, name):
 )
 @mutation(
   'choose: the choices see each other',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/attend.py',
   '  return Mask(example_BT, example_BT)\n',
   '  return Mask(jnp.minimum(example_BT, 1), jnp.minimum(example_BT, 1))\n',
   case='bert-first',

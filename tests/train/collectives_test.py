@@ -68,7 +68,7 @@ def test_replicas_of_several_devices_exchange_what_each_has():
 @pytest.mark.full
 @mutation(
   'embeddings: small tables are looked up by columns',
-  'bertjax/models/bert.py',
+  'bertjax/models/layers/embeddings.py',
   'return nn.with_logical_constraint(table_XE, (None, None))',
   'return table_XE',
 )

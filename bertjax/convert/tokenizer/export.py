@@ -11,8 +11,9 @@ from tokenizers import Tokenizer
 from bertjax.convert.tokenizer import layouts, sentencepiece_json
 from bertjax.convert.tokenizer.compare import FIXED_TEXTS
 from bertjax.data.vocab import fastbpe, whole_words
+from bertjax.data.vocab.formats import CONFIG, settings_of
 from bertjax.data.vocab.sentencepiece_model import FAIRSEQ
-from bertjax.data.vocab.vocabulary import CONFIG, Vocabulary, settings_of
+from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
 

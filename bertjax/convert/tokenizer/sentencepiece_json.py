@@ -19,7 +19,8 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.data.vocab import sentencepiece_model
-from bertjax.data.vocab.vocabulary import SPACE, Vocabulary
+from bertjax.data.vocab.sentencepiece_model import SPACE
+from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
 _UNIGRAM, _BPE, _WORD, _CHAR = 1, 2, 3, 4  # ModelType of sentencepiece_model.proto

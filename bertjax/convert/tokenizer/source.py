@@ -6,8 +6,9 @@ from typing import Any
 
 from bertjax.convert.tokenizer import layouts
 from bertjax.data.vocab import fastbpe
+from bertjax.data.vocab.formats import CONFIG
 from bertjax.data.vocab.sentencepiece_model import FAIRSEQ
-from bertjax.data.vocab.vocabulary import CONFIG, Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 
 # Files, the first that is there is read; and the classes of transformers, without Fast, whose

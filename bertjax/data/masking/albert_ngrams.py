@@ -51,11 +51,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
   """Masks a batch; arguments, result and errors as `bert.corrupt`."""
   limit = targets.slots(options, rows.shape[1])
   candidate_n = targets.not_special(rows, store)
-  if options.whole_word:
-    starts_n = store.word_starts[rows.token_n[candidate_n]]
-    words = targets.words(rows, candidate_n, starts_n)
-  else:
-    words = targets.single(rows, candidate_n)
+  words = targets.tokens_or_words(rows, options.whole_word, store, candidate_n)
   candidates_E = targets.count(words.example_n, words.size_n, len(rows.row_E))
   asked_E = np.minimum(targets.bert_count(rows, options.rate), candidates_E)
   room_E = targets.share(asked_E, rows.row_E, limit)

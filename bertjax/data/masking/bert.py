@@ -57,11 +57,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
     candidate_n = np.arange(len(rows.token_n))
   else:
     candidate_n = targets.not_special(rows, store)
-  if options.whole_word:
-    starts_n = store.word_starts[rows.token_n[candidate_n]]
-    units = targets.words(rows, candidate_n, starts_n)
-  else:
-    units = targets.single(rows, candidate_n)
+  units = targets.tokens_or_words(rows, options.whole_word, store, candidate_n)
   limit = targets.slots(options, rows.shape[1])
   taken_n, dropped_E = _take(rows, options, limit, units, targets.shuffle(rows, units, candidate_n))
   index_n, lead_n = targets.tokens_of(units, taken_n, candidate_n)

@@ -1,31 +1,25 @@
 """A token store while it is written: OUTPUT.partial, which becomes OUTPUT in one rename.
 
-After every part `progress.json` says how many documents of the source lie behind it, so a run that
-was killed goes on there, and ends with the same bytes as one that was not.
+What was killed goes on behind its last part (`unfinished.py`), and ends with the same bytes as what
+was not.
 """
 
-import contextlib
 import dataclasses
-import json
-import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bertjax.data import counter_rng
+from bertjax.data.store import unfinished
 from bertjax.data.store.encode import COUNTED, Encoded
-from bertjax.data.store.reader import read_meta
-from bertjax.data.store.writer import Writer, remove_sides
+from bertjax.data.store.writer import Writer
 from bertjax.data.text import phrases
 from bertjax.data.text.left_out import NAMED
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.storage import durable, locks
-
-_PROGRESS = 'progress.json'
 
 
 @dataclasses.dataclass
@@ -106,14 +100,13 @@ class Partial:
       UserError: the directory or its .partial holds something else; the differences are listed.
     """
     self._output, self._identity, self._holdout = output, dict(identity), holdout
-    self._path = _partial(output)
+    self._path = unfinished.partial_of(output)
     self._kind, self.languages = kind, list(kind.languages)
     self.stats = Stats()
     parts: dict[str, list] = dict(train=[], held_out=[])
-    _refuse_other_content(output)
+    unfinished.refuse_other_content(output)
     if self._path.exists():
-      progress = _read_progress(self._path)
-      _compare(self._path, progress['identity'], self._identity)
+      progress = unfinished.read_progress(self._path, self._identity)
       self.stats, parts = Stats(**progress['stats']), progress['parts']
       self.languages = progress['languages']
     size, also = identity['vocabulary']['size'], (kind.units, kind.columns)
@@ -198,7 +191,7 @@ class Partial:
     progress = dict(
       identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages
     )
-    durable.write_json(self._path / _PROGRESS, progress)
+    unfinished.note_progress(self._path, progress)
 
   def finish(self, vocabulary: Vocabulary) -> None:
     """Completes both stores and gives the directory its name."""
@@ -213,51 +206,7 @@ class Partial:
     vocabulary.save(self._path / 'vocab')
     said = dict(stats=dataclasses.asdict(self.stats), languages=self.languages)
     self.train.finish(vocabulary.word_starts, self._identity | said)
-    (self._path / _PROGRESS).unlink()
-    _give_name(self._path, self._output)
-
-
-@contextlib.contextmanager
-def owned(output: pathlib.Path) -> Iterator[None]:
-  """Holds a store that is not finished, so that no other process writes to it.
-
-  Raises:
-    UserError: another process is at it; it is named.
-  """
-  if (output / 'store.json').is_file():
-    yield
-    return
-  partial = _partial(output)
-  lock = partial.with_name(f'{partial.name}.lock')
-  output.parent.mkdir(parents=True, exist_ok=True)
-  with locks.alone(lock, f'another process is writing {partial}'):
-    yield
-
-
-def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
-  """Whether the directory holds the finished store of this identity.
-
-  Raises:
-    UserError: it holds the store of another one; the differences are listed.
-  """
-  partial = _partial(output)
-  if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
-    _give_name(partial, output)  # killed in the last moment
-  file = output / 'store.json'
-  if not file.is_file():
-    return False
-  _compare(output, read_meta(output), identity)
-  return True
-
-
-def _partial(output: pathlib.Path) -> pathlib.Path:
-  return output.with_name(output.name + '.partial')
-
-
-def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
-  for directory in (partial, partial / 'heldout'):
-    remove_sides(directory)
-  os.replace(partial, output)
+    unfinished.complete(self._path, self._output)
 
 
 def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:
@@ -269,52 +218,3 @@ def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:
     return np.zeros(len(index_D), bool)
   drawn_D = counter_rng.uniform(counter_rng.fold(counter_rng.root(0, 'holdout'), index_D)) < holdout
   return np.where(index_D < 2, index_D == 1, drawn_D)
-
-
-def _refuse_other_content(output: pathlib.Path) -> None:
-  if output.exists() and (not output.is_dir() or any(output.iterdir())):
-    raise UserError(f'{output} exists and is not a token store: name another --output')
-
-
-def _read_progress(path: pathlib.Path) -> dict[str, Any]:
-  file = path / _PROGRESS
-  if not file.is_file():
-    raise UserError(
-      f'{path} exists, but holds no part of a store that could be continued: remove it'
-    )
-  try:
-    progress = json.loads(file.read_bytes())
-    parts = [part for side in ('train', 'held_out') for part in progress['parts'][side]]
-    whole = all('sha256' in part for part in parts) and {'identity', 'stats', 'languages'} <= {
-      *progress
-    }
-  except (ValueError, KeyError, TypeError) as error:
-    raise UserError(
-      f'{file} is torn or damaged ({error!r}): remove {path}, to begin anew'
-    ) from error
-  if not whole:
-    raise UserError(f'{path} was begun by an older bertjax: remove it, to begin anew')
-  return progress
-
-
-def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
-  """Raises UserError with every difference in what makes a store."""
-  lines = []
-  for key, value in asked.items():
-    if found.get(key) != value:
-      old, new = found.get(key), value
-      if isinstance(old, dict) and isinstance(new, dict):
-        old, new = (
-          {k: v for k, v in a.items() if b.get(k) != v} for a, b in ((old, new), (new, old))
-        )
-      lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
-  if lines:
-    raise UserError(
-      f'{path} was begun with something else:\n' + '\n'.join(lines) + '\n'
-      f'Repeat the command that began it, remove {path}, or name another --output'
-    )
-
-
-def _short(value: Any) -> str:
-  text = json.dumps(value, ensure_ascii=False)
-  return text if len(text) <= 300 else text[:300] + ' ...'

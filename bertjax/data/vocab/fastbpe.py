@@ -72,7 +72,7 @@ def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
 
 
 def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+  """The pieces and functions of a vocabulary, as `formats.Found` has them.
 
   Args:
     codes: as `merges_of` reads them.

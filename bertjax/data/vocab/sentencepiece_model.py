@@ -38,7 +38,7 @@ def is_cleaned(pieces: Sequence[str]) -> bool:
 
 
 def read(file: pathlib.Path, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+  """The pieces and functions of a vocabulary, as `formats.Found` has them.
 
   Args:
     file: the .model.

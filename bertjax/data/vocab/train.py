@@ -20,7 +20,8 @@ from tokenizers import (
 )
 
 from bertjax.data.vocab import whole_words
-from bertjax.data.vocab.vocabulary import CONFIG, SPECIAL
+from bertjax.data.vocab.formats import CONFIG
+from bertjax.data.vocab.vocabulary import SPECIAL
 from bertjax.errors import UserError
 
 # Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers.

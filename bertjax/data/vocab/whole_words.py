@@ -40,7 +40,7 @@ def kind_of(spec: dict[str, Any]) -> str | None:
 
 
 def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `vocabulary._vocabulary` takes them.
+  """The pieces and functions of a vocabulary, as `formats.Found` has them.
 
   Raises:
     UserError: there is no <unk> among the pieces.

@@ -51,6 +51,20 @@ class DistanceTable(nn.Module):
     return dropped_1RD[0]
 
 
+def query_biases(
+  module: nn.Module, names: str, shape: tuple[int, int], init: Init
+) -> tuple[Array, ...]:
+  """The biases of a query, [N, H] each: u for content, w for position and z for segment.
+
+  Args:
+    module: whose parameters they are (r_w_bias, r_r_bias and r_s_bias of the originals).
+    names: of those that there are, a letter each.
+    shape: (N, H).
+    init: of each.
+  """
+  return tuple(param(module, name, ('heads', 'head'), shape, init) for name in names)
+
+
 def bias_table(module: nn.Module, kind: Bias, heads: int, length: int, init: Init) -> Array:
   """Biases by distance that all layers share, float32 [N, R], the furthest distance first.
 

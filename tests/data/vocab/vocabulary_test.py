@@ -12,7 +12,7 @@ import transformers
 from mutation import mutation
 from tokenizers import Tokenizer, models
 
-from bertjax.data.vocab import vocabulary as vocabulary_lib
+from bertjax.data.vocab import formats
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
 ODD = (
@@ -160,7 +160,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path):
 
 @mutation(
   'vocabulary: an id may be as large as it likes',
-  'bertjax/data/vocab/vocabulary.py',
+  'bertjax/data/vocab/formats.py',
   'if index[last] >= MOST:',
   'if False:',
 )
@@ -168,14 +168,14 @@ def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
   tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1, 'far': 70_000}, '[UNK]'))
   tokenizer.save(str(tmp_path / 'tokenizer.json'))
   assert load_vocabulary(tmp_path).size == 70_001
-  monkeypatch.setattr(vocabulary_lib, 'MOST', 70_000)
+  monkeypatch.setattr(formats, 'MOST', 70_000)
   with pytest.raises(ValueError, match="id of 'far' is 70000: expected ids below 70000"):
     load_vocabulary(tmp_path)
 
 
 @mutation(
   'vocabulary: a BOM is part of the first piece',
-  'bertjax/data/vocab/vocabulary.py',
+  'bertjax/data/vocab/formats.py',
   "encoding='utf-8-sig'",
   "encoding='utf-8'",
 )
@@ -189,7 +189,7 @@ def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
 
 @mutation(
   'vocabulary: tokenizer.json without a normalizer ends in a traceback',
-  'bertjax/data/vocab/vocabulary.py',
+  'bertjax/data/vocab/formats.py',
   "spec.get('normalizer')",
   "spec['normalizer']",
 )

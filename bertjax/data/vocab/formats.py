@@ -1,0 +1,223 @@
+"""The files that vocabularies come in, each kind with its reader.
+
+vocab.txt                  WordPiece
+vocab.json and merges.txt  byte-level BPE
+NAME.model                 SentencePiece
+tokenizer.json             whatever the Rust tokenizers know; of words, of characters and of bytes
+codes_NAME and vocab_NAME  XLM's fastBPE
+"""
+
+import functools
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from bertjax.data.vocab import fastbpe, patterns, sentencepiece_model, whole_words
+from bertjax.data.vocab.unique import unique_keys, unique_pieces
+from bertjax.errors import UserError
+
+CONFIG = 'tokenizer_config.json'
+CODES = 'codes'  # how the names of fastBPE's files of codes begin
+BYTE_SPACE = 'Ġ'  # of byte-level BPE
+MOST = 2**24  # ids; a file that names a larger one would fill the memory with gaps
+
+
+class Found(NamedTuple):
+  """What files say of a vocabulary.
+
+  Attributes:
+    kind: wordpiece, bpe, unigram, ...
+    files: what it was read from.
+    lowercase: whether text is lowercased.
+    starts_word: whether a piece begins a word.
+    coder: the pieces, by id, and the functions of a `vocabulary.Vocabulary`, by name of its field.
+  """
+
+  kind: str
+  files: tuple[pathlib.Path, ...]
+  lowercase: bool
+  starts_word: Callable[[str], bool]
+  coder: Mapping[str, Any]
+
+
+def find(path: pathlib.Path) -> pathlib.Path:
+  """The file of a vocabulary that a path names; of a directory the one in it.
+
+  Raises:
+    UserError: there is none, or of several kinds, or of none that we know.
+  """
+  if path.is_dir():
+    names = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
+    found = [sorted(path.glob(name)) for name in names]
+    found = next((files for files in found if files), [])
+    if len(found) != 1:
+      raise UserError(
+        f'{path}: expected one of {", ".join(names)}, got {[f.name for f in found] or "none"}. '
+        'Name the file, or train a vocabulary with `python -m bertjax.vocab`'
+      )
+    return found[0]
+  if not path.is_file():
+    raise UserError(f'no vocabulary at {path}. Train one with `python -m bertjax.vocab`')
+  if path.suffix not in ('.txt', '.json', '.model') and not path.name.startswith(CODES):
+    raise UserError(
+      f'{path} is no vocabulary that we know: expected vocab.txt (WordPiece), vocab.json and '
+      'merges.txt (byte-level BPE), a .model (SentencePiece), tokenizer.json, or codes_NAME of '
+      'fastBPE'
+    )
+  return path
+
+
+def read(file: pathlib.Path, lowercase: bool | None) -> Found:
+  """Reads a file that `find` found; arguments and errors as `vocabulary.load_vocabulary`."""
+  if file.name.startswith(CODES):
+    return _read_fastbpe(file, lowercase)
+  if file.name in ('vocab.json', 'merges.txt'):
+    return _read_bpe(file, lowercase)
+  readers = {'.txt': _read_wordpiece, '.json': _read_tokenizer, '.model': _read_sentencepiece}
+  return readers[file.suffix](file, lowercase)
+
+
+def settings_of(file: pathlib.Path) -> dict[str, Any]:
+  """The tokenizer_config.json beside a file, or {}."""
+  config = file.parent / CONFIG
+  return json.loads(config.read_text(encoding='utf-8')) if config.is_file() else {}
+
+
+def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> bool:
+  if asked is not None:
+    return asked
+  said = settings_of(file).get('do_lower_case')
+  # Capitals inside brackets, [UNK] or <S>, are names and not text.
+  capitals = (any('A' <= c <= 'Z' for c in p) for p in pieces if p[:1] not in '[<')
+  return not any(capitals) if said is None else said
+
+
+def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
+  """The pieces and functions of a Rust tokenizer."""
+  index = tokenizer.get_vocab(with_added_tokens=True)
+  if not index:
+    raise UserError('expected pieces, got none')
+  last = max(index, key=index.__getitem__)
+  if index[last] >= MOST:
+    raise UserError(f'the id of {last!r} is {index[last]}: expected ids below {MOST}')
+  pieces = [''] * (index[last] + 1)
+  for piece, i in index.items():
+    if pieces[i]:
+      raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
+    pieces[i] = piece
+
+  def encode(texts):
+    batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    return [encoding.ids for encoding in batch]
+
+  tokenizer.encode_special_tokens = True  # where the text spells them it is text
+  spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
+  coder = dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
+  return coder | dict(tokenizer=tokenizer)
+
+
+def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
+  # Not splitlines(): some pieces are line separators of Unicode.
+  lines = file.read_text(encoding='utf-8-sig').removesuffix('\n').split('\n')  # without a BOM
+  # ERNIE's files say the number of each piece after a TAB.
+  index = unique_pieces(piece.rstrip('\r').partition('\t')[0] for piece in lines)
+  if '[UNK]' not in index:
+    raise UserError('expected one piece a line, [UNK] among them')
+  lowercase = _lowercase(file, lowercase, index)
+  settings = settings_of(file)
+  tokenizer = Tokenizer(models.WordPiece(index, unk_token='[UNK]', max_input_chars_per_word=100))
+  tokenizer.normalizer = normalizers.BertNormalizer(
+    handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
+    strip_accents=settings.get('strip_accents'),
+    lowercase=lowercase,
+  )
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  tokenizer.decoder = decoders.WordPiece()
+  named = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+  tokenizer.add_special_tokens([piece for piece in named if piece in index])
+  starts_word = lambda piece: not piece.startswith('##')
+  return Found('wordpiece', (file,), lowercase, starts_word, _rust(tokenizer))
+
+
+def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
+  files = (file.parent / 'vocab.json', file.parent / 'merges.txt')
+  for part in files:
+    if not part.is_file():
+      raise UserError(f'{part} is missing: byte-level BPE needs vocab.json and merges.txt')
+  pieces = unique_keys(files[0].read_text(encoding='utf-8'))
+  if fastbpe.MASK in pieces:  # XLM as transformers saves it
+    return _read_fastbpe(files[1], lowercase, sorted(pieces, key=pieces.__getitem__))
+  tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
+  lowercase = False if lowercase is None else lowercase
+  if lowercase:
+    tokenizer.normalizer = normalizers.Lowercase()
+  spaced = bool(settings_of(file).get('add_prefix_space', False))
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
+  tokenizer.decoder = decoders.ByteLevel()
+  index = tokenizer.get_vocab()
+  # GPT-2 has one special token; RoBERTa has five, and that one is text to it.
+  named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
+  tokenizer.add_special_tokens([piece for piece in named if piece in index])
+  starts_word = lambda piece: piece.startswith(BYTE_SPACE)
+  return Found('bpe', files, lowercase, starts_word, _rust(tokenizer))
+
+
+def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
+  spec = unique_keys(file.read_text(encoding='utf-8'))
+  patterns.check(spec)
+  tokenizer = Tokenizer.from_file(str(file))
+  tokenizer.no_padding()
+  tokenizer.no_truncation()
+  if isinstance(spec['model']['vocab'], list):
+    unique_pieces((piece for piece, _ in spec['model']['vocab']), 'entry')
+  normalizer = json.dumps(spec.get('normalizer'))
+  lowers = '"lowercase": true' in normalizer or '"type": "Lowercase"' in normalizer
+  if lowercase is not None and lowercase != lowers:
+    raise UserError(
+      f'lowercase={lowercase} was asked for, but the file itself says lowercase={lowers}. Leave '
+      'it out, or name vocab.txt, vocab.json or the .model instead'
+    )
+  kind = spec['model']['type'].lower()
+  rust = _rust(tokenizer)
+  stream = whole_words.kind_of(spec)
+  if stream:
+    coder = whole_words.coder(stream, rust['pieces'], lowers) | dict(tokenizer=rust['tokenizer'])
+    return Found(stream, (file,), lowers, lambda piece: True, coder)
+  prefix = spec['model'].get('continuing_subword_prefix')
+  if prefix:
+    starts_word = lambda piece: not piece.startswith(prefix)
+  else:
+    starting = lambda mark: sum(piece.startswith(mark) for piece in rust['pieces'])
+    if starting(sentencepiece_model.SPACE) > starting(BYTE_SPACE):
+      starts_word = sentencepiece_model.word_starts(rust['pieces'])
+    else:
+      starts_word = lambda piece: piece.startswith(BYTE_SPACE)
+  return Found(kind, (file,), lowers, starts_word, rust)
+
+
+def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Found:
+  pieces = sentencepiece_model.pieces_of(file)
+  lowercase = _lowercase(file, lowercase, pieces)
+  coder = sentencepiece_model.read(file, lowercase, bool(settings_of(file).get('keep_accents')))
+  starts_word = sentencepiece_model.word_starts(coder['pieces'])
+  return Found('sentencepiece', (file,), lowercase, starts_word, coder)
+
+
+def _read_fastbpe(
+  file: pathlib.Path, lowercase: bool | None, pieces: Sequence[str] | None = None
+) -> Found:
+  settings = settings_of(file)
+  if lowercase is None:  # as all of XLM's
+    theirs = settings.get('do_lowercase_and_remove_accent', True)
+    lowercase = bool(settings.get('do_lower_case', theirs))
+  if pieces is None:
+    files = (file, fastbpe.twin(file))
+    pieces = fastbpe.pieces_of(files[1], settings.get('max_vocab'))
+  else:
+    files = (file.parent / 'vocab.json', file)
+  coder = fastbpe.read(file, pieces, lowercase)
+  # A piece does not say whether it begins a word: the one before it does.
+  return Found('fastbpe', files, lowercase, lambda piece: True, coder)

@@ -1,0 +1,30 @@
+"""Who sees whom within a packed example: `config.model.attend` as a mask."""
+
+from typing import Literal
+
+import jax.numpy as jnp
+
+from bertjax.errors import UserError
+from bertjax.kernels.relative_attention import Mask
+from bertjax.types import Batch
+
+Attend = Literal['example', 'causal', 'self', 'language']
+
+
+def example_mask(batch: Batch, attend: str) -> Mask:
+  """The mask of `attend`, see `bert.Base`; 'anticausal' is causal from the right."""
+  example_BT = batch['example_BT']
+  column_BT = jnp.broadcast_to(jnp.arange(1, example_BT.shape[1] + 1), example_BT.shape)
+  if attend == 'self':
+    example_BT = jnp.where(example_BT > 0, column_BT, 0)
+  if attend == 'language':
+    if 'language_BT' not in batch:
+      raise UserError(
+        "config.model.attend='language' needs language ids: take a plan and a store that know them"
+      )
+    example_BT = jnp.where(example_BT > 0, (example_BT << 8) + batch['language_BT'], 0)
+  if attend == 'causal':
+    return Mask(example_BT, example_BT, causal=True)
+  if attend == 'anticausal':
+    return Mask(example_BT, example_BT, -column_BT, -column_BT - 1)
+  return Mask(example_BT, example_BT)
