@@ -10,7 +10,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 # What a part may import besides itself and EVERYWHERE. The longest prefix of a module is its row.
 EVERYWHERE = (
-  'bertjax.errors', 'bertjax.types', 'bertjax.config.dotted', 'bertjax.config.field_types',
+  'bertjax.errors', 'bertjax.types', 'bertjax.data.types', 'bertjax.config.dotted',
+  'bertjax.config.field_types',
   'bertjax.config.registry', 'bertjax.storage.checksums', 'bertjax.storage.copies',
   'bertjax.storage.durable', 'bertjax.storage.remote',
 )  # fmt: skip
@@ -52,6 +53,7 @@ ARROWS = {
   'bertjax.metrics': (),
   'bertjax.data': (),
   'bertjax.data.ahead': (),
+  'bertjax.data.types': (),
   'bertjax.data.counter_rng': (),
   'bertjax.data.layout': (),
   'bertjax.data.packing': (),

@@ -16,8 +16,8 @@ from bertjax.data.seqio_tasks import corpora
 from bertjax.data.store.reader import open_store
 from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import phrases
+from bertjax.data.types import Ranges
 from bertjax.data.vocab.vocabulary import load_vocabulary
-from bertjax.types import Ranges
 
 mutation(
   'prepare: languages numbered batch by batch',

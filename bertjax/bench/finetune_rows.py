@@ -12,10 +12,10 @@ import numpy as np
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.data.labelled.spans import END, START, labelled
 from bertjax.data.store.reader import Store
+from bertjax.data.types import Labelled
 from bertjax.evals import classification, spans, tagging
 from bertjax.objectives.classify import LABEL
 from bertjax.objectives.tag import TAG
-from bertjax.types import Labelled
 
 UNLABELLED = -100  # transformers' label of a token that carries none
 

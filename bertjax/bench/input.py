@@ -26,7 +26,7 @@ from bertjax.data import loader, packing, recipes
 from bertjax.data.plans import blocks, pairs
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import Writer
-from bertjax.types import Plan, Spec
+from bertjax.data.types import Plan, Spec
 
 SIZE = 30522  # of bert-base-uncased, and its special ids
 PASSES, PACK = 10, 8  # of pairs; documents of a packed row at most

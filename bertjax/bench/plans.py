@@ -24,9 +24,9 @@ from absl import app, flags
 from bertjax.bench import timing
 from bertjax.data.plans import order_pairs, pairs
 from bertjax.data.store import npy_files
+from bertjax.data.types import Spec
 from bertjax.errors import UserError
 from bertjax.storage import checksums
-from bertjax.types import Spec
 
 _PLANS = {
   'pairs': (pairs, lambda passes: pairs.Options(passes, 0.1)),

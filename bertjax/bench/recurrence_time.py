@@ -14,11 +14,11 @@ from bertjax.checkpoint import reading
 from bertjax.data import ensure_store, layout
 from bertjax.data.column_stream import ColumnStream
 from bertjax.data.store.reader import open_store
+from bertjax.data.types import Ranges
 from bertjax.errors import UserError
 from bertjax.evals import recurrence
 from bertjax.objectives import lm
 from bertjax.train import setup
-from bertjax.types import Ranges
 
 CHARACTERS = 256  # vocabulary of random text
 

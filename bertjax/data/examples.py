@@ -24,9 +24,9 @@ import numpy as np
 from bertjax.data import counter_rng, language_sampling, layout, packing
 from bertjax.data.plan_and_mask import Recipe, open_recipe
 from bertjax.data.store import cache, npy_files
+from bertjax.data.types import Chosen, Spec
 from bertjax.errors import UserError
 from bertjax.storage import checksums
-from bertjax.types import Chosen, Spec
 
 FORMAT = 2  # of the cached plans
 

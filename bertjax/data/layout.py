@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.types import Ranges
+from bertjax.data.types import Ranges
 
 
 class Rows(NamedTuple):

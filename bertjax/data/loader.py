@@ -12,8 +12,8 @@ from typing import Any
 import grain
 import numpy as np
 
+from bertjax.data.types import HeldOutRows, RowSource
 from bertjax.errors import UserError
-from bertjax.types import HeldOutRows, RowSource
 
 Batch = dict[str, np.ndarray]
 ENDLESS = 1 << 62  # batches; Grain wants a length

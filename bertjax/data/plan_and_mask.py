@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from bertjax.config import options, registry
 from bertjax.config.field_types import Count, NonNegative
+from bertjax.data.types import Masking, Plan
 from bertjax.errors import UserError
-from bertjax.types import Masking, Plan
 
 OF_ROWS = ('pack', 'language_alpha', 'language_block')  # keys of `config.data` besides these two
 

@@ -12,10 +12,11 @@ import optax
 
 from bertjax import sharding
 from bertjax.data import loader, readers
+from bertjax.data.types import TrainingRows
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet
-from bertjax.types import Batch, Objective, Subject, TrainingRows
+from bertjax.types import Batch, Objective, Subject
 
 
 @dataclasses.dataclass(eq=False)

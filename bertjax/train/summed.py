@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertjax.data.types import TrainingRows
 from bertjax.errors import UserError
 from bertjax.train.phase import Phase
-from bertjax.types import Batch, Context, Objective, Out, TrainingRows, Variables
+from bertjax.types import Batch, Context, Objective, Out, Variables
 
 
 def join(batches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

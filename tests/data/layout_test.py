@@ -10,7 +10,7 @@ from toy_store import recipe, spec_of
 from bertjax.config import registry
 from bertjax.data import layout, recipes
 from bertjax.data.store.npy_files import join_columns
-from bertjax.types import Chosen
+from bertjax.data.types import Chosen
 
 
 @pytest.fixture(scope='module')

@@ -10,10 +10,9 @@ from every_plan import LENGTH, MASKS, MORE_PLANS, PLANS, ROWS
 from mutation import mutation
 from toy_store import MASK, recipe
 
-from bertjax import types
 from bertjax.config import registry
 from bertjax.data import examples as examples_lib
-from bertjax.data import plan_and_mask, recipes
+from bertjax.data import plan_and_mask, recipes, types
 from bertjax.data.store.npy_files import join_columns
 from bertjax.errors import UserError
 

@@ -15,7 +15,7 @@ from toy_store import (
 
 from bertjax.data import counter_rng, layout, plan_and_mask, recipes
 from bertjax.data import examples as examples_lib
-from bertjax.types import Ranges
+from bertjax.data.types import Ranges
 
 MASKED_LM = {
   'bert': recipe(),

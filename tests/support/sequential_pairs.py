@@ -7,7 +7,7 @@ from toy_store import laid
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
-from bertjax.types import Spec
+from bertjax.data.types import Spec
 
 
 class KeyedDraws:

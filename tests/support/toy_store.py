@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bertjax.data import layout, plan_and_mask, recipes
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.store.writer import Writer, remove_sides
-from bertjax.types import Chosen, Ranges, Spec
+from bertjax.data.types import Chosen, Ranges, Spec
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 XLNET_EOD = 7

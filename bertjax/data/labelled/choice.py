@@ -16,9 +16,9 @@ import numpy as np
 from bertjax.config.field_types import Count
 from bertjax.data.labelled.common import questions, texts
 from bertjax.data.labelled.common.questions import LETTERS, Answer, Form, Question, Where
+from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Labelled, Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,9 +10,9 @@ import numpy as np
 from bertjax.config.field_types import Count
 from bertjax.data.labelled.common import records, texts
 from bertjax.data.labelled.common.records import Record
+from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Labelled, Task
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,9 +21,9 @@ from absl import logging
 from bertjax.config.field_types import Count
 from bertjax.data.labelled.common import squad_json, texts
 from bertjax.data.labelled.common.records import Record
+from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Labelled, Task
 
 START, END, NONE = 'span_start', 'span_end', 'span_impossible'
 LISTED = 5  # questions that a message names

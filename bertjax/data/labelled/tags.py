@@ -11,9 +11,9 @@ import numpy as np
 from bertjax.data.labelled.common import tag_sets, tagged, words
 from bertjax.data.labelled.common.tag_sets import Scheme
 from bertjax.data.labelled.common.tagged import Sentence
+from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Labelled, Task
 
 
 @dataclasses.dataclass(frozen=True)

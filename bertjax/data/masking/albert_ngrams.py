@@ -21,7 +21,7 @@ import numpy as np
 from bertjax.config.field_types import Count
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
-from bertjax.types import Masking
+from bertjax.data.types import Masking
 
 _LENGTH = targets.FREE
 

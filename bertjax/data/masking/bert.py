@@ -22,7 +22,7 @@ import numpy as np
 
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.types import Masking
+from bertjax.data.types import Masking
 
 
 @dataclasses.dataclass(frozen=True)

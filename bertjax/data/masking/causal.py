@@ -12,7 +12,7 @@ import numpy as np
 
 from bertjax.data.layout import Rows, place
 from bertjax.data.targets import is_special
-from bertjax.types import Masking
+from bertjax.data.types import Masking
 
 
 @dataclasses.dataclass(frozen=True)

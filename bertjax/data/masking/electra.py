@@ -17,8 +17,8 @@ import numpy as np
 from bertjax.config.field_types import Natural, PositiveShare, Share
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts
+from bertjax.data.types import Masking
 from bertjax.errors import UserError
-from bertjax.types import Masking
 
 _PICK, _SHOW = targets.FREE, targets.FREE + 1
 

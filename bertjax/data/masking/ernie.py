@@ -24,7 +24,7 @@ from bertjax.config.field_types import Count, Share
 from bertjax.data import counter_rng, layout, targets
 from bertjax.data.layout import Rows
 from bertjax.data.masking.xlm import lowest
-from bertjax.types import Masking
+from bertjax.data.types import Masking
 
 _PICK = targets.FREE
 _UNIT = 2  # sum of squared lengths over sum of lengths; 1.6 in the records of the original

@@ -28,8 +28,8 @@ import numpy as np
 from bertjax.config.field_types import Count, Fraction, OpenShare
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, ragged, starts, units
+from bertjax.data.types import Masking
 from bertjax.errors import UserError
-from bertjax.types import Masking
 
 _TURNS = 8  # drawn at once
 _LENGTH, _ANCHOR, _COIN, _ENTITY = range(targets.FREE, targets.FREE + 4)

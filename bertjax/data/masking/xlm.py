@@ -22,7 +22,7 @@ import numpy as np
 from bertjax.config.field_types import Count, NonNegative
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows
-from bertjax.types import Masking
+from bertjax.data.types import Masking
 
 _PICK = targets.FREE
 

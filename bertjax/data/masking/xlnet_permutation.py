@@ -32,8 +32,8 @@ import numpy as np
 from bertjax.config.field_types import Count, Natural
 from bertjax.data import counter_rng, targets
 from bertjax.data.layout import Rows, place, ragged, starts
+from bertjax.data.types import Masking
 from bertjax.errors import UserError
-from bertjax.types import Masking
 
 MEMORY = -2  # the key order of memory
 _GRAM, _LEFT, _FILL, _ORDER = range(targets.FREE, targets.FREE + 4)

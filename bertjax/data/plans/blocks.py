@@ -27,8 +27,8 @@ from typing import Literal
 import numpy as np
 
 from bertjax.data import layout
+from bertjax.data.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 

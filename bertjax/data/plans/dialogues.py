@@ -19,8 +19,8 @@ import numpy as np
 
 from bertjax.config.field_types import Bounds, Share
 from bertjax.data import counter_rng, layout
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 19  # turns whose offsets are held at once, unless a dialogue has more
 DRAWS = 50  # of a turn of another dialogue with the same role; none found: the sequence stays real

@@ -20,8 +20,8 @@ import numpy as np
 
 from bertjax.config.field_types import Share
 from bertjax.data import counter_rng, layout
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 20  # sentences whose offsets are held at once, unless a document has more
 ENDLESS = 100_000  # the target of a first segment that takes all

@@ -21,7 +21,7 @@ import numpy as np
 
 from bertjax.data import counter_rng
 from bertjax.data.plans import pairs
-from bertjax.types import Piece, Plan, Spec
+from bertjax.data.types import Piece, Plan, Spec
 
 BUFFER = 1000  # positives
 _POSITIVES = pairs.Task('swapped', swap=True, least=2)

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertjax.data.column_stream import ColumnStream
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 
 @dataclasses.dataclass(frozen=True)

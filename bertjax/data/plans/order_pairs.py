@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from bertjax.data.plans import pairs
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 
 
 @dataclasses.dataclass(frozen=True)

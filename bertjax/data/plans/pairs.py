@@ -21,8 +21,8 @@ import numpy as np
 
 from bertjax.config.field_types import Count, Share
 from bertjax.data import ahead, counter_rng, language_sampling, layout
+from bertjax.data.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
 DRAWS = 10  # of another document; the last one counts even if it is the same document

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertjax.data import layout
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document has more
 

@@ -21,8 +21,8 @@ from typing import Literal
 import numpy as np
 
 from bertjax.data import language_sampling, layout
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 20  # pairs per piece
 _BASE = 1 << 8  # languages are numbered by a byte

@@ -22,8 +22,8 @@ import numpy as np
 
 from bertjax.data import language_sampling
 from bertjax.data.plans.blocks import stream_ranges
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 

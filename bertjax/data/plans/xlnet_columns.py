@@ -22,8 +22,8 @@ import numpy as np
 from bertjax.config.field_types import Count
 from bertjax.data import counter_rng, layout
 from bertjax.data.column_stream import ColumnStream, Order
+from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.types import Chosen, Piece, Plan, Ranges, Spec
 
 _COIN, _CUT, _PLACE = range(3)
 

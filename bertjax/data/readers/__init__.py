@@ -6,7 +6,7 @@ Each is a module here and exports it as READER.
 from typing import Any
 
 from bertjax.config import registry
-from bertjax.types import Reader
+from bertjax.data.types import Reader
 
 
 def of(data: Any) -> Reader:

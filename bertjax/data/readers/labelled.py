@@ -6,7 +6,7 @@ from typing import Any
 from bertjax.data.labelled.common import rows
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
-from bertjax.types import Reader
+from bertjax.data.types import Reader
 
 
 def _ensure(data: Any, seed: int, workdir: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 from bertjax.data import ensure_store
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
+from bertjax.data.types import Reader
 from bertjax.errors import UserError
-from bertjax.types import Reader
 
 
 def _ensure(data: Any, seed: int, workdir: str) -> str:

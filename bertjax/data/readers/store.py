@@ -4,7 +4,7 @@ from typing import Any
 
 from bertjax.data import ensure_store, examples
 from bertjax.data.store.reader import Store, open_store
-from bertjax.types import Reader
+from bertjax.data.types import Reader
 
 
 def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Examples, None]:

@@ -19,9 +19,9 @@ from ml_collections import ConfigDict
 from bertjax.data.labelled.common import rows
 from bertjax.data.seqio_tasks.loaded import seqio, tf
 from bertjax.data.seqio_tasks.windows import feature_name
+from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Labelled, Task
 
 Row = dict[str, np.ndarray]
 

@@ -12,8 +12,9 @@ from bertjax.config.field_types import Count, Natural
 from bertjax.config.options import override
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
+from bertjax.data.types import HeldOutRows
 from bertjax.errors import UserError, choose
-from bertjax.types import Batch, Context, HeldOutRows, Objective, Subject, Variables
+from bertjax.types import Batch, Context, Objective, Subject, Variables
 
 
 class Options(NamedTuple):

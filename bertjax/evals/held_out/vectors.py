@@ -14,9 +14,10 @@ import numpy as np
 from bertjax.data.labelled import classify
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.labelled.common.rows import Rows
+from bertjax.data.types import Labelled
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
-from bertjax.types import Batch, Labelled, Subject, Variables
+from bertjax.types import Batch, Subject, Variables
 
 
 def task(options: Any, text: tuple[str, ...], label: str, classes: tuple[str, ...]):

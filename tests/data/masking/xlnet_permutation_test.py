@@ -10,7 +10,7 @@ from bertjax.data import counter_rng
 from bertjax.data import examples as examples_lib
 from bertjax.data.layout import lay_out
 from bertjax.data.masking import xlnet_permutation
-from bertjax.types import Chosen
+from bertjax.data.types import Chosen
 
 LENGTH, REUSE, SEED = 96, 48, 5
 

@@ -10,7 +10,7 @@ from toy_store import laid, random_store, segments, spec_of
 from bertjax.data import counter_rng
 from bertjax.data.plans import electra_segments as plan
 from bertjax.data.store.npy_files import join_columns
-from bertjax.types import Spec
+from bertjax.data.types import Spec
 
 SEED = 3
 

@@ -13,8 +13,8 @@ from bertjax.data import examples as examples_lib
 from bertjax.data.plans import xlnet_columns
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
+from bertjax.data.types import Spec
 from bertjax.data.vocab.vocabulary import load_vocabulary
-from bertjax.types import Spec
 
 LENGTH, REUSE, SEED, LANES = 48, 20, 5, 4
 

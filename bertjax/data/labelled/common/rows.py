@@ -21,10 +21,10 @@ from bertjax.config import registry
 from bertjax.config.options import read
 from bertjax.data import counter_rng
 from bertjax.data.store.reader import Store
+from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
-from bertjax.types import Labelled, Task
 
 LENGTHS = 4  # of rows, at most
 UNIT = 8  # tokens: each is a multiple, or `config.length`

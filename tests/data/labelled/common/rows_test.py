@@ -9,7 +9,7 @@ from mutation import mutation
 
 from bertjax.data import loader
 from bertjax.data.labelled.common.rows import Rows, with_cls_last
-from bertjax.types import Labelled
+from bertjax.data.types import Labelled
 
 
 class Store:
