@@ -6,7 +6,8 @@ from mutation import mutation
 
 RECIPES = (
   'kd:kd', 'kd:pkd', 'distilbert:', 'minilm:l6_h384', 'minilm:l12_h384', 'minilm:l6_h768',
-  'minilm:l6_h384,v2', 'tinybert:4l_312', 'tinybert:6l_768', 'soft_labels:',
+  'minilm:l6_h384,v2', 'tinybert:4l_312', 'tinybert:6l_768', 'tinybert:4l_312,task',
+  'tinybert:4l_312,answers', 'soft_labels:',
 )  # fmt: skip
 
 

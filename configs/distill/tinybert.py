@@ -5,8 +5,21 @@
 
 This is the general distillation, of attention scores and states, on text without labels. Sizes:
 4l_312 and 6l_768, whose layers must divide the teacher's. The student has no head for words and
-exports as BertModel; the dense layer that its states go through is training's alone. Sources name
-huawei-noah/Pretrained-Language-Model.
+exports as BertModel; the dense layer that its states go through is training's alone.
+
+The distillation of a task is the same on its examples, with the teacher that was fine-tuned on them
+(4l_312,task), and then its answers (4l_312,answers), each with the one before as `init_from`:
+
+  python -m bertjax.main --config=configs/distill/tinybert.py:4l_312,task --workdir=runs/layers \
+      --config.objective.teacher.source=runs/teacher --config.init_from=runs/tinybert \
+      --config.data.train=train.tsv --config.data.task.text="('review',)"
+  python -m bertjax.main --config=configs/distill/tinybert.py:4l_312,answers \
+      --workdir=runs/student --config.objective.teacher.source=runs/teacher \
+      --config.init_from=runs/layers --config.data.train=train.tsv --config.data.dev=dev.tsv \
+      --config.data.task.text="('review',)" --config.data.task.label=stars \
+      --config.data.task.classes="('bad','good')"
+
+Sources name huawei-noah/Pretrained-Language-Model.
 """
 
 from ml_collections import ConfigDict
@@ -14,9 +27,11 @@ from ml_collections import ConfigDict
 from bertjax.config.sources import Recipe, cited
 from bertjax.data import recipes
 from configs import bert, common
-from configs.distill.kd import NO_TEACHER
+from configs.distill import kd
+from configs.finetune import text
 
 CODE = 'Pretrained-Language-Model/TinyBERT/general_distill.py'
+TASK = 'Pretrained-Language-Model/TinyBERT/task_distill.py'
 README = 'Pretrained-Language-Model/TinyBERT/README.md'
 SIZES = {
   '4l_312': dict(layers=4, width=312, ffn=1200),
@@ -30,22 +45,13 @@ def recipe(size: str) -> Recipe:
   Args:
     size: of the student, a key of `SIZES`.
   """
-  c, shape = bert.recipe('base'), SIZES[size]
+  c = bert.recipe('base')
   c.update(cited(common.NAMES, name=f'tinybert-{size}'))
   c.update(cited(README, batch_size=256) | cited(CODE, length=128))
   c.update(cited('ours: as long as you like; theirs are 3 epochs', total_steps=100_000))
   c.phases = ConfigDict()
-  c.model.update(
-    cited(f'{README}: the models', layers=shape['layers'], width=shape['width'])
-    | cited('TinyBERT paper, section 4.2 (unverified)', heads=12, ffn=shape['ffn'])
-    | cited('ours: nothing scores words or labels', words=False, labels=())
-    | cited('ours: BertModel has one; fine-tuning trains it', pooler=True)
-  )
-  c.objective = cited('ours: the run names it', name='layerwise', teacher=NO_TEACHER)
-  c.optimizer.update(
-    cited(f'{CODE}: optimizer_grouped_parameters', weight_decay=0.01)
-    | cited('ours: nothing is learned of it', freeze=(r'pooler/.*',))
-  )
+  _shape(c, size)
+  _layers(c, CODE)
   c.optimizer.schedule.update(cited(CODE, peak=5e-5, warmup_steps=c.get_ref('total_steps') // 10))
   c.data.mask = recipes.CAUSAL_MASK  # nothing is hidden, as for the second version of the models
   c.best.update(cited('ours: the one that fine-tuning begins with', metric='eval/states'))
@@ -53,6 +59,58 @@ def recipe(size: str) -> Recipe:
   return c
 
 
+def of_task(size: str) -> Recipe:
+  """The distillation of scores and states on the examples of a task, whose labels are not read."""
+  c = text.recipe(('text',), 'label', (), 'accuracy')
+  c.update(cited(common.NAMES, name=f'tinybert-{size}-task') | cited(README, epochs=10.0))
+  _shape(c, size)
+  _layers(c, TASK)
+  c.optimizer.schedule = cited(f'{TASK}: schedule', name='constant') | cited(TASK, peak=5e-5)
+  c.data.task.update(cited('ours: no label is read', unlabelled=True))
+  c.evals = ConfigDict()  # nothing of a task can be told before it has answers
+  return c
+
+
+def of_answers(size: str) -> Recipe:
+  """The distillation of a task's answers, after `of_task`."""
+  c = kd.recipe('kd')
+  c.update(cited(common.NAMES, name=f'tinybert-{size}-answers') | cited(README, epochs=3.0))
+  _shape(c, size)
+  c.objective.update(
+    cited(f'{TASK}:soft_cross_entropy', hard=0.0, soft=1.0, kl='mean')
+    | cited(TASK, temperature=1.0)
+  )
+  c.optimizer.schedule.update(cited(README, peak=3e-5))
+  return c
+
+
+def _shape(c: Recipe, size: str) -> None:
+  """Of the student."""
+  shape = SIZES[size]
+  c.model.update(
+    cited(f'{README}: the models', layers=shape['layers'], width=shape['width'])
+    | cited('TinyBERT paper, section 4.2 (unverified)', heads=12, ffn=shape['ffn'])
+  )
+
+
+def _layers(c: Recipe, code: str) -> None:
+  """Learning scores and states, and nothing else."""
+  c.model.update(
+    cited('ours: nothing scores words or labels', words=False, labels=())
+    | cited('ours: BertModel has one; fine-tuning trains it', pooler=True)
+  )
+  c.objective = cited('ours: the run names it', name='layerwise', teacher=kd.NO_TEACHER)
+  c.optimizer.update(
+    cited(f'{code}: optimizer_grouped_parameters', weight_decay=0.01)
+    | cited('ours: nothing is learned of it', freeze=(r'pooler/.*',))
+  )
+
+
+KINDS = {'': recipe, ',task': of_task, ',answers': of_answers}
+
+
 def get_config(arg: str | None = None):
-  """The recipe named by `arg` (default 4l_312)."""
-  return recipe(common.parse_size(arg, SIZES, '4l_312'))
+  """The recipe named by `arg` (default 4l_312), a size and perhaps `,task` or `,answers`."""
+  names = [f'{size}{kind}' for size in SIZES for kind in KINDS]
+  size, comma, kind = common.parse_size(arg, names, '4l_312').partition(',')
+  return KINDS[comma + kind](size)

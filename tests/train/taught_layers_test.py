@@ -138,3 +138,59 @@ def test_a_student_comes_closer_to_a_teacher_of_transformers(rich_store, taught,
   assert 'eval/similarity/spearman' in lines(tmp_path / 'student')[-1]
   found = [x['loss'] for x in lines(tmp_path / 'student') if 'loss' in x]
   assert np.mean(found[-5:]) < 0.8 * np.mean(found[:5])
+
+
+def of_a_task(kind, store, source, begun, file, **fields):
+  """A student of one layer that learns a task on pairs of texts from its teacher."""
+  c = importlib.import_module('configs.distill.tinybert').get_config(f'4l_312,{kind}')
+  c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=60, init_from=begun))
+  c.update(dict(log_steps=1, eval_steps=60, checkpoint_steps=60))
+  c.model.update(dict(layers=1, width=16, heads=8, ffn=32, init_std=0.2))
+  c.model.update(dict(dropout=0.0, attention_dropout=0.0, head_dropout=0.0))
+  c.optimizer.schedule.peak = 1e-2
+  c.data.train = c.data.dev = str(file)
+  c.data.task.update(dict(text=('text', 'other'), classes=('bad', 'good')))
+  c.objective.teacher.source = str(source)
+  if kind == 'answers':
+    c.evals.dev.batch_size = 8
+  c.update_from_flattened_dict(fields)
+  return c
+
+
+@pytest.mark.full
+@mutation(
+  'tinybert: the answers are not those of the teacher',
+  'configs/distill/tinybert.py',
+  'hard=0.0, soft=1.0',
+  'hard=1.0, soft=0.0',
+)
+@mutation(
+  'tinybert: the layers of a task are not learned',
+  'configs/distill/tinybert.py',
+  "name='constant') | cited(TASK, peak=5e-5)",
+  "name='linear') | cited(TASK, peak=5e-5, warmup_steps=10**6, total_steps=10**7)",
+)
+def test_a_task_on_pairs_is_learned_by_layers_and_then_by_answers(rich_store, taught, tmp_path):
+  """The teacher was taught that piece9 is bad; the file that the student has says good, and it
+  learns what its teacher says."""
+  file = tmp_path / 'pairs.tsv'
+  pairs = 'piece9 piece6\tpiece8\t{}\npiece8\tpiece7 piece5\t{}\n' * 8
+  write = lambda *labels: file.write_text('text\tother\tlabel\n' + pairs.format(*labels * 8))
+  teacher = finetuned(rich_store, taught, tmp_path)
+  teacher.update(dict(total_steps=60, eval_steps=60, checkpoint_steps=60))
+  teacher.optimizer.schedule.peak = 1e-2
+  teacher.model.update(dict(dropout=0.0, attention_dropout=0.0, head_dropout=0.0))
+  teacher.data.task.text = ('text', 'other')
+  teacher.data.train = teacher.data.dev = str(file)
+  write('bad', 'good')
+  loop.run(teacher, str(tmp_path / 'teacher'))
+  assert lines(tmp_path / 'teacher')[-1]['eval/dev/accuracy'] == 1.0
+
+  write('good', 'bad')
+  layers = of_a_task('task', rich_store, tmp_path / 'teacher', (), file)
+  loop.run(layers, str(tmp_path / 'layers'))
+  found = lines(tmp_path / 'layers')
+  assert all(found[-1][key] < 0.7 * found[0][key] for key in ('scores', 'states'))
+  last = of_a_task('answers', rich_store, tmp_path / 'teacher', str(tmp_path / 'layers'), file)
+  loop.run(last, str(tmp_path / 'student'))
+  assert lines(tmp_path / 'student')[-1]['eval/dev/accuracy'] == 0.0
