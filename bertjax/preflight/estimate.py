@@ -1,18 +1,23 @@
 """What a step needs of a chip's memory, from shapes alone: seconds, where a compiler takes minutes.
 
-The sum of what must be held at once, where it is most, in the backward pass:
+Three moments are reckoned, and the one at which most is held counts. At each: state (parameters,
+optimizer, batch), the sum of earlier microbatches' gradients, and
 
-  state        parameters, optimizer and batch
-  gradients    float32; twice with microbatches, whose sum is held beside the newest
-  residuals    what the loops over layers keep for it: read from the derivative's own jaxpr
-  low          kernels in the dtype of the model, which XLA makes once for all layers
-  working      logits and their exponentials; or, if that is more, a layer's widest array and the
-               gradients of its kernels, in float32
+  the loss   residuals: what the loops over layers, and layers before them, keep for the backward
+             pass, read from the derivative's own jaxpr; the logits of all losses, float32, and the
+             exponentials of one, which are made when its backward pass begins; no gradient. low:
+             kernels and word tables in the dtype of the model, which XLA makes once
+  a turn     the first, backwards, of a loop: residuals; gradients, for which there is room before
+             they are made, but those of word tables, which come last; the logits, if they are held
+             in full, until then; low, of kernels; working: what a turn takes, out of the stacks or
+             computed again, its widest arrays and the gradients of its kernels, in float32
+  the end    all gradients, logits and low
 
 All else XLA fuses, or computes again. tests/preflight/estimate_test.py compares it with a compiler.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -25,22 +30,44 @@ from bertjax.optim import optimizer
 from bertjax.train import step as step_lib
 from bertjax.types import Batch, Context
 
-CLASSES = ('parameters', 'optimizer', 'batch', 'gradients', 'residuals', 'low', 'working')
-TABLES = ('vocab', 'position', 'type', 'label')  # axes of what no layer has
+CLASSES = ('parameters', 'optimizer', 'batch', 'gradients', 'residuals', 'low', 'logits', 'working')
+WORDS = 'vocab'  # the axis of word tables
+TABLES = ('position', 'type', 'label')  # axes of others, which nothing is multiplied with
 
 
 class Traced(NamedTuple):
   """What the backward pass of one row keeps, in bytes.
 
   Attributes:
-    stacked: of all layers.
-    wide: the widest array of a layer, in float32.
-    logits: and what is made of them.
+    kept: of all layers.
+    turn: what the products and attention of one turn of a loop over layers make, of the loop where
+      that is most. Whether it is kept, or computed again, is the policy's.
+    wide: its widest arrays, in float32.
+    logits: of all losses; 0 where none are held in full.
+    exps: exponentials of them, of one loss.
   """
 
-  stacked: float
+  kept: float
+  turn: float
   wide: float
   logits: float
+  exps: float
+
+
+class _Kernels(NamedTuple):
+  """Bytes of what hidden states are multiplied with.
+
+  Attributes:
+    low: in the dtype of the model, where that is not their own, without word tables.
+    low_words: of word tables.
+    layer: the gradients of one layer's.
+    words: the gradients of word tables.
+  """
+
+  low: int
+  low_words: int
+  layer: int
+  words: int
 
 
 def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
@@ -52,7 +79,7 @@ def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
     sizes: of the mesh, axis -> devices.
   """
   system = own_step.system(config, {name: x[:1] for name, x in batch.items()})
-  traced = trace(system, config.model.vocab_size, batch, rows_at_once(config, sizes))
+  traced = trace(config, system, batch, rows_at_once(config, sizes))
   return estimate(config, system, batch, sizes, traced)
 
 
@@ -80,18 +107,37 @@ def estimate(
   held = lambda tree, specs: _held(tree, specs, sizes)
   parameters = held(shapes, specs)
   state = held(jax.eval_shape(tx.init, shapes), optimizer.state_specs(tx, shapes, specs))
-  low, per_layer = _kernels(config, shapes, axes, specs, sizes)
+  kernels = _kernels(config, shapes, axes, specs, sizes)
   row = sum(x[:1].nbytes for x in batch.values())
   columns = sizes['sequence']
-  return dict(
-    parameters=parameters,
-    optimizer=state,
-    batch=rows * config.microbatches * row,
-    gradients=parameters * (2 if config.microbatches > 1 else 1),
-    residuals=round(rows * traced.stacked) // columns,
-    low=low,
-    working=max(round(rows * traced.logits), round(rows * traced.wide) // columns + per_layer),
+  of_rows = lambda each: round(rows * each) // columns
+  logits, low = round(rows * traced.logits), kernels.low + kernels.low_words
+  residuals = of_rows(traced.kept)
+  summed = parameters if config.microbatches > 1 else 0
+  working = of_rows(traced.turn + traced.wide) + kernels.layer
+  at_loss = dict(
+    gradients=0, residuals=residuals, low=low, logits=logits + round(rows * traced.exps), working=0
   )
+  late = kernels.words if logits else 0
+  in_turn = dict(
+    gradients=parameters - late, residuals=residuals, low=kernels.low, logits=logits,
+    working=working,
+  )  # fmt: skip
+  at_end = dict(gradients=parameters, residuals=0, low=low, logits=logits, working=0)
+  fullest = max((in_turn, at_loss, at_end), key=lambda held: sum(held.values()))
+  fullest['gradients'] += summed
+  found = dict(
+    fullest, parameters=parameters, optimizer=state, batch=rows * config.microbatches * row
+  )
+  return {name: found[name] for name in CLASSES}
+
+
+def with_remat(config: Any, remat: str) -> Any:
+  """The config with another policy, in all phases that a step sums."""
+  changed = config.copy_and_resolve_references()
+  for each in (changed, *own_step.phases_of(changed).values()):
+    each.model.remat = remat
+  return changed
 
 
 def rows_at_once(config: Any, sizes: dict[str, int]) -> int:
@@ -99,14 +145,33 @@ def rows_at_once(config: Any, sizes: dict[str, int]) -> int:
   return config.batch_size // (sizes['data'] * sizes['fsdp'] * config.microbatches)
 
 
-def trace(system: own_step.System, words: int, batch: Batch, rows: int) -> Traced:
+def trace(config: Any, system: own_step.System, batch: Batch, rows: int) -> Traced:
   """Differentiates the loss of so many rows, in shapes, and looks at what is kept for it.
 
   Args:
-    system, batch: as in `estimate`.
-    words: ids of the vocabulary.
+    config, system, batch: as in `estimate`.
     rows: of one chip and microbatch, who decide whether the logits are held in full.
   """
+  found = _kept(system, batch, rows)
+  turn, wide = _turn(found)
+  if config.model.get('remat', 'light') != 'light':
+    light = with_remat(config, 'light')
+    row = {name: x[:1] for name, x in batch.items()}
+    turn, wide = _turn(_kept(own_step.system(light, row), batch, rows))
+  # So jax marks what a policy keeps; within a loop it is the loop's.
+  layers = [v for v, eqn in found.items() if eqn.primitive.name in ('scan', 'reduce_precision')]
+  words = padded_rows(config.model.vocab_size)
+  is_logits = lambda v: v.aval.shape[-1:] == (words,) and v.aval.dtype.itemsize == 4
+  exps = {v: eqn.primitive.name == 'exp' for v, eqn in found.items() if is_logits(v)}
+  logits = sum(_size(v) for v, is_exp in exps.items() if not is_exp)
+  most = max([0, *(_size(v) for v, is_exp in exps.items() if is_exp)])
+  return Traced(
+    sum(map(_size, layers)) / rows, turn / rows, wide / rows, logits / rows, most / rows
+  )
+
+
+def _kept(system: own_step.System, batch: Batch, rows: int) -> dict[Any, Any]:
+  """What the backward pass of so many rows keeps, and the equations that make it."""
   objective, variables = system.objective, system.variables
   shapes = {k: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype) for k, x in batch.items()}
   carry = jax.eval_shape(objective.carry, shapes)
@@ -123,14 +188,26 @@ def trace(system: own_step.System, words: int, batch: Batch, rows: int) -> Trace
 
   jaxpr = jax.make_jaxpr(kept)(variables['params'], carry, shapes).jaxpr
   made = {out: eqn for eqn in jaxpr.eqns for out in eqn.outvars}
-  found = {v: made[v] for v in jaxpr.outvars if not hasattr(v, 'val') and v in made}
-  size = lambda v: math.prod(v.aval.shape) * v.aval.dtype.itemsize
-  scans = {v: eqn.params['length'] for v, eqn in found.items() if eqn.primitive.name == 'scan'}
-  ends = lambda v, width: v.aval.ndim and v.aval.shape[-1] == width
-  is_logits = lambda v: ends(v, padded_rows(words)) and v.aval.dtype.itemsize == 4
-  wide = max((4 * math.prod(v.aval.shape) / length for v, length in scans.items()), default=0)
-  logits = sum(size(v) for v, eqn in found.items() if v not in scans and is_logits(v))
-  return Traced(sum(map(size, scans)) / rows, wide / rows, logits / rows)
+  return {v: made[v] for v in jaxpr.outvars if not hasattr(v, 'val') and v in made}
+
+
+def _size(v: Any) -> int:
+  """Bytes of a value of a jaxpr."""
+  return math.prod(v.aval.shape) * v.aval.dtype.itemsize
+
+
+def _turn(found: Mapping[Any, Any]) -> tuple[float, float]:
+  """Of the loop whose turns take most: the bytes that one takes, and those of the widest arrays
+  among them, in float32."""
+  loops: dict[int, list[tuple[float, int]]] = {}
+  for v, eqn in found.items():
+    if eqn.primitive.name == 'scan':
+      one = _size(v) / eqn.params['length'], math.prod(v.aval.shape[1:])
+      loops.setdefault(id(eqn), []).append(one)
+  taken = lambda loop: sum(size for size, _ in loop)
+  largest = max(loops.values(), key=taken, default=[(0.0, 0)])
+  widest = max(elements for _, elements in largest)
+  return taken(largest), 4.0 * sum(n for _, n in largest if n == widest)
 
 
 def _ways(spec: PartitionSpec, sizes: dict[str, int]) -> int:
@@ -147,13 +224,11 @@ def _held(tree: Any, specs: Any, sizes: dict[str, int]) -> int:
   return sum(x.size * x.dtype.itemsize // n for x, n in zip(leaves, ways, strict=True))
 
 
-def _kernels(config: Any, shapes: Any, axes: Any, specs: Any, sizes: dict[str, int]):
-  """(bytes of the layers' kernels in the dtype of the model, where that is not their own; bytes of
-  the gradients of one layer's)."""
+def _kernels(config: Any, shapes: Any, axes: Any, specs: Any, sizes: dict[str, int]) -> _Kernels:
   is_spec = lambda x: isinstance(x, PartitionSpec)
   is_axes = lambda x: isinstance(x, tuple)
   itemsize = jax.numpy.dtype(config.model.dtype).itemsize
-  low = per_layer = 0
+  low = low_words = layer = words = 0
   leaves = zip(
     jax.tree.leaves(shapes), jax.tree.leaves(axes, is_leaf=is_axes),
     jax.tree.leaves(specs, is_leaf=is_spec), strict=True,
@@ -163,6 +238,10 @@ def _kernels(config: Any, shapes: Any, axes: Any, specs: Any, sizes: dict[str, i
     if x.ndim - stacked < 2 or set(names) & set(TABLES):
       continue
     mine = x.size // _ways(spec, sizes)
-    low += mine * itemsize if itemsize < 4 else 0
-    per_layer += 4 * mine // (x.shape[names.index('layers')] if stacked else 1)
-  return low, per_layer
+    cast = mine * itemsize if itemsize < 4 else 0
+    if WORDS in names:
+      low_words, words = low_words + cast, words + 4 * mine
+    else:
+      low += cast
+      layer += 4 * mine // (x.shape[names.index('layers')] if stacked else 1)
+  return _Kernels(low, low_words, layer, words)

@@ -48,14 +48,14 @@ PAPERS = (
   Paper('electra', 'large', 'v5e:16x16'),
   Paper('xlnet', 'large', 'v5e:16x16'),
   Paper('transformer_xl', 'wt103_large', 'v5e:4x4'),
-  Paper('mbert', 'base', 'v5e:4x4'),
+  Paper('mbert', 'base', 'v5e:4x4', {'model.vocab_size': 119_547}),
   Paper('xlm', 'xlm15', 'v5e:4x4'),
   Paper('xlm_r', 'base', 'v5e:16x16'),
   Paper('xlm_e', 'base', 'v5e:16x16', {'model.vocab_size': 250_002}),
   Paper('modernbert', 'base', 'v5e:8x8', dict(microbatches=3)),
 )
 HEAD = (
-  'config', 'batch', 'slice', 'HBM a chip', 'by shapes alone', 'KB a token, as stored',
+  'config', 'batch', 'slice', 'HBM a chip', 'by shapes alone', 'ratio', 'KB a token, as stored',
   'sent by each chip', 'MFU at most', 'chip-hours at least',
 )  # fmt: skip
 
@@ -68,12 +68,13 @@ def row(said: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, ...]:
   first = (named, batch, said['topology'])
   limit, estimated = gb(said['hbm_limit_bytes']), f'{gb(said["estimate_bytes"])} GB'
   if not said['compiled']:
-    return (*first, '' if said['fits'] else f'not in {limit} GB', estimated, '', '', '', '')
+    return (*first, '' if said['fits'] else f'not in {limit} GB', estimated, *[''] * 5)
+  ratio = f'{said["estimate_bytes"] / said["hbm_bytes"]:.2f}'
   if not said['fits']:
-    return (*first, f'**{gb(said["hbm_bytes"])} of {limit} GB**', estimated, '', '', '', '')
+    return (*first, f'**{gb(said["hbm_bytes"])} of {limit} GB**', estimated, ratio, *[''] * 4)
   sent = sum(each['sent_bytes'] for each in said['collectives']) / 2**20
   return (
-    *first, f'{gb(said["hbm_bytes"])} of {limit} GB', estimated,
+    *first, f'{gb(said["hbm_bytes"])} of {limit} GB', estimated, ratio,
     f'{said["bytes_per_token_padded"] / 1e3:,.0f}', f'{sent:,.0f} MB', f'{said["mfu_bound"]:.0%}',
     f'{said["chip_hours"]:,.0f}',
   )  # fmt: skip

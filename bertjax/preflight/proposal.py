@@ -61,25 +61,23 @@ def policies(config: Any) -> list[str | None]:
 
 
 def _first(config, batch, sizes, limit, remat, ordered) -> Proposal | None:
-  changed = config.copy_and_resolve_references()
-  if remat:
-    for each in (changed, *own_step.phases_of(changed).values()):
-      each.model.remat = remat
+  as_it_is = config.copy_and_resolve_references()
+  changed = estimate_lib.with_remat(config, remat) if remat else as_it_is
   system = own_step.system(changed, {name: x[:1] for name, x in batch.items()})
-  words, traced = changed.model.vocab_size, None
+  traced = None
   for microbatches, fsdp in ordered:
     changed.microbatches = microbatches
     mesh = dict(sizes, data=sizes['data'] * sizes['fsdp'] // fsdp, fsdp=fsdp)
     rows = estimate_lib.rows_at_once(changed, mesh)
     # What is kept of a row is the same for any number of them, but for how the loss is computed.
-    traced = traced or estimate_lib.trace(system, words, batch, rows)
+    traced = traced or estimate_lib.trace(changed, system, batch, rows)
     try:
       needed = sum(estimate_lib.estimate(changed, system, batch, mesh, traced).values())
     except UserError:  # parameters that so many devices do not divide
       continue
     if needed > FULL * limit:
       continue
-    own = estimate_lib.trace(system, words, batch, rows)
+    own = estimate_lib.trace(changed, system, batch, rows)
     needed = sum(estimate_lib.estimate(changed, system, batch, mesh, own).values())
     if needed <= FULL * limit:
       return Proposal(microbatches, fsdp, remat, needed)

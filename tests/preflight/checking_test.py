@@ -40,6 +40,24 @@ def test_losses_that_are_summed_are_one_step(phase):
   assert own_step.flops(phase.config, together) == sum(costs)
 
 
+@mutation(
+  'estimate: the exponentials of all losses are held at once',
+  'bertjax/preflight/estimate.py',
+  'most = max([0, *(',
+  'most = sum([0, *(',
+)
+def test_of_losses_that_are_summed_all_logits_are_held_and_exponentials_of_one(phase):
+  configs = (phase.config, *own_step.phases_of(phase.config).values())
+  traced = []
+  for config in configs:
+    batch = checking.batch_of(config)
+    traced.append(estimate.trace(config, own_step.system(config, batch), batch, rows=1))
+  together, *each = traced
+  assert together.logits == sum(one.logits for one in each)
+  assert together.exps == each[0].exps == each[1].exps > 0
+  assert together.turn == max(one.turn for one in each)
+
+
 @pytest.mark.full
 def test_a_step_of_summed_losses_is_lowered(phase):
   mesh = sharding.make_mesh(phase.config.mesh, jax.devices()[:1])
@@ -51,7 +69,7 @@ def test_a_step_of_summed_losses_is_lowered(phase):
 @pytest.mark.full
 @mutation(
   'proposal: the phases of a step keep what they kept',
-  'bertjax/preflight/proposal.py',
+  'bertjax/preflight/estimate.py',
   'for each in (changed, *own_step.phases_of(changed).values()):',
   'for each in (changed,):',
 )

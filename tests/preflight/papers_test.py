@@ -15,6 +15,12 @@ SAID = dict(
 
 
 @mutation(
+  'papers: the ratio is of the memory that there is',
+  'bertjax/preflight/papers.py',
+  '/ said["hbm_bytes"]:.2f}',
+  '/ said["hbm_limit_bytes"]:.2f}',
+)
+@mutation(
   'papers: what each chip sends is the largest part of it',
   'bertjax/preflight/papers.py',
   "sent = sum(each['sent_bytes']",
@@ -22,11 +28,14 @@ SAID = dict(
 )
 def test_a_row_of_the_table():
   assert papers.row(SAID, dict(microbatches=8)) == (
-    'bert-large, microbatches=8', '256 x 512', 'v5e:4x4', '10.00 of 15.75 GB', '11.00 GB', '6,643',
-    '1,025 MB', '83%', '1,234',
+    'bert-large, microbatches=8', '256 x 512', 'v5e:4x4', '10.00 of 15.75 GB', '11.00 GB', '1.10',
+    '6,643', '1,025 MB', '83%', '1,234',
   )  # fmt: skip
   full = dict(SAID, fits=False, hbm_bytes=20 * 2**30)
   assert '**20.00 of 15.75 GB**' in papers.row(full, {})
+  assert {len(papers.row(each, {})) for each in (SAID, full, full | dict(compiled=False))} == {
+    len(papers.HEAD)
+  }
   assert 'not in 15.75 GB' in papers.row(full | dict(compiled=False), {})
 
 
