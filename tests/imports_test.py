@@ -154,7 +154,7 @@ HEAVY_IN = ('bertjax.data.seqio_tasks', 'bertjax.convert.originals.tf1')
 # Besides the models: who boxes, unboxes or shards parameters.
 LINEN_IN = (
   'bertjax.models', 'bertjax.sharding', 'bertjax.train.setup', 'bertjax.train.phase',
-  'bertjax.bench.own_step',
+  'bertjax.bench.parts.own_step',
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from mutation import mutation
 
 from bertjax import sharding
-from bertjax.bench import own_step, synthetic
+from bertjax.bench.parts import own_step, synthetic
 from bertjax.config import registry
 
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]

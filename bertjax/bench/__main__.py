@@ -1,6 +1,6 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench step|input|prepare|plans|kernel|recurrence|embed|finetune|distill [flags]
+python -m bertjax.bench distill|embed|finetune|input|kernel|plans|prepare|recurrence|step [flags]
 """
 
 import importlib
@@ -11,13 +11,11 @@ from types import ModuleType
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax.config import command_line, presets
+from bertjax.config import command_line, presets, registry
 from bertjax.errors import door
 from bertjax.machine import malloc
 
-BENCHES = (
-  'step', 'input', 'prepare', 'plans', 'kernel', 'recurrence', 'embed', 'finetune', 'distill'
-)  # fmt: skip
+BENCHES = [name for name in registry.names_in('bertjax.bench') if name != '__main__']
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from absl import app, flags
 from ml_collections import ConfigDict, config_flags
 
 from bertjax import models
-from bertjax.bench import own_step, timing
+from bertjax.bench.parts import own_step, timing
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Batch
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from absl import app, flags
 
-from bertjax.bench import timing
+from bertjax.bench.parts import timing
 from bertjax.data.text import compressed
 from bertjax.model import Model
 

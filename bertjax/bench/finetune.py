@@ -20,8 +20,8 @@ from typing import Any
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax.bench import finetune_rows
-from bertjax.bench.finetune_time import SIDES, best, check, ours, spec_of, summary, theirs
+from bertjax.bench.parts import finetune_rows
+from bertjax.bench.parts.finetune_time import SIDES, best, check, ours, spec_of, summary, theirs
 from bertjax.checkpoint import resume
 from bertjax.config import command_line
 from bertjax.data.seqio_tasks import row_stream

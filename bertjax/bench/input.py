@@ -20,7 +20,7 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax.bench import rival_input, timing
+from bertjax.bench.parts import rival_input, timing
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader, packing, recipes
 from bertjax.data.plans import blocks, pairs

@@ -20,7 +20,7 @@ from typing import Any
 import jax
 from absl import app, flags
 
-from bertjax.bench import kernel_compile, kernel_time, kernel_tune, timing
+from bertjax.bench.parts import kernel_compile, kernel_time, kernel_tune, timing
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
 from bertjax.kernels.relative_attention.arg_specs import SHAPES

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from absl import app, flags
 
-from bertjax.bench import timing
+from bertjax.bench.parts import timing
 from bertjax.data.plans import order_pairs, pairs
 from bertjax.data.store import npy_files
 from bertjax.data.types import Spec

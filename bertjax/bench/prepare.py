@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from absl import app, flags
 
-from bertjax.bench import rival_prepare, timing
+from bertjax.bench.parts import rival_prepare, timing
 from bertjax.data.seqio_tasks import by_name
 from bertjax.data.text import sentence_split
 from bertjax.errors import UserError

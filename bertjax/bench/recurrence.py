@@ -20,8 +20,8 @@ import jax
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax.bench import timing
-from bertjax.bench.recurrence_time import plot, speed, subject
+from bertjax.bench.parts import timing
+from bertjax.bench.parts.recurrence_time import plot, speed, subject
 from bertjax.evals import recurrence
 from bertjax.storage import remote
 

@@ -21,8 +21,8 @@ import numpy as np
 from absl import app, flags
 from ml_collections import config_flags
 
-from bertjax.bench import own_step, timing
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step, timing
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.types import Batch
 
 ARMS = ('transformers', 'gathered', 'compiled')
@@ -77,7 +77,7 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
   with contextlib.ExitStack() as stack:
     arms = {}
     for arm in _AGAINST.value:
-      from bertjax.bench import rival_step  # torch, which training does not need
+      from bertjax.bench.parts import rival_step  # torch, which training does not need
 
       arms[arm] = stack.enter_context(timing.apart(rival_step.make_step, config, batch, arm))
     arms = dict(ours=own_step.make_step(config, batch)) | arms
@@ -86,7 +86,7 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
 
 def _matmul_gflops(*sizes: int) -> dict[str, float]:
   """Of each library, 10^9 operations a second."""
-  from bertjax.bench import rival_step
+  from bertjax.bench.parts import rival_step
 
   with timing.apart(rival_step.make_product, *sizes) as theirs:
     arms = dict(ours=own_step.make_product(*sizes), torch=theirs)

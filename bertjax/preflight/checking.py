@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax import sharding
-from bertjax.bench import own_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.errors import UserError
 from bertjax.preflight import compiled_step, estimate, proposal, topology
 from bertjax.train import summed, timeline

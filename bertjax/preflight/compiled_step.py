@@ -11,7 +11,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bertjax import sharding
-from bertjax.bench import own_step
+from bertjax.bench.parts import own_step
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 from bertjax.metrics.ledger import peak_flops

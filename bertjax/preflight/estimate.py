@@ -24,7 +24,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from bertjax import sharding
-from bertjax.bench import own_step
+from bertjax.bench.parts import own_step
 from bertjax.models.layers.basic import padded_rows
 from bertjax.optim import optimizer
 from bertjax.train import step as step_lib

@@ -3,7 +3,7 @@
 import itertools
 from typing import Any, NamedTuple
 
-from bertjax.bench import own_step
+from bertjax.bench.parts import own_step
 from bertjax.errors import UserError
 from bertjax.models.layers.remat import KEPT
 from bertjax.preflight import estimate as estimate_lib

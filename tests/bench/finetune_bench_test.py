@@ -10,7 +10,7 @@ import torch_models
 import toy_questions
 from mutation import mutation
 
-from bertjax.bench import finetune_time
+from bertjax.bench.parts import finetune_time
 from bertjax.errors import UserError
 from configs.finetune import choice, glue, squad
 
@@ -43,7 +43,7 @@ def test_what_the_rival_cannot_do_is_refused(config, said):
 
 @mutation(
   'bench finetune: the worst epoch counts',
-  'bertjax/bench/finetune_time.py',
+  'bertjax/bench/parts/finetune_time.py',
   "choose = max if config.best.mode == 'max' else min",
   "choose = min if config.best.mode == 'max' else max",
 )
@@ -91,7 +91,7 @@ def files(tmp_path_factory):
 @pytest.mark.full
 @mutation(
   "bench finetune: the rival's rows are in another order than what they are judged by",
-  'bertjax/bench/finetune_time.py',
+  'bertjax/bench/parts/finetune_time.py',
   'place_n = np.argsort(_by_length(rows))',
   'place_n = _by_length(rows)',
 )

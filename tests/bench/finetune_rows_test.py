@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.bench import finetune_rows
+from bertjax.bench.parts import finetune_rows
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.data.seqio_tasks import row_stream
 from configs.finetune import glue, squad, tagging
@@ -42,7 +42,7 @@ def rows_of(tmp_path):
 
 @mutation(
   'bench finetune: the rival learns ends as starts',
-  'bertjax/bench/finetune_rows.py',
+  'bertjax/bench/parts/finetune_rows.py',
   'dict(start_positions=start_n, end_positions=end_n)',
   'dict(start_positions=end_n, end_positions=start_n)',
 )
@@ -66,7 +66,7 @@ def test_spans_of_questions(rows_of):
 
 @mutation(
   'bench finetune: the rival learns tags of pieces that begin no word',
-  'bertjax/bench/finetune_rows.py',
+  'bertjax/bench/parts/finetune_rows.py',
   'np.where(w_T > 0, tag_T, UNLABELLED)',
   'np.where(w_T < 1, tag_T, UNLABELLED)',
 )
@@ -86,7 +86,7 @@ def test_tags_of_words(rows_of):
 
 @mutation(
   'bench finetune: the rival learns numbers of other rows',
-  'bertjax/bench/finetune_rows.py',
+  'bertjax/bench/parts/finetune_rows.py',
   'dict(labels=examples.label[LABEL].tolist())',
   'dict(labels=examples.label[LABEL][::-1].tolist())',
 )

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 from mutation import mutation
 
-from bertjax.bench import kernel_compile, kernel_time, passes
+from bertjax.bench.parts import kernel_compile, kernel_time, passes
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention import arg_specs, reference, xla_chunked
 
@@ -37,7 +37,7 @@ def test_every_float_has_a_gradient():
 
 @mutation(
   'bench: a wrong implementation is timed',
-  'bertjax/bench/kernel_time.py',
+  'bertjax/bench/parts/kernel_time.py',
   'if not errors[impl] < TOLERANCE[dtype]:',
   'if False:',
 )

@@ -8,8 +8,8 @@ import systems
 from mutation import mutation
 
 from bertjax import sharding
-from bertjax.bench import own_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 
 QUICK = ('bert', 'electra', 'ernie', 'xlnet')
 
@@ -20,7 +20,7 @@ QUICK = ('bert', 'electra', 'ernie', 'xlnet')
 )
 @mutation(
   'bench: made-up text has no units, which ERNIE masks',
-  'bertjax/bench/synthetic.py',
+  'bertjax/bench/parts/synthetic.py',
   'units=(starts[token_n].astype(np.uint8),)',
   'units=()',
 )

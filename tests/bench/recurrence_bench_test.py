@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.bench import recurrence_time
+from bertjax.bench.parts import recurrence_time
 
 
 def sweep_of(monkeypatch, rates, limit=1000):
@@ -28,7 +28,7 @@ def sweep_of(monkeypatch, rates, limit=1000):
 
 @mutation(
   'bench recurrence: the sweep ends at the first that is slower',
-  'bertjax/bench/recurrence_time.py',
+  'bertjax/bench/parts/recurrence_time.py',
   'slower < 2:',
   'slower < 1:',
 )

@@ -11,8 +11,8 @@ import torch
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.bench import own_step, rival_prepare, rival_step, timing
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step, rival_prepare, rival_step, timing
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.convert import huggingface
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.objectives import mlm, plm
@@ -82,7 +82,7 @@ def test_both_steps_run_and_the_batch_has_the_schema():
 @pytest.mark.parametrize('family', ['bert', 'roberta'])
 @mutation(
   'bench: the gathered rival is given the first states, not those of its targets',
-  'bertjax/bench/rival_step.py',
+  'bertjax/bench/parts/rival_step.py',
   '(given[0][row_n, column_n],)',
   '(given[0][row_n, column_n * 0],)',
 )

@@ -9,8 +9,8 @@ import torch
 import transformers
 from mutation import mutation
 
-from bertjax.bench import rival_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import rival_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.convert import huggingface
 from bertjax.convert.families import electra_net
 from bertjax.kernels.cross_entropy import Scores

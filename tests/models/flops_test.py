@@ -9,8 +9,8 @@ import systems
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.bench import own_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.config import registry
 from bertjax.kernels.relative_attention.reference import visible
 from bertjax.models.layers import block, encoder, memory

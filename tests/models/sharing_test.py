@@ -8,8 +8,8 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.bench import own_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert

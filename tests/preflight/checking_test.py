@@ -6,7 +6,7 @@ from mutation import mutation
 from systems import tiny
 
 from bertjax import sharding
-from bertjax.bench import own_step
+from bertjax.bench.parts import own_step
 from bertjax.preflight import checking, estimate, proposal
 
 ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from mutation import mutation
 
-from bertjax.bench import own_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.config import presets
 from bertjax.preflight import compiled_step, estimate, proposal
 from configs import bert, modernbert

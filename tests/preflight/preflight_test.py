@@ -10,8 +10,8 @@ import pytest
 from mutation import mutation
 from processes import ROOT, environment
 
-from bertjax.bench import own_step
-from bertjax.bench.synthetic import synthetic_batch
+from bertjax.bench.parts import own_step
+from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.preflight import topology
 from configs import bert
 

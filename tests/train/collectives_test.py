@@ -9,7 +9,7 @@ import systems
 from mutation import mutation
 
 from bertjax import sharding
-from bertjax.bench import own_step, synthetic
+from bertjax.bench.parts import own_step, synthetic
 from bertjax.preflight.collectives import Collective, collectives
 
 SCALARS = 64  # bytes: weights and metrics are sums over devices too

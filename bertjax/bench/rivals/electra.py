@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import transformers
 
-from bertjax.bench.rival_step import Rival, fields_of, masked_inputs
+from bertjax.bench.parts.rival_step import Rival, fields_of, masked_inputs
 from bertjax.errors import UserError
 from bertjax.models.electra import generator_size
 

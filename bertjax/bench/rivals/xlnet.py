@@ -6,7 +6,7 @@ import numpy as np
 import torch
 import transformers
 
-from bertjax.bench.rival_step import ACTIVATIONS, Rival
+from bertjax.bench.parts.rival_step import ACTIVATIONS, Rival
 from bertjax.errors import UserError
 from bertjax.types import Batch
 

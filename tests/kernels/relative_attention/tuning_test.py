@@ -6,7 +6,7 @@ import json
 import pytest
 from mutation import mutation
 
-from bertjax.bench import kernel_tune
+from bertjax.bench.parts import kernel_tune
 from bertjax.kernels.relative_attention import arg_specs, tuning
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
@@ -80,7 +80,7 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
 
 @mutation(
   'tiles: the tuner keeps the slowest',
-  'bertjax/bench/kernel_tune.py',
+  'bertjax/bench/parts/kernel_tune.py',
   'if seconds < least:',
   'if seconds > least:',
 )

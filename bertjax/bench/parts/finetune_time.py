@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.bench import finetune_rows, timing
-from bertjax.bench.rival_finetune import Spec
+from bertjax.bench.parts import finetune_rows, timing
+from bertjax.bench.parts.rival_finetune import Spec
 from bertjax.errors import UserError
 from bertjax.metrics import curves
 from bertjax.optim import schedules

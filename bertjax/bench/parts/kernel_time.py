@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.bench import passes, timing
+from bertjax.bench.parts import passes, timing
 from bertjax.kernels.relative_attention import reference, relative_attention
 from bertjax.kernels.relative_attention.arg_specs import Shape
 

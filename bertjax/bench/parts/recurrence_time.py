@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.bench import own_step, timing
+from bertjax.bench.parts import own_step, timing
 from bertjax.checkpoint import reading
 from bertjax.data import ensure_store, layout
 from bertjax.data.column_stream import ColumnStream

@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from bertjax import models, sharding
-from bertjax.bench.synthetic import LANGUAGES
+from bertjax.bench.parts.synthetic import LANGUAGES
 from bertjax.config import registry
 from bertjax.convert import huggingface
 from bertjax.errors import UserError

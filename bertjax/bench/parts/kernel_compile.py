@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from bertjax.bench import passes
+from bertjax.bench.parts import passes
 from bertjax.kernels.relative_attention import relative_attention
 from bertjax.kernels.relative_attention.arg_specs import SHAPES, Shape
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.bench import passes, timing
-from bertjax.bench.kernel_time import TOLERANCE, WARMUP
+from bertjax.bench.parts import passes, timing
+from bertjax.bench.parts.kernel_time import TOLERANCE, WARMUP
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import reference, relative_attention, tuning
 from bertjax.kernels.relative_attention.arg_specs import Shape

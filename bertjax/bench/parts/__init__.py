@@ -1,0 +1,1 @@
+"""What the benches are made of: our side, the rivals' side, timing."""
