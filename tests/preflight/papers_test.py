@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from mutation import mutation
 
 from bertjax.preflight import papers
@@ -44,3 +45,44 @@ def test_shapes_say_that_a_recipe_fits():
   lines = list(itertools.islice(papers.table(only, compiles=False), 3))
   assert len(lines) == 3 and all(fits for _, fits in lines)
   assert lines[2][0].startswith('| ernie-base | 128 x 512 | v5e:4x4 |')
+
+
+# GB of a chip by libtpu 0.0.52: config, batch -> figure, as in docs/tpu.md.
+COMPILED = {
+  ('bert-base', '256 x 128'): 2.15,
+  ('bert-base', '256 x 512'): 3.66,
+  ('bert-large', '256 x 512'): 10.16,
+  ('roberta-base', '8,192 x 512'): 6.03,
+  ('bert-lamb-large, microbatches=8', '65,536 x 128'): 8.98,
+  ('bert-lamb-large, microbatches=8', '32,768 x 512'): 11.36,
+  ('albert-xxlarge', '4,096 x 512'): 13.40,
+  ('spanbert-base', '256 x 512'): 3.85,
+  ('ernie-base', '128 x 512'): 2.52,
+  ('electra-base', '256 x 512'): 4.08,
+  ('xlnet-large', '2,048 x 512'): 9.58,
+  ('transformer_xl-wt103_large', '128 x 384'): 6.53,
+  ('xlm-xlm15', '32 x 256'): 4.47,
+  ('xlm_r-base', '8,192 x 512'): 8.02,
+  ('xlm_e-base, model.vocab_size=250002', '2,048 x 1024'): 8.15,
+  ('modernbert-base, microbatches=3', '768 x 1024'): 4.84,
+  ('modernbert-base, microbatches=3', '1,536 x 1024'): 6.64,
+  ('modernbert-base, microbatches=3', '2,304 x 1024'): 8.42,
+  ('modernbert-base, microbatches=3', '3,072 x 1024'): 10.06,
+  ('modernbert-base, microbatches=3', '3,840 x 1024'): 10.90,
+  ('modernbert-base, microbatches=3', '4,608 x 1024'): 12.29,
+}
+
+
+@pytest.mark.full
+@mutation(
+  'papers: a turn of the loop over layers takes no room',
+  'bertjax/preflight/estimate.py',
+  'working = of_rows(traced.turn + traced.wide)',
+  'working = 0',
+)
+def test_shapes_are_within_a_tenth_of_the_compiler_for_every_paper():
+  lines = [line for line, _ in papers.table(papers.PAPERS, compiles=False)][2:]
+  cells = [line.strip('| ').split(' | ') for line in lines]
+  found = {(name, batch): float(gb.split()[0]) for name, batch, _, _, gb, *_ in cells}
+  ratios = {key: found[key] / figure for key, figure in COMPILED.items()}
+  assert {key: ratio for key, ratio in ratios.items() if not 0.9 <= ratio <= 1.1} == {}
