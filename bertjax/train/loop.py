@@ -47,15 +47,21 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
 
 @contextlib.contextmanager
 def _nothing_left(data: Any, workdir: pathlib.Path) -> Iterator[None]:
-  """Of a start that is refused: the vocabulary that it has copied goes. What took a while to make,
-  a store or a trained vocabulary, stays for the next start."""
-  own = workdir / resume.VOCAB
-  stays = own.exists() or data.train_vocab.type
+  """Of a start that is refused before its first step: what it has opened or copied goes. What took
+  a while to make, a store or a trained vocabulary, stays for the next start."""
+  opened = ['checkpoints', 'metrics.jsonl', 'starts']
+  if not data.train_vocab.type:
+    opened.append(resume.VOCAB)
+  ours = [path for name in opened if not (path := workdir / name).exists()]
   try:
     yield
   except UserError:
-    if not stays and resume.stored(workdir) is None:
-      shutil.rmtree(own, ignore_errors=True)
+    if resume.stored(workdir) is None and not (workdir / 'spikes').exists() and hosts.index() == 0:
+      for path in ours:
+        if path.is_dir():
+          shutil.rmtree(path)
+        else:
+          path.unlink(missing_ok=True)
     raise
 
 

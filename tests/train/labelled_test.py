@@ -178,8 +178,8 @@ def test_four_devices_learn_the_same(files, straight, tmp_path):
 @mutation(
   'loop: a start that is refused leaves its vocabulary',
   'bertjax/train/loop.py',
-  '    if not stays and resume.stored(workdir) is None:\n',
-  '    if stays:\n',
+  '      for path in ours:\n',
+  '      for path in []:\n',
 )
 def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
   workdir = tmp_path / 'run'
