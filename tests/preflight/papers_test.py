@@ -59,8 +59,11 @@ COMPILED = {
   ('spanbert-base', '256 x 512'): 3.85,
   ('ernie-base', '128 x 512'): 2.52,
   ('electra-base', '256 x 512'): 4.08,
+  ('electra-large', '2,048 x 512'): 8.15,
   ('xlnet-large', '2,048 x 512'): 9.58,
   ('transformer_xl-wt103_large', '128 x 384'): 6.53,
+  ('mbert-base, model.vocab_size=119547', '256 x 128'): 3.26,
+  ('mbert-base, model.vocab_size=119547', '256 x 512'): 5.18,
   ('xlm-xlm15', '32 x 256'): 4.47,
   ('xlm_r-base', '8,192 x 512'): 8.02,
   ('xlm_e-base, model.vocab_size=250002', '2,048 x 1024'): 8.15,
@@ -70,6 +73,7 @@ COMPILED = {
   ('modernbert-base, microbatches=3', '3,072 x 1024'): 10.06,
   ('modernbert-base, microbatches=3', '3,840 x 1024'): 10.90,
   ('modernbert-base, microbatches=3', '4,608 x 1024'): 12.29,
+  ('modernbert-base, microbatches=3', '576 x 8192'): 12.51,
 }
 
 
