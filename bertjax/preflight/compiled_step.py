@@ -15,13 +15,13 @@ from bertjax.bench.parts import own_step
 from bertjax.kernels import relative_attention
 from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
 from bertjax.metrics.ledger import peak_flops
+from bertjax.preflight import buffers, topology, traffic
 from bertjax.preflight import collectives as collectives_lib
-from bertjax.preflight import topology, traffic
 from bertjax.preflight.collectives import Collective
 from bertjax.types import Batch
 
 PARTS = ('pallas', 'copy', 'prefetch', 'stacked')  # of the padded bytes
-MOST = 12  # operations that are named
+MOST = 12  # operations, and kinds of buffers, that are named
 
 
 def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str, Any]:
@@ -36,8 +36,9 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   Returns:
     JSON values. fits; why not, if it does not; of one chip: hbm_bytes, hbm_limit_bytes,
     temporaries_bytes, arguments_bytes; of its row tokens: bytes_per_token, bytes_per_token_padded,
-    parts of the latter, and by_operation; collectives; flops_per_step, of all chips; roofline, in
-    seconds a step, and mfu_bound, the share of the peak that its largest term allows.
+    parts of the latter, and by_operation; largest_buffers; collectives; flops_per_step, of all
+    chips; roofline, in seconds a step, and mfu_bound, the share of the peak that its largest term
+    allows.
 
   Raises:
     JaxRuntimeError: the compiler refuses the step for another reason than its memory.
@@ -51,7 +52,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   said: dict[str, Any] = dict(flops_per_step=flops)
   try:
     with kernels(impl, kind):
-      compiled, text = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
+      compiled, text, assignment = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
   except jax.errors.JaxRuntimeError as error:
     needed = topology.needed_bytes(error)
     if needed is None:
@@ -67,6 +68,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
     bytes_per_token_padded=round(moved.padded_bytes / tokens),
     parts={part: round(getattr(moved, f'{part}_bytes') / tokens) for part in PARTS},
     by_operation=_largest(moved.by_operation, tokens),
+    largest_buffers=[b._asdict() for b in buffers.largest(text, assignment, MOST)],
     collectives=[c._asdict() | dict(sent_bytes=round(c.sent_bytes)) for c in sent],
   )
   if moved.open_loops:  # they count as one turn in the bytes

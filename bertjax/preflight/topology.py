@@ -130,13 +130,15 @@ def on(target: Any, tree: Any) -> Any:
   return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
 
 
-def compile_to_text(lowered: Any) -> tuple[Any, str]:
-  """As `compile_absent`, and the program as libtpu writes it: jaxlib cannot read all of them."""
+def compile_to_text(lowered: Any) -> tuple[Any, str, str]:
+  """As `compile_absent`, and, as libtpu writes them, the program, which jaxlib cannot always read,
+  and where its values lie."""
   with tempfile.TemporaryDirectory() as folder:
     options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
     compiled = compile_absent(lowered, options)
-    written = list(pathlib.Path(folder).glob('*.after_optimizations.txt'))
-    return compiled, max(written, key=lambda path: path.stat().st_size).read_text()
+    size = lambda path: path.stat().st_size
+    of = lambda kind: max(pathlib.Path(folder).glob(f'*{kind}.txt'), key=size).read_text()
+    return compiled, of('.after_optimizations'), of('buffer-assignment')
 
 
 def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:

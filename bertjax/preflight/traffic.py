@@ -104,10 +104,10 @@ def _count(computations: dict[str, Computation], name: str) -> _Count:
     elif x.opcode == 'fusion' or not inner:  # what is fused is counted as one instruction
       inner = []
       if _is_pallas(x):
-        moved['pallas', _operation(x)] += _estimate(x)
+        moved['pallas', operation(x)] += _estimate(x)
       else:
         for kind, part in _own(computations, body, x).items():
-          moved[kind, _operation(x)] += part
+          moved[kind, operation(x)] += part
     for called in inner:
       part = _count(computations, called)
       moved.update({key: times * value for key, value in part.moved.items()})
@@ -115,7 +115,7 @@ def _count(computations: dict[str, Computation], name: str) -> _Count:
   return _Count(moved, open_loops)
 
 
-def _operation(x: Instruction) -> str:
+def operation(x: Instruction) -> str:
   """What of our code an instruction is: the name that jax gives it, without its transformations."""
   found = re.search(r'op_name="([^"]*)"', x.rest)
   if not found:

@@ -61,6 +61,7 @@ def test_a_step_on_four_chips_of_v4():
   assert said['fits'] and said['parts']['pallas'] > 0 and said['dtype'] == 'bfloat16'
   assert said['bytes_per_token'] <= said['bytes_per_token_padded']
   assert {kind['kind'] for kind in said['collectives']} & {'all-reduce', 'reduce-scatter'}
+  assert any(each['line'].startswith('bertjax/models/') for each in said['largest_buffers'])
   assert 0 < said['mfu_bound'] <= 1 and said['chips'] == said['mesh']['data'] * 2
 
 
