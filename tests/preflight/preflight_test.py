@@ -61,7 +61,6 @@ def test_a_step_on_four_chips_of_v4():
   assert said['fits'] and said['parts']['pallas'] > 0 and said['dtype'] == 'bfloat16'
   assert said['bytes_per_token'] <= said['bytes_per_token_padded']
   assert {kind['kind'] for kind in said['collectives']} & {'all-reduce', 'reduce-scatter'}
-  assert any(each['line'].startswith('bertjax/models/') for each in said['largest_buffers'])
   assert 0 < said['mfu_bound'] <= 1 and said['chips'] == said['mesh']['data'] * 2
 
 
@@ -103,6 +102,7 @@ def test_the_estimate_is_within_a_tenth_of_the_compiler():
   done = preflight('--config=configs/bert.py:small', *flags)
   (said,) = map(json.loads, done.stdout.splitlines())
   assert 0.9 < said['estimate_bytes'] / said['hbm_bytes'] < 1.1
+  assert said['largest_buffers'][0]['line'].startswith('bertjax/models/layers/')
 
 
 @mutation(
