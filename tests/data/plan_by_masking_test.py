@@ -138,7 +138,7 @@ def check(examples, mask, batch, text):
 def check_schema(batch, name, keys, size):
   """Names, shapes and dtypes are those of types.py."""
   assert set(batch) == keys | TARGETS | MORE_KEYS.get(name, set())
-  known = set(re.findall(r'\w+_B[TPG]?\b', types.__doc__))
+  known = set(re.findall(r'\w+_B[TPG]?\b', bertjax.types.__doc__))
   for key, value in batch.items():
     letter = re.fullmatch(r'\w+_B([TPG]?)', key)[1]
     assert value.shape == ((ROWS, size[letter]) if letter else (ROWS,)), key
