@@ -10,6 +10,7 @@ from every_plan import LENGTH, MASKS, MORE_PLANS, PLANS, ROWS
 from mutation import mutation
 from toy_store import MASK, recipe
 
+import bertjax.types
 from bertjax.config import registry
 from bertjax.data import examples as examples_lib
 from bertjax.data import plan_and_mask, recipes, types
