@@ -14,10 +14,12 @@ PAGE = (processes.ROOT / 'docs' / 'finetune.md').read_text()
 WALK = re.search(r'## From your text(.*?)\n## ', PAGE, re.DOTALL)[1]
 COMMANDS = re.findall(r'^    ((?:python|curl) (?:.*\\\n)*.*)$', WALK, re.MULTILINE)
 SERVER = re.search(r'```python\n(.*?)```', WALK, re.DOTALL)[1]
+# So little text wants a higher rate than the page's.
+FAST = '--config.epochs=10 --config.optimizer.schedule.peak=1e-3'
 SMALLER = {  # than what the page trains, so that it takes a minute; by the workdir
   'pretrained': '--config.total_steps=20 --config.batch_size=8 --config.length=32',
-  'teacher': '--config.epochs=6 --config.length=16',
-  'student': '--config.epochs=6 --config.length=16',
+  'teacher': f'{FAST} --config.length=16',
+  'student': f'{FAST} --config.length=16',
 }
 GOOD, BAD = ('lovely', 'bright', 'great'), ('dull', 'awful', 'weak')
 
@@ -25,10 +27,11 @@ GOOD, BAD = ('lovely', 'bright', 'great'), ('dull', 'awful', 'weak')
 def write_texts(folder):
   """Sentences with a word of GOOD or BAD each, as text and as examples."""
   draw = random.Random(0)
-  plain = [f'word{n}' for n in range(40)]
+  plain = ['a', 'an', 'film.', *(f'word{n}' for n in range(20))]
 
   def sentence(words):
-    return ' '.join([*draw.choices(plain, k=4), draw.choice(words), *draw.choices(plain, k=3)])
+    around = [draw.choices(plain, k=draw.randint(0, 4)) for _ in range(2)]
+    return ' '.join([*around[0], draw.choice(words), *around[1]])
 
   (folder / 'text').mkdir()
   for name in 'ab':
