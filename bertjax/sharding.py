@@ -19,6 +19,19 @@ MESH_AXES = ('data', 'fsdp', 'tensor', 'sequence')
 REPLICAS = 'data'  # its devices hold the same parameters
 
 
+def typed_mesh(text: str) -> dict[str, int]:
+  """Axis -> devices along it, of a mesh as it is typed: data,fsdp,tensor as in 1,4,2.
+
+  Raises:
+    UserError: not three numbers.
+  """
+  try:
+    data, fsdp, tensor = map(int, text.split(','))
+  except ValueError:
+    raise UserError(f'--mesh: expected data,fsdp,tensor as in 1,4,2, got {text!r}') from None
+  return dict(data=data, fsdp=fsdp, tensor=tensor)
+
+
 def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
   """Axis -> devices along it.
 
@@ -153,15 +166,9 @@ def batch_spec() -> PartitionSpec:
 
 def replicas() -> int:
   """How many devices of the current mesh (`jax.set_mesh`) hold the same parameters and differ in
-  their rows alone, and so can do without each other until gradients are exchanged.
-
-  1 where both fsdp and another axis divide what a replica has: jaxlib 0.10.2 ends the process in
-  partitioning look-ups there (spmd_partitioner_util.cc: num_devices_per_group).
-  """
+  their rows alone, and so can do without each other until gradients are exchanged."""
   mesh = jax.sharding.get_abstract_mesh()
-  if mesh.empty or (mesh.shape['fsdp'] > 1 and mesh.shape['tensor'] * mesh.shape['sequence'] > 1):
-    return 1
-  return mesh.shape[REPLICAS]
+  return 1 if mesh.empty else mesh.shape[REPLICAS]
 
 
 def by_replica(function: Callable[[Any, Any], tuple[Any, Any]]) -> Callable:

@@ -116,6 +116,7 @@ ARROWS = {
     'bertjax.checkpoint.reading', 'bertjax.data.labelled.common.records',
     'bertjax.data.labelled.common.questions', 'bertjax.data.labelled.common.squad_json',
     'bertjax.data.labelled.common.tagged', 'bertjax.data.text', 'bertjax.model',
+    'bertjax.sharding',
   ),
   'bertjax.use.finetuned': (
     'bertjax.data.labelled', 'bertjax.data.sentences', 'bertjax.evals.squad', 'bertjax.use',

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.kernels import mesh
+from bertjax.kernels.look_up import one_of
 
 Array = jax.Array
 
@@ -60,7 +61,7 @@ def score(logits: Array, label: Array) -> tuple[Array, Array]:
     logits: float32 [..., V].
     label: int [...].
   """
-  picked = jnp.take_along_axis(logits, label[..., None], axis=-1)[..., 0]
+  picked = one_of(logits, label, axis=-1)
   nll = jax.nn.logsumexp(logits, axis=-1) - picked
   return nll, (picked >= jnp.max(logits, axis=-1)).astype(jnp.float32)
 

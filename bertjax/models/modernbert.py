@@ -17,6 +17,7 @@ import numpy as np
 from bertjax.config.field_types import Count, Fraction, Natural, Positive
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
+from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.attend import Attend, example_mask
 from bertjax.models.layers.attention import rotary
@@ -122,7 +123,7 @@ class ModernBert(TargetModel):
     words target_pos, with labels first."""
     dtype, init = jnp.dtype(self.dtype), normal(self.init_std)
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
-    embedded_BTD = word_VE[batch['token_BT']].astype(dtype)
+    embedded_BTD = look_up(word_VE, batch['token_BT']).astype(dtype)
     embedded_BTD = nn.with_logical_constraint(embedded_BTD, ('batch', 'length', 'embed_act'))
     encoder = Encoder(
       self.layers, self.remat, self._layer(hidden), kinds=self.kinds, normed_stream=True,

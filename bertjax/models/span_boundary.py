@@ -16,7 +16,16 @@ from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Init, Norm, options_of, param
+from bertjax.models.layers.basic import (
+  ACTIVATIONS,
+  INITS,
+  Dense,
+  Init,
+  Norm,
+  options_of,
+  param,
+  small_table,
+)
 from bertjax.models.layers.heads import gather_positions
 from bertjax.types import Batch, Factory
 
@@ -43,7 +52,7 @@ class BoundaryHead(nn.Module):
     """Returns the scores of the targets; `word` lends its table."""
     rows, width = word.table_VE.shape
     shape = (self.positions, self.position_width)
-    position = param(self, 'position', ('position', 'embed'), shape, self.initializer)
+    position = small_table(self, 'position', 'position', shape, self.initializer)
     place_BPD = position[offset_BP].astype(self.dtype)
     h_BPD = jnp.concatenate([left_BPD, right_BPD, place_BPD], -1)
     for turn in (1, 2):

@@ -20,6 +20,7 @@ import numpy as np
 from bertjax.config.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
+from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Relative
 from bertjax.models.layers import adaptive
 from bertjax.models.layers import flops as flops_lib
@@ -183,7 +184,8 @@ class TransformerXL(StreamModel):
       return words.embed, words.scores
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     head = WordHead(self.vocab_size, False, '', self.norm_eps, init, dtype, name='head')
-    return lambda token_BT: word_VE[token_BT].astype(dtype), lambda h_BPD: head(h_BPD, word_VE)
+    embed = lambda token_BT: look_up(word_VE, token_BT).astype(dtype)
+    return embed, lambda h_BPD: head(h_BPD, word_VE)
 
   def _layers(self, x_BTD: Array, batch: Batch, memory, noise, hidden: bool) -> Any:
     init, dtype = INITS[self.initializer](self.init_std), jnp.dtype(self.dtype)

@@ -18,6 +18,7 @@ import numpy as np
 from bertjax.config.field_types import Count, Fraction, Natural, Positive
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
+from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
@@ -112,7 +113,7 @@ class XLNet(Model):
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
-    x_BXD = word_VE[batch['token_BT']].astype(dtype)
+    x_BXD = look_up(word_VE, batch['token_BT']).astype(dtype)
     x_BXD = Dropout(self.dropout, name='dropout')(x_BXD, noise)
     length, predicts = x_BXD.shape[1], 'target_pos_BP' in batch
     # Declared in either case: fine-tuning keeps the parameters of pretraining.

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
+from bertjax.kernels.look_up import one_of
 from bertjax.models.layers.answers import FORMS, NEVER, Given
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import labels_of, model_of, of_heads, refuse_words
@@ -36,7 +37,7 @@ def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
   logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)
   ends_B2 = jnp.concatenate([batch[f'{LABEL}_start_BG'], batch[f'{LABEL}_end_BG']], 1)
   log_p_BT2 = jax.nn.log_softmax(logits_BT2, axis=1)
-  picked_B2 = jnp.take_along_axis(log_p_BT2, ends_B2[:, None], axis=1)[:, 0]
+  picked_B2 = one_of(log_p_BT2, ends_B2, axis=1)
   right_B = jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)
   weight_B = batch['example_weight_BG'][:, 0]
   return {

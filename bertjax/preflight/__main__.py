@@ -21,6 +21,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from bertjax import sharding
 from bertjax.config import command_line, presets
 from bertjax.errors import door
 from bertjax.kernels import relative_attention
@@ -30,6 +31,9 @@ _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. con
 _TOPOLOGY = flags.DEFINE_string('topology', 'v5e:1x1', 'Slice: v5e:4x4, v5p:4x4x4, v6e:8x8, ...')
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', None, 'Rows per step on all chips.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', None, 'Tokens per row.', lower_bound=8)
+_MESH = flags.DEFINE_string(
+  'mesh', None, 'Chips on data,fsdp,tensor, as in 4,2,2; config.mesh if not given.'
+)
 _IMPL = flags.DEFINE_enum('impl', 'tpu', list(relative_attention.IMPLEMENTATIONS), 'Of attention.')
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _JSON = flags.DEFINE_bool('json', False, 'Print one line of JSON for each phase, and nothing else.')
@@ -97,6 +101,8 @@ def main(argv: list[str]) -> int:
   config, fits = _CONFIG.value, True
   config.preset = config.preset or 'tpu'
   given = config_flags.get_override_values(flags.FLAGS['config'])
+  if _MESH.value is not None:
+    config.mesh.update(sharding.typed_mesh(_MESH.value))
   for line in presets.apply(config, given, os.environ):
     print(line, file=sys.stderr)
   for phase in phases(config, _BATCH_SIZE.value, _LENGTH.value):

@@ -57,13 +57,15 @@ class Part(NamedTuple):
 
 def load() -> Any:
   """The model that the flags name."""
+  from bertjax import sharding
   from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
   from bertjax.model import Model
 
   step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
-  return Model.load(WORKDIR.value, step, _mesh(), language, TASK.value)
+  mesh = None if MESH.value is None else sharding.typed_mesh(MESH.value)
+  return Model.load(WORKDIR.value, step, mesh, language, TASK.value)
 
 
 def parts(size: int) -> Iterator[Part]:
@@ -183,13 +185,3 @@ def _decoded(line: bytes, number: int, name: str) -> str:
     raise UserError(
       f'line {number} of {name} is not UTF-8: {error.reason} at byte {error.start}'
     ) from error
-
-
-def _mesh() -> dict[str, int] | None:
-  if MESH.value is None:
-    return None
-  try:
-    data, fsdp, tensor = map(int, MESH.value.split(','))
-  except ValueError:
-    raise UserError(f'--mesh: expected data,fsdp,tensor as in 1,4,2, got {MESH.value!r}') from None
-  return dict(data=data, fsdp=fsdp, tensor=tensor)

@@ -37,6 +37,21 @@ def preflight(*flags: str) -> subprocess.CompletedProcess:
   )  # fmt: skip
 
 
+@mutation(
+  'preflight: the mesh that is typed is not taken',
+  'bertjax/preflight/__main__.py',
+  'config.mesh.update(sharding.typed_mesh(_MESH.value))',
+  'sharding.typed_mesh(_MESH.value)',
+)
+def test_a_mesh_is_typed():
+  size = ('--topology=v5e:4x4', '--estimate', '--batch_size=64', '--length=64')
+  done = preflight('--config=configs/bert.py:test', *size, '--mesh=4,2,2')
+  assert done.returncode == 0, done.stderr
+  assert json.loads(done.stdout)['mesh'] == dict(data=4, fsdp=2, tensor=2, sequence=1)
+  done = preflight('--config=configs/bert.py:test', *size, '--mesh=fsdp=2')
+  assert done.returncode == 1 and 'expected data,fsdp,tensor as in 1,4,2' in done.stderr
+
+
 def test_one_size_without_the_other_is_refused():
   done = preflight('--config=configs/bert.py:test', '--batch_size=8')
   assert done.returncode == 1 and '--batch_size and --length' in done.stderr

@@ -68,20 +68,33 @@ def test_replicas_of_several_devices_exchange_what_each_has():
 @pytest.mark.full
 @mutation(
   'embeddings: small tables are looked up by columns',
-  'bertjax/models/layers/embeddings.py',
-  'return nn.with_logical_constraint(table_XE, (None, None))',
-  'return table_XE',
+  'bertjax/models/layers/basic.py',
+  'init), (None, None))',
+  "init), (axis, 'embed'))",
 )
-def test_what_fsdp_and_mixed_meshes_send():
+def test_what_fsdp_sends():
   """A parameter is gathered once in a microbatch, and the word table for both of its uses."""
   whole, found = sent(dict(data=1, fsdp=8))
   assert sum(c.bytes for c in of(found, 'all-gather', 'fsdp')) < 1.1 * whole
   assert sum(c.bytes for c in of(found, 'all-reduce', 'fsdp')) < 1.1 * whole
   assert sum(c.bytes for c in of(found, 'all-to-all', 'fsdp')) < 0.02 * whole
-  whole, found = sent(dict(data=2, fsdp=2, tensor=2))
-  assert sum(c.bytes for c in of(found, 'all-gather', 'fsdp')) < 1.1 * whole
-  reduced = [c for c in found if c.kind == 'all-reduce' and 'data' in c.axes]
-  assert sum(c.bytes for c in reduced) < 1.1 * whole
+
+
+@pytest.mark.full
+@mutation(
+  'sharding: what is divided twice has no replicas',
+  'bertjax/sharding.py',
+  'return 1 if mesh.empty else',
+  "return 1 if mesh.empty or mesh.shape['fsdp'] * mesh.shape['tensor'] > 2 else",
+)
+def test_replicas_that_are_divided_twice_exchange_what_each_has():
+  """Words and columns are divided, and no vector of a token goes to another replica."""
+  whole, found = sent(dict(data=2, fsdp=2, tensor=2), microbatches=2)
+  assert sum(c.bytes for c in of(found, 'all-reduce', 'data')) < 1.1 * whole / 4
+  beyond = [c for c in found if 'data' in c.axes and len(c.axes) > 1]
+  assert sum(c.bytes for c in beyond) < 0.001 * whole  # scalars and the like
+  # The word table is gathered for the look-up and for the logits: each is one of two halves of it.
+  assert sum(c.bytes for c in of(found, 'all-gather', 'fsdp')) < 1.5 * whole
 
 
 @mutation(

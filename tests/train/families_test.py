@@ -109,3 +109,7 @@ def test_too_few_positions_are_refused(files, pretrained, tmp_path):
     pytest.skip(f'{system} takes rows of any length')
   arguments = command(files, encoder, tmp_path / 'run', '--config.length=80')
   finetune_runs.check_refused(arguments, tmp_path / 'run', 'the model has room for 64')
+
+
+def test_a_mesh_changes_nothing(files, pretrained, tuned, tmp_path):
+  finetune_runs.check_mesh(command(files, pretrained[1], tmp_path), tuned[1])

@@ -151,3 +151,8 @@ def test_an_exported_run_answers_the_same_in_transformers(files, straight, tmp_p
 def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
   workdir = tmp_path / 'run'
   finetune_runs.check_refused(command(files, workdir, *changes), workdir, said)
+
+
+@pytest.mark.full
+def test_a_mesh_changes_nothing(files, straight, tmp_path):
+  finetune_runs.check_mesh(command(files, tmp_path), straight[0])

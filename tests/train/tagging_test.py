@@ -118,3 +118,8 @@ def test_what_cannot_work_is_said_in_one_line(files, tmp_path, change, said):
   assert done.returncode != 0 and 'Traceback' not in done.stderr
   assert said in done.stderr, done.stderr
   assert not (tmp_path / 'run' / 'config.json').exists()
+
+
+@pytest.mark.full
+def test_a_mesh_changes_nothing(files, straight, tmp_path):
+  finetune_runs.check_mesh(command(files, tmp_path), straight)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from bertjax.errors import UserError
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.look_up import look_up
 from bertjax.models.layers.basic import Init, padded_rows, param, word_table
 
 Array = jax.Array
@@ -66,7 +67,7 @@ class AdaptiveWords(nn.Module):
     x_BTD = jnp.zeros((), self.dtype)
     for i, (table, projection) in enumerate(zip(self.tables, self.projections, strict=True)):
       inside = (token_BT >= self.bounds[i]) & (token_BT < self.bounds[i + 1])
-      x = table.astype(self.dtype)[jnp.where(inside, token_BT - self.bounds[i], 0)]
+      x = look_up(table.astype(self.dtype), jnp.where(inside, token_BT - self.bounds[i], 0))
       x = x if projection is None else x @ projection.astype(self.dtype)
       x_BTD = jnp.where(inside[..., None], x, x_BTD)
     return x_BTD

@@ -177,3 +177,13 @@ def word_table(module: nn.Module, name: str, size: int, width: int, init: Init) 
     return init(key, shape, dtype).at[size:].set(0)
 
   return param(module, name, ('vocab', 'embed'), (padded_rows(size), width), padded)
+
+
+def small_table(
+  module: nn.Module, name: str, axis: str, shape: tuple[int, int], init: Init
+) -> Array:
+  """Declares a table of vectors [X, E] of positions, types or the like.
+
+  It is gathered before it is looked up in: it is smaller than the vectors of a batch.
+  """
+  return nn.with_logical_constraint(param(module, name, (axis, 'embed'), shape, init), (None, None))

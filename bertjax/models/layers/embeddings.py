@@ -9,7 +9,8 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import Noise
-from bertjax.models.layers.basic import Dense, Dropout, Norm, param, word_table
+from bertjax.kernels.look_up import look_up
+from bertjax.models.layers.basic import Dense, Dropout, Norm, small_table, word_table
 from bertjax.models.layers.positions import sinusoids
 from bertjax.types import Batch
 
@@ -49,16 +50,15 @@ class Embeddings(nn.Module):
       return table_VE if self.zero_row is None else table_VE.at[self.zero_row].set(0)
 
     def table(name: str, rows: int, axis: str) -> Array:
-      table_XE = param(self, name, (axis, 'embed'), (rows, self.width), self.initializer)
-      # Gathered before it is looked up in: a small table is less than the vectors of a batch.
-      return nn.with_logical_constraint(table_XE, (None, None))
+      return small_table(self, name, axis, (rows, self.width), self.initializer)
 
     word_VE = word_table(self, 'word', self.vocab_size, self.width, word_init)
     if self.sinusoid:
       position = jnp.asarray(sinusoids(np.arange(self.positions), self.width, in_turn=True))
     else:
       position = table('position', self.positions, 'position')
-    x_BTE = word_VE[batch['token_BT']] + position[batch['position_BT'] + self.position_offset]
+    x_BTE = look_up(word_VE, batch['token_BT'])
+    x_BTE = x_BTE + position[batch['position_BT'] + self.position_offset]
     if self.types:
       kind = table('type', self.types, 'type')
       x_BTE = x_BTE + kind[jnp.minimum(batch['type_BT'], self.types - 1)]

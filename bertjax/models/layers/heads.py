@@ -7,6 +7,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bertjax.kernels import mesh
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
@@ -101,4 +102,6 @@ def label_logits(
 
 def gather_positions(x_BTD: Array, position_BP: Array) -> Array:
   """x_BTD at the columns position_BP -> [B, P, D]."""
+  if mesh.ways(['fsdp']) > 1:  # XLA cannot take columns that are divided beside rows
+    x_BTD = nn.with_logical_constraint(x_BTD, ('batch', None, None))
   return jnp.take_along_axis(x_BTD, position_BP[:, :, None], axis=1)

@@ -1,0 +1,53 @@
+"""What stands at an index, of arrays that a mesh divides along more than one axis."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from bertjax.kernels import mesh
+
+Array = jax.Array
+
+WORDS, COLUMNS = 'tensor', 'fsdp'  # axes of the mesh that divide a table
+ROWS, PLACES = ('data', 'fsdp'), 'sequence'  # and those that divide the ids
+
+
+def look_up(table_VE: Array, id_BT: Array) -> Array:
+  """table_VE[id_BT], [B, T, E].
+
+  Where its columns are divided, and its words or the places too, XLA's partitioner (jaxlib 0.10.2)
+  sends all vectors to all devices, and within a `shard_map` over `data` it ends the process
+  (spmd_partitioner_util.cc: num_devices_per_group). There each device gathers the columns of its
+  words, takes those ids that are among them, and the devices that have the other words add theirs.
+  """
+  own = lambda axes: tuple(axis for axis in axes if axis in mesh.sizes()) or None
+  words, columns = PartitionSpec(own([WORDS]), own([COLUMNS])), mesh.ways([COLUMNS])
+  places = PartitionSpec(own(ROWS), own([PLACES]))
+  ways = mesh.ways([WORDS]), columns, mesh.ways(ROWS), mesh.ways([PLACES])
+  if columns == 1 or ways[0] * ways[3] == 1 or np.mod(table_VE.shape + id_BT.shape, ways).any():
+    return table_VE[id_BT]
+
+  def of_device(own_VE: Array, own_BT: Array) -> Array:
+    words_VE = jax.lax.all_gather(own_VE, COLUMNS, axis=1, tiled=True)
+    if ways[0] == 1:
+      return words_VE[own_BT]
+    at_BT = own_BT - jax.lax.axis_index(WORDS) * len(words_VE)
+    here_BT = (at_BT >= 0) & (at_BT < len(words_VE))
+    found_BTE = words_VE[jnp.where(here_BT, at_BT, 0)]
+    return jax.lax.psum(jnp.where(here_BT[..., None], found_BTE, 0), WORDS)
+
+  return jax.shard_map(
+    of_device, in_specs=(words, places), out_specs=places, axis_names=set(mesh.sizes()),
+    check_vma=False,
+  )(table_VE, id_BT)  # fmt: skip
+
+
+def one_of(x: Array, index: Array, axis: int) -> Array:
+  """x at one index of an axis, for each place of the others; index: x's shape without the axis, or
+  one that broadcasts to it.
+
+  Compares all indices with it, which XLA divides along any axes, where it cannot divide a gather.
+  """
+  at = jax.lax.broadcasted_iota(index.dtype, x.shape, axis % x.ndim)
+  return jnp.sum(jnp.where(at == jnp.expand_dims(index, axis), x, 0), axis)

@@ -1,0 +1,86 @@
+"""Looking up on meshes: NumPy's indexing, whatever divides the table and the ids."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+from mutation import mutation
+
+from bertjax import sharding
+from bertjax.kernels.look_up import look_up, one_of
+
+WORDS, WIDTH, ROWS, COLUMNS = 24, 6, 8, 10
+
+
+def case():
+  draw = np.random.default_rng(0)
+  table_VE = draw.normal(size=(WORDS, WIDTH)).astype(np.float32)
+  return table_VE, draw.integers(WORDS, size=(ROWS, COLUMNS)).astype(np.int32)
+
+
+def on_mesh(sizes, table_VE, id_BT, scale_BTE):
+  """The vectors, and the gradient of the table of their product with a scale."""
+  sizes = dict(data=1, fsdp=1, tensor=1, sequence=1) | sizes
+  mesh = sharding.make_mesh(sizes, jax.devices()[: math.prod(sizes.values())])
+  put = lambda x, *axes: jax.device_put(x, NamedSharding(mesh, PartitionSpec(*axes)))
+  rows = ('data', 'fsdp')
+  operands = put(table_VE, 'tensor', 'fsdp'), put(id_BT, rows, 'sequence'), put(scale_BTE, rows)
+
+  def loss(table_VE, id_BT, scale_BTE):
+    found_BTE = look_up(table_VE, id_BT)
+    return jnp.sum(found_BTE * scale_BTE), found_BTE
+
+  with jax.set_mesh(mesh):
+    (_, found_BTE), grad_VE = jax.jit(jax.value_and_grad(loss, has_aux=True))(*operands)
+  return found_BTE, grad_VE
+
+
+@mutation(
+  'look_up: words of other devices count too',
+  'bertjax/kernels/look_up.py',
+  'jnp.where(here_BT[..., None], found_BTE, 0), WORDS',
+  'found_BTE, WORDS',
+)
+@mutation(
+  'look_up: every device takes the first words',
+  'bertjax/kernels/look_up.py',
+  'jax.lax.axis_index(WORDS) * len(words_VE)',
+  '0 * len(words_VE)',
+)
+@pytest.mark.parametrize(
+  'sizes',
+  [dict(fsdp=2, tensor=4), dict(data=2, fsdp=2, tensor=2), dict(data=2, fsdp=2, sequence=2)],
+  ids=str,
+)
+def test_vectors_and_gradients_are_those_of_numpy(sizes):
+  table_VE, id_BT = case()
+  scale_BTE = np.random.default_rng(1).normal(size=(ROWS, COLUMNS, WIDTH)).astype(np.float32)
+  found_BTE, grad_VE = on_mesh(sizes, table_VE, id_BT, scale_BTE)
+  np.testing.assert_array_equal(found_BTE, table_VE[id_BT])
+  expected_VE = np.zeros_like(table_VE)
+  np.add.at(expected_VE, id_BT, scale_BTE)
+  np.testing.assert_allclose(grad_VE, expected_VE, rtol=1e-5, atol=1e-6)
+
+
+def test_what_the_mesh_does_not_divide_is_looked_up_all_the_same():
+  table_VE, id_BT = case()
+  with jax.set_mesh(sharding.make_mesh(dict(data=2, fsdp=2, tensor=2), jax.devices())):
+    np.testing.assert_array_equal(jax.jit(look_up)(table_VE, id_BT[:3]), table_VE[id_BT[:3]])
+
+
+@mutation(
+  'look_up: one_of takes the largest of all',
+  'bertjax/kernels/look_up.py',
+  'return jnp.sum(jnp.where(',
+  'return jnp.max(jnp.where(',
+)
+@pytest.mark.parametrize('axis', [0, 1, -1])
+def test_one_of_is_what_indexing_takes(axis):
+  draw = np.random.default_rng(0)
+  x = draw.normal(size=(4, 5, 6)).astype(np.float32)
+  index = draw.integers(x.shape[axis], size=np.delete(x.shape, axis))
+  expected = np.take_along_axis(x, np.expand_dims(index, axis), axis).squeeze(axis)
+  np.testing.assert_array_equal(one_of(jnp.array(x), jnp.array(index), axis), expected)
