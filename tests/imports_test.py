@@ -90,6 +90,7 @@ ARROWS = {
   'bertjax.data.labelled': (
     *GROUND, 'bertjax.config.options', 'bertjax.data.text', 'bertjax.data.vocab',
     'bertjax.data.store', 'bertjax.data.seqio_tasks.loaded', 'bertjax.data.seqio_tasks.row_stream',
+    'bertjax.data.seqio_tasks.task_columns',
   ),
   'bertjax.data.labelled.common.durations': (
     'bertjax.data.labelled.common', 'bertjax.train.timeline',

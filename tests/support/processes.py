@@ -32,7 +32,7 @@ def environment(devices: int = 1) -> dict[str, str]:
   return dict(
     os.environ,
     GLIBC_TUNABLES='glibc.malloc.hugetlb=1',
-    PYTHONPATH=str(ROOT),
+    PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
     XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
     JAX_COMPILATION_CACHE_DIR=cache,
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',

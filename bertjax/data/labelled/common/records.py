@@ -1,5 +1,5 @@
 """Records of tables, by the names of their columns: TSV, CSV and JSON lines, compressed or not, and
-examples of TFDS (`datasets`).
+examples of TFDS (`datasets`) and of seqio Tasks.
 
 TSV has no quotes: what stands between TABs is the field, as GLUE's files have it.
 """
@@ -17,6 +17,7 @@ from bertjax.storage import copies
 
 LONGEST = 2**24  # bytes of a line
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
+TASKS = 'seqio:'  # how the names of Tasks begin
 
 
 class Record(NamedTuple):
@@ -32,18 +33,19 @@ class Record(NamedTuple):
 
 
 def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:
-  """Yields the records of a file, or of a split of TFDS.
+  """Yields the records of a file, or of a split of TFDS or of a seqio Task.
 
   Args:
-    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT.
+    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT,
+      or seqio:MODULE:NAME:SPLIT.
     columns: that every record must have.
     header: names of the columns of a table whose first line is none.
 
   Raises:
     UserError: no such file, another kind of file, a column that it lacks, or a record that is
-      broken; as `datasets.examples`.
+      broken; as `datasets.examples` and `task_columns.examples`.
   """
-  if of_tfds(path):
+  if by_name(path):
     yield from _examples(path, columns)
     return
   file = existing(path)
@@ -56,9 +58,9 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
     yield from _rows(file, lines(file), kind, columns, header)
 
 
-def of_tfds(path: str) -> bool:
-  """Whether a name is one of TFDS's, not of a file."""
-  return path.startswith(datasets.PREFIX)
+def by_name(path: str) -> bool:
+  """Whether it names what TFDS or seqio knows, and no file."""
+  return path.startswith((datasets.PREFIX, TASKS))
 
 
 def existing(path: str) -> pathlib.Path:
@@ -92,7 +94,13 @@ def _text(file: pathlib.Path, number: int, line: bytes) -> str:
 
 
 def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
-  for number, values in enumerate(datasets.examples(path), 1):
+  if path.startswith(TASKS):
+    from bertjax.data.seqio_tasks import task_columns
+
+    found = task_columns.examples(path)
+  else:
+    found = datasets.examples(path)
+  for number, values in enumerate(found, 1):
     place = f'{path}, example {number}'
     _check(place, values, columns)
     yield Record(place, values)

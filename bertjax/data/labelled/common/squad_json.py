@@ -47,7 +47,7 @@ def read(path: str, answers: bool = True) -> Iterator[Record]:
     UserError: no such file, another form, or two questions with one id.
   """
   seen = set()
-  for context, place, question in _split(path) if records.of_tfds(path) else _file(path):
+  for context, place, question in _split(path) if records.by_name(path) else _file(path):
     record = _record(context, place, question, str(path), answers)
     if record.values['id'] in seen:
       raise UserError(f'{record.place} stands there twice: expected an id for each question')

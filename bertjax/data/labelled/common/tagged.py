@@ -65,7 +65,7 @@ def read(path: str, where: Where) -> Iterator[Sentence]:
     UserError: no such file, a column that it lacks, a sentence without words, or as many tags as
       words are not there.
   """
-  if not records.of_tfds(path):
+  if not records.by_name(path):
     file = records.existing(path)
     if kinds.kind_of(file) not in records.TABLES:
       kinds.check(file, lines=True)
