@@ -61,7 +61,7 @@ def score(logits: Array, label: Array) -> tuple[Array, Array]:
     logits: float32 [..., V].
     label: int [...].
   """
-  picked = one_of(logits, label, axis=-1)
+  picked = one_of(logits, label, -1)
   nll = jax.nn.logsumexp(logits, axis=-1) - picked
   return nll, (picked >= jnp.max(logits, axis=-1)).astype(jnp.float32)
 

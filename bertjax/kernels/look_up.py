@@ -1,5 +1,7 @@
 """What stands at an index, of arrays that a mesh divides along more than one axis."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,11 +45,13 @@ def look_up(table_VE: Array, id_BT: Array) -> Array:
   )(table_VE, id_BT)  # fmt: skip
 
 
+@functools.partial(jax.checkpoint, prevent_cse=False, static_argnums=2)
 def one_of(x: Array, index: Array, axis: int) -> Array:
   """x at one index of an axis, for each place of the others; index: x's shape without the axis, or
   one that broadcasts to it.
 
   Compares all indices with it, which XLA divides along any axes, where it cannot divide a gather.
+  The backward pass compares again: what was found is as large as x.
   """
-  at = jax.lax.broadcasted_iota(index.dtype, x.shape, axis % x.ndim)
+  at = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis % x.ndim)
   return jnp.sum(jnp.where(at == jnp.expand_dims(index, axis), x, 0), axis)

@@ -115,7 +115,7 @@ def _in_groups(value_nK: Array) -> Array:
 
 
 def _of_group(value_nGK: Array, group_n: Array) -> Array:
-  return one_of(value_nGK, group_n[:, None], axis=1)
+  return one_of(value_nGK, group_n[:, None], 1)
 
 
 def _choose(sum_nG: Array, uniform_n: Array) -> tuple[Array, Array]:
@@ -124,7 +124,7 @@ def _choose(sum_nG: Array, uniform_n: Array) -> tuple[Array, Array]:
   point_n = uniform_n * until_nG[:, -1]
   group_n = jnp.minimum(jnp.sum(until_nG <= point_n[:, None], 1), ce.BLOCKS - 1)
   before_nG = until_nG - sum_nG
-  return group_n, point_n - one_of(before_nG, group_n, axis=1)
+  return group_n, point_n - one_of(before_nG, group_n, 1)
 
 
 def _ids(scores: Scores, group_n: Array, place_n: Array) -> Array:

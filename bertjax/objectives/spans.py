@@ -37,7 +37,7 @@ def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
   logits_BT2 = jnp.where(real_BT1, logits_BT2, NEVER)
   ends_B2 = jnp.concatenate([batch[f'{LABEL}_start_BG'], batch[f'{LABEL}_end_BG']], 1)
   log_p_BT2 = jax.nn.log_softmax(logits_BT2, axis=1)
-  picked_B2 = one_of(log_p_BT2, ends_B2, axis=1)
+  picked_B2 = one_of(log_p_BT2, ends_B2, 1)
   right_B = jnp.all(jnp.argmax(logits_BT2, 1) == ends_B2, 1)
   weight_B = batch['example_weight_BG'][:, 0]
   return {
