@@ -20,7 +20,7 @@ from bertjax.optim import schedules
 SIDES = ('ours', 'transformers')
 # As transformers' AdamW has it.
 _SAME = ('--config.optimizer.bias_correction=True', '--config.preset=cpu')
-_RIVAL = 'import sys; from bertjax.bench import rival_finetune as r; r.main(*sys.argv[1:])'
+_RIVAL = 'import sys; from bertjax.bench.parts import rival_finetune as r; r.main(*sys.argv[1:])'
 
 
 def check(config: Any) -> None:
