@@ -31,13 +31,13 @@ def source(split, shuffle_files=False, seed=None):
 words = seqio.PassThroughVocabulary(size=0)
 feature = lambda dtype, rank: seqio.Feature(words, add_eos=False, dtype=dtype, rank=rank)
 seqio.TaskRegistry.add(
-  'opinions', source=seqio.FunctionDataSource(source, splits=('train', 'dev')), preprocessors=[],
+  'reviews', source=seqio.FunctionDataSource(source, splits=('train', 'dev')), preprocessors=[],
   output_features=dict(
     text=feature(tf.string, 0), label=feature(tf.string, 0), stars=feature(tf.float32, 0),
     tags=feature(tf.string, 1),
   ),
 )
-seqio.MixtureRegistry.add('all_opinions', ['opinions'], default_rate=1.0)
+seqio.MixtureRegistry.add('all_reviews', ['reviews'], default_rate=1.0)
 """
 LINES = [('the film was fine', 'yes', '1.5'), ('a poor one', 'no', '-2.0'), ('café', 'yes', '3.0')]
 
@@ -51,7 +51,7 @@ def module(tmp_path_factory):
   sys.path.remove(str(folder))
 
 
-@pytest.mark.parametrize('name', ['opinions', 'all_opinions'])
+@pytest.mark.parametrize('name', ['reviews', 'all_reviews'])
 @mutation(
   'seqio: a Task is read for ever',
   'bertjax/data/seqio_tasks/task_columns.py',
@@ -71,7 +71,7 @@ def test_columns_are_those_of_a_table(name, tmp_path):
 
 def test_lists_are_words():
   found = tagged.read(
-    'seqio:tasks_of_mine:opinions:train', tagged.Where(('text', 'tags'), (1, 2), ' ')
+    'seqio:tasks_of_mine:reviews:train', tagged.Where(('text', 'tags'), (1, 2), ' ')
   )
   assert [(s.words, s.tags) for s in found] == [
     (text.split(), tags)
@@ -82,10 +82,10 @@ def test_lists_are_words():
 @pytest.mark.parametrize(
   'path, said',
   [
-    ('seqio:opinions:train', 'expected seqio:MODULE:NAME:SPLIT'),
-    ('seqio:no_such_module:opinions:train', "no module 'no_such_module'"),
-    ('seqio:tasks_of_mine:opinion:train', "did you mean 'opinions'"),
-    ('seqio:tasks_of_mine:opinions:test', 'expected one of dev, train'),
+    ('seqio:reviews:train', 'expected seqio:MODULE:NAME:SPLIT'),
+    ('seqio:no_such_module:reviews:train', "no module 'no_such_module'"),
+    ('seqio:tasks_of_mine:review:train', "did you mean 'reviews'"),
+    ('seqio:tasks_of_mine:reviews:test', 'expected one of dev, train'),
   ],
 )
 def test_what_is_not_there_is_refused(path, said):
@@ -95,4 +95,4 @@ def test_what_is_not_there_is_refused(path, said):
 
 def test_a_column_that_is_not_there_is_refused():
   with pytest.raises(UserError, match='expected one of label, stars, tags, text'):
-    list(records.read('seqio:tasks_of_mine:opinions:train', ('sentence',)))
+    list(records.read('seqio:tasks_of_mine:reviews:train', ('sentence',)))
