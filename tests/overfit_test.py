@@ -12,6 +12,9 @@ from mutation import mutation
 from bertjax.train import first_state, setup
 
 STEPS = 400
+# A generator that has learned the batch replaces a token or two in a step: where it is less than
+# this share, they are told apart over so many steps.
+FEW, LAST = 0.01, 50
 MORE = 1000  # where the batch is asked about other replacements in each step
 STILL = {'model.dropout': 0.0, 'model.attention_dropout': 0.0, 'model.init_std': 0.08}
 # A generator that has learned the batch replaces nothing: one that cannot learn does.
@@ -20,15 +23,21 @@ SYSTEMS = [*((name, {}) for name in systems.NAMES), ('electra', UNIFORM)]
 
 
 def learned(config: ConfigDict, rich_store, steps: int) -> dict[str, float]:
-  """What is logged of each phase's first batch after so many steps on it."""
+  """What is logged of each phase's first batch in the last of so many steps on it."""
   run = setup.make_run(config, rich_store, jax.devices()[:1])
   state, scores = first_state.initial_state(config, run), {}
   for phase in run.phases:
     phase.compile(run.abstract)
     batch = phase.next_batch(0)[0]
+    sums = []
     for _ in range(steps):
       state, metrics = phase.train(state, batch)
-    found = phase.objective.finish(jax.device_get(metrics['sums']))
+      sums = [*sums[1 - LAST :], metrics['sums']]
+    *_, last = sums = jax.device_get(sums)
+    found = phase.objective.finish(last)
+    whole = phase.objective.finish(jax.tree.map(lambda *parts: sum(parts), *sums))
+    rare = [k for k in found if k.endswith('auc') and found[f'{k[:-3]}replaced'] < FEW]
+    found |= {key: whole[key] for key in rare}
     scores |= {f'{phase.name}/{key}': x for key, x in found.items()}
   return scores
 
