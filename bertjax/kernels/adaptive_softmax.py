@@ -29,7 +29,6 @@ from bertjax.kernels.cross_entropy import (
   logits,
   score,
 )
-from bertjax.kernels.relative_attention.sharded import ROWS
 
 Array = jax.Array
 
@@ -86,7 +85,7 @@ def inside_cross_entropy(scores: Scores, target_BP: Array, inside_BP: Array) -> 
     nll_BP and right_BP, float32; no gradient flows through right_BP.
   """
   open_axes = mesh.sizes()
-  rows = tuple(axis for axis in ROWS if open_axes.get(axis, 1) > 1)
+  rows = tuple(axis for axis in mesh.ROWS if open_axes.get(axis, 1) > 1)
   size = scores.vocab_size
 
   def local(hidden_BPE, table_VE, bias_V, target_BP, inside_BP):

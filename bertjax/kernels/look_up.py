@@ -12,7 +12,7 @@ from bertjax.kernels import mesh
 Array = jax.Array
 
 WORDS, COLUMNS = 'tensor', 'fsdp'  # axes of the mesh that divide a table
-ROWS, PLACES = ('data', 'fsdp'), 'sequence'  # and those that divide the ids
+PLACES = 'sequence'  # and one that divides the ids, besides the axes of rows
 
 
 def look_up(table_VE: Array, id_BT: Array) -> Array:
@@ -23,10 +23,9 @@ def look_up(table_VE: Array, id_BT: Array) -> Array:
   (spmd_partitioner_util.cc: num_devices_per_group). There each device gathers the columns of its
   words, takes those ids that are among them, and the devices that have the other words add theirs.
   """
-  own = lambda axes: tuple(axis for axis in axes if axis in mesh.sizes()) or None
-  words, columns = PartitionSpec(own([WORDS]), own([COLUMNS])), mesh.ways([COLUMNS])
-  places = PartitionSpec(own(ROWS), own([PLACES]))
-  ways = mesh.ways([WORDS]), columns, mesh.ways(ROWS), mesh.ways([PLACES])
+  words, columns = PartitionSpec(mesh.left([WORDS]), mesh.left([COLUMNS])), mesh.ways([COLUMNS])
+  places = PartitionSpec(mesh.left(mesh.ROWS), mesh.left([PLACES]))
+  ways = mesh.ways([WORDS]), columns, mesh.ways(mesh.ROWS), mesh.ways([PLACES])
   if columns == 1 or ways[0] * ways[3] == 1 or np.mod(table_VE.shape + id_BT.shape, ways).any():
     return table_VE[id_BT]
 

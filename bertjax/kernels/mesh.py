@@ -9,6 +9,8 @@ from collections.abc import Iterable
 import jax
 from jax.sharding import AxisType
 
+ROWS = ('data', 'fsdp')  # axes that divide rows
+
 
 def sizes() -> dict[str, int]:
   """Axis -> devices along it, of the axes that no `shard_map` around this place has taken."""
@@ -17,6 +19,13 @@ def sizes() -> dict[str, int]:
     return {}
   types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
   return {axis: size for axis, size in mesh.shape.items() if types[axis] != AxisType.Manual}
+
+
+def left(axes: Iterable[str]) -> tuple[str, ...]:
+  """Those of these axes that no `shard_map` around this place has taken; () where there is no
+  mesh."""
+  found = sizes()
+  return tuple(axis for axis in axes if axis in found)
 
 
 def ways(axes: Iterable[str]) -> int:

@@ -12,7 +12,7 @@ from bertjax.kernels import mesh
 
 Array = jax.Array
 
-ROWS, HEADS = ('data', 'fsdp'), ('tensor', 'sequence')  # axes of the mesh
+HEADS = ('tensor', 'sequence')  # axes of the mesh that divide heads
 
 
 def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[..., Array]:
@@ -31,7 +31,7 @@ def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[...,
     sizes = mesh.sizes()
     if not sizes or (math.prod(sizes.values()) == 1 and not single):
       return attend(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
-    rows = tuple(a for a in ROWS if a in sizes)
+    rows = mesh.left(mesh.ROWS)
     across = tuple(a for a in HEADS if sizes.get(a, 1) > 1)
     ways, heads = mesh.ways(rows), mesh.ways(across)
     if q_BTNH.shape[0] % ways or q_BTNH.shape[2] % heads:
