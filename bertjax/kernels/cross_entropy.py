@@ -7,7 +7,6 @@ than PLAIN_LOGITS entries of the plain ones: what all of them hold together says
 """
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -24,6 +23,7 @@ CHUNK_LOGITS = 1 << 25  # what the chunked way holds at a time
 # Chunks are cut inside this many blocks of rows, so that a table sharded over as many devices, or
 # a divisor of them, stays where it is.
 BLOCKS = 16
+TILE = 8  # rows of a tile of a TPU's float32: what is cut between them is not laid out anew
 DIVIDE = ('data', 'fsdp', 'tensor')  # axes of the mesh that divide logits: rows, and the words
 
 
@@ -76,17 +76,23 @@ def cross_entropy(scores: Scores, target_BP: Array) -> tuple[Array, Array]:
   Returns:
     nll_BP and right_BP, float32; no gradient flows through right_BP.
   """
-  size = target_BP.size * scores.table_VE.shape[0] // mesh.ways(DIVIDE)
-  if size <= PLAIN_LOGITS:
-    return score(logits(scores), target_BP)
-  return chunked_cross_entropy(scores, target_BP, -(-size // CHUNK_LOGITS))
+  chunks = chunks_of_a_device(target_BP.size, scores.table_VE.shape[0])
+  if chunks:
+    return chunked_cross_entropy(scores, target_BP, chunks)
+  return score(logits(scores), target_BP)
+
+
+def chunks_of_a_device(positions: int, rows: int) -> int:
+  """The chunks in which a device walks over its logits; 0 where it holds them in full."""
+  size = positions * rows // mesh.ways(DIVIDE)
+  return -(-size // CHUNK_LOGITS) if size > PLAIN_LOGITS else 0
 
 
 def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tuple[Array, Array]:
-  """`cross_entropy` in about so many chunks of the vocabulary: its rows admit certain counts."""
+  """`cross_entropy` in so many chunks of the vocabulary, or as many as its tiles admit."""
   rows, width = scores.table_VE.shape
   found: Any = _chunked(
-    chunk_count(rows, chunks),
+    chunk_tiles(rows, chunks),
     scores.vocab_size,
     scores.hidden_BPE.reshape(-1, width),
     scores.table_VE,
@@ -97,11 +103,14 @@ def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tupl
   return nll_n.reshape(target_BP.shape), right_n.reshape(target_BP.shape)
 
 
-def chunk_count(rows: int, chunks: int) -> int:
-  """The number of chunks nearest to `chunks` that divides a block of the table's rows."""
-  block = rows // BLOCKS
-  divisors = [d for d in range(1, block + 1) if block % d == 0]
-  return min(divisors, key=lambda d: abs(math.log(d / chunks)))
+def chunk_tiles(rows: int, chunks: int) -> int:
+  """How many tiles of each block a chunk has, where so many chunks have all of them."""
+  return -(-rows // (BLOCKS * TILE * chunks))
+
+
+def chunk_count(rows: int, tiles: int) -> int:
+  """How many chunks of so many tiles of each block have all rows."""
+  return -(-rows // (BLOCKS * TILE * tiles))
 
 
 def flat_logits(hidden_nE: Array, table_VE: Array, bias_V: Array, padding_V: Any) -> Array:
@@ -115,75 +124,101 @@ def flat_logits(hidden_nE: Array, table_VE: Array, bias_V: Array, padding_V: Any
   return jnp.where(padding_V[None], -jnp.inf, product_nV + bias_V[None])
 
 
-def chunk(count: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array):
-  """Rows of chunk `at`: (table_KE, bias_K, id_K, padding_K). A chunk has rows of every block."""
+class Chunk(NamedTuple):
+  """K rows of a table, some of each block.
+
+  Attributes:
+    table_KE, bias_K: as in Scores.
+    id_K: int32.
+    padding_K: bool; rows that are no word's.
+    again_K: bool; rows of an earlier chunk. The last one begins so early that all are as long.
+  """
+
+  table_KE: Array
+  bias_K: Array
+  id_K: Array
+  padding_K: Array
+  again_K: Array
+
+
+def chunk(tiles: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array) -> Chunk:
+  """The chunk number `at` of those that have so many tiles of each block."""
   rows, width = table_VE.shape
-  size = rows // BLOCKS // count
-  cut = lambda x, shape: jax.lax.dynamic_index_in_dim(x.reshape(shape), at, 1, keepdims=False)
-  table_KE = cut(table_VE, (BLOCKS, count, size, width)).reshape(-1, width)
-  bias_K = cut(bias_V, (BLOCKS, count, size)).reshape(-1)
-  block_K1, place_1K = jnp.arange(BLOCKS)[:, None], jnp.arange(size)[None]
-  id_K = (block_K1 * (rows // BLOCKS) + at * size + place_1K).reshape(-1)
-  return table_KE, bias_K, id_K, id_K >= vocab_size
+  first = _first_tile(tiles, rows, at)
+  cut = lambda x_GTt: jax.lax.dynamic_slice_in_dim(x_GTt, first, tiles, 1)
+  table_KE = cut(table_VE.reshape(BLOCKS, -1, TILE, width)).reshape(-1, width)
+  bias_K = cut(bias_V.reshape(BLOCKS, -1, TILE)).reshape(-1)
+  place_K = jnp.tile(first * TILE + jnp.arange(tiles * TILE), BLOCKS)
+  id_K = jnp.repeat(jnp.arange(BLOCKS), tiles * TILE) * (rows // BLOCKS) + place_K
+  return Chunk(table_KE, bias_K, id_K, id_K >= vocab_size, place_K < at * tiles * TILE)
+
+
+def _first_tile(tiles: int, rows: int, at: Array) -> Array:
+  return jnp.minimum(at * tiles, rows // (BLOCKS * TILE) - tiles)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def _chunked(count, vocab_size, hidden_nE, table_VE, bias_V, target_n):
-  return _forward(count, vocab_size, hidden_nE, table_VE, bias_V, target_n)[0]
+def _chunked(tiles, vocab_size, hidden_nE, table_VE, bias_V, target_n):
+  return _forward(tiles, vocab_size, hidden_nE, table_VE, bias_V, target_n)[0]
 
 
-def _forward(count, vocab_size, hidden_nE, table_VE, bias_V, target_n):
+def _forward(tiles, vocab_size, hidden_nE, table_VE, bias_V, target_n):
   """First pass: the running maximum, the sum of exponentials below it and the target's logit."""
 
   def body(running, at):
     top_n, sum_n, picked_n = running
-    table_KE, bias_K, id_K, padding_K = chunk(count, vocab_size, table_VE, bias_V, at)
-    logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K)
+    table_KE, bias_K, id_K, padding_K, again_K = chunk(tiles, vocab_size, table_VE, bias_V, at)
+    logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K | again_K)
     # A chunk of padding alone has no maximum, and -inf - -inf is no number.
     new_top_n = jnp.maximum(top_n, jnp.max(logits_nK, 1))
     shown_n = jnp.sum(jnp.exp(logits_nK - new_top_n[:, None]), 1)
     sum_n = sum_n * jnp.exp(top_n - new_top_n) + shown_n
-    picked_n += jnp.sum(jnp.where(target_n[:, None] == id_K[None], logits_nK, 0.0), 1)
+    here_nK = (target_n[:, None] == id_K[None]) & ~again_K[None]
+    picked_n += jnp.sum(jnp.where(here_nK, logits_nK, 0.0), 1)
     return (new_top_n, sum_n, picked_n), None
 
   lowest_n = jnp.full(target_n.shape, jnp.finfo(jnp.float32).min)
   start = (lowest_n, jnp.zeros_like(lowest_n), jnp.zeros_like(lowest_n))
-  (top_n, sum_n, picked_n), _ = jax.lax.scan(body, start, jnp.arange(count))
+  chunks = jnp.arange(chunk_count(len(table_VE), tiles))
+  (top_n, sum_n, picked_n), _ = jax.lax.scan(body, start, chunks)
   right_n = (picked_n >= top_n).astype(jnp.float32)
   kept = (hidden_nE, table_VE, bias_V, target_n, top_n, sum_n)
   return (top_n - picked_n + jnp.log(sum_n), right_n), kept
 
 
-def _backward(count, vocab_size, kept, cotangents):
+def _backward(tiles, vocab_size, kept, cotangents):
   """Second pass: (softmax - one hot) * cotangent, chunk by chunk, against both factors."""
   hidden_nE, table_VE, bias_V, target_n, top_n, sum_n = kept
   cotangent_n = cotangents[0]
   dtype = hidden_nE.dtype
-  (rows, width), size = table_VE.shape, table_VE.shape[0] // BLOCKS // count
+  rows, width = table_VE.shape
 
   def body(running, at):
     d_hidden_nE, d_table, d_bias = running
-    table_KE, bias_K, id_K, padding_K = chunk(count, vocab_size, table_VE, bias_V, at)
+    table_KE, bias_K, id_K, padding_K, again_K = chunk(tiles, vocab_size, table_VE, bias_V, at)
     logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K)
     d_nK = jnp.exp(logits_nK - top_n[:, None]) / sum_n[:, None]
     d_nK = (d_nK - (target_n[:, None] == id_K[None])) * cotangent_n[:, None]
     low_nK = d_nK.astype(dtype)
     dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
-    d_hidden_nE += dot(low_nK, table_KE.astype(dtype), (((1,), (0,)), ((), ())))
+    # Sums have each row once; a row's own gradient is the same the second time.
+    new_KE = jnp.where(again_K[:, None], 0.0, table_KE).astype(dtype)
+    d_hidden_nE += dot(low_nK, new_KE, (((1,), (0,)), ((), ())))
     d_table_KE = dot(low_nK, hidden_nE, (((0,), (0,)), ((), ())))
-    put = lambda whole, part, shape: jax.lax.dynamic_update_slice_in_dim(
-      whole, part.reshape(shape), at, 1
+    put = lambda whole, part: jax.lax.dynamic_update_slice_in_dim(
+      whole, part.reshape(BLOCKS, tiles, *whole.shape[2:]), _first_tile(tiles, rows, at), 1
     )
-    d_table = put(d_table, d_table_KE, (BLOCKS, 1, size, width))
-    d_bias = put(d_bias, jnp.sum(d_nK, 0), (BLOCKS, 1, size))
+    d_table = put(d_table, d_table_KE)
+    d_bias = put(d_bias, jnp.sum(d_nK, 0))
     return (d_hidden_nE, d_table, d_bias), None
 
   start = (
     jnp.zeros(hidden_nE.shape, jnp.float32),
-    jnp.zeros((BLOCKS, count, size, width), jnp.float32),
-    jnp.zeros((BLOCKS, count, size), jnp.float32),
+    jnp.zeros((BLOCKS, rows // (BLOCKS * TILE), TILE, width), jnp.float32),
+    jnp.zeros((BLOCKS, rows // (BLOCKS * TILE), TILE), jnp.float32),
   )
-  (d_hidden_nE, d_table, d_bias), _ = jax.lax.scan(body, start, jnp.arange(count))
+  chunks = jnp.arange(chunk_count(rows, tiles))
+  (d_hidden_nE, d_table, d_bias), _ = jax.lax.scan(body, start, chunks)
   d_target_n = np.zeros(target_n.shape, jax.dtypes.float0)
   return d_hidden_nE.astype(dtype), d_table.reshape(rows, width), d_bias.reshape(rows), d_target_n
 

@@ -39,9 +39,8 @@ def sample(
   Returns:
     int32 [B, P]; no gradient flows through it.
   """
-  size = uniform_BP.size * scores.table_VE.shape[0]
-  if size > ce.PLAIN_LOGITS:
-    chunks = -(-size // ce.CHUNK_LOGITS)
+  chunks = ce.chunks_of_a_device(uniform_BP.size, scores.table_VE.shape[0])
+  if chunks:
     return chunked_sample(scores, uniform_BP, temperature, banned_BP, chunks)
   hidden_nE, table_VE, bias_V, uniform_n, banned_n = _flat(scores, uniform_BP, banned_BP)
   id_V = np.arange(table_VE.shape[0])
@@ -58,14 +57,17 @@ def sample(
 def chunked_sample(
   scores: Scores, uniform_BP: Array, temperature: float, banned_BP: Array | None, chunks: int
 ) -> Array:
-  """`sample` in about so many chunks of the vocabulary: its rows admit certain counts."""
-  count = ce.chunk_count(scores.table_VE.shape[0], chunks)
+  """`sample` in so many chunks of the vocabulary, or as many as its tiles admit."""
+  rows = scores.table_VE.shape[0]
+  tiles = ce.chunk_tiles(rows, chunks)
+  each = jnp.arange(ce.chunk_count(rows, tiles))
   hidden_nE, table_VE, bias_V, uniform_n, banned_n = _flat(scores, uniform_BP, banned_BP)
 
   def logits_of(at: Array) -> Array:
-    table_KE, bias_K, id_K, padding_K = ce.chunk(count, scores.vocab_size, table_VE, bias_V, at)
-    logits_nK = ce.flat_logits(hidden_nE, table_KE, bias_K, padding_K)
-    return _changed(logits_nK, id_K, temperature, banned_n)
+    part = ce.chunk(tiles, scores.vocab_size, table_VE, bias_V, at)
+    left_out_K = part.padding_K | part.again_K
+    logits_nK = ce.flat_logits(hidden_nE, part.table_KE, part.bias_K, left_out_K)
+    return _changed(logits_nK, part.id_K, temperature, banned_n)
 
   def weigh(running, at):
     """The running maximum, and each block's sum of exponentials below it."""
@@ -78,19 +80,19 @@ def chunked_sample(
 
   lowest_n = jnp.full(uniform_n.shape, jnp.finfo(jnp.float32).min)
   start = (lowest_n, jnp.zeros((len(uniform_n), ce.BLOCKS)))
-  (top_n, sum_nG), _ = jax.lax.scan(weigh, start, jnp.arange(count))
+  (top_n, sum_nG), _ = jax.lax.scan(weigh, start, each)
   group_n, rest_n = _choose(sum_nG, uniform_n)
 
   def walk(running, at):
     """The weight of the chosen block up to here, and how many of its ids do not reach the rest."""
     until_n, place_n = running
-    weight_nK = _of_group(_in_groups(jnp.exp(logits_of(at) - top_n[:, None])), group_n)
-    until_nK = until_n[:, None] + jnp.cumsum(weight_nK, 1)
-    place_n += jnp.sum(until_nK <= rest_n[:, None], 1)
+    logits_nK = _of_group(_in_groups(logits_of(at)), group_n)
+    until_nK = until_n[:, None] + jnp.cumsum(jnp.exp(logits_nK - top_n[:, None]), 1)
+    place_n += jnp.sum((until_nK <= rest_n[:, None]) & (logits_nK > -jnp.inf), 1)
     return (until_nK[:, -1], place_n), None
 
   start = (jnp.zeros_like(uniform_n), jnp.zeros(uniform_n.shape, jnp.int32))
-  (_, place_n), _ = jax.lax.scan(walk, start, jnp.arange(count))
+  (_, place_n), _ = jax.lax.scan(walk, start, each)
   return _ids(scores, group_n, place_n).reshape(uniform_BP.shape)
 
 
