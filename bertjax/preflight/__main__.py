@@ -23,7 +23,7 @@ from ml_collections import config_flags
 
 from bertjax import sharding
 from bertjax.config import command_line, presets
-from bertjax.errors import door
+from bertjax.errors import UserError, door
 from bertjax.kernels import relative_attention
 from bertjax.preflight.checking import check, phases
 
@@ -75,10 +75,12 @@ def lines(said: Mapping[str, Any]) -> Iterator[str]:
       f'  {each["count"]:>5} x {each["kind"]} over {over} ({each["ways"]} ways), {each["dtype"]}: '
       f'{each["bytes"] / 2**20:,.1f} MB, {each["sent_bytes"] / 2**20:,.1f} MB sent by each chip'
     )
-  seconds = ', '.join(f'{name} {1e3 * s:.1f} ms' for name, s in said['roofline'].items())
+  compute = said['roofline']['compute']
+  bound = lambda s: f' (MFU at most {compute / s:.0%})' if s > compute else ''
+  seconds = ', '.join(f'{name} {1e3 * s:.1f} ms{bound(s)}' for name, s in said['roofline'].items())
   yield (
-    f'  no step is faster than: {seconds}; MFU at most {said["mfu_bound"]:.0%} '
-    f'(compiled in {said["seconds"]} s)'
+    f'  {said["flops_per_step"] / 1e12:,.1f} TFLOP a step on all chips; none is faster than: '
+    f'{seconds}; MFU at most {said["mfu_bound"]:.0%} (compiled in {said["seconds"]} s)'
   )
   if 'chip_hours' in said:
     yield f'  the phase takes {said["chip_hours"]:,.0f} chip-hours at the least'
@@ -102,13 +104,19 @@ def main(argv: list[str]) -> int:
   config.preset = config.preset or 'tpu'
   given = config_flags.get_override_values(flags.FLAGS['config'])
   if _MESH.value is not None:
+    if both := [key for key in given if key.startswith('mesh.')]:
+      raise UserError(f'--mesh and --config.{both[0]}: expected one of them')
     config.mesh.update(sharding.typed_mesh(_MESH.value))
   for line in presets.apply(config, given, os.environ):
     print(line, file=sys.stderr)
+  hours = []
   for phase in phases(config, _BATCH_SIZE.value, _LENGTH.value):
     said = check(phase, _TOPOLOGY.value, _IMPL.value, not _ESTIMATE.value)
     fits = fits and said['fits']
+    hours.append(said.get('chip_hours'))
     print(json.dumps(said) if _JSON.value else '\n'.join(lines(said)), flush=True)
+  if len(hours) > 1 and all(hours) and not _JSON.value:
+    print(f'All phases take {sum(hours):,.0f} chip-hours at the least.')
   return 0 if fits else 1
 
 

@@ -50,8 +50,9 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
   if line.factors:
     return [Phase('+'.join(own), own_step.side_by_side(own, line.factors), line.total)]
   for (name, sized), lasts in zip(own.items(), line.lengths, strict=True):
-    # What a step is compiled from; of the data the rows alone.
+    # What a step is compiled from: of the data the rows alone, and the rate is an argument.
     known = sized.to_dict()
+    known['optimizer'].pop('schedule')
     key = json.dumps([known[name] for name in COMPILED], default=str)
     name, sized, before = found.get(key, Phase(name, sized, 0))
     found[key] = Phase(name, sized, before + line.total * lasts // sum(line.lengths))
@@ -82,9 +83,10 @@ def check(
     compiles: whether what may fit is compiled.
 
   Returns:
-    phase, config, topology, chips; estimate, see `estimate.CLASSES`; and what
-    `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the estimate.
-    proposal, flags or None, of what does not fit; chip_hours of a recipe's phase, at the least.
+    phase, config, topology, chips; estimate, see `estimate.CLASSES`; flops_per_step, of all chips;
+    and what `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the
+    estimate, and None for what the compiler alone knows. proposal, flags or None, of what does not
+    fit; chip_hours of a recipe's phase, at the least.
 
   Raises:
     UserError: no such slice, or a mesh or batch that it does not divide.
@@ -101,7 +103,8 @@ def check(
     mesh=sizes, impl=impl, batch_size=config.batch_size, length=config.length,
     dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,
     hbm_limit_bytes=limit, estimate=found, estimate_bytes=needed, fits=needed <= limit,
-    hbm_bytes=needed, compiled=False,
+    hbm_bytes=needed, compiled=False, flops_per_step=compiled_step.flops(config, batch),
+    **dict.fromkeys(compiled_step.MEASURED),
   )  # fmt: skip
   if compiles and needed <= (1 + WRONG) * limit:
     with topology.in_turn(lambda line: print(line, file=sys.stderr, flush=True)):

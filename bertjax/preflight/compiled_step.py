@@ -20,8 +20,19 @@ from bertjax.preflight import collectives as collectives_lib
 from bertjax.preflight.collectives import Collective
 from bertjax.types import Batch
 
+# What the compiler alone knows; None where it was not asked, or refused.
+MEASURED = (
+  'temporaries_bytes', 'arguments_bytes', 'bytes_per_token', 'bytes_per_token_padded', 'parts',
+  'by_operation', 'largest_buffers', 'collectives', 'roofline', 'mfu_bound',
+)  # fmt: skip
 PARTS = ('pallas', 'copy', 'prefetch', 'stacked')  # of the padded bytes
 MOST = 12  # operations, and kinds of buffers, that are named
+
+
+def flops(config: Any, batch: Batch) -> float:
+  """Of a step on all chips, if its rows are full: how full a batch is lies with the data."""
+  filled = lambda name, x: np.maximum(x, 1) if name.endswith('example_BT') else x
+  return own_step.flops(config, {name: filled(name, x) for name, x in batch.items()})
 
 
 def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str, Any]:
@@ -34,22 +45,16 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
     impl: of attention.
 
   Returns:
-    JSON values. fits; why not, if it does not; of one chip: hbm_bytes, hbm_limit_bytes,
-    temporaries_bytes, arguments_bytes; of its row tokens: bytes_per_token, bytes_per_token_padded,
-    parts of the latter, and by_operation; largest_buffers; collectives; flops_per_step, of all
-    chips; roofline, in seconds a step, and mfu_bound, the share of the peak that its largest term
-    allows.
+    JSON values. fits; hbm_bytes of one chip; and if it fits all of MEASURED: more bytes of one
+    chip; of its row tokens bytes_per_token, bytes_per_token_padded, parts of the latter, and
+    by_operation; largest_buffers; collectives; roofline, in seconds a step, and mfu_bound, the
+    share of the peak that its largest term allows.
 
   Raises:
     JaxRuntimeError: the compiler refuses the step for another reason than its memory.
   """
   start, kind = time.perf_counter(), devices[0].device_kind
   mesh = sharding.make_mesh(config.mesh, devices)
-  # Of full rows: how full a batch is lies with the data.
-  filled = lambda name, x: np.maximum(x, 1) if name.endswith('example_BT') else x
-  full = {name: filled(name, x) for name, x in batch.items()}
-  flops = own_step.flops(config, full)
-  said: dict[str, Any] = dict(flops_per_step=flops)
   try:
     with kernels(impl, kind):
       compiled, text, assignment = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
@@ -58,8 +63,8 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
     if needed is None:
       raise
     seconds = round(time.perf_counter() - start, 1)
-    return dict(fits=False, hbm_bytes=needed, **said, seconds=seconds)
-  said |= _memory(compiled)
+    return dict(fits=False, hbm_bytes=needed, seconds=seconds)
+  said: dict[str, Any] = _memory(compiled)
   tokens = config.batch_size * config.length / mesh.size
   moved = traffic.account(text)
   sent = collectives_lib.collectives(text, _sizes(mesh))
@@ -73,7 +78,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   )
   if moved.open_loops:  # they count as one turn in the bytes
     said |= dict(open_loops=moved.open_loops)
-  said |= _roofline(kind, flops / mesh.size, moved.padded_bytes, sent)
+  said |= _roofline(kind, flops(config, batch) / mesh.size, moved.padded_bytes, sent)
   return dict(fits=True, **said, seconds=round(time.perf_counter() - start, 1))
 
 

@@ -8,8 +8,27 @@ from systems import tiny
 from bertjax import sharding
 from bertjax.bench.parts import own_step
 from bertjax.preflight import checking, estimate, proposal
+from bertjax.train import timeline
+from configs import modernbert
 
 ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
+
+
+@mutation(
+  'preflight: phases of another rate are compiled again',
+  'bertjax/preflight/checking.py',
+  "known['optimizer'].pop('schedule')",
+  "known['optimizer'].get('schedule')",
+)
+def test_phases_that_differ_in_their_rate_alone_are_compiled_once():
+  config = modernbert.get_config('base')
+  config.preset = 'tpu'
+  found = checking.phases(config, None, None)
+  whole = timeline.make(config)
+  assert len(found) < len(whole.phases)
+  assert sum(phase.steps or 0 for phase in found) == pytest.approx(
+    whole.total, abs=len(whole.phases)
+  )
 
 
 @pytest.fixture

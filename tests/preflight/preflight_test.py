@@ -47,9 +47,14 @@ def test_a_mesh_is_typed():
   size = ('--topology=v5e:4x4', '--estimate', '--batch_size=64', '--length=64')
   done = preflight('--config=configs/bert.py:test', *size, '--mesh=4,2,2')
   assert done.returncode == 0, done.stderr
-  assert json.loads(done.stdout)['mesh'] == dict(data=4, fsdp=2, tensor=2, sequence=1)
+  said = json.loads(done.stdout)
+  assert said['mesh'] == dict(data=4, fsdp=2, tensor=2, sequence=1)
+  # The keys of a line are the same whether the compiler was asked or not.
+  assert said['flops_per_step'] > 0 and {'bytes_per_token', 'mfu_bound'} < said.keys()
   done = preflight('--config=configs/bert.py:test', *size, '--mesh=fsdp=2')
   assert done.returncode == 1 and 'expected data,fsdp,tensor as in 1,4,2' in done.stderr
+  done = preflight('--config=configs/bert.py:test', *size, '--mesh=4,2,2', '--config.mesh.fsdp=4')
+  assert done.returncode == 1 and '--mesh and --config.mesh.fsdp' in done.stderr
 
 
 def test_one_size_without_the_other_is_refused():
