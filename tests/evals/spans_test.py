@@ -328,8 +328,8 @@ def test_answers_are_compared_as_words(gold, text, exact, f1):
 @mutation(
   'squad: an answer has the mean of its scores',
   'bertjax/evals/squad/scores.py',
-  'return max(score(gold, text)',
-  'return min(score(gold, text)',
+  'max((score(g, each.text)',
+  'min((score(g, each.text)',
 )
 def test_an_answer_has_the_best_of_its_scores():
   found = [
@@ -337,6 +337,22 @@ def test_an_answer_has_the_best_of_its_scores():
     scores.Answered(('dog',), 'big dog', 0.0),
   ]
   assert scores.judge(found, None) == dict(exact=0.5, f1=(1 + 2 / 3) / 2)
+
+
+@mutation(
+  'squad 1.1: two answers without words are alike',
+  'bertjax/evals/squad/scores.py',
+  'return f1(gold, text) if words(gold) else 0.0',
+  'return f1(gold, text)',
+)
+def test_where_all_questions_have_an_answer_one_without_words_is_judged_as_in_version_1():
+  """Its program compares what is left, gives no f1 where no word is common, leaves no gold out."""
+  found = [scores.Answered(('The', 'cat'), 'a', 0.0)]
+  assert scores.judge(found, None) == dict(exact=1.0, f1=0.0)
+  judged = scores.judge(found, 1.0)  # version 2.0 has 'cat' alone
+  assert (judged['exact'], judged['f1']) == (0.0, 0.0)
+  judged = scores.judge([scores.Answered(('The',), 'a', 0.0)], 1.0)
+  assert (judged['exact'], judged['f1']) == (1.0, 1.0)
 
 
 @mutation(

@@ -1,9 +1,9 @@
 """SQuAD's scores of answers: exact match and F1 of words (Rajpurkar et al. 2016, section 6.1; 2018,
-section 5), equal to those of its evaluation program for version 2.0.
+section 5), equal to those of its evaluation programs for versions 1.1 and 2.0.
 
 Texts are compared without capitals, punctuation, articles and further spaces. An answer's score is
-the best that it has against one of the answers that people gave. The program for version 1.1 has
-other figures where nothing of an answer is left ('the'): there f1 is 0 even where both are empty.
+the best that it has against one of the answers that people gave. The programs differ where nothing
+of an answer is left ('the'): in 1.1 its f1 is 0 against any, 2.0 leaves out what people gave so.
 """
 
 import collections
@@ -51,6 +51,11 @@ def f1(gold: str, text: str) -> float:
   return 2 * same / (len(theirs) + len(ours))
 
 
+def f1_where_all_have_one(gold: str, text: str) -> float:
+  """`f1` of version 1.1: 0 where no word is in both, even where neither has any."""
+  return f1(gold, text) if words(gold) else 0.0
+
+
 def best_of(score, golds: Sequence[str], text: str) -> float:
   """The best score against one of the golds; without any, against ''."""
   return max(score(gold, text) for gold in [g for g in golds if words(g)] or [''])
@@ -68,14 +73,16 @@ def judge(found: Sequence[Answered], threshold: float | None) -> dict[str, float
     (has_answer_..), the share of the others that get none (no_answer), and best_exact and best_f1,
     which other thresholds reach, with the thresholds.
   """
+  if threshold is None:
+    kinds = dict(exact=exact, f1=f1_where_all_have_one)
+    best = lambda score, each: max((score(g, each.text) for g in each.golds), default=0.0)
+    return {name: float(np.mean([best(s, each) for each in found])) for name, s in kinds.items()}
   kinds = dict(exact=exact, f1=f1)
   has_n = np.array([bool(each.golds) for each in found])
   raw = {
     name: np.array([best_of(score, each.golds, each.text) for each in found])
     for name, score in kinds.items()
   }
-  if threshold is None:
-    return {name: float(score_n.mean()) for name, score_n in raw.items()}
   odds_n = np.array([each.odds for each in found])
   none_n = np.array([not each.text for each in found])
   scores = {}
