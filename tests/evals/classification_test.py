@@ -49,4 +49,9 @@ def test_scores_of_numbers():
   assert found['pearson'] == pytest.approx(14 / math.sqrt(5 * 50))
   flat = classification.judged(np.ones((4, 1), np.float32), label)
   assert flat['pearson'] == flat['spearman'] == 0.0
+  # Ties have the mean of their ranks: 1.5 1.5 3 4 and 1 2.5 2.5 4.
+  tied = classification.judged(
+    np.array([[1.0], [2.0], [2.0], [9.0]]), np.array([1.0, 1.0, 2.0, 7.0])
+  )
+  assert tied['spearman'] == pytest.approx(3.75 / 4.5)
   assert found.keys() == classification.names(1)
