@@ -3,7 +3,7 @@
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -35,6 +35,11 @@ def candidates(impl: str, kernel: str) -> list[Tile]:
   return [Tile(q, k, warps, 2) for q, k in pairs for warps in (4, 8)]
 
 
+def depths(impl: str, tile: Tile) -> list[Tile]:
+  """The same tile, with its loads more or fewer turns ahead of the products."""
+  return [tile._replace(stages=n) for n in (1, 3, 4)] if impl == 'gpu' else []
+
+
 class Found(NamedTuple):
   """The fastest tiles.
 
@@ -50,11 +55,13 @@ class Found(NamedTuple):
 
 
 def fastest(impl: str, start: Tiles, clock: Clock) -> Found:
-  """Changes the tile of one kernel after the other, and keeps the fastest of each."""
+  """Changes the tile of one kernel after the other, then its depth, and keeps the fastest."""
   best, left_out = dict(start), {}
   before = least = clock(best)
-  for kernel in best:
-    for tile in candidates(impl, kernel):
+
+  def keep_fastest(kernel: str, tiles: Sequence[Tile]) -> None:
+    nonlocal best, least
+    for tile in tiles:
       if tile == best[kernel]:
         continue
       try:
@@ -64,6 +71,10 @@ def fastest(impl: str, start: Tiles, clock: Clock) -> Found:
         continue
       if seconds < least:
         best, least = best | {kernel: tile}, seconds
+
+  for kernel in best:
+    keep_fastest(kernel, candidates(impl, kernel))
+    keep_fastest(kernel, depths(impl, best[kernel]))
   return Found(best, before / least, left_out)
 
 

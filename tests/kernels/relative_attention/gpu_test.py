@@ -58,6 +58,38 @@ def test_lowers_for_cuda_and_holds_no_scores(name, dtype):
   assert not [s for s in shapes if {211, 313} <= set(s)]
 
 
+def tiles(stages: int) -> Entry:
+  names = ('forward', 'queries', 'keys', 'diagonals')
+  return Entry(dict.fromkeys(names, Tile(32, 32, stages=stages)))
+
+
+@pytest.mark.parametrize(
+  'name, ahead',
+  [('bert', [3, 3, 3]), ('t5', [3, 3, 3, 1]), ('transformer_xl_head41', [1, 1, 1, 1])],
+)
+@mutation(
+  'gpu: loads of the buffer are moved ahead of the stores that they wait for',
+  'bertjax/kernels/relative_attention/gpu/tile.py',
+  'num_stages=1 if buffer else tile.stages',
+  'num_stages=tile.stages',
+  case='t5',
+)
+@mutation(
+  'gpu: no kernel is pipelined as deep as its tile says',
+  'bertjax/kernels/relative_attention/gpu/tile.py',
+  'num_stages=1 if buffer else tile.stages',
+  'num_stages=1 if buffer else 2',
+  case='bert',
+)
+def test_kernels_are_pipelined_but_those_that_read_what_they_stored(name, ahead):
+  """Triton's pipelining moves loads across the barrier that orders them after stores to the buffer
+  of distances: a kernel that has one must not be pipelined. In this order: forward, queries, keys,
+  diagonals."""
+  with using((tiles(stages=3),)):
+    text = lowered(cases.BY_NAME[name])
+  assert [int(n) for n in re.findall(r'num_stages = (\d+)', text)] == ahead
+
+
 def test_refuses_by_name_and_says_what_takes_the_operands():
   def attend(size=32, dtype=jnp.float32, impl='gpu'):
     x = jnp.ones((1, 4, 1, size), dtype)

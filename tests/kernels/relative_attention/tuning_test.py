@@ -79,6 +79,12 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
 
 
 @mutation(
+  'tiles: the tuner leaves the depth as it is',
+  'bertjax/bench/parts/kernel_tune.py',
+  'keep_fastest(kernel, depths(impl, best[kernel]))',
+  'pass',
+)
+@mutation(
   'tiles: the tuner keeps the slowest',
   'bertjax/bench/parts/kernel_tune.py',
   'if seconds < least:',
@@ -92,11 +98,13 @@ def test_the_tuner_keeps_the_fastest_and_names_what_does_not_compile():
     if any(tile.queries == 128 and tile.warps == 4 for tile in chosen.values()):
       raise RuntimeError('out of registers')
     apart = lambda tile, want: sum(abs(a.bit_length() - b.bit_length()) for a, b in zip(tile, want))  # noqa: B905
-    return 1 + sum(apart(tile, goal[name]) for name, tile in chosen.items())
+    shallow = 0.1 * sum(4 - tile.stages for tile in chosen.values())
+    return 1 + shallow + sum(apart(tile, goal[name]) for name, tile in chosen.items())
 
   found = kernel_tune.fastest('gpu', start, clock)
   assert {name: tile[:2] for name, tile in found.tiles.items()} == goal
   assert found.tiles['forward'].warps == 8
+  assert {tile.stages for tile in found.tiles.values()} == {4}
   assert found.speedup == clock(start) / clock(found.tiles) > 1
   assert {tile.queries for tile in found.left_out} == {128}
   assert set(found.left_out.values()) == {'RuntimeError: out of registers'}
