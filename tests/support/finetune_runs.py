@@ -82,13 +82,14 @@ def last(workdir, name):
 
 
 def check_kill_and_resume(arguments, straight, workdir, after):
-  """A run that is killed behind step `after` goes on to the bits of one that was not; what it says
-  when it goes on."""
+  """A run that is killed behind step `after`, with a checkpoint, goes on to the bits of one that
+  was not; what it says when it goes on."""
   quiet = dict(stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
   process = subprocess.Popen(arguments, cwd=ROOT, env=environment(), **quiet)
-  metrics = workdir / 'metrics.jsonl'
+  metrics, checkpoints = workdir / 'metrics.jsonl', workdir / 'checkpoints'
+  saved = lambda: any(step.name.isdigit() for step in checkpoints.glob('*'))  # a whole one
   while process.poll() is None and not (
-    metrics.exists() and metrics.read_text().count('"loss"') >= after
+    metrics.exists() and metrics.read_text().count('"loss"') >= after and saved()
   ):
     time.sleep(0.01)
   process.send_signal(signal.SIGKILL)

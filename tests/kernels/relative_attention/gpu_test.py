@@ -66,6 +66,7 @@ def tiles(stages: int) -> Entry:
 @pytest.mark.parametrize(
   'name, ahead',
   [('bert', [3, 3, 3]), ('t5', [3, 3, 3, 1]), ('transformer_xl_head41', [1, 1, 1, 1])],
+  ids=['bert', 't5', 'transformer_xl'],
 )
 @mutation(
   'gpu: loads of the buffer are moved ahead of the stores that they wait for',
