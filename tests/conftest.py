@@ -55,9 +55,7 @@ def pytest_configure(config):
   """The quick tier compiles much to compute little, so it does that with little care; the slow tier
   has the code that users have."""
   selected = config.option.markexpr
-  quick = 'full' not in selected or 'not full' in selected
-  os.environ[compiling.KEY.upper()] = str(int(quick))  # of the processes of tests
-  jax.config.update(compiling.KEY, quick)
+  compiling.quickly('full' not in selected or 'not full' in selected)
 
 
 # The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin.

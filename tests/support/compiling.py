@@ -1,10 +1,29 @@
 """How well code is compiled in a test: what runs once or for a moment need not be fast."""
 
 import contextlib
+import os
 
 import jax
 
 KEY = 'jax_disable_most_optimizations'  # of LLVM; XLA's own passes stay
+# Without XLA's newer emitters of fusions a test's program compiles in half of the time. No key of
+# jax says so, and libtpu ends a process that has this flag.
+_FLAG = '--xla_cpu_use_fusion_emitters=false'
+
+
+def quickly(on: bool) -> None:
+  """Compiles with little care from now on, or with that of users, and so do processes of tests."""
+  os.environ[KEY.upper()] = str(int(on))
+  jax.config.update(KEY, on)
+  own = os.environ.get('XLA_FLAGS', '')
+  os.environ['XLA_FLAGS'] = f'{own} {flags()}'
+  jax.devices()  # reads the flags
+  os.environ['XLA_FLAGS'] = own
+
+
+def flags() -> str:
+  """For XLA_FLAGS of processes of tests that have no libtpu."""
+  return _FLAG if os.environ.get(KEY.upper()) == '1' else ''
 
 
 @contextlib.contextmanager

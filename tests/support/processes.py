@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import compiling
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS = 40
 
@@ -33,7 +35,7 @@ def environment(devices: int = 1) -> dict[str, str]:
     os.environ,
     GLIBC_TUNABLES='glibc.malloc.hugetlb=1',
     PYTHONPATH=os.pathsep.join(filter(None, [str(ROOT), os.environ.get('PYTHONPATH')])),
-    XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
+    XLA_FLAGS=f'--xla_force_host_platform_device_count={devices} {compiling.flags()}',
     JAX_COMPILATION_CACHE_DIR=cache,
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0.5',
   )
