@@ -58,11 +58,17 @@ def pytest_configure(config):
   compiling.quickly('full' not in selected or 'not full' in selected)
 
 
-# The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin.
+TUNING = """
+  answers choice datasets distill families fresh_layers glue labelled patience probe segments spans_
+  tagging tasks taught_layers transfer
+"""
+# The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin. A
+# test is in the first part that has its path.
 PARTS = {
   'kernels': ('kernels/', 'bench/', 'preflight/'),
   'models': ('models/', 'objectives/', 'evals/', 'optim/', 'convert/', 'use/'),
   'systems': ('contract_test', 'configs_test'),
+  'tuning': tuple(f'train/{name}' for name in TUNING.split()),
   'training': ('train/',),
   'runs': (
     'checkpoint/',
@@ -89,8 +95,8 @@ def pytest_collection_modifyitems(items):
   here = pathlib.Path(__file__).parent
   for item in filter(lambda item: item.get_closest_marker('full'), items):
     path = item.path.relative_to(here).as_posix()
-    parts = [part for part, starts in PARTS.items() if path.startswith(starts)]
-    if len(parts) != 1:
+    part = next((part for part, starts in PARTS.items() if path.startswith(starts)), None)
+    if part is None:
       # Not pytest.UsageError, whose words are lost where a worker raises it.
       raise ValueError(f'{path} is slow: name its part in PARTS of tests/conftest.py')
-    item.add_marker(parts[0])
+    item.add_marker(part)
