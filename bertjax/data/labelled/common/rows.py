@@ -273,7 +273,7 @@ def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
   task, options = task_of(config.data.task)
   records = list(itertools.islice(task.read(path, options), limit or None))
   if not records:
-    raise UserError(f'{key}={path} has no examples')
+    raise _empty(path, key)
   return records
 
 
@@ -286,7 +286,14 @@ def count(config: Any) -> int:
   _named(config.data.train, 'config.data.train')
   task, options = task_of(config.data.task)
   found = task.read(config.data.train, options)
-  return sum(1 for _ in itertools.islice(found, config.data.examples or None))
+  counted = sum(1 for _ in itertools.islice(found, config.data.examples or None))
+  if not counted:
+    raise _empty(config.data.train, 'config.data.train')
+  return counted
+
+
+def _empty(path: str, key: str) -> UserError:
+  return UserError(f'{key}={path} has no examples: expected one at least')
 
 
 def _named(path: str, key: str) -> None:
