@@ -34,7 +34,7 @@ def test_epochs_are_of_the_examples_that_are_used(config):
 @mutation(
   'labelled: a run over no examples lasts a step',
   'bertjax/data/labelled/common/rows.py',
-  "  if not counted:\n    raise _empty(config.data.train, 'config.data.train')\n",
+  '  if not counted:\n    raise _empty(path, key)\n',
   '',
 )
 def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
