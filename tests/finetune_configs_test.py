@@ -21,6 +21,7 @@ RECIPES = [
   'tagging:pos',
   'chinese:chnsenticorp',
   'chinese:msra_ner',
+  'chinese:xnli',
   'probe:ner',
   'probe:pos',
   'choice:dream',
@@ -60,6 +61,12 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
 
 
 @mutation(
+  'finetune: XNLI of ERNIE is asked by its first text alone',
+  'configs/finetune/chinese.py',
+  "columns = dict(text=('text_a', 'text_b')",
+  "columns = dict(text=('text_a',)",
+)
+@mutation(
   'finetune: the characters of MSRA-NER stand between blanks',
   'configs/finetune/chinese.py',
   "separator='\\x02'",
@@ -75,6 +82,11 @@ def test_chinese_tasks_are_read_from_the_files_of_ernie(shared):
 
   opinions, made = read('chnsenticorp', classify)
   assert len(opinions) == 1200 and set(made.label['label']) == {0, 1}
+  pairs, made = read('xnli', classify)
+  assert len(pairs) == 2490 and set(made.label['label']) == {0, 1, 2}
+  assert [r.values['label'] for r in pairs[:2]] == ['neutral', 'contradiction']
+  assert made.label['label'][:2].tolist() == [2, 0]
+  assert all(type_T.any() for type_T in made.type_n)
   sentences, made = read('msra_ner', tags)
   assert len(sentences) == 2318 and len(sentences[0].words) == 69
   tagged = sum(weight_T.sum() for weight_T in made.token_label['tag_weight'])
