@@ -29,6 +29,8 @@ RECIPES = [
   'choice:swag',
   'squad:v1',
   'squad:v2',
+  'squad:v1,de,zh',
+  'squad:v2,electra,de',
   'xnli:de,zh',
   *(f'tfds:glue/{task}' for task in tfds.GLUE),
   *(f'tfds:{name}' for name in tfds.OTHERS),
@@ -102,6 +104,35 @@ def test_each_language_is_judged_by_a_file_of_its_own():
   for wrong in ('de,', 'dev', 'de;zh'):
     with pytest.raises(UserError, match='expected languages with commas'):
       xnli.get_config(wrong)
+
+
+@mutation(
+  'finetune: languages that are not learned are judged as often as the one that is',
+  'configs/finetune/squad.py',
+  "file=f'xquad.{name}.json', every=0",
+  "file=f'xquad.{name}.json'",
+)
+@mutation(
+  'finetune: a family answers in other languages by the limits of BERT',
+  'configs/finetune/squad.py',
+  '**c.evals.dev)',
+  "**recipe(version == 'v2').evals.dev)",
+)
+def test_questions_are_judged_in_other_languages_at_the_end():
+  config = squad.get_config('v1,electra,de,zh')
+  config.eval_steps = 7
+  assert {name: (given.file, given.every) for name, given in config.evals.items()} == dict(
+    dev=('', 7), de=('xquad.de.json', 0), zh=('xquad.zh.json', 0)
+  )
+  assert {given.threshold for given in config.evals.values()} == {-2.75}
+  assert config.best.metric == 'eval/dev/f1'
+  assert list(squad.get_config('v2').evals) == ['dev']
+  for wrong, said in (
+    ('v1,dev', "'dev' is the language that is learned"), ('v1,elektra,de', "mean 'electra'"),
+    ('v1,roberta,albert', "unknown size 'roberta,albert'"),
+  ):  # fmt: skip
+    with pytest.raises(UserError, match=said):
+      squad.get_config(wrong)
 
 
 @mutation(
