@@ -8,7 +8,6 @@ same command goes on where it was stopped, runs what failed again and skips what
 becomes a store once, for all runs, unless the grid is over what the store is made of.
 """
 
-import functools
 import pathlib
 import shlex
 import sys
@@ -135,5 +134,4 @@ def _one_store(config: Any, grid: Sequence[Point], workdir: pathlib.Path) -> lis
 
 if __name__ == '__main__':
   with door('bertjax.sweep'):
-    parse = functools.partial(command_line.parse_flags, program='bertjax.sweep')
-    app.run(main, command_line.located(sys.argv), flags_parser=parse)
+    command_line.run(main, sys.argv, 'bertjax.sweep')

@@ -21,6 +21,7 @@ RECIPES = [
   'tagging:pos',
   'chinese:chnsenticorp',
   'chinese:msra_ner',
+  'chinese:xnli',
   'probe:ner',
   'probe:pos',
   'choice:dream',
@@ -28,6 +29,8 @@ RECIPES = [
   'choice:swag',
   'squad:v1',
   'squad:v2',
+  'squad:v1,de,zh',
+  'squad:v2,electra,de',
   'xnli:de,zh',
   *(f'tfds:glue/{task}' for task in tfds.GLUE),
   *(f'tfds:{name}' for name in tfds.OTHERS),
@@ -60,6 +63,12 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
 
 
 @mutation(
+  'finetune: XNLI of ERNIE is asked by its first text alone',
+  'configs/finetune/chinese.py',
+  "columns = dict(text=('text_a', 'text_b')",
+  "columns = dict(text=('text_a',)",
+)
+@mutation(
   'finetune: the characters of MSRA-NER stand between blanks',
   'configs/finetune/chinese.py',
   "separator='\\x02'",
@@ -75,6 +84,11 @@ def test_chinese_tasks_are_read_from_the_files_of_ernie(shared):
 
   opinions, made = read('chnsenticorp', classify)
   assert len(opinions) == 1200 and set(made.label['label']) == {0, 1}
+  pairs, made = read('xnli', classify)
+  assert len(pairs) == 2490 and set(made.label['label']) == {0, 1, 2}
+  assert [r.values['label'] for r in pairs[:2]] == ['neutral', 'contradiction']
+  assert made.label['label'][:2].tolist() == [2, 0]
+  assert all(type_T.any() for type_T in made.type_n)
   sentences, made = read('msra_ner', tags)
   assert len(sentences) == 2318 and len(sentences[0].words) == 69
   tagged = sum(weight_T.sum() for weight_T in made.token_label['tag_weight'])
@@ -90,6 +104,35 @@ def test_each_language_is_judged_by_a_file_of_its_own():
   for wrong in ('de,', 'dev', 'de;zh'):
     with pytest.raises(UserError, match='expected languages with commas'):
       xnli.get_config(wrong)
+
+
+@mutation(
+  'finetune: languages that are not learned are judged as often as the one that is',
+  'configs/finetune/squad.py',
+  "file=f'xquad.{name}.json', every=0",
+  "file=f'xquad.{name}.json'",
+)
+@mutation(
+  'finetune: a family answers in other languages by the limits of BERT',
+  'configs/finetune/squad.py',
+  '**c.evals.dev)',
+  "**recipe(version == 'v2').evals.dev)",
+)
+def test_questions_are_judged_in_other_languages_at_the_end():
+  config = squad.get_config('v1,electra,de,zh')
+  config.eval_steps = 7
+  assert {name: (given.file, given.every) for name, given in config.evals.items()} == dict(
+    dev=('', 7), de=('xquad.de.json', 0), zh=('xquad.zh.json', 0)
+  )
+  assert {given.threshold for given in config.evals.values()} == {-2.75}
+  assert config.best.metric == 'eval/dev/f1'
+  assert list(squad.get_config('v2').evals) == ['dev']
+  for wrong, said in (
+    ('v1,dev', "'dev' is the language that is learned"), ('v1,elektra,de', "mean 'electra'"),
+    ('v1,roberta,albert', "unknown size 'roberta,albert'"),
+  ):  # fmt: skip
+    with pytest.raises(UserError, match=said):
+      squad.get_config(wrong)
 
 
 @mutation(

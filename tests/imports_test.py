@@ -101,6 +101,9 @@ ARROWS = {
     'bertjax.machine.hosts', 'bertjax.kernels', 'bertjax.metrics', 'bertjax.models',
     'bertjax.objectives', 'bertjax.optim', 'bertjax.sharding', 'bertjax.storage.mirror',
   ),
+  'bertjax.train.segments': (
+    'bertjax.convert.tokenizer.layouts', 'bertjax.data.labelled.common', 'bertjax.models',
+  ),
   'bertjax.studies': (
     'bertjax.config.command_line', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
   ),

@@ -8,7 +8,7 @@ import os
 import sys
 from types import ModuleType
 
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax.config import command_line, presets, registry
@@ -29,7 +29,8 @@ def main() -> None:
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   if 'config' in flags.FLAGS:
     sys.modules['__main__'].__doc__ = f'{bench.__doc__}{command_line.keys_help(sys.argv)}'
-  app.run(lambda argv: _run(bench, argv), command_line.located([sys.argv[0], *sys.argv[2:]]))
+  arguments = [sys.argv[0], *sys.argv[2:]]
+  command_line.run(lambda argv: _run(bench, argv), arguments, 'bertjax.bench')
 
 
 def _run(bench: ModuleType, argv: list[str]) -> None:

@@ -1,8 +1,10 @@
 """Config files as commands take them: where `configs/NAME.py` is, and their keys for --help."""
 
+import functools
 import importlib.util
 import pathlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from absl import app
@@ -18,6 +20,17 @@ def located(argv: list[str]) -> list[str]:
   directory has no such file; a path of the user's own stays as it is.
   """
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
+
+
+def run(main: Callable[[list[str]], Any], argv: list[str], program: str) -> None:
+  """`app.run` of a command that takes --config.
+
+  Args:
+    main: takes what is left of the arguments.
+    argv: of the command.
+    program: its name.
+  """
+  app.run(main, located(argv), flags_parser=functools.partial(parse_flags, program=program))
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:

@@ -156,6 +156,11 @@ class Base(Model):
     return self.positions - self.position_offset
 
   @property
+  def has_segments(self) -> bool:
+    """As `Model`."""
+    return self.types > 1
+
+  @property
   def table_width(self) -> int:
     """E, the width of the embedding tables."""
     return self.embedding_width or self.width

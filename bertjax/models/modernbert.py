@@ -169,6 +169,11 @@ class ModernBert(TargetModel):
     return self.positions
 
   @property
+  def has_segments(self) -> bool:
+    """As `Model`."""
+    return False
+
+  @property
   def out_std(self) -> float:
     """The standard deviation of what is added to the residual stream (Megatron's)."""
     return self.init_std / (2 * self.layers) ** 0.5

@@ -123,4 +123,4 @@ def main(argv: list[str]) -> int:
 if __name__ == '__main__':
   __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.preflight'):
-    app.run(lambda argv: sys.exit(main(argv)), command_line.located(sys.argv))
+    command_line.run(lambda argv: sys.exit(main(argv)), sys.argv, 'bertjax.preflight')

@@ -14,7 +14,7 @@ from bertjax.machine import hosts
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.storage import mirror, remote
-from bertjax.train import digests, pace, setup, timeline
+from bertjax.train import digests, pace, segments, setup, timeline
 
 
 def open_run(
@@ -57,6 +57,8 @@ def open_run(
     if phase.rules != shown:
       shown = phase.rules
       progress.note(f'Parameters of phase {phase.name!r} by the rules of the optimizer\n{shown}')
+    if pairs := segments.note(phase.name, phase.config, phase.examples):
+      progress.note(pairs)
     if not any(s.evaluation.names for s in phase.evals):
       progress.note(f'Phase {phase.name!r} has no held-out rows to be evaluated on')
   progress.note(f'Mesh {dict(run.devices.mesh.shape)} of {jax.devices()[0].device_kind}')

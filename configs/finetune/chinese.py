@@ -1,20 +1,22 @@
-"""Chinese tasks in the files of ERNIE 1.0: ChnSentiCorp (opinions), MSRA-NER (entities).
+"""Chinese tasks in the files of ERNIE 1.0: ChnSentiCorp (opinions), MSRA-NER (entities), XNLI.
 
   python -m bertjax.main --config=configs/finetune/chinese.py:msra_ner --workdir=runs/msra \
       --config.init_from=hf:DIR --config.data.train=msra_ner/train.tsv \
       --config.data.dev=msra_ner/dev.tsv
 
 Files are .tsv with the columns text_a and label; of MSRA-NER the characters, and their tags, are
-joined by the character U+0002. CMRC 2018 is squad.py:v1, XNLI is xnli.py with files of `zh`. The
-rest of the recipe is BERT's.
+joined by the character U+0002, and XNLI's second texts are in text_b. CMRC 2018 is squad.py:v1.
+The rest of the recipe is BERT's.
 """
 
 from bertjax.config.sources import Recipe, cited
 from configs import common
 from configs.finetune import tagging, text
+from configs.finetune.xnli import README
 
 FILES = "ERNIE 1.0's task_data: columns of the files"
 SCRIPTS = 'ERNIE/script/zh_task/ernie_base (unverified)'
+ENTAILMENT = ('contradiction', 'entailment', 'neutral')
 
 
 def chnsenticorp() -> Recipe:
@@ -35,7 +37,16 @@ def msra_ner() -> Recipe:
   return c
 
 
-TASKS = dict(chnsenticorp=chnsenticorp, msra_ner=msra_ner)
+def xnli() -> Recipe:
+  """Whether the second of two texts follows from the first; learned as in xnli.py."""
+  c = text.recipe(('text_a', 'text_b'), 'label', ENTAILMENT, 'accuracy')
+  c.update(cited(README, batch_size=32, epochs=2.0, length=128))
+  columns = dict(text=('text_a', 'text_b'), label='label', classes=ENTAILMENT)
+  c.data.task.update(cited(FILES, **columns))
+  return c
+
+
+TASKS = dict(chnsenticorp=chnsenticorp, msra_ner=msra_ner, xnli=xnli)
 
 
 def get_config(arg: str | None = None):
@@ -43,5 +54,5 @@ def get_config(arg: str | None = None):
   name = common.parse_size(arg, TASKS, 'chnsenticorp')
   c = TASKS[name]()
   c.update(cited(common.NAMES, name=f'finetune-{name}'))
-  c.optimizer.schedule.update(cited(SCRIPTS, peak=5e-5))
+  c.optimizer.schedule.update(cited(README if name == 'xnli' else SCRIPTS, peak=5e-5))
   return c

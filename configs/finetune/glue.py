@@ -7,6 +7,10 @@ Tasks: cola, sst2, mrpc, stsb, qqp, mnli, qnli, rte, wnli, with the columns of G
 MRPC, msr_paraphrase_train.txt renamed to .tsv). The best checkpoint is that with the best of the
 scores that GLUE's table has for the task.
 
+MNLI is judged twice: by dev_matched.tsv (--config.data.dev), which names the best checkpoint, and
+by dev_mismatched.tsv (--config.evals.mm.file), whose scores are eval/mm/... AX, the diagnostic set,
+is predicted by a run on MNLI.
+
 The recipe is BERT's; that of another family is glue.py:sst2,roberta, or albert, electra,
 electra_large (families.py). What the papers chose from, for `bertjax.sweep`:
 
@@ -44,5 +48,9 @@ def get_config(arg: str | None = None):
   c = text.recipe(columns, label, classes, best)
   c.update(cited(common.NAMES, name=f'finetune-{name}'))
   c.data.task.update(cited("GLUE's files", header=header))
+  if name == 'mnli':
+    judged = dict(c.evals.dev.items(), every=c.get_ref('eval_steps'))
+    c.evals.mm = cited(common.EVERY, **judged)
+    c.evals.mm.update(cited("GLUE's files", file='dev_mismatched.tsv'))
   families.apply(c, family, name)
   return c

@@ -50,8 +50,7 @@ def get_config(arg: str | None = None) -> Recipe:
     c.data.task.update(cited(CATALOG, tags='ner'))
   if name == 'glue/mnli':
     dev = 'validation_matched'
-    mismatched = dict(c.evals.dev.items(), file=f'tfds:{name}:validation_mismatched')
-    c.evals.mm = cited(CATALOG, **(mismatched | dict(every=c.get_ref('eval_steps'))))
+    c.evals.mm.update(cited(CATALOG, file=f'tfds:{name}:validation_mismatched'))
   if name == 'xnli':
     train, dev = 'glue/mnli', 'validation:en'
     c.data.task.update(cited(CATALOG, classes=ENTAILMENT))

@@ -34,3 +34,16 @@ def test_the_unverified_by_themselves():
   lines = printed('--config=configs/xlm_e.py', '--unverified')
   assert '--config.batch_size=2048' in {line.split()[0] for line in lines}
   assert all('(unverified)' in line.split('#')[1] for line in lines)
+
+
+@mutation(
+  'config: a key that there is not ends in a traceback',
+  'bertjax/config/command_line.py',
+  'app.run(main, located(argv), flags_parser=functools.partial(parse_flags, program=program))',
+  'app.run(main, located(argv))',
+)
+def test_a_key_that_there_is_not_is_one_line():
+  flags = ['--config=configs/finetune/glue.py:mnli', '--config.evals.zz.file=x']
+  command = [sys.executable, '-m', 'bertjax.recipe', *flags]
+  done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+  assert done.returncode == 1 and done.stderr == "bertjax.recipe: the config has no key 'zz'\n"

@@ -1,6 +1,7 @@
 """Questions on texts, from a file to the answers: learned, judged, asked and exported."""
 
 import json
+import random
 
 import finetune_runs
 import pytest
@@ -16,9 +17,9 @@ def files(tmp_path_factory):
   return toy_questions.write(tmp_path_factory.mktemp('files'))
 
 
-def command(files, workdir, *more):
+def command(files, workdir, *more, recipe='squad.py:v2'):
   return finetune_runs.command(
-    'squad.py:v2', files, workdir, '--config.length=32', '--config.data.task.stride=16',
+    recipe, files, workdir, '--config.length=32', '--config.data.task.stride=16',
     '--config.data.task.question=2', '--config.epochs=8', '--config.model.dropout=0.0',
     '--config.model.head_dropout=0.0', *more,
   )  # fmt: skip
@@ -156,3 +157,25 @@ def test_what_cannot_work_is_said_in_one_line(files, tmp_path, changes, said):
 @pytest.mark.full
 def test_a_mesh_changes_nothing(files, straight, tmp_path):
   finetune_runs.check_mesh(command(files, tmp_path), straight[0])
+
+
+@pytest.mark.full
+def test_other_languages_are_judged_at_the_end_and_at_the_best_step(tmp_path):
+  files, workdir = toy_questions.write(tmp_path, unanswered=0), tmp_path / 'run'
+  for name, count in (('de', 20), ('zh', 30)):
+    asked = toy_questions.questions(random.Random(count), count, 0)
+    (tmp_path / f'xquad.{name}.json').write_text(json.dumps(asked))
+  finetune_runs.run([
+    *command(files, workdir, recipe='squad.py:v1,de,zh'), '--config.epochs=2',
+    *(f'--config.evals.{name}.file={tmp_path}/xquad.{name}.json' for name in ('de', 'zh')),
+  ])  # fmt: skip
+  judged = [line for line in lines(workdir) if EXACT in line]
+  assert len(judged) == 2 and 'eval/de/f1' not in judged[0]
+  for name, count in (('de', 20), ('zh', 30), ('dev', 60)):
+    right = judged[-1][f'eval/{name}/exact'] * count
+    assert right == pytest.approx(round(right))
+  best = max(judged, key=lambda line: line['eval/dev/f1'])
+  done = finetune_runs.use('main', workdir, '--evaluate', '--step=best')
+  assert done.returncode == 0, done.stderr
+  said = json.loads(done.stdout.splitlines()[-1])
+  assert said['eval/dev/f1'] == pytest.approx(best['eval/dev/f1']) and 'eval/zh/f1' in said

@@ -145,7 +145,10 @@ def test_the_mean_is_of_all_its_scores_or_none(run):
   ('changes', 'said'),
   [
     ({'phases.points.data.train': ''}, "in phase 'points': config.data.train names no file"),
-    ({'phases.stars.data.dev': 'no.tsv'}, "in phase 'stars': there is no file no.tsv"),
+    (
+      {'phases.stars.data.dev': 'no.tsv'},
+      "in phase 'stars': config.data.dev: there is no file no.tsv",
+    ),
     ({'best.metric': 'eval/dev/accuracy'}, "did you mean 'eval/"),
     ({'best.mean': ('eval/stars/dev/f1', 'eval/star/dev/f1')}, 'config.best.mean: expected'),
     ({'phases.stars.data.vocab': 'other.txt'}, 'config.phases.stars.data.vocab'),

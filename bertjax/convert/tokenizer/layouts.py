@@ -47,6 +47,12 @@ def known(family: str) -> str:
   return name
 
 
+def separators(family: str) -> int:
+  """How many stand between the texts of a pair; 1 of a family that is not known."""
+  between = LAYOUTS.get(family, _BERT)[1].partition('A')[2].partition('B')[0]
+  return between.split().count('sep')
+
+
 def inputs(family: str) -> list[str]:
   """What the models of a family are given, as tokenizers name it."""
   types = [] if family in _WITHOUT_TYPES else ['token_type_ids']

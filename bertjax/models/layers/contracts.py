@@ -27,6 +27,11 @@ class Model(nn.Module):
     """Whether a mesh may divide the columns of a row: no memory stands before them."""
     return True
 
+  @property
+  def has_segments(self) -> bool:
+    """Whether the model tells the segments of a row apart (`type_BT`)."""
+    return True
+
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Model FLOPs of a forward and backward pass through all of it; see `layers/flops.py`.

@@ -110,12 +110,47 @@ def test_every_task_is_read_with_the_features_of_tfds(name, store):
     assert said[config.data.train] == ['[CLS] who [SEP] ada was here [SEP]']
 
 
+NEAREST = {
+  'tfds:xnlii:train': r"Dataset xnlii not found; did you mean 'xnli'\?$",
+  'tfds:glu/mrpc:train': r"Dataset glu not found; did you mean 'glue'\?$",
+  'tfds:qqqqqqqq:train': 'Dataset qqqqqqqq not found$',
+  'tfds:glue/mrpcs:train': r"mrpcs not found .*; did you mean 'glue/mrpc'\?$",
+  'tfds:squad/v1.2:train': r"v1.2 not found .*; did you mean 'squad/v\d.\d'\?$",
+  'tfds:glue/mrpc:9.9.9:train': 'cannot be loaded at version 9.9.9, only: 2.0.0, [0-9., ]*$',
+}
+
+
+@pytest.mark.parametrize('path', NEAREST)
+@mutation(
+  'tfds: a name that is misspelled is said without the nearest',
+  'bertjax/data/labelled/common/datasets.py',
+  'if own in known else difflib.get_close_matches(own, known, 1)',
+  'if own else difflib.get_close_matches(own, known, 1)',
+  case='tfds:xnlii:train',
+)
+@mutation(
+  'tfds: the nearest configuration is looked for among data sets',
+  'bertjax/data/labelled/common/datasets.py',
+  '  if own in known:\n',
+  '  if own in known and not variant:\n',
+  case='tfds:glue/mrpcs:train',
+)
+@mutation(
+  'tfds: a version that there is not ends in a traceback',
+  'bertjax/data/labelled/common/datasets.py',
+  'except (ValueError, AssertionError) as error:',
+  'except ValueError as error:',
+  case='tfds:glue/mrpc:9.9.9:train',
+)
+def test_the_nearest_name_that_tfds_has_is_said(path):
+  with pytest.raises(UserError, match=NEAREST[path]):
+    next(iter(datasets.examples(path)))
+
+
 @pytest.mark.parametrize(
   ('path', 'said'),
   [
     ('tfds:glue/mrpc', 'expected tfds:NAME:SPLIT'),
-    ('tfds:xnlii:train', 'Dataset xnlii not found'),
-    ('tfds:glue/mrpcs:train', 'mrpcs not found'),
     ('tfds:xnli:validation', 'texts in 15 languages: expected one behind it'),
     ('tfds:xnli:validation:nl', "expected one of ar, bg, .* got 'nl'"),
   ],

@@ -7,6 +7,7 @@
 What is not on disk is downloaded by TFDS, to its data directory (TFDS_DATA_DIR).
 """
 
+import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -36,8 +37,8 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
     path: see above.
 
   Raises:
-    UserError: a name that is not of this form, that TFDS does not know, or that it cannot prepare;
-      a language that is not there.
+    UserError: a name that is not of this form, that TFDS does not know (the nearest is named), or
+      that it cannot prepare; a language that is not there.
   """
   names = _names(path)
   from bertjax.data.seqio_tasks.loaded import tfds
@@ -46,8 +47,9 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
     builder: Any = tfds.builder(names.name)
     builder.download_and_prepare()
     found = tfds.as_numpy(builder.as_dataset(split=names.split, shuffle_files=False))
-  except (tfds.core.DatasetNotFoundError, ValueError) as error:
-    raise UserError(f'{path}: {str(error).splitlines()[0]}') from error
+  except (ValueError, AssertionError) as error:  # the latter of a version
+    said = str(error).splitlines()[0].partition(' Here are ')[0].rstrip('. ')
+    raise UserError(f'{path}: {said}{_nearest(tfds, names.name)}') from error
   except OSError as error:
     raise UserError(
       f'{path} is not on disk and TFDS could not get it ({str(error)[:200]}): run `tfds build '
@@ -59,6 +61,17 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
       name: _value(tfds.features, features[name], value, path, names.language)
       for name, value in each.items()
     }
+
+
+def _nearest(tfds: Any, name: str) -> str:
+  """What TFDS has that is spelled like the data set, or its configuration, that it has not."""
+  own, _, variant = name.partition(':')[0].partition('/')
+  known = tfds.list_builders(with_community_datasets=False)
+  if own in known:
+    known = [f'{own}/{each}' for each in tfds.builder_cls(own).builder_configs] if variant else []
+    own = f'{own}/{variant}'
+  near = [] if own in known else difflib.get_close_matches(own, known, 1)
+  return f'; did you mean {near[0]!r}?' if near else ''
 
 
 def _names(path: str) -> _Names:

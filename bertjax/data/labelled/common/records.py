@@ -39,7 +39,8 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
     path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT,
       or seqio:MODULE:NAME:SPLIT.
     columns: that every record must have.
-    header: names of the columns of a table whose first line is none.
+    header: names of the columns of a table whose first line is none; a first line that has all of
+      `columns` is the header all the same, as GLUE's test files have one where the others do not.
 
   Raises:
     UserError: no such file, another kind of file, a column that it lacks, or a record that is
@@ -134,16 +135,18 @@ def _rows(
     rows = ((reader.line_num, row) for row in reader)
   else:
     rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
-  names = list(header)
+  names: Sequence[str] = ()
   try:
     for number, row in rows:
       if not row or row == ['']:
         continue
       place = f'{file}, line {number}'
       if not names:
-        names = row
+        own = not header or {*columns} <= {*row}
+        names = row if own else header
         _check(place, dict.fromkeys(names), columns)
-        continue
+        if own:
+          continue
       if len(row) != len(names):
         raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
       yield Record(place, dict(zip(names, row, strict=True)))

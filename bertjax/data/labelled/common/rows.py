@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -269,11 +269,9 @@ def _ends(part_T: np.ndarray) -> np.ndarray:
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
   """The records of a file of labelled examples; arguments and errors as `open_rows`."""
-  _named(path, key)
-  task, options = task_of(config.data.task)
-  records = list(itertools.islice(task.read(path, options), limit or None))
+  records = list(_read(config, path, key, limit))
   if not records:
-    raise UserError(f'{key}={path} has no examples')
+    raise _empty(path, key)
   return records
 
 
@@ -283,15 +281,25 @@ def count(config: Any) -> int:
   Raises:
     UserError: as `open_rows`.
   """
-  _named(config.data.train, 'config.data.train')
-  task, options = task_of(config.data.task)
-  found = task.read(config.data.train, options)
-  return sum(1 for _ in itertools.islice(found, config.data.examples or None))
+  path, key = config.data.train, 'config.data.train'
+  counted = sum(1 for _ in _read(config, path, key, config.data.examples))
+  if not counted:
+    raise _empty(path, key)
+  return counted
 
 
-def _named(path: str, key: str) -> None:
+def _read(config: Any, path: str, key: str, limit: int) -> Iterator[Any]:
   if not path:
     raise UserError(f'{key} names no file: expected one of labelled examples')
+  task, options = task_of(config.data.task)
+  try:
+    yield from itertools.islice(task.read(path, options), limit or None)
+  except UserError as error:
+    raise UserError(f'{key}: {error}') from error
+
+
+def _empty(path: str, key: str) -> UserError:
+  return UserError(f'{key}={path} has no examples: expected one at least')
 
 
 def task_of(given: Any) -> tuple[Task, Any]:

@@ -64,6 +64,49 @@ def test_a_table_without_a_header_is_given_one(tmp_path):
   assert [r.values['text'] for r in found] == ['x', 'y'] and found[1].place.endswith('line 2')
 
 
+COLA = ('source', 'label', 'mark', 'sentence')
+
+
+@mutation(
+  'labelled: a header that a file has of its own is a line of it',
+  'bertjax/data/labelled/common/records.py',
+  'own = not header or {*columns} <= {*row}',
+  'own = not header',
+)
+def test_a_file_with_a_header_of_its_own_is_read_by_it(tmp_path):
+  (tmp_path / 'train.tsv').write_text('gj04\t1\t\tKim sleeps.\nbc01\t0\t*\tSleeps Kim.\n')
+  (tmp_path / 'test.tsv').write_text('index\tsentence\n0\tKim slept.\n1\tA sentence.\n')
+  read = lambda name, columns: list(records.read(str(tmp_path / name), columns, COLA))
+  assert [r.values['label'] for r in read('train.tsv', ('sentence', 'label'))] == ['1', '0']
+  assert [r.values['sentence'] for r in read('train.tsv', ('sentence',))][0] == 'Kim sleeps.'
+  found = read('test.tsv', ('sentence',))
+  assert [dict(r.values) for r in found] == [
+    dict(index='0', sentence='Kim slept.'), dict(index='1', sentence='A sentence.')
+  ]  # fmt: skip
+  with pytest.raises(UserError, match='line 1: expected 4 columns, got 2'):  # it has no label
+    read('test.tsv', ('sentence', 'label'))
+
+
+def test_the_files_of_cola_are_read(shared):
+  folder = shared / 'downstream/glue/CoLA'
+  if not (folder / 'test.tsv').exists():
+    pytest.skip(f'{folder} is not here')
+  texts = {
+    name: [r.values['sentence'] for r in records.read(str(folder / name), ('sentence',), COLA)]
+    for name in ('dev.tsv', 'test.tsv')
+  }
+  sizes = {name: len((folder / name).read_text().splitlines()) for name in texts}
+  assert len(texts['dev.tsv']) == sizes['dev.tsv']
+  assert len(texts['test.tsv']) == sizes['test.tsv'] - 1
+  assert texts['test.tsv'][0] == 'Bill whistled past the house.'
+
+
+def test_a_given_header_without_the_column_is_refused(tmp_path):
+  (tmp_path / 'a.tsv').write_text('x\t1\n')
+  with pytest.raises(UserError, match="did you mean 'text'"):
+    list(records.read(str(tmp_path / 'a.tsv'), ('txt',), ('text', 'label')))
+
+
 WRONG = {
   'none.tsv': (None, 'there is no file'),
   'a.txt': (b'x\n', r'expected \.tsv, \.csv or \.jsonl, got text'),

@@ -1,0 +1,30 @@
+"""Pairs of texts for a model that has no segments, or one for all (RoBERTa, ModernBERT)."""
+
+from typing import Any
+
+from bertjax import models
+from bertjax.convert.tokenizer import layouts
+from bertjax.data.labelled.common.rows import Rows
+from bertjax.data.types import TrainingRows
+
+
+def note(name: str, config: Any, examples: TrainingRows) -> str:
+  """What is worth saying of the pairs of a phase; '' where there are none, or segments for them.
+
+  Args:
+    name: of the phase.
+    config: of the phase.
+    examples: its rows.
+  """
+  if not isinstance(examples, Rows) or models.build(config.model).has_segments:
+    return ''
+  if not any(type_T.any() for type_T in examples.examples.type_n):
+    return ''
+  said = f'Phase {name!r} has pairs of texts, and the model no segments: what stands between'
+  count = config.data.task.get('separators')
+  if count is None:
+    return f'{said} tells them apart, and nothing else'
+  family = config.model.get('family', '')
+  known = layouts.separators(family)
+  remedy = f'; {family} has {known}: set config.data.task.separators={known}'
+  return f'{said} tells them apart, separators={count}, and nothing else{remedy * (count < known)}'
