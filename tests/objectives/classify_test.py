@@ -16,7 +16,7 @@ from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify
 
-# Family -> the class of transformers.
+# Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
   bert=transformers.BertForSequenceClassification,
   ernie=transformers.ErnieForSequenceClassification,

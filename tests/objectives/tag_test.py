@@ -14,9 +14,12 @@ from bertjax.errors import UserError
 from bertjax.objectives import tag
 
 CLASSES = 5
-# Family -> the class of transformers.
+# Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
   bert=transformers.BertForTokenClassification,
+  ernie=transformers.ErnieForTokenClassification,
+  roberta=transformers.RobertaForTokenClassification,
+  albert=transformers.AlbertForTokenClassification,
   electra=transformers.ElectraForTokenClassification,
   modernbert=transformers.ModernBertForTokenClassification,
 )
@@ -26,7 +29,13 @@ def config(family='bert'):
   return finetuned.config(family, labels=(), token_labels=(('tag', CLASSES),))
 
 
-@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize(
+  'family',
+  [
+    *('bert', 'electra', 'modernbert'),
+    *(pytest.param(name, marks=pytest.mark.full) for name in ('ernie', 'roberta', 'albert')),
+  ],
+)
 @mutation(
   'tag: the mean is over all tokens',
   'bertjax/objectives/tag.py',

@@ -94,9 +94,30 @@ def run(model, **inputs):
   """(state, loss, logits, gradients) of a model of transformers, in NumPy."""
   out = model(**known(model, **inputs))
   out.loss.backward()
-  gradients = {
+  return _state(model), out.loss.item(), out.logits.detach().numpy(), _gradients(model)
+
+
+def run_spans(model, start, end, **inputs):
+  """As `run`, of a class for questions, whose logits are [B, T, 2]; where rows are padded, the loss
+  is the mean of two cross-entropies that leave padding out, as theirs does not."""
+  given = known(model, **inputs, start_positions=start, end_positions=end)
+  out, padding = model(**given), given['attention_mask'] == 0
+  loss = out.loss
+  if padding.any():
+    cross = torch.nn.functional.cross_entropy
+    real = [x.masked_fill(padding, -torch.inf) for x in (out.start_logits, out.end_logits)]
+    loss = (cross(real[0], torch.tensor(start)) + cross(real[1], torch.tensor(end))) / 2
+  loss.backward()
+  logits = torch.stack([out.start_logits, out.end_logits], -1).detach().numpy()
+  return _state(model), loss.item(), logits, _gradients(model)
+
+
+def _state(model):
+  return {k: v.detach().numpy() for k, v in model.state_dict().items()}
+
+
+def _gradients(model):
+  return {
     k: np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy()
     for k, p in model.named_parameters()
   }
-  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
-  return state, out.loss.item(), out.logits.detach().numpy(), gradients
