@@ -12,8 +12,13 @@ from bertjax.train.step import with_rows
 from bertjax.types import Context
 
 SIZE = dict(width=36, heads=3, ffn=52, positions=45, types=3)
+LANGUAGES = 3
 STILL = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
-OWN = dict(modernbert=dict(window=3, theta=160_000.0), xlnet=dict(mem_len=0))
+OWN = dict(
+  modernbert=dict(window=3, theta=160_000.0),
+  xlnet=dict(mem_len=0),
+  xlm=dict(ffn=4 * SIZE['width'], types=0, extra=(('language', LANGUAGES),)),
+)
 ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
 IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
@@ -52,6 +57,11 @@ def _shape(m):
     return dict(
       vocab_size=cases.VOCAB, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
       ff_activation=ACTS[m.activation], layer_norm_eps=m.norm_eps,
+    )  # fmt: skip
+  if m.family == 'xlm':
+    return dict(
+      vocab_size=cases.VOCAB, emb_dim=m.width, n_layers=m.layers, n_heads=m.heads,
+      n_langs=LANGUAGES, max_position_embeddings=m.positions, layer_norm_eps=m.norm_eps,
     )  # fmt: skip
   found = dict(
     vocab_size=cases.VOCAB, hidden_size=m.width, num_hidden_layers=m.layers,
