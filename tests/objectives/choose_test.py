@@ -21,9 +21,11 @@ FAMILIES = {
   ('roberta', 'first'): transformers.RobertaForMultipleChoice,
   ('albert', 'first'): transformers.AlbertForMultipleChoice,
   ('electra', 'first'): transformers.ElectraForMultipleChoice,
+  ('distilbert', 'first'): transformers.DistilBertForMultipleChoice,
   ('modernbert', 'first'): transformers.ModernBertForMultipleChoice,
   ('modernbert', 'mean'): transformers.ModernBertForMultipleChoice,
 }
+FULL = ('ernie', 'roberta', 'albert', 'distilbert')
 
 
 def config(family='bert', pooling='first'):
@@ -44,9 +46,7 @@ def unpacked(batch, name):
   ('family', 'pooling'),
   [
     *(('bert', 'first'), ('electra', 'first'), ('modernbert', 'first'), ('modernbert', 'mean')),
-    *(
-      pytest.param(name, 'first', marks=pytest.mark.full) for name in ('ernie', 'roberta', 'albert')
-    ),
+    *(pytest.param(name, 'first', marks=pytest.mark.full) for name in FULL),
   ],
 )
 @mutation(

@@ -21,6 +21,7 @@ FAMILIES = dict(
   albert=transformers.AlbertForQuestionAnswering,
   electra=transformers.ElectraForQuestionAnswering,
   modernbert=transformers.ModernBertForQuestionAnswering,
+  distilbert=transformers.DistilBertForQuestionAnswering,
 )
 
 

@@ -22,7 +22,9 @@ FAMILIES = dict(
   albert=transformers.AlbertForTokenClassification,
   electra=transformers.ElectraForTokenClassification,
   modernbert=transformers.ModernBertForTokenClassification,
+  distilbert=transformers.DistilBertForTokenClassification,
 )
+FULL = ('ernie', 'roberta', 'albert', 'distilbert')
 
 
 def config(family='bert'):
@@ -33,7 +35,7 @@ def config(family='bert'):
   'family',
   [
     *('bert', 'electra', 'modernbert'),
-    *(pytest.param(name, marks=pytest.mark.full) for name in ('ernie', 'roberta', 'albert')),
+    *(pytest.param(name, marks=pytest.mark.full) for name in FULL),
   ],
 )
 @mutation(

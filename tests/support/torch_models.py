@@ -68,6 +68,10 @@ CASES = {
   'ErnieForPreTraining': t.ErnieConfig(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': t.DistilBertConfig(**DISTIL),
   'DistilBertModel': t.DistilBertConfig(**DISTIL),
+  'DistilBertForSequenceClassification': t.DistilBertConfig(num_labels=3, **DISTIL),
+  'DistilBertForTokenClassification': t.DistilBertConfig(num_labels=7, **DISTIL),
+  'DistilBertForMultipleChoice': t.DistilBertConfig(**DISTIL),
+  'DistilBertForQuestionAnswering': t.DistilBertConfig(**DISTIL),
   'ModernBertForMaskedLM': t.ModernBertConfig(**MODERN),
   'ModernBertModel': t.ModernBertConfig(global_attn_every_n_layers=2, **MODERN),
   'ModernBertForSequenceClassification': t.ModernBertConfig(
