@@ -62,8 +62,10 @@ def own_data(system, files):
   """Keys of what a system reads beside text."""
   if system == 'ernie':
     return {'data.lexicon': files / 'lexicon.txt'}
+  text, pairs = files / 'text.txt', files / 'pairs.txt'
+  if system == 'xlm_r':
+    return {'data.input': f'de={text},en={text}'}
   if system == 'xlm':
-    text, pairs = files / 'text.txt', files / 'pairs.txt'
     return {'data.input': f'de={text},en={text},de-en={pairs}+{pairs}'}
   return {}
 
