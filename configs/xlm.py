@@ -62,6 +62,8 @@ def model(size: str) -> Recipe:
     )
     | cited('XLM/xlm/model/transformer.py:N_MAX_POSITIONS', positions=512)
     | cited('XLM/xlm/model/transformer.py:PredLayer', transform=False, labels=())
+    # Of labels: the first token, dropout and a linear map.
+    | cited('XLM/xlm/evaluation/xnli.py:proj', pooler_activation='none')
     | cited(
       "XLM/README.md's commands; the code's default is ReLU",
       activation='gelu_erf',

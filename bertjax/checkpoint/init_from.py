@@ -51,12 +51,14 @@ class Source(NamedTuple):
     model: its fields of `config.model`.
     vocabulary: or None where it has none.
     params: () -> its parameters, without heads that it lacks.
+    languages: names of those of its table; () where nothing says them.
   """
 
   name: str
   model: Mapping[str, Any]
   vocabulary: Vocabulary | None
   params: Callable[[], Any]
+  languages: tuple[str, ...] = ()
 
 
 def whole(init_from: Any) -> str:
@@ -83,7 +85,8 @@ def open_source(name: str, key: str = KEY) -> Source:
         f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
       )
     run = runs.open_run(name)
-    return Source(name, dict(run.config.model), run.vocabulary, run.params)
+    languages = runs.languages_of(run.workdir, run.config)
+    return Source(name, dict(run.config.model), run.vocabulary, run.params, languages)
   opened = sources.open_source(name, key)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
@@ -128,12 +131,16 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     old = stored['config']
     model_fields.bring(given.model, config, resume.with_tuples(old['model']))
     config.data.vocab = old['data']['vocab']
+    if config.data.reader == 'labelled':
+      config.data.languages = resume.with_tuples(old['data']['languages'])
     return Adopted(config)
   source = open_source(name)
   if config.data.reader == 'labelled':
     encoder = encoders.of(source.model, f'{KEY}={name!r}')
     read, source = source.params, source._replace(model=encoder.model)
     source = source._replace(params=lambda: encoder.select(read()))
+    if 'language' in dict(source.model.get('extra', ())):
+      config.data.languages = config.data.languages or source.languages
   else:
     directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
   changed = model_fields.bring(given.model, config, source.model)

@@ -175,6 +175,7 @@ class Data(NamedTuple):
     documents: to take; 0: all.
     columns: fields of JSON lines to keep for each sentence.
     languages: in the order of their ids; (): as the text has them.
+    language: of labelled examples, by name or number, where the model has a table of languages.
     lexicon: files of phrases and entities, or
     segmenter: what finds them: the units of masks.
     holdout: share of the documents kept for evaluation, or
@@ -225,3 +226,4 @@ class Data(NamedTuple):
   pack: Count
   language_alpha: NonNegative | None
   language_block: Count
+  language: str = ''

@@ -14,6 +14,7 @@ from bertjax.errors import UserError
 
 WHERE = 'config.model.family'
 ANY = '*'  # in place of the name of a label
+OF_POOLER = ('pooler_activation', 'pooling')  # which a model without one leaves unread
 
 # config.model.activation -> hidden_act of transformers, the one that is written first.
 ACTIVATIONS = dict(
@@ -213,7 +214,10 @@ def _check_fixed(family: Family, model: Any) -> None:
     raise UserError(
       f'{WHERE}={model.family!r} is of config.model.name={family.model!r}, got {model.name!r}'
     )
-  wrong = {k: model[k] for k, v in family.fixed.items() if k in model and model[k] != v}
+  heads = heads_of(model)
+  unread = () if heads.label or heads.pooler else OF_POOLER
+  fixed = {k: v for k, v in family.fixed.items() if k in model and k not in unread}
+  wrong = {k: model[k] for k, v in fixed.items() if model[k] != v}
   if wrong:
     expected = {key: family.fixed[key] for key in wrong}
     raise UserError(

@@ -5,6 +5,7 @@ takes a run, `predict`, `embed`, `init_from`, takes it too.
 """
 
 import importlib
+import json
 import pathlib
 import shutil
 from collections.abc import Mapping
@@ -112,6 +113,15 @@ def model_at(config: Any, step: int) -> ConfigDict:
     return config.model
   last, _ = phases.at(min(max(step, 1), phases.total) - 1)
   return phases.phases[last].config.model
+
+
+def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
+  """The languages of a run in the order of their ids: the config's, or its store's where that is at
+  hand; () where nothing says them."""
+  meta = pathlib.Path(config.data.store or workdir / 'store', 'store.json')
+  if config.data.languages or not meta.is_file():
+    return tuple(config.data.languages)
+  return tuple(json.loads(meta.read_bytes()).get('languages') or ())
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:

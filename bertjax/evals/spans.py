@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import spans as spans_data
+from bertjax.data.labelled.common import extra_ids
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.store.reader import Store
@@ -30,6 +31,7 @@ class Options(NamedTuple):
       behind a start as many as it keeps (answers.Form), at most.
     longest: tokens of an answer at most.
     threshold: odds above which a question has no answer, where that may be.
+    language: as of `labelled.Options`.
   """
 
   file: str
@@ -38,6 +40,7 @@ class Options(NamedTuple):
   best: Count
   longest: Count
   threshold: float
+  language: str = ''
 
 
 class Questions(NamedTuple):
@@ -94,6 +97,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   rows = rows_lib.Rows(
     subject.store, spans_data.labelled(questions.windows, {}), config.length, config.seed,
     options.batch_size, cls_last=rows_lib.is_cls_last(config.model),
+    extra_ids=extra_ids.ids(config, options.language),
   )  # fmt: skip
 
   def function(variables: Variables, batch):

@@ -42,8 +42,8 @@ from bertjax.types import Batch, Factory
 
 Array = jax.Array
 
-PoolerActivation = Literal['tanh', 'gelu_erf']
-POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'])
+PoolerActivation = Literal['tanh', 'gelu_erf', 'relu', 'none']
+POOLERS = dict(tanh=jnp.tanh, gelu_erf=ACTIVATIONS['gelu_erf'], relu=ACTIVATIONS['relu'])
 
 # tiny..medium: Turc et al. 2019 (arXiv 1908.08962); base, large: Devlin et al. 2019. `test` is
 # ours: two layers of 8 heads, so that every test mesh divides it.
@@ -80,7 +80,8 @@ class Base(Model):
     words: whether there is a head for the vocabulary; an encoder alone has none.
     pooler: dense + tanh of the first token of each packed example even where no label reads it, as
       encoders of transformers have it.
-    pooler_activation: in place of that tanh (ELECTRA).
+    pooler_activation: in place of that tanh (ELECTRA, DistilBERT); 'none': heads of labels read the
+      token as it is, without a dense layer (XLM).
     pooling: what the pooler reads, the first token or the mean of all.
     labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
     head_dropout: rate of the dropout on what heads of labels read.
@@ -213,10 +214,12 @@ class Bert(Base, AttendingModel):
       read_BGD = pool(x_BTD, batch, self.pooling)
       if self.pooler_dropout:
         read_BGD = Dropout(self.head_dropout, name='pooler_dropout')(read_BGD, noise)
-      dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
-      pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))
-      out['pooled_BGD'] = pooled_BGD
-      read_BGD = Dropout(self.head_dropout, name='head_dropout')(pooled_BGD, noise)
+      if self.pooler_activation != 'none':
+        dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
+        pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))
+        out['pooled_BGD'] = pooled_BGD
+        read_BGD = pooled_BGD
+      read_BGD = Dropout(self.head_dropout, name='head_dropout')(read_BGD, noise)
       out['label_BGC'] = label_logits(read_BGD, self.labels, init, dtype)
     if self.token_labels:
       read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)
@@ -251,7 +254,8 @@ class Bert(Base, AttendingModel):
     if self.labels or self.pooler:
       examples = float(np.sum(batch['example_weight_BG']))
       classes = sum(classes for _, classes in self.labels)
-      count += flops_lib.head_flops(examples, self.width * self.width, classes * self.width)
+      pooler = 0 if self.pooler_activation == 'none' else self.width * self.width
+      count += flops_lib.head_flops(examples, pooler, classes * self.width)
     return count + answers_lib.flops(self.answers, self.width, batch)
 
 
@@ -265,7 +269,8 @@ def fields(config) -> dict[str, Any]:
 
   Raises:
     UserError: heads that do not divide the width, an unknown choice, groups that do not fit, a head
-      of answers beside others, or an id of [PAD] that no vocabulary has said.
+      of answers beside others, a pooler that is left out, or an id of [PAD] that no vocabulary has
+      said.
   """
   fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
   choose(fields['attend'], get_args(Attend), 'config.model.attend')
@@ -274,6 +279,11 @@ def fields(config) -> dict[str, Any]:
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
     )
   answers_lib.check(fields)
+  if fields['pooler'] and fields['pooler_activation'] == 'none':
+    raise UserError(
+      "config.model.pooler_activation='none' leaves the pooler out: expected config.model.pooler="
+      'False, got True'
+    )
   pad_id.check(fields['position_offset'], fields['zero_row'])
   check_sharing(*(fields[key] for key in ('sharing', 'layers', 'groups', 'inner_groups')))
   return fields

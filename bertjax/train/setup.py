@@ -149,7 +149,7 @@ def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
   tables = dict(config.model.extra)
   if 'language' in tables:
     languages = config.data.languages or store.languages
-    if not languages:
+    if not languages and 'task' not in readers.of(config.data).reads:
       store.column('language')  # refuses, with the remedy
     tables['language'] = tables['language'] or len(languages)
     if tables['language'] < len(languages):

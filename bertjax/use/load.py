@@ -75,7 +75,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
     params = run.params()  # with what other tasks alone read
     return _put(dict(params={key: params[key] for key in abstract['params']}), abstract), []
 
-  found = _found(run.checkpoint, run.config, run.vocabulary, _languages(run.config), read)
+  languages = runs.languages_of(run.workdir, run.config)
+  found = _found(run.checkpoint, run.config, run.vocabulary, languages, read)
   return found._replace(tasks=run.tasks)
 
 
@@ -167,11 +168,3 @@ def _limits(evals: Any) -> dict[str, Any]:
   found = {name: given for name, given in evals.items() if given.type == 'spans'}
   given = found.get('dev') or next(iter(found.values()), {})
   return {key: given[key] for key in LIMITS if key in given}
-
-
-def _languages(config: Any) -> tuple[str, ...]:
-  """The languages of a run: the config's, or its store's where that is at hand."""
-  meta = pathlib.Path(config.data.store or '.', 'store.json')
-  if config.data.languages or not (config.data.store and meta.is_file()):
-    return tuple(config.data.languages)
-  return tuple(json.loads(meta.read_bytes()).get('languages') or ())

@@ -10,7 +10,8 @@
 
 The loss is 5 x the divergence from the teacher at temperature 2, over all tokens, 2 x masked words
 and 1 x the angle between the last states. The student has neither segments nor pooler, and its
-position table stays as it was. It exports as DistilBertForMaskedLM.
+position table stays as it was. It exports as DistilBertForMaskedLM, and fine-tuned as DistilBERT's
+classes for sequences, choices, tokens and questions.
 """
 
 from bertjax.config.sources import Recipe, cited
@@ -37,6 +38,12 @@ def recipe() -> Recipe:
     | cited('bert/modeling.py:BertConfig', positions=512, position_offset=0)
     | cited("bert/modeling.py:layer_norm, by TensorFlow's default", norm_eps=1e-12)
     | cited('ours: [PAD] is a word like others', zero_row=None)
+    # Of labels: the first token, dense, ReLU, dropout.
+    | cited(
+      'transformers/models/distilbert/modeling_distilbert.py:DistilBertForSequenceClassification',
+      pooler_activation='relu',
+      pooler_dropout=False,
+    )
   )
   c.objective = (
     cited('ours: the run names it', name='distill', teacher=NO_TEACHER)

@@ -50,14 +50,14 @@ def recipe(no_answer: bool) -> Recipe:
   )
 
   c.data.plan = c.data.mask = ConfigDict()
-  c.data.update(cited('ours: labelled files', reader='labelled'))
+  c.data.update(cited('ours: labelled files', reader='labelled', language=''))
   c.data.task = cited(f'{CODE}: flags', name='spans', stride=128, question=64) | cited(
     f'{CODE}:convert_examples_to_features', no_answer=no_answer, separators=1
   )
   every = c.get_ref('eval_steps')
   c.evals = ConfigDict()
   c.evals.dev = cited(
-    common.EVERY, type='spans', file='', examples=0, batch_size=32, every=every
+    common.EVERY, type='spans', file='', language='', examples=0, batch_size=32, every=every
   ) | cited(f'{CODE}: flags', best=20, longest=30, threshold=0.0)
   c.best.update(
     cited('ours: the score that the task is known by', metric='eval/dev/f1', mode='max')

@@ -57,7 +57,9 @@ def get_config(arg: str | None = None) -> Recipe:
 
 def _phase(c: Recipe, task: Recipe) -> Recipe:
   """What the phase of a task changes."""
-  phase = Recipe(cited(OWN, drawn=0, data=dict(train=task.data.train, dev=task.data.dev)))
+  data = dict(train=task.data.train, dev=task.data.dev)
+  data['language'] = task.data.language or c.data.get_ref('language')
+  phase = Recipe(cited(OWN, drawn=0, data=data))
   phase.data.task, phase.objective = task.data.task, task.objective
   phase.model = Recipe(cited(OWN, **{key: task.model[key] for key in HEADS}))
   phase.evals = Recipe()

@@ -48,14 +48,14 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
   )
 
   c.data.plan = c.data.mask = ConfigDict()
-  c.data.update(cited('ours: labelled files', reader='labelled'))
+  c.data.update(cited('ours: labelled files', reader='labelled', language=''))
   c.data.task = cited(
     "ours: the task's columns",
     name='classify', text=text, label=label, classes=classes, header=(), unlabelled=False,
     soft_label='',
   ) | cited(f'{CODE}:convert_single_example', separators=1)  # fmt: skip
   every = c.get_ref('eval_steps')
-  dev = dict(type='classification', file='', examples=0, batch_size=64, every=every)
+  dev = dict(type='classification', file='', language='', examples=0, batch_size=64, every=every)
   c.evals = ConfigDict()
   c.evals.dev = cited(common.EVERY, **dev)
   c.best.update(

@@ -8,7 +8,9 @@
 The argument names the other languages, each of which has a file of its own and the scores
 eval/LANGUAGE/accuracy. Files have premise, hypothesis and label, 0 (entailment), 1 (neutral) or 2
 (contradiction). The best checkpoint is that of the language that is learned: the others are
-zero-shot.
+zero-shot. An encoder with a table of languages, as XLM's of 15, knows them by these names, and by
+config.data.language, en, that of training and of dev; where it does not say their names, they are
+numbers, --config.evals.de.language=2.
 """
 
 from bertjax.config.sources import cited
@@ -34,7 +36,9 @@ def get_config(arg: str | None = None):
   c.update(cited(common.NAMES, name='finetune-xnli'))
   c.update(cited(README, batch_size=32, length=128, epochs=2.0))
   c.optimizer.schedule.update(cited(README, peak=5e-5))
+  c.data.update(cited('XNLI paper: learned in English', language='en'))
   for name in languages:
-    file = dict(c.evals.dev.items(), file=f'{name}.jsonl', every=c.get_ref('eval_steps'))
+    own = dict(file=f'{name}.jsonl', language=name, every=c.get_ref('eval_steps'))
+    file = dict(c.evals.dev.items()) | own
     c.evals[name] = cited(common.EVERY, **file)
   return c

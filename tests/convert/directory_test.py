@@ -203,6 +203,11 @@ def test_copies_that_differ_do_not_fit(saved, tmp_path):
     ('bert', dict(pooler=True, labels=()), 'words=True, pooler=True, labels of none'),
     ('bert', dict(labels=(('next', 2), ('mood', 3))), 'labels of next.mood'),
     ('xlm', dict(ffn=100), r'config.model.ffn=4 . width=256, got 100'),
+    (
+      'xlm',
+      dict(words=False, labels=(('label', 2),), pooler_activation='tanh'),
+      "{'pooler_activation': 'tanh'}: expected {'pooler_activation': 'none'}",
+    ),
     ('electra', dict(generator='own', words=False), "{'words': False}"),
     ('xlnet', dict(untie_r=False), "{'untie_r': False}"),
   ],
@@ -212,6 +217,38 @@ def test_what_a_class_cannot_express_is_refused_by_name(name, fields, message):
   model = cases.config(name, **fields).model
   with pytest.raises(UserError, match=message):
     directory.check(model, None)
+
+
+@mutation(
+  'convert: what a pooler would be is asked of a model that has none',
+  'bertjax/convert/family.py',
+  'unread = () if heads.label or heads.pooler else OF_POOLER',
+  'unread = ()',
+)
+def test_what_a_model_leaves_unread_may_be_anything():
+  directory.check(cases.config('xlm', pooler_activation='tanh').model, None)
+
+
+@mutation(
+  'convert: two linear maps are one',
+  'bertjax/convert/families/xlm.py',
+  '    if wrong:',
+  '    if False:',
+)
+def test_another_summary_of_a_text_than_its_first_token_is_refused(saved):
+  wrong = dict(
+    XLMForMultipleChoice=dict(summary_use_proj=True),
+    XLMForSequenceClassification=dict(summary_activation='tanh'),
+  )
+  for case, change in wrong.items():
+    given = json.loads((saved(case) / 'config.json').read_text())
+    config_json.read(given, set())
+    with pytest.raises(UserError, match=f'config.json has {change}'):
+      config_json.read(given | change, set())
+    if change == dict(summary_use_proj=True):  # which config.json need not say
+      del given['summary_use_proj']
+      with pytest.raises(UserError, match=f'config.json has {change}'):
+        config_json.read(given, set())
 
 
 @mutation(

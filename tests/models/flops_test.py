@@ -145,8 +145,8 @@ def by_pairs(config, batch, model) -> float:
 @mutation(
   'flops: the pooler',
   'bertjax/models/bert.py',
-  ', self.width * self.width, classes',
-  ', 0, classes',
+  'else self.width * self.width',
+  'else 0',
 )
 @mutation(
   'flops: the memory is not projected',

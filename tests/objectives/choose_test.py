@@ -14,13 +14,18 @@ from bertjax.errors import UserError
 from bertjax.objectives import choose
 
 ROWS = [(17, 9, 12), (5, 20, 14)]  # tokens of the parts
-# Family and pooling -> the class of transformers.
+# Family and pooling -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = {
   ('bert', 'first'): transformers.BertForMultipleChoice,
+  ('ernie', 'first'): transformers.ErnieForMultipleChoice,
+  ('roberta', 'first'): transformers.RobertaForMultipleChoice,
+  ('albert', 'first'): transformers.AlbertForMultipleChoice,
   ('electra', 'first'): transformers.ElectraForMultipleChoice,
+  ('distilbert', 'first'): transformers.DistilBertForMultipleChoice,
   ('modernbert', 'first'): transformers.ModernBertForMultipleChoice,
   ('modernbert', 'mean'): transformers.ModernBertForMultipleChoice,
 }
+FULL = ('ernie', 'roberta', 'albert', 'distilbert')
 
 
 def config(family='bert', pooling='first'):
@@ -37,7 +42,13 @@ def unpacked(batch, name):
   return out
 
 
-@pytest.mark.parametrize(('family', 'pooling'), FAMILIES)
+@pytest.mark.parametrize(
+  ('family', 'pooling'),
+  [
+    *(('bert', 'first'), ('electra', 'first'), ('modernbert', 'first'), ('modernbert', 'mean')),
+    *(pytest.param(name, 'first', marks=pytest.mark.full) for name in FULL),
+  ],
+)
 @mutation(
   'choose: each choice is judged by itself',
   'bertjax/objectives/choose.py',

@@ -16,7 +16,7 @@ from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify
 
-# Family -> the class of transformers.
+# Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
   bert=transformers.BertForSequenceClassification,
   ernie=transformers.ErnieForSequenceClassification,
@@ -24,10 +24,14 @@ FAMILIES = dict(
   albert=transformers.AlbertForSequenceClassification,
   electra=transformers.ElectraForSequenceClassification,
   modernbert=transformers.ModernBertForSequenceClassification,
+  distilbert=transformers.DistilBertForSequenceClassification,
 )
+OTHERS = ('roberta', 'albert', 'electra', 'modernbert', 'distilbert')
 CASES = [
   *((family, 'first', n) for family in ('bert', 'ernie') for n in (1, 2, 5)),
-  *((family, 'first', 3) for family in ('roberta', 'albert', 'electra', 'modernbert')),
+  *(
+    (family, 'first', 3) for family in ('roberta', 'albert', 'electra', 'modernbert', 'distilbert')
+  ),
   ('modernbert', 'mean', 3),
 ]
 
@@ -57,6 +61,13 @@ def config(family, classes, **more):
   'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
   'pooled_BGD = jnp.tanh(dense(read_BGD))',
   case='electra-first-3',
+)
+@mutation(
+  "classify: DistilBERT's head is BERT's",
+  'configs/distill/distilbert.py',
+  "pooler_activation='relu'",
+  "pooler_activation='tanh'",
+  case='distilbert-first-3',
 )
 @mutation(
   'classify: the mean is of padding too',
@@ -93,7 +104,9 @@ def test_the_heads_input_is_dropped_in_training_alone():
   finetuned.check_dropout(classify.make(c), batch, 'label')
 
 
-@pytest.mark.parametrize(('family', 'sides'), [('bert', 1), ('roberta', 2), ('electra', 2)])
+@pytest.mark.parametrize(
+  ('family', 'sides'), [('bert', 1), ('distilbert', 1), ('roberta', 2), ('electra', 2)]
+)
 @mutation(
   'classify: RoBERTa drops on one side',
   'configs/roberta.py',

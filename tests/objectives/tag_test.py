@@ -14,19 +14,30 @@ from bertjax.errors import UserError
 from bertjax.objectives import tag
 
 CLASSES = 5
-# Family -> the class of transformers.
+# Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
   bert=transformers.BertForTokenClassification,
+  ernie=transformers.ErnieForTokenClassification,
+  roberta=transformers.RobertaForTokenClassification,
+  albert=transformers.AlbertForTokenClassification,
   electra=transformers.ElectraForTokenClassification,
   modernbert=transformers.ModernBertForTokenClassification,
+  distilbert=transformers.DistilBertForTokenClassification,
 )
+FULL = ('ernie', 'roberta', 'albert', 'distilbert')
 
 
 def config(family='bert'):
   return finetuned.config(family, labels=(), token_labels=(('tag', CLASSES),))
 
 
-@pytest.mark.parametrize('family', FAMILIES)
+@pytest.mark.parametrize(
+  'family',
+  [
+    *('bert', 'electra', 'modernbert'),
+    *(pytest.param(name, marks=pytest.mark.full) for name in FULL),
+  ],
+)
 @mutation(
   'tag: the mean is over all tokens',
   'bertjax/objectives/tag.py',

@@ -14,7 +14,7 @@ from mutation import mutation
 
 from bertjax.convert import huggingface
 from bertjax.errors import UserError
-from bertjax.objectives import choose, classify, mlm, tag
+from bertjax.objectives import choose, classify, mlm, spans, tag
 
 LENGTHS, LENGTH, CLASSES = (17, 40, 9), 40, 5
 
@@ -94,6 +94,30 @@ def test_tags():
     np.asarray(out['token_label_BTC']['tag'])[real_BT], logits[left(real_BT) > 0]
   )  # fmt: skip
   parity.close_gradients(*check(tag.make(c), c, batch, found, picked))
+
+
+@pytest.mark.full
+def test_questions():
+  c = config(token_labels=(('span', 2),))
+  batch = batch_of([(n,) for n in LENGTHS], LENGTH)
+  start_B, end_B = (np.array(LENGTHS) // part for part in (3, 2))
+  batch['span_start_BG'], batch['span_end_BG'] = (
+    x[:, None].astype(np.int32) for x in (start_B, end_B)
+  )
+  moved = LENGTH - np.array(LENGTHS)  # by the padding before a row
+  model = finetuned.random_model(transformers.XLNetForQuestionAnsweringSimple, c)
+  found = finetuned.run_spans(
+    model, start_B + moved, end_B + moved, input_ids=left(batch['token_BT']),
+    attention_mask=left(batch['example_BT']), token_type_ids=left(batch['type_BT']),
+  )  # fmt: skip
+  real_BT = batch['example_BT'] > 0
+  picked = lambda out, logits: (
+    np.asarray(out['token_label_BTC']['span'])[real_BT], logits[left(real_BT) > 0]
+  )  # fmt: skip
+  gradients, expected = check(spans.make(c), c, batch, found, picked)
+  for each in (expected, gradients):  # the softmax does not see what all tokens share
+    assert np.abs(each['span'].pop('bias')).max() < 1e-6
+  parity.close_gradients(gradients, expected)
 
 
 @pytest.mark.full

@@ -10,10 +10,21 @@ import torch
 from bertjax.convert.families import electra_net
 from bertjax.train.step import with_rows
 from bertjax.types import Context
+from configs.distill import distilbert
 
 SIZE = dict(width=36, heads=3, ffn=52, positions=45, types=3)
+LANGUAGES = 3
+OF_DISTILBERT = (
+  'family', 'types', 'position_offset', 'norm_eps', 'activation', 'zero_row', 'pooler_activation',
+  'pooler_dropout',
+)  # fmt: skip
 STILL = dict(head_dropout=0.0, dropout=0.0, attention_dropout=0.0)
-OWN = dict(modernbert=dict(window=3, theta=160_000.0), xlnet=dict(mem_len=0))
+OWN = dict(
+  modernbert=dict(window=3, theta=160_000.0),
+  xlnet=dict(mem_len=0),
+  distilbert=dict(types=0),
+  xlm=dict(ffn=4 * SIZE['width'], types=0, extra=(('language', LANGUAGES),)),
+)
 ACTS = dict(gelu_tanh='gelu_new', gelu_erf='gelu', relu='relu')
 IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_token_id=3)
 
@@ -21,7 +32,9 @@ IDS = dict(pad_token_id=0, bos_token_id=2, eos_token_id=3, cls_token_id=2, sep_t
 def config(family: str, **model):
   """A config of SIZE without dropout and without a head for words, of ELECTRA the discriminator's;
   `model` has the heads."""
-  c = cases.config(family)
+  c = cases.config('bert' if family == 'distilbert' else family)
+  if family == 'distilbert':  # whose recipe has one size
+    c.model.update({key: x for key, x in distilbert.recipe().model.items() if key in OF_DISTILBERT})
   known = {key: value for key, value in (SIZE | STILL).items() if key in c.model}
   c.model.update(known | OWN.get(family, {}) | dict(words=False) | model)
   if family == 'electra':
@@ -52,6 +65,16 @@ def _shape(m):
     return dict(
       vocab_size=cases.VOCAB, d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn,
       ff_activation=ACTS[m.activation], layer_norm_eps=m.norm_eps,
+    )  # fmt: skip
+  if m.family == 'distilbert':
+    return dict(
+      vocab_size=cases.VOCAB, dim=m.width, n_layers=m.layers, n_heads=m.heads, hidden_dim=m.ffn,
+      max_position_embeddings=m.positions, activation=ACTS[m.activation],
+    )  # fmt: skip
+  if m.family == 'xlm':
+    return dict(
+      vocab_size=cases.VOCAB, emb_dim=m.width, n_layers=m.layers, n_heads=m.heads,
+      n_langs=LANGUAGES, max_position_embeddings=m.positions, layer_norm_eps=m.norm_eps,
     )  # fmt: skip
   found = dict(
     vocab_size=cases.VOCAB, hidden_size=m.width, num_hidden_layers=m.layers,
@@ -94,9 +117,30 @@ def run(model, **inputs):
   """(state, loss, logits, gradients) of a model of transformers, in NumPy."""
   out = model(**known(model, **inputs))
   out.loss.backward()
-  gradients = {
+  return _state(model), out.loss.item(), out.logits.detach().numpy(), _gradients(model)
+
+
+def run_spans(model, start, end, **inputs):
+  """As `run`, of a class for questions, whose logits are [B, T, 2]; where rows are padded, the loss
+  is the mean of two cross-entropies that leave padding out, as theirs does not."""
+  given = known(model, **inputs, start_positions=start, end_positions=end)
+  out, padding = model(**given), given['attention_mask'] == 0
+  loss = out.loss
+  if padding.any():
+    cross = torch.nn.functional.cross_entropy
+    real = [x.masked_fill(padding, -torch.inf) for x in (out.start_logits, out.end_logits)]
+    loss = (cross(real[0], torch.tensor(start)) + cross(real[1], torch.tensor(end))) / 2
+  loss.backward()
+  logits = torch.stack([out.start_logits, out.end_logits], -1).detach().numpy()
+  return _state(model), loss.item(), logits, _gradients(model)
+
+
+def _state(model):
+  return {k: v.detach().numpy() for k, v in model.state_dict().items()}
+
+
+def _gradients(model):
+  return {
     k: np.zeros(p.shape, np.float32) if p.grad is None else p.grad.numpy()
     for k, p in model.named_parameters()
   }
-  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
-  return state, out.loss.item(), out.logits.detach().numpy(), gradients

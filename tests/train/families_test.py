@@ -1,5 +1,6 @@
 """Fine-tuning what each family leaves: pretrained here, learned, predicted with, exported."""
 
+import functools
 import json
 import random
 
@@ -10,10 +11,20 @@ pytestmark = pytest.mark.full
 WORDS = {'good': ('fine', 'great', 'lovely'), 'bad': ('poor', 'awful', 'dull')}
 OTHERS = ('the', 'film', 'was', 'a', 'very', 'one', 'of', 'all')
 TEXTS = ('the film was great', 'a very dull film')
+ROOM = 64  # positions
 # System -> fields of its model, and the class of transformers that a run on texts becomes.
 SYSTEMS = dict(
+  roberta=(dict(heads=4, positions=ROOM + 1), 'RobertaForSequenceClassification'),
+  xlm_r=(dict(heads=4, positions=ROOM + 1), 'XLMRobertaForSequenceClassification'),
+  albert=(
+    dict(heads=4, embedding_width=16, positions=ROOM),
+    'AlbertForSequenceClassification',
+  ),
+  ernie=(dict(heads=4, positions=ROOM), 'ErnieForSequenceClassification'),
+  spanbert=(dict(heads=4, positions=ROOM), 'BertForSequenceClassification'),
+  xlm=(dict(heads=4, ffn=128, positions=ROOM), 'XLMForSequenceClassification'),
   electra=(
-    dict(embedding_width=16, generator_head=8, positions=64),
+    dict(embedding_width=16, generator_head=8, positions=ROOM),
     'ElectraForSequenceClassification',
   ),
   modernbert=(
@@ -31,8 +42,11 @@ def files(tmp_path_factory):
   words = [*OTHERS, *WORDS['good'], *WORDS['bad']]
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '<eod>', *words]
   (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
-  sentences = [draw.choices(words, k=draw.randrange(5, 30)) for _ in range(300)]
-  (folder / 'text.txt').write_text('\n\n'.join(map(' '.join, sentences)) + '\n')
+  sentence = lambda: ' '.join(draw.choices(words, k=draw.randrange(5, 30)))
+  documents = ['\n'.join(sentence() for _ in range(3)) for _ in range(200)]
+  (folder / 'text.txt').write_text('\n\n'.join(documents) + '\n')
+  (folder / 'pairs.txt').write_text('\n'.join(sentence() for _ in range(100)) + '\n')
+  (folder / 'lexicon.txt').write_text('very dull\n')
   for name, count in (('train', 200), ('dev', 50)):
     rows = ['stars\ttext']
     for _ in range(count):
@@ -44,6 +58,18 @@ def files(tmp_path_factory):
   return folder
 
 
+def own_data(system, files):
+  """Keys of what a system reads beside text."""
+  if system == 'ernie':
+    return {'data.lexicon': files / 'lexicon.txt'}
+  text, pairs = files / 'text.txt', files / 'pairs.txt'
+  if system == 'xlm_r':
+    return {'data.input': f'de={text},en={text}'}
+  if system == 'xlm':
+    return {'data.input': f'de={text},en={text},de-en={pairs}+{pairs}'}
+  return {}
+
+
 @pytest.fixture(scope='module', params=SYSTEMS)
 def pretrained(request, files, tmp_path_factory):
   """(system, the workdir of four steps of it)."""
@@ -52,17 +78,18 @@ def pretrained(request, files, tmp_path_factory):
   keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
   keys |= {f'model.{key}': value for key, value in model.items()}
   keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
+  keys |= own_data(request.param, files)
   command = finetune_runs.main(f'configs/{request.param}.py:test', workdir)
   finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
   return request.param, workdir
 
 
-def command(files, encoder, workdir, *more):
+def command(files, encoder, workdir, *more, language='en'):
   """Fine-tuning on the texts, from an encoder that brings its shape and its vocabulary."""
   keys = dict(length=40, epochs=10, batch_size=16, log_steps=1, init_from=encoder)
   keys |= {'data.train': files / 'train.tsv', 'data.dev': files / 'dev.tsv'}
   keys |= {'data.task.label': 'stars', 'data.task.classes': ('bad', 'good')}
-  keys |= {'model.init_std': 0.2, 'optimizer.schedule.peak': 3e-3}
+  keys |= {'model.init_std': 0.2, 'optimizer.schedule.peak': 3e-3, 'data.language': language}
   start = finetune_runs.main('configs/finetune/text.py', workdir)
   return [*start, *(f'--config.{key}={value}' for key, value in keys.items()), *more]
 
@@ -81,6 +108,15 @@ def test_what_a_user_types_is_as_for_bert_and_it_learns(tuned):
   assert finetune_runs.last(workdir, 'eval/dev/accuracy') > 0.9  # the majority has about half
 
 
+def said_in(model, tokenizer, language, texts):
+  """What a pipeline would say of each text, had it a language."""
+  for text in texts:
+    given = tokenizer(text, return_tensors='pt')
+    logits = model(**given, langs=0 * given['input_ids'] + language).logits
+    p_C = logits.softmax(-1)[0].tolist()
+    yield [dict(label=model.config.id2label[i], score=p) for i, p in enumerate(p_C)]
+
+
 def test_an_exported_run_says_the_same_in_transformers(tuned, tmp_path):
   import transformers
 
@@ -88,8 +124,14 @@ def test_an_exported_run_says_the_same_in_transformers(tuned, tmp_path):
   exported = finetune_runs.exported(workdir, tmp_path / 'hf')
   given = json.loads((exported / 'config.json').read_text())
   assert given['architectures'] == [SYSTEMS[system][1]]
-  theirs = transformers.pipeline('text-classification', str(exported), top_k=None)(list(TEXTS))
-  done = finetune_runs.use('predict', workdir, *(f'--text={text}' for text in TEXTS), '--json')
+  theirs = transformers.pipeline('text-classification', str(exported), top_k=None)
+  if system == 'xlm':  # to which a pipeline gives no language
+    theirs = functools.partial(said_in, theirs.model, theirs.tokenizer, 1)
+  theirs = theirs(list(TEXTS))
+  own = ('--language=en',) if system == 'xlm' else ()
+  done = finetune_runs.use(
+    'predict', workdir, *(f'--text={text}' for text in TEXTS), '--json', *own
+  )
   assert done.returncode == 0, done.stderr
   for line, other in zip(done.stdout.splitlines(), theirs, strict=True):
     mine, other = json.loads(line), {each['label']: each['score'] for each in other}
@@ -109,6 +151,17 @@ def test_too_few_positions_are_refused(files, pretrained, tmp_path):
     pytest.skip(f'{system} takes rows of any length')
   arguments = command(files, encoder, tmp_path / 'run', '--config.length=80')
   finetune_runs.check_refused(arguments, tmp_path / 'run', 'the model has room for 64')
+
+
+def test_a_language_that_is_needed_is_asked_for(files, pretrained, tmp_path):
+  system, encoder = pretrained
+  if system != 'xlm':
+    pytest.skip(f'{system} has no table of languages')
+  for language, said in (('', 'one of de, en, got '), ('fr', "of de, en, got 'fr'")):
+    arguments = command(files, encoder, tmp_path / 'run', language=language)
+    finetune_runs.check_refused(arguments, tmp_path / 'run', said)
+  arguments = command(files, encoder, tmp_path / 'run', '--config.evals.dev.language=fr')
+  finetune_runs.check_refused(arguments, tmp_path / 'run', "of de, en, got 'fr'")
 
 
 def test_a_mesh_changes_nothing(files, pretrained, tuned, tmp_path):

@@ -48,11 +48,11 @@ def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ..
 
   Args:
     model: `config.model`.
-    pooler: their name.
+    pooler: their name; '': there is none, heads of labels read the token as it is.
     names: label -> theirs; others are `classifier`.
   """
   rows: tuple[Row, ...] = ()
-  if model.labels or 'pooler' in model and model.pooler:
+  if pooler and (model.labels or 'pooler' in model and model.pooler):
     rows += heads(dense('pooler', pooler, 'O', 'D'))
   for name, classes in (*model.labels, *model.token_labels):
     rows += heads(dense(name, names.get(name, 'classifier'), 'C', 'D'), C=classes)

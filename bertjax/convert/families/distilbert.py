@@ -1,8 +1,9 @@
-"""DistilBertForMaskedLM and DistilBertModel: BERT without segments and pooler."""
+"""DistilBertForMaskedLM, DistilBertModel, and those of fine-tuning: BERT without segments, and with
+ReLU in place of the tanh before its labels."""
 
 from typing import Any
 
-from bertjax.convert.families.bert import PLAIN, word_head
+from bertjax.convert.families.bert import PLAIN, label_heads, tuned_classes, word_head
 from bertjax.convert.family import ACTIVATIONS, Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, norm
 
@@ -27,7 +28,10 @@ def layout(model: Any) -> Layout:
   )
   tied = {'vocab_projector.weight': f'{tables}.word_embeddings.weight'}
   spare = tuple(row.theirs for row in words)
-  return Layout(rows + words, tied) if model.words else Layout(rows, spare=(*spare, *tied))
+  if model.words:
+    return Layout(rows + words, tied)
+  rows += label_heads(model, 'pre_classifier', {'span': 'qa_outputs'})
+  return Layout(rows, spare=(*spare, *tied))
 
 
 FAMILY = Family(
@@ -35,7 +39,11 @@ FAMILY = Family(
   recipe='bert',
   model_type='distilbert',
   base='distilbert',
-  classes={'DistilBertForMaskedLM': Heads(words=True), 'DistilBertModel': Heads()},
+  classes={
+    'DistilBertForMaskedLM': Heads(words=True),
+    'DistilBertModel': Heads(),
+    **tuned_classes('DistilBert'),
+  },
   layout=layout,
   fields=(
     Field('vocab_size', 'vocab_size', 30_522),
@@ -50,6 +58,6 @@ FAMILY = Family(
     Field('init_std', 'initializer_range', 0.02),
   ),
   # The class has its eps as a constant; learned and computed positions are a table to it.
-  fixed=dict(PLAIN, types=0, norm_eps=1e-12),
+  fixed=dict(PLAIN, types=0, norm_eps=1e-12, pooler_activation='relu'),
   theirs=dict(tie_word_embeddings=(True,)),
 )

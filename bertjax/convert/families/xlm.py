@@ -1,11 +1,15 @@
-"""XLMWithLMHeadModel and XLMModel, with or without language embeddings; masked and causal."""
+"""XLMWithLMHeadModel, XLMModel, and XLM with the heads of fine-tuning; with or without language
+embeddings, masked and causal."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from bertjax.convert.families.bert import PLAIN
-from bertjax.convert.family import Family, Field, Heads, Layout
+from bertjax.convert.families.bert import PLAIN, label_heads
+from bertjax.convert.family import ANY, Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
 from bertjax.errors import UserError
+
+SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
 
 
 def layout(model: Any) -> Layout:
@@ -30,7 +34,11 @@ def layout(model: Any) -> Layout:
   words = heads((Row('mlm/bias', 'pred_layer.proj.bias', 'V->V'),))
   tied = {'pred_layer.proj.weight': 'transformer.embeddings.weight'}
   spare = ('pred_layer.proj.bias',)
-  return Layout(rows + words, tied) if model.words else Layout(rows, spare=(*spare, *tied))
+  if model.words:
+    return Layout(rows + words, tied)
+  names = {name: 'sequence_summary.summary' for name, _ in model.labels}
+  names |= {'span': 'qa_outputs'} | ({'right': 'logits_proj'} if 'right' in names else {})
+  return Layout(rows + label_heads(model, '', names), spare=(*spare, *tied))
 
 
 def write(model: Any) -> dict[str, Any]:
@@ -50,7 +58,32 @@ def write(model: Any) -> dict[str, Any]:
       f"'causal', got {names} and {model.attend!r}"
     )
   rows = model.extra[0][1] if model.extra else 1
-  return dict(n_langs=rows, use_lang_emb=bool(model.extra), asm=False)
+  found: dict[str, Any] = dict(n_langs=rows, use_lang_emb=bool(model.extra), asm=False)
+  if [name for name, _ in model.labels] == ['right']:
+    # Its class has two linear maps, one after the other, and leaves out the first of them.
+    found |= dict(summary_use_proj=False, num_labels=model.width)
+  return found
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+  """Refuses what heads of labels do not read here.
+
+  Raises:
+    UserError: another summary of a text than its first token.
+  """
+  names = given.get('architectures') or ('',)
+  choice = names[0] == CHOICE
+  if choice or names[0] == SEQUENCE:
+    ours = dict(summary_type='first', summary_activation=None, summary_use_proj=not choice)
+    ours |= {} if choice else dict(summary_proj_to_labels=True)
+    default = dict(ours, summary_use_proj=True)  # of transformers
+    wrong = {key: x for key in ours if (x := given.get(key, default[key])) != ours[key]}
+    if wrong:
+      raise UserError(
+        f'config.json has {wrong}, which our model does not compute: expected '
+        f'{ {key: ours[key] for key in wrong} }'
+      )
+  return {}
 
 
 FAMILY = Family(
@@ -58,7 +91,14 @@ FAMILY = Family(
   recipe='xlm',
   model_type='xlm',
   base='transformer',
-  classes={'XLMWithLMHeadModel': Heads(words=True), 'XLMModel': Heads()},
+  classes={
+    'XLMWithLMHeadModel': Heads(words=True),
+    'XLMModel': Heads(),
+    'XLMForQuestionAnsweringSimple': Heads(token_label='span'),
+    CHOICE: Heads(label='right'),
+    SEQUENCE: Heads(label=ANY),
+    'XLMForTokenClassification': Heads(token_label=ANY),
+  },
   layout=layout,
   fields=(
     Field('vocab_size', 'vocab_size', 30_145),
@@ -82,8 +122,9 @@ FAMILY = Family(
     ),
   ),
   fixed={k: v for k, v in PLAIN.items() if k not in ('extra', 'attend')}
-  | dict(transform=False, types=0),
+  | dict(transform=False, types=0, pooler_activation='none'),
   theirs=dict(asm=(False,), is_encoder=(True,), tie_word_embeddings=(True,)),
   write=write,
+  read=read,
   vocab_size=95_000,  # of XLM-15
 )

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import extra_ids, rows
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Reader
@@ -25,8 +25,14 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[rows.Rows, N
 
 def _says(phases: Sequence[Any], path: str) -> str:
   del path
-  files = dict.fromkeys(config.data.train for config in phases)
+  files = dict.fromkeys(config.data.train + _all_of(config) for config in phases)
   return f'Learning from the labels of {", ".join(files)}'
+
+
+def _all_of(config: Any) -> str:
+  """What all tokens have an id of that is not in the files."""
+  found = extra_ids.ids(config)
+  return f' ({", ".join(f"{name} {number}" for name, number in found.items())})' if found else ''
 
 
 READER = Reader(

@@ -20,23 +20,27 @@ class Options(NamedTuple):
     file: of the examples; '': config.data.dev.
     examples: from the first one on; 0: all.
     batch_size: rows of a batch.
+    language: of the examples, where the model has a table of languages; '': config.data.language.
   """
 
   file: str
   examples: Natural
   batch_size: Count
+  language: str = ''
 
 
 def open_rows(subject: Subject, options: Options) -> rows_lib.Rows:
   """The rows of the file.
 
   Raises:
-    UserError: the file is not of the task, or a batch_size that the devices do not divide.
+    UserError: the file is not of the task, a batch_size that the devices do not divide, or no
+      language where the model needs one.
   """
   path, key = file_of(subject, options)
   return rows_lib.open_rows(
-    subject.config, path, key, subject.store, options.examples, options.batch_size
-  )
+    subject.config, path, key, subject.store, options.examples, options.batch_size,
+    options.language,
+  )  # fmt: skip
 
 
 def file_of(subject: Subject, options: Any) -> tuple[str, str]:

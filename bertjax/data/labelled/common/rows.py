@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from bertjax.config import registry
 from bertjax.config.options import read
 from bertjax.data import counter_rng
+from bertjax.data.labelled.common import extra_ids
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Labelled, Task
 from bertjax.data.vocab import kept
@@ -44,6 +45,7 @@ class Rows:
     together: rows from a multiple of this number on have one length: those of a batch.
     length_block: batches whose rows are put in order of length together; 1: rows lie in any batch.
     cls_last: whether the [CLS] of each part is its last token.
+    extra_ids: table of `config.model.extra` -> the id of all tokens, `<name>_BT`.
   """
 
   store: Store
@@ -53,6 +55,7 @@ class Rows:
   together: int
   length_block: int = 1
   cls_last: bool = False
+  extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   @property
   def rows(self) -> int:
@@ -92,6 +95,8 @@ class Rows:
       for name in ('token', 'example', 'type', 'position')
     }
     batch['token_BT'][:] = self.store.special['pad']
+    for name, value in self.extra_ids.items():
+      batch[f'{name}_BT'] = np.full((len(row_n), length), value, np.int32)
     for name, value_n in self.examples.token_label.items():
       batch[f'{name}_BT'] = np.zeros((len(row_n), length), value_n[0].dtype)
     first_n = []
@@ -198,7 +203,9 @@ def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:
   return counter_rng.permute(np.repeat(key_1, size), np.arange(size), size)
 
 
-def open_rows(config: Any, path: str, key: str, store: Store, limit: int, together: int) -> Rows:
+def open_rows(
+  config: Any, path: str, key: str, store: Store, limit: int, together: int, language: str = ''
+) -> Rows:
   """The rows of a file of labelled examples.
 
   Args:
@@ -208,21 +215,23 @@ def open_rows(config: Any, path: str, key: str, store: Store, limit: int, togeth
     store: of `open_vocabulary`.
     limit: examples from the first one on; 0: all.
     together: rows of a batch.
+    language: as of `extra_ids.ids`.
 
   Raises:
     UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
-      example, or an encoder that does not fit the task.
+      example, an encoder that does not fit the task, or no language where it needs one.
   """
   task, options = task_of(config.data.task)
   cls_last = is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
+  more = extra_ids.ids(config, language)
   records = read_records(config, path, key, limit)
   vocabulary = load_vocabulary(store.path / 'vocab')
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = with_cls_last(examples)
   length, block = config.length * parts(examples), config.data.length_block
-  return Rows(store, examples, length, config.seed, together, block, cls_last)
+  return Rows(store, examples, length, config.seed, together, block, cls_last, more)
 
 
 def parts(examples: Labelled) -> int:

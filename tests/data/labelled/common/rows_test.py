@@ -37,6 +37,21 @@ def labels(batch):
 
 
 @mutation(
+  'labelled: rows have no language',
+  'bertjax/data/labelled/common/rows.py',
+  'for name, value in self.extra_ids.items():',
+  'for name, value in {}.items():',
+)
+def test_all_tokens_have_the_id_of_a_further_table_that_their_file_has(rows):
+  served = dataclasses.replace(rows, extra_ids=dict(language=2, role=0))
+  for batch in (served.batch(np.arange(8), True), served.template()):
+    shape = batch['token_BT'].shape
+    assert batch['language_BT'].shape == batch['role_BT'].shape == shape
+    assert batch['language_BT'].dtype == np.int32 and not batch['role_BT'].any()
+  assert (served.batch(np.arange(8), True)['language_BT'] == 2).all()
+
+
+@mutation(
   'labelled: every epoch has the same order',
   'bertjax/data/labelled/common/rows.py',
   'counter_rng.root(self.seed, _SITE), epoch)',

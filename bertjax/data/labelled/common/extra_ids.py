@@ -1,0 +1,46 @@
+"""Labelled examples for models with further embedding tables: all tokens of a file have one id.
+
+XLM reads examples in the language that `config.data.language` says, or an evaluation's own
+`language` (facebookresearch/XLM, xlm/evaluation/xnli.py: lang_id). An ERNIE of dialogues reads them
+in role 0, which is ours: no original says it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from bertjax.errors import UserError, choose
+
+KEY = 'config.data.language'
+
+
+def ids(config: Any, language: str = '') -> dict[str, int]:
+  """Table of `config.model.extra` -> the id of all tokens.
+
+  Args:
+    config: of the run.
+    language: by name or number; '': that of `config.data.language`. A model without a table of
+      languages needs none.
+
+  Raises:
+    UserError: a table of languages, and none is said, or one that it has not.
+  """
+  tables = dict(config.model.extra) if 'extra' in config.model else {}
+  found = dict.fromkeys(tables, 0)
+  if 'language' in tables:
+    said = language or config.data.get('language', '')
+    found['language'] = _number(said, config.data.languages, tables['language'])
+  return found
+
+
+def _number(said: str, languages: Sequence[str], rows: int) -> int:
+  if not said or not (languages or said.isdecimal()):
+    known = f'one of {", ".join(languages)}' if languages else f'its number, 0 to {rows - 1}'
+    raise UserError(
+      f'the model has a table of languages: expected in {KEY}, or in language of an evaluation, '
+      f'that of the examples, {known}, got {said!r}'
+    )
+  if not said.isdecimal():
+    return list(languages).index(choose(said, languages, KEY))
+  if int(said) >= rows:
+    raise UserError(f'{KEY}: expected a number below {rows}, the rows of the table, got {said}')
+  return int(said)

@@ -1,0 +1,55 @@
+"""Which language, and which role, the tokens of labelled examples are in."""
+
+import pytest
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.data.labelled.common import extra_ids
+from bertjax.errors import UserError
+
+
+def config(*extra, language='', languages=('de', 'en', 'fr')):
+  data = dict(language=language, languages=languages)
+  return ConfigDict(dict(model=dict(extra=extra), data=data))
+
+
+@mutation(
+  'extra ids: an evaluation is in the language of training',
+  'bertjax/data/labelled/common/extra_ids.py',
+  "said = language or config.data.get('language', '')",
+  "said = config.data.get('language', '')",
+)
+def test_an_evaluation_may_be_in_a_language_of_its_own():
+  c = config(('language', 3), language='en')
+  assert extra_ids.ids(c) == dict(language=1)
+  assert extra_ids.ids(c, 'fr') == extra_ids.ids(c, '2') == dict(language=2)
+  c.data.languages = ()  # as of a directory of transformers
+  assert extra_ids.ids(c, '2') == dict(language=2)
+
+
+def test_other_models_need_no_language_and_roles_are_0():
+  assert extra_ids.ids(config(language='en')) == {}
+  assert extra_ids.ids(ConfigDict(dict(model=dict(name='modernbert'), data={}))) == {}
+  assert extra_ids.ids(config(('role', 2))) == dict(role=0)
+
+
+@pytest.mark.parametrize(
+  ('fields', 'said'),
+  [
+    (dict(), 'expected in config.data.language, .* one of de, en, fr, got '),
+    (dict(language='fa'), "config.data.language: expected one of .*, got 'fa'"),
+    (dict(language='3'), 'expected a number below 3, the rows of the table, got 3'),
+    (dict(language='en', languages=()), "its number, 0 to 2, got 'en'"),
+  ],
+  ids=['none', 'unknown', 'number', 'unnamed'],
+)
+@mutation(
+  'extra ids: the table has rows for any number',
+  'bertjax/data/labelled/common/extra_ids.py',
+  '  if int(said) >= rows:',
+  '  if False:',
+  case='number',
+)
+def test_a_language_that_is_needed_or_unknown_is_said(fields, said):
+  with pytest.raises(UserError, match=said):
+    extra_ids.ids(config(('language', 3), **fields))
