@@ -51,7 +51,7 @@ def get_config(arg: str | None = None) -> Recipe:
   if name == 'glue/mnli':
     dev = 'validation_matched'
     mismatched = dict(c.evals.dev.items(), file=f'tfds:{name}:validation_mismatched')
-    c.evals.mm = cited(CATALOG, **(mismatched | dict(every=c.get_ref('eval_steps'))))
+    c.evals.mm = cited(CATALOG, **(mismatched | dict(every=c.get_oneway_ref('eval_steps'))))
   if name == 'xnli':
     train, dev = 'glue/mnli', 'validation:en'
     c.data.task.update(cited(CATALOG, classes=ENTAILMENT))

@@ -35,6 +35,6 @@ def get_config(arg: str | None = None):
   c.update(cited(README, batch_size=32, length=128, epochs=2.0))
   c.optimizer.schedule.update(cited(README, peak=5e-5))
   for name in languages:
-    file = dict(c.evals.dev.items(), file=f'{name}.jsonl', every=c.get_ref('eval_steps'))
+    file = dict(c.evals.dev.items(), file=f'{name}.jsonl', every=c.get_oneway_ref('eval_steps'))
     c.evals[name] = cited(common.EVERY, **file)
   return c
