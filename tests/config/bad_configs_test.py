@@ -11,6 +11,7 @@ import cases
 import jax
 import pytest
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax.config import schema
 from bertjax.data.store.writer import write_store
@@ -271,6 +272,16 @@ DATA = [
   ('transformer_xl', {'data.plan.ends': 'eoed'}, "config.data.plan.ends='eoed'"),
   ('transformer_xl', {'data.pack': 2}, 'expected pack=1'),
   ('transformer_xl', {'data.language_alpha': 0.5}, 'language_alpha=None'),
+  ('bert', {'data.train': 'a.tsv'}, "train is not read with .*reader='store'.* it: labelled"),
+  ('bert', {'data.dev': 'a.tsv'}, 'config.data.dev is not read'),
+  ('bert', {'data.examples': 5}, 'config.data.examples is not read .*expected 0, got 5'),
+  ('bert', {'data.length_block': 1}, 'config.data.length_block is not read'),
+  ('bert', {'data.reader': 'seqio', 'data.store': 'S'}, 'store is not read .* it: store'),
+  ('bert', {'data.reader': 'seqio', 'data.heldout': 'a.txt'}, 'heldout is not read'),
+  ('finetune.glue:mrpc', {'data.store': 'S'}, "store is not read with .*'labelled'.* it: store"),
+  ('finetune.glue:mrpc', {'data.input': 'a.txt'}, 'data.input is not read .* it: seqio, store'),
+  ('finetune.glue:mrpc', {'data.pack': 2}, 'config.data.pack is not read'),
+  ('finetune.glue:mrpc', {'data.train_vocab': dict(type='bpe', size=500)}, 'train_vocab is not'),
 ]
 PHASES = [
   ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs one of share, turns'),
@@ -292,6 +303,19 @@ PHASES = [
   ('bert', {'phases.phase1.seed': -3}, "in phase 'phase1': config.seed"),
   ('bert', {'phases': dict(a=3)}, 'config.phases.a'),
   ('bert', {'phases.phase1.total_steps': 5}, 'total_steps'),
+  ('bert', {'phases.phase1.data': dict(store='S')}, 'phase1.data.store: the whole run has one'),
+  ('bert', {'phases.phase1.data': dict(input='a.txt')}, 'set config.data.input, or leave it out'),
+  ('bert', {'phases.phase1.data': dict(mixture='m')}, 'config.phases.phase1.data.mixture'),
+  ('bert', {'phases.phase1.data': dict(vocab='v')}, 'config.phases.phase1.data.vocab'),
+  ('bert', {'phases.phase1.data': dict(holdout=0.1)}, 'config.phases.phase1.data.holdout'),
+  ('bert', {'phases.phase1.data': dict(train_vocab=dict(size=500))}, 'phase1.data.train_vocab'),
+  ('bert', {'phases.phase1.data': dict(train='a.tsv')}, 'config.data.train is not read'),
+  ('bert', {'phases.phase1.trackers': ('wandb',)}, 'config.phases.phase1.trackers: the whole run'),
+  ('bert', {'phases.phase1.preset': 'gpu'}, 'config.phases.phase1.preset: the whole run'),
+  ('xlm_e', {'phases.mrtd.preset': 'gpu'}, 'config.phases.mrtd.preset: the whole run'),
+  ('bert', {'phases.phase1.remap_vocab': True}, 'config.phases.phase1.remap_vocab'),
+  ('bert', {'temperature': 2.0}, 'config.temperature=2.0 is of phases that are drawn'),
+  ('bert', {'temperature': 2.0, 'phases': {}}, 'this config has none: remove it'),
 ]
 EVALS = [
   ('bert', {'eval': dict(examples=5)}, "did you mean 'evals'"),
@@ -329,7 +353,9 @@ def changed(name: str, changes) -> ConfigDict:
   """The config with these changes, as a file would make them."""
   name, _, size = name.partition(':')
   config = importlib.import_module(f'configs.{name}').get_config(size or 'test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
+  config.batch_size, config.length = 8, 64
+  if 'held_out' in config.evals:
+    config.evals.held_out.batch_size = 8
   with config.ignore_type(), config.unlocked():
     for key, value in changes.items():
       *path, last = key.split('.')
@@ -344,6 +370,27 @@ def changed(name: str, changes) -> ConfigDict:
 
 
 @pytest.mark.parametrize('name, changes, message', ROWS, ids=lambda v: str(v)[:60])
+@mutation(
+  'schema: keys of another reader are accepted',
+  'bertjax/config/schema.py',
+  'if key not in read and',
+  'if key not in unsaid and',
+  case="bert-{'data.dev': 'a.tsv'}-config.data.dev is not read",
+)
+@mutation(
+  'phases: the store of one phase alone',
+  'bertjax/train/timeline.py',
+  'for key in readers.of(data).of_run}',
+  'for key in ()}',
+  case="bert-{'phases.phase1.data': {'store': 'S'}}-phase1.data.store: the whole run has one",
+)
+@mutation(
+  'schema: a temperature of nothing',
+  'bertjax/config/schema.py',
+  'line.draws is None',
+  'line.draws == 0',
+  case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
+)
 def test_what_cannot_work_is_refused_by_name(name, changes, message, store):
   config = changed(name, changes)
   with pytest.raises(UserError, match=message):
