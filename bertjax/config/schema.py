@@ -14,8 +14,17 @@ from ml_collections import ConfigDict
 
 from bertjax.config import options, registry, sources
 from bertjax.config.field_types import Natural
-from bertjax.config.keys import Best, Data, MeshSizes, Profile, Run, Teacher, TrainVocab
-from bertjax.errors import UserError
+from bertjax.config.keys import (
+  LEAST_PIECES,
+  Best,
+  Data,
+  MeshSizes,
+  Profile,
+  Run,
+  Teacher,
+  TrainVocab,
+)
+from bertjax.errors import UserError, choose
 from configs import common
 
 # Sections of `config.data` that a reader may have its rows made by: (key, folder, export).
@@ -32,6 +41,7 @@ OF_THE_TEXT = (
 LASTS_HELP = 'how long the phase lasts, against the others'
 # Keys of `config.data` that every run reads, wherever its rows are from.
 OF_EVERY_READER = ('reader', 'languages', 'vocab', 'lowercase', 'threads')
+MESH_AXES = tuple(name for name in MeshSizes._fields if name != 'slices')
 METADATA = ('name', 'family', 'size')  # of a model, besides its options
 
 
@@ -70,6 +80,11 @@ def check(config: ConfigDict) -> None:
     raise UserError(
       f'config.temperature={config.temperature} is of phases that are drawn, and this config has '
       'none: remove it'
+    )
+  for name in line.unmet:
+    raise UserError(
+      f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or give '
+      'the phase more of it (share), or the ones before it less (turns)'
     )
   for phase in line.phases:
     try:
@@ -158,6 +173,21 @@ def _check_one(config: ConfigDict) -> None:
   for section in sections(config):
     options.check_fields(section.fields, dict(section.given), section.key)
   _check_read(config.data)
+  trained = config.data.train_vocab
+  if trained.type and not trained.size:
+    raise UserError(
+      f'config.data.train_vocab.size: expected int >= {LEAST_PIECES} with type={trained.type!r}, '
+      'got 0'
+    )
+  _check_rules(config.sharding_rules)
+
+
+def _check_rules(rules: Any) -> None:
+  """Refuses rules of axes that no parameter and no activation, or no mesh, has."""
+  for name, axes in rules:
+    choose(name, dict(common.SHARDING_RULES), 'config.sharding_rules, logical axes')
+    for axis in (axes,) if isinstance(axes, str) else axes or ():
+      choose(axis, MESH_AXES, f'config.sharding_rules, mesh axes of {name!r}')
 
 
 def _check_read(data: Any) -> None:

@@ -19,6 +19,7 @@ again, unless it has another `seed`.
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -124,6 +125,15 @@ class Timeline(NamedTuple):
     examples = tuple(given or n for given, n in zip(self.draws.examples, rows, strict=True))
     draws = self.draws._replace(examples=examples)
     return self._replace(draws=draws, drawn=draws.steps(self.total))
+
+  @property
+  def unmet(self) -> tuple[str, ...]:
+    """Phases that the run ends before; of drawn ones nobody knows."""
+    if self.draws or self.factors:
+      return ()
+    ends = itertools.accumulate(self.lengths)
+    reached = zip(self.phases, self.lengths, ends, strict=True)
+    return tuple(p.name for p, steps, end in reached if not steps or end - steps >= self.total)
 
   @property
   def side_by_side(self) -> bool:

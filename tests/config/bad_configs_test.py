@@ -30,8 +30,10 @@ WSD = dict(name='warmup_stable_decay', peak=1.0, warmup_steps=5, decay_steps=6, 
 MUON = common.muon().to_dict() | dict(schedule=dict(name='constant', peak=1.0))
 
 TOP = [
-  ('bert', {'seed': -1}, 'config.seed: expected int >= 0, got -1'),
+  ('bert', {'seed': -1}, 'config.seed: expected int >= 0 and <= 4294967295, got -1'),
   ('bert', {'seed': 1.5}, 'config.seed: expected int'),
+  ('bert', {'seed': 2**32}, 'config.seed: .* <= 4294967295, got 4294967296'),
+  ('bert', {'seed': 2**70}, 'config.seed: .* <= 4294967295'),
   ('bert', {'name': 7}, 'config.name: expected str'),
   ('bert', {'total_steps': 0}, 'config.total_steps: expected int >= 1, got 0'),
   ('bert', {'total_steps': -5}, 'config.total_steps'),
@@ -67,6 +69,13 @@ TOP = [
   ('bert', {'mesh.data': -1, 'mesh.fsdp': -1}, 'at most one mesh axis may be -1'),
   ('bert', {'sharding_rules': 'fsdp'}, 'config.sharding_rules'),
   ('bert', {'sharding_rules': (('batch', 'data'),)}, 'no sharding rule for axis'),
+  (
+    'bert',
+    {'sharding_rules': (('embed', 'tensr'),)},
+    "mesh axes of 'embed'.* did you mean 'tensor",
+  ),
+  ('bert', {'sharding_rules': (('embed', ('fsdp', 'slices')),)}, "of data, fsdp, .*'slices'"),
+  ('bert', {'sharding_rules': (('embd', 'fsdp'),)}, "logical axes: .* did you mean 'embed'"),
   ('bert', {'init_from': 7}, 'config.init_from'),
   ('bert', {'init_from': (('runs/bert', 'params'),)}, 'config.init_from'),
   ('bert', {'fresh_layers': -1}, 'config.fresh_layers: expected int >= 0'),
@@ -241,6 +250,8 @@ DATA = [
   ('bert', {'data.lowercase': 'no'}, 'config.data.lowercase'),
   ('bert', {'data.train_vocab.type': 'word'}, 'config.data.train_vocab.type'),
   ('bert', {'data.train_vocab.size': -1}, 'config.data.train_vocab.size'),
+  ('bert', {'data.train_vocab.size': 299}, 'train_vocab.size: expected one of 0 or int >= 300'),
+  ('bert', {'data.train_vocab.type': 'bpe'}, "size: expected int >= 300 with type='bpe', got 0"),
   ('bert', {'data.vocabulary': 'vocab.txt'}, "did you mean 'vocab'"),
   ('bert', {'data.languages': ('de', 'fr')}, "has no column 'language'"),
   ('bert', {'data.mask.name': 'nowhere.at_all'}, 'expected a module that Python finds'),
@@ -314,6 +325,9 @@ PHASES = [
   ('bert', {'phases.phase1.preset': 'gpu'}, 'config.phases.phase1.preset: the whole run'),
   ('xlm_e', {'phases.mrtd.preset': 'gpu'}, 'config.phases.mrtd.preset: the whole run'),
   ('bert', {'phases.phase1.remap_vocab': True}, 'config.phases.phase1.remap_vocab'),
+  ('bert', {'total_steps': 1}, 'phases.phase2 gets no step of config.total_steps=1: raise that'),
+  ('bert', {'total_steps': 3}, 'phases.phase2 gets no step of config.total_steps=3: raise that'),
+  ('xlm', {'total_steps': 2}, 'phases.tlm gets no step of config.total_steps=2'),
   ('bert', {'temperature': 2.0}, 'config.temperature=2.0 is of phases that are drawn'),
   ('bert', {'temperature': 2.0, 'phases': {}}, 'this config has none: remove it'),
 ]
@@ -325,6 +339,7 @@ EVALS = [
   ('bert', {'evals.held_out.example': 1}, "did you mean 'examples'"),
   ('bert', {'evals.held_out.batch_size': 0}, 'config.evals.held_out.batch_size'),
   ('bert', {'evals.held_out.seed': -1}, 'config.evals.held_out.seed'),
+  ('bert', {'evals.held_out.seed': 2**64}, 'config.evals.held_out.seed'),
   ('bert', {'evals.held_out.length': 5000}, 'sequences of 5000 tokens'),
   ('bert', {'evals.held_out.every': -1}, 'config.evals.held_out.every: expected int >= 0'),
   ('bert', {'evals.held_out.data': dict(maks=1)}, "did you mean 'mask'"),
@@ -383,6 +398,34 @@ def changed(name: str, changes) -> ConfigDict:
   'for key in readers.of(data).of_run}',
   'for key in ()}',
   case="bert-{'phases.phase1.data': {'store': 'S'}}-phase1.data.store: the whole run has one",
+)
+@mutation(
+  'schema: seeds that are the same to jax',
+  'bertjax/config/field_types.py',
+  'Bounds(0, 2**32 - 1)',
+  'Bounds(0)',
+  case="bert-{'evals.held_out.seed': 18446744073709551616}-config.evals.held_out.seed",
+)
+@mutation(
+  'phases: turns that never come',
+  'bertjax/train/timeline.py',
+  'if not steps or end - steps >= self.total',
+  'if not steps',
+  case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",
+)
+@mutation(
+  'schema: a rule of an axis that nothing has',
+  'bertjax/config/schema.py',
+  'for name, axes in rules:',
+  'for name, axes in rules[:0]:',
+  case="bert-{'sharding_rules': (('embed', ('fsdp', 'slices')),)}-of data, fsdp, .*'slices'",
+)
+@mutation(
+  'schema: a vocabulary that is too small to be trained',
+  'bertjax/config/keys.py',
+  'LEAST_PIECES = 300 ',
+  'LEAST_PIECES = 1 ',
+  case="bert-{'data.train_vocab.size': 299}-train_vocab.size: expected one of 0 or int >= 300",
 )
 @mutation(
   'schema: a temperature of nothing',
