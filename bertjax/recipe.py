@@ -9,6 +9,7 @@ adds types and meanings. What a phase changes follows under its name. Keys that 
 values out of range, are refused as `bertjax.main` would refuse them.
 """
 
+import functools
 import sys
 
 from absl import app, flags
@@ -54,6 +55,7 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.recipe'):
-    app.run(main, command_line.located(sys.argv))
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+    parse = functools.partial(command_line.parse_flags, program='bertjax.recipe')
+    app.run(main, command_line.located(sys.argv), flags_parser=parse)

@@ -135,5 +135,6 @@ def _one_store(config: Any, grid: Sequence[Point], workdir: pathlib.Path) -> lis
 
 if __name__ == '__main__':
   with door('bertjax.sweep'):
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     parse = functools.partial(command_line.parse_flags, program='bertjax.sweep')
     app.run(main, command_line.located(sys.argv), flags_parser=parse)

@@ -12,6 +12,7 @@ last; or rows of one size with --batch_size (of all chips) and --length. The pre
 unless config.preset says another. Returns 1 if something does not fit.
 """
 
+import functools
 import json
 import os
 import sys
@@ -121,6 +122,7 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.preflight'):
-    app.run(lambda argv: sys.exit(main(argv)), command_line.located(sys.argv))
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+    parse = functools.partial(command_line.parse_flags, program='bertjax.preflight')
+    app.run(lambda argv: sys.exit(main(argv)), command_line.located(sys.argv), flags_parser=parse)

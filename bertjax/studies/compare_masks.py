@@ -9,6 +9,7 @@ the held-out loss at masked tokens of random spans, the same ones for all. Runs 
 WORKDIR/ARM-SEED and are not repeated when they are there.
 """
 
+import functools
 import pathlib
 import statistics
 import sys
@@ -207,6 +208,7 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.studies.compare_masks'):
-    app.run(main, command_line.located(sys.argv))
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+    parse = functools.partial(command_line.parse_flags, program='bertjax.studies.compare_masks')
+    app.run(main, command_line.located(sys.argv), flags_parser=parse)
