@@ -54,6 +54,6 @@ def main(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
   with door('bertjax.recipe'):
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     command_line.run(main, sys.argv, 'bertjax.recipe')

@@ -25,6 +25,7 @@ from absl import app, flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax.config.keys import LEAST_PIECES
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.text import sentence_split
 from bertjax.data.text.left_out import LeftOut, Wrong
@@ -36,7 +37,9 @@ from bertjax.metrics.progress import Bar
 from bertjax.storage import copies
 
 _TYPE = flags.DEFINE_enum('type', 'wordpiece', list(TRAINERS), 'Kind of vocabulary.')
-_SIZE = flags.DEFINE_integer('size', None, 'Pieces, special ones included.', 300, required=True)
+_SIZE = flags.DEFINE_integer(
+  'size', None, 'Pieces, special ones included.', LEAST_PIECES, required=True
+)
 _SAMPLE = flags.DEFINE_integer(
   'sample', 1_000_000, 'Sentences to train on, drawn from all; about 200 MB of memory a million.', 1
 )

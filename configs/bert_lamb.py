@@ -61,12 +61,15 @@ def get_config(arg: str | None = None):
       clip=1.0,
     )
   )
-  first = c.get_ref('total_steps') * FIRST // (FIRST + SECOND)
-  second = c.get_ref('total_steps') * SECOND // (FIRST + SECOND)
+  # A reference for each key, so that none moves another.
+  first = lambda: c.get_ref('total_steps') * FIRST // (FIRST + SECOND)
+  second = lambda: c.get_ref('total_steps') * SECOND // (FIRST + SECOND)
   c.optimizer.schedule = cited(
     f'{NVIDIA}/schedulers.py:PolyWarmUpScheduler', name='sqrt_poly', start=0
-  ) | cited(README, peak=6e-3, warmup_steps=first * 2001 // FIRST, total_steps=first)
-  schedule = dict(start=first, peak=4e-3, warmup_steps=second * 200 // SECOND, total_steps=second)
+  ) | cited(README, peak=6e-3, warmup_steps=first() * 2001 // FIRST, total_steps=first())
+  schedule = dict(
+    start=first(), peak=4e-3, warmup_steps=second() * 200 // SECOND, total_steps=second()
+  )
   c.phases = cited(
     README,
     phase1=dict(share=float(FIRST), length=c.get_ref('length') // 4),

@@ -1,8 +1,9 @@
 """Every key that the framework reads, with its default, and the parsing of `configs/FILE.py:SIZE`.
 
 A system's config starts from `base()` and says only what is its own, each value with its source
-(bertjax/config/sources.py). Values that follow from others are references (`config.get_ref`), so
-that `--config.total_steps=1000` moves the warm-up and the phases with it.
+(bertjax/config/sources.py). Values that follow from others are references, so that
+`--config.total_steps=1000` moves the warm-up and the phases with it. One that repeats another key
+is a `config.get_oneway_ref`: set by itself it leaves that key, and what follows from it, as it was.
 """
 
 import difflib
@@ -106,7 +107,7 @@ def base() -> Recipe:
 
 def the_run(c: Recipe) -> Cited:
   """The total_steps of a schedule that goes on to the end of the run."""
-  return cited(THE_RUN, total_steps=c.get_ref('total_steps'))
+  return cited(THE_RUN, total_steps=c.get_oneway_ref('total_steps'))
 
 
 def evals(c: ConfigDict) -> ConfigDict:
@@ -127,18 +128,19 @@ def evals(c: ConfigDict) -> ConfigDict:
       model=ConfigDict(),  # overrides of config.model: a longer memory than in training
     )
   )
-  e.held_out.every = c.get_ref('eval_steps')
+  each = lambda: c.get_oneway_ref('eval_steps')  # one for each, so that none moves another
+  e.held_out.every = each()
   # Rows scored token by token; 0: none.
   e.pseudo_perplexity = dict(type='pseudo_perplexity', every=0, rows=8, rows_of='held_out')
   # Pairs of texts whose similarity people judged, as in STS-B; no file: none.
   e.similarity = dict(
-    type='similarity', every=e.held_out.get_ref('every'), file='', text=('sentence1', 'sentence2'),
-    score='score', header=(), examples=0, batch_size=64,
+    type='similarity', every=each(), file='', text=('sentence1', 'sentence2'), score='score',
+    header=(), examples=0, batch_size=64,
   )  # fmt: skip
   # A linear classifier on the frozen model, fitted to `train` and judged on `dev`; no file: none.
   e.linear_probe = dict(
-    type='linear_probe', every=e.held_out.get_ref('every'), train='', dev='', text=('sentence',),
-    label='label', classes=('0', '1'), header=(), examples=2000, batch_size=64,
+    type='linear_probe', every=each(), train='', dev='', text=('sentence',), label='label',
+    classes=('0', '1'), header=(), examples=2000, batch_size=64,
   )  # fmt: skip
   # Sentences with [MASK], to be completed.
   e.fill_mask = dict(type='fill_mask', every=0, sentences=())

@@ -34,17 +34,16 @@ def get_config(arg: str | None = None):
     )
     | cited('ours: see above', tied_embeddings=False)
   )
-  half, schedule = c.get_ref('total_steps') // 2, c.optimizer.schedule
+  half = lambda: c.get_ref('total_steps') // 2  # one for each key, so that none moves another
   warmup = c.get_ref('total_steps') * 5_000 // c.total_steps
-  del schedule.total_steps  # a reference to the run's
-  schedule.update(cited(OURS, start=0, warmup_steps=warmup, total_steps=half))
+  c.optimizer.schedule.update(cited(OURS, start=0, warmup_steps=warmup, total_steps=half()))
   c.phases = cited(
     OURS,
     phase1=dict(share=0.5, objective=dict(train='generator'), optimizer=dict(freeze=DISCRIMINATOR)),
     phase2=dict(
       share=0.5,
       objective=dict(train='discriminator', copy_generator=True),
-      optimizer=dict(freeze=GENERATOR, schedule=dict(start=half)),
+      optimizer=dict(freeze=GENERATOR, schedule=dict(start=half())),
     ),
   )
   if size == 'tiny':

@@ -176,7 +176,7 @@ def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) ->
     schedule = dict(peak=peak, warmup_steps=0, start=share_of(c, before, steps))
     schedule['total_steps'] = share_of(c, stage.steps, steps)
     if stage.decay:
-      schedule |= dict(decay_steps=schedule['total_steps'], end_ratio=0.001)
+      schedule |= dict(decay_steps=share_of(c, stage.steps, steps), end_ratio=0.001)
     found['optimizer'] = dict(schedule=schedule, weight_decay=1e-5 / peak)
   if stage.name.startswith('context'):
     # Of global layers; local ones keep theirs.

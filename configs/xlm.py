@@ -135,7 +135,7 @@ def get_config(arg: str | None = None):
     # 0.0, as often each, is the code's default.
     c.data.update(cited('XLM paper, section 5.1 (unverified)', language_alpha=0.7))
     one = cited(
-      'XLM/xlm/trainer.py:get_batch, of one language', language_block=c.get_ref('batch_size')
+      'XLM/xlm/trainer.py:get_batch, of one language', language_block=c.get_oneway_ref('batch_size')
     )
     c.data.update(one)
 

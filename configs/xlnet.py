@@ -75,12 +75,12 @@ def get_config(arg: str | None = None):
   c.update(cited(common.EVERY, log_steps=100, eval_steps=10_000, checkpoint_steps=10_000))
   c.best.update(cited(common.NAMES, metric='eval/plm'))
 
-  half = c.get_ref('length') // 2  # 256
+  half = lambda: c.get_ref('length') // 2  # 256
   c.data.plan = recipes.XLNET_PLAN
-  c.data.plan.update(cited(README, reuse_len=half))
+  c.data.plan.update(cited(README, reuse_len=half()))
   c.data.mask = recipes.XLNET_MASK
-  reuse = c.data.plan.get_ref('reuse_len')
-  c.data.mask.update(cited(README, reuse_len=reuse, perm_size=half))
+  reuse = c.data.plan.get_ref('reuse_len')  # one number: each of the three sets them all
+  c.data.mask.update(cited(README, reuse_len=reuse, perm_size=half()))
 
   c.model = model(size)
   c.model.update(cited(README, mem_len=c.get_ref('length') * 3 // 4, reuse_len=reuse))

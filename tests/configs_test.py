@@ -1,5 +1,6 @@
 """Every config file: its sizes, what it refuses, what follows from its references."""
 
+import copy
 import importlib
 import pathlib
 import sys
@@ -9,6 +10,7 @@ from absl import flags
 from ml_collections import config_flags
 from mutation import mutation
 
+from bertjax.config import dotted, schema
 from bertjax.models.bert import SIZES
 from bertjax.train import timeline as timeline_lib
 
@@ -169,3 +171,58 @@ def test_overrides_move_what_refers_to_them(monkeypatch):
   assert config.optimizer.schedule.total_steps == 2000
   assert config.optimizer.schedule.warmup_steps == 20
   assert config.phases.phase1.length == 16
+
+
+@mutation(
+  "configs: the steps between a set's evaluations are those between all",
+  'configs/common.py',
+  "each = lambda: c.get_oneway_ref('eval_steps')",
+  "each = lambda: c.get_ref('eval_steps')",
+)
+def test_a_set_may_be_judged_at_the_end_alone(monkeypatch):
+  config = parse(monkeypatch, '--config.evals.held_out.every=0', '--config.eval_steps=7')
+  assert config.eval_steps == config.evals.similarity.every == 7
+  assert config.evals.held_out.every == 0 and schema.check(config) is None
+
+
+def values(config) -> dict:
+  return dotted.flat(config.copy_and_resolve_references().to_dict())
+
+
+def moved(config, key: str) -> set[str]:
+  """What has another value where this key has, of a copy."""
+  changed, was = copy.deepcopy(config), values(config)
+  changed.update_from_flattened_dict({key: 3 * was[key] + 7})
+  return {name for name, value in values(changed).items() if value != was[name]}
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+@mutation(
+  'configs: a schedule as long as the run sets the length of the run',
+  'configs/common.py',
+  "cited(THE_RUN, total_steps=c.get_oneway_ref('total_steps'))",
+  "cited(THE_RUN, total_steps=c.get_ref('total_steps'))",
+  case='bert',
+)
+@mutation(
+  'configs: the rows that share a language set the batch',
+  'configs/xlm.py',
+  "c.get_oneway_ref('batch_size')",
+  "c.get_ref('batch_size')",
+  case='xlm',
+)
+@mutation(
+  'configs: two keys of a phase share one reference',
+  'configs/modernbert.py',
+  'decay_steps=share_of(c, stage.steps, steps)',
+  "decay_steps=schedule['total_steps']",
+  case='modernbert',
+)
+def test_what_follows_from_a_key_does_not_move_it_or_another(name):
+  """But XLNet's reuse_len, one number that has three names."""
+  config = importlib.import_module(f'configs.{name}').get_config()
+  sources = ('total_steps', 'eval_steps', 'batch_size', 'length')
+  following = set.union(*(moved(config, source) - {source} for source in sources))
+  assert {'optimizer.schedule.total_steps', 'evals.held_out.every'} & following
+  for key in following:
+    assert key.endswith('.reuse_len') or moved(config, key) == {key}

@@ -146,7 +146,7 @@ ARROWS = {
   ),
   'bertjax.recipe': ('bertjax.config',),
   'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
-  'bertjax.vocab': ('bertjax.data', 'bertjax.metrics'),
+  'bertjax.vocab': ('bertjax.config.keys', 'bertjax.data', 'bertjax.metrics'),
   'configs': ('bertjax.models', 'bertjax.data.recipes', 'bertjax.config.sources'),
 }  # fmt: skip
 # (who, whom) -> why it stands against the arrows, for now.

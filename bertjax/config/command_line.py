@@ -1,15 +1,19 @@
 """Config files as commands take them: where `configs/NAME.py` is, and their keys for --help."""
 
+import difflib
 import functools
 import importlib.util
 import pathlib
+import re
 import sys
+import traceback
 from collections.abc import Callable
 from typing import Any
 
-from absl import app
+from absl import app, flags
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
+_NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
 HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
 
 
@@ -35,19 +39,57 @@ def run(main: Callable[[list[str]], Any], argv: list[str], program: str) -> None
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
   """What parses the flags of a command in `app.run`: a key that the config lacks ends in one line
-  that names the nearest.
+  that names the nearest, and so does a number that is no integer.
 
   Args:
     argv: of the command.
     program: its name.
   """
   try:
-    return app.parse_flags_with_usage(argv)
+    return flags.FLAGS(argv)
+  except flags.Error as error:
+    if found := _NO_INTEGER.match(str(error)):
+      sys.exit(f'{program}: {found[1]}: expected an integer such as 1000000, got {found[2]}')
+    return app.parse_flags_with_usage(argv)  # says it
   except (AttributeError, KeyError) as error:
+    if _of_the_file(argv, error):
+      raise
+    if found := _unknown(argv):
+      sys.exit(f'{program}: {found}')
     key: object = error
     while isinstance(key, Exception):  # ml_collections raises the one inside the other
       key = key.args[0]
     sys.exit(f'{program}: the config has no key {". ".join(str(key).splitlines())}')
+
+
+def _of_the_file(argv: list[str], error: BaseException) -> bool:
+  """Whether the config file was running when it was raised, and not what is set in the config."""
+  file = _given(argv).partition(':')[0]
+  return any(
+    frame.f_code.co_filename == file for frame, _ in traceback.walk_tb(error.__traceback__)
+  )
+
+
+def _unknown(argv: list[str]) -> str:
+  """What is wrong with the first --config.KEY that the config lacks; '' if none is found."""
+  name, _, size = _given(argv).partition(':')
+  if not name:
+    return ''
+  config = _load(name, size)
+  for argument in argv:
+    section, whole = config, argument.lstrip('-').partition('=')[0]
+    above, *parts = whole.split('.')
+    if above != 'config' or not argument.startswith('-'):
+      continue
+    for part in parts:
+      if not hasattr(section, 'keys'):
+        break
+      if part not in section:
+        near = difflib.get_close_matches(part, section.keys(), 1)
+        hint = f'; did you mean {near[0]!r}?' if near else ''
+        return f'the config has no key {whole}: {above} has {", ".join(sorted(section))}{hint}'
+      section, above = section[part], f'{above}.{part}'
+  return ''
 
 
 def keys_help(argv: list[str]) -> str:
@@ -60,8 +102,7 @@ def keys_help(argv: list[str]) -> str:
     return ''
   from bertjax.config import schema  # imports the models: not on the way to a run
 
-  given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
-  path = next(filter(None, given), f'{FOLDER / "bert.py"}')
+  path = _given(argv) or f'{FOLDER / "bert.py"}'
   name, _, argument = _located(path, '--config').partition(':')
   shown = [
     f'  --{row.key}={row.value}\n      {row.kind}{f"; {row.meaning}" if row.meaning else ""}'
@@ -74,7 +115,13 @@ def _load(name: str, argument: str) -> Any:
   spec: Any = importlib.util.spec_from_file_location('config_for_help', name)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
-  return module.get_config(argument or None)
+  return module.get_config(*([argument] if argument else []))
+
+
+def _given(argv: list[str]) -> str:
+  """The value of --config, '' if there is none."""
+  given = [_value(argument, before) for argument, before in zip(argv, ['', *argv], strict=False)]
+  return next(filter(None, given), '')
 
 
 def _value(argument: str, before: str) -> str:

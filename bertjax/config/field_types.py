@@ -24,13 +24,14 @@ class Bounds(NamedTuple):
     return above and (value < self.high if self.open_high else value <= self.high)
 
   def __str__(self) -> str:
-    parts = [] if self.low == -math.inf else [f'{">" if self.open_low else ">="} {self.low:g}']
-    parts += [] if self.high == math.inf else [f'{"<" if self.open_high else "<="} {self.high:g}']
+    parts = [] if self.low == -math.inf else [f'{">" if self.open_low else ">="} {self.low}']
+    parts += [] if self.high == math.inf else [f'{"<" if self.open_high else "<="} {self.high}']
     return ' and '.join(parts)
 
 
 Count = Annotated[int, Bounds(1)]
 Natural = Annotated[int, Bounds(0)]
+Seed = Annotated[int, Bounds(0, 2**32 - 1)]  # jax.random.key takes no more bits
 IdOfPad = Annotated[int, Bounds(-1)]  # -1: as the vocabulary says
 Positive = Annotated[float, Bounds(0, open_low=True)]
 NonNegative = Annotated[float, Bounds(0)]

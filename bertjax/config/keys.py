@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from bertjax.config.field_types import Bounds, Count, Natural, NonNegative, Positive
+from bertjax.config.field_types import Bounds, Count, Natural, NonNegative, Positive, Seed
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]
+LEAST_PIECES = 300  # of a vocabulary that is trained: 256 bytes and what is special fit
 
 
 class Run(NamedTuple):
@@ -52,7 +53,7 @@ class Run(NamedTuple):
 
   name: str
   preset: Literal['', 'tpu', 'gpu', 'cpu']
-  seed: Natural
+  seed: Seed
   total_steps: Count
   epochs: NonNegative
   minutes: NonNegative
@@ -150,11 +151,11 @@ class TrainVocab(NamedTuple):
 
   Attributes:
     type: as of `bertjax.vocab --type`; '': none.
-    size: its pieces.
+    size: its pieces, special ones included; 0: none is trained.
   """
 
   type: Literal['', 'wordpiece', 'bpe', 'unigram', 'words', 'characters', 'bytes']
-  size: Natural
+  size: Literal[0] | Annotated[int, Bounds(LEAST_PIECES)]
 
 
 class Data(NamedTuple):

@@ -7,15 +7,24 @@ A config is checked before any work, after the overrides of the command line, as
 every phase.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from bertjax.config import options, registry, sources
 from bertjax.config.field_types import Natural
-from bertjax.config.keys import Best, Data, MeshSizes, Profile, Run, Teacher, TrainVocab
-from bertjax.errors import UserError
+from bertjax.config.keys import (
+  LEAST_PIECES,
+  Best,
+  Data,
+  MeshSizes,
+  Profile,
+  Run,
+  Teacher,
+  TrainVocab,
+)
+from bertjax.errors import UserError, choose
 from configs import common
 
 # Sections of `config.data` that a reader may have its rows made by: (key, folder, export).
@@ -30,6 +39,9 @@ OF_THE_TEXT = (
   'documents', 'columns', 'lexicon', 'segmenter', 'holdout', 'workers',
 )  # fmt: skip
 LASTS_HELP = 'how long the phase lasts, against the others'
+# Keys of `config.data` that every run reads, wherever its rows are from.
+OF_EVERY_READER = ('reader', 'languages', 'vocab', 'lowercase', 'threads')
+MESH_AXES = tuple(name for name in MeshSizes._fields if name != 'slices')
 METADATA = ('name', 'family', 'size')  # of a model, besides its options
 
 
@@ -63,7 +75,18 @@ def check(config: ConfigDict) -> None:
   # What follows from others by reference cannot be computed before those are sound.
   options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
   _check_one(config.copy_and_resolve_references())
-  for phase in timeline.make(config).phases:
+  line = timeline.make(config)
+  if 'temperature' in config and line.draws is None:
+    raise UserError(
+      f'config.temperature={config.temperature} is of phases that are drawn, and this config has '
+      'none: remove it'
+    )
+  for name in line.unmet:
+    raise UserError(
+      f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or give '
+      'the phase more of it (share), or the ones before it less (turns)'
+    )
+  for phase in line.phases:
     try:
       _check_one(phase.config)
     except UserError as error:
@@ -81,7 +104,7 @@ def sections(config: Any) -> Iterator[Described]:
     yield _described(f'config.{key}', _section(config, key), fields)
   data = _section(config, 'data')
   yield _described('config.data.train_vocab', data['train_vocab'], TrainVocab)
-  reads = registry.find('bertjax.data.readers', data['reader'], 'config.data.reader').READER.reads
+  reads = _reads(data['reader'])
   for key, folder, export in OF_THE_ROWS:
     where = f'config.data.{key}'
     read = key in reads
@@ -149,6 +172,41 @@ def listing(config: Any) -> list[Row]:
 def _check_one(config: ConfigDict) -> None:
   for section in sections(config):
     options.check_fields(section.fields, dict(section.given), section.key)
+  _check_read(config.data)
+  trained = config.data.train_vocab
+  if trained.type and not trained.size:
+    raise UserError(
+      f'config.data.train_vocab.size: expected int >= {LEAST_PIECES} with type={trained.type!r}, '
+      'got 0'
+    )
+  _check_rules(config.sharding_rules)
+
+
+def _check_rules(rules: Any) -> None:
+  """Refuses rules of axes that no parameter and no activation, or no mesh, has."""
+  for name, axes in rules:
+    choose(name, dict(common.SHARDING_RULES), 'config.sharding_rules, logical axes')
+    for axis in (axes,) if isinstance(axes, str) else axes or ():
+      choose(axis, MESH_AXES, f'config.sharding_rules, mesh axes of {name!r}')
+
+
+def _check_read(data: Any) -> None:
+  """Refuses values of `config.data` that are for another reader than the one that it names."""
+  reader, unsaid = data.reader, common.data()
+  chosen = {key for key, _, _ in OF_THE_ROWS}  # those that are not read take no fields
+  read = {*OF_EVERY_READER, *_reads(reader), *chosen}
+  for key in data:
+    if key not in read and data[key] != unsaid[key]:
+      others = [name for name in registry.names_in('bertjax.data.readers') if key in _reads(name)]
+      raise UserError(
+        f'config.data.{key} is not read with config.data.reader={reader!r}: expected '
+        f'{unsaid[key]!r}, got {data[key]!r}; leave it out, or set config.data.reader to one that '
+        f'reads it: {", ".join(others)}'
+      )
+
+
+def _reads(reader: str) -> Sequence[str]:
+  return registry.find('bertjax.data.readers', reader, 'config.data.reader').READER.reads
 
 
 def _described(key: str, given: Any, source: Callable[..., Any]) -> Described:

@@ -241,7 +241,8 @@ class Reader(NamedTuple):
   """Where the rows of a run come from: data/readers/NAME.py exports it as READER.
 
   Attributes:
-    reads: the sections of `config.data` that say what is made of its rows: plan and mask, or task.
+    reads: the keys of `config.data` that it reads, besides those of every run (reader, languages,
+      vocab, lowercase, threads): also plan and mask, or task, which say what is made of its rows.
     ensure: (config.data, seed, workdir) -> the directory that `open` takes; makes what is missing.
     open: that directory -> the store, of the vocabulary alone where there is no text in it.
     rows: (config of a phase, store, directory for plans) -> the rows to train on, and those that
@@ -251,6 +252,7 @@ class Reader(NamedTuple):
     repeats: whether every host can make any batch at any time; else they come in order, and one
       thread asks for them.
     unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
+    of_run: keys of `config.data` that `ensure` alone reads: the phases of a run share their values.
   """
 
   reads: Sequence[str]
@@ -261,3 +263,4 @@ class Reader(NamedTuple):
   text: bool = False
   repeats: bool = True
   unit: int = 0
+  of_run: Sequence[str] = ()

@@ -124,8 +124,8 @@ class Phase:
 
   @property
   def _seed(self) -> np.uint32:
-    """Of the draws; jax.random.key, too, takes the low bits of a larger one."""
-    return np.uint32(self.config.seed & 0xFFFFFFFF)
+    """Of the draws."""
+    return np.uint32(self.config.seed)
 
   @functools.cached_property
   def _rate(self) -> Callable:

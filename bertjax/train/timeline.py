@@ -19,6 +19,7 @@ again, unless it has another `seed`.
 """
 
 import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from ml_collections import ConfigDict
 
 from bertjax.config.field_types import Count, Natural, Positive
 from bertjax.config.options import convert, override
-from bertjax.data import counter_rng
+from bertjax.data import counter_rng, readers
 from bertjax.errors import UserError
 
 # How long a phase lasts; a step takes all that are summed, by the factors of their losses, and one
@@ -38,10 +39,11 @@ LASTS = dict(share=Positive, turns=Count, summed=Positive, drawn=Natural)
 RUN_WIDE = (
   'name', 'total_steps', 'log_steps', 'eval_steps', 'checkpoint_steps', 'keep_checkpoints', 'best',
   'save_carry', 'mesh', 'sharding_rules', 'phases', 'init_from', 'fresh_layers', 'profile',
-  'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature',
+  'skip_nonfinite', 'skip_steps', 'spike', 'epochs', 'minutes', 'temperature', 'preset', 'trackers',
+  'remap_vocab',
 )  # fmt: skip
 # Keys that belong to a step, of phases whose losses are summed.
-STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed', 'preset')
+STEP_WIDE = ('batch_size', 'microbatches', 'reduce_dtype', 'optimizer', 'seed')
 
 
 class PhaseConfig(NamedTuple):
@@ -125,6 +127,15 @@ class Timeline(NamedTuple):
     return self._replace(draws=draws, drawn=draws.steps(self.total))
 
   @property
+  def unmet(self) -> tuple[str, ...]:
+    """Phases that the run ends before; of drawn ones nobody knows."""
+    if self.draws or self.factors:
+      return ()
+    ends = itertools.accumulate(self.lengths)
+    reached = zip(self.phases, self.lengths, ends, strict=True)
+    return tuple(p.name for p, steps, end in reached if not steps or end - steps >= self.total)
+
+  @property
   def side_by_side(self) -> bool:
     """Whether all phases are trained, and judged, throughout the run."""
     return self.interleaved or bool(self.factors)
@@ -163,12 +174,17 @@ def _in_order(names: Any) -> list[str]:
   return sorted(names, key=parts)
 
 
-def _check_own(name: str, overrides: Any) -> None:
+def _check_own(name: str, overrides: Any, data: Any) -> None:
   """Refuses overrides of keys that the whole run, or a step of several phases, has one value of."""
   wide = dict.fromkeys(RUN_WIDE, 'the whole run')
   if 'summed' in overrides:
     wide |= dict.fromkeys(STEP_WIDE, 'a step of several phases')
-  for key in overrides:
+  own = overrides.get('data', {})
+  if own:
+    wide |= {f'data.{key}': 'the whole run' for key in readers.of(data).of_run}
+  if 'drawn' in overrides:
+    wide.pop('data.vocab', None)  # each task may say it: `_draws`
+  for key in (*overrides, *(f'data.{key}' for key in own)):
     if key in wide:
       raise UserError(
         f'config.phases.{name}.{key}: {wide[key]} has one value of it; set config.{key}, or leave '
@@ -224,7 +240,7 @@ def make(config: Any) -> Timeline:
       raise UserError(f'config.phases.{name} needs one of {", ".join(LASTS)}, got {got}')
     kinds.add(kind[0])
     weights.append(convert(LASTS[kind[0]], overrides[kind[0]], f'config.phases.{name}.{kind[0]}'))
-    _check_own(name, overrides)
+    _check_own(name, overrides, resolved.get('data'))
     changed = resolved.copy_and_resolve_references()
     body = ConfigDict({k: v for k, v in overrides.items() if k != kind[0]})
     sets: Any = body.get('evals', {})

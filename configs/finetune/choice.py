@@ -49,9 +49,8 @@ def get_config(arg: str | None = None):
   c.objective = cited(PAPER, name='choose')
   task = cited("ours: the task's columns", name='choice', **FILES[kind])
   c.data.task = task | cited(PAPER, separators=1)
-  dev = dict(
-    type='choice', file='', language='', examples=0, batch_size=16, every=c.get_ref('eval_steps')
-  )
+  every = c.get_oneway_ref('eval_steps')
+  dev = dict(type='choice', file='', language='', examples=0, batch_size=16, every=every)
   c.evals = ConfigDict()
   c.evals.dev = cited(common.EVERY, **dev)
   return c

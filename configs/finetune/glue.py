@@ -49,7 +49,7 @@ def get_config(arg: str | None = None):
   c.update(cited(common.NAMES, name=f'finetune-{name}'))
   c.data.task.update(cited("GLUE's files", header=header))
   if name == 'mnli':
-    judged = dict(c.evals.dev.items(), every=c.get_ref('eval_steps'))
+    judged = dict(c.evals.dev.items(), every=c.get_oneway_ref('eval_steps'))
     c.evals.mm = cited(common.EVERY, **judged)
     c.evals.mm.update(cited("GLUE's files", file='dev_mismatched.tsv'))
   families.apply(c, family, name)

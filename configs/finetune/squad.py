@@ -54,7 +54,7 @@ def recipe(no_answer: bool) -> Recipe:
   c.data.task = cited(f'{CODE}: flags', name='spans', stride=128, question=64) | cited(
     f'{CODE}:convert_examples_to_features', no_answer=no_answer, separators=1
   )
-  every = c.get_ref('eval_steps')
+  every = c.get_oneway_ref('eval_steps')
   c.evals = ConfigDict()
   c.evals.dev = cited(
     common.EVERY, type='spans', file='', language='', examples=0, batch_size=32, every=every

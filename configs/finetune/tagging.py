@@ -43,9 +43,8 @@ def recipe(scheme: str, classes: tuple[str, ...], best: str) -> Recipe:
     name='tags', words='tokens', tags='tags', separator=' ', columns=(1, -1), scheme=scheme,
     classes=classes,
   )  # fmt: skip
-  dev = dict(
-    type='tagging', file='', language='', examples=0, batch_size=64, every=c.get_ref('eval_steps')
-  )
+  every = c.get_oneway_ref('eval_steps')
+  dev = dict(type='tagging', file='', language='', examples=0, batch_size=64, every=every)
   c.evals = ConfigDict()
   c.evals.dev = cited(common.EVERY, **dev)
   return c

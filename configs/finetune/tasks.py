@@ -64,7 +64,7 @@ def _phase(c: Recipe, task: Recipe) -> Recipe:
   phase.model = Recipe(cited(OWN, **{key: task.model[key] for key in HEADS}))
   phase.evals = Recipe()
   for name, judged in task.evals.items():
-    fields = dict(judged.items(), every=c.get_ref('eval_steps'))
+    fields = dict(judged.items(), every=c.get_oneway_ref('eval_steps'))
     phase.evals[name] = Recipe(cited(OWN, **fields))
   return phase
 

@@ -54,7 +54,7 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
     name='classify', text=text, label=label, classes=classes, header=(), unlabelled=False,
     soft_label='',
   ) | cited(f'{CODE}:convert_single_example', separators=1)  # fmt: skip
-  every = c.get_ref('eval_steps')
+  every = c.get_oneway_ref('eval_steps')
   dev = dict(type='classification', file='', language='', examples=0, batch_size=64, every=every)
   c.evals = ConfigDict()
   c.evals.dev = cited(common.EVERY, **dev)

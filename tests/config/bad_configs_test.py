@@ -11,6 +11,7 @@ import cases
 import jax
 import pytest
 from ml_collections import ConfigDict
+from mutation import mutation
 
 from bertjax.config import schema
 from bertjax.data.store.writer import write_store
@@ -29,8 +30,10 @@ WSD = dict(name='warmup_stable_decay', peak=1.0, warmup_steps=5, decay_steps=6, 
 MUON = common.muon().to_dict() | dict(schedule=dict(name='constant', peak=1.0))
 
 TOP = [
-  ('bert', {'seed': -1}, 'config.seed: expected int >= 0, got -1'),
+  ('bert', {'seed': -1}, 'config.seed: expected int >= 0 and <= 4294967295, got -1'),
   ('bert', {'seed': 1.5}, 'config.seed: expected int'),
+  ('bert', {'seed': 2**32}, 'config.seed: .* <= 4294967295, got 4294967296'),
+  ('bert', {'seed': 2**70}, 'config.seed: .* <= 4294967295'),
   ('bert', {'name': 7}, 'config.name: expected str'),
   ('bert', {'total_steps': 0}, 'config.total_steps: expected int >= 1, got 0'),
   ('bert', {'total_steps': -5}, 'config.total_steps'),
@@ -66,6 +69,13 @@ TOP = [
   ('bert', {'mesh.data': -1, 'mesh.fsdp': -1}, 'at most one mesh axis may be -1'),
   ('bert', {'sharding_rules': 'fsdp'}, 'config.sharding_rules'),
   ('bert', {'sharding_rules': (('batch', 'data'),)}, 'no sharding rule for axis'),
+  (
+    'bert',
+    {'sharding_rules': (('embed', 'tensr'),)},
+    "mesh axes of 'embed'.* did you mean 'tensor",
+  ),
+  ('bert', {'sharding_rules': (('embed', ('fsdp', 'slices')),)}, "of data, fsdp, .*'slices'"),
+  ('bert', {'sharding_rules': (('embd', 'fsdp'),)}, "logical axes: .* did you mean 'embed'"),
   ('bert', {'init_from': 7}, 'config.init_from'),
   ('bert', {'init_from': (('runs/bert', 'params'),)}, 'config.init_from'),
   ('bert', {'fresh_layers': -1}, 'config.fresh_layers: expected int >= 0'),
@@ -115,7 +125,11 @@ OPTIMIZER = [
   ('bert', {'optimizer.schedule.warmup_steps': -1}, 'config.optimizer.schedule.warmup_steps'),
   ('bert', {'optimizer.schedule.warmup_steps': 10**9}, 'warmup_steps <= total_steps'),
   ('bert', {'optimizer.schedule.warmup': 5}, 'fields of config.optimizer.schedule'),
-  ('bert', {'optimizer.schedule.total_steps': 0}, 'config.total_steps: expected int >= 1'),
+  (
+    'bert',
+    {'optimizer.schedule.total_steps': 0},
+    'config.optimizer.schedule.total_steps: expected int',
+  ),
   ('bert', {'optimizer.schedule.end_ratio': 0.1}, 'fields of config.optimizer.schedule'),
   ('bert', {'optimizer.schedule.start': -3}, 'config.optimizer.schedule.start'),
   ('xlnet', {'optimizer.schedule.end_ratio': 2.0}, 'config.optimizer.schedule.end_ratio'),
@@ -236,6 +250,8 @@ DATA = [
   ('bert', {'data.lowercase': 'no'}, 'config.data.lowercase'),
   ('bert', {'data.train_vocab.type': 'word'}, 'config.data.train_vocab.type'),
   ('bert', {'data.train_vocab.size': -1}, 'config.data.train_vocab.size'),
+  ('bert', {'data.train_vocab.size': 299}, 'train_vocab.size: expected one of 0 or int >= 300'),
+  ('bert', {'data.train_vocab.type': 'bpe'}, "size: expected int >= 300 with type='bpe', got 0"),
   ('bert', {'data.vocabulary': 'vocab.txt'}, "did you mean 'vocab'"),
   ('bert', {'data.languages': ('de', 'fr')}, "has no column 'language'"),
   ('bert', {'data.mask.name': 'nowhere.at_all'}, 'expected a module that Python finds'),
@@ -267,6 +283,16 @@ DATA = [
   ('transformer_xl', {'data.plan.ends': 'eoed'}, "config.data.plan.ends='eoed'"),
   ('transformer_xl', {'data.pack': 2}, 'expected pack=1'),
   ('transformer_xl', {'data.language_alpha': 0.5}, 'language_alpha=None'),
+  ('bert', {'data.train': 'a.tsv'}, "train is not read with .*reader='store'.* it: labelled"),
+  ('bert', {'data.dev': 'a.tsv'}, 'config.data.dev is not read'),
+  ('bert', {'data.examples': 5}, 'config.data.examples is not read .*expected 0, got 5'),
+  ('bert', {'data.length_block': 1}, 'config.data.length_block is not read'),
+  ('bert', {'data.reader': 'seqio', 'data.store': 'S'}, 'store is not read .* it: store'),
+  ('bert', {'data.reader': 'seqio', 'data.heldout': 'a.txt'}, 'heldout is not read'),
+  ('finetune.glue:mrpc', {'data.store': 'S'}, "store is not read with .*'labelled'.* it: store"),
+  ('finetune.glue:mrpc', {'data.input': 'a.txt'}, 'data.input is not read .* it: seqio, store'),
+  ('finetune.glue:mrpc', {'data.pack': 2}, 'config.data.pack is not read'),
+  ('finetune.glue:mrpc', {'data.train_vocab': dict(type='bpe', size=500)}, 'train_vocab is not'),
 ]
 PHASES = [
   ('bert', {'phases.phase1.share': ABSENT}, 'config.phases.phase1 needs one of share, turns'),
@@ -288,6 +314,22 @@ PHASES = [
   ('bert', {'phases.phase1.seed': -3}, "in phase 'phase1': config.seed"),
   ('bert', {'phases': dict(a=3)}, 'config.phases.a'),
   ('bert', {'phases.phase1.total_steps': 5}, 'total_steps'),
+  ('bert', {'phases.phase1.data': dict(store='S')}, 'phase1.data.store: the whole run has one'),
+  ('bert', {'phases.phase1.data': dict(input='a.txt')}, 'set config.data.input, or leave it out'),
+  ('bert', {'phases.phase1.data': dict(mixture='m')}, 'config.phases.phase1.data.mixture'),
+  ('bert', {'phases.phase1.data': dict(vocab='v')}, 'config.phases.phase1.data.vocab'),
+  ('bert', {'phases.phase1.data': dict(holdout=0.1)}, 'config.phases.phase1.data.holdout'),
+  ('bert', {'phases.phase1.data': dict(train_vocab=dict(size=500))}, 'phase1.data.train_vocab'),
+  ('bert', {'phases.phase1.data': dict(train='a.tsv')}, 'config.data.train is not read'),
+  ('bert', {'phases.phase1.trackers': ('wandb',)}, 'config.phases.phase1.trackers: the whole run'),
+  ('bert', {'phases.phase1.preset': 'gpu'}, 'config.phases.phase1.preset: the whole run'),
+  ('xlm_e', {'phases.mrtd.preset': 'gpu'}, 'config.phases.mrtd.preset: the whole run'),
+  ('bert', {'phases.phase1.remap_vocab': True}, 'config.phases.phase1.remap_vocab'),
+  ('bert', {'total_steps': 1}, 'phases.phase2 gets no step of config.total_steps=1: raise that'),
+  ('bert', {'total_steps': 3}, 'phases.phase2 gets no step of config.total_steps=3: raise that'),
+  ('xlm', {'total_steps': 2}, 'phases.tlm gets no step of config.total_steps=2'),
+  ('bert', {'temperature': 2.0}, 'config.temperature=2.0 is of phases that are drawn'),
+  ('bert', {'temperature': 2.0, 'phases': {}}, 'this config has none: remove it'),
 ]
 EVALS = [
   ('bert', {'eval': dict(examples=5)}, "did you mean 'evals'"),
@@ -297,8 +339,9 @@ EVALS = [
   ('bert', {'evals.held_out.example': 1}, "did you mean 'examples'"),
   ('bert', {'evals.held_out.batch_size': 0}, 'config.evals.held_out.batch_size'),
   ('bert', {'evals.held_out.seed': -1}, 'config.evals.held_out.seed'),
+  ('bert', {'evals.held_out.seed': 2**64}, 'config.evals.held_out.seed'),
   ('bert', {'evals.held_out.length': 5000}, 'sequences of 5000 tokens'),
-  ('bert', {'evals.held_out.every': -1}, 'config.eval_steps: expected int >= 1'),
+  ('bert', {'evals.held_out.every': -1}, 'config.evals.held_out.every: expected int >= 0'),
   ('bert', {'evals.held_out.data': dict(maks=1)}, "did you mean 'mask'"),
   ('bert', {'evals.held_out.model': dict(dropuot=0.1)}, "did you mean 'dropout'"),
   ('bert', {'evals.held_out.model': dict(ffn=32)}, 'changes the shapes of parameters'),
@@ -325,7 +368,9 @@ def changed(name: str, changes) -> ConfigDict:
   """The config with these changes, as a file would make them."""
   name, _, size = name.partition(':')
   config = importlib.import_module(f'configs.{name}').get_config(size or 'test')
-  config.batch_size, config.length, config.evals.held_out.batch_size = 8, 64, 8
+  config.batch_size, config.length = 8, 64
+  if 'held_out' in config.evals:
+    config.evals.held_out.batch_size = 8
   with config.ignore_type(), config.unlocked():
     for key, value in changes.items():
       *path, last = key.split('.')
@@ -340,6 +385,55 @@ def changed(name: str, changes) -> ConfigDict:
 
 
 @pytest.mark.parametrize('name, changes, message', ROWS, ids=lambda v: str(v)[:60])
+@mutation(
+  'schema: keys of another reader are accepted',
+  'bertjax/config/schema.py',
+  'if key not in read and',
+  'if key not in unsaid and',
+  case="bert-{'data.dev': 'a.tsv'}-config.data.dev is not read",
+)
+@mutation(
+  'phases: the store of one phase alone',
+  'bertjax/train/timeline.py',
+  'for key in readers.of(data).of_run}',
+  'for key in ()}',
+  case="bert-{'phases.phase1.data': {'store': 'S'}}-phase1.data.store: the whole run has one",
+)
+@mutation(
+  'schema: seeds that are the same to jax',
+  'bertjax/config/field_types.py',
+  'Bounds(0, 2**32 - 1)',
+  'Bounds(0)',
+  case="bert-{'evals.held_out.seed': 18446744073709551616}-config.evals.held_out.seed",
+)
+@mutation(
+  'phases: turns that never come',
+  'bertjax/train/timeline.py',
+  'if not steps or end - steps >= self.total',
+  'if not steps',
+  case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",
+)
+@mutation(
+  'schema: a rule of an axis that nothing has',
+  'bertjax/config/schema.py',
+  'for name, axes in rules:',
+  'for name, axes in rules[:0]:',
+  case="bert-{'sharding_rules': (('embed', ('fsdp', 'slices')),)}-of data, fsdp, .*'slices'",
+)
+@mutation(
+  'schema: a vocabulary that is too small to be trained',
+  'bertjax/config/keys.py',
+  'LEAST_PIECES = 300 ',
+  'LEAST_PIECES = 1 ',
+  case="bert-{'data.train_vocab.size': 299}-train_vocab.size: expected one of 0 or int >= 300",
+)
+@mutation(
+  'schema: a temperature of nothing',
+  'bertjax/config/schema.py',
+  'line.draws is None',
+  'line.draws == 0',
+  case="bert-{'temperature': 2.0}-config.temperature=2.0 is of phases that are drawn",
+)
 def test_what_cannot_work_is_refused_by_name(name, changes, message, store):
   config = changed(name, changes)
   with pytest.raises(UserError, match=message):

@@ -24,7 +24,7 @@ SYSTEMS = (
 def trained(request, rich_store, tmp_path_factory):
   """A run's workdir."""
   workdir = tmp_path_factory.mktemp(request.param)
-  more = {'data.store': str(rich_store), 'total_steps': 3, 'checkpoint_steps': 3, **MESH}
+  more = {'data.store': str(rich_store), 'total_steps': 5, 'checkpoint_steps': 5, **MESH}
   config = systems.tiny(request.param, **more)
   train_loop.run(config, str(workdir))
   return workdir
@@ -35,7 +35,7 @@ def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
   assert said['outputs']['missing'] == said['outputs']['unexpected'] == []
   assert said['tokenizer'] == dict(differences=[])
   card = (tmp_path / 'out' / 'README.md').read_text()
-  assert '| steps | 3 |' in card and '| tokens seen |' in card and '## Held-out scores' in card
+  assert '| steps | 5 |' in card and '| tokens seen |' in card and '## Held-out scores' in card
   importing.import_model(f'hf:{tmp_path / "out"}', tmp_path / 'back')
   before, after = runs.open_run(trained), runs.open_run(tmp_path / 'back')
   old, new = (dict(tables.flat(run.params())) for run in (before, after))

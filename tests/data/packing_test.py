@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from mutation import mutation
 from toy_store import WHOLE_DOCUMENTS, random_store, recipe, roberta
 
 from bertjax.data import examples as examples_lib
@@ -31,6 +32,13 @@ def one_by_one(lengths, capacity, most):
 
 @pytest.mark.parametrize('most', [1, 2, 64])
 @pytest.mark.parametrize('seed', range(4))
+@mutation(
+  'packing: the row with the most room is filled first',
+  'bertjax/data/packing.py',
+  'length + (fitting & -fitting).bit_length() - 1',
+  'length + fitting.bit_length() - 1',
+  case='1-64',
+)
 def test_equals_best_fit_one_by_one(seed, most):
   draw = np.random.default_rng(seed)
   length_E = draw.integers(1, [20, 65, 33, 65][seed], 300).astype(np.int32)
@@ -41,6 +49,12 @@ def test_equals_best_fit_one_by_one(seed, most):
   assert sorted(64 - length_E[row].sum() for row in rows) == sorted(room for room, _ in theirs)
 
 
+@mutation(
+  'packing: the examples of a window are numbered from its first',
+  'bertjax/data/packing.py',
+  "np.argsort(window, kind='stable') + base",
+  "np.argsort(window, kind='stable')",
+)
 def test_windows_bound_the_work_and_lose_nothing(monkeypatch):
   length_E = np.random.default_rng(0).integers(1, 65, 1000).astype(np.int32)
   monkeypatch.setattr(packing, 'WINDOW', 100)

@@ -133,7 +133,7 @@ def full_for_prepare_of_a_run(bench: Bench) -> None:
   """The run makes its store in a workdir that has no room for it."""
   text = small.text(bench.folder, 3000)
   flags = [f'--config.data.input={text}', f'--config.data.vocab={bench.folder}/vocab.txt']
-  flags += ['--config.total_steps=3']
+  flags += ['--config.total_steps=5']
   workdir, whole = bench.folder / 'run', bench.folder / 'straight'
   disk = Disk(bench, workdir, 60)
   done = processes.run('', workdir, *flags)

@@ -160,7 +160,7 @@ def in_prepare_of_a_run(bench: Bench) -> None:
   """The run makes its vocabulary and its store first; that is where it is hit."""
   text = small.text(bench.folder, 3000)
   flags = [f'--config.data.input={text}', '--config.data.train_vocab.type=wordpiece']
-  flags += ['--config.data.train_vocab.size=300', '--config.total_steps=3']
+  flags += ['--config.data.train_vocab.size=300', '--config.total_steps=5']
   straight, workdir = bench.folder / 'straight', bench.folder / 'run'
   done = processes.run('', straight, *flags)
   assert done.returncode == 0, done.stderr

@@ -61,8 +61,8 @@ def test_a_second_run_compiles_nothing_that_the_first_has(rich_store, tmp_path):
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS='0',
   )  # fmt: skip
   found, losses = [], []
-  others = ('--config.total_steps=3', '--config.optimizer.schedule.peak=2e-3')
-  for name, changes in (('first', ('--config.total_steps=2',)), ('second', others)):
+  others = ('--config.total_steps=6', '--config.optimizer.schedule.peak=2e-3')
+  for name, changes in (('first', ('--config.total_steps=5',)), ('second', others)):
     subprocess.run(
       command(rich_store, tmp_path / name, *changes),
       cwd=ROOT, env=env, check=True, capture_output=True, timeout=600,

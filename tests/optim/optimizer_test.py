@@ -148,6 +148,27 @@ def reference(row, path, p, grads):
   case='stable',
 )
 @mutation(
+  'optimizer: LAMB takes the ratio of what is not decayed',
+  'bertjax/optim/directions/lamb.py',
+  'lambda v: v != 0',
+  'lambda v: v == v',
+  case='lamb_decayed',
+)
+@mutation(
+  'optimizer: the ratio of all is where one is chosen',
+  'bertjax/optim/stacked.py',
+  'chosen, changed, updates), state',
+  'chosen, updates, changed), state',
+  case='lamb_decayed',
+)
+@mutation(
+  'optimizer: Adafactor does not clip',
+  'bertjax/optim/directions/adafactor.py',
+  '    optax.clip_by_block_rms(clip_rms),\n',
+  '',
+  case='adafactor',
+)
+@mutation(
   'optimizer: Muon takes a gradient for the momentum',
   'bertjax/optim/directions/muon.py',
   'beta=momentum',

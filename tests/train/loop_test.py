@@ -41,7 +41,7 @@ def test_a_run_logs_every_step_and_leaves_its_files(straight):
 def test_the_same_seed_logs_the_same_bits_and_another_seed_does_not(rich_store, straight, tmp_path):
   run(rich_store, tmp_path / 'same')
   assert exact(tmp_path / 'same') == exact(straight)
-  run(rich_store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=3')
+  run(rich_store, tmp_path / 'other', '--config.seed=1', '--config.total_steps=5')
   assert lines(tmp_path / 'other')[0]['loss'] != lines(straight)[0]['loss']
 
 
@@ -156,7 +156,7 @@ def test_training_needs_no_tensorflow(rich_store, tmp_path):
   code = (
     'import runpy, sys\n'
     f'for name in {blocked!r}: sys.modules[name] = None\n'
-    f'sys.argv = {command(rich_store, tmp_path, "--config.total_steps=2")[2:]!r}\n'
+    f'sys.argv = {command(rich_store, tmp_path, "--config.total_steps=5")[2:]!r}\n'
     "runpy.run_module('bertjax.main', run_name='__main__')\n"
   )
   done = subprocess.run(
@@ -164,7 +164,7 @@ def test_training_needs_no_tensorflow(rich_store, tmp_path):
     timeout=600, check=False,
   )  # fmt: skip
   assert done.returncode == 0, done.stderr
-  assert steps_logged(tmp_path) == 2
+  assert steps_logged(tmp_path) == 5
 
 
 @pytest.mark.full
@@ -191,7 +191,7 @@ def test_two_processes_train_on_the_same_batches(rich_store, straight, tmp_path)
 @pytest.mark.full
 def test_a_profile_is_written_on_demand(rich_store, tmp_path):
   done = run(
-    rich_store, tmp_path, '--config.total_steps=4', '--config.profile.start=2',
+    rich_store, tmp_path, '--config.total_steps=5', '--config.profile.start=2',
     '--config.profile.steps=1',
   )  # fmt: skip
   assert done.returncode == 0, done.stderr

@@ -206,13 +206,13 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
 )
 def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
   workdir = tmp_path / 'run'
-  both = start_pair(rich_store, workdir, '--config.total_steps=3')
+  both = start_pair(rich_store, workdir, '--config.total_steps=5')
   wait_for(lambda: os.path.exists(f'{workdir}.0.log') and 'Compiling' in said(workdir, 0), *both)
   both[1].send_signal(signal.SIGSTOP)
   time.sleep(45)
   both[1].send_signal(signal.SIGCONT)
   assert [p.wait(200) for p in both] == [0, 0]
-  assert steps_logged(workdir) == 3
+  assert steps_logged(workdir) == 5
 
 
 @mutation(

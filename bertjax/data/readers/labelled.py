@@ -36,10 +36,11 @@ def _all_of(config: Any) -> str:
 
 
 READER = Reader(
-  reads=('task',),
+  reads=('task', 'train', 'dev', 'examples', 'length_block'),
   ensure=_ensure,
   open=row_stream.open_vocabulary,
   rows=_rows,
   says=_says,
   unit=rows.UNIT,
+  of_run=('vocab', 'lowercase'),
 )

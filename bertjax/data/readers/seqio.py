@@ -7,18 +7,10 @@ from bertjax.data import ensure_store
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Reader
-from bertjax.errors import UserError
 
 
 def _ensure(data: Any, seed: int, workdir: str) -> str:
   """Keeps the vocabulary in the workdir; returns the workdir."""
-  if data.store:
-    raise UserError('config.data.reader=seqio reads text and config.data.store is none: set one')
-  if data.heldout:
-    raise UserError(
-      f'config.data.heldout={data.heldout} is for a store; config.data.reader=seqio evaluates on '
-      "the Task's split 'validation': give it one, or prepare a store"
-    )
   given = ensure_store.vocabulary(data, ensure_store.text(data), seed, workdir)
   return row_stream.ensure_vocabulary(data, workdir, given)
 
@@ -39,11 +31,24 @@ def _says(phases: Sequence[Any], path: str) -> str:
   )
 
 
+OF_THE_TEXT = (
+  'input', 'mixture', 'module', 'split', 'errors', 'field', 'skip_bad', 'documents', 'columns',
+  'lexicon', 'segmenter',
+)  # fmt: skip
 READER = Reader(
-  reads=('plan', 'mask'),
+  reads=(
+    'plan',
+    'mask',
+    'pack',
+    'language_alpha',
+    'language_block',
+    'train_vocab',
+    *OF_THE_TEXT,
+  ),
   ensure=_ensure,
   open=row_stream.open_vocabulary,
   rows=_rows,
   says=_says,
   repeats=False,
+  of_run=('vocab', 'train_vocab'),
 )

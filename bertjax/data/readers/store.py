@@ -16,11 +16,13 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Exa
   return made, None
 
 
+OF_RUN = ('store', 'workers', *ensure_store.MADE_OF)
 READER = Reader(
-  reads=('plan', 'mask'),
+  reads=('plan', 'mask', 'pack', 'language_alpha', 'language_block', *OF_RUN),
   ensure=ensure_store.ensure_store,
   open=open_store,
   rows=_rows,
   says=lambda phases, path: f'Reading the store {path}',
   text=True,
+  of_run=tuple(key for key in OF_RUN if key != 'languages'),  # each phase numbers them
 )

@@ -2,9 +2,12 @@
 
 import contextlib
 import csv
+import functools
 import itertools
 import pathlib
 import re
+
+from absl import logging
 
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
@@ -51,7 +54,8 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
     lines: whether it is read line by line whatever its name, as a side of parallel text is.
 
   Returns:
-    Its kind: TEXT, where neither the name nor the beginning says otherwise.
+    Its kind: TEXT, where neither the name nor the beginning says otherwise. A name that says text
+    is taken at its word, and a beginning that looks like something else is logged once.
 
   Raises:
     UserError: UTF-16, lines that end with CR alone, an archive, or a name that says nothing of a
@@ -67,7 +71,17 @@ def check(path: pathlib.Path, lines: bool = False) -> str:
   _check_encoding(path, head)
   if kind is None:
     _check_unnamed(path, head)
+  elif kind == TEXT and not lines and (looks := _looks_like(head)):
+    _say_once(
+      f'{path} looks like {looks[0]} and is read as plain text, by its name; to be read as '
+      f'that it needs a name that ends with {looks[1]}'
+    )
   return kind or TEXT
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+  logging.warning(line)
 
 
 def _check_encoding(path: pathlib.Path, head: bytes) -> None:
@@ -101,23 +115,24 @@ def _check_archive(path: pathlib.Path, head: bytes) -> None:
 
 def _check_unnamed(path: pathlib.Path, head: bytes) -> None:
   """Refuses what would be taken for text although it looks like something else."""
-  looks = end = ''
   if b'\0' in head:
     raise UserError(
       f'{path} holds bytes that are no text (a NUL at byte {head.index(0)}): expected {NAMES}'
     )
-  if _JSON.match(head):
-    looks, end = 'JSON', '.jsonl'
-  else:
-    rows = [row for row in head.decode('utf-8', 'replace').split('\n') if row.strip()]
-    for delimiter, name, suffix in (('\t', 'TSV', '.tsv'), (',', 'CSV', '.csv')):
-      if not looks and _is_table(rows, delimiter):
-        looks, end = name, suffix
-  if looks:
+  if looks := _looks_like(head):
     raise UserError(
-      f'{path} looks like {looks}, but its name does not say so: give it a name that ends with '
-      f'{end}, or with .txt if it is to be read as plain text'
+      f'{path} looks like {looks[0]}, but its name does not say so: give it a name that ends with '
+      f'{looks[1]}, or with .txt if it is to be read as plain text'
     )
+
+
+def _looks_like(head: bytes) -> tuple[str, str] | None:
+  """What a file seems to be, and how its name should end; None: text."""
+  if _JSON.match(head):
+    return 'JSON', '.jsonl'
+  rows = [row for row in head.decode('utf-8', 'replace').split('\n') if row.strip()]
+  tables = (('\t', 'TSV', '.tsv'), (',', 'CSV', '.csv'))
+  return next(((name, end) for mark, name, end in tables if _is_table(rows, mark)), None)
 
 
 def _is_table(rows: list[str], delimiter: str) -> bool:

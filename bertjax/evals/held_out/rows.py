@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.config.field_types import Count, Natural
+from bertjax.config.field_types import Count, Natural, Seed
 from bertjax.config.options import override
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader
@@ -31,7 +31,7 @@ class Options(NamedTuple):
 
   examples: Natural
   batch_size: Count
-  seed: Natural
+  seed: Seed
   length: Natural
   data: Mapping[str, Any]
   model: Mapping[str, Any]

@@ -119,6 +119,12 @@ def test_words_are_masked_whole(name):
       assert chosen >= set(word) or not chosen & set(word)
 
 
+@mutation(
+  'masking: BERT decides once per word',
+  'bertjax/data/masking/bert.py',
+  'decide_n = lead_n if roberta else index_n',
+  'decide_n = lead_n',
+)
 def test_roberta_decides_once_per_word_and_bert_once_per_token():
   store = random_store(1500)
   mixed = {}

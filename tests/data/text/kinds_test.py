@@ -3,6 +3,7 @@
 import gzip
 
 import pytest
+from mutation import mutation
 
 from bertjax.data.text import kinds
 
@@ -68,9 +69,27 @@ def test_prose_under_an_unknown_name_is_text(tmp_path, text):
   assert kinds.check(tmp_path / 'a.en') == kinds.TEXT
 
 
-def test_a_text_that_says_so_may_look_like_anything(tmp_path):
+@mutation(
+  'kinds: nothing is said of a table that is called a text',
+  'bertjax/data/text/kinds.py',
+  'elif kind == TEXT and',
+  'elif kind == JSON and',
+)
+@mutation(
+  'kinds: a table that is called a text is named each time',
+  'bertjax/data/text/kinds.py',
+  '@functools.cache\ndef _say_once',
+  'def _say_once',
+)
+def test_a_text_that_says_so_may_look_like_anything(tmp_path, caplog):
   (tmp_path / 'a.txt').write_text('id,text\n1,x\n2,y\n')
-  assert kinds.check(tmp_path / 'a.txt') == kinds.TEXT
+  (tmp_path / 'b.txt').write_text(TEXT)
+  (tmp_path / 'c.txt').write_text('a,b\n1,x\n2,y\n')
+  for _ in range(2):
+    assert kinds.check(tmp_path / 'a.txt') == kinds.check(tmp_path / 'b.txt') == kinds.TEXT
+  kinds.check(tmp_path / 'c.txt', lines=True)  # a side of parallel text
+  (said,) = caplog.messages
+  assert said.startswith(f'{tmp_path}/a.txt looks like CSV and is read as plain text')
   (tmp_path / 'a.parquet.gz').write_bytes(gzip.compress(b'PAR1', mtime=0))
   with pytest.raises(ValueError, match='Parquet is compressed inside'):
     kinds.check(tmp_path / 'a.parquet.gz')

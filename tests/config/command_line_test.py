@@ -1,0 +1,120 @@
+"""What commands say of their flags: of keys of the config, a config file that fails, --help."""
+
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from mutation import mutation
+
+from bertjax.config import command_line
+
+WRONG = """
+import configs.bert
+
+
+def get_config():
+  return configs.bert.get_confg('test')
+"""
+SLOW = """
+import time
+
+
+def get_config():
+  print('ready', flush=True)
+  time.sleep(60)
+"""
+
+
+def started(module: str, *arguments: str) -> subprocess.Popen:
+  return subprocess.Popen(
+    [sys.executable, '-m', f'bertjax.{module}', *arguments], cwd=command_line.FOLDER.parent,
+    text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+  )  # fmt: skip
+
+
+def said(*arguments: str) -> str:
+  """What a recipe that is refused says."""
+  process = started('recipe', *arguments)
+  error = process.communicate(timeout=120)[1]
+  assert process.returncode == 1
+  return error
+
+
+@mutation(
+  'flags: a mistake in a config file is an unknown key',
+  'bertjax/config/command_line.py',
+  'if _of_the_file(argv, error):',
+  'if False:',
+)
+def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
+  (tmp_path / 'mine.py').write_text(WRONG)
+  error = said(f'--config={tmp_path}/mine.py', '--config.total_steps=5')
+  assert error.count('Traceback') == 1 and 'get_confg(' in error
+  assert "module 'configs.bert' has no attribute 'get_confg'" in error
+
+
+@pytest.mark.parametrize(
+  'flag, line',
+  [
+    (
+      'total_step=5',
+      "no key config.total_step: config has batch_size, .*; did you mean 'total_steps'",
+    ),
+    ('evals.zz.file=x', 'no key config.evals.zz.file: config.evals has fill_mask, held_out, '),
+    ('evals.heldout.every=1', "config.evals has .*; did you mean 'held_out'"),
+    ('total_steps=1e6', "config.total_steps: expected an integer such as 1000000, got '1e6'"),
+  ],
+)
+@mutation(
+  'flags: the number that is no integer is not named',
+  'bertjax/config/command_line.py',
+  'if found := _NO_INTEGER.match(str(error)):',
+  'if False and (found := _NO_INTEGER.match(str(error))):',
+  case="total_steps=1e6-config.total_steps: expected an integer such as 1000000, got '1e6'",
+)
+@mutation(
+  'flags: the section of an unknown key is not named',
+  'bertjax/config/command_line.py',
+  'if found := _unknown(argv):',
+  "if found := '':",
+  case="evals.heldout.every=1-config.evals has .*; did you mean 'held_out'",
+)
+def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
+  error = said('--config=configs/bert.py:test', f'--config.{flag}')
+  assert len(error.splitlines()) == 1 and re.search(line, error), error
+
+
+@pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep', 'studies.compare_masks'])
+@mutation(
+  'recipe: the text of --help is made outside of the door',
+  'bertjax/recipe.py',
+  """  with door('bertjax.recipe'):
+    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+""",
+  """  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+  with door('bertjax.recipe'):
+""",
+  case='recipe',
+)
+def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
+  (tmp_path / 'slow.py').write_text(SLOW)
+  with started(module, f'--config={tmp_path}/slow.py', '--help') as process:
+    assert process.stdout and process.stdout.readline() == 'ready\n'
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1]
+  assert error.split('\n')[-2:] == [f'bertjax.{module}: interrupted', ''], error
+  assert 'Traceback' not in error
+
+
+@mutation(
+  'sweep: --help without the keys of the config',
+  'bertjax/sweep.py',
+  """    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+""",
+  '',
+)
+def test_the_help_of_a_sweep_has_the_keys_of_the_config():
+  shown, _ = started('sweep', '--help').communicate(timeout=120)
+  assert '  --config.total_steps=1000000\n' in shown
