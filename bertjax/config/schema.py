@@ -169,7 +169,7 @@ def listing(config: Any) -> list[Row]:
   return [Row(*row, sources.source_of(config, row[0].removeprefix('config.'))) for row in found]
 
 
-def _check_one(config: ConfigDict) -> None:
+def _check_one(config: Any) -> None:
   for section in sections(config):
     options.check_fields(section.fields, dict(section.given), section.key)
   _check_read(config.data)
@@ -196,11 +196,12 @@ def _check_read(data: Any) -> None:
   chosen = {key for key, _, _ in OF_THE_ROWS}  # those that are not read take no fields
   read = {*OF_EVERY_READER, *_reads(reader), *chosen}
   for key in data:
-    if key not in read and data[key] != unsaid[key]:
+    default = unsaid.get(key, '')  # '': a key of fine-tuning alone
+    if key not in read and data[key] != default:
       others = [name for name in registry.names_in('bertjax.data.readers') if key in _reads(name)]
       raise UserError(
         f'config.data.{key} is not read with config.data.reader={reader!r}: expected '
-        f'{unsaid[key]!r}, got {data[key]!r}; leave it out, or set config.data.reader to one that '
+        f'{default!r}, got {data[key]!r}; leave it out, or set config.data.reader to one that '
         f'reads it: {", ".join(others)}'
       )
 

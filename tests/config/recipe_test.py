@@ -46,4 +46,5 @@ def test_a_key_that_there_is_not_is_one_line():
   flags = ['--config=configs/finetune/glue.py:mnli', '--config.evals.zz.file=x']
   command = [sys.executable, '-m', 'bertjax.recipe', *flags]
   done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-  assert done.returncode == 1 and done.stderr == "bertjax.recipe: the config has no key 'zz'\n"
+  said = 'bertjax.recipe: the config has no key config.evals.zz.file: config.evals has dev, mm\n'
+  assert done.returncode == 1 and done.stderr == said

@@ -21,8 +21,8 @@ mutation(
 mutation(
   'sampling: a chunk forgets those before it',
   'bertjax/kernels/sampling.py',
-  'until_nK = until_n[:, None] + jnp.cumsum(weight_nK, 1)',
-  'until_nK = jnp.cumsum(weight_nK, 1)',
+  'until_nK = until_n[:, None] + jnp.cumsum(',
+  'until_nK = jnp.cumsum(',
 )
 mutation(
   'sampling: a row of two chunks is two places',

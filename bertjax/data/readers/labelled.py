@@ -36,7 +36,7 @@ def _all_of(config: Any) -> str:
 
 
 READER = Reader(
-  reads=('task', 'train', 'dev', 'examples', 'length_block'),
+  reads=('task', 'train', 'dev', 'examples', 'length_block', 'language'),
   ensure=_ensure,
   open=row_stream.open_vocabulary,
   rows=_rows,
