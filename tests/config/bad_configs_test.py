@@ -288,7 +288,6 @@ DATA = [
   ('bert', {'data.examples': 5}, 'config.data.examples is not read .*expected 0, got 5'),
   ('bert', {'data.length_block': 1}, 'config.data.length_block is not read'),
   ('bert', {'data.reader': 'seqio', 'data.store': 'S'}, 'store is not read .* it: store'),
-  ('bert', {'data.reader': 'seqio', 'data.heldout': 'a.txt'}, 'heldout is not read'),
   ('finetune.glue:mrpc', {'data.store': 'S'}, "store is not read with .*'labelled'.* it: store"),
   ('finetune.glue:mrpc', {'data.input': 'a.txt'}, 'data.input is not read .* it: seqio, store'),
   ('finetune.glue:mrpc', {'data.pack': 2}, 'config.data.pack is not read'),
