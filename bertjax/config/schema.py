@@ -197,13 +197,18 @@ def _check_read(data: Any) -> None:
   read = {*OF_EVERY_READER, *_reads(reader), *chosen}
   for key in data:
     default = unsaid.get(key, '')  # '': a key of fine-tuning alone
-    if key not in read and data[key] != default:
+    if key not in read and _plain(data[key]) != _plain(default):
       others = [name for name in registry.names_in('bertjax.data.readers') if key in _reads(name)]
       raise UserError(
         f'config.data.{key} is not read with config.data.reader={reader!r}: expected '
         f'{default!r}, got {data[key]!r}; leave it out, or set config.data.reader to one that '
         f'reads it: {", ".join(others)}'
       )
+
+
+def _plain(value: Any) -> Any:
+  """What a config file says and what was stored of it, alike."""
+  return value.to_dict() if isinstance(value, ConfigDict) else value
 
 
 def _reads(reader: str) -> Sequence[str]:

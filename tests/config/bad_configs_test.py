@@ -5,6 +5,7 @@ it, so types are not checked by ml_collections; ABSENT takes a key away.
 """
 
 import importlib
+import json
 import math
 
 import cases
@@ -13,6 +14,7 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
+from bertjax.checkpoint import resume
 from bertjax.config import schema
 from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
@@ -438,6 +440,19 @@ def test_what_cannot_work_is_refused_by_name(name, changes, message, store):
   with pytest.raises(UserError, match=message):
     schema.check(config)
     setup.make_run(config, str(store), jax.devices()[:1])
+
+
+@mutation(
+  'schema: what was stored of a config is another one',
+  'bertjax/config/schema.py',
+  'if key not in read and _plain(data[key]) != _plain(default):',
+  'if key not in read and data[key] != default:',
+)
+def test_what_was_stored_of_a_config_is_checked_as_it_was():
+  config = changed('finetune.glue:mrpc', {})
+  schema.check(config)
+  text = json.dumps(config.copy_and_resolve_references().to_dict())
+  schema.check(resume.as_config(json.loads(text)))
 
 
 def test_there_are_enough_of_them():
