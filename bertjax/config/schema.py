@@ -169,7 +169,7 @@ def listing(config: Any) -> list[Row]:
   return [Row(*row, sources.source_of(config, row[0].removeprefix('config.'))) for row in found]
 
 
-def _check_one(config: ConfigDict) -> None:
+def _check_one(config: Any) -> None:
   for section in sections(config):
     options.check_fields(section.fields, dict(section.given), section.key)
   _check_read(config.data)

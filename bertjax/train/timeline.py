@@ -176,7 +176,7 @@ def _in_order(names: Any) -> list[str]:
 
 def _check_own(name: str, overrides: Any, data: Any) -> None:
   """Refuses overrides of keys that the whole run, or a step of several phases, has one value of."""
-  wide = dict.fromkeys(RUN_WIDE, 'the whole run')
+  wide: dict[str, str] = dict.fromkeys(RUN_WIDE, 'the whole run')
   if 'summed' in overrides:
     wide |= dict.fromkeys(STEP_WIDE, 'a step of several phases')
   own = overrides.get('data', {})
