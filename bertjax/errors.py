@@ -34,9 +34,15 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
   options = sorted(options)
   if name in options:
     return name
-  near = difflib.get_close_matches(str(name), options, 1)
-  hint = f'; did you mean {near[0]!r}?' if near else ''
-  raise UserError(f'{what}: expected one of {", ".join(options)}, got {name!r}{hint}')
+  said = f'{what}: expected one of {", ".join(options)}, got {name!r}'
+  raise UserError(f'{said}{nearest(str(name), options)}')
+
+
+def nearest(name: str, options: Iterable[str]) -> str:
+  """The end of a message about a name that is none of the options: which is spelled most like it;
+  '' where none is."""
+  near = difflib.get_close_matches(name, list(options), 1)
+  return f'; did you mean {near[0]!r}?' if near else ''
 
 
 @contextlib.contextmanager

@@ -55,5 +55,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.recipe'):
-    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     command_line.run(main, sys.argv, 'bertjax.recipe')

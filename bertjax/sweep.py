@@ -134,5 +134,4 @@ def _one_store(config: Any, grid: Sequence[Point], workdir: pathlib.Path) -> lis
 
 if __name__ == '__main__':
   with door('bertjax.sweep'):
-    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     command_line.run(main, sys.argv, 'bertjax.sweep')

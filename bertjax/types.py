@@ -187,6 +187,7 @@ class Subject(NamedTuple):
     compile: function -> the function, compiled for the run's mesh at its first use.
     put: global host batch -> global arrays; every process sends its rows.
     shared: what the evaluators of the phase made and may take from each other.
+    key: of the set of `config.evals` that an evaluator is asked for, for messages.
   """
 
   config: Any
@@ -204,6 +205,7 @@ class Subject(NamedTuple):
   compile: Callable[[Callable], Callable]
   put: Callable[[Batch], Any]
   shared: dict[Any, Any]
+  key: str = 'config.evals'
 
 
 class Report(NamedTuple):

@@ -6,7 +6,6 @@ A system's config starts from `base()` and says only what is its own, each value
 is a `config.get_oneway_ref`: set by itself it leaves that key, and what follows from it, as it was.
 """
 
-import difflib
 from collections.abc import Iterable
 
 from ml_collections import ConfigDict
@@ -14,7 +13,7 @@ from ml_collections.config_dict import FieldReference, placeholder
 
 from bertjax.config.sources import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
 from bertjax.data import recipes
-from bertjax.errors import UserError
+from bertjax.errors import UserError, nearest
 
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 SHARDING_RULES = (
@@ -52,9 +51,8 @@ def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
   sizes = list(sizes)
   name = arg or default
   if name not in sizes:
-    near = difflib.get_close_matches(name, sizes, 1)
-    hint = f'; did you mean {near[0]!r}?' if near else ''
-    raise UserError(f'unknown size {name!r}, expected one of {", ".join(sizes)}{hint}')
+    said = f'unknown size {name!r}, expected one of {", ".join(sizes)}'
+    raise UserError(f'{said}{nearest(name, sizes)}')
   return name
 
 

@@ -28,7 +28,7 @@ def main() -> None:
   bench = importlib.import_module(f'bertjax.bench.{name}')
   flags.adopt_module_key_flags(bench)  # so that --help shows them
   if 'config' in flags.FLAGS:
-    sys.modules['__main__'].__doc__ = f'{bench.__doc__}{command_line.keys_help(sys.argv)}'
+    sys.modules['__main__'].__doc__ = bench.__doc__
   arguments = [sys.argv[0], *sys.argv[2:]]
   command_line.run(lambda argv: _run(bench, argv), arguments, 'bertjax.bench')
 

@@ -9,7 +9,6 @@ history  what a resume has changed, and when; see history.py
 
 import contextlib
 import copy
-import difflib
 import json
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_dif
 from bertjax.config import dotted
 from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
-from bertjax.errors import UserError, writing
+from bertjax.errors import UserError, nearest, writing
 from bertjax.storage import durable, locks, remote
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
@@ -212,9 +211,8 @@ def _check_vocabulary(workdir: pathlib.Path | str, data: Any) -> None:
 def _check_names(names: Iterable[str], keys: set[str]) -> None:
   for name in names:
     if not any(covers([name], key) for key in keys):
-      near = difflib.get_close_matches(name, keys, 1)
-      hint = f'; did you mean {near[0]!r}?' if near else ''
-      raise UserError(f'--override: expected a key of the config, got {name!r}{hint}')
+      said = f'--override: expected a key of the config, got {name!r}'
+      raise UserError(f'{said}{nearest(name, keys)}')
 
 
 def claim_workdir(

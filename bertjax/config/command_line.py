@@ -1,6 +1,5 @@
 """Config files as commands take them: where `configs/NAME.py` is, and their keys for --help."""
 
-import difflib
 import functools
 import importlib.util
 import pathlib
@@ -11,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import app, flags
+
+from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
@@ -27,13 +28,16 @@ def located(argv: list[str]) -> list[str]:
 
 
 def run(main: Callable[[list[str]], Any], argv: list[str], program: str) -> None:
-  """`app.run` of a command that takes --config.
+  """`app.run` of a command that may take --config; --help, the docstring of __main__, has its keys.
 
   Args:
     main: takes what is left of the arguments.
     argv: of the command.
     program: its name.
   """
+  command = sys.modules['__main__']
+  if 'config' in flags.FLAGS:
+    command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
   app.run(main, located(argv), flags_parser=functools.partial(parse_flags, program=program))
 
 
@@ -85,8 +89,7 @@ def _unknown(argv: list[str]) -> str:
       if not hasattr(section, 'keys'):
         break
       if part not in section:
-        near = difflib.get_close_matches(part, section.keys(), 1)
-        hint = f'; did you mean {near[0]!r}?' if near else ''
+        hint = nearest(part, section)
         return f'the config has no key {whole}: {above} has {", ".join(sorted(section))}{hint}'
       section, above = section[part], f'{above}.{part}'
   return ''

@@ -132,6 +132,7 @@ class Chunk(NamedTuple):
     id_K: int32.
     padding_K: bool; rows that are no word's.
     again_K: bool; rows of an earlier chunk. The last one begins so early that all are as long.
+    first: its first tile of each block.
   """
 
   table_KE: Array
@@ -139,22 +140,19 @@ class Chunk(NamedTuple):
   id_K: Array
   padding_K: Array
   again_K: Array
+  first: Array
 
 
 def chunk(tiles: int, vocab_size: int, table_VE: Array, bias_V: Array, at: Array) -> Chunk:
   """The chunk number `at` of those that have so many tiles of each block."""
   rows, width = table_VE.shape
-  first = _first_tile(tiles, rows, at)
+  first = jnp.minimum(at * tiles, rows // (BLOCKS * TILE) - tiles)
   cut = lambda x_GTt: jax.lax.dynamic_slice_in_dim(x_GTt, first, tiles, 1)
   table_KE = cut(table_VE.reshape(BLOCKS, -1, TILE, width)).reshape(-1, width)
   bias_K = cut(bias_V.reshape(BLOCKS, -1, TILE)).reshape(-1)
   place_K = jnp.tile(first * TILE + jnp.arange(tiles * TILE), BLOCKS)
   id_K = jnp.repeat(jnp.arange(BLOCKS), tiles * TILE) * (rows // BLOCKS) + place_K
-  return Chunk(table_KE, bias_K, id_K, id_K >= vocab_size, place_K < at * tiles * TILE)
-
-
-def _first_tile(tiles: int, rows: int, at: Array) -> Array:
-  return jnp.minimum(at * tiles, rows // (BLOCKS * TILE) - tiles)
+  return Chunk(table_KE, bias_K, id_K, id_K >= vocab_size, place_K < at * tiles * TILE, first)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -167,13 +165,14 @@ def _forward(tiles, vocab_size, hidden_nE, table_VE, bias_V, target_n):
 
   def body(running, at):
     top_n, sum_n, picked_n = running
-    table_KE, bias_K, id_K, padding_K, again_K = chunk(tiles, vocab_size, table_VE, bias_V, at)
-    logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K | again_K)
+    part = chunk(tiles, vocab_size, table_VE, bias_V, at)
+    left_out_K = part.padding_K | part.again_K
+    logits_nK = flat_logits(hidden_nE, part.table_KE, part.bias_K, left_out_K)
     # A chunk of padding alone has no maximum, and -inf - -inf is no number.
     new_top_n = jnp.maximum(top_n, jnp.max(logits_nK, 1))
     shown_n = jnp.sum(jnp.exp(logits_nK - new_top_n[:, None]), 1)
     sum_n = sum_n * jnp.exp(top_n - new_top_n) + shown_n
-    here_nK = (target_n[:, None] == id_K[None]) & ~again_K[None]
+    here_nK = (target_n[:, None] == part.id_K[None]) & ~part.again_K[None]
     picked_n += jnp.sum(jnp.where(here_nK, logits_nK, 0.0), 1)
     return (new_top_n, sum_n, picked_n), None
 
@@ -195,18 +194,18 @@ def _backward(tiles, vocab_size, kept, cotangents):
 
   def body(running, at):
     d_hidden_nE, d_table, d_bias = running
-    table_KE, bias_K, id_K, padding_K, again_K = chunk(tiles, vocab_size, table_VE, bias_V, at)
-    logits_nK = flat_logits(hidden_nE, table_KE, bias_K, padding_K)
+    part = chunk(tiles, vocab_size, table_VE, bias_V, at)
+    logits_nK = flat_logits(hidden_nE, part.table_KE, part.bias_K, part.padding_K)
     d_nK = jnp.exp(logits_nK - top_n[:, None]) / sum_n[:, None]
-    d_nK = (d_nK - (target_n[:, None] == id_K[None])) * cotangent_n[:, None]
+    d_nK = (d_nK - (target_n[:, None] == part.id_K[None])) * cotangent_n[:, None]
     low_nK = d_nK.astype(dtype)
     dot = functools.partial(jax.lax.dot_general, preferred_element_type=jnp.float32)
     # Sums have each row once; a row's own gradient is the same the second time.
-    new_KE = jnp.where(again_K[:, None], 0.0, table_KE).astype(dtype)
+    new_KE = jnp.where(part.again_K[:, None], 0.0, part.table_KE).astype(dtype)
     d_hidden_nE += dot(low_nK, new_KE, (((1,), (0,)), ((), ())))
     d_table_KE = dot(low_nK, hidden_nE, (((0,), (0,)), ((), ())))
-    put = lambda whole, part: jax.lax.dynamic_update_slice_in_dim(
-      whole, part.reshape(BLOCKS, tiles, *whole.shape[2:]), _first_tile(tiles, rows, at), 1
+    put = lambda whole, own: jax.lax.dynamic_update_slice_in_dim(
+      whole, own.reshape(BLOCKS, tiles, *whole.shape[2:]), part.first, 1
     )
     d_table = put(d_table, d_table_KE)
     d_bias = put(d_bias, jnp.sum(d_nK, 0))

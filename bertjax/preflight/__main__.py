@@ -122,5 +122,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == '__main__':
   with door('bertjax.preflight'):
-    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     command_line.run(lambda argv: sys.exit(main(argv)), sys.argv, 'bertjax.preflight')

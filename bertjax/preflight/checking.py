@@ -97,18 +97,19 @@ def check(
   sharding.check_batch(config.batch_size, config.microbatches, sizes, hosts=1)
   with compiled_step.kernels(impl, where.kind):
     found = estimate.of(config, batch, sizes)
+  flops = compiled_step.flops(config, batch)
   needed = sum(found.values())
   said: dict[str, Any] = dict(
     phase=phase.name, config=config.name, topology=topology_name, chips=where.chips,
     mesh=sizes, impl=impl, batch_size=config.batch_size, length=config.length,
     dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,
     hbm_limit_bytes=limit, estimate=found, estimate_bytes=needed, fits=needed <= limit,
-    hbm_bytes=needed, compiled=False, flops_per_step=compiled_step.flops(config, batch),
+    hbm_bytes=needed, compiled=False, flops_per_step=flops,
     **dict.fromkeys(compiled_step.MEASURED),
   )  # fmt: skip
   if compiles and needed <= (1 + WRONG) * limit:
     with topology.in_turn(lambda line: print(line, file=sys.stderr, flush=True)):
-      said |= compiled_step.check(config, batch, topology.devices(topology_name), impl)
+      said |= compiled_step.check(config, batch, topology.devices(topology_name), impl, flops)
     said['compiled'] = True
   if not said['fits']:
     with compiled_step.kernels(impl, where.kind):

@@ -35,7 +35,9 @@ def flops(config: Any, batch: Batch) -> float:
   return own_step.flops(config, {name: filled(name, x) for name, x in batch.items()})
 
 
-def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str, Any]:
+def check(
+  config: Any, batch: Batch, devices: list[Any], impl: str, step_flops: float
+) -> dict[str, Any]:
   """Compiles the step for TPUs that need not be there.
 
   Args:
@@ -43,6 +45,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
     batch: of it, of the whole mesh.
     devices: of `topology.devices`.
     impl: of attention.
+    step_flops: of `flops`.
 
   Returns:
     JSON values. fits; hbm_bytes of one chip; and if it fits all of MEASURED: more bytes of one
@@ -78,7 +81,7 @@ def check(config: Any, batch: Batch, devices: list[Any], impl: str) -> dict[str,
   )
   if moved.open_loops:  # they count as one turn in the bytes
     said |= dict(open_loops=moved.open_loops)
-  said |= _roofline(kind, flops(config, batch) / mesh.size, moved.padded_bytes, sent)
+  said |= _roofline(kind, step_flops / mesh.size, moved.padded_bytes, sent)
   return dict(fits=True, **said, seconds=round(time.perf_counter() - start, 1))
 
 

@@ -208,5 +208,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.studies.compare_masks'):
-    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     command_line.run(main, sys.argv, 'bertjax.studies.compare_masks')

@@ -64,7 +64,7 @@ def make(subject: Subject) -> tuple[EvalSet, ...]:
         f'{key}: with this model config.objective.name={subject.config.objective.name!r} can be '
         f'judged by {", ".join(subject.objective.evals)}, got type={given.type!r}: leave it out'
       )
-    sets.append(EvalSet(name, given.every, evaluator.make(subject, options)))
+    sets.append(EvalSet(name, given.every, evaluator.make(subject._replace(key=key), options)))
   return tuple(sets)
 
 

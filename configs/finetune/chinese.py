@@ -12,17 +12,18 @@ The rest of the recipe is BERT's.
 from bertjax.config.sources import Recipe, cited
 from configs import common
 from configs.finetune import tagging, text
+from configs.finetune.glue import ENTAILMENT
 from configs.finetune.xnli import README
 
 FILES = "ERNIE 1.0's task_data: columns of the files"
 SCRIPTS = 'ERNIE/script/zh_task/ernie_base (unverified)'
-ENTAILMENT = ('contradiction', 'entailment', 'neutral')
 
 
 def chnsenticorp() -> Recipe:
   """Whether an opinion is good, 1, or bad, 0."""
   c = text.recipe(('text_a',), 'label', ('0', '1'), 'accuracy')
   c.update(cited(SCRIPTS, batch_size=24, epochs=10.0, length=256))
+  c.optimizer.schedule.update(cited(SCRIPTS, peak=5e-5))
   c.data.task.update(cited(FILES, text=('text_a',), label='label', classes=('0', '1')))
   return c
 
@@ -32,6 +33,7 @@ def msra_ner() -> Recipe:
   classes = ('PER', 'ORG', 'LOC')
   c = tagging.recipe('iob2', classes, 'f1')
   c.update(cited(SCRIPTS, batch_size=16, epochs=6.0, length=256))
+  c.optimizer.schedule.update(cited(SCRIPTS, peak=5e-5))
   columns = dict(words='text_a', tags='label', separator='\x02', classes=classes)
   c.data.task.update(cited(FILES, **columns))
   return c
@@ -41,6 +43,7 @@ def xnli() -> Recipe:
   """Whether the second of two texts follows from the first; learned as in xnli.py."""
   c = text.recipe(('text_a', 'text_b'), 'label', ENTAILMENT, 'accuracy')
   c.update(cited(README, batch_size=32, epochs=2.0, length=128))
+  c.optimizer.schedule.update(cited(README, peak=5e-5))
   columns = dict(text=('text_a', 'text_b'), label='label', classes=ENTAILMENT)
   c.data.task.update(cited(FILES, **columns))
   return c
@@ -54,5 +57,4 @@ def get_config(arg: str | None = None):
   name = common.parse_size(arg, TASKS, 'chnsenticorp')
   c = TASKS[name]()
   c.update(cited(common.NAMES, name=f'finetune-{name}'))
-  c.optimizer.schedule.update(cited(README if name == 'xnli' else SCRIPTS, peak=5e-5))
   return c

@@ -23,6 +23,7 @@ from bertjax.config.sources import cited
 from configs import common
 from configs.finetune import families, text
 
+ENTAILMENT = ('contradiction', 'entailment', 'neutral')
 ENTAILED = ('entailment', 'not_entailment')
 # Columns of the text, the label and its classes, the score, and the header where a file has none.
 TASKS = dict(
@@ -31,10 +32,7 @@ TASKS = dict(
   mrpc=(('#1 String', '#2 String'), 'Quality', ('0', '1'), 'f1', ()),
   stsb=(('sentence1', 'sentence2'), 'score', (), 'spearman', ()),
   qqp=(('question1', 'question2'), 'is_duplicate', ('0', '1'), 'f1', ()),
-  mnli=(
-    ('sentence1', 'sentence2'), 'gold_label', ('contradiction', 'entailment', 'neutral'),
-    'accuracy', (),
-  ),
+  mnli=(('sentence1', 'sentence2'), 'gold_label', ENTAILMENT, 'accuracy', ()),
   qnli=(('question', 'sentence'), 'label', ENTAILED, 'accuracy', ()),
   rte=(('sentence1', 'sentence2'), 'label', ENTAILED, 'accuracy', ()),
   wnli=(('sentence1', 'sentence2'), 'label', ('0', '1'), 'accuracy', ()),
@@ -49,8 +47,7 @@ def get_config(arg: str | None = None):
   c.update(cited(common.NAMES, name=f'finetune-{name}'))
   c.data.task.update(cited("GLUE's files", header=header))
   if name == 'mnli':
-    judged = dict(c.evals.dev.items(), every=c.get_oneway_ref('eval_steps'))
-    c.evals.mm = cited(common.EVERY, **judged)
+    c.evals.mm = cited(common.EVERY, **text.judged_alike(c))
     c.evals.mm.update(cited("GLUE's files", file='dev_mismatched.tsv'))
   families.apply(c, family, name)
   return c

@@ -10,6 +10,8 @@ Files are .tsv, .csv or .jsonl, with columns by name. The recipe is BERT's for G
 or hf:DIR, which brings its shape and vocabulary.
 """
 
+from typing import Any
+
 from ml_collections import ConfigDict
 
 from bertjax.config.sources import Recipe, cited
@@ -62,6 +64,11 @@ def recipe(text: tuple[str, ...], label: str, classes: tuple[str, ...], best: st
     cited('ours: the score that the task is known by', metric=f'eval/dev/{best}', mode='max')
   )
   return c
+
+
+def judged_alike(c: Recipe) -> dict[str, Any]:
+  """The values of the evaluation `dev`, for another one, which follows eval_steps as well."""
+  return dict(c.evals.dev.items(), every=c.get_oneway_ref('eval_steps'))
 
 
 def get_config(arg: str | None = None):

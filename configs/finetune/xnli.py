@@ -38,7 +38,6 @@ def get_config(arg: str | None = None):
   c.optimizer.schedule.update(cited(README, peak=5e-5))
   c.data.update(cited('XNLI paper: learned in English', language='en'))
   for name in languages:
-    own = dict(file=f'{name}.jsonl', language=name, every=c.get_oneway_ref('eval_steps'))
-    file = dict(c.evals.dev.items()) | own
-    c.evals[name] = cited(common.EVERY, **file)
+    own = dict(file=f'{name}.jsonl', language=name)
+    c.evals[name] = cited(common.EVERY, **(text.judged_alike(c) | own))
   return c

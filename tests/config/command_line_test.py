@@ -91,11 +91,10 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   'recipe: the text of --help is made outside of the door',
   'bertjax/recipe.py',
   """  with door('bertjax.recipe'):
-    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
-""",
-  """  __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
+    command_line.run(""",
+  """  command_line.keys_help(sys.argv)
   with door('bertjax.recipe'):
-""",
+    command_line.run(""",
   case='recipe',
 )
 def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
@@ -110,10 +109,9 @@ def test_help_reads_the_config_and_ctrl_c_ends_it_in_one_line(module, tmp_path):
 
 @mutation(
   'sweep: --help without the keys of the config',
-  'bertjax/sweep.py',
-  """    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
-""",
-  '',
+  'bertjax/config/command_line.py',
+  "if 'config' in flags.FLAGS:",
+  'if False:',
 )
 def test_the_help_of_a_sweep_has_the_keys_of_the_config():
   shown, _ = started('sweep', '--help').communicate(timeout=120)

@@ -56,19 +56,19 @@ def plain(scores, target):
 @mutation(
   'cross-entropy: rows that two chunks have are summed twice',
   'bertjax/kernels/cross_entropy.py',
-  'padding_K | again_K',
-  'padding_K',
+  'part.padding_K | part.again_K',
+  'part.padding_K',
 )
 @mutation(
   'cross-entropy: rows that two chunks have push hidden states twice',
   'bertjax/kernels/cross_entropy.py',
-  'jnp.where(again_K[:, None], 0.0, table_KE)',
-  'table_KE',
+  'jnp.where(part.again_K[:, None], 0.0, part.table_KE)',
+  'part.table_KE',
 )
 @mutation(
   'cross-entropy: no one hot in the gradient of a chunk',
   'bertjax/kernels/cross_entropy.py',
-  '(target_n[:, None] == id_K[None])) * cotangent_n[:, None]',
+  '(target_n[:, None] == part.id_K[None])) * cotangent_n[:, None]',
   '(target_n[:, None] < 0)) * cotangent_n[:, None]',
 )
 def test_chunked_equals_plain_in_value_and_gradient(chunks, std):

@@ -53,16 +53,12 @@ def config(family='bert'):
   case='bert',
 )
 def test_logits_loss_and_gradients_are_those_of_transformers(family):
-  c, rng = config(family), np.random.default_rng(1)
-  batch = cases.batch([(17,), (40,), (9,)], 40, types=3)
-  begins_BT = (batch['example_BT'] > 0) & (rng.random((3, 40)) < 0.6)
-  batch['tag_BT'] = rng.integers(0, CLASSES, (3, 40)).astype(np.int32) * begins_BT
-  batch['tag_weight_BT'] = begins_BT.astype(np.float32)
+  c, batch = config(family), cases.batch([(17,), (40,), (9,)], 40, types=3)
+  labels = finetuned.tagged(batch, CLASSES)
   model = finetuned.random_model(FAMILIES[family], c, num_labels=CLASSES)
   state, their_loss, their_logits, their_gradients = finetuned.run(
     model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
-    token_type_ids=batch['type_BT'],
-    labels=np.where(begins_BT, batch['tag_BT'], -100).astype(np.int64),
+    token_type_ids=batch['type_BT'], labels=labels,
   )  # fmt: skip
   params = huggingface.from_huggingface(state, c.model)
   objective = tag.make(c)

@@ -5,14 +5,12 @@ Each row has a language.
 
 import cases
 import finetuned
-import jax
 import numpy as np
 import parity
 import pytest
 import transformers
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import choose, classify, spans, tag
 
@@ -39,17 +37,6 @@ def inputs(batch):
   )  # fmt: skip
 
 
-def check(objective, c, batch, found, ours):
-  """Loss and logits; the gradients, to be compared."""
-  state, their_loss, their_logits, their_gradients = found
-  params = huggingface.from_huggingface(state, c.model)
-  loss, gradients = parity.loss_and_gradients(objective, params, batch)
-  out = jax.jit(objective.predict)(dict(params=params), (), batch)
-  parity.close(*ours(out, their_logits), parity.LOGITS, 'logits')
-  assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  return gradients, huggingface.from_huggingface(their_gradients, c.model)
-
-
 @mutation(
   'xlm heads: a dense layer and tanh are before the labels',
   'configs/xlm.py',
@@ -71,24 +58,21 @@ def test_sequences():
   model = finetuned.random_model(kind, c, num_labels=CLASSES)
   found = finetuned.run(model, **inputs(batch), labels=label)
   ours = lambda out, logits: (out['label_BGC']['label'][:, 0], logits)
-  parity.close_gradients(*check(classify.make(c), c, batch, found, ours))
+  parity.close_gradients(*finetuned.compared(classify.make(c), c, batch, found, ours))
 
 
 @pytest.mark.full
 def test_tags():
-  c, rng = config(token_labels=(('tag', CLASSES),)), np.random.default_rng(1)
+  c = config(token_labels=(('tag', CLASSES),))
   batch = batch_of([(n,) for n in LENGTHS], LENGTH)
-  real_BT = batch['example_BT'] > 0
-  begins_BT = real_BT & (rng.random((3, LENGTH)) < 0.6)
-  batch['tag_BT'] = rng.integers(0, CLASSES, (3, LENGTH)).astype(np.int32) * begins_BT
-  batch['tag_weight_BT'] = begins_BT.astype(np.float32)
-  labels = np.where(begins_BT, batch['tag_BT'], -100).astype(np.int64)
+  labels = finetuned.tagged(batch, CLASSES)
   model = finetuned.random_model(transformers.XLMForTokenClassification, c, num_labels=CLASSES)
   found = finetuned.run(model, **inputs(batch), labels=labels)
+  real_BT = batch['example_BT'] > 0
   ours = lambda out, logits: (
     np.asarray(out['token_label_BTC']['tag'])[real_BT], logits[real_BT]
   )  # fmt: skip
-  parity.close_gradients(*check(tag.make(c), c, batch, found, ours))
+  parity.close_gradients(*finetuned.compared(tag.make(c), c, batch, found, ours))
 
 
 @pytest.mark.full
@@ -103,34 +87,21 @@ def test_questions():
   ours = lambda out, logits: (
     np.asarray(out['token_label_BTC']['span'])[real_BT], logits[real_BT]
   )  # fmt: skip
-  gradients, expected = check(spans.make(c), c, batch, found, ours)
-  for each in (expected, gradients):  # the softmax does not see what all tokens share
-    assert np.abs(each['span'].pop('bias')).max() < 1e-6
-  parity.close_gradients(gradients, expected)
+  gradients, expected = finetuned.compared(spans.make(c), c, batch, found, ours)
+  finetuned.close_but_for_the_bias('span', gradients, expected)
 
 
 @pytest.mark.full
 def test_choices():
-  c, rows = config(labels=(('right', 1),)), [(17, 9, 12), (5, 20, 14)]
-  batch = batch_of(rows, 44)
+  c, batch = config(labels=(('right', 1),)), batch_of(finetuned.CHOICES, 44)
   batch['right_BG'] = np.eye(3, dtype=np.float32)[[2, 0]]
-
-  def apart(x_BT):
-    out = np.zeros((2, 3, 20), np.int64)
-    for b, parts in enumerate(rows):
-      for g, count in enumerate(parts):
-        out[b, g, :count] = x_BT[b, batch['example_BT'][b] == g + 1]
-    return out
-
   own = dict(summary_use_proj=False, num_labels=c.model.width)
   model = finetuned.random_model(transformers.XLMForMultipleChoice, c, **own)
-  given = {name: apart(x_BT) for name, x_BT in inputs(batch).items()}
+  given = {name: finetuned.unpacked(batch, x_BT) for name, x_BT in inputs(batch).items()}
   found = finetuned.run(model, **given, labels=np.array([2, 0]))
   ours = lambda out, logits: (out['label_BGC']['right'][..., 0], logits)
-  gradients, expected = check(choose.make(c), c, batch, found, ours)
-  for each in (expected, gradients):  # the softmax does not see what all choices share
-    assert np.abs(each['right'].pop('bias')).max() < 1e-6
-  parity.close_gradients(gradients, expected)
+  gradients, expected = finetuned.compared(choose.make(c), c, batch, found, ours)
+  finetuned.close_but_for_the_bias('right', gradients, expected)
 
 
 @mutation(

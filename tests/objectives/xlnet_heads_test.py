@@ -5,14 +5,12 @@ Theirs is padded on the left, as XLNet is, and ours on the right: it knows dista
 
 import cases
 import finetuned
-import jax
 import numpy as np
 import parity
 import pytest
 import transformers
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import choose, classify, mlm, spans, tag
 
@@ -50,13 +48,7 @@ def theirs(kind, c, batch, labels, **more):
 
 def check(objective, c, batch, found, ours):
   """Loss, logits and gradients; `ours` picks the logits of what the objective predicts."""
-  state, their_loss, their_logits, their_gradients = found
-  params = huggingface.from_huggingface(state, c.model)
-  loss, gradients = parity.loss_and_gradients(objective, params, batch)
-  out = jax.jit(objective.predict)(dict(params=params), (), batch)
-  parity.close(*ours(out, their_logits), parity.LOGITS, 'logits')
-  assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  expected = huggingface.from_huggingface(their_gradients, c.model)
+  gradients, expected = finetuned.compared(objective, c, batch, found, ours)
   for each in (expected, gradients):  # the query stream's, which nothing reads
     assert not np.any(each.pop('mask'))
   return gradients, expected
@@ -81,13 +73,9 @@ def test_sequences():
 
 @pytest.mark.full
 def test_tags():
-  c, rng = config(token_labels=(('tag', CLASSES),)), np.random.default_rng(1)
+  c = config(token_labels=(('tag', CLASSES),))
   batch = batch_of([(n,) for n in LENGTHS], LENGTH)
-  real_BT = batch['example_BT'] > 0
-  begins_BT = real_BT & (rng.random((3, LENGTH)) < 0.6)
-  batch['tag_BT'] = rng.integers(0, CLASSES, (3, LENGTH)).astype(np.int32) * begins_BT
-  batch['tag_weight_BT'] = begins_BT.astype(np.float32)
-  labels = left(np.where(begins_BT, batch['tag_BT'], -100))
+  labels, real_BT = left(finetuned.tagged(batch, CLASSES)), batch['example_BT'] > 0
   kind = transformers.XLNetForTokenClassification
   found = theirs(kind, c, batch, labels, num_labels=CLASSES)
   picked = lambda out, logits: (
@@ -115,24 +103,14 @@ def test_questions():
     np.asarray(out['token_label_BTC']['span'])[real_BT], logits[left(real_BT) > 0]
   )  # fmt: skip
   gradients, expected = check(spans.make(c), c, batch, found, picked)
-  for each in (expected, gradients):  # the softmax does not see what all tokens share
-    assert np.abs(each['span'].pop('bias')).max() < 1e-6
-  parity.close_gradients(gradients, expected)
+  finetuned.close_but_for_the_bias('span', gradients, expected)
 
 
 @pytest.mark.full
 def test_choices():
-  c, rows = config(labels=(('right', 1),)), [(17, 9, 12), (5, 20, 14)]
-  batch = batch_of(rows, 44)
+  c, batch = config(labels=(('right', 1),)), batch_of(finetuned.CHOICES, 44)
   batch['right_BG'] = np.eye(3, dtype=np.float32)[[2, 0]]
-
-  def apart(name):
-    out = np.zeros((2, 3, 20), np.int64)
-    for b, parts in enumerate(rows):
-      for g, count in enumerate(parts):
-        out[b, g, 20 - count :] = batch[name][b, batch['example_BT'][b] == g + 1]
-    return out
-
+  apart = lambda name: finetuned.unpacked(batch, batch[name], left=True)
   model = finetuned.random_model(transformers.XLNetForMultipleChoice, c)
   found = finetuned.run(
     model, input_ids=apart('token_BT'), attention_mask=(apart('example_BT') > 0).astype(np.int64),
@@ -140,9 +118,7 @@ def test_choices():
   )  # fmt: skip
   ours = lambda out, logits: (out['label_BGC']['right'][..., 0], logits)
   gradients, expected = check(choose.make(c), c, batch, found, ours)
-  for each in (expected, gradients):  # the softmax does not see what all choices share
-    assert np.abs(each['right'].pop('bias')).max() < 1e-6
-  parity.close_gradients(gradients, expected)
+  finetuned.close_but_for_the_bias('right', gradients, expected)
 
 
 def test_words_beside_labels_and_masked_words_are_refused():

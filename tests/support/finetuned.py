@@ -5,8 +5,10 @@ import inspect
 import cases
 import jax
 import numpy as np
+import parity
 import torch
 
+from bertjax.convert import huggingface
 from bertjax.convert.families import electra_net
 from bertjax.train.step import with_rows
 from bertjax.types import Context
@@ -133,6 +135,56 @@ def run_spans(model, start, end, **inputs):
   loss.backward()
   logits = torch.stack([out.start_logits, out.end_logits], -1).detach().numpy()
   return _state(model), loss.item(), logits, _gradients(model)
+
+
+def compared(objective, c, batch, found, ours):
+  """Holds loss and logits against those of `run`; the gradients, ours and theirs, to be compared.
+
+  Args:
+    objective: of the config c.
+    c: its config.
+    batch: what both read.
+    found: of `run` or `run_spans`.
+    ours: (what `objective.predict` gives, their logits) -> the pair that is to be the same.
+  """
+  state, their_loss, their_logits, their_gradients = found
+  params = huggingface.from_huggingface(state, c.model)
+  loss, gradients = parity.loss_and_gradients(objective, params, batch)
+  out = jax.jit(objective.predict)(dict(params=params), (), batch)
+  parity.close(*ours(out, their_logits), parity.LOGITS, 'logits')
+  assert abs(loss - their_loss) <= parity.LOSS * their_loss
+  return gradients, huggingface.from_huggingface(their_gradients, c.model)
+
+
+def close_but_for_the_bias(head, gradients, expected):
+  """The gradients; of a head's bias that both are 0: a softmax over all does not see what they
+  share."""
+  for each in (expected, gradients):
+    assert np.abs(each[head].pop('bias')).max() < 1e-6
+  parity.close_gradients(gradients, expected)
+
+
+def tagged(batch, classes):
+  """Gives some tokens of the batch a tag; the labels as transformers takes them."""
+  rng, shape = np.random.default_rng(1), batch['example_BT'].shape
+  begins_BT = (batch['example_BT'] > 0) & (rng.random(shape) < 0.6)
+  batch['tag_BT'] = rng.integers(0, classes, shape).astype(np.int32) * begins_BT
+  batch['tag_weight_BT'] = begins_BT.astype(np.float32)
+  return np.where(begins_BT, batch['tag_BT'], -100).astype(np.int64)
+
+
+CHOICES = [(17, 9, 12), (5, 20, 14)]  # tokens of the parts
+
+
+def unpacked(batch, x_BT, left=False):
+  """Of a batch of CHOICES the parts as transformers takes them: int64 [B, G, T], 0 behind their
+  tokens, or before them."""
+  out = np.zeros((2, 3, 20), np.int64)
+  for b, parts in enumerate(CHOICES):
+    for g, count in enumerate(parts):
+      place = slice(20 - count, 20) if left else slice(count)
+      out[b, g, place] = x_BT[b, batch['example_BT'][b] == g + 1]
+  return out
 
 
 def _state(model):

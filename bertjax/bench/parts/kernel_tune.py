@@ -3,7 +3,7 @@
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -58,24 +58,24 @@ def fastest(impl: str, start: Tiles, clock: Clock) -> Found:
   """Changes the tile of one kernel after the other, then its depth, and keeps the fastest."""
   best, left_out = dict(start), {}
   before = least = clock(best)
-
-  def keep_fastest(kernel: str, tiles: Sequence[Tile]) -> None:
-    nonlocal best, least
-    for tile in tiles:
-      if tile == best[kernel]:
-        continue
-      try:
-        seconds = clock(best | {kernel: tile})
-      except Exception as error:  # of many types, one for each way that a tile is too large
-        left_out[tile] = f'{type(error).__name__}: {str(error)[:80]}'
-        continue
-      if seconds < least:
-        best, least = best | {kernel: tile}, seconds
-
-  for kernel in best:
-    keep_fastest(kernel, candidates(impl, kernel))
-    keep_fastest(kernel, depths(impl, best[kernel]))
+  for kernel, tile in _tried(impl, best):
+    if tile == best[kernel]:
+      continue
+    try:
+      seconds = clock(best | {kernel: tile})
+    except Exception as error:  # of many types, one for each way that a tile is too large
+      left_out[tile] = f'{type(error).__name__}: {str(error)[:80]}'
+      continue
+    if seconds < least:
+      best[kernel], least = tile, seconds
   return Found(best, before / least, left_out)
+
+
+def _tried(impl: str, best: Tiles) -> Iterator[tuple[str, Tile]]:
+  """What `fastest` tries: the depths of what is best of a kernel when its tiles were tried."""
+  for kernel in best:
+    yield from ((kernel, tile) for tile in candidates(impl, kernel))
+    yield from ((kernel, tile) for tile in depths(impl, best[kernel]))
 
 
 def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:

@@ -51,9 +51,7 @@ def file_of(subject: Subject, options: Any) -> tuple[str, str]:
   """
   check_batch(subject, options.batch_size)
   if options.file:
-    sets = subject.config.evals.items()
-    name = next(name for name, given in sets if given.get('file') == options.file)
-    return options.file, f'config.evals.{name}.file'
+    return options.file, f'{subject.key}.file'
   return subject.config.data.dev, 'config.data.dev'
 
 

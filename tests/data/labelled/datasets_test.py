@@ -124,8 +124,8 @@ NEAREST = {
 @mutation(
   'tfds: a name that is misspelled is said without the nearest',
   'bertjax/data/labelled/common/datasets.py',
-  'if own in known else difflib.get_close_matches(own, known, 1)',
-  'if own else difflib.get_close_matches(own, known, 1)',
+  'if own in known else nearest(own, known)',
+  'if own else nearest(own, known)',
   case='tfds:xnlii:train',
 )
 @mutation(

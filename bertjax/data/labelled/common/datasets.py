@@ -7,14 +7,13 @@
 What is not on disk is downloaded by TFDS, to its data directory (TFDS_DATA_DIR).
 """
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, choose, nearest
 
 PREFIX = 'tfds:'
 _NAME = re.compile(
@@ -70,8 +69,7 @@ def _nearest(tfds: Any, name: str) -> str:
   if own in known:
     known = [f'{own}/{each}' for each in tfds.builder_cls(own).builder_configs] if variant else []
     own = f'{own}/{variant}'
-  near = [] if own in known else difflib.get_close_matches(own, known, 1)
-  return f'; did you mean {near[0]!r}?' if near else ''
+  return '' if own in known else nearest(own, known)
 
 
 def _names(path: str) -> _Names:

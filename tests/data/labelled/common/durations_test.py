@@ -24,6 +24,12 @@ def config(tmp_path):
   return c
 
 
+def check_set_up_refuses(config, tmp_path, said):
+  store = rows.ensure_vocabulary(config.data, str(tmp_path))
+  with pytest.raises(UserError, match=said):
+    setup.make_run(config, store, jax.devices()[:1])
+
+
 def test_epochs_are_of_the_examples_that_are_used(config):
   assert durations.apply(config, ()) == ['3 epochs of 200 examples: 19 steps']
   config.data.examples = 96
@@ -42,9 +48,7 @@ def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
   said = 'config.data.train=.*none.tsv has no examples: expected one at least'
   with pytest.raises(UserError, match=said):
     durations.apply(config, ())
-  store = rows.ensure_vocabulary(config.data, str(tmp_path))
-  with pytest.raises(UserError, match=said):  # where the command line gives total_steps
-    setup.make_run(config, store, jax.devices()[:1])
+  check_set_up_refuses(config, tmp_path, said)  # where the command line gives total_steps
 
 
 @mutation(
@@ -55,6 +59,4 @@ def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
 )
 def test_a_dev_file_with_a_header_alone_is_refused(config, tmp_path):
   config.data.dev = str(tmp_path / 'none.tsv')
-  store = rows.ensure_vocabulary(config.data, str(tmp_path))
-  with pytest.raises(UserError, match='config.data.dev=.*none.tsv has no examples'):
-    setup.make_run(config, store, jax.devices()[:1])
+  check_set_up_refuses(config, tmp_path, 'config.data.dev=.*none.tsv has no examples')
