@@ -9,7 +9,7 @@ files, so that two workers share them.
 
 import pytest
 from mutation import mutation
-from quick_learning import Quick, check
+from quick_learning import Quick, check, in_tiers
 
 # So high a peak keeps ERNIE's dialogues where they are.
 GENTLE = {'optimizer.schedule.peak': 2e-3}
@@ -21,9 +21,10 @@ QUICK = dict(
   ernie=Quick(400, 0.5, 0.25),
   ernie_dialogues=Quick(800, 0.5, 0.25, GENTLE),
 )
+SLOW = ('roberta', 'albert', 'ernie_dialogues')
 
 
-@pytest.mark.parametrize('name', QUICK)
+@pytest.mark.parametrize('name', in_tiers(QUICK, SLOW))
 @mutation(
   'known_language, bert: words are not trained',
   'bertjax/objectives/mlm.py',

@@ -9,7 +9,7 @@ files, so that two workers share them.
 
 import pytest
 from mutation import mutation
-from quick_learning import Quick, check
+from quick_learning import Quick, check, in_tiers
 
 GENTLE = {'optimizer.schedule.peak': 2e-3}
 # Its first rows have no memory, unlike all but the first of training: others are to outweigh them.
@@ -22,9 +22,10 @@ QUICK = dict(
   transformer_xl=Quick(200, 0.7, fields=LONG),
   xlnet=Quick(150, 0.65),
 )
+SLOW = ('electra_generator', 'xlm_e')
 
 
-@pytest.mark.parametrize('name', QUICK)
+@pytest.mark.parametrize('name', in_tiers(QUICK, SLOW))
 @mutation(
   'known_language, electra: the loss does not know who was replaced',
   'bertjax/objectives/rtd.py',
