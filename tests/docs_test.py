@@ -38,3 +38,18 @@ def test_every_page_is_found_from_the_first():
   said = (ROOT / 'README.md').read_text() + (ROOT / 'docs' / 'running.md').read_text()
   unknown = [page.name for page in PAGES[1:] if page.name not in said]
   assert not unknown
+
+
+@mutation(
+  'docs: a file that is answered with is not there',
+  'CONTRIBUTING.md',
+  '`bertjax/data/masking/albert_ngrams.py`',
+  '`bertjax/data/masking/ngrams.py`',
+)
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_is_there(page):
+  named = set(
+    re.findall(r'`((?:bertjax|configs|tests|launch)/[\w/]+\.(?:py|json|sh))', page.read_text())
+  )
+  missing = sorted(name for name in named if not (ROOT / name).exists())
+  assert not missing
