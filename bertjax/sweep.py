@@ -21,11 +21,15 @@ from rich.console import Console
 from bertjax.config import command_line
 from bertjax.errors import UserError, door
 from bertjax.launch.grid import Job, Point, jobs, judged, table, without_flags
+from configs.finetune.grids import GRIDS
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
 _GRID = flags.DEFINE_multi_string(
-  'grid', [], 'KEY=VALUE,VALUE,...: a key of the config, without "config."; several make a grid.'
+  'grid',
+  [],
+  'KEY=VALUE,VALUE,...: a key of the config, without "config."; several make a grid. Or '
+  f'what a paper chose from (configs/finetune/grids.py): {", ".join(GRIDS)}.',
 )
 _SEEDS = flags.DEFINE_integer(
   'seeds', 1, 'Runs of each point: config.seed and those after it.', lower_bound=1
@@ -71,6 +75,8 @@ def main(argv: list[str]) -> int:
   if _BEST.value and metric != config.best.metric:
     raise UserError(f'--best is by config.best.metric={config.best.metric}, got --metric={metric}')
   found = jobs(config, _GRID.value, _SEEDS.value, _settle)
+  for name in set(GRIDS) & set(_GRID.value):
+    print(f'{name}: {GRIDS[name].source}', flush=True)
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)
   common = list(without_flags(command_line.located(sys.argv)[1:], _VALUED, _SWITCHES))

@@ -132,10 +132,10 @@ ARROWS = {
   'bertjax.predict': ('bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics'),
   'bertjax.embed': ('bertjax.use', 'bertjax.metrics'),
   'bertjax.__main__': (),
-  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema'),
+  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema', 'configs.finetune.grids'),
   'bertjax.sweep': (
     'bertjax.checkpoint', 'bertjax.config.command_line', 'bertjax.data', 'bertjax.launch',
-    'bertjax.train.pace',
+    'bertjax.train.pace', 'configs.finetune.grids',
   ),
   'bertjax.main': (
     'bertjax.config', 'bertjax.data.labelled.common', 'bertjax.machine', 'bertjax.train',

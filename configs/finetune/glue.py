@@ -12,11 +12,8 @@ by dev_mismatched.tsv (--config.evals.mm.file), whose scores are eval/mm/... AX,
 is predicted by a run on MNLI.
 
 The recipe is BERT's; that of another family is glue.py:sst2,roberta, or albert, electra,
-electra_large (families.py). What the papers chose from, for `bertjax.sweep`:
-
-  BERT, appendix A.3  --grid=batch_size=16,32 --grid=optimizer.schedule.peak=5e-5,3e-5,2e-5 \
-                      --grid=epochs=2,3,4
-  RoBERTa, table 10   --grid=batch_size=16,32 --grid=optimizer.schedule.peak=1e-5,2e-5,3e-5
+electra_large (families.py). What the papers chose from is a grid of `bertjax.sweep --grid=bert`
+(grids.py).
 """
 
 from bertjax.config.sources import cited
