@@ -3,8 +3,10 @@
   python -m bertjax.bench step --config=configs/bert.py:base --batch_size=8 --length=128 \
       --against=transformers,gathered,compiled
 
-The batch is made-up text in the recipe's own rows; dropout is on, and --nodropout takes it from all
-sides. Rates count all positions of the rows, padding too. `state_bytes` are the parameters' and the
+The batch is made-up text in the recipe's own rows, or text of --config.data.store; dropout is on,
+and --nodropout takes it from all sides. `tokens_per_second` counts all positions of the rows,
+`real_tokens_per_second` those that are no padding, of which there are more in rows that several
+texts share (--config.data.pack). `state_bytes` are the parameters' and the
 optimizer's. With --against the same model, batch and optimizer run in PyTorch, each arm in a
 process of its own, in alternation; `ratio` is our tokens/s over theirs, and `matmul_gflops` what
 each library makes of one product of the model's size, [rows x tokens, width] by [width, ffn].
@@ -23,6 +25,7 @@ from ml_collections import config_flags
 
 from bertjax.bench.parts import own_step, timing
 from bertjax.bench.parts.synthetic import synthetic_batch
+from bertjax.data.store.reader import open_store
 from bertjax.types import Batch
 
 ARMS = ('transformers', 'gathered', 'compiled')
@@ -49,17 +52,25 @@ def main(argv: list[str]) -> None:
   """Times the step and prints one JSON line."""
   if len(argv) > 1:
     raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  config = own_step.sized(_CONFIG.value, _BATCH_SIZE.value, _LENGTH.value)
+  config, store = _CONFIG.value, None
+  if config.data.store:
+    store = open_store(config.data.store)
+    config.model.vocab_size = store.vocabulary_size
+  config = own_step.sized(config, _BATCH_SIZE.value, _LENGTH.value)
   if not _DROPOUT.value:
     config.model.update(dropout=0.0, attention_dropout=0.0)
-  batch = synthetic_batch(config)
+  batch = synthetic_batch(config, store)
   seconds = _step_seconds(config, batch)
-  tokens = config.batch_size * config.length
+  tokens, real = config.batch_size * config.length, int(np.count_nonzero(batch['example_BT']))
   result: dict[str, Any] = dict(
     bench='step', config=config.name, batch_size=config.batch_size, length=config.length,
     dtype=config.model.dtype, dropout=_DROPOUT.value, calls=_CALLS.value,
+    text=config.data.store or 'made up', real_tokens=real,
     **own_step.footprint(config, batch),
-    **{name: timing.summary(s, tokens, 'tokens') for name, s in seconds.items()},
+    **{
+      name: timing.summary(s, tokens, 'tokens') | timing.summary(s, real, 'real_tokens')
+      for name, s in seconds.items()
+    },
   )  # fmt: skip
   if _AGAINST.value:
     ours = np.median(seconds['ours'])

@@ -14,14 +14,15 @@ SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4, eod=5)
 SENTENCE = (12, 36)  # tokens, from and to
 
 
-def synthetic_batch(config: Any) -> Batch:
-  """The second batch of made-up text, so that rows that go on do so.
+def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
+  """The second batch of a text, so that rows that go on do so.
 
   Args:
     config: of a run, with the vocabulary's size filled in.
+    store: the text; None: made up.
   """
   data, rows = config.data, config.batch_size
-  store = made_up(
+  store = store or made_up(
     config.model.vocab_size,
     6 * rows * config.length,
     2 * config.length,
