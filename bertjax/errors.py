@@ -74,6 +74,20 @@ def door(program: str) -> Iterator[None]:
     os._exit(130)
 
 
+def is_foreign(error: BaseException) -> bool:
+  """Whether an error was raised in the code of a package, which has many classes for what the user
+  gave it, and not in a line of ours.
+
+  A call of ours with a wrong argument is raised in our line. So is what comes straight out of Rust
+  or C++, which leave no line of their own: that is told by its class.
+  """
+  trace = error.__traceback__
+  while trace and trace.tb_next:
+    trace = trace.tb_next
+  name = trace.tb_frame.f_globals.get('__name__', '') if trace else ''
+  return name.partition('.')[0] != __name__.partition('.')[0]
+
+
 @contextlib.contextmanager
 def writing(what: str, path: object) -> Iterator[None]:
   """Names what was being written, and where, in an OSError: a full disk says neither.

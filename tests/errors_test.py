@@ -1,5 +1,6 @@
 """What a door shows: one line for a user's mistake and for Ctrl-C, a traceback for all else."""
 
+import json
 import pathlib
 import signal
 import subprocess
@@ -57,3 +58,18 @@ def test_an_error_while_writing_says_what_and_where():
     with errors.writing('metrics', pathlib.Path('run/m.jsonl')), open('/dev/full', 'wb', 0) as file:
       file.write(b'1')
   assert caught.value.errno == 28
+
+
+def refused(work):
+  try:
+    work()
+  except Exception as error:
+    return error
+  raise AssertionError('nothing was raised')
+
+
+def test_an_error_is_foreign_where_a_package_raised_it():
+  assert errors.is_foreign(refused(lambda: json.loads('{')))
+  # A wrong argument is an error of the line that gives it, in Python and in C.
+  assert not errors.is_foreign(refused(lambda: errors.choose('a', [1, 'b'], 'key')))
+  assert not errors.is_foreign(refused(lambda: errors.nearest('a', 5)))

@@ -31,9 +31,9 @@ END = {WORDS: '<eos>', CHARACTERS: '\n', BYTES: _LETTER[ord('\n')]}  # of a line
 
 def kind_of(spec: dict[str, Any]) -> str | None:
   """Whether a tokenizer.json is one of words, of characters or of bytes."""
-  model, before = spec['model'], spec['pre_tokenizer']
+  model, before = spec['model'], spec.get('pre_tokenizer')
   letters = BYTES if before and before['type'] == 'ByteLevel' else CHARACTERS
-  kind = dict(WordLevel=WORDS, BPE=letters).get(model['type'])
+  kind = dict(WordLevel=WORDS, BPE=letters).get(model.get('type'))
   if kind is None or END[kind] not in model['vocab'] or model.get('merges'):
     return None
   return kind
