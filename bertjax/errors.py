@@ -94,7 +94,7 @@ def writing(what: str, path: object) -> Iterator[None]:
 
   Args:
     what: as in 'while writing WHAT'.
-    path: of the file or directory.
+    path: of the file or directory; one that the error itself names is kept.
 
   Raises:
     OSError: of the same number, with both.
@@ -102,5 +102,5 @@ def writing(what: str, path: object) -> Iterator[None]:
   try:
     yield
   except OSError as error:
-    said = error.strerror or str(error)
-    raise OSError(error.errno or 0, f'{said}, while writing {what}', str(path)) from error
+    said, where = error.strerror or str(error), error.filename or path
+    raise OSError(error.errno or 0, f'{said}, while writing {what}', str(where)) from error

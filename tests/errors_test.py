@@ -73,3 +73,9 @@ def test_an_error_is_foreign_where_a_package_raised_it():
   # A wrong argument is an error of the line that gives it, in Python and in C.
   assert not errors.is_foreign(refused(lambda: errors.choose('a', [1, 'b'], 'key')))
   assert not errors.is_foreign(refused(lambda: errors.nearest('a', 5)))
+
+
+def test_a_file_that_the_error_names_is_kept(tmp_path):
+  with pytest.raises(FileNotFoundError, match="while writing a copy: '.*none.txt'"):
+    with errors.writing('a copy', tmp_path / 'copy'):
+      (tmp_path / 'none.txt').read_bytes()

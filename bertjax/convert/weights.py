@@ -168,6 +168,13 @@ def write(
   return digests
 
 
+def save(path: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
+  """Writes one file of float32 tensors; the library would say a full disk by a class of its own."""
+  shapes = {name: array.shape for name, array in tensors.items()}
+  with open(path, 'wb') as file:
+    _write_file(file, shapes, iter(tensors.items()), 'float32')
+
+
 def _divide(shapes: Mapping[str, tuple[int, ...]], itemsize: int, limit: int) -> list[list[str]]:
   shards: list[list[str]] = [[]]
   used = 0

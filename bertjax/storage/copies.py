@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 from bertjax.storage import remote
 
 CACHE = 'BERTJAX_CACHE'  # environment: where `cache` is
@@ -236,7 +236,7 @@ class Copy:
     file = self.here / name
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f'{file.name}.part')
-    with remote.explained(f'{self.url}/{name}'):
+    with writing(f'a copy of {self.url}/{name}', part), remote.explained(f'{self.url}/{name}'):
       self._file_system.get_file(self._at(name), str(part))
     if (got := part.stat().st_size) != size:
       raise UserError(f'{self.url}/{name}: expected {size} bytes, got {got}; try again')

@@ -2,6 +2,7 @@
 
 import pytest
 from mutation import mutation
+from no_room import no_room
 
 from bertjax.errors import UserError
 from bertjax.storage import copies
@@ -98,3 +99,18 @@ def test_what_the_service_refuses_names_the_url(there, monkeypatch):
   for ask in (lambda: copy.read('a'), lambda: copy.remove('', 'a')):
     with pytest.raises(UserError, match='memory://b/run/a: .*Bad Request'):
       ask()
+
+
+@mutation(
+  'storage: a full disk does not say what was copied',
+  'bertjax/storage/copies.py',
+  "with writing(f'a copy of {self.url}/{name}', part), remote.explained(",
+  'with remote.explained(',
+)
+def test_a_full_disk_says_what_was_copied(there):
+  there.pipe({'/b/store/a': b'first'})
+  copies.local('memory://b/store', silent)
+  there.pipe({'/b/store/a': bytes(2**16)})
+  with pytest.raises(OSError, match="while writing a copy of memory://b/store/a: '.*a.part'"):
+    with no_room(2**14):  # of the notes
+      copies.local('memory://b/store', silent)

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.data.vocab import fastbpe, patterns, refusals, sentencepiece_model, whole_words
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 
 CONFIG = 'tokenizer_config.json'
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
@@ -78,6 +78,19 @@ def read(file: pathlib.Path, lowercase: bool | None) -> Found:
     return _read_bpe(file, lowercase)
   readers = {'.txt': _read_wordpiece, '.json': _read_tokenizer, '.model': _read_sentencepiece}
   return readers[file.suffix](file, lowercase)
+
+
+def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
+  """Writes the files of a vocabulary.
+
+  Args:
+    directory: exists.
+    files: name -> contents. What the tokenizers write themselves would name no path where it fails.
+  """
+  with writing('the vocabulary', directory):
+    for name, content in files.items():
+      data = content.encode() if isinstance(content, str) else content
+      (directory / name).write_bytes(data)
 
 
 def settings_of(file: pathlib.Path) -> dict[str, Any]:
