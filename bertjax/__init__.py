@@ -1,5 +1,13 @@
 """bertjax: pretraining of the BERT family, and `bertjax.Model`, which uses what was trained."""
 
+import signal
+import sys
+
+# Python looks for the module of `python -m bertjax.X`, whose imports may take seconds: until its
+# door (errors.py) Ctrl-C ends the process without a traceback, as it ends a program in C.
+if sys.argv[:1] == ['-m'] and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,11 +1,13 @@
 """What a door shows: one line for a user's mistake and for Ctrl-C, a traceback for all else."""
 
+import json
 import pathlib
 import signal
 import subprocess
 import sys
 import time
 
+import processes
 import pytest
 from mutation import mutation
 
@@ -14,9 +16,12 @@ from bertjax import errors
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-def at_door(body: str) -> subprocess.Popen:
-  """A program whose door has this body."""
-  code = f'from bertjax.errors import UserError, door\nwith door("prog"):\n  {body}\n'
+def at_door(body: str, before: str = 'default_int_handler') -> subprocess.Popen:
+  """A program whose door has this body; Ctrl-C is handled so before it."""
+  code = (
+    f'import signal, time\nsignal.signal(signal.SIGINT, signal.{before})\n'
+    f'from bertjax.errors import UserError, door\nwith door("prog"):\n  {body}\n'
+  )
   return subprocess.Popen(
     [sys.executable, '-c', code], cwd=ROOT, text=True, stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
@@ -42,7 +47,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(error):
 
 
 def test_ctrl_c_is_one_line_and_waits_for_no_thread():
-  wait = 'import threading, time; threading.Thread(target=time.sleep, args=(60,)).start()'
+  wait = 'import threading; threading.Thread(target=time.sleep, args=(60,)).start()'
   process = at_door(f'{wait}; print("ready", flush=True); time.sleep(60)')
   assert process.stdout and process.stdout.readline() == 'ready\n'
   start = time.monotonic()
@@ -52,8 +57,99 @@ def test_ctrl_c_is_one_line_and_waits_for_no_thread():
   assert time.monotonic() - start < 30
 
 
+def interrupted(command, after: float) -> tuple[int, str]:
+  """How a command ends, and what it says, that gets Ctrl-C some seconds after our first line."""
+  process = subprocess.Popen(
+    [sys.executable, '-X', 'importtime', *command], cwd=ROOT, env=processes.environment(),
+    text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+  )  # fmt: skip
+  with process:
+    assert process.stderr
+    for line in process.stderr:  # a line says that a module has been imported
+      if line.rpartition('|')[2].strip() == 'bertjax':
+        break
+    time.sleep(after)
+    process.send_signal(signal.SIGINT)
+    said = [line for line in process.stderr if not line.startswith('import time:')]
+  return process.returncode, ''.join(said)
+
+
+@pytest.mark.parametrize('after', [0.0, 0.05, 0.2, 0.5, 1.0, 2.0])
+@mutation(
+  'errors: Ctrl-C during the imports of a command is a traceback',
+  'bertjax/__init__.py',
+  "if sys.argv[:1] == ['-m'] and",
+  'if False and',
+  case='0.0',
+)
+def test_ctrl_c_at_any_moment_shows_no_traceback(rich_store, tmp_path, after):
+  endless = processes.command(rich_store, tmp_path / 'run', '--config.total_steps=1000000')[1:]
+  status, said = interrupted(endless, after)
+  assert 'Traceback' not in said, said
+  assert status in (-signal.SIGINT, 130, 0), (status, said)  # before the door, within, of a run
+  assert status != 130 or said.endswith('\nbertjax: interrupted\n'), said
+
+
+@mutation(
+  'errors: the door leaves Ctrl-C to the system',
+  'bertjax/errors.py',
+  'signal.signal(signal.SIGINT, functools.partial(_interrupt, program))',
+  'pass',
+)
+def test_ctrl_c_is_the_doors_as_soon_as_it_is_open():
+  """Before it a command leaves it to the system, which says nothing."""
+  process = at_door('print("ready", flush=True); time.sleep(60)', before='SIG_DFL')
+  assert process.stdout and process.stdout.readline() == 'ready\n'
+  process.send_signal(signal.SIGINT)
+  _, err = process.communicate()
+  assert (process.returncode, err) == (130, '\nprog: interrupted\n')
+
+
+@mutation(
+  'errors: an import makes something else of Ctrl-C',
+  'bertjax/errors.py',
+  "if frame.f_code.co_filename.startswith('<frozen importlib'):",
+  'if False:',
+)
+def test_an_import_makes_nothing_else_of_ctrl_c(tmp_path):
+  """As extensions in C do, numpy and jaxlib among them."""
+  wait = 'try:\n  print("ready", flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  '
+  (tmp_path / 'slow.py').write_text(f'import time\n{wait}raise ImportError("in C")\n')
+  process = at_door(f'import sys; sys.path.append({str(tmp_path)!r}); import slow')
+  assert process.stdout and process.stdout.readline() == 'ready\n'
+  process.send_signal(signal.SIGINT)
+  _, err = process.communicate()
+  assert (process.returncode, err) == (130, '\nprog: interrupted\n')
+
+
+def test_a_ctrl_c_that_is_ignored_stays_so():
+  body = 'print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)'
+  assert at_door(body, before='SIG_IGN').communicate()[0] == 'True\n'
+
+
 def test_an_error_while_writing_says_what_and_where():
   with pytest.raises(OSError, match="No space.*, while writing metrics: 'run/m.jsonl'") as caught:
     with errors.writing('metrics', pathlib.Path('run/m.jsonl')), open('/dev/full', 'wb', 0) as file:
       file.write(b'1')
   assert caught.value.errno == 28
+
+
+def refused(work):
+  try:
+    work()
+  except Exception as error:
+    return error
+  raise AssertionError('nothing was raised')
+
+
+def test_an_error_is_foreign_where_a_package_raised_it():
+  assert errors.is_foreign(refused(lambda: json.loads('{')))
+  # A wrong argument is an error of the line that gives it, in Python and in C.
+  assert not errors.is_foreign(refused(lambda: errors.choose('a', [1, 'b'], 'key')))
+  assert not errors.is_foreign(refused(lambda: errors.nearest('a', 5)))
+
+
+def test_a_file_that_the_error_names_is_kept(tmp_path):
+  with pytest.raises(FileNotFoundError, match="while writing a copy: '.*none.txt'"):
+    with errors.writing('a copy', tmp_path / 'copy'):
+      (tmp_path / 'none.txt').read_bytes()

@@ -16,6 +16,7 @@ import types
 
 import pytest
 from mutation import mutation
+from no_room import no_room
 from prepare_runs import contents, run, stop_after, write_text, write_vocabulary
 
 from bertjax.data.store import shards as shards_lib
@@ -151,6 +152,22 @@ def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
   shards_lib.make(shard, load_vocabulary(given['vocab']))
   assert not shard.path.exists()
   assert 'is not, where it was read, what it was' in shard.refusal.read_text()
+
+
+@mutation(
+  'shards: a full disk does not say what was being written',
+  'bertjax/data/store/shards.py',
+  "with writing('encoded text', file):",
+  'if True:',
+)
+def test_a_full_disk_names_the_shard(tmp_path):
+  given = texts(tmp_path)
+  (shard,) = divided(tmp_path, '2.text', given['vocab'])
+  vocabulary = load_vocabulary(given['vocab'])
+  with pytest.raises(OSError, match=f"while writing encoded text: '.*{shard.name}.shard'"):
+    with no_room():
+      shards_lib.make(shard, vocabulary)
+  assert not shard.path.exists()
 
 
 @mutation(

@@ -38,6 +38,7 @@ from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import sentence_split
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.storage import durable
 
 mutation(
   'prepare: a kill in the first part is not noted',
@@ -313,7 +314,14 @@ def test_mistakes_write_nothing(tmp_path, vocab):
   assert store.meta['stats']['replaced'] == 1
 
 
+@mutation(
+  'prepare: a full disk does not say what was being written',
+  'bertjax/data/store/builder.py',
+  "with writing('a part of the store', self._path):",
+  'if True:',
+)
 def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
+  full_disk = 'the disk is full.*while writing a part of the store: .*s.partial.*make room and give'
   write_text(tmp_path / 'a.txt', documents=600)
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, part_mb=0.001)
   run(output=tmp_path / 'whole', **given)
@@ -325,11 +333,25 @@ def test_full_disk_is_reported_and_can_be_continued(tmp_path, vocab):
 
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(store_writer.os, 'fsync', full)
-    with pytest.raises(SystemExit, match='the disk is full.*make room and give the same command'):
+    with pytest.raises(SystemExit, match=full_disk):
       run(output=tmp_path / 's', **given)
   assert json.loads((tmp_path / 's.partial/progress.json').read_text())['parts']['train']
   run(output=tmp_path / 's', **given)
   assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
+def test_a_disk_that_is_full_at_the_end_is_reported(tmp_path, vocab, monkeypatch):
+  write_text(tmp_path / 'a.txt')
+  save = durable.write_json
+
+  def full(path, value):
+    if path.name == 'store.json':
+      raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    save(path, value)
+
+  monkeypatch.setattr(durable, 'write_json', full)
+  with pytest.raises(SystemExit, match='the disk is full.*while writing the store: .*s.partial'):
+    run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
 
 
 @mutation(

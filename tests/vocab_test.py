@@ -10,10 +10,12 @@ import sys
 
 import pytest
 import seqio
+import tokenizers
 import transformers
 from absl import flags
 from absl.testing import flagsaver
 from mutation import mutation
+from no_room import no_room
 
 from bertjax import vocab
 from bertjax.data.seqio_tasks import corpora, registered
@@ -93,6 +95,32 @@ def test_equal_seeds_give_equal_files(tmp_path):
   for kind in TRAINERS:
     first, *others = [contents(tmp_path / name / kind) for name in ('one', 'two', 'three')]
     assert all(other == first for other in others), kind
+
+
+def test_files_are_what_the_tokenizers_themselves_write(tmp_path):
+  for kind in ('wordpiece', 'bpe', 'words'):
+    ours, theirs = tmp_path / kind, tmp_path / f'{kind}-theirs'
+    ours.mkdir()
+    theirs.mkdir()
+    TRAINERS[kind]([*sentences(), 'a "b" \\c \u2028 \x7f 漢'], 400, False, ours)
+    tokenizer = tokenizers.Tokenizer.from_file(str(ours / 'tokenizer.json'))
+    tokenizer.save(str(theirs / 'tokenizer.json'))
+    if kind == 'bpe':
+      tokenizer.model.save(str(theirs))
+    found = contents(ours)
+    assert {name: found[name] for name in contents(theirs)} == contents(theirs)
+
+
+@pytest.mark.parametrize('kind', TRAINERS)
+@mutation(
+  'vocab: a full disk does not say what was being written',
+  'bertjax/data/vocab/formats.py',
+  "with writing('the vocabulary', directory):",
+  'if True:',
+)
+def test_a_full_disk_names_the_vocabulary(tmp_path, kind):
+  with pytest.raises(OSError, match=f"while writing the vocabulary: '{tmp_path}"), no_room():
+    TRAINERS[kind](sentences(), 400, True, tmp_path)
 
 
 def test_small_text_gives_what_it_has(tmp_path):

@@ -12,7 +12,7 @@ from bertjax.convert import config_json, huggingface, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 from bertjax.models.layers import pad_id
 
 CONFIG = 'config.json'
@@ -70,8 +70,6 @@ def write(
   check(model, vocabulary)
   special = vocabulary.special if vocabulary else {}
   config = config_json.write(model, special, dtype, classes)
-  if vocabulary:
-    tokenizer.write(vocabulary, directory, model.family, max_length(model))
   shapes = huggingface.shapes(model)
   paths: dict[str, str] = {}
 
@@ -80,13 +78,13 @@ def write(
       paths[name] = ours
       yield name, array
 
-  digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
-  side = huggingface.side_tensors(params, model)
-  if side:
-    import safetensors.numpy
-
-    safetensors.numpy.save_file(side, directory / SIDE)
-  (directory / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + '\n')
+  with writing('the model', directory):
+    if vocabulary:
+      tokenizer.write(vocabulary, directory, model.family, max_length(model))
+    digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
+    if side := huggingface.side_tensors(params, model):
+      weights.save(directory / SIDE, side)
+    (directory / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + '\n')
   return [
     dict(theirs=name, ours=paths[name], shape=list(shapes[name]), sha256=digest)
     for name, digest in digests.items()

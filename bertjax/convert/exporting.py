@@ -12,7 +12,7 @@ from bertjax.convert import family as family_lib
 from bertjax.convert.families import electra_net
 from bertjax.data.labelled.common import tag_sets
 from bertjax.data.vocab.vocabulary import Vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 
 
 class Part(NamedTuple):
@@ -114,7 +114,8 @@ def export(
       params = part.select(whole)
       said = _write_part(folder, run, part.model, params, dtype, shard_bytes)
       receipts[part.folder] = said
-      (folder / 'README.md').write_text(_card(run, part.model, said))
+      with writing('the model card', folder / 'README.md'):
+        (folder / 'README.md').write_text(_card(run, part.model, said))
     del whole, params
     for part in parts:
       _compare_part(partial / part.folder, part.model, run.vocabulary, receipts[part.folder])

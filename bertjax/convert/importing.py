@@ -5,16 +5,16 @@ import tempfile
 import time
 from typing import Any
 
-import safetensors.numpy
-
 from bertjax.convert import family as family_lib
-from bertjax.convert import fresh, parity, receipt, runs, tables
+from bertjax.convert import fresh, parity, receipt, runs, tables, weights
 from bertjax.convert.directory import whole_model
 from bertjax.convert.originals.original import Opening, Wanted
 from bertjax.convert.sources import open_source
 from bertjax.data.vocab.vocabulary import load_vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 from bertjax.storage import checksums
+
+SLOTS = 'slots.safetensors'  # of the optimizer
 
 
 def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -> dict[str, Any]:
@@ -69,7 +69,8 @@ def _import(
     runs.write_run(directory, config, taken.params, vocabulary, dict(source=source))
     del taken  # before transformers reads the other side: one model at a time
     if slots:
-      safetensors.numpy.save_file(_slots(opened, model), directory / 'slots.safetensors')
+      with writing('the slots', directory / SLOTS):
+        weights.save(directory / SLOTS, _slots(opened, model))
     said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
     said['tokenizer'] = _ids(source, opened.path, vocabulary)
     wrong = receipt.faults(said)

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from bertjax.convert import parity, tokenizer
 from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.errors import writing
 from bertjax.storage import checksums
 
 NAME = 'parity.json'
@@ -95,7 +96,8 @@ def faults(receipt: dict[str, Any]) -> list[str]:
 
 def write(path: pathlib.Path, receipt: dict[str, Any]) -> None:
   """Writes parity.json."""
-  path.write_text(json.dumps(receipt, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+  with writing('the receipt', path):
+    path.write_text(json.dumps(receipt, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
 
 
 def resources(started: float, bytes_of_model: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, reading, resume, task_heads
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
-from bertjax.errors import UserError, choose
+from bertjax.errors import UserError, choose, writing
 from bertjax.storage import mirror
 from bertjax.train import timeline
 from bertjax.types import FIT
@@ -164,7 +164,8 @@ def write_run(
   finally:
     saver.close()
   if vocabulary:
-    vocabulary.save(output / resume.VOCAB)
+    with writing('the vocabulary of the run', output / resume.VOCAB):
+      vocabulary.save(output / resume.VOCAB)
   resume.claim_workdir(output, config, config)
 
 

@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from bertjax.convert.directory import max_length
-from bertjax.errors import choose
+from bertjax.errors import choose, writing
 
 POOLS = dict(mean='pooling_mode_mean_tokens', first='pooling_mode_cls_token')
 
@@ -43,4 +43,5 @@ def write(directory: pathlib.Path, model: Any, pool: str) -> None:
 
 
 def _write(path: pathlib.Path, value: Any) -> None:
-  path.write_text(json.dumps(value, indent=2) + '\n')
+  with writing('the modules of sentence-transformers', path):
+    path.write_text(json.dumps(value, indent=2) + '\n')

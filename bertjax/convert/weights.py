@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import safetensors
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, is_foreign
 
 NAME = 'model.safetensors'
 INDEX = f'{NAME}.index.json'
@@ -123,8 +123,13 @@ def _read_torch(path: pathlib.Path) -> dict[str, np.ndarray]:
     ) from error
   try:
     state = torch.load(path, map_location='cpu', weights_only=True, mmap=True)
-  except Exception as error:  # torch has many types for a damaged or unsafe file
-    raise UserError(f'{path} cannot be read as tensors alone: {error}') from error
+  except Exception as error:  # a damaged pickle may end in any class
+    if not is_foreign(error):
+      raise
+    raise UserError(f'{path} cannot be read as tensors alone: {error!r}') from error
+  tensors = state.values() if isinstance(state, Mapping) else [state]
+  if not all(isinstance(each, torch.Tensor) for each in tensors):
+    raise UserError(f'{path}: expected a state dict of tensors, got {type(state).__name__}')
   return {name: tensor.float().numpy() for name, tensor in state.items()}
 
 
@@ -161,6 +166,13 @@ def write(
     index = dict(metadata=dict(total_size=size), weight_map=where)
     (directory / INDEX).write_text(json.dumps(index, indent=2) + '\n')
   return digests
+
+
+def save(path: pathlib.Path, tensors: Mapping[str, np.ndarray]) -> None:
+  """Writes one file of float32 tensors; the library would say a full disk by a class of its own."""
+  shapes = {name: array.shape for name, array in tensors.items()}
+  with open(path, 'wb') as file:
+    _write_file(file, shapes, iter(tensors.items()), 'float32')
 
 
 def _divide(shapes: Mapping[str, tuple[int, ...]], itemsize: int, limit: int) -> list[list[str]]:

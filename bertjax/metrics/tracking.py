@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
+from absl import logging
 
 from bertjax.config import dotted, registry
 from bertjax.errors import UserError
@@ -89,6 +90,7 @@ class Trackers:
     except Exception as error:  # whatever a service, its package or the network may raise
       self._failures[name] = self._failures.get(name, 0) + 1
       self._say(f'Warning: {name} could not {what}: {error!r}; the run goes on without it')
+      logging.debug('traceback of the warning above', exc_info=True)  # --verbosity=1
 
 
 def check(names: Sequence[str]) -> None:

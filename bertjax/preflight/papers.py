@@ -15,7 +15,6 @@ from absl import app, flags, logging
 
 from bertjax.config import presets
 from bertjax.errors import door
-from bertjax.preflight.checking import check, phases
 
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _ONLY = flags.DEFINE_list('only', [], 'Files of configs, e.g. bert,xlnet; all by default.')
@@ -82,6 +81,8 @@ def row(said: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, ...]:
 
 def table(papers: Iterable[Paper], compiles: bool) -> Iterator[tuple[str, bool]]:
   """Lines of Markdown, and whether what each speaks of fits."""
+  from bertjax.preflight.checking import check, phases  # slow to import
+
   yield f'| {" | ".join(HEAD)} |', True
   yield f'|{"---|" * len(HEAD)}', True
   for paper in papers:

@@ -102,16 +102,16 @@ def devices(name: str) -> list[Any]:
   select(name)
   from jax.experimental import topologies
 
+  # A real run has the two cores of a v4 chip as one device.
+  whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}
   try:
-    # A real run has the two cores of a v4 chip as one device.
-    whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}
-    found = topologies.get_topology_desc(platform='tpu', topology_name=name, **whole).devices
-  except Exception as error:
+    found = topologies.get_topology_desc(platform='tpu', topology_name=name, **whole)
+  except RuntimeError as error:  # jax's of no libtpu, and JaxRuntimeError of what libtpu refuses
     raise UserError(
       f'no compiler for TPUs {name}: {error}; give a slice that exists, or pip install libtpu, in '
       f'the version that jax[tpu]=={jax.__version__} asks for'
     ) from error
-  return list(found)
+  return list(found.devices)
 
 
 def device(kind: str) -> Any:

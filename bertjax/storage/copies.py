@@ -25,7 +25,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 from bertjax.storage import remote
 
 CACHE = 'BERTJAX_CACHE'  # environment: where `cache` is
@@ -192,7 +192,7 @@ class Copy:
         jobs[name] = (file, target)
     marker = jobs.pop(last, None)
     if marker and marker[1] in there:
-      self._file_system.rm_file(self._at(marker[1]))
+      self._remove(marker[1])
     self._each(self._send, jobs.values())
     if marker:
       self._send(*marker)
@@ -204,21 +204,25 @@ class Copy:
 
   def read(self, name: str) -> bytes | None:
     """Reads a file there; None if there is none."""
-    try:
+    with remote.explained(f'{self.url}/{name}'), contextlib.suppress(FileNotFoundError):
       self._file_system.invalidate_cache()
       return self._file_system.cat_file(self._at(name))
-    except FileNotFoundError:
-      return None
+    return None
 
   def remove(self, name: str, first: str) -> None:
     """Removes a folder there, its marker `first` before all else."""
     names = sorted(self.names(name), key=lambda file: file != f'{name}/{first}')
     for file in names[:1]:
-      self._file_system.rm_file(self._at(file))
-    self._each(self._file_system.rm_file, [(self._at(file),) for file in names[1:]])
-    self._file_system.invalidate_cache()
-    if self._file_system.isdir(self._at(name)):  # where folders outlive their files
-      self._file_system.rm(self._at(name), recursive=True)
+      self._remove(file)
+    self._each(self._remove, [(file,) for file in names[1:]])
+    with remote.explained(f'{self.url}/{name}'):
+      self._file_system.invalidate_cache()
+      if self._file_system.isdir(self._at(name)):  # where folders outlive their files
+        self._file_system.rm(self._at(name), recursive=True)
+
+  def _remove(self, name: str) -> None:
+    with remote.explained(f'{self.url}/{name}'):
+      self._file_system.rm_file(self._at(name))
 
   def _at(self, name: str) -> str:
     return f'{self._there}/{name}' if name else self._there
@@ -232,7 +236,7 @@ class Copy:
     file = self.here / name
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f'{file.name}.part')
-    with remote.explained(f'{self.url}/{name}'):
+    with writing(f'a copy of {self.url}/{name}', part), remote.explained(f'{self.url}/{name}'):
       self._file_system.get_file(self._at(name), str(part))
     if (got := part.stat().st_size) != size:
       raise UserError(f'{self.url}/{name}: expected {size} bytes, got {got}; try again')

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, is_foreign
 
 _URL = re.compile(r'([a-z][a-z0-9+.-]*)://.+')
 _LOCAL = ('file', 'local')  # schemes of this machine
@@ -161,17 +161,18 @@ def at(url: str) -> tuple[Any, str]:
     fsspec = importlib.import_module('fsspec')
     made = dict(auto_mkdir=True) if url.partition(':')[0] in _LOCAL else {}
     found, there = fsspec.core.url_to_fs(url, **made)
-    for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
-      logging.getLogger(package).setLevel(logging.WARNING)
   except (ImportError, ValueError) as error:
     said = str(error).partition('\n')[0]
     raise UserError(f'{url} cannot be read: {said}. {_REMEDY}; or give a local path') from error
+  for package in ('gcsfs', 'fsspec'):  # which describe their caches at INFO
+    logging.getLogger(package).setLevel(logging.WARNING)
   return found, there.rstrip('/')
 
 
 @contextlib.contextmanager
 def explained(url: str) -> Iterator[None]:
-  """Names the URL where it cannot be read or written: the packages raise errors of their own."""
+  """Names the URL where it cannot be read or written: the packages raise errors of their own, and
+  ValueError and RuntimeError too. An error of our own lines passes."""
   try:
     yield
   except UserError:
@@ -179,8 +180,10 @@ def explained(url: str) -> Iterator[None]:
   except FileNotFoundError as error:
     raise UserError(f'there is nothing at {url}: expected a file, or files below it') from error
   except OSError as error:
-    if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.filename is not None or error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
       raise  # of a local disk
     raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error
-  except Exception as error:  # gcsfs and botocore have classes of their own
+  except Exception as error:
+    if not is_foreign(error):
+      raise
     raise UserError(f'{url}: {error!r}; see that it exists and that you may use it') from error

@@ -13,6 +13,7 @@ import jax
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import init_from, resume
 from bertjax.data import loader, readers
+from bertjax.errors import UserError
 from bertjax.machine import hosts
 from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
@@ -242,7 +243,7 @@ class Session:
   def _send(self) -> None:
     try:
       self._place.send()
-    except Exception as error:
+    except (UserError, OSError) as error:
       self._progress.note(
         f'What was logged since the last checkpoint is in {self._workdir} alone: {error}'
       )

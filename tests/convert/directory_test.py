@@ -10,9 +10,11 @@ import safetensors.numpy
 import torch_models
 from flax.core import meta
 from mutation import mutation
+from no_room import no_room
 
 from bertjax.convert import config_json, directory, fresh, parity, receipt, runs
 from bertjax.convert import family as family_lib
+from bertjax.convert import sentence_transformers as modules
 from bertjax.errors import UserError
 from bertjax.objectives import span_boundary
 
@@ -277,3 +279,20 @@ def test_the_head_that_no_class_has_is_a_file_of_its_own(tmp_path):
   np.testing.assert_array_equal(side['boundary.dense1.weight'], kernel.T)
   main = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
   assert not any('boundary' in name for name in main)
+
+
+@mutation(
+  'convert: a full disk does not say what was being written',
+  'bertjax/convert/directory.py',
+  "with writing('the model', directory):",
+  'if True:',
+)
+def test_a_full_disk_names_the_model(saved, tmp_path):
+  model, taken = opened(saved('BertForPreTraining'))
+  with pytest.raises(OSError, match=f"while writing the model: '{tmp_path}"), no_room():
+    directory.write(tmp_path, taken.params, model, None, 'float32', 10**9)
+  with pytest.raises(OSError, match="while writing the receipt: '.*parity.json"), no_room():
+    receipt.write(tmp_path / receipt.NAME, dict(outputs={}))
+  said = "while writing the modules of sentence-transformers: '.*modules.json"
+  with pytest.raises(OSError, match=said), no_room():
+    modules.write(tmp_path, model, 'mean')

@@ -1,6 +1,8 @@
 """Files of tensors: streams, shards, dtypes, and what is damaged."""
 
+import contextlib
 import json
+import warnings
 
 import ml_dtypes
 import numpy as np
@@ -76,4 +78,44 @@ def test_damage_and_absence_are_named(tmp_path):
     weights.read(tmp_path)
   (tmp_path / weights.INDEX).write_text(json.dumps(dict(weight_map=dict(a='../x', b='gone'))))
   with pytest.raises(UserError, match=r'names ../x, gone: expected files beside it'):
+    weights.read(tmp_path)
+
+
+@mutation(
+  'weights: what torch refuses is a traceback',
+  'bertjax/convert/weights.py',
+  'if not is_foreign(error):',
+  'if True:',
+)
+def test_a_damaged_file_of_torch_is_named(tmp_path):
+  path = tmp_path / weights.TORCH
+  state = {name: torch.tensor(x) for name, x in TENSORS.items()}
+  for zipped in (True, False):
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    whole = path.read_bytes()
+    ends = [0, 1, 7, *range(20, len(whole), len(whole) // 25)]
+    torn = [whole[:end] for end in ends]
+    torn += [whole[:at] + b'R0.' + whole[at + 3 :] for at in ends]  # a step of the pickle machine
+    for data in torn:
+      path.write_bytes(data)
+      with contextlib.suppress(UserError), warnings.catch_warnings(action='ignore'):
+        weights.read(tmp_path)
+  path.write_bytes(b'garbage')
+  with pytest.raises(UserError, match='pytorch_model.bin cannot be read as tensors alone'):
+    weights.read(tmp_path)
+  torch.save([1, 2], path)
+  with pytest.raises(UserError, match='pytorch_model.bin: expected a state dict of tensors'):
+    weights.read(tmp_path)
+
+
+@mutation(
+  'weights: an error of ours is shown as one of the file',
+  'bertjax/convert/weights.py',
+  'if not is_foreign(error):',
+  'if False:',
+)
+def test_a_wrong_call_of_torch_keeps_its_type(tmp_path, monkeypatch):
+  torch.save({}, tmp_path / weights.TORCH)
+  monkeypatch.setattr(torch, 'load', lambda path: {})
+  with pytest.raises(TypeError, match='unexpected keyword'):
     weights.read(tmp_path)

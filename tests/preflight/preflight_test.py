@@ -7,11 +7,13 @@ import sys
 import tempfile
 
 import pytest
+from jax.experimental import topologies
 from mutation import mutation
 from processes import ROOT, environment
 
 from bertjax.bench.parts import own_step
 from bertjax.bench.parts.synthetic import synthetic_batch
+from bertjax.errors import UserError
 from bertjax.preflight import topology
 from configs import bert
 
@@ -20,6 +22,36 @@ from configs import bert
 def test_an_unknown_slice_is_refused(name):
   with pytest.raises(ValueError, match='v5e, v5p, v6e, v4'):
     topology.devices(name)
+
+
+@mutation(
+  'preflight: an error of ours is shown as a missing libtpu',
+  'bertjax/preflight/topology.py',
+  'except RuntimeError as error:',
+  'except Exception as error:',
+)
+def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeypatch):
+  pytest.importorskip('libtpu')
+  with pytest.raises(UserError, match='no compiler for TPUs v5e:3x7: .*give a slice that exists'):
+    topology.devices('v5e:3x7')
+  monkeypatch.setattr(topologies, 'get_topology_desc', lambda platform: None)
+  with pytest.raises(TypeError, match='unexpected keyword'):
+    topology.devices('v5e:2x2')
+
+
+@mutation(
+  'preflight: without libtpu there is a traceback',
+  'bertjax/preflight/topology.py',
+  'except RuntimeError as error:',
+  'except NotImplementedError as error:',
+)
+def test_without_libtpu_it_is_asked_for(monkeypatch):
+  def absent(**names):
+    raise RuntimeError('JAX TPU support not installed')  # in jax's words
+
+  monkeypatch.setattr(topologies, 'get_topology_desc', absent)
+  with pytest.raises(UserError, match='no compiler for TPUs v5e:2x2: .*pip install libtpu'):
+    topology.devices('v5e:2x2')
 
 
 def test_what_a_program_would_need_is_read_from_the_compiler():

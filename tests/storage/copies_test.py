@@ -2,6 +2,7 @@
 
 import pytest
 from mutation import mutation
+from no_room import no_room
 
 from bertjax.errors import UserError
 from bertjax.storage import copies
@@ -78,3 +79,38 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
       (here / name).write_bytes(b'new')
   assert events == [('rm_file', 'store.json'), ('pipe_file', 'part'), ('pipe_file', 'store.json')]
   assert there.cat_file('/b/store/store.json') == b'new'
+
+
+@mutation(
+  'storage: what cannot be read is a traceback',
+  'bertjax/storage/copies.py',
+  "with remote.explained(f'{self.url}/{name}'), contextlib.suppress(FileNotFoundError):",
+  'with contextlib.suppress(FileNotFoundError):',
+)
+def test_what_the_service_refuses_names_the_url(there, monkeypatch):
+  def refuse(self, path, **options):
+    raise ValueError('Bad Request')
+
+  there.pipe({'/b/run/a': b'1'})
+  copy = copies.Copy('memory://b/run', 'copies')
+  assert copy.read('none') is None
+  monkeypatch.setattr(type(there), 'rm_file', refuse)
+  monkeypatch.setattr(type(there), 'cat_file', refuse)
+  for ask in (lambda: copy.read('a'), lambda: copy.remove('', 'a')):
+    with pytest.raises(UserError, match='memory://b/run/a: .*Bad Request'):
+      ask()
+
+
+@mutation(
+  'storage: a full disk does not say what was copied',
+  'bertjax/storage/copies.py',
+  "with writing(f'a copy of {self.url}/{name}', part), remote.explained(",
+  'with remote.explained(',
+)
+def test_a_full_disk_says_what_was_copied(there):
+  there.pipe({'/b/store/a': b'first'})
+  copies.local('memory://b/store', silent)
+  there.pipe({'/b/store/a': bytes(2**16)})
+  with pytest.raises(OSError, match="while writing a copy of memory://b/store/a: '.*a.part'"):
+    with no_room(2**14):  # of the notes
+      copies.local('memory://b/store', silent)

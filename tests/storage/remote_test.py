@@ -3,6 +3,7 @@
 import pathlib
 import sys
 
+import processes
 import pytest
 from mutation import mutation
 
@@ -56,3 +57,51 @@ def test_files_are_found_by_glob_by_folder_and_alone(there):
   assert len(names('memory://b/t')) == 3
   with remote.find('memory://b/t/b.txt')[0].open() as file:
     assert file.readline(100) == b'2'
+
+
+@pytest.mark.parametrize('kind', [ValueError, RuntimeError, type('HttpError', (Exception,), {})])
+@mutation(
+  'storage: what the service refuses is a traceback',
+  'bertjax/storage/remote.py',
+  'if not is_foreign(error):',
+  'if True:',
+)
+def test_what_a_service_refuses_names_the_url(there, monkeypatch, kind):
+  """Packages have classes of their own, and gcsfs raises ValueError for 'Bad Request'."""
+
+  def refuse(self, path):
+    raise kind('Bad Request')
+
+  monkeypatch.setattr(type(there), 'exists', refuse)
+  with pytest.raises(UserError, match=f'memory://b/a: {kind.__name__}.*Bad Request'):
+    remote.path('memory://b/a').exists()
+
+
+@mutation(
+  'storage: an error of ours is shown as one of the service',
+  'bertjax/storage/remote.py',
+  'if not is_foreign(error):',
+  'if False:',
+)
+def test_an_error_of_ours_keeps_its_type(there, monkeypatch):
+  there.pipe_file('/b/a', b'1')
+  monkeypatch.setattr(type(there), 'modified', lambda self, path: None)
+  with pytest.raises(AttributeError, match='timestamp'):
+    remote.path('memory://b/a').stat()
+  monkeypatch.setattr(type(there), 'size', lambda self: 1)
+  with pytest.raises(TypeError, match='positional'):
+    remote.path('memory://b/a').stat()
+
+
+@pytest.mark.parametrize('module', ['s3fs'])
+def test_a_refused_connection_names_the_url(module, monkeypatch):
+  s3fs = pytest.importorskip(module)
+  told = dict(
+    AWS_ENDPOINT_URL=f'http://127.0.0.1:{processes.free_port()}', AWS_ACCESS_KEY_ID='nobody',
+    AWS_SECRET_ACCESS_KEY='nothing', AWS_DEFAULT_REGION='us-east-1', AWS_MAX_ATTEMPTS='1',
+  )  # fmt: skip
+  for name, value in told.items():
+    monkeypatch.setenv(name, value)
+  monkeypatch.setattr(s3fs.S3FileSystem, 'retries', 1)
+  with pytest.raises(UserError, match='s3://bucket/a: .*onnect'):
+    remote.path('s3://bucket/a').exists()

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from bertjax.data.vocab import formats
 from bertjax.errors import UserError
 
 FIRST, LAST = ('<s>', '<pad>', '</s>', '<unk>'), '<mask>'
@@ -97,8 +98,8 @@ def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.P
   index = {piece_of.get(symbol, symbol): i for i, symbol in enumerate(symbols)}
   if len(index) != len(symbols):
     return None, [f'two symbols of {DICTIONARY} are the same piece of {BPE[0]}']
-  (into / 'vocab.json').write_text(json.dumps(index, ensure_ascii=False), encoding='utf-8')
-  (into / 'merges.txt').write_bytes((directory / BPE[1]).read_bytes())
+  merges = (directory / BPE[1]).read_bytes()
+  formats.write(into, {'vocab.json': json.dumps(index, ensure_ascii=False), 'merges.txt': merges})
   return into / 'vocab.json', []
 
 
@@ -138,6 +139,5 @@ def _whole(symbols: Sequence[str], plain: Sequence[str], into: pathlib.Path):
 
 def _save(tokenizer: Tokenizer, into: pathlib.Path) -> pathlib.Path:
   tokenizer.add_special_tokens([*FIRST, LAST])
-  file = into / 'tokenizer.json'
-  tokenizer.save(str(file))
-  return file
+  formats.write(into, {'tokenizer.json': tokenizer.to_str(pretty=True)})
+  return into / 'tokenizer.json'

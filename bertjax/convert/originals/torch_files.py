@@ -7,11 +7,10 @@ plain containers and `argparse.Namespace`, in which fairseq keeps its options, a
 import argparse
 import pathlib
 import pickle
-import zipfile
 from collections.abc import Mapping
 from typing import Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, is_foreign
 
 
 def load(path: pathlib.Path) -> Any:
@@ -36,7 +35,9 @@ def load(path: pathlib.Path) -> Any:
       f'that would run code of it: {_first(error)}. Where you trust it, load it with torch.load '
       'and save dict(args=vars(args), model=state_dict) with torch.save'
     ) from error
-  except (RuntimeError, EOFError, ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+  except Exception as error:  # a damaged pickle may end in any class
+    if not is_foreign(error):
+      raise
     raise UserError(
       f'{path} cannot be read; is it cut off, or no file of PyTorch? {_first(error)}'
     ) from error

@@ -19,7 +19,7 @@ from bertjax.data.store.writer import Writer
 from bertjax.data.text import phrases
 from bertjax.data.text.left_out import NAMED
 from bertjax.data.vocab.vocabulary import Vocabulary
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 
 
 @dataclasses.dataclass
@@ -178,13 +178,14 @@ class Partial:
         f'{self.tokens} tokens. Case and script must be those of the text; pieces of one character '
         'do not count'
       )
-    if not self.train.parts:
-      # A kill within the first part leaves a store that goes on from its beginning.
-      self._path.mkdir(parents=True, exist_ok=True)
-      self._note(Stats(), list(self._kind.languages))
-    self.train.cut()
-    self.held_out.cut()
-    self._note(self.stats, self.languages)
+    with writing('a part of the store', self._path):
+      if not self.train.parts:
+        # A kill within the first part leaves a store that goes on from its beginning.
+        self._path.mkdir(parents=True, exist_ok=True)
+        self._note(Stats(), list(self._kind.languages))
+      self.train.cut()
+      self.held_out.cut()
+      self._note(self.stats, self.languages)
 
   def _note(self, stats: Stats, languages: list[str]) -> None:
     parts = dict(train=self.train.parts, held_out=self.held_out.parts)
@@ -197,16 +198,17 @@ class Partial:
     """Completes both stores and gives the directory its name."""
     if self.train.buffered or self.held_out.buffered:
       self.cut()
-    name = self._identity['name']
-    if self.held_out.documents:
-      meta = self._identity | dict(name=f'{name} (held out)', languages=self.languages)
-      self.held_out.finish(vocabulary.word_starts, meta)
-    elif (self._path / 'heldout').exists():
-      shutil.rmtree(self._path / 'heldout')  # its parts are empty
-    vocabulary.save(self._path / 'vocab')
-    said = dict(stats=dataclasses.asdict(self.stats), languages=self.languages)
-    self.train.finish(vocabulary.word_starts, self._identity | said)
-    unfinished.complete(self._path, self._output)
+    with writing('the store', self._path):
+      name = self._identity['name']
+      if self.held_out.documents:
+        meta = self._identity | dict(name=f'{name} (held out)', languages=self.languages)
+        self.held_out.finish(vocabulary.word_starts, meta)
+      elif (self._path / 'heldout').exists():
+        shutil.rmtree(self._path / 'heldout')  # its parts are empty
+      vocabulary.save(self._path / 'vocab')
+      said = dict(stats=dataclasses.asdict(self.stats), languages=self.languages)
+      self.train.finish(vocabulary.word_starts, self._identity | said)
+      unfinished.complete(self._path, self._output)
 
 
 def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:

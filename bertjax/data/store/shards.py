@@ -32,8 +32,8 @@ from bertjax.data.text import documents as documents_lib
 from bertjax.data.text.files import Files, fingerprint
 from bertjax.data.text.left_out import LeftOut
 from bertjax.data.vocab.vocabulary import Vocabulary
-from bertjax.errors import UserError
-from bertjax.storage import checksums, remote
+from bertjax.errors import UserError, writing
+from bertjax.storage import checksums, durable, remote
 
 _RECORD = 'record_D'  # bytes of each record, which blocks are cut by
 
@@ -151,12 +151,12 @@ def _write(path: remote.Place, write: Callable[[pathlib.Path], Any]) -> None:
   here = None if elsewhere else os.fspath(path.parent)
   with tempfile.TemporaryDirectory(prefix='.', dir=here) as directory:
     file = pathlib.Path(directory, path.name)
-    write(file)
+    with writing('encoded text', file):
+      write(file)
     if elsewhere:
       remote.send(file, path)
     else:
-      with open(file, 'rb') as written:
-        os.fsync(written.fileno())
+      durable.sync(file)
       os.replace(file, path)
 
 

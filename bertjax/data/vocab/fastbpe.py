@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from bertjax.data.vocab import refusals
 from bertjax.data.vocab.unique import unique_pieces
 from bertjax.errors import UserError
 
@@ -53,7 +54,7 @@ def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
   """
   if not vocabulary.is_file():
     raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
-  lines = vocabulary.read_text(encoding='utf-8').removesuffix('\n').split('\n')
+  lines = refusals.text_of(vocabulary).removesuffix('\n').split('\n')
   words = unique_pieces(line.rsplit(' ', 1)[0] for line in lines)
   return [*SPECIAL, *(w[:-2] if w.endswith('@@') else w + _END for w in words)][:max_vocab]
 
@@ -64,7 +65,7 @@ def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
   Raises:
     UserError: a line that is not of this kind.
   """
-  lines = codes.read_text(encoding='utf-8').removesuffix('\n').split('\n')
+  lines = refusals.text_of(codes).removesuffix('\n').split('\n')
   merges = [tuple(line.split(' ')[:2]) for line in lines if not line.startswith('#version')]
   if any(len(merge) != 2 for merge in merges):
     raise UserError('expected two pieces and a count on every line of the codes')
@@ -109,7 +110,8 @@ def _merger(pieces, merges) -> tuple[Tokenizer, np.ndarray]:
   letters = [piece for piece in index if len(piece.removesuffix(_END)) == 1]
   made = [part for a, b in merges for part in (a, b, a + b)]
   inner = {piece: i for i, piece in enumerate(dict.fromkeys(('<unk>', *letters, *made)))}
-  bpe = models.BPE(inner, merges, unk_token='<unk>', end_of_word_suffix=_END)
+  with refusals.theirs():
+    bpe = models.BPE(inner, merges, unk_token='<unk>', end_of_word_suffix=_END)
   tokenizer = Tokenizer(bpe)
   tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
   return tokenizer, np.array([index.get(piece, _UNK) for piece in inner], np.int32)

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data.vocab import fastbpe, patterns, sentencepiece_model, whole_words
+from bertjax.data.vocab import fastbpe, patterns, refusals, sentencepiece_model, whole_words
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 
 CONFIG = 'tokenizer_config.json'
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
@@ -80,10 +80,35 @@ def read(file: pathlib.Path, lowercase: bool | None) -> Found:
   return readers[file.suffix](file, lowercase)
 
 
+def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
+  """Writes the files of a vocabulary.
+
+  Args:
+    directory: exists.
+    files: name -> contents. What the tokenizers write themselves would name no path where it fails.
+  """
+  with writing('the vocabulary', directory):
+    for name, content in files.items():
+      data = content.encode() if isinstance(content, str) else content
+      (directory / name).write_bytes(data)
+
+
 def settings_of(file: pathlib.Path) -> dict[str, Any]:
-  """The tokenizer_config.json beside a file, or {}."""
+  """The tokenizer_config.json beside a file, or {}.
+
+  Raises:
+    UserError: it is no JSON object.
+  """
   config = file.parent / CONFIG
-  return json.loads(config.read_text(encoding='utf-8')) if config.is_file() else {}
+  if not config.is_file():
+    return {}
+  try:
+    found = refusals.json_of(refusals.text_of(config))
+  except UserError as error:
+    raise UserError(f'{config}: {error}') from error
+  if not isinstance(found, dict):
+    raise UserError(f'{config}: expected a JSON object, got {type(found).__name__}')
+  return found
 
 
 def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> bool:
@@ -121,7 +146,8 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   # Not splitlines(): some pieces are line separators of Unicode.
-  lines = file.read_text(encoding='utf-8-sig').removesuffix('\n').split('\n')  # without a BOM
+  text = refusals.text_of(file, 'utf-8-sig')  # without a BOM
+  lines = text.removesuffix('\n').split('\n')
   # ERNIE's files say the number of each piece after a TAB.
   index = unique_pieces(piece.rstrip('\r').partition('\t')[0] for piece in lines)
   if '[UNK]' not in index:
@@ -147,10 +173,11 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
   for part in files:
     if not part.is_file():
       raise UserError(f'{part} is missing: byte-level BPE needs vocab.json and merges.txt')
-  pieces = unique_keys(files[0].read_text(encoding='utf-8'))
+  pieces = unique_keys(refusals.text_of(files[0]))
   if fastbpe.MASK in pieces:  # XLM as transformers saves it
     return _read_fastbpe(files[1], lowercase, sorted(pieces, key=pieces.__getitem__))
-  tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
+  with refusals.theirs():
+    tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
   lowercase = False if lowercase is None else lowercase
   if lowercase:
     tokenizer.normalizer = normalizers.Lowercase()
@@ -166,9 +193,10 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
 
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
-  spec = unique_keys(file.read_text(encoding='utf-8'))
+  spec = unique_keys(refusals.text_of(file))
   patterns.check(spec)
-  tokenizer = Tokenizer.from_file(str(file))
+  with refusals.theirs():
+    tokenizer = Tokenizer.from_file(str(file))
   tokenizer.no_padding()
   tokenizer.no_truncation()
   if isinstance(spec['model']['vocab'], list):
@@ -180,7 +208,7 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
       f'lowercase={lowercase} was asked for, but the file itself says lowercase={lowers}. Leave '
       'it out, or name vocab.txt, vocab.json or the .model instead'
     )
-  kind = spec['model']['type'].lower()
+  kind = type(tokenizer.model).__name__.lower()  # the file may leave it out
   rust = _rust(tokenizer)
   stream = whole_words.kind_of(spec)
   if stream:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
+from bertjax.data.vocab import refusals
 from bertjax.errors import UserError
 
 SPACE = '▁'
@@ -27,8 +28,13 @@ _ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
 def pieces_of(file: pathlib.Path) -> list[str]:
-  """The pieces of a model, by their number in it."""
-  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+  """The pieces of a model, by their number in it.
+
+  Raises:
+    UserError: it is no model.
+  """
+  with refusals.theirs():
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
   return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
@@ -46,10 +52,10 @@ def read(file: pathlib.Path, lowercase: bool, keep_accents: bool) -> dict[str, A
     keep_accents: of XLNet's and ALBERT's cleaning only the quotes are left.
 
   Raises:
-    UserError: a fairseq model of another form.
+    UserError: no model, or a fairseq model of another form.
   """
-  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
   pieces = pieces_of(file)
+  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
   cleaned = is_cleaned(pieces)
 
   def encode(texts: Sequence[str]) -> list[list[int]]:

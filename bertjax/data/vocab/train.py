@@ -19,8 +19,7 @@ from tokenizers import (
   trainers,
 )
 
-from bertjax.data.vocab import whole_words
-from bertjax.data.vocab.formats import CONFIG
+from bertjax.data.vocab import formats, whole_words
 from bertjax.data.vocab.vocabulary import SPECIAL
 from bertjax.errors import UserError
 
@@ -67,8 +66,8 @@ def train_wordpiece(
     ('[SEP]', vocabulary['[SEP]']), ('[CLS]', vocabulary['[CLS]'])
   )
   whole.add_special_tokens(_WORDPIECE)
-  (directory / 'vocab.txt').write_text('\n'.join(vocabulary) + '\n', encoding='utf-8')
-  _save(whole, directory, 'BertTokenizer', lowercase)
+  files = {'vocab.txt': '\n'.join(vocabulary) + '\n'}
+  formats.write(directory, files | _whole(whole, 'BertTokenizer', lowercase))
 
 
 def train_bpe(
@@ -105,9 +104,13 @@ def train_bpe(
     ('</s>', index['</s>']), ('<s>', index['<s>']), add_prefix_space=False
   )
   whole.add_special_tokens([*_BPE, '<mask>'])
-  whole.model.save(str(directory))
+  files = {
+    'vocab.json': json.dumps(index, ensure_ascii=False, separators=(',', ':')),
+    'merges.txt': '#version: 0.2\n' + ''.join(f'{a} {b}\n' for a, b in merges),
+  }
   # transformers' RobertaTokenizer would not lowercase, whatever tokenizer.json says.
-  _save(whole, directory, 'PreTrainedTokenizerFast' if lowercase else 'RobertaTokenizer', lowercase)
+  name = 'PreTrainedTokenizerFast' if lowercase else 'RobertaTokenizer'
+  formats.write(directory, files | _whole(whole, name, lowercase))
 
 
 def train_unigram(
@@ -143,18 +146,19 @@ def train_unigram(
     )
   except RuntimeError as error:
     raise UserError(f'sentencepiece cannot train {size} pieces: {error}') from error
-  (directory / 'spiece.model').write_bytes(model.getvalue())
-  _save_config(directory, dict(do_lower_case=lowercase))
+  files = {'spiece.model': model.getvalue(), **_config(dict(do_lower_case=lowercase))}
+  formats.write(directory, files)
 
 
 def train_stream(
   kind: str, sentences: Iterable[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
-  """Writes tokenizer.json, as `whole_words.train` does, and tokenizer_config.json."""
-  whole_words.train(kind, sentences, size, lowercase, directory)
+  """Writes tokenizer.json, as `whole_words.train` makes it, and tokenizer_config.json."""
+  tokenizer = whole_words.train(kind, sentences, size, lowercase)
   names = dict(unk_token='<unk>', pad_token='<pad>', eos_token=whole_words.END[kind])
   name = 'PreTrainedTokenizerFast'
-  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase, **names))
+  config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **names))
+  formats.write(directory, {'tokenizer.json': tokenizer, **config})
 
 
 TRAINERS: dict[str, Callable] = dict(
@@ -176,15 +180,16 @@ def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
   return sorted(common[: min(_ALPHABET, size // 4)])
 
 
-def _save(tokenizer: Tokenizer, directory: pathlib.Path, name: str, lowercase: bool) -> None:
-  tokenizer.save(str(directory / 'tokenizer.json'))
+def _whole(tokenizer: Tokenizer, name: str, lowercase: bool) -> dict[str, str]:
+  """tokenizer.json and tokenizer_config.json, by name."""
   pieces = set(tokenizer.get_vocab())
   special = {
     f'{role}_token': next(name for name in names if name in pieces)
     for role, names in SPECIAL.items()
   }
-  _save_config(directory, dict(tokenizer_class=name, do_lower_case=lowercase, **special))
+  config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **special))
+  return {'tokenizer.json': tokenizer.to_str(pretty=True), **config}
 
 
-def _save_config(directory: pathlib.Path, config: dict) -> None:
-  (directory / CONFIG).write_text(json.dumps(config, indent=1) + '\n', encoding='utf-8')
+def _config(config: dict) -> dict[str, str]:
+  return {formats.CONFIG: json.dumps(config, indent=1) + '\n'}

@@ -1,9 +1,9 @@
 """Every piece of a vocabulary has one id: files that say a piece twice are refused."""
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
+from bertjax.data.vocab import refusals
 from bertjax.errors import UserError
 
 
@@ -32,9 +32,9 @@ def unique_keys(text: str) -> Any:
   """A JSON value, in whose objects every key comes once.
 
   Raises:
-    UserError: a key comes twice; both places are named.
+    UserError: it is none, or a key comes twice; both places are named.
   """
-  return json.loads(text, object_pairs_hook=_object)
+  return refusals.json_of(text, object_pairs_hook=_object)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

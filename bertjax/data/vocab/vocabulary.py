@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from bertjax.data.vocab import as_text, formats, whole_words
+from bertjax.data.vocab import as_text, formats, refusals, whole_words
 from bertjax.errors import UserError
 from bertjax.storage import copies
 
@@ -171,10 +171,7 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
   file = formats.find(copies.local(path, beside=True))
   try:
     return _vocabulary(formats.read(file, lowercase))
-  except Exception as error:
-    # The Rust reader raises bare Exception, the C++ one RuntimeError.
-    if type(error) is not Exception and not isinstance(error, ValueError | RuntimeError):
-      raise
+  except UserError as error:
     raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
 
 
@@ -194,7 +191,8 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
     special['eos'] = index[whole_words.END[kind]]
   names = as_text.names(pieces, special)
   if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
-    coder = as_text.keep(coder, {name: index[name] for name in names})
+    with refusals.theirs():  # an unknown piece, where there is no [UNK]
+      coder = as_text.keep(coder, {name: index[name] for name in names})
   starts = np.array([found.starts_word(piece) for piece in pieces], bool)
   starts[[i for i in special.values() if i is not None]] = True
   return Vocabulary(

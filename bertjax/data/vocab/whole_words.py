@@ -11,7 +11,6 @@ GPT-2's alphabet.
 """
 
 import collections
-import pathlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -31,9 +30,9 @@ END = {WORDS: '<eos>', CHARACTERS: '\n', BYTES: _LETTER[ord('\n')]}  # of a line
 
 def kind_of(spec: dict[str, Any]) -> str | None:
   """Whether a tokenizer.json is one of words, of characters or of bytes."""
-  model, before = spec['model'], spec['pre_tokenizer']
+  model, before = spec['model'], spec.get('pre_tokenizer')
   letters = BYTES if before and before['type'] == 'ByteLevel' else CHARACTERS
-  kind = dict(WordLevel=WORDS, BPE=letters).get(model['type'])
+  kind = dict(WordLevel=WORDS, BPE=letters).get(model.get('type'))
   if kind is None or END[kind] not in model['vocab'] or model.get('merges'):
     return None
   return kind
@@ -67,10 +66,8 @@ def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
   return dict(pieces=pieces, _encode=encode, _decode=decode)
 
 
-def train(
-  kind: str, lines: Iterable[str], size: int, lowercase: bool, directory: pathlib.Path
-) -> None:
-  """Writes tokenizer.json: by falling frequency, ties in the order of Unicode.
+def train(kind: str, lines: Iterable[str], size: int, lowercase: bool) -> str:
+  """The text of tokenizer.json: by falling frequency, ties in the order of Unicode.
 
   Args:
     kind: 'words', 'characters' or 'bytes'.
@@ -78,7 +75,6 @@ def train(
     size: ids, with <unk>, <pad>, which is the last, and the end of a line; fewer if the text has no
       more. Of words the end of a line and <unk> have the ids 0 and 1.
     lowercase: whether text is lowercased first.
-    directory: exists.
 
   Raises:
     UserError: so few characters that the newline is not among them.
@@ -106,7 +102,7 @@ def train(
     tokenizer.decoder = decoders.ByteLevel()
   if lowercase:
     tokenizer.normalizer = normalizers.Lowercase()
-  tokenizer.save(str(directory / 'tokenizer.json'))
+  return tokenizer.to_str(pretty=True)
 
 
 def _cut(kind: str, lowercase: bool) -> Callable[[str], Sequence[str]]:

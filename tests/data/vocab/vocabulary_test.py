@@ -193,9 +193,10 @@ def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
   "spec.get('normalizer')",
   "spec['normalizer']",
 )
-def test_a_tokenizer_needs_no_normalizer(tmp_path):
+def test_a_tokenizer_json_may_leave_parts_out(tmp_path):
   tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1}, '[UNK]'))
   spec = json.loads(tokenizer.to_str())
-  del spec['normalizer']
+  del spec['normalizer'], spec['pre_tokenizer'], spec['model']['type']
   (tmp_path / 'tokenizer.json').write_text(json.dumps(spec))
-  assert load_vocabulary(tmp_path).encode_batch(['a'])[0].tolist() == [0]
+  vocabulary = load_vocabulary(tmp_path)
+  assert vocabulary.encode_batch(['a'])[0].tolist() == [0] and vocabulary.type == 'wordlevel'
