@@ -1,6 +1,8 @@
 """Measured speed, memory and traffic, one JSON line each:
 
-python -m bertjax.bench distill|embed|finetune|input|kernel|plans|prepare|recurrence|step [flags]
+python -m bertjax.bench NAME [flags]
+
+NAME is distill, embed, finetune, input, kernel, plans, prepare, recurrence, squad or step.
 """
 
 import importlib

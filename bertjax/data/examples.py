@@ -24,7 +24,7 @@ import numpy as np
 from bertjax.data import counter_rng, language_sampling, layout, packing
 from bertjax.data.plan_and_mask import Recipe, open_recipe
 from bertjax.data.store import cache, npy_files
-from bertjax.data.types import Chosen, Spec
+from bertjax.data.types import Chosen, Plan, Spec
 from bertjax.errors import UserError
 from bertjax.storage import checksums
 
@@ -281,7 +281,18 @@ def _pieces(store, recipe: Recipe, spec: Spec):
   if len(store.documents) < 2:
     raise UserError(f'{store.path}: expected at least one document, got none')
   recipe.masking.check(recipe.mask_options, store, spec.length)
-  return _counted(recipe.plan.build(store, spec))
+  pieces, keep = recipe.plan.build(store, spec), recipe.plan.keep
+  return _counted(pieces if keep is None else _kept(pieces, keep, store, recipe.plan, spec))
+
+
+def _kept(pieces, keep, store, plan: Plan, spec: Spec):
+  """The pieces without the examples that the plan leaves out for what their tokens are."""
+  for column, count in pieces:
+    chosen = Chosen(column, np.arange(len(column['length'])))
+    ranges = plan.ranges(store, spec, chosen)
+    token_n, _ = layout.tokens(ranges, store)
+    stays_E, left_out = keep(store, spec.options, token_n, ranges.length_E)
+    yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out
 
 
 def _checked(examples: Examples) -> Examples:

@@ -162,6 +162,31 @@ XLM_MASK = (
 TRANSLATION_PLAN = cited(
   'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True
 ) | cited("XLM/README.md's commands: en-ar and ar-en", orders='both')
+DISTILBERT_PLAN = cited(
+  'transformers/examples/research_projects/distillation/lm_seqs_dataset.py:LmSeqsDataset',
+  name='sequences',
+  min_tokens=12,
+  max_unknown=0.5,
+)
+DISTILBERT_MASK = (
+  cited(
+    'transformers/examples/research_projects/distillation/distiller.py:prepare_batch_mlm',
+    name='distilbert',
+    static=False,
+    never_drawn=(),
+  )
+  | cited(
+    'transformers/examples/research_projects/distillation/train.py:'
+    'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+    smoothing=0.7,
+  )
+  # Rows that are drawn from together.
+  | cited('transformers/examples/research_projects/distillation/train.py:batch_size', block=5)
+  | cited('ours: mean and 5 deviations', max_targets=0)
+)
 # zihangdai/xlnet; `reuse_len` and `perm_size` follow from the length.
 XLNET_PLAN = cited(
   'xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256, both_directions=True
@@ -206,6 +231,9 @@ ROBERTA_SENTENCES = _TEXT | dict(split='lines', plan=ROBERTA_PLAN, mask=ROBERTA_
 ALBERT_PAIRS = _TEXT | dict(plan=ALBERT_PLAN, mask=ALBERT_MASK)
 SPANBERT_BLOCKS = _TEXT | dict(plan=SPANBERT_PLAN, mask=SPANBERT_MASK)
 ELECTRA_SEGMENTS = _TEXT | dict(plan=ELECTRA_PLAN, mask=ELECTRA_MASK)
+DISTILBERT_SEQUENCES = _TEXT | dict(
+  split='lines', pack=16, plan=DISTILBERT_PLAN, mask=DISTILBERT_MASK
+)
 # Its units are ours for English: runs of capitalised words. A text of another language wants
 # another segmenter, or a lexicon.
 ERNIE_PAIRS = _TEXT | dict(segmenter='capitals', pack=8, plan=ERNIE_PLAN, mask=ERNIE_MASK)

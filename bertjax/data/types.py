@@ -54,6 +54,7 @@ class Ranges(NamedTuple):
 
 Columns = Mapping[str, np.ndarray]  # one entry per example: what a plan keeps
 Piece = tuple[dict[str, np.ndarray], dict[str, int]]  # some examples' columns, and counts
+Kept = tuple[np.ndarray, dict[str, int]]  # which examples stay, bool [E], and counts
 
 
 class Spec(NamedTuple):
@@ -102,6 +103,9 @@ class Plan(NamedTuple):
     ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
       and every example is a row.
     row: names of the `<name>_B` that it gives.
+    keep: of a plan that leaves out examples for what their tokens are: (store, options, their
+      tokens end to end, tokens of each) -> which of them stay. They are asked
+      for before they have their numbers in the epoch. None: all stay, and no token is read.
   """
 
   options: type
@@ -110,6 +114,7 @@ class Plan(NamedTuple):
   ranges: Callable[[Any, Spec, Chosen], Ranges]
   ordered: bool = False
   row: Sequence[str] = ()
+  keep: Callable[[Any, Any, np.ndarray, np.ndarray], Kept] | None = None
 
 
 def one_row(options: Any) -> int:

@@ -8,6 +8,8 @@
         ('hf:BERT','params/encoder','params/encoder',(0,2,4,7,9,11)), \
         ('hf:BERT','params/mlm','params/mlm',()))"
 
+The text has a sequence per line, of one or several sentences. Lines of fewer than 12 tokens, and
+those that are unknown to the vocabulary by half, are left out; rare words are masked more often.
 The loss is 5 x the divergence from the teacher at temperature 2, over all tokens, 2 x masked words
 and 1 x the angle between the last states. The student has neither segments nor pooler, and its
 position table stays as it was. It exports as DistilBertForMaskedLM, and fine-tuned as DistilBERT's
@@ -15,6 +17,7 @@ classes for sequences, choices, tokens and questions.
 """
 
 from bertjax.config.sources import Recipe, cited
+from bertjax.data import recipes
 from configs import common, roberta
 from configs.distill.kd import NO_TEACHER
 
@@ -24,9 +27,8 @@ TRAIN = f'{CODE}/train.py'
 
 
 def recipe() -> Recipe:
-  """The one that DistilBERT was trained by, but for its data rules: the original masks rare words
-  more often and takes sentences one by one, in batches of alike lengths; here rows are RoBERTa's,
-  with BERT's masks."""
+  """The one that DistilBERT was trained by; where the original has sequences of alike lengths in a
+  batch, rows are filled with several."""
   c = roberta.get_config('base')
   c.update(cited(common.NAMES, name='distilbert'))
   c.update(cited(f'{TRAIN}: batch_size x gradient_accumulation_steps', batch_size=250))
@@ -52,6 +54,11 @@ def recipe() -> Recipe:
     | cited(f'{CODE}/distiller.py: batchmean', kl='sum')
     | cited(f'{TRAIN}: restrict_ce_to_mask', everywhere=True)
     | cited('ours: of labels', states=0.0, state_layers=(), normalize=False)
+  )
+  c.data.plan, c.data.mask = recipes.DISTILBERT_PLAN, recipes.DISTILBERT_MASK
+  c.data.update(
+    cited(f'{README}: one sequence per line', split='lines')
+    | cited('ours: rows of one length; theirs are batches of alike lengths', pack=16)
   )
   c.optimizer.update(
     cited(TRAIN, eps=1e-6, weight_decay=0.0, clip=5.0)

@@ -19,6 +19,7 @@ from toy_store import (
   WHOLE_DOCUMENTS,
   albert,
   continued,
+  distilbert,
   electra,
   ernie,
   ngrams,
@@ -59,6 +60,7 @@ CASES = {
   'spanbert_entities_128': (spans(mask__max_words=1, mask__entity_prob=0.5), 128),
   'ernie_pairs_packed_512': (ernie(plan__dupe_factor=1, pack=8, mask__block=4), 512),
   'ernie_dialogues_128': (ernie(DIALOGUES), 128),
+  'distilbert_sequences_packed_128': (distilbert(pack=8, mask__block=4), 128),
   'mbert_pairs_128': (recipe(plan__dupe_factor=5, language_alpha=0.7), 128),
   'xlm_stream_64': (
     xlm(recipes.XLM_PLAN, language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),

@@ -22,11 +22,12 @@ SEED = 3
 # side by side no blocks.
 REFUSED = {
   'xlnet_permutation': (
-    'blocks dialogues electra_segments ernie_pairs lm_columns order_pairs pairs spanbert_blocks '
-    'translation_pairs xlm_stream',
+    'blocks dialogues electra_segments ernie_pairs lm_columns order_pairs pairs sequences '
+    'spanbert_blocks translation_pairs xlm_stream',
     'the masking reads direction_B, which this plan does not give',
   ),
   'xlm, rare words first': ('lm_columns xlnet_columns', 'the masking draws over blocks of rows'),
+  'distilbert': ('lm_columns xlnet_columns', 'the masking draws over blocks of rows'),
 }
 TARGETS = {'token_BT', 'target_pos_BP', 'target_BP', 'weight_BP', 'masked_BP', 'dropped_B'}
 MORE_KEYS = dict(

@@ -16,6 +16,7 @@ PLANS = dict(
   lm_columns=dict(name='lm_columns', ends='eod', shuffle_documents=True),
   order_pairs=recipes.ALBERT_PLAN | dict(dupe_factor=2),
   pairs=recipes.BERT_PLAN | dict(dupe_factor=2),
+  sequences=recipes.DISTILBERT_PLAN,
   spanbert_blocks=recipes.SPANBERT_PLAN,
   translation_pairs=recipes.TRANSLATION_PLAN,
   xlm_stream=recipes.XLM_PLAN,
@@ -24,6 +25,7 @@ PLANS = dict(
 MORE_PLANS = PLANS | {
   'blocks of a document': WHOLE_DOCUMENTS,
   'blocks anywhere': ANYWHERE,
+  'sequences of any length': PLANS['sequences'] | dict(min_tokens=1, max_unknown=1.0),
   'columns of text alone': PLANS['lm_columns'] | dict(ends=''),
   'translations with one separator': PLANS['translation_pairs'] | dict(reset_positions=False),
   'columns forwards': PLANS['xlnet_columns'] | dict(both_directions=False),
@@ -33,6 +35,7 @@ MASKS = {
   'bert': recipes.BERT_MASK,
   'bert, as RoBERTa': recipes.ROBERTA_MASK,
   'causal': recipes.CAUSAL_MASK,
+  'distilbert': recipes.DISTILBERT_MASK | dict(block=4),
   'electra': recipes.ELECTRA_MASK,
   'ernie': recipes.ERNIE_MASK | dict(block=4),
   'spanbert': recipes.SPANBERT_MASK | dict(entity_prob=0.5),

@@ -209,6 +209,11 @@ def xlm(plan=recipes.ROBERTA_PLAN, mask=recipes.XLM_MASK, **changes):
   return recipe(plan, mask, **changes)
 
 
+def distilbert(plan=recipes.DISTILBERT_PLAN, **changes):
+  """DistilBERT's sequences and masks."""
+  return recipe(plan, recipes.DISTILBERT_MASK, **changes)
+
+
 def ernie(plan=recipes.ERNIE_PLAN | dict(halves=False), **changes):
   """ERNIE's pairs and masks; every row has its coin."""
   return recipe(plan, recipes.ERNIE_MASK | dict(block=1), **changes)

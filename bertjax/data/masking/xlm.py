@@ -45,7 +45,7 @@ def block(options: Options) -> int:
   return options.block if options.alpha else 1
 
 
-def slots(options: Options, length: int) -> int:
+def slots(options: targets.MaskOptions, length: int) -> int:
   """Returns P: max_targets, or mean and 5 deviations of `length` coins; 67 of 256 at .15."""
   rate = options.rate
   most = math.ceil(rate * length + 5 * math.sqrt(rate * (1 - rate) * length))

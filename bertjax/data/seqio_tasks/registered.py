@@ -13,7 +13,7 @@ on the text at first use and kept in ~/.cache/bertjax:
 
   python_docs_bert_pairs, wikipedia_bert_pairs, books_bert_pairs; bert_pairs, a Mixture of the last
   two in the proportion of BERT's paper; the same four with roberta_sentences, albert_pairs,
-  spanbert_blocks, electra_segments and ernie_pairs for bert_pairs
+  spanbert_blocks, electra_segments, ernie_pairs and distilbert_sequences for bert_pairs
 
 A user's module does the same with its own (`config.data.module`), and its names work like these:
 
@@ -116,6 +116,7 @@ def _register_examples() -> None:
     ('spanbert_blocks', recipes.SPANBERT_BLOCKS, 512, 'wordpiece', 30522),
     ('electra_segments', recipes.ELECTRA_SEGMENTS, 128, 'wordpiece', 30522),
     ('ernie_pairs', recipes.ERNIE_PAIRS, 512, 'wordpiece', 30522),
+    ('distilbert_sequences', recipes.DISTILBERT_SEQUENCES, 512, 'wordpiece', 30522),
   ):
     small = functools.partial(trained_vocabulary, 'python_docs', kind, 8192)
     add_examples(f'python_docs_{name}', 'python_docs', small, recipe, length)

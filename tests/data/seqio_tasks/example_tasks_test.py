@@ -24,6 +24,7 @@ from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.train import train_wordpiece
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from configs import albert, bert, electra, ernie, roberta, spanbert
+from configs.distill import distilbert
 
 LENGTH = 32
 
@@ -168,7 +169,10 @@ def test_mixtures_of_example_tasks(vocab):
   assert example_tasks.vocabulary_path(data) == vocab
 
 
-NAMES = 'bert_pairs roberta_sentences albert_pairs spanbert_blocks electra_segments ernie_pairs'
+NAMES = (
+  'bert_pairs roberta_sentences albert_pairs spanbert_blocks electra_segments ernie_pairs '
+  'distilbert_sequences'
+)
 
 
 @pytest.mark.parametrize('name', NAMES.split())
@@ -190,6 +194,7 @@ def test_names_that_come_with_bertjax(name):
     (recipes.SPANBERT_BLOCKS, spanbert),
     (recipes.ELECTRA_SEGMENTS, electra),
     (recipes.ERNIE_PAIRS | dict(segmenter=''), ernie),
+    (recipes.DISTILBERT_SEQUENCES, distilbert),
   ],
 )
 def test_recipes_are_those_of_the_configs(recipe, config):
