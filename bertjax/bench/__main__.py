@@ -8,6 +8,7 @@ NAME is distill, embed, finetune, input, kernel, plans, prepare, recurrence, squ
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 
 from absl import flags
@@ -17,7 +18,21 @@ from bertjax.config import command_line, presets, registry
 from bertjax.errors import door
 from bertjax.machine import malloc
 
+# These compute nothing with XLA, and rivals of theirs have threads in the process, which one arena
+# would make wait for each other.
+OF_TEXT = ('input', 'plans', 'prepare', 'squad')
 BENCHES = [name for name in registry.names_in('bertjax.bench') if name != '__main__']
+
+
+def prepare_memory(words: Sequence[str]) -> None:
+  """Gives a bench that computes with XLA the allocator that a run has; to be called first.
+
+  Args:
+    words: of the command, the bench before all.
+  """
+  if words and words[0] not in OF_TEXT:
+    malloc.huge_pages()
+    malloc.one_arena()
 
 
 def main() -> None:
@@ -45,6 +60,5 @@ def _run(bench: ModuleType, argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.bench'):
-    malloc.huge_pages()
-    malloc.one_arena()
+    prepare_memory(sys.argv[1:])
     main()
