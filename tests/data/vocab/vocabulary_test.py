@@ -176,8 +176,8 @@ def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 @mutation(
   'vocabulary: a BOM is part of the first piece',
   'bertjax/data/vocab/formats.py',
-  "encoding='utf-8-sig'",
-  "encoding='utf-8'",
+  "refusals.text_of(file, 'utf-8-sig')",
+  'refusals.text_of(file)',
 )
 def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
   write_pieces(tmp_path / 'vocab.txt', PIECES)
