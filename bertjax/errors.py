@@ -13,9 +13,9 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bertjax.machine import children
 
@@ -67,6 +67,7 @@ def door(program: str) -> Iterator[None]:
   try:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # of a shell's background job
       signal.signal(signal.SIGINT, functools.partial(_interrupt, program))
+    sys.unraisablehook = functools.partial(_unraisable, program, sys.unraisablehook)
     yield
   except UserError as error:
     if 'absl' in sys.modules:  # a launcher needs no package
@@ -82,8 +83,7 @@ def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
   """Ctrl-C: raises KeyboardInterrupt, so that what is open is closed.
 
   While a module is being imported it ends the process at once: C code that is being set up makes
-  an ImportError of a KeyboardInterrupt, or crashes, and jax's callback of the garbage collector
-  shows its traceback and goes on.
+  an ImportError of a KeyboardInterrupt, or crashes.
   """
   del number
   while frame is not None:
@@ -91,6 +91,14 @@ def _interrupt(program: str, number: int, frame: FrameType | None) -> None:
       _leave(program)
     frame = frame.f_back
   raise KeyboardInterrupt
+
+
+def _unraisable(program: str, before: Callable[[Any], object], raised: Any) -> None:
+  """Takes what Python can only show, with its traceback, before it goes on: Ctrl-C too, where it
+  comes within a callback of the garbage collector. jax has one."""
+  if isinstance(raised.exc_value, KeyboardInterrupt):
+    _leave(program)
+  before(raised)
 
 
 def _leave(program: str) -> NoReturn:

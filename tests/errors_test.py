@@ -28,6 +28,14 @@ def at_door(body: str, before: str = 'default_int_handler') -> subprocess.Popen:
   )  # fmt: skip
 
 
+def after_ctrl_c(process: subprocess.Popen) -> tuple[int, str]:
+  """How a program ends, and what it says, that gets Ctrl-C when it has said that it is ready."""
+  assert process.stdout and process.stdout.readline() == 'ready\n'
+  process.send_signal(signal.SIGINT)
+  _, said = process.communicate()
+  return process.returncode, said
+
+
 def test_a_mistake_of_the_user_is_one_line():
   process = at_door('raise UserError("expected a, got b: take a")')
   assert process.communicate()[1] == 'prog: expected a, got b: take a\n'
@@ -49,11 +57,8 @@ def test_a_mistake_of_ours_keeps_its_traceback(error):
 def test_ctrl_c_is_one_line_and_waits_for_no_thread():
   wait = 'import threading; threading.Thread(target=time.sleep, args=(60,)).start()'
   process = at_door(f'{wait}; print("ready", flush=True); time.sleep(60)')
-  assert process.stdout and process.stdout.readline() == 'ready\n'
   start = time.monotonic()
-  process.send_signal(signal.SIGINT)
-  _, err = process.communicate()
-  assert (process.returncode, err) == (130, '\nprog: interrupted\n')
+  assert after_ctrl_c(process) == (130, '\nprog: interrupted\n')
   assert time.monotonic() - start < 30
 
 
@@ -99,10 +104,7 @@ def test_ctrl_c_at_any_moment_shows_no_traceback(rich_store, tmp_path, after):
 def test_ctrl_c_is_the_doors_as_soon_as_it_is_open():
   """Before it a command leaves it to the system, which says nothing."""
   process = at_door('print("ready", flush=True); time.sleep(60)', before='SIG_DFL')
-  assert process.stdout and process.stdout.readline() == 'ready\n'
-  process.send_signal(signal.SIGINT)
-  _, err = process.communicate()
-  assert (process.returncode, err) == (130, '\nprog: interrupted\n')
+  assert after_ctrl_c(process) == (130, '\nprog: interrupted\n')
 
 
 @mutation(
@@ -116,10 +118,20 @@ def test_an_import_makes_nothing_else_of_ctrl_c(tmp_path):
   wait = 'try:\n  print("ready", flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  '
   (tmp_path / 'slow.py').write_text(f'import time\n{wait}raise ImportError("in C")\n')
   process = at_door(f'import sys; sys.path.append({str(tmp_path)!r}); import slow')
-  assert process.stdout and process.stdout.readline() == 'ready\n'
-  process.send_signal(signal.SIGINT)
-  _, err = process.communicate()
-  assert (process.returncode, err) == (130, '\nprog: interrupted\n')
+  assert after_ctrl_c(process) == (130, '\nprog: interrupted\n')
+
+
+@mutation(
+  'errors: Ctrl-C is lost within the garbage collector',
+  'bertjax/errors.py',
+  'if isinstance(raised.exc_value, KeyboardInterrupt):',
+  'if False:',
+)
+def test_ctrl_c_is_not_lost_within_the_garbage_collector():
+  callback = 'lambda *_: (print("ready", flush=True), time.sleep(5))'
+  collect = 'gc.collect(); gc.callbacks.clear()'
+  process = at_door(f'import gc; gc.callbacks.append({callback}); {collect}')
+  assert after_ctrl_c(process) == (130, '\nprog: interrupted\n')
 
 
 def test_a_ctrl_c_that_is_ignored_stays_so():
