@@ -439,6 +439,40 @@ def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
     run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
 
 
+@mutation(
+  'prepare: workers that begin hear Ctrl-C',
+  'bertjax/data/store/encode.py',
+  'signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])',
+  'signal.pthread_sigmask(signal.SIG_BLOCK, [])',
+)
+def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
+  """It comes to all processes at once; workers import for a while before they do anything."""
+  write_text(tmp_path / 'a.txt', documents=3000)
+  command = [sys.executable, '-m', 'bertjax.prepare', f'--input={tmp_path}/a.txt']
+  command += [f'--vocab={vocab}', f'--output={tmp_path}/s', '--workers=2']
+  process = subprocess.Popen(
+    command, cwd=ROOT, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    start_new_session=True,
+  )  # fmt: skip
+  while not any(b'--multiprocessing-fork' in line for line in commands_of_children(process.pid)):
+    assert process.poll() is None
+    time.sleep(0.002)
+  time.sleep(0.1)
+  os.killpg(process.pid, signal.SIGINT)
+  said = process.communicate(timeout=60)[1]
+  assert said.endswith('\nbertjax.prepare: interrupted\n') and 'Traceback' not in said, said
+
+
+def commands_of_children(pid: int) -> list[bytes]:
+  """The command lines of the processes that the main thread of a process has started."""
+  children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()
+  lines = []
+  for child in children:
+    with contextlib.suppress(OSError):  # it has ended
+      lines.append(pathlib.Path(f'/proc/{child}/cmdline').read_bytes())
+  return lines
+
+
 def test_workers_import_no_tensorflow():
   code = 'import sys, bertjax.prepare, bertjax.data.store.encode; print(*sys.modules)'
   done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)

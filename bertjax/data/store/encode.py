@@ -5,12 +5,13 @@ Only NumPy, tokenizers and sentencepiece are imported here, so a worker starts i
 
 import collections
 import concurrent.futures
+import contextlib
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -198,7 +199,8 @@ def encode_all(
     ahead: collections.deque[concurrent.futures.Future] = collections.deque()
     try:
       for batch in batches:
-        ahead.append(pool.submit(_work, batch))
+        with _unheard():  # the first ones start the workers
+          ahead.append(pool.submit(_work, batch))
         if len(ahead) > 2 * workers:
           yield ahead.popleft().result()
       while ahead:
@@ -208,12 +210,22 @@ def encode_all(
         future.cancel()
 
 
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+  """Processes that are started within it never hear Ctrl-C, which is the parent's to handle: the
+  parent hears at the end of it what came meanwhile."""
+  before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+  try:
+    yield
+  finally:
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 _worker: tuple[Vocabulary, Options]
 
 
 def _start(options: Options) -> None:
   global _worker
-  signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to handle
   threading.Thread(target=_end_with_parent, daemon=True).start()
   os.environ['TOKENIZERS_PARALLELISM'] = 'false'  # the processes are the parallelism
   _worker = load_vocabulary(options.vocab, options.lowercase), options
