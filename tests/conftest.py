@@ -59,8 +59,8 @@ def pytest_configure(config):
 
 
 TUNING = """
-  answers choice datasets distill families fresh_layers glue labelled patience probe segments spans_
-  tagging tasks taught_layers transfer
+  answers choice datasets distill families finetune fresh_layers glue labelled patience probe
+  segments spans_ tagging tasks taught_layers teachers transfer
 """
 # The parts of the slow tier, each under 45 minutes on 2 cores: how the paths of its tests begin. A
 # test is in the first part that has its path.

@@ -8,9 +8,9 @@ from bertjax.convert import runs
 from bertjax.train import first_state, setup
 
 
-def write_teacher(workdir, store, seed, **fields):
-  """A run of BERT, from its initial state, and its workdir; `fields` are of its config."""
-  run = setup.make_run(tiny('bert', seed=seed, **fields), str(store), jax.devices()[:1])
+def write_teacher(workdir, store, seed, system='bert', **fields):
+  """A run of a system, from its initial state, and its workdir; `fields` are of its config."""
+  run = setup.make_run(tiny(system, seed=seed, **fields), str(store), jax.devices()[:1])
   params = jax.jit(lambda: run.phases[0].initial_variables(seed))()['params']
   runs.write_run(workdir, run.config, params, run.vocabulary, {})
   return workdir

@@ -1,0 +1,174 @@
+"""Teachers of other families than BERT: what they teach over one vocabulary, and what not."""
+
+import functools
+import importlib
+
+import jax
+import numpy as np
+import pytest
+import taught_runs
+from mutation import mutation
+from processes import lines
+
+from bertjax import models
+from bertjax.checkpoint import teacher
+from bertjax.convert import exporting, runs
+from bertjax.errors import UserError
+from bertjax.train import first_state, loop, phase, setup
+from configs.finetune import text
+
+pytestmark = pytest.mark.usefixtures('one_device')
+ELECTRA_OF_TRANSFORMERS = 'ElectraForPreTraining'
+
+
+@pytest.fixture(scope='module')
+def teacher_of(rich_store, tmp_path_factory):
+  """System -> the workdir of a run of it, or its export to transformers."""
+
+  @functools.cache
+  def find(system):
+    workdir = tmp_path_factory.mktemp('teacher')
+    if system == ELECTRA_OF_TRANSFORMERS:
+      exporting.export(find('electra'), workdir / 'hf')
+      return f'hf:{workdir}/hf'
+    fields = {'model.init_std': 0.2}
+    return taught_runs.write_teacher(workdir, rich_store, 0, system, **fields)
+
+  return find
+
+
+def student(recipe, store, source, **fields):
+  """A BERT of one or two layers that learns from a teacher of two layers of width 64."""
+  name, _, size = recipe.partition(':')
+  c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
+  c.update(dict(batch_size=8, length=32, total_steps=40, log_steps=1))
+  c.update(dict(eval_steps=40, checkpoint_steps=40))
+  c.model.update(dict(layers=1, width=64, heads=8, ffn=64, init_std=0.2))
+  c.model.update(dict(dropout=0.0, attention_dropout=0.0))
+  c.optimizer.schedule.update(dict(peak=3e-3))
+  if c.optimizer.schedule.name != 'constant':
+    c.optimizer.schedule.warmup_steps = 5
+  c.data.store = str(store)
+  if 'min_tokens' in c.data.plan:
+    c.data.plan.min_tokens = 5
+  c.evals.held_out.update(dict(batch_size=8, examples=8))
+  c.evals.pseudo_perplexity.rows = 0
+  c.objective.teacher.source = str(source)
+  if 'relation_heads' in c.objective and c.objective.relation_heads:
+    c.objective.relation_heads = 16
+  c.update_from_flattened_dict(fields)
+  return c
+
+
+FULL = pytest.mark.full
+# Recipe and teacher, and the terms that must become smaller.
+TAUGHT = [
+  ('distilbert', 'roberta', ('soft', 'cosine')),
+  pytest.param('distilbert', 'albert', ('soft', 'cosine'), marks=FULL),
+  pytest.param('distilbert', 'ernie', ('soft', 'cosine'), marks=FULL),
+  pytest.param('distilbert', 'spanbert', ('soft', 'cosine'), marks=FULL),
+  pytest.param('distilbert', 'modernbert', ('soft',), marks=FULL),
+  ('minilm:l6_h384', 'electra', ('query_key', 'value_value')),
+  pytest.param('minilm:l6_h384', 'roberta', ('query_key', 'value_value'), marks=FULL),
+  pytest.param('minilm:l6_h384,v2', 'ernie', ('query_query', 'value_value'), marks=FULL),
+  pytest.param('tinybert:4l_312', 'electra', ('scores', 'states'), marks=FULL),
+  pytest.param('tinybert:4l_312', ELECTRA_OF_TRANSFORMERS, ('scores', 'states'), marks=FULL),
+  pytest.param('tinybert:4l_312', 'roberta', ('scores', 'states'), marks=FULL),
+  pytest.param('tinybert:4l_312', 'spanbert', ('scores', 'states'), marks=FULL),
+]
+
+
+@pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
+@mutation(
+  'teachers: the generator of ELECTRA comes along',
+  'bertjax/checkpoint/teacher.py',
+  "HAVE_MORE = ('electra', 'span_boundary')",
+  "HAVE_MORE = ('span_boundary',)",
+  case='minilm:l6_h384-electra-terms5',
+)
+def test_a_bert_comes_closer_to_a_teacher_of_another_family(
+  recipe, system, terms, rich_store, teacher_of, tmp_path
+):
+  loop.run(student(recipe, rich_store, teacher_of(system)), str(tmp_path))
+  found = [line for line in lines(tmp_path) if 'loss' in line]
+  for name in terms:
+    values = [line[name] for line in found]
+    assert np.mean(values[-5:]) < 0.9 * np.mean(values[:5]), name
+  assert all(f'eval/{name}' in lines(tmp_path)[-1] for name in terms)
+
+
+@pytest.mark.parametrize('system', ['roberta', pytest.param('electra', marks=FULL)])
+def test_the_teacher_says_in_a_run_what_its_own_model_says(system, rich_store, teacher_of):
+  """Its positions, segments and projection are its own, on rows of another family."""
+  recipe = 'distilbert' if system == 'roberta' else 'minilm:l6_h384'
+  config, _ = teacher.adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
+  run = setup.make_run(config, str(rich_store), jax.devices()[:1])
+  variables = first_state.initial_state(config, run, print).variables
+  batch = {k: v for k, v in run.phases[0].next_batch(0)[0].items() if k != 'dropped_B'}
+  built = models.build(run.config.objective.teacher.model)
+  theirs = built.apply(dict(params=variables['teacher']), batch, None, True)['last_BTD']
+  whole = runs.open_run(teacher_of(system))
+  own = models.build(whole.config.model)
+  kept = own.apply(dict(params=whole.params()), batch, method='read')['last_BTD']
+  real_BT = batch['example_BT'] > 0
+  np.testing.assert_allclose(np.asarray(theirs)[real_BT], np.asarray(kept)[real_BT], atol=1e-5)
+
+
+REFUSED = [
+  ('distilbert', 'xlnet', "the kind TargetModel .*as BERT is, got 'xlnet'"),
+  ('minilm:l6_h384', 'xlnet', "the kind AttendingModel .*as BERT is, got 'xlnet'"),
+  ('tinybert:4l_312', 'xlnet', "the kind AttendingModel .*as BERT is, got 'xlnet'"),
+  ('distilbert', 'transformer_xl', "the kind TargetModel .*as BERT is, got 'transformer_xl'"),
+  ('distilbert', 'electra', 'teacher has no head for words, which the student is to learn from'),
+  ('minilm:l6_h384', 'albert', r"teacher.model.sharing='none', got 'all'"),
+  ('tinybert:4l_312', 'albert', r"teacher.model.sharing='none', got 'all'"),
+]
+
+
+@pytest.mark.parametrize(('recipe', 'system', 'said'), REFUSED)
+def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_compiled(
+  recipe, system, said, rich_store, teacher_of, tmp_path, monkeypatch
+):
+  source = teacher_of(system)
+  compiled = []
+  monkeypatch.setattr(phase.Phase, 'compile', lambda *given: compiled.append(given))
+  with pytest.raises(UserError, match=said):
+    loop.run(student(recipe, rich_store, source), str(tmp_path))
+  assert not compiled
+
+
+def on_a_task(files, store, **fields):
+  """A run of a few steps on labelled pairs of texts."""
+  c = text.get_config(None)
+  rows = 'piece9 piece8\tpiece7\tgood\npiece7\tpiece6 piece5\tbad\n' * 8
+  (files / 'train.tsv').write_text('text\tother\tlabel\n' + rows)
+  c.update(dict(batch_size=8, length=16, epochs=0.0, total_steps=2, log_steps=1))
+  c.data.vocab = str(store / 'vocab' / 'vocab.txt')
+  c.data.train = c.data.dev = str(files / 'train.tsv')
+  c.data.task.update(dict(text=('text', 'other'), label='label', classes=('bad', 'good')))
+  c.evals.dev.batch_size = 8
+  c.update_from_flattened_dict(fields)
+  return c
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('system', ['roberta', 'albert', 'electra', 'ernie'])
+def test_a_task_and_its_states_are_learned_from_a_fine_tuned_teacher(
+  system, rich_store, teacher_of, tmp_path
+):
+  """Patient distillation, on pairs of texts, whose segments RoBERTa has not."""
+  tuned = on_a_task(tmp_path, rich_store, init_from=str(teacher_of(system)))
+  loop.run(tuned, str(tmp_path / 'teacher'))
+  pkd = importlib.import_module('configs.distill.kd').get_config('pkd')
+  c = on_a_task(tmp_path, rich_store, total_steps=40)
+  c.objective = pkd.objective
+  c.objective.update(dict(state_layers=(0,), teacher=dict(pkd.objective.teacher)))
+  c.objective.teacher.source = str(tmp_path / 'teacher')
+  c.model.update(dict(layers=2, width=64, heads=8, ffn=64, init_std=0.2, head_dropout=0.0))
+  c.model.update(dict(dropout=0.0, attention_dropout=0.0))
+  c.optimizer.schedule.update(dict(peak=3e-3, warmup_steps=5))
+  loop.run(c, str(tmp_path / 'student'))
+  found = [line for line in lines(tmp_path / 'student') if 'loss' in line]
+  for name in ('soft', 'states'):
+    values = [line[name] for line in found]
+    assert np.mean(values[-5:]) < 0.7 * np.mean(values[:5]), name
