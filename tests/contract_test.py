@@ -2,53 +2,24 @@
 
 import functools
 import json
-import math
-from typing import NamedTuple
 
-import flax.linen as nn
+import contract
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
+from contract import MIXED, REPLICAS, Reference, steps_of
 from ml_collections import ConfigDict
 from mutation import mutation
 from systems import NAMES, tiny
 
-from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.train import first_state, setup
 from bertjax.train import loop as train_loop
-from bertjax.train import step as step_lib
-from bertjax.train.phase import Phase
-from bertjax.types import Context
 
-STEPS = 3
 # Of systems that have a row of their own, or whose masks alone are theirs: in the full tier.
 VARIANTS = (
   'bert_lamb', 'electra_two_stage', 'ernie', 'mbert', 'quickstart', 'roberta', 'xlm_e', 'xlm_r',
 )  # fmt: skip
 CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
-
-
-class Reference(NamedTuple):
-  """A config's first steps on one device."""
-
-  name: str
-  losses: np.ndarray
-  run: setup.Run
-  state: step_lib.State
-
-
-def steps_of(config: ConfigDict, rich_store, devices: int, steps: int = STEPS) -> Reference:
-  """The first steps from the seed, on so many devices."""
-  run = setup.make_run(config, rich_store, jax.devices()[:devices])
-  state, phase = first_state.initial_state(config, run), run.phases[0]
-  phase.compile(run.abstract)
-  found = []
-  for index in range(steps):  # the compiled step refuses a state that came back otherwise
-    state, metrics = phase.train(state, phase.next_batch(index)[0])
-    found.append(float(metrics['loss']))
-  return Reference(config.name, np.array(found), run, state)
 
 
 def whole(name: str, rich_store, **fields) -> ConfigDict:
@@ -63,15 +34,15 @@ def whole(name: str, rich_store, **fields) -> ConfigDict:
   return tiny(name, **few, **rows, **{'data.store': str(rich_store)}, **fields)
 
 
-def losses(config: ConfigDict, rich_store, devices: int = 1, steps: int = STEPS) -> np.ndarray:
+def losses(config: ConfigDict, rich_store, devices: int = 1) -> np.ndarray:
   """Those of `steps_of`."""
-  return steps_of(config, rich_store, devices, steps).losses
+  return steps_of(config, rich_store, devices).losses
 
 
 @functools.cache
 def reference_of(name: str, rich_store) -> Reference:
   """One compile serves the checks of a config."""
-  return steps_of(whole(name, rich_store), rich_store, 1)._replace(name=name)
+  return steps_of(whole(name, rich_store), rich_store)
 
 
 @pytest.fixture(params=CONFIGS)
@@ -80,26 +51,13 @@ def reference(request, rich_store):
 
 
 def test_the_loss_is_finite_and_moves(reference):
-  assert np.isfinite(reference.losses).all() and len(set(reference.losses)) == STEPS
-
-
-MIXED = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
-REPLICAS = {'mesh.data': 2, 'mesh.fsdp': 2}  # which XLA divides further, see sharding.replicas
-
-
-def agree(reference: Reference, rich_store, fields: dict):
-  """Other meshes and microbatches come to the same losses."""
-  devices = math.prod(size for key, size in fields.items() if key.startswith('mesh.'))
-  np.testing.assert_allclose(
-    losses(whole(reference.name, rich_store, **fields), rich_store, devices=devices),
-    reference.losses, rtol=2e-6,
-  )  # fmt: skip
+  contract.check_moves(reference)
 
 
 # One of each kind of model; the full tier has all configs and the other kinds of collectives.
 @pytest.mark.parametrize('name', ['bert', 'electra', 'transformer_xl', 'xlnet'])
 def test_replicas_and_microbatches_change_nothing(name, rich_store):
-  agree(reference_of(name, rich_store), rich_store, REPLICAS | {'microbatches': 2})
+  contract.check_agrees(reference_of(name, rich_store), REPLICAS | {'microbatches': 2})
 
 
 @pytest.mark.full
@@ -115,8 +73,8 @@ def test_replicas_and_microbatches_change_nothing(name, rich_store):
   ],
   ids=str,
 )
-def test_meshes_and_microbatches_change_nothing(reference, rich_store, fields):
-  agree(reference, rich_store, fields)
+def test_meshes_and_microbatches_change_nothing(reference, fields):
+  contract.check_agrees(reference, fields)
 
 
 @pytest.mark.full
@@ -179,32 +137,6 @@ def test_the_dropout_of_each_step_is_its_own(rich_store):
   assert float(first['loss']) != float(second['loss'])
 
 
-def zeros_of(phase: Phase, tree) -> set[str]:
-  """The parameters, layer by layer, that are all zero in a tree like them."""
-  batch = step_lib.with_rows(phase.template)
-  stacked = jax.tree.map(
-    lambda box: box.names[0] == 'layers',
-    jax.eval_shape(phase.objective.init, jax.random.key(0), batch)['params'],
-    is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
-  )
-  return {
-    f'{jax.tree_util.keystr(path)}, layer {layer}'
-    for (path, leaf), is_stack in zip(
-      jax.tree_util.tree_leaves_with_path(tree), jax.tree.leaves(stacked), strict=True
-    )
-    for layer, part in enumerate(leaf if is_stack else leaf[None])
-    if not np.abs(part).max() > 0
-  }
-
-
-def gradient(phase: Phase, state) -> dict:
-  """Of a phase's first batch, like the parameters."""
-  batch, carry = step_lib.with_rows(phase.next_batch(0)[0]), state.carry[phase.name]
-  ctx = Context(jax.random.key(0), jnp.int32(0), True)
-  loss = lambda v: step_lib.accumulate(phase.objective, v, carry, batch, ctx, 1)[0]
-  return jax.jit(loss)(state.variables)
-
-
 @mutation(
   'contract: no gradient for what tells pairs apart',
   'bertjax/objectives/mlm.py',
@@ -214,12 +146,7 @@ def gradient(phase: Phase, state) -> dict:
 )
 def test_every_parameter_of_every_layer_receives_a_gradient(reference):
   """In one of the phases at least: some train a part of the model."""
-  first, *others = reference.run.phases
-  # The mean of the first steps' gradients, which the optimizer keeps.
-  missing = zeros_of(first, optax.tree.get(reference.state.opt_state, 'mu'))
-  for phase in others:
-    missing = missing and missing & zeros_of(phase, gradient(phase, reference.state))
-  assert not missing
+  assert not contract.without_gradient(reference)
 
 
 @pytest.mark.full
@@ -235,19 +162,8 @@ def test_every_phase_takes_its_first_step(name, rich_store):
     assert np.isfinite(metrics['loss']), phase.name
 
 
-def test_save_and_resume_is_bitwise(reference, rich_store, tmp_path):
-  run, phase = reference.run, reference.run.phases[0]
-  config = whole(reference.name, rich_store)
-  state = jax.tree.map(jnp.copy, reference.state)  # the step takes it
-  kept = checkpoints_lib.Checkpoints(tmp_path, 1, config.best)
-  kept.save(STEPS, state, dict(fed_sha256=first_state.last_batch_sha256(run, STEPS)), wait=True)
-  straight, _ = phase.train(state, phase.next_batch(STEPS)[0])
-  done, restored, meta = kept.restore(run.abstract)
-  kept.close()
-  first_state.check_last_batch(run, meta, done)
-  again = setup.make_run(config, rich_store, jax.devices()[:1]).phases[0].next_batch(STEPS)[0]
-  resumed, _ = phase.train(restored, again)
-  jax.tree.map(np.testing.assert_array_equal, resumed, straight)
+def test_save_and_resume_is_bitwise(reference, tmp_path):
+  contract.check_resume(reference, tmp_path)
 
 
 @pytest.mark.parametrize('name', CONFIGS)

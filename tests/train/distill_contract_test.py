@@ -1,0 +1,150 @@
+"""What every kind of distillation must keep: see contract_test."""
+
+import functools
+import importlib
+import json
+
+import contract
+import jax
+import labelled_cases
+import pytest
+import taught_runs
+from mutation import mutation
+
+from bertjax.checkpoint import teacher
+from bertjax.convert import runs
+from bertjax.train import setup
+
+# Weights so large that attention is no mean of all tokens, whose relations would not differ.
+SMALL = dict(layers=2, width=64, heads=8, ffn=128, init_std=0.2)
+QUICK = ('kd:pkd', 'distilbert:', 'minilm:l6_h384')
+RECIPES = (
+  'kd:kd', 'kd:pkd', 'soft_labels:', 'distilbert:', 'minilm:l6_h384', 'minilm:l6_h384,v2',
+  'tinybert:4l_312', 'tinybert:4l_312,task', 'tinybert:4l_312,answers',
+)  # fmt: skip
+CASES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in RECIPES]
+ON_A_TASK = ('kd', 'soft_labels', 'tinybert:4l_312,')
+# How parameters begin that learn nothing: what is frozen, and what the loss does not reach.
+BEHIND_ATTENTION = tuple(
+  f'encoder/layers/{name}, layer 1'
+  for name in (
+    'attention/out/kernel', 'attention/out/bias', 'attention_norm/scale', 'attention_norm/bias',
+    'ffn_up/kernel', 'ffn_up/bias', 'ffn_down/kernel', 'ffn_down/bias', 'ffn_norm/scale',
+    'ffn_norm/bias',
+  )
+)  # fmt: skip
+UNTAUGHT = {
+  'distilbert:': ('embeddings/position',),
+  'minilm:l6_h384': ('pooler/', *BEHIND_ATTENTION),
+  'minilm:l6_h384,v2': ('pooler/', *BEHIND_ATTENTION),
+  'tinybert:4l_312': ('pooler/',),
+  'tinybert:4l_312,task': ('pooler/',),
+}
+
+
+def of_text(recipe, store, source):
+  """A student that learns from unlabelled text."""
+  name, _, size = recipe.partition(':')
+  c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
+  c.data.store = str(store)
+  if 'min_tokens' in c.data.plan:
+    c.data.plan.min_tokens = 5
+  c.length = 64
+  c.objective.teacher.source = str(source)
+  return c
+
+
+def of_task(recipe, files, source):
+  """A student that learns from the texts of a task, or from what its teacher said of them."""
+  name, _, size = recipe.partition(':')
+  c = importlib.import_module(f'configs.distill.{name}').get_config(size or None)
+  own = labelled_cases.config('texts', files)
+  c.data.train = str(files / 'soft.jsonl') if name == 'soft_labels' else own.data.train
+  c.data.dev, c.data.vocab = own.data.dev, own.data.vocab
+  c.update(dict(length=own.length, epochs=0.0))
+  c.data.length_block = 1
+  c.data.task.update(dict(text=('text',), label='stars', classes=('bad', 'good')))
+  if 'teacher' in c.objective:
+    c.objective.teacher.source = str(source)
+  return c
+
+
+def write_soft_labels(files):
+  """What a teacher may have said of each text."""
+  lines = (files / 'stars/train.tsv').read_text().splitlines()[1:]
+  soft = lambda n: dict(bad=(n % 7 + 1) / 9, good=1 - (n % 7 + 1) / 9)
+  rows = [
+    dict(zip(('stars', 'text'), line.split('\t'), strict=True), soft_label=soft(n))
+    for n, line in enumerate(lines)
+  ]
+  (files / 'soft.jsonl').write_text('\n'.join(map(json.dumps, rows)) + '\n')
+
+
+@pytest.fixture(scope='module')
+def reference_of(rich_store, tmp_path_factory):
+  """Recipe -> the first steps of a student."""
+  files = labelled_cases.write(tmp_path_factory.mktemp('files'))
+  write_soft_labels(files)
+
+  @functools.cache
+  def teacher_of(labelled):
+    workdir = tmp_path_factory.mktemp('teacher')
+    if not labelled:
+      return taught_runs.write_teacher(workdir, rich_store, 0, **{'model.init_std': 0.2})
+    config = labelled_cases.config('texts', files, **{'model.init_std': 0.2})
+    path = labelled_cases.ensured(config, tmp_path_factory.mktemp('run'))
+    run = setup.make_run(config, path, jax.devices()[:1])
+    params = jax.jit(lambda: run.phases[0].initial_variables(1))()['params']
+    runs.write_run(workdir, run.config, params, run.vocabulary, {})
+    return workdir
+
+  @functools.cache
+  def make(recipe):
+    labelled, workdir = recipe.startswith(ON_A_TASK), tmp_path_factory.mktemp('student')
+    source = teacher_of(labelled)
+    config = of_task(recipe, files, source) if labelled else of_text(recipe, rich_store, source)
+    config.update(dict(batch_size=8, total_steps=20))
+    config.model.update(SMALL)
+    if 'state_layers' in config.objective and config.objective.state_layers:
+      config.objective.state_layers = (1,)
+    if 'relation_heads' in config.objective and config.objective.relation_heads:
+      config.objective.relation_heads = 16
+    config, _ = teacher.adopt(config, workdir)
+    path = labelled_cases.ensured(config, workdir) if labelled else rich_store
+    return contract.steps_of(config, path)
+
+  return make
+
+
+@pytest.fixture(params=CASES)
+def recipe(request):
+  return request.param
+
+
+@pytest.fixture
+def reference(recipe, reference_of):
+  return reference_of(recipe)
+
+
+def test_the_loss_is_finite_and_moves(reference):
+  contract.check_moves(reference)
+
+
+@mutation(
+  'distill: the positions of DistilBERT move',
+  'configs/distill/distilbert.py',
+  "freeze=('embeddings/position',)",
+  'freeze=()',
+  case='distilbert:',
+)
+def test_every_parameter_learns_but_those_that_are_named(recipe, reference):
+  contract.check_learns(reference, UNTAUGHT.get(recipe, ()))
+
+
+def test_save_and_resume_is_bitwise(reference, tmp_path):
+  contract.check_resume(reference, tmp_path)
+
+
+@pytest.mark.full
+def test_a_divided_model_and_microbatches_change_nothing(reference):
+  contract.check_agrees(reference, contract.MIXED | {'microbatches': 2}, rtol=5e-6)

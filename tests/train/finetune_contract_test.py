@@ -1,0 +1,58 @@
+"""What every kind of fine-tuning must keep: see contract_test."""
+
+import functools
+
+import contract
+import labelled_cases
+import pytest
+from mutation import mutation
+
+# One of each kind of head is in the quick tier.
+QUICK = ('pairs', 'tags', 'choices', 'questions')
+CASES = [
+  pytest.param(name, marks=() if name in QUICK else pytest.mark.full)
+  for name in labelled_cases.CASES
+]
+FROZEN = ('embeddings/', 'encoder/')  # what a probe leaves as it is
+
+
+@pytest.fixture(scope='module')
+def reference_of(tmp_path_factory):
+  files = labelled_cases.write(tmp_path_factory.mktemp('files'))
+
+  @functools.cache
+  def make(name):
+    config = labelled_cases.config(name, files)
+    path = labelled_cases.ensured(config, tmp_path_factory.mktemp('run'))
+    return contract.steps_of(config, path)
+
+  return make
+
+
+@pytest.fixture(params=CASES)
+def reference(request, reference_of):
+  return reference_of(request.param)
+
+
+def test_the_loss_is_finite_and_moves(reference):
+  contract.check_moves(reference)
+
+
+@mutation(
+  'finetune: an encoder learns nothing of labels',
+  'bertjax/models/layers/heads.py',
+  'dense(name, classes)(read).astype(jnp.float32)',
+  'dense(name, classes)(jax.lax.stop_gradient(read)).astype(jnp.float32)',
+  case='pairs',
+)
+def test_every_parameter_receives_a_gradient_but_of_what_is_frozen(reference):
+  contract.check_learns(reference, FROZEN * (reference.config.objective.name == 'probe'))
+
+
+def test_save_and_resume_is_bitwise(reference, tmp_path):
+  contract.check_resume(reference, tmp_path)
+
+
+@pytest.mark.full
+def test_a_divided_model_and_microbatches_change_nothing(reference):
+  contract.check_agrees(reference, contract.MIXED | {'microbatches': 2})
