@@ -7,8 +7,9 @@ import jax
 
 KEY = 'jax_disable_most_optimizations'  # of LLVM; XLA's own passes stay
 # Without XLA's newer emitters of fusions a test's program compiles in half of the time. No key of
-# jax says so, and libtpu ends a process that has this flag.
-_FLAG = '--xla_cpu_use_fusion_emitters=false'
+# jax says so, and libtpu ends a process that has this flag; so does jaxlib 0.11, which has no such
+# emitters.
+_FLAG = '--xla_cpu_use_fusion_emitters=false' if jax.__version_info__ < (0, 11) else ''
 
 
 def quickly(on: bool) -> None:
@@ -16,7 +17,7 @@ def quickly(on: bool) -> None:
   os.environ[KEY.upper()] = str(int(on))
   jax.config.update(KEY, on)
   own = os.environ.get('XLA_FLAGS', '')
-  os.environ['XLA_FLAGS'] = f'{own} {flags()}'
+  os.environ['XLA_FLAGS'] = f'{own} {flags()}'.strip()
   jax.devices()  # reads the flags
   os.environ['XLA_FLAGS'] = own
 
