@@ -38,13 +38,28 @@ def of(model: Mapping[str, Any], where: str) -> Encoder:
   Raises:
     UserError: a kind that has no heads for labels.
   """
-  found = KINDS.get(model['name'], lambda model: Encoder(model, lambda params: params))(model)
+  found = KINDS.get(model['name'], _whole)(model)
   if 'labels' not in found.model:
     raise UserError(
       f'{where} is a model of config.model.name={model["name"]!r}, which has no heads for labels: '
       'expected an encoder, as BERT, RoBERTa, ALBERT, ELECTRA, ModernBERT or XLNet'
     )
   return found
+
+
+def teaching(model: Mapping[str, Any]) -> Encoder:
+  """What of a model a student learns from: all of it, heads too, but of what pretraining leaves
+  beside an encoder the encoder alone.
+
+  Args:
+    model: its `config.model`.
+  """
+  return TEACHING.get(model['name'], _whole)(model)
+
+
+def _whole(model: Mapping[str, Any]) -> Encoder:
+  """As it is."""
+  return Encoder(model, lambda params: params)
 
 
 def _electra(model: Mapping[str, Any]) -> Encoder:
@@ -80,3 +95,6 @@ def _xlnet(model: Mapping[str, Any]) -> Encoder:
 
 
 KINDS = dict(electra=_electra, modernbert=_modernbert, span_boundary=_span_boundary, xlnet=_xlnet)
+# Of ELECTRA a student learns from the discriminator, of SpanBERT without the boundary head, which
+# rows of other plans have no spans for.
+TEACHING = dict(electra=_electra, span_boundary=_span_boundary)

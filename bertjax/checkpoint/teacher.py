@@ -22,9 +22,6 @@ from bertjax.errors import UserError
 from bertjax.types import TEACHER
 
 KEY = 'config.objective.teacher.source'
-# Of ELECTRA a student learns from the discriminator, of SpanBERT without the boundary head, which
-# rows of other plans have no spans for.
-HAVE_MORE = ('electra', 'span_boundary')
 
 
 def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
@@ -112,12 +109,9 @@ def parameters(params: Any) -> int:
 
 
 def _source(config: Any) -> init_from.Source:
-  """The teacher: of what pretraining leaves beside an encoder, the encoder (`HAVE_MORE`)."""
   name = config.objective.teacher.source
   if not name:
     raise UserError(f'{KEY} is empty: expected the teacher, a run or hf:DIR')
   source = init_from.open_source(name, KEY)
-  if source.model['name'] not in HAVE_MORE:
-    return source
-  encoder, whole = encoders.of(source.model, f'{KEY}={name!r}'), source.params
+  encoder, whole = encoders.teaching(source.model), source.params
   return source._replace(model=encoder.model, params=lambda: encoder.select(whole()))

@@ -9,8 +9,7 @@ import pytest
 import toy_questions
 from mutation import mutation
 
-from bertjax.bench import squad
-from bertjax.bench.parts import rival_squad
+from bertjax.bench.parts import rival_squad, squad_rows
 from bertjax.data.labelled import spans
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
@@ -59,12 +58,12 @@ def test_rows_of_questions_that_fit_are_the_same(files, tools, monkeypatch):
     assert row.ids == ids_n.tolist()
   ends = np.stack([ours.label[spans.START], ours.label[spans.END]], 1).tolist()
   assert [list(row.ends) for row in theirs] == ends
-  assert squad.alike(ours, theirs, number_n) == 1.0
+  assert squad_rows.alike(ours, theirs, number_n) == 1.0
 
 
 @mutation(
   'bench squad: other ends are as good',
-  'bertjax/bench/squad.py',
+  'bertjax/bench/parts/squad_rows.py',
   'found.setdefault(number, []).append((ids.tolist(), tuple(ends.tolist())))',
   'found.setdefault(number, []).append((ids.tolist(), theirs[number].ends))',
 )
@@ -73,18 +72,18 @@ def test_rows_that_differ_are_told(files, tools):
   ours, theirs, number_n = rows_of(records, tools, 64)
   theirs[3] = theirs[3]._replace(ends=(1, 1))
   theirs[5] = theirs[5]._replace(ids=[*theirs[5].ids, 9])
-  assert squad.alike(ours, theirs, number_n) == pytest.approx(58 / 60)
+  assert squad_rows.alike(ours, theirs, number_n) == pytest.approx(58 / 60)
 
 
 @mutation(
   'bench squad: the clock of the process stands still',
-  'bertjax/bench/squad.py',
+  'bertjax/bench/parts/squad_rows.py',
   'time.process_time() - before',
   '0.0 * before',
 )
 def test_both_sides_are_timed_by_the_clock_and_by_the_processor(files, tools):
   records = list(spans.read(str(files / 'dev.json'), OPTIONS))
-  found = squad.run(records, OPTIONS, 32, tools, (2, 1))
+  found = squad_rows.run(records, OPTIONS, 32, tools, (2, 1))
   assert found['questions'] == 60 and found['alike'] == 1.0
   assert found['windows']['ours'] > 60 < found['windows']['transformers']
   for side in ('ours', 'transformers'):
@@ -94,7 +93,7 @@ def test_both_sides_are_timed_by_the_clock_and_by_the_processor(files, tools):
 
 @mutation(
   'bench squad: questions that ours leaves out are timed',
-  'bertjax/bench/squad.py',
+  'bertjax/bench/parts/squad_rows.py',
   "return [r for r, text in found if not r.values['answers'] or spans.answer_tokens(r, text)]",
   'return [r for r, text in found]',
 )
@@ -103,7 +102,7 @@ def test_questions_that_are_kept_out_of_training_are_not_timed(files, tools):
   answered = next(n for n, record in enumerate(records) if record.values['answers'])
   answer = records[answered].values['answers'][0]
   records[answered].values['answers'] = (answer._replace(begin=answer.begin + 1),)
-  assert squad.learnable(records, tools[0]) == records[:answered] + records[answered + 1 :]
+  assert squad_rows.learnable(records, tools[0]) == records[:answered] + records[answered + 1 :]
 
 
 @pytest.mark.full

@@ -81,9 +81,9 @@ TAUGHT = [
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
 @mutation(
   'teachers: the generator of ELECTRA comes along',
-  'bertjax/checkpoint/teacher.py',
-  "HAVE_MORE = ('electra', 'span_boundary')",
-  "HAVE_MORE = ('span_boundary',)",
+  'bertjax/checkpoint/encoders.py',
+  'TEACHING = dict(electra=_electra, span_boundary=_span_boundary)',
+  'TEACHING = dict(span_boundary=_span_boundary)',
   case='minilm:l6_h384-electra-terms5',
 )
 def test_a_bert_comes_closer_to_a_teacher_of_another_family(
