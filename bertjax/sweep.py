@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
   if _BEST.value and metric != config.best.metric:
     raise UserError(f'--best is by config.best.metric={config.best.metric}, got --metric={metric}')
   found = jobs(config, _GRID.value, _SEEDS.value, _settle)
-  for name in set(GRIDS) & set(_GRID.value):
+  for name in filter(GRIDS.__contains__, map(str.strip, _GRID.value)):
     print(f'{name}: {GRIDS[name].source}', flush=True)
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)

@@ -11,6 +11,7 @@ from contract import MIXED, REPLICAS, Reference, steps_of
 from ml_collections import ConfigDict
 from mutation import mutation
 from systems import NAMES, tiny
+from tiers import in_tiers
 
 from bertjax.train import first_state, setup
 from bertjax.train import loop as train_loop
@@ -19,7 +20,7 @@ from bertjax.train import loop as train_loop
 VARIANTS = (
   'bert_lamb', 'electra_two_stage', 'ernie', 'mbert', 'quickstart', 'roberta', 'xlm_e', 'xlm_r',
 )  # fmt: skip
-CONFIGS = [pytest.param(name, marks=pytest.mark.full if name in VARIANTS else ()) for name in NAMES]
+CONFIGS = in_tiers(NAMES, VARIANTS)
 
 
 def whole(name: str, rich_store, **fields) -> ConfigDict:

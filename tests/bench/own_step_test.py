@@ -6,6 +6,7 @@ import jax
 import pytest
 import systems
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax import sharding
 from bertjax.bench.parts import own_step
@@ -14,10 +15,7 @@ from bertjax.bench.parts.synthetic import synthetic_batch
 QUICK = ('bert', 'electra', 'ernie', 'xlnet')
 
 
-@pytest.mark.parametrize(
-  'name',
-  [n if n in QUICK else pytest.param(n, marks=pytest.mark.full) for n in systems.NAMES],
-)
+@pytest.mark.parametrize('name', in_tiers(systems.NAMES, set(systems.NAMES) - set(QUICK)))
 @mutation(
   'bench: made-up text has no units, which ERNIE masks',
   'bertjax/bench/parts/synthetic.py',

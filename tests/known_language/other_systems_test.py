@@ -9,7 +9,8 @@ files, so that two workers share them.
 
 import pytest
 from mutation import mutation
-from quick_learning import Quick, check, in_tiers
+from quick_learning import Quick, check
+from tiers import in_tiers
 
 GENTLE = {'optimizer.schedule.peak': 2e-3}
 # Its first rows have no memory, unlike all but the first of training: others are to outweigh them.

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import jax
-import pytest
 from compiling import optimized
 
 from bertjax.data.text import known_language
@@ -56,11 +55,6 @@ def learned(name: str, quick: Quick, store) -> dict[str, arms.Found]:
     loss: arms.Found(optimum, blind, {done: scores[f'eval/{loss}']}, None)
     for loss, (optimum, blind) in arms.least(system, LANGUAGE, run).items()
   }
-
-
-def in_tiers(systems: dict[str, Quick], slow: tuple[str, ...]) -> list[Any]:
-  """Parameters of a test, of which those of some systems are in the slow tier."""
-  return [pytest.param(name, marks=pytest.mark.full if name in slow else ()) for name in systems]
 
 
 def check(name: str, quick: Quick, store_of) -> None:

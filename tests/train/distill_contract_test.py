@@ -10,6 +10,7 @@ import labelled_cases
 import pytest
 import taught_runs
 from mutation import mutation
+from tiers import in_tiers
 
 from bertjax.checkpoint import teacher
 from bertjax.convert import runs
@@ -22,7 +23,7 @@ RECIPES = (
   'kd:kd', 'kd:pkd', 'soft_labels:', 'distilbert:', 'minilm:l6_h384', 'minilm:l6_h384,v2',
   'tinybert:4l_312', 'tinybert:4l_312,task', 'tinybert:4l_312,answers',
 )  # fmt: skip
-CASES = [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in RECIPES]
+CASES = in_tiers(RECIPES, set(RECIPES) - set(QUICK))
 ON_A_TASK = ('kd', 'soft_labels', 'tinybert:4l_312,')
 # How parameters begin that learn nothing: what is frozen, and what the loss does not reach.
 BEHIND_ATTENTION = tuple(

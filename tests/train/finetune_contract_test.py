@@ -6,13 +6,11 @@ import contract
 import labelled_cases
 import pytest
 from mutation import mutation
+from tiers import in_tiers
 
 # One of each kind of head is in the quick tier.
 QUICK = ('pairs', 'tags', 'choices', 'questions')
-CASES = [
-  pytest.param(name, marks=() if name in QUICK else pytest.mark.full)
-  for name in labelled_cases.CASES
-]
+CASES = in_tiers(labelled_cases.CASES, set(labelled_cases.CASES) - set(QUICK))
 FROZEN = ('embeddings/', 'encoder/')  # what a probe leaves as it is
 
 
