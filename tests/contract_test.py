@@ -55,8 +55,8 @@ def test_the_loss_is_finite_and_moves(reference):
   contract.check_moves(reference)
 
 
-# One of each kind of model; the full tier has all configs and the other kinds of collectives.
-@pytest.mark.parametrize('name', ['bert', 'electra', 'transformer_xl', 'xlnet'])
+# The full tier has all configs and the other kinds of collectives.
+@pytest.mark.parametrize('name', ['bert', 'electra'])
 def test_replicas_and_microbatches_change_nothing(name, rich_store):
   contract.check_agrees(reference_of(name, rich_store), REPLICAS | {'microbatches': 2})
 

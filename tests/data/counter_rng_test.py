@@ -15,18 +15,23 @@ def chi_square(value_n, bins):
   return (((count - expected) ** 2 / expected).sum() - (bins - 1)) / np.sqrt(2 * (bins - 1))
 
 
-def streams():
-  """Yields (name, uint64 [N]) sequences that neighbouring batches, rows and sites would draw."""
-  key = counter_rng.root(0, 'test')
-  yield 'positions', counter_rng.fold(key, np.arange(N))
-  yield 'examples', counter_rng.fold(counter_rng.fold(key, np.arange(N)), 5)
-  yield 'epochs', counter_rng.fold(counter_rng.fold(counter_rng.fold(key, np.arange(N)), 7), 3)
-  seeds = np.concatenate([counter_rng.root(seed, 'test') for seed in range(N)])
-  yield 'seeds', counter_rng.fold(counter_rng.fold(seeds, 0), 0)
+@pytest.fixture(scope='module', params=['positions', 'examples', 'epochs', 'seeds'])
+def stream(request):
+  """(name, uint64 [N]) of a sequence that neighbouring batches, rows or sites would draw."""
+  fold, key = counter_rng.fold, counter_rng.root(0, 'test')
+  drawn = dict(
+    positions=lambda: fold(key, np.arange(N)),
+    examples=lambda: fold(fold(key, np.arange(N)), 5),
+    epochs=lambda: fold(fold(fold(key, np.arange(N)), 7), 3),
+    seeds=lambda: fold(
+      fold(np.concatenate([counter_rng.root(seed, 'test') for seed in range(N)]), 0), 0
+    ),
+  )
+  return request.param, drawn[request.param]()
 
 
-@pytest.mark.parametrize('name,bits', list(streams()))
-def test_uniform_in_every_bit_and_byte(name, bits):
+def test_uniform_in_every_bit_and_byte(stream):
+  name, bits = stream
   ones = np.array([(bits >> np.uint64(shift) & np.uint64(1)).mean() for shift in range(64)])
   assert abs(ones - 0.5).max() < 5 * 0.5 / np.sqrt(N), name
   for shift in range(0, 64, 8):
@@ -34,8 +39,8 @@ def test_uniform_in_every_bit_and_byte(name, bits):
   assert len(np.unique(bits)) == N
 
 
-@pytest.mark.parametrize('name,bits', list(streams()))
-def test_neighbours_are_uncorrelated(name, bits):
+def test_neighbours_are_uncorrelated(stream):
+  name, bits = stream
   value = counter_rng.uniform(bits) - 0.5
   for lag in (1, 2, 64, 128, 512):
     correlation = (value[lag:] * value[:-lag]).mean() * 12

@@ -22,7 +22,7 @@ QUICK = dict(
   ernie=Quick(400, 0.5, 0.25),
   ernie_dialogues=Quick(800, 0.5, 0.25, GENTLE),
 )
-SLOW = ('roberta', 'albert', 'ernie_dialogues')
+SLOW = ('roberta', 'albert', 'spanbert', 'ernie', 'ernie_dialogues')
 
 
 @pytest.mark.parametrize('name', in_tiers(QUICK, SLOW))

@@ -122,6 +122,7 @@ def test_nothing_is_said_where_segments_tell_or_nothing_is_to_be_told(files, tmp
     assert noted(config, tmp_path) == ''
 
 
+@pytest.mark.full
 @mutation(
   'segments: a run keeps to itself what pairs become',
   'bertjax/train/opening.py',

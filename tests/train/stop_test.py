@@ -46,17 +46,8 @@ def straight(rich_store, tmp_path_factory):
   return workdir
 
 
-@pytest.mark.parametrize(
-  'number', [SIGNALS[0], *(pytest.param(s, marks=pytest.mark.full) for s in SIGNALS[1:])]
-)
-@mutation(
-  'stop: the checkpoint is not written',
-  'bertjax/train/loop.py',
-  'if done % config.checkpoint_steps == 0 or last or leaving:',
-  'if done % config.checkpoint_steps == 0 or last:',
-)
-def test_a_signal_saves_and_ends_cleanly(rich_store, straight, tmp_path, number):
-  workdir = tmp_path / 'run'
+def end_by(number: signal.Signals, rich_store, workdir) -> None:
+  """Begins a run and sends it a signal, upon which it is to save and to end."""
   process = start(rich_store, workdir)
   wait_for(lambda: steps_logged(workdir) >= 8, process)
   process.send_signal(number)
@@ -64,6 +55,23 @@ def test_a_signal_saves_and_ends_cleanly(rich_store, straight, tmp_path, number)
   stopped = steps_logged(workdir)
   assert f'Stopped by {number.name} after step {stopped}' in said(workdir)
   assert (workdir / 'checkpoints' / str(stopped)).exists() and stopped < 40
+
+
+@mutation(
+  'stop: the checkpoint is not written',
+  'bertjax/train/loop.py',
+  'if done % config.checkpoint_steps == 0 or last or leaving:',
+  'if done % config.checkpoint_steps == 0 or last:',
+)
+def test_a_signal_saves_and_ends_cleanly(rich_store, tmp_path):
+  end_by(signal.SIGTERM, rich_store, tmp_path / 'run')
+
+
+@pytest.mark.full
+@pytest.mark.parametrize('number', SIGNALS)
+def test_a_run_goes_on_from_a_signal_to_the_same_bits(rich_store, straight, tmp_path, number):
+  workdir = tmp_path / 'run'
+  end_by(number, rich_store, workdir)
   run(rich_store, workdir)
   assert exact(workdir) == exact(straight)
 

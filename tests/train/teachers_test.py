@@ -68,7 +68,7 @@ TAUGHT = [
   pytest.param('distilbert', 'ernie', ('soft', 'cosine'), marks=FULL),
   pytest.param('distilbert', 'spanbert', ('soft', 'cosine'), marks=FULL),
   pytest.param('distilbert', 'modernbert', ('soft',), marks=FULL),
-  ('minilm:l6_h384', 'electra', ('query_key', 'value_value')),
+  pytest.param('minilm:l6_h384', 'electra', ('query_key', 'value_value'), marks=FULL),
   pytest.param('minilm:l6_h384', 'roberta', ('query_key', 'value_value'), marks=FULL),
   pytest.param('minilm:l6_h384,v2', 'ernie', ('query_query', 'value_value'), marks=FULL),
   pytest.param('tinybert:4l_312', 'electra', ('scores', 'states'), marks=FULL),
