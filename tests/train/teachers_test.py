@@ -137,6 +137,19 @@ def test_a_teacher_that_cannot_teach_is_refused_before_anything_is_compiled(
   assert not compiled
 
 
+@mutation(
+  'teachers: what the rows lack is not looked for',
+  'bertjax/objectives/teaching/__init__.py',
+  "if f'{name}_BT' not in batch",
+  "if f'{name}_BT' in batch",
+)
+def test_a_teacher_that_reads_more_than_the_rows_have_is_named(rich_store, tmp_path):
+  roles = {'model.extra': (('role', 2),)}
+  source = taught_runs.write_teacher(tmp_path / 'teacher', rich_store, 0, **roles)
+  with pytest.raises(UserError, match='objective.teacher reads a role of each token, which this'):
+    loop.run(student('distilbert', rich_store, source), str(tmp_path / 'student'))
+
+
 def on_a_task(files, store, **fields):
   """A run of a few steps on labelled pairs of texts."""
   c = text.get_config(None)

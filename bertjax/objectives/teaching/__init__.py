@@ -29,8 +29,18 @@ class Pair(NamedTuple):
   teacher: Any
 
   def init(self, key: Array, batch: Batch) -> Variables:
-    """The variables of both."""
+    """The variables of both.
+
+    Raises:
+      UserError: the teacher reads ids of tokens that the student's rows have not.
+    """
     own = self.student.init(key, batch)
+    extra = [name for name, _ in getattr(self.teacher, 'extra', ())]
+    if lacking := [name for name in extra if f'{name}_BT' not in batch]:
+      raise UserError(
+        f"{KEY}.teacher reads a {' and a '.join(lacking)} of each token, which this run's rows "
+        'have not: expected a teacher without, or a plan and a store that know them'
+      )
     return dict(own, **{TEACHER: self.teacher.init(key, batch)['params']})
 
   def outputs(self, variables: Variables, batch: Batch, noise: Noise | None, hidden: bool):
