@@ -4,11 +4,12 @@
       --config.init_from=hf:DIR --config.data.train=train.tsv --config.data.dev=dev.tsv
 
 Classes, numbers, tags or questions. Each seed is a run of `bertjax.main` and one of transformers'
-Trainer with the same weights, rows, rates and AdamW, in turn, each in a process of its own. Both
-put rows of like lengths in a batch (ours pads it to one of four lengths) and answer the development
-set once an epoch; what they answer is judged by the same evaluator. `whole` is the time of the
-process; `training` that of steps and evaluations alone, ours without compiling steps. `ratio` is
-theirs over ours. `scores` are those of the best evaluation.
+Trainer with the same weights, rows, rates and AdamW, in turn, each in a process of its own. AdamW
+is the Trainer's, with bias correction, whatever `config.optimizer.bias_correction` says. Both put
+rows of like lengths in a batch (ours pads it to one of four lengths) and answer the development set
+once an epoch; what they answer is judged by the same evaluator. `whole` is the time of the process;
+`training` that of steps and evaluations alone, ours without compiling steps. `ratio` is theirs over
+ours. `scores` are those of the best evaluation.
 """
 
 import json
