@@ -33,9 +33,7 @@ def pieces_of(file: pathlib.Path) -> list[str]:
   Raises:
     UserError: it is no model.
   """
-  with refusals.theirs():
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
-  return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+  return _pieces(_load(file))
 
 
 def is_cleaned(pieces: Sequence[str]) -> bool:
@@ -54,8 +52,8 @@ def read(file: pathlib.Path, lowercase: bool, keep_accents: bool) -> dict[str, A
   Raises:
     UserError: no model, or a fairseq model of another form.
   """
-  pieces = pieces_of(file)
-  processor = sentencepiece.SentencePieceProcessor(model_file=str(file))
+  processor = _load(file)
+  pieces = _pieces(processor)
   cleaned = is_cleaned(pieces)
 
   def encode(texts: Sequence[str]) -> list[list[int]]:
@@ -74,6 +72,15 @@ def read(file: pathlib.Path, lowercase: bool, keep_accents: bool) -> dict[str, A
     _encode=lambda texts: [id_n[ids].tolist() for ids in encode(texts)],
     _decode=lambda ids: processor.decode([own[i] for i in ids if i in own]),
   )
+
+
+def _load(file: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
+  with refusals.theirs():
+    return sentencepiece.SentencePieceProcessor(model_file=str(file))
+
+
+def _pieces(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
+  return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
 
 
 def _fairseq(pieces: Sequence[str]) -> tuple[list[str], np.ndarray]:
