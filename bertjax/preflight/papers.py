@@ -35,6 +35,15 @@ class Paper(NamedTuple):
   changes: Mapping[str, Any] = {}
 
 
+# Nothing but 1 divides all batches of the recipe: each phase has parts of as many tokens.
+_PARTS = dict(
+  batch1=7, batch2=21, batch3=35, batch4=49, batch5=63, batch6=77, batch7=77, context1=77,
+  context2=78,
+)  # fmt: skip
+_MODERNBERT_LARGE = {
+  'mesh.data': 8, 'mesh.tensor': 2,
+  **{f'phases.{phase}.microbatches': parts for phase, parts in _PARTS.items()},
+}  # fmt: skip
 PAPERS = (
   Paper('bert', 'base', 'v5e:4x4'),
   Paper('bert', 'large', 'v5e:4x4'),
@@ -50,8 +59,10 @@ PAPERS = (
   Paper('mbert', 'base', 'v5e:4x4', {'model.vocab_size': 119_547}),
   Paper('xlm', 'xlm15', 'v5e:4x4'),
   Paper('xlm_r', 'base', 'v5e:16x16'),
+  Paper('xlm_r', 'large', 'v5e:16x16', {'mesh.fsdp': 2}),
   Paper('xlm_e', 'base', 'v5e:16x16', {'model.vocab_size': 250_002}),
   Paper('modernbert', 'base', 'v5e:8x8', dict(microbatches=3)),
+  Paper('modernbert', 'large', 'v5e:4x4', _MODERNBERT_LARGE),
 )
 HEAD = (
   'config', 'batch', 'slice', 'HBM a chip', 'by shapes alone', 'ratio', 'KB a token, as stored',
@@ -62,7 +73,9 @@ HEAD = (
 def row(said: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, ...]:
   """The cells of HEAD, of what `checking.check` returns."""
   gb = lambda count: f'{count / 2**30:.2f}'
-  named = ', '.join([said['config'], *(f'{key}={value}' for key, value in changes.items())])
+  its = {key.removeprefix(f'phases.{said["phase"]}.'): n for key, n in changes.items()}
+  shown = [f'{key}={n}' for key, n in its.items() if not key.startswith('phases.')]
+  named = ', '.join([said['config'], *shown])
   batch = f'{said["batch_size"]:,} x {said["length"]}'
   first = (named, batch, said['topology'])
   limit, estimated = gb(said['hbm_limit_bytes']), f'{gb(said["estimate_bytes"])} GB'
@@ -88,7 +101,8 @@ def table(papers: Iterable[Paper], compiles: bool) -> Iterator[tuple[str, bool]]
   for paper in papers:
     config = importlib.import_module(f'configs.{paper.file}').get_config(paper.size)
     config.preset = 'tpu'
-    config.update_from_flattened_dict(paper.changes)
+    with config.unlocked():  # a phase may have a key that it did not have
+      config.update_from_flattened_dict(paper.changes)
     presets.apply(config, paper.changes, os.environ)
     for phase in phases(config, None, None):
       said = check(phase, paper.topology, compiles=compiles)
