@@ -190,6 +190,8 @@ def _kind(corpus, vocabulary: Vocabulary) -> Kind:
   if phrases.finder(_LEXICON.value, _SEGMENTER.value):
     vocabulary.encode_spans([])
     finder = f'--lexicon={_LEXICON.value}' if _LEXICON.value else f'--segmenter={_SEGMENTER.value}'
+  if twice := sorted({name for name in _LANGUAGES.value if _LANGUAGES.value.count(name) > 1}):
+    raise UserError(f'--languages: {twice[0]!r} is there twice: expected each name once')
   if vocabulary.check_language:
     if 'language' not in corpus.columns:
       raise UserError(

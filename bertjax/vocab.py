@@ -31,7 +31,7 @@ from bertjax.data.text import sentence_split
 from bertjax.data.text.left_out import LeftOut, Wrong
 from bertjax.data.vocab import whole_words
 from bertjax.data.vocab.train import TRAINERS
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import load_vocabulary, much_unknown
 from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
 from bertjax.storage import copies
@@ -148,7 +148,7 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None
   vocabulary = load_vocabulary(output)
   token_n, length_n = vocabulary.encode_flat(sentences)
   words = sum(len(sentence.split()) for sentence in sentences)
-  unknown = int((token_n == vocabulary.special['unk']).sum())
+  unknown = (token_n == vocabulary.special['unk']).sum() / max(len(token_n), 1)
   table = Table(title=str(output), show_header=False)
   short = (
     f' (asked for {_SIZE.value:,}: the text has no more)' if vocabulary.size < _SIZE.value else ''
@@ -157,9 +157,11 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None
   table.add_row('lowercase', str(vocabulary.lowercase).lower())
   table.add_row('tokens per word', f'{len(token_n) / max(words, 1):.3f}')
   table.add_row('tokens per sentence', f'{length_n.mean():.1f}')
-  table.add_row('unknown tokens', f'{unknown / max(len(token_n), 1):.4%}')
+  table.add_row('unknown tokens', f'{unknown:.4%}')
   table.add_row('measured on', f'{len(sentences):,} {which}')
   Console().print(table)
+  if warning := much_unknown(unknown):
+    print(warning)
 
 
 def main(argv: list[str]) -> None:

@@ -181,6 +181,10 @@ def test_mistakes_write_nothing(tmp_path, vocab):
     (dict(input=f'en-de={c}'), 'c.tsv, line 2: expected two columns with a TAB'),
     (dict(input=f'en={a},{b}'), 'b.txt.gz has no language, but other files have'),
     (dict(input=f'en={a},fr={b}', languages=['en', 'de']), "'fr', which has no id: .* en, de. Add"),
+    (
+      dict(input=f'en={a},fr={b}', languages=['en', 'fr', 'en']),
+      "--languages: 'en' is there twice",
+    ),
     (dict(input=a, languages=['en', 'de']), '--languages=en,de, but the text does not say'),
     (dict(input=e, columns=['language'], languages=['de']), "the language 'en', which has no id"),
     (dict(input=d, columns=['language']), "a document has no language; it begins with 'A dog"),

@@ -70,6 +70,7 @@ def test_the_grid_of_a_paper_fits_its_recipe(name):
     (['batch_size=8', 'batch_size=16'], 'twice'),
     (['batch_size=8,8'], 'twice'),
     (['batch_size=0'], 'config.batch_size'),
+    (['optimizer.schedule.peak=a,1e-4'], "config.optimizer.schedule.peak: expected float, got 'a'"),
     (['model.dtype=float17'], 'config.model.dtype'),
     (['name=a/b,a b'], 'one directory'),
   ],

@@ -246,7 +246,10 @@ def _check_arrays(
     shown = '; '.join(
       f'{k}: expected {expected.get(k, "none")}, got {stored.get(k, "none")}' for k in differing[:5]
     )
+    words = any(name.endswith('embeddings/word') for name in differing)
+    hint = 'Its words are others in number: was its store or vocabulary another one? '
     raise UserError(
       f'{directory} holds other arrays than this config makes, {len(differing)} in all: {shown}. '
-      'Use the config that it was trained with, or start in a new --workdir with config.init_from'
+      f'{hint if words else ""}Use the config that it was trained with, or start in a new '
+      '--workdir with config.init_from'
     )

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import app, flags
+from ml_collections import ConfigDict
 
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
 _NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
+# ml_collections has what a config file raises as text alone.
+_MISTAKE = re.compile(r'^bertjax\.errors\.UserError: (.*)', re.MULTILINE | re.DOTALL)
 HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
 
 
@@ -49,12 +52,18 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     argv: of the command.
     program: its name.
   """
+  file = _given(argv).partition(':')[0]
+  if file and not pathlib.Path(file).is_file():
+    known = sorted(path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob('[!_]*.py'))
+    sys.exit(f'{program}: --config={file}: there is no such file{nearest(file, known)}')
   try:
-    return flags.FLAGS(argv)
+    rest = flags.FLAGS(argv)
   except flags.Error as error:
     if found := _NO_INTEGER.match(str(error)):
       sys.exit(f'{program}: {found[1]}: expected an integer such as 1000000, got {found[2]}')
-    return app.parse_flags_with_usage(argv)  # says it
+    # Not absl's own end, which parses again and finds the keys defined twice.
+    found = _MISTAKE.search(str(error))
+    sys.exit(f'{program}: {(found[1] if found else str(error)).strip()}')
   except (AttributeError, KeyError) as error:
     if _of_the_file(argv, error):
       raise
@@ -64,6 +73,9 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     while isinstance(key, Exception):  # ml_collections raises the one inside the other
       key = key.args[0]
     sys.exit(f'{program}: the config has no key {". ".join(str(key).splitlines())}')
+  if file and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
+    sys.exit(f'{program}: {file}: expected a ConfigDict of get_config(), got {config!r}')
+  return rest
 
 
 def _of_the_file(argv: list[str], error: BaseException) -> bool:

@@ -89,7 +89,12 @@ def jobs(
   made = []
   for point in points(grid, config):
     changed = copy.deepcopy(config)
-    changed.update_from_flattened_dict({k: _parse(_at(config, k), v) for k, v in point.items()})
+    for key, text in point.items():
+      try:
+        changed.update_from_flattened_dict({key: _parse(_at(config, key), text)})
+      except TypeError as error:  # ml_collections' of another type
+        kind = type(_at(config, key)).__name__
+        raise UserError(f'--grid: config.{key}: expected {kind}, got {text!r}') from error
     schema.check(changed)
     settle(changed, point)
     made.append((point, changed))

@@ -95,20 +95,13 @@ class Ledger:
       compilation, evaluation and checkpoints left out. mfu: model FLOPs over what the devices' peak
       allows in that time, where the peak is known.
     """
-    now = perf_counter()
-    self._seconds['other'] = now - self._last - sum(self._seconds.values())
-    seconds = {part: self._seconds[part] for part in PARTS}
-    counts = _over_hosts(self._counts)
-    for part in PARTS:
-      self._total_seconds[part] += seconds[part]
+    seconds, counts = self._close(), _over_hosts(self._counts)
     for kind in counts:
       self._total_counts[kind] += counts[kind]
     found = self._report(seconds, counts)
     whole = {kind: counts[kind] + self._before[kind] for kind in counts}
     for kind in self._ever:
       self._ever[kind] += whole[kind]
-    self._last = now
-    self._seconds.clear()
     self._counts, self._before = (dict.fromkeys(counts, 0.0) for _ in range(2))
     found |= {f'tokens/{kind}': whole[kind] for kind in KINDS}
     return found | {'tokens/total': self._ever['real'], 'flops/total': self._ever['flops']}
@@ -118,6 +111,20 @@ class Ledger:
     processes call it at the same step."""
     counts = _over_hosts(self._counts)
     return dict(open={k: counts[k] + self._before[k] for k in counts}, total=dict(self._ever))
+
+  def rest(self) -> dict[str, float]:
+    """Closes what came after the last interval, where no step did: time/<part> alone."""
+    return {f'time/{part}': spent for part, spent in self._close().items()}
+
+  def _close(self) -> dict[str, float]:
+    now = perf_counter()
+    self._seconds['other'] = now - self._last - sum(self._seconds.values())
+    seconds = {part: self._seconds[part] for part in PARTS}
+    for part in PARTS:
+      self._total_seconds[part] += seconds[part]
+    self._last = now
+    self._seconds.clear()
+    return seconds
 
   def print_summary(self) -> None:
     """Prints the totals of all closed intervals as a table; process 0 only."""

@@ -201,6 +201,8 @@ class Session:
       resume.note_stopped(self._workdir, done)
     self.verified.finish()
     self._progress.close()
+    if self.previous is not None:  # evaluations and a checkpoint came after the last line
+      self._starts.update(done, self._book.rest())
     self._book.print_summary()
     report.show_goodput(self._workdir)
     if self.previous is not None and jax.process_index() == 0:

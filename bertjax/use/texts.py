@@ -12,6 +12,19 @@ from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
 
+def check(texts: Sequence[str]) -> None:
+  """Refuses what is not a list of texts: a text alone would be one of characters.
+
+  Raises:
+    UserError: says what it is.
+  """
+  if isinstance(texts, str):
+    raise UserError(f'expected a list of texts, got the text {texts[:40]!r}: write [text]')
+  for number, text in enumerate(texts, 1):
+    if not isinstance(text, str):
+      raise UserError(f'expected a list of texts, got {text!r} in place {number}')
+
+
 class Texts:
   """Encodes texts for one model.
 
@@ -48,8 +61,9 @@ class Texts:
       first: number of the first text, for messages.
 
     Raises:
-      UserError: without `cut`, a text that is too long.
+      UserError: as `check`; without `cut`, a text that is too long.
     """
+    check(texts)
     return self._fitting(sentences_lib.encode(texts, self._encode, self._frame), cut, first)
 
   def with_blanks(self, texts: Sequence[str], cut: bool, first: int) -> list[Sentence]:
@@ -58,6 +72,7 @@ class Texts:
     Raises:
       UserError: as `plain`; a text without a blank, a vocabulary without a mask token.
     """
+    check(texts)
     found = sentences_lib.encode_blanks(texts, self._encode, self._frame, self.mask, self.spelled)
     found = self._fitting(found, cut, first)
     for number, sentence in enumerate(found, first):

@@ -86,6 +86,39 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
   assert len(error.splitlines()) == 1 and re.search(line, error), error
 
 
+@pytest.mark.parametrize(
+  'arguments, line',
+  [
+    (('--config=configs/bert.py:tny',), "unknown size 'tny', .*; did you mean 'tiny'"),
+    (
+      ('--config=configs/brt.py',),
+      "--config=configs/brt.py: there is no such file; did you mean 'configs/bert.py'",
+    ),
+    (
+      ('--config=configs/bert.py:test', '--unverifed', '--config.seed=3'),
+      "Unknown command line flag 'unverifed'. Did you mean: unverified",
+    ),
+    ((), 'flag --config=None: .* must have a value'),
+  ],
+)
+@mutation(
+  'flags: the mistake of a config file is wrapped',
+  'bertjax/config/command_line.py',
+  'found[1] if found else str(error)',
+  'str(error)',
+  case="arguments0-unknown size 'tny', .*; did you mean 'tiny'",
+)
+def test_what_the_flags_lack_is_one_line(arguments, line):
+  error = said(*arguments)
+  assert len(error.splitlines()) == 1 and re.search(line, error), error
+
+
+def test_a_config_file_that_returns_no_config_is_named(tmp_path):
+  (tmp_path / 'mine.py').write_text('def get_config():\n  return 3\n')
+  error = said(f'--config={tmp_path}/mine.py')
+  assert error.endswith('mine.py: expected a ConfigDict of get_config(), got 3\n'), error
+
+
 @pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep', 'studies.compare_masks'])
 @mutation(
   'recipe: the text of --help is made outside of the door',

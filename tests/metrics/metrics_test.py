@@ -329,6 +329,24 @@ def test_the_summary_adds_the_intervals_up(capsys, sleep):
   assert '16.0 s, eval-bound' in out and '600' in out and '300' in out and 'peak unknown' in out
 
 
+def test_the_summary_has_what_came_after_the_last_line(capsys, sleep):
+  """The last evaluation and the last checkpoint."""
+  book = ledger.Ledger(jax.devices())
+  count(book)
+  with book.time('compute'):
+    sleep(5.0)
+  book.interval()
+  with book.time('eval'):
+    sleep(20.0)
+  sleep(1.0)
+  assert book.rest() == {
+    f'time/{part}': dict(eval=20.0, other=1.0).get(part, 0.0) for part in ledger.PARTS
+  }
+  book.print_summary()
+  out = capsys.readouterr().out
+  assert '26.0 s, eval-bound' in out and ' 50 ' in out  # 300 tokens in 6 s
+
+
 @mutation(
   'ledger: totals begin anew at a restart',
   'bertjax/metrics/ledger.py',

@@ -296,6 +296,10 @@ def test_what_is_too_long_is_refused_by_number_or_cut(bert, caplog):
 
 def test_what_cannot_work_is_refused(bert, made, tmp_path):
   model = load(bert)
+  with pytest.raises(UserError, match="list of texts, got the text 'w9': write"):
+    model.embed('w9')
+  with pytest.raises(UserError, match='list of texts, got None in place 2'):
+    model.fill(['[MASK]', None])
   with pytest.raises(UserError, match='text 2 has nothing to fill in'):
     model.fill(['[MASK]', 'w9'])
   with pytest.raises(UserError, match='2 layers: expected layer from 0.* got 3'):

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.text import sentence_split
-from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, much_unknown
 
 _LINES_ARE = {
   sentence_split.LINES: 'sentences',
@@ -50,6 +50,8 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
   table.add_row('lines are', _LINES_ARE[split])
   table.add_row('tokens/s', f'{rate:,.0f}')
   Console().print(table)
+  if warning := much_unknown(unknown):
+    print(warning)
   for name in stats['bad_first']:
     print(f'left out: {name}')
   if bad > len(stats['bad_first']):

@@ -120,7 +120,7 @@ def train_unigram(
 
   Args:
     sentences: the sample.
-    size: pieces, with <pad>, <unk>, <s>, </s> and <mask>, which have the ids 0 to 4.
+    size: pieces, with <pad>, <unk>, <s>, </s>, <mask> and <eod>, which have the ids 0 to 5.
     lowercase: whether text is lowercased first.
     directory: exists.
 
@@ -139,13 +139,16 @@ def train_unigram(
       unk_id=1,
       bos_id=2,
       eos_id=3,
-      control_symbols=['<mask>'],
+      control_symbols=['<mask>', '<eod>'],  # XLNet's documents end with the latter
       max_sentence_length=2**16,
       num_threads=_THREADS,
       minloglevel=2,
     )
   except RuntimeError as error:
-    raise UserError(f'sentencepiece cannot train {size} pieces: {error}') from error
+    raise UserError(
+      f'sentencepiece cannot train {size} pieces on this text: {error}; expected a --size between '
+      'the number of its characters and that of its substrings'
+    ) from error
   files = {'spiece.model': model.getvalue(), **_config(dict(do_lower_case=lowercase))}
   formats.write(directory, files)
 

@@ -23,6 +23,7 @@ from bertjax.data.vocab import as_text, formats, refusals, whole_words
 from bertjax.errors import UserError
 from bertjax.storage import copies
 
+MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
 SPECIAL = dict(
   cls=('[CLS]', '<cls>', '<s>'),
   sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
@@ -173,6 +174,16 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
     return _vocabulary(formats.read(file, lowercase))
   except UserError as error:
     raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
+
+
+def much_unknown(share: float) -> str:
+  """What to say of this share of unknown tokens; '' if it is small."""
+  if share <= MUCH_UNKNOWN:
+    return ''
+  return (
+    f'Warning: {share:.1%} of the tokens are unknown to the vocabulary, and lost: take one of more '
+    'pieces, or of another --type (bpe has no unknown tokens)'
+  )
 
 
 def _vocabulary(found: formats.Found) -> Vocabulary:
