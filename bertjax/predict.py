@@ -65,6 +65,13 @@ def _check_flags() -> None:
     raise UserError('expected texts: one of --text and --input')
   if _SECOND.value and len(_SECOND.value) != len(_TEXT.value or ()):
     raise UserError('--second is for pairs: expected one for each --text')
+  files = dict(soft_labels=_SOFT_LABELS, predictions=_PREDICTIONS, null_odds=_NULL_ODDS)
+  beside = [f'--{name}' for name, flag in dict(files, json=_JSON).items() if flag.value]
+  if _GLUE.value and beside:
+    raise UserError(f'--glue prints the file that GLUE takes: expected no {beside[0]} beside it')
+  for name, flag in files.items():
+    if flag.value and not (folder := pathlib.Path(flag.value).parent).is_dir():
+      raise UserError(f'--{name}={flag.value}: there is no directory {folder}')
   if _QUESTION.value and len(_TEXT.value or ()) not in (1, len(_QUESTION.value)):
     raise UserError('--question: expected one --text for each question, or one for all')
 
@@ -268,8 +275,8 @@ def main(argv: list[str]) -> None:
       found = answers(model, mode, part)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
-        continue
-      if _SOFT_LABELS.value:
+        found = []
+      elif _SOFT_LABELS.value:
         kept += soft_labels(part, found)
         found = []
       elif _PREDICTIONS.value or _NULL_ODDS.value:

@@ -52,6 +52,7 @@ class Source(NamedTuple):
     vocabulary: or None where it has none.
     params: () -> its parameters, without heads that it lacks.
     languages: names of those of its table; () where nothing says them.
+    classes: of its head for labels, by their ids; () where nothing says them.
   """
 
   name: str
@@ -59,6 +60,7 @@ class Source(NamedTuple):
   vocabulary: Vocabulary | None
   params: Callable[[], Any]
   languages: tuple[str, ...] = ()
+  classes: tuple[str, ...] = ()
 
 
 def whole(init_from: Any) -> str:
@@ -86,7 +88,8 @@ def open_source(name: str, key: str = KEY) -> Source:
       )
     run = runs.open_run(name)
     languages = runs.languages_of(run.workdir, run.config)
-    return Source(name, dict(run.config.model), run.vocabulary, run.params, languages)
+    model, classes = dict(run.config.model), classes_of(run.config)
+    return Source(name, model, run.vocabulary, run.params, languages, classes)
   opened = sources.open_source(name, key)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
@@ -152,6 +155,11 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   return Adopted(config, said, source)
 
 
+def classes_of(config: Any) -> tuple[str, ...]:
+  """The classes of a run over labelled examples, by their ids; () of any other."""
+  return tuple(config.data.get('task', {}).get('classes', ()))
+
+
 def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
   """Copies the vocabulary of a model into the workdir; returns its path there."""
   resume.keep_vocabulary(workdir, source.vocabulary)
@@ -180,8 +188,9 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
-    heads = task_heads.names(config.model)
-    return lambda variables: _with_whole(variables, source, rows, said, heads)
+    heads, classes = task_heads.names(config.model), classes_of(config)
+    renamed = bool(source.classes and classes and source.classes != classes)
+    return lambda variables: _with_whole(variables, source, rows, said, heads, renamed)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 
   def load(variables: Any) -> tuple[Any, list[str]]:
@@ -198,16 +207,19 @@ def _with_whole(
   rows: Rows | None,
   said: Sequence[str],
   heads: Collection[str],
+  renamed: bool,
 ) -> tuple[Any, list[str]]:
   """Variables with the parameters of a whole model, and what became of which.
 
-  A head for labels that has another number of classes there is none of ours (RTE after MNLI). Of
-  runs on several tasks the heads of tasks of one name are taken.
+  A head for labels that has another number of classes there is none of ours (RTE after MNLI), nor
+  is one whose classes have other names or another order (`renamed`). Of runs on several tasks the
+  heads of tasks of one name are taken.
   """
   params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
   name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
-  other = {key for key in params.keys() & heads if shapes(params[key]) != shapes(mine.get(key))}
+  differs = lambda key: renamed or shapes(params[key]) != shapes(mine.get(key))
+  other = {key for key in params.keys() & heads if differs(key)}
   params = {key: value for key, value in params.items() if key not in other}
   made = sorted(mine.keys() - params.keys())
   left_out = sorted(params.keys() - mine.keys())

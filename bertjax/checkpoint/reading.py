@@ -13,6 +13,7 @@ from jax.experimental import multihost_utils
 
 from bertjax.checkpoint import manifest
 from bertjax.errors import UserError
+from bertjax.types import FIT
 
 Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here
 
@@ -170,8 +171,11 @@ def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
       arguments = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
     else:
       item = {'variables': abstract}
-      stored = {k: v for k, v in record['arrays'].items() if k.startswith('variables/')}
-      _check_arrays(directory, stored, describe(item))
+      expected, own = describe(item), f'variables/params/{FIT}/'
+      # What training alone has is asked for by training alone.
+      wanted = lambda k: k.startswith('variables/') and (k in expected or not k.startswith(own))
+      stored = {k: v for k, v in record['arrays'].items() if wanted(k)}
+      _check_arrays(directory, stored, expected)
       arguments = ocp.checkpoint_utils.construct_restore_args(item)
     restore = ocp.args.PyTreeRestore(item=item, restore_args=arguments, partial_restore=True)
     return reader.restore(directory / 'state', args=restore)['variables']

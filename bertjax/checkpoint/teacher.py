@@ -33,7 +33,8 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
     workdir: of the run, which keeps the vocabulary.
 
   Raises:
-    UserError: no teacher is named, or there is none; or it is not the one that the run began with.
+    UserError: no teacher is named, or there is none; or it is not the one that the run began with,
+      or has other classes.
   """
   if TEACHER not in given.objective:
     return given, ()
@@ -49,12 +50,23 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
       f'that this run began with ({begun["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
+  _check_classes(config, source)
   said = [f'The teacher {source.name} has {parameters(params):,} parameters']
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = init_from.bring_vocabulary(source, workdir)
     said.append(f'The vocabulary of {source.name} is kept in {data.vocab}')
   return config, said
+
+
+def _check_classes(config: Any, source: init_from.Source) -> None:
+  """Refuses a teacher whose answers are those of other classes, or in another order."""
+  theirs, ours = source.classes, init_from.classes_of(config)
+  if theirs and ours and theirs != ours and config.model.get('labels', ()):
+    raise UserError(
+      f'{KEY}={source.name} tells {theirs!r} apart, in this order, the student {ours!r}: expected '
+      'the classes that the teacher learned, config.data.task.classes'
+    )
 
 
 def without(variables: Any) -> Any:

@@ -138,8 +138,8 @@ def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:
   if found != expected:
     raise UserError(
       f'the batch of step {done} is not the one this run was trained on (sha256 expected '
-      f'{expected[0][:12]}, got {found[0][:12]}): the store or the data code has changed; '
-      'restore it, or start in a new --workdir with config.init_from'
+      f'{expected[0][:12]}, got {found[0][:12]}): the text, the examples or the code that reads '
+      'them have changed; restore them, or start in a new --workdir with config.init_from'
     )
 
 

@@ -12,14 +12,26 @@ def show_goodput(workdir: str) -> None:
     print('\n'.join(found.lines()))
 
 
-def show(workdir: str, early: str = '') -> None:
-  """Prints where the run is, that it ended before its last step (`early`), the next commands."""
+def show(workdir: str, early: str, labelled: bool) -> None:
+  """Prints where the run is and the next commands.
+
+  Args:
+    workdir: of the run.
+    early: that it ended before its last step, and where; ''.
+    labelled: whether it learned a task, and is not to be pretrained further.
+  """
+  again = (
+    f'  python -m bertjax.predict --workdir={workdir} --step=best --input=FILE\n'
+    f'  python -m bertjax.convert --to=hf --workdir={workdir} --step=best --output=DIR'
+    if labelled
+    else '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
+    "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
+    '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
+  )
   print(
     f'\nThe run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
     'checkpoints. Next:\n'
     f'  tensorboard --logdir {workdir}\n'
     f'  python -m bertjax.main --workdir={workdir} --evaluate\n'
-    '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
-    "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
-    '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
+    f'{again}'
   )

@@ -206,7 +206,7 @@ class Session:
     self._book.print_summary()
     report.show_goodput(self._workdir)
     if self.previous is not None and jax.process_index() == 0:
-      report.show(self._place.text, early)
+      report.show(self._place.text, early, self._config.data.reader == 'labelled')
       self._writer.close()
       try:
         curves.plot([self._workdir])

@@ -68,9 +68,9 @@ class FineTuned:
     """
     if self.net.token_labels is None or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
-    room = self.net.room or 1 << 30
+    room = self._room
     found = words.rows(sentences, self._texts.vocabulary, room)
-    self._texts.check_rows([row.tokens for row in found], cut, first)
+    self._texts.check_rows([row.tokens for row in found], room, cut, first)
     heads = self.net.token_labels
     rows = [self._row(row.id_n) for row in found]
     before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
@@ -154,6 +154,11 @@ class FineTuned:
       )
     return self.task[name] if given is None else given
 
+  @property
+  def _room(self) -> int:
+    """Tokens that are read at most: as many as the run's own evaluation reads."""
+    return min(self.net.room or 1 << 30, self.task['length'])
+
   def _unlearned(self, what: str, recipe: str) -> UserError:
     if self.tasks:
       return UserError(
@@ -167,11 +172,11 @@ class FineTuned:
   ) -> list[np.ndarray]:
     """float32 logits [C] of a label of each text or pair of texts; `parts` of them are an example
     of the user's."""
-    room = self.net.room or 1 << 30
+    room = self._room
     found = pairs.rows(said, self._texts.vocabulary, room, self.task['separators'])
     sizes = [len(row.id_n) + row.cut for row in found]
     longest = [max(sizes[start : start + parts]) for start in range(0, len(sizes), parts)]
-    self._texts.check_rows(longest, cut, first)
+    self._texts.check_rows(longest, room, cut, first)
     second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
     rows = [self._row(row.id_n, second(row)) for row in found]
     heads: Any = self.net.labels

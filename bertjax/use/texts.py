@@ -96,17 +96,17 @@ class Texts:
     languages = [self._language] * len(texts) if self._language else None
     return self.vocabulary.encode_batch(texts, languages)
 
-  def check_rows(self, sizes: Sequence[int], cut: bool, first: int) -> None:
+  def check_rows(self, sizes: Sequence[int], room: int | None, cut: bool, first: int) -> None:
     """Refuses texts that are too long; or, with `cut`, says once that such are cut.
 
     Args:
       sizes: tokens of each, special ones included.
+      room: tokens that are read at most; None: any number.
       cut, first: as of `plain`.
 
     Raises:
       UserError: without `cut`, a text that is too long.
     """
-    room = self._room
     for number, size in enumerate(sizes, first):
       if room is None or size <= room:
         continue
@@ -121,7 +121,7 @@ class Texts:
         self._said = True
 
   def _fitting(self, found: list[Sentence], cut: bool, first: int) -> list[Sentence]:
-    self.check_rows([len(sentence.id_n) for sentence in found], cut, first)
+    self.check_rows([len(sentence.id_n) for sentence in found], self._room, cut, first)
     if self._room is None:
       return found
     return [sentences_lib.cut(sentence, self._room, self._frame) for sentence in found]

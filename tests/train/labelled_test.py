@@ -109,6 +109,18 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
 
 
 @pytest.mark.full
+@mutation(
+  'use: predictions read more of a text than the evaluation does',
+  'bertjax/use/finetuned.py',
+  "min(self.net.room or 1 << 30, self.task['length'])",
+  'self.net.room or 1 << 30',
+)
+@mutation(
+  'predict: a file of soft labels beside --glue stays empty',
+  'bertjax/predict.py',
+  'if _GLUE.value and beside:',
+  'if False:',
+)
 def test_predictions_for_glue_and_what_is_refused(files, straight):
   workdir, _ = straight
   said = ask(workdir, '--text=the film was great', '--text=awful', '--glue').stdout
@@ -117,7 +129,12 @@ def test_predictions_for_glue_and_what_is_refused(files, straight):
   assert 'was fine-tuned on 1 texts an example (text)' in pair.stderr
   assert '--second is for pairs' in ask(workdir, '--text=a', '--text=b', '--second=b').stderr
   long = ask(workdir, f'--text={"the " * 70}')
-  assert 'has 72 tokens' in long.stderr and 'takes 64' in long.stderr
+  assert 'has 72 tokens' in long.stderr and 'takes 40' in long.stderr  # config.length
+  both = ask(workdir, f'--input={files}/dev.tsv', '--glue', f'--soft_labels={files}/soft.jsonl')
+  assert 'expected no --soft_labels beside it' in both.stderr
+  assert not (files / 'soft.jsonl').exists()
+  lost = ask(workdir, f'--input={files}/dev.tsv', '--soft_labels=nowhere/soft.jsonl')
+  assert lost.stderr.endswith('there is no directory nowhere\n')
 
 
 @pytest.mark.full

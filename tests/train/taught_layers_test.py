@@ -10,6 +10,7 @@ import transformers
 from mutation import mutation
 from processes import exact, lines
 
+from bertjax import Model
 from bertjax.checkpoint import manifest
 from bertjax.convert import exporting, runs
 from bertjax.train import loop
@@ -111,6 +112,7 @@ def test_a_student_is_resumed_exported_and_fine_tuned(recipe, rich_store, taught
   drift = tuned.params()['encoder']['layers']['attention']['query']['kernel']
   drift = drift - params['encoder']['layers']['attention']['query']['kernel']
   assert 0 < np.abs(drift).max() < 1e-3
+  assert Model.load(workdir).embed(['piece9']).shape == (1, 32)
 
 
 @pytest.mark.full

@@ -8,6 +8,7 @@ import pytest
 import review_files
 from mutation import mutation
 
+TURNED = ('--config.data.task.label=stars', "--config.data.task.classes=('good','bad')")
 TASK = ('--config.data.task.label=stars', "--config.data.task.classes=('bad','good')")
 
 
@@ -23,9 +24,9 @@ def taught(files, tmp_path_factory):
   return workdir
 
 
-def command(files, taught, workdir, *more):
+def command(files, taught, workdir, *more, task=TASK):
   return finetune_runs.command(
-    'distill/kd.py', files, workdir, *TASK, f'--config.objective.teacher.source={taught}',
+    'distill/kd.py', files, workdir, *task, f'--config.objective.teacher.source={taught}',
     '--config.objective.temperature=2', '--config.data.task.unlabelled', *more,
     f'--config.data.train={files}/texts.tsv',
   )  # fmt: skip
@@ -89,3 +90,33 @@ def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_
     finetune_runs.command('distill/soft_labels.py', files, tmp_path / 'none', *more),
     tmp_path / 'none', "config.data.train has no column 'soft_label'",
   )  # fmt: skip
+
+
+@pytest.mark.full
+@mutation(
+  'transfer: the classes of a teacher are told by their number alone',
+  'bertjax/checkpoint/teacher.py',
+  'theirs != ours and config',
+  'len(theirs) != len(ours) and config',
+)
+def test_a_teacher_of_classes_in_another_order_is_refused(files, taught, tmp_path):
+  finetune_runs.check_refused(
+    command(files, taught, tmp_path, '--config.objective.hard=0.0', task=TURNED), tmp_path,
+    "tells ('bad', 'good') apart, in this order, the student ('good', 'bad')",
+  )  # fmt: skip
+
+
+@pytest.mark.full
+@mutation(
+  'init_from: a head is taken for classes in another order',
+  'bertjax/checkpoint/init_from.py',
+  'classes and source.classes != classes)',
+  'classes and len(source.classes) != len(classes))',
+)
+def test_a_head_of_classes_in_another_order_is_made_anew(files, taught, tmp_path):
+  for number, (task, anew) in enumerate(((TASK, False), (TURNED, True))):
+    more = (f'--config.init_from={taught}', '--config.total_steps=1', '--config.epochs=0')
+    said = finetune_runs.run(
+      finetune_runs.command('text.py', files, tmp_path / str(number), *task, *more)
+    )
+    assert ('has them for other classes: label' in said) == anew

@@ -128,7 +128,10 @@ def _number(record: Record, name: str) -> float:
   except ValueError:
     number = math.nan
   if not math.isfinite(number):
-    raise UserError(f'{record.place}: expected a number in {name!r}, got {said!r}')
+    raise UserError(
+      f'{record.place}: expected a number in {name!r}, got {said!r}; classes are named, as in '
+      "config.data.task.classes=('no','yes')"
+    )
   return number
 
 

@@ -113,13 +113,20 @@ def _objects(file: pathlib.Path, lines: Iterator[str], columns: Sequence[str]) -
       continue
     place = f'{file}, line {number}'
     try:
-      value = json.loads(line)
+      value = json.loads(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
       raise UserError(f'{place}: expected a JSON object, got {line[:60]!r} ({error})') from error
     if not isinstance(value, dict):
       raise UserError(f'{place}: expected a JSON object, got {line[:60]!r}')
     _check(place, value, columns)
     yield Record(place, value)
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+  found = dict(pairs)
+  if len(found) < len(pairs):
+    raise ValueError('a key is there twice')
+  return found
 
 
 def _rows(
@@ -138,13 +145,15 @@ def _rows(
   names: Sequence[str] = ()
   try:
     for number, row in rows:
-      if not row or row == ['']:
+      if not row or (row == [''] and len(names) != 1):  # where one column is all, it is empty
         continue
       place = f'{file}, line {number}'
       if not names:
         own = not header or {*columns} <= {*row}
         names = row if own else header
         _check(place, dict.fromkeys(names), columns)
+        if twice := [name for name in columns if names.count(name) > 1]:
+          raise UserError(f'{place}: the column {twice[0]!r} is there twice: expected it once')
         if own:
           continue
       if len(row) != len(names):

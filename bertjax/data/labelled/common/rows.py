@@ -299,7 +299,7 @@ def count(config: Any) -> int:
 
 def _read(config: Any, path: str, key: str, limit: int) -> Iterator[Any]:
   if not path:
-    raise UserError(f'{key} names no file: expected one of labelled examples')
+    raise UserError(f'{key} names no file: expected one with labelled examples')
   task, options = task_of(config.data.task)
   try:
     yield from itertools.islice(task.read(path, options), limit or None)

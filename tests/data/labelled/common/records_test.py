@@ -116,6 +116,8 @@ WRONG = {
   'torn.jsonl': (b'{"text": "x", "label"\n', 'line 1: expected a JSON object'),
   'list.jsonl': (b'[1]\n', 'line 1: expected a JSON object'),
   'lacks.jsonl': (b'{"text": "x"}\n', "columns of .*line 1.*'label'"),
+  'twice.tsv': (b'id\ttext\ttext\tlabel\n', "line 1: the column 'text' is there twice"),
+  'twice.jsonl': (b'{"text": "x", "text": "y", "label": 1}\n', 'a key is there twice'),
   'latin.tsv': (b'id\ttext\tlabel\n1\t\xe9\tx\n', 'line 2: expected UTF-8'),
 }
 
@@ -127,3 +129,17 @@ def test_what_is_wrong_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(data)
   with pytest.raises(UserError, match=said):
     list(records.read(str(tmp_path / name), ('text', 'label')))
+
+
+@pytest.mark.parametrize('name, data', [('a.csv', 'text\nx\n""\ny\n'), ('a.tsv', 'text\nx\n\ny\n')])
+@mutation(
+  'records: an empty text alone in its row is left out',
+  'bertjax/data/labelled/common/records.py',
+  'len(names) != 1)',
+  'True)',
+  case='a.csv-text\\nx\\n""\\ny\\n',
+)
+def test_an_empty_text_is_a_row_where_it_is_the_only_column(tmp_path, name, data):
+  (tmp_path / name).write_text(data)
+  found = [record.values['text'] for record in records.read(str(tmp_path / name), ('text',))]
+  assert found == ['x', '', 'y']
