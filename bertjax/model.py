@@ -3,7 +3,7 @@
   import bertjax
 
   model = bertjax.Model.load('runs/bert')
-  model.fill(['the capital of [MASK] is paris.'])[0][0][0]    # Candidate('france', 2605, 0.93)
+  model.fill(['the capital of [MASK] is paris.'])[0][0][0]    # Candidate('france', 2605, 0.93, ..)
   model.score(['the cat sat.', 'cat the sat.'])
   model.embed(['the cat sat.', 'a dog barks.'])               # float32 [2, D]
 
@@ -141,7 +141,8 @@ class Model(FineTuned):
     rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
     answers = self._runner.run(('fill', top), lambda v, batch: tops(v, (), batch), rows)
     candidates = lambda prob_C, id_C: [
-      Candidate(self._texts.piece(i), int(i), float(p)) for i, p in zip(id_C, prob_C, strict=True)
+      Candidate(self._texts.piece(i), int(i), float(p), self._texts.text(i))
+      for i, p in zip(id_C, prob_C, strict=True)
     ]
     return [
       [candidates(prob_PC[slot], id_PC[slot]) for slot in range(len(sentence.blanks))]

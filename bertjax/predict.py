@@ -187,7 +187,10 @@ def shown(mode: str, answer: dict[str, Any]) -> str:
     odds = '' if answer['odds'] is None else f', odds of no answer {answer["odds"]:.2f}'
     return f'{answer["question"]}\n  {answer["answer"]!r} {answer["probability"]:.3f}{odds}'
   if mode == 'fill':
-    said = ['  '.join(f'{c["token"]} {c["probability"]:.3f}' for c in m) for m in answer['masks']]
+    said = [
+      '  '.join(f'{c["text"].strip() or c["token"]} {c["probability"]:.3f}' for c in m)
+      for m in answer['masks']
+    ]
   elif mode == 'replaced':
     said = ['  '.join(f'{token["token"]} {token["replaced"]:.3f}' for token in answer['tokens'])]
   elif mode == 'choose':

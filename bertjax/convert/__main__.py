@@ -13,6 +13,7 @@ predict, embed, and config.init_from.
 """
 
 import pathlib
+import sys
 
 from absl import app, flags, logging
 from rich.console import Console
@@ -82,7 +83,7 @@ def _print_table(name: str) -> None:
   from bertjax.convert import family as family_lib
   from bertjax.convert import runs
 
-  family = family_lib.find(name)
+  family = family_lib.find(name, '--table')
   model = runs.recipe_of(family.recipe).model
   model.update(dict(family.fixed))
   shown = Table(
@@ -90,7 +91,7 @@ def _print_table(name: str) -> None:
   )
   for row in family.layout(model).rows:
     shown.add_row(row.ours, row.theirs, row.axes)
-  Console().print(shown)
+  Console(width=None if sys.stdout.isatty() else 200).print(shown)  # names whole in a pipe
 
 
 def main(argv: list[str]) -> None:

@@ -131,13 +131,17 @@ class Family(NamedTuple):
   read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
 
 
-def find(name: str) -> Family:
+def find(name: str, where: str = WHERE) -> Family:
   """The family of that name.
+
+  Args:
+    name: of a module of families/.
+    where: the key or flag that gives it, for messages.
 
   Raises:
     UserError: no class of transformers holds it.
   """
-  return registry.find('bertjax.convert.families', name, WHERE).FAMILY
+  return registry.find('bertjax.convert.families', name, where).FAMILY
 
 
 def heads_of(model: Any) -> Heads:

@@ -12,11 +12,14 @@ class Candidate(NamedTuple):
     token: as the vocabulary spells it.
     id: its id.
     probability: of it among all tokens.
+    text: what it is in a text, which a vocabulary of bytes spells otherwise; a part of a character
+      is a replacement character.
   """
 
   token: str
   id: int
   probability: float
+  text: str
 
 
 class Score(NamedTuple):

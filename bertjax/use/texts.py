@@ -92,6 +92,12 @@ class Texts:
     pieces = self.vocabulary.pieces
     return pieces[number] if number < len(pieces) else ''
 
+  def text(self, number: int) -> str:
+    """A token as it stands in a text."""
+    if self.vocabulary.type != 'bpe' or number in self.vocabulary.special.values():
+      return self.piece(number)
+    return self.vocabulary.decode([number]) if self.piece(number) else ''
+
   def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
     languages = [self._language] * len(texts) if self._language else None
     return self.vocabulary.encode_batch(texts, languages)

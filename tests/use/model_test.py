@@ -13,7 +13,10 @@ from used_models import BERT, STREAM, XLNET, numbers
 import bertjax
 from bertjax import sharding
 from bertjax.convert import directory, runs
+from bertjax.data.vocab.train import TRAINERS
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.use.texts import Texts
 
 CLS, SEP, MASK = 2, 3, 4
 TWO = ['w9 [MASK] w10 w77 [MASK] w8', 'w100 [MASK]', 'w12 w13 w14 w15 w16 w17 w18 w19 w20 [MASK]']
@@ -329,3 +332,18 @@ def test_no_text_is_no_answer(bert):
   model = load(bert)
   assert model.fill([]) == model.score([]) == [] and model.embed([]).shape == (0, 64)
   assert model.embed([], 'none') == [] and cases.VOCAB == model.vocabulary.size
+
+
+@mutation(
+  'use: tokens of bytes are shown as letters for bytes',
+  'bertjax/use/texts.py',
+  'return self.vocabulary.decode([number])',
+  'return self.piece(number)',
+)
+def test_a_token_of_bytes_is_read_as_text(tmp_path):
+  TRAINERS['bpe'](['日本 大学 日本'] * 20, 300, False, tmp_path)
+  vocabulary = load_vocabulary(tmp_path)
+  texts = Texts(tmp_path, vocabulary, None, None, None)
+  (found,) = vocabulary.encode_batch(['日本 大学'])
+  assert [texts.text(number) for number in found] == ['日本', ' 大学']
+  assert texts.text(vocabulary.special['mask']) == '<mask>' and texts.text(10**6) == ''

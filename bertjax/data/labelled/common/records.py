@@ -91,7 +91,10 @@ def _text(file: pathlib.Path, number: int, line: bytes) -> str:
   try:
     return line.decode('utf-8-sig' if number == 1 else 'utf-8')
   except UnicodeDecodeError as error:
-    raise UserError(f'{file}, line {number}: expected UTF-8, got {error}') from error
+    raise UserError(
+      f'{file}, line {number}: expected UTF-8, got {error}; convert it, as `iconv -f latin1` does '
+      'with Latin-1'
+    ) from error
 
 
 def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:

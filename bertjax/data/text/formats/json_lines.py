@@ -51,4 +51,6 @@ def _find(value, field: str):
 def _remedy(line: bytes) -> str:
   if line.strip() in (b'{', b'['):
     return 'One value over many lines is not read: make lines of it, e.g. with jq -c'
+  if line.lstrip().startswith(b'['):
+    return "An array is not read: make lines of it, e.g. with jq -c '.[]'"
   return 'Name another field with --field, a.b.c where it lies in objects'
