@@ -284,6 +284,8 @@ def held_out_scores(
   """Runs the evaluations that are due after a step and shows what they found; with `rest` those
   alone that wait for the last step."""
   phases, side_by_side = run.judged(run.timeline.at(done - 1)[0]), run.timeline.side_by_side
+  if last and (names := dict.fromkeys(s.name for phase in phases for s in phase.evals)):
+    progress.note(f'Evaluating: {", ".join(names)}')  # all of them, which may take minutes
   scores, tables = evaluation.run(phases, side_by_side, variables, done, last, rest)
   scores |= evaluation.mean(run.config.best, scores)
   shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
