@@ -20,6 +20,7 @@ COMMANDS = (
   'convert',
   'preflight',
   'preflight.papers',
+  'preflight.flax_bert',
   'bench',
   'metrics.curves',
   'studies.compare_masks',

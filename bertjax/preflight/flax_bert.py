@@ -1,6 +1,4 @@
-"""What a step of transformers' FlaxBertForMaskedLM moves, by the ruler of this package.
-
-  python -m bertjax.preflight.flax_bert [--rows=32 --length=512 --topology=v5e:1x1]
+"""FlaxBert's train step, compiled for a TPU: python -m bertjax.preflight.flax_bert [flags]
 
 transformers had models in Flax until 4.57, which does not go with the version that the tests have:
 an environment of its own has jax, flax, optax, libtpu, ml_collections and transformers==4.57.6. The

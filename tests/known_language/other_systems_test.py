@@ -23,7 +23,7 @@ QUICK = dict(
   transformer_xl=Quick(200, 0.7, fields=LONG),
   xlnet=Quick(150, 0.65),
 )
-SLOW = ('electra_generator', 'xlm', 'xlm_e', 'xlnet')
+SLOW = ('electra', 'electra_generator', 'xlm', 'xlm_e', 'xlnet')
 
 
 @pytest.mark.parametrize('name', in_tiers(QUICK, SLOW))

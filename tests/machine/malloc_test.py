@@ -44,6 +44,7 @@ def faults(whose):
   return int(count)
 
 
+@pytest.mark.full
 @mutation(
   'malloc: large blocks are mapped',
   'bertjax/machine/malloc.py',

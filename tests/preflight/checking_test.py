@@ -38,6 +38,7 @@ def phase() -> checking.Phase:
   return phase
 
 
+@pytest.mark.full
 @mutation(
   'preflight: losses that are summed are compiled apart',
   'bertjax/preflight/checking.py',

@@ -104,7 +104,8 @@ def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_pa
   'found = _describe(run, state, step)',
   'found = _describe(run, state, step - 1)',
 )
-@pytest.mark.parametrize('step', [21, pytest.param(30, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize('step', [21, 30])
 def test_a_step_is_repeated_to_the_bit(straight, step):
   before = {p: p.read_bytes() for p in straight.rglob('*') if p.is_file()}
   done = replay(straight, step, '--text')
