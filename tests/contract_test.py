@@ -182,7 +182,8 @@ def test_a_run_comes_to_its_end_and_a_second_start_finds_it(
   assert [x['step'] for x in found if 'loss' in x] == [2, 4, 6]
   assert all(np.isfinite(list(x.values())).all() for x in found)
   assert config.best.metric in found[-1] and (tmp_path / 'curves.png').exists()
-  assert 'The run is in' in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert 'Evaluating: held_out' in said and 'The run is in' in said
   train_loop.run(config, str(tmp_path))
   assert 'Resuming after step 6' in capsys.readouterr().out
   assert (tmp_path / 'metrics.jsonl').read_bytes() == before

@@ -20,7 +20,7 @@ from no_room import no_room
 from bertjax import vocab
 from bertjax.data.seqio_tasks import corpora, registered
 from bertjax.data.vocab.train import TRAINERS
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import load_vocabulary, much_unknown
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
@@ -207,3 +207,8 @@ def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
     vocab.main(['vocab'])
   assert set(load_vocabulary(tmp_path / 'v').pieces) == {*words, '<eos>', '<unk>', '<pad>'}
   assert '10,000 first sentences' in capsys.readouterr().out
+
+
+def test_many_unknown_tokens_are_a_warning():
+  assert much_unknown(0.05) == ''
+  assert much_unknown(0.663146).startswith('Warning: 66.3% of the tokens are unknown')
