@@ -18,15 +18,17 @@ PLACES = 'sequence'  # and one that divides the ids, besides the axes of rows
 def look_up(table_VE: Array, id_BT: Array) -> Array:
   """table_VE[id_BT], [B, T, E].
 
-  Where its columns are divided, and its words or the places too, XLA's partitioner (jaxlib 0.10.2)
+  Where two of its columns, its words and the places are divided, XLA's partitioner (jaxlib 0.10.2)
   sends all vectors to all devices, and within a `shard_map` over `data` it ends the process
-  (spmd_partitioner_util.cc: num_devices_per_group). There each device gathers the columns of its
+  (spmd_partitioner_util.cc: num_devices_per_group); jaxlib 0.11.2's does so for words and places
+  too. There each device gathers the columns of its
   words, takes those ids that are among them, and the devices that have the other words add theirs.
   """
   words, columns = PartitionSpec(mesh.left([WORDS]), mesh.left([COLUMNS])), mesh.ways([COLUMNS])
   places = PartitionSpec(mesh.left(mesh.ROWS), mesh.left([PLACES]))
   ways = mesh.ways([WORDS]), columns, mesh.ways(mesh.ROWS), mesh.ways([PLACES])
-  if columns == 1 or ways[0] * ways[3] == 1 or np.mod(table_VE.shape + id_BT.shape, ways).any():
+  divided = sum(n > 1 for n in (ways[0], columns, ways[3]))
+  if divided < 2 or np.mod(table_VE.shape + id_BT.shape, ways).any():
     return table_VE[id_BT]
 
   def of_device(own_VE: Array, own_BT: Array) -> Array:
