@@ -88,10 +88,8 @@ def test_meshes_agree_on_other_ways_of_sharing(rich_store, fields):
   np.testing.assert_allclose(many, one, rtol=2e-6)
 
 
-@pytest.mark.parametrize(
-  'name',
-  [pytest.param(n, marks=pytest.mark.full) for n in ('bert', 'modernbert', 'electra', 'xlm')],
-)
+@pytest.mark.full
+@pytest.mark.parametrize('name', ['bert', 'modernbert', 'electra', 'xlm'])
 @mutation(
   'setup: columns are not divided',
   'configs/common.py',

@@ -160,6 +160,12 @@ def classes_of(config: Any) -> tuple[str, ...]:
   return tuple(config.data.get('task', {}).get('classes', ()))
 
 
+def is_renamed(source: Source, config: Any) -> bool:
+  """Whether a run's classes are known to have other names, or another order, than a model's."""
+  ours = classes_of(config)
+  return bool(source.classes and ours and source.classes != ours)
+
+
 def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
   """Copies the vocabulary of a model into the workdir; returns its path there."""
   resume.keep_vocabulary(workdir, source.vocabulary)
@@ -188,8 +194,7 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
-    heads, classes = task_heads.names(config.model), classes_of(config)
-    renamed = bool(source.classes and classes and source.classes != classes)
+    heads, renamed = task_heads.names(config.model), is_renamed(source, config)
     return lambda variables: _with_whole(variables, source, rows, said, heads, renamed)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 

@@ -61,11 +61,11 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
 
 def _check_classes(config: Any, source: init_from.Source) -> None:
   """Refuses a teacher whose answers are those of other classes, or in another order."""
-  theirs, ours = source.classes, init_from.classes_of(config)
-  if theirs and ours and theirs != ours and config.model.get('labels', ()):
+  if init_from.is_renamed(source, config) and config.model.get('labels', ()):
     raise UserError(
-      f'{KEY}={source.name} tells {theirs!r} apart, in this order, the student {ours!r}: expected '
-      'the classes that the teacher learned, config.data.task.classes'
+      f'{KEY}={source.name} tells {source.classes!r} apart, in this order, the student '
+      f'{init_from.classes_of(config)!r}: expected the classes that the teacher learned, '
+      'config.data.task.classes'
     )
 
 
