@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SAMPLE = 12  # mutations that are tried where there is no history
+NOTHING_SELECTED = 5  # pytest's exit code
 
 
 class Mutation(NamedTuple):
@@ -132,27 +133,37 @@ def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
     if text.count(mutation.old) != 1:
       return f'{mutation.file} holds its text {text.count(mutation.old)} times, expected once'
     path.write_text(text.replace(mutation.old, mutation.new))
-    process = subprocess.Popen(
-      [sys.executable, '-m', 'pytest', '-x', '-m', '', mutation.test],
-      cwd=copy,
-      env=dict(os.environ, PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE='1'),
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-      start_new_session=True,  # so that what a test started ends with it
-    )
-    left = end - time.monotonic()
-    try:
-      output, _ = process.communicate(timeout=left if left < float('inf') else None)
-    except subprocess.TimeoutExpired:
-      os.killpg(process.pid, signal.SIGKILL)
-      process.communicate()
-      raise OutOfTime from None
-    if process.returncode == 1:
-      return None
-    if not process.returncode and 'skipped' in output and 'passed' not in output:
+    code, output = NOTHING_SELECTED, ''
+    for tier in ('not full', 'full'):
+      found, words = judged(copy, tier, mutation.test, end)
+      if found == 1:
+        return None
+      if found != NOTHING_SELECTED:
+        code, output = found, words
+    if not code and 'skipped' in output and 'passed' not in output:
       raise Skipped
-    return f'{mutation.test} ended with {process.returncode}: {output[-300:]}'
+    return f'{mutation.test} ended with {code}: {output[-300:]}'
+
+
+def judged(copy: pathlib.Path, tier: str, test: str, end: float) -> tuple[int, str]:
+  """Pytest's exit code and words for what a test has in a tier, which sets how it is compiled."""
+  process = subprocess.Popen(
+    [sys.executable, '-m', 'pytest', '-x', '-m', tier, test],
+    cwd=copy,
+    env=dict(os.environ, PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE='1'),
+    stdout=subprocess.PIPE,
+    stderr=subprocess.STDOUT,
+    text=True,
+    start_new_session=True,  # so that what a test started ends with it
+  )
+  left = end - time.monotonic()
+  try:
+    output, _ = process.communicate(timeout=left if left < float('inf') else None)
+  except subprocess.TimeoutExpired:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    raise OutOfTime from None
+  return process.returncode, output
 
 
 def run(mutations: list[Mutation], workers: int, minutes: float) -> int:

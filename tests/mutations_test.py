@@ -93,8 +93,10 @@ def house(tmp_path, monkeypatch):
   (tmp_path / 'house').mkdir()
   (tmp_path / 'house/sums.py').write_text('A, B = 1, 2\n')
   (tmp_path / 'house/it_test.py').write_text(
-    'import time\nimport sums\n\ndef test_a():\n  assert sums.A == 1\n\n'
-    'def test_slow():\n  time.sleep(600)\n'
+    'import time\nimport pytest\nimport sums\n\ndef test_a():\n  assert sums.A == 1\n\n'
+    'def test_slow():\n  time.sleep(600)\n\n'
+    '@pytest.mark.full\ndef test_tier(pytestconfig):\n'
+    '  assert pytestconfig.option.markexpr == "full" and sums.B == 2\n'
   )
 
 
@@ -106,6 +108,13 @@ def test_red_is_caught_and_green_survives(house, capsys):
   out = capsys.readouterr().out
   assert 'caught    red' in out and 'SURVIVED  green' in out
   assert 'sums.py holds its text 0 times' in out and '1 of 3 caught\n' in out
+
+
+def test_a_slow_test_is_compiled_as_the_slow_tier_is(house):
+  """Compiled with little care some are red without an edit, and would catch any."""
+  edit = mutations.Mutation('slow', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_tier')
+  assert mutations.survives(edit).startswith('it_test.py::test_tier ended with 0')
+  assert mutations.survives(edit._replace(old='2', new='4')) is None
 
 
 def test_the_time_is_kept(house, capsys):
