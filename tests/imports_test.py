@@ -48,7 +48,7 @@ ARROWS = {
   ),
   'bertjax.checkpoint.model_fields': ('bertjax.checkpoint', 'bertjax.config.sources'),
   'bertjax.checkpoint.teacher': (
-    'bertjax.checkpoint', 'bertjax.data.vocab',
+    'bertjax.checkpoint', 'bertjax.convert.runs', 'bertjax.data.vocab',
   ),
   'bertjax.metrics': (),
   'bertjax.data': (),

@@ -20,6 +20,7 @@ afresh. Ids mean nothing without their vocabulary, so one that differs is refuse
 import copy
 import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -52,7 +53,8 @@ class Source(NamedTuple):
     vocabulary: or None where it has none.
     params: () -> its parameters, without heads that it lacks.
     languages: names of those of its table; () where nothing says them.
-    classes: of its head for labels, by their ids; () where nothing says them.
+    classes: those that its heads tell apart, as `runs.classes_of` has them; none where nothing says
+      them.
   """
 
   name: str
@@ -60,7 +62,7 @@ class Source(NamedTuple):
   vocabulary: Vocabulary | None
   params: Callable[[], Any]
   languages: tuple[str, ...] = ()
-  classes: tuple[str, ...] = ()
+  classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 def whole(init_from: Any) -> str:
@@ -88,8 +90,8 @@ def open_source(name: str, key: str = KEY) -> Source:
       )
     run = runs.open_run(name)
     languages = runs.languages_of(run.workdir, run.config)
-    model, classes = dict(run.config.model), classes_of(run.config)
-    return Source(name, model, run.vocabulary, run.params, languages, classes)
+    classes = runs.classes_of(resume.stored_config(run.workdir))
+    return Source(name, dict(run.config.model), run.vocabulary, run.params, languages, classes)
   opened = sources.open_source(name, key)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
@@ -155,15 +157,11 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   return Adopted(config, said, source)
 
 
-def classes_of(config: Any) -> tuple[str, ...]:
-  """The classes of a run over labelled examples, by their ids; () of any other."""
-  return tuple(config.data.get('task', {}).get('classes', ()))
-
-
-def is_renamed(source: Source, config: Any) -> bool:
-  """Whether a run's classes are known to have other names, or another order, than a model's."""
-  ours = classes_of(config)
-  return bool(source.classes and ours and source.classes != ours)
+def renamed(source: Source, config: Any) -> set[str]:
+  """The heads of a run whose classes are known to have other names, or another order, than those of
+  a model's head of that name."""
+  ours = runs.classes_of(config)
+  return {head for head, found in source.classes.items() if found != ours.get(head, found)}
 
 
 def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
@@ -194,8 +192,8 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = _rows(source, vocabulary, config.remap_vocab)
-    heads, renamed = task_heads.names(config.model), is_renamed(source, config)
-    return lambda variables: _with_whole(variables, source, rows, said, heads, renamed)
+    heads, other = task_heads.names(config.model), renamed(source, config)
+    return lambda variables: _with_whole(variables, source, rows, said, heads, other)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 
   def load(variables: Any) -> tuple[Any, list[str]]:
@@ -212,18 +210,17 @@ def _with_whole(
   rows: Rows | None,
   said: Sequence[str],
   heads: Collection[str],
-  renamed: bool,
+  renamed: Collection[str],
 ) -> tuple[Any, list[str]]:
   """Variables with the parameters of a whole model, and what became of which.
 
   A head for labels that has another number of classes there is none of ours (RTE after MNLI), nor
-  is one whose classes have other names or another order (`renamed`). Of runs on several tasks the
-  heads of tasks of one name are taken.
+  is one of `renamed`. Of runs on several tasks the heads of tasks of one name are taken.
   """
   params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
   name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
-  differs = lambda key: renamed or shapes(params[key]) != shapes(mine.get(key))
+  differs = lambda key: key in renamed or shapes(params[key]) != shapes(mine.get(key))
   other = {key for key in params.keys() & heads if differs(key)}
   params = {key: value for key, value in params.items() if key not in other}
   made = sorted(mine.keys() - params.keys())

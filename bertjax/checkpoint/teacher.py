@@ -15,8 +15,9 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.checkpoint import encoders, init_from, resume
+from bertjax.checkpoint import encoders, init_from, resume, task_heads
 from bertjax.config import dotted
+from bertjax.convert import runs
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 from bertjax.types import TEACHER
@@ -34,7 +35,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
 
   Raises:
     UserError: no teacher is named, or there is none; or it is not the one that the run began with,
-      or has other classes.
+      or has other classes or the heads of several tasks.
   """
   if TEACHER not in given.objective:
     return given, ()
@@ -50,6 +51,11 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
       f'that this run began with ({begun["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
+  if task_heads.TASKS in params and task_heads.names(config.model):
+    raise UserError(
+      f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
+      'expected a teacher that was fine-tuned on one, as its student is'
+    )
   _check_classes(config, source)
   said = [f'The teacher {source.name} has {parameters(params):,} parameters']
   data = config.data
@@ -61,10 +67,10 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
 
 def _check_classes(config: Any, source: init_from.Source) -> None:
   """Refuses a teacher whose answers are those of other classes, or in another order."""
-  if init_from.is_renamed(source, config) and config.model.get('labels', ()):
+  for head in init_from.renamed(source, config):
     raise UserError(
-      f'{KEY}={source.name} tells {source.classes!r} apart, in this order, the student '
-      f'{init_from.classes_of(config)!r}: expected the classes that the teacher learned, '
+      f'{KEY}={source.name} tells {source.classes[head]!r} apart, in this order, the student '
+      f'{runs.classes_of(config)[head]!r}: expected the classes that the teacher learned, '
       'config.data.task.classes'
     )
 

@@ -124,6 +124,18 @@ def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
   return tuple(json.loads(meta.read_bytes()).get('languages') or ())
 
 
+def classes_of(config: Any) -> dict[str, tuple[str, ...]]:
+  """Head -> the classes that it tells apart, by their ids, of a run over labelled examples; its
+  heads as `task_heads.apart` names them. Of any other run there are none."""
+  line = timeline.make(config)
+  if line.draws:
+    found = {f'{task_heads.TASKS}/{phase.name}': phase.config.data for phase in line.phases}
+  else:
+    found = dict.fromkeys(task_heads.names(config.model), config.data)
+  classes = {head: tuple(data.get('task', {}).get('classes', ())) for head, data in found.items()}
+  return {head: names for head, names in classes.items() if names}
+
+
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
   """The vocabulary of a run: its own copy, or that of the store it was trained on."""
   for directory in (

@@ -134,6 +134,30 @@ def test_a_run_begins_with_another_and_its_heads_of_one_name(files, straight, tm
   assert 'has none of them: label' in said and 'tasks/names, tasks/points, tasks/stars' in said
 
 
+@mutation(
+  'init_from: the classes of several tasks are told by their number alone',
+  'bertjax/convert/runs.py',
+  'if line.draws:',
+  'if False:',
+)
+def test_the_head_of_a_task_with_other_classes_is_made_anew(files, straight, tmp_path):
+  workdir, _ = straight
+  more = (f'--config.init_from={workdir}', '--config.data.vocab=', '--config.total_steps=1')
+  whole = command(files, tmp_path, *more, '--config.epochs=0', names=('stars', 'points'))
+  said = finetune_runs.run([flag.replace("('bad', 'good')", "('good','bad')") for flag in whole])
+  assert 'has them for other classes: tasks/stars\n' in said
+
+
+def test_a_teacher_of_several_tasks_is_refused(files, straight, tmp_path):
+  workdir, _ = straight
+  single = finetune_runs.command(
+    'distill/kd.py', files / 'stars', tmp_path, '--config.data.task.label=stars',
+    "--config.data.task.classes=('bad','good')", f'--config.objective.teacher.source={workdir}',
+    '--config.data.vocab=',
+  )  # fmt: skip
+  finetune_runs.check_refused(single, tmp_path, 'heads of several tasks, names, points, stars')
+
+
 def test_a_kill_and_a_resume_change_no_bit(files, straight, tmp_path):
   workdir, _ = straight
   said = finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 30)
