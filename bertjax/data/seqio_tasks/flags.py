@@ -26,9 +26,9 @@ SPLIT = flags.DEFINE_enum(
   sentence_split.AUTO,
   [sentence_split.AUTO, sentence_split.LINES, sentence_split.SENTENCES, sentence_split.VERBATIM],
   'What a line of a document is: a sentence that is kept as it is, or a paragraph that is split '
-  'into sentences. auto: paragraphs, if more than a quarter of the first lines hold several. '
-  'verbatim: blank lines and white space are kept too, as streams of bytes and words want them; '
-  'files are then one stream and not documents.',
+  'into sentences. auto: paragraphs, if more than a quarter of the first lines of any part of '
+  '--input hold several. verbatim: blank lines and white space are kept too, as streams of bytes '
+  'and words want them; files are then one stream and not documents.',
 )
 ERRORS = flags.DEFINE_enum(
   'errors', 'strict', ['strict', 'replace'], 'What becomes of bytes that are not UTF-8.'

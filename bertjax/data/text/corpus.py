@@ -7,7 +7,7 @@ there alone.
 import dataclasses
 import itertools
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import python_docs, sentence_split
@@ -64,9 +64,16 @@ class Corpus:
       yield [documents_lib.text_of(record, self.columns) for record in batch]
 
   def detect(self) -> str:
-    """Whether the lines of its beginning are sentences or paragraphs: `sentence_split.detect`."""
-    first = itertools.chain.from_iterable(itertools.islice(self.texts(), 4))
-    return sentence_split.detect(document.decode('utf-8', 'replace') for document in first)
+    """What the lines are, by `sentence_split.detect`: paragraphs, if those at the beginning of any
+    part of the text are; lines of one sentence stay whole in the main where lines are split."""
+    parts = (self.files.apart() if self.files else []) or [self.records(0)]
+    found = {sentence_split.detect(self._beginning(records)) for records in parts}
+    return sentence_split.SENTENCES if sentence_split.SENTENCES in found else sentence_split.LINES
+
+  def _beginning(self, records: Iterable[bytes]) -> Iterator[str]:
+    for block in itertools.islice(documents_lib.blocks(records, BLOCK_BYTES), 4):
+      for record in block:
+        yield documents_lib.text_of(record, self.columns).decode('utf-8', 'replace')
 
   def done(self, position: int) -> float | None:
     """Which part of the corpus lies before this document, if that is known."""

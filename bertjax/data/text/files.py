@@ -222,6 +222,15 @@ class Files:
     """Bytes of all files."""
     return sum(path.stat().st_size for path in self.paths)
 
+  def apart(self) -> list['Files']:
+    """Those of each source by themselves, without parallel text."""
+    left_out = lambda: LeftOut(self.left_out.skip)
+    return [
+      dataclasses.replace(self, sources=[source], left_out=left_out(), done=0)
+      for source in self.sources
+      if documents_lib.PARALLEL not in source.language
+    ]
+
   def check(self) -> None:
     """Looks at the beginning of every file.
 

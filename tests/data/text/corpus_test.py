@@ -73,6 +73,20 @@ def test_counts_of_what_is_left_out_are_those_of_one_pass(tmp_path):
     assert [name.split(':')[0][-6:] for name in corpus.left_out.named] == ['line 2', 'line 5']
 
 
+@mutation(
+  'corpus: the first part says what all lines are',
+  'bertjax/data/text/corpus.py',
+  '(self.files.apart() if self.files else []) or',
+  '(self.files.apart()[:1] if self.files else []) or',
+)
+def test_each_part_says_what_its_lines_are(tmp_path):
+  for name, text in (('en', 'One.\nTwo.\n' * 9), ('zh', '一。二。\n三。四。\n')):
+    (tmp_path / f'{name}.txt').write_text(text)
+  detect = lambda *names: open_files(','.join(f'{n}={tmp_path}/{n}.txt' for n in names)).detect()
+  assert [detect('en'), detect('zh')] == ['lines', 'sentences']
+  assert detect('en', 'zh') == detect('zh', 'en') == 'sentences'
+
+
 def test_unknown_names_say_the_nearest(tmp_path):
   for given, near in (('wikipeda', 'wikipedia'), ('python_doc', 'python_docs')):
     with pytest.raises(ValueError, match=f"no file matches '{given}'.*Did you mean '{near}'"):
