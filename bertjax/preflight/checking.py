@@ -94,7 +94,7 @@ def check(
   config, where = phase.config, topology.select(topology_name)
   limit = topology.CHIPS[where.kind].hbm_bytes
   sizes, batch = sharding.mesh_sizes(config.mesh, where.chips), batch_of(config)
-  sharding.check_batch(config.batch_size, config.microbatches, sizes, hosts=1)
+  sharding.check_batch(config.batch_size, config.microbatches, sizes, where.hosts)
   with compiled_step.kernels(impl, where.kind):
     found = estimate.of(config, batch, sizes)
   flops = compiled_step.flops(config, batch)

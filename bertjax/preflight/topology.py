@@ -53,10 +53,15 @@ class Slice(NamedTuple):
   Attributes:
     kind: as jax names it, a key of CHIPS.
     chips: how many.
+    hosts: machines that they are in, four in each, as libtpu has it.
   """
 
   kind: str
   chips: int
+
+  @property
+  def hosts(self) -> int:
+    return max(self.chips // 4, 1)
 
 
 def select(name: str) -> Slice:

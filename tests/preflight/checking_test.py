@@ -31,6 +31,20 @@ def test_phases_that_differ_in_their_rate_alone_are_compiled_once():
   )
 
 
+@mutation(
+  'preflight: a batch is checked for one host',
+  'bertjax/preflight/checking.py',
+  'sizes, where.hosts)',
+  'sizes, 1)',
+)
+def test_a_batch_that_the_hosts_do_not_divide_is_refused():
+  """The chips divide it: each group of eight has the same rows."""
+  config = tiny('bert', batch_size=8, **{'mesh.data': 8, 'mesh.tensor': 8})
+  (phase,) = checking.phases(config, 8, 16)
+  with pytest.raises(ValueError, match='batch_size=8 must be a multiple of .* and of 16 hosts'):
+    checking.check(phase, 'v5e:8x8', compiles=False)
+
+
 @pytest.fixture
 def phase() -> checking.Phase:
   """XLM-E's step on text and pairs at once, a row of each."""
