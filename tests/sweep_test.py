@@ -69,6 +69,7 @@ def test_the_grid_of_a_paper_fits_its_recipe(name):
     (['seed=1,2'], '--seeds'),
     (['batch_size=8', 'batch_size=16'], 'twice'),
     (['batch_size=8,8'], 'twice'),
+    (['optimizer.schedule.peak=1e-3,0.001'], 'twice'),
     (['batch_size=0'], 'config.batch_size'),
     (['optimizer.schedule.peak=a,1e-4'], "config.optimizer.schedule.peak: expected float, got 'a'"),
     (['model.dtype=float17'], 'config.model.dtype'),

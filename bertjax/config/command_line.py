@@ -102,7 +102,8 @@ def _unknown(argv: list[str]) -> str:
         break
       if part not in section:
         hint = nearest(part, section)
-        return f'the config has no key {whole}: {above} has {", ".join(sorted(section))}{hint}'
+        known = ', '.join(sorted(section)) or 'none'
+        return f'the config has no key {whole}: {above} has {known}{hint}'
       section, above = section[part], f'{above}.{part}'
   return ''
 

@@ -51,8 +51,8 @@ def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
     values = _split(text)
     if not equals or not key or '' in values:
       raise UserError(f'--grid: expected KEY=VALUE,VALUE,..., got {line!r}')
-    _at(config, key)
-    if key in axes or len(set(values)) < len(values):
+    before = _at(config, key)
+    if key in axes or len({repr(_parse(before, value)) for value in values}) < len(values):
       raise UserError(f'--grid: {key} or one of its values is there twice')
     axes[key] = values
   if 'seed' in axes:

@@ -43,8 +43,11 @@ def test_the_unverified_by_themselves():
   'app.run(main, located(argv))',
 )
 def test_a_key_that_there_is_not_is_one_line():
-  flags = ['--config=configs/finetune/glue.py:mnli', '--config.evals.zz.file=x']
-  command = [sys.executable, '-m', 'bertjax.recipe', *flags]
-  done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-  said = 'bertjax.recipe: the config has no key config.evals.zz.file: config.evals has dev, mm\n'
-  assert done.returncode == 1 and done.stderr == said
+  for config, key, known in (
+    ('finetune/glue.py:mnli', 'config.evals.zz.file', 'config.evals has dev, mm'),
+    ('roberta.py:tiny', 'config.phases.zz.length', 'config.phases has none'),
+  ):
+    command = [sys.executable, '-m', 'bertjax.recipe', f'--config=configs/{config}', f'--{key}=1']
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    said = f'bertjax.recipe: the config has no key {key}: {known}\n'
+    assert done.returncode == 1 and done.stderr == said

@@ -212,6 +212,10 @@ def read_meta(path: pathlib.Path) -> dict[str, Any]:
   if not file.is_file():
     partial = path.with_name(path.name + '.partial')
     hint = f'{partial} is half written: repeat its command to finish it' if partial.exists() else ''
+    if not path.exists():
+      raise UserError(
+        f'there is no store {path}. {hint or "Make it with `python -m bertjax.prepare`"}'
+      )
     raise UserError(f'{path} is not a token store: it has no store.json. {hint or _REMEDY}')
   try:
     meta = json.loads(file.read_text(encoding='utf-8'))

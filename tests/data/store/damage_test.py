@@ -166,7 +166,8 @@ def test_the_command_takes_the_store_alone(store):
   for flags, said in (
     (['--verify', f'--output={store}', '--vocab=x'], 'expected --input and --vocab, or --verify'),
     ([f'--output={store}'], 'expected --input and --vocab, or --verify'),
-    (['--verify', f'--output={store}/none'], 'is not a token store'),
+    (['--verify', f'--output={store}/none'], f'there is no store {store}/none. Make it with'),
+    (['--verify', f'--output={store.parent}'], 'is not a token store'),
   ):
     done = prepare(*flags)
     assert done.returncode == 1 and said in done.stderr and 'Traceback' not in done.stderr

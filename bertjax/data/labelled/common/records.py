@@ -140,30 +140,42 @@ def _rows(
   header: Sequence[str],
 ) -> Iterator[Record]:
   if kind == kinds.CSV:
-    csv.field_size_limit(LONGEST)
-    reader = csv.reader(lines, strict=True)
-    rows = ((reader.line_num, row) for row in reader)
+    rows = _csv_rows(file, lines)
   else:
     rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
   names: Sequence[str] = ()
-  try:
-    for number, row in rows:
-      if not row or (row == [''] and len(names) != 1):  # where one column is all, it is empty
+  for number, row in rows:
+    if not row or (row == [''] and len(names) != 1):  # where one column is all, it is empty
+      continue
+    place = f'{file}, line {number}'
+    if not names:
+      own = not header or {*columns} <= {*row}
+      names = row if own else header
+      if kind == kinds.CSV and len(names) == 1 and ';' in names[0] and names[0] not in columns:
+        raise UserError(f'{place}: expected columns with commas between them, got {names[0]!r}')
+      _check(place, dict.fromkeys(names), columns)
+      if twice := [name for name in columns if names.count(name) > 1]:
+        raise UserError(f'{place}: the column {twice[0]!r} is there twice: expected it once')
+      if own:
         continue
-      place = f'{file}, line {number}'
-      if not names:
-        own = not header or {*columns} <= {*row}
-        names = row if own else header
-        _check(place, dict.fromkeys(names), columns)
-        if twice := [name for name in columns if names.count(name) > 1]:
-          raise UserError(f'{place}: the column {twice[0]!r} is there twice: expected it once')
-        if own:
-          continue
-      if len(row) != len(names):
-        raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
-      yield Record(place, dict(zip(names, row, strict=True)))
-  except csv.Error as error:
-    raise UserError(f'{file}: expected CSV, got {error}') from error
+    if len(row) != len(names):
+      raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
+    yield Record(place, dict(zip(names, row, strict=True)))
+
+
+def _csv_rows(file: pathlib.Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
+  """Yields the line in which a record begins, and its fields."""
+  csv.field_size_limit(LONGEST)
+  reader = csv.reader(lines, strict=True)
+  while True:
+    number = reader.line_num + 1
+    try:
+      row = next(reader, None)
+    except csv.Error as error:
+      raise UserError(f'{file}, line {number}: expected CSV, got {error}') from error
+    if row is None:
+      return
+    yield number, row
 
 
 def _check(place: str, found: Mapping[str, Any], columns: Sequence[str]) -> None:
