@@ -11,8 +11,9 @@ beside the vectors of tokens, or .jsonl. The file is there when it is whole.
 import sys
 from typing import get_args
 
-from absl import app, flags, logging
+from absl import flags
 
+from bertjax.config import command_line
 from bertjax.errors import UserError, door
 from bertjax.metrics.progress import Bar
 from bertjax.storage import remote
@@ -31,12 +32,8 @@ flags.adopt_module_key_flags(use_flags)
 _AT_ONCE = 8192  # texts, which are sorted by length
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Writes the file."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
   if use_flags.INPUT.value is None:
     raise UserError('expected --input, a file of texts or -')
   remote.require_local(_OUTPUT.value, '--output')
@@ -56,4 +53,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.embed'):
-    app.run(main)
+    command_line.run(main, 'bertjax.embed')

@@ -7,7 +7,7 @@ import os
 import pathlib
 import sys
 
-from absl import app, flags, logging
+from absl import flags, logging
 from ml_collections import config_flags
 
 from bertjax.config import command_line, presets
@@ -67,12 +67,8 @@ def _join_the_others() -> None:
   cluster.join(place)
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Trains or evaluates."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)  # orbax describes each of its files at INFO
   # After the flags, so that --help is quick.
   from bertjax.data.labelled.common import durations
   from bertjax.train import loop as train_loop
@@ -99,10 +95,6 @@ def main(argv: list[str]) -> None:
     train_loop.run(_CONFIG.value, _WORKDIR.value, names)
 
 
-def _parse(argv: list[str]) -> list[str]:
-  return command_line.parse_flags(_with_stored_config(argv), 'bertjax')
-
-
 def _with_stored_config(argv: list[str]) -> list[str]:
   """The arguments, where --evaluate takes the config of the workdir in place of any --config."""
   own = flags.FlagValues()
@@ -124,6 +116,5 @@ if __name__ == '__main__':
   with door('bertjax'):
     malloc.huge_pages()
     malloc.one_arena()
-    __doc__ = f'{__doc__}{command_line.keys_help(sys.argv)}'
     compiled.keep(copies.cache())
-    app.run(main, command_line.located(sys.argv), flags_parser=_parse)
+    command_line.run(main, 'bertjax', _with_stored_config(sys.argv))

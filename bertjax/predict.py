@@ -28,8 +28,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from absl import app, flags, logging
+from absl import flags
 
+from bertjax.config import command_line
 from bertjax.data.sentences import BLANK
 from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
@@ -253,12 +254,8 @@ def write_files(found: list[dict[str, Any]]) -> None:
         pathlib.Path(path).write_text(json.dumps(values, indent=1, ensure_ascii=False) + '\n')
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Prints what the model says of each text."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
   _check_flags()
   model, mode = use_flags.load(), ''
   if model.tasks:
@@ -295,4 +292,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.predict'):
-    app.run(main)
+    command_line.run(main, 'bertjax.predict')

@@ -40,6 +40,7 @@ from typing import Any
 
 from absl import app, flags
 
+from bertjax.config import command_line
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.store import encode, ernie_records, shards, summary
 from bertjax.data.store.builder import Kind, Partial
@@ -294,8 +295,6 @@ def _add(
 
 def main(argv: list[str]) -> None:
   """Prepares a store; a user's mistake ends in one message, not a traceback."""
-  if len(argv) > 1 and not _RUNNER.value:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   _check_flags()
   beam = _beam(argv[1:])
   try:
@@ -321,7 +320,7 @@ def main(argv: list[str]) -> None:
 def _parse(argv: list[str]) -> list[str]:
   """Reads the flags; with --runner those that are not ours are left for Beam."""
   if not any(word.lstrip('-').startswith('runner') for word in argv):
-    return app.parse_flags_with_usage(argv)
+    return command_line.parse_flags(argv, 'bertjax.prepare')
   try:
     return flags.FLAGS(argv, known_only=True)
   except flags.Error as error:

@@ -9,9 +9,7 @@ adds types and meanings. What a phase changes follows under its name. Keys that 
 values out of range, are refused as `bertjax.main` would refuse them.
 """
 
-import sys
-
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 from rich.console import Console
 from rich.table import Table
@@ -31,10 +29,8 @@ flags.mark_flag_as_required('config')
 WIDTH = 64  # a source begins here, or behind a longer value
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Prints the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   given = config_flags.get_override_values(flags.FLAGS['config'])
   rows = [
     row._replace(source='the command line') if row.key.removeprefix('config.') in given else row
@@ -55,4 +51,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.recipe'):
-    command_line.run(main, sys.argv, 'bertjax.recipe')
+    command_line.run(main, 'bertjax.recipe')

@@ -10,12 +10,12 @@ bit: that needs as many devices, of the same kind, as the run had. Leaves the ru
 import json
 import math
 import pathlib
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from absl import app, flags, logging
+from absl import flags
 
+from bertjax.config import command_line
 from bertjax.errors import UserError, door
 from bertjax.metrics import lines
 from bertjax.storage import remote
@@ -156,12 +156,8 @@ def shown(step: int, found: Mapping[str, Any], text: bool) -> str:
   return '\n'.join(said)
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
   """Prints a step; returns 1 where the run has logged other figures."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
   from bertjax.metrics.progress import Progress
 
   workdir, step = _WORKDIR.value, _STEP.value
@@ -183,4 +179,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == '__main__':
   with door('bertjax.replay'):
-    app.run(lambda argv: sys.exit(main(argv)))
+    command_line.run(main, 'bertjax.replay')

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 from rich.console import Console
 
@@ -66,10 +66,8 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path) -> lis
   return failed
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
   """Trains what is not finished and prints the table; 1 if a run failed."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value or '')
   metric = _METRIC.value or config.best.metric
   if _BEST.value and metric != config.best.metric:
@@ -140,4 +138,4 @@ def _one_store(config: Any, grid: Sequence[Point], workdir: pathlib.Path) -> lis
 
 if __name__ == '__main__':
   with door('bertjax.sweep'):
-    command_line.run(main, sys.argv, 'bertjax.sweep')
+    command_line.run(main, 'bertjax.sweep')

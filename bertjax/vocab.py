@@ -21,10 +21,11 @@ import shutil
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from absl import app, flags
+from absl import flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax.config import command_line
 from bertjax.config.keys import LEAST_PIECES
 from bertjax.data.seqio_tasks import flags as text_flags
 from bertjax.data.text import sentence_split
@@ -164,10 +165,8 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None
     print(warning)
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Trains a vocabulary; a user's mistake ends in one message, not a traceback."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   with copies.output(text_flags.OUTPUT.value, '') as output:
     _train(output)
 
@@ -177,4 +176,4 @@ flags.mark_flag_as_required('input')
 
 if __name__ == '__main__':
   with door('bertjax.vocab'):
-    app.run(main)
+    command_line.run(main, 'bertjax.vocab')

@@ -38,6 +38,9 @@ ARROWS = {
     'bertjax.checkpoint.resume', 'bertjax.checkpoint.task_heads', 'bertjax.storage.mirror',
     'bertjax.train.timeline', 'configs',
   ),
+  'bertjax.convert.__main__': (
+    'bertjax.checkpoint.reading', 'bertjax.config.command_line', 'bertjax.convert',
+  ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.config.options'),
   'bertjax.checkpoint': (
     'bertjax.data.vocab', 'bertjax.machine.hosts', 'bertjax.storage',
@@ -108,7 +111,8 @@ ARROWS = {
     'bertjax.config.command_line', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
   ),
   'bertjax.studies.known_language': (
-    'bertjax.data', 'bertjax.evals', 'bertjax.metrics', 'bertjax.train', 'configs',
+    'bertjax.config.command_line', 'bertjax.data', 'bertjax.evals', 'bertjax.metrics',
+    'bertjax.train', 'configs',
   ),
   'bertjax.bench': ('bertjax',),
   'bertjax.preflight': ('bertjax',),
@@ -129,8 +133,10 @@ ARROWS = {
     'bertjax.use', 'bertjax.data.sentences', 'bertjax.data.vocab', 'bertjax.evals.fill_mask',
     'bertjax.objectives', 'bertjax.sharding',
   ),
-  'bertjax.predict': ('bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics'),
-  'bertjax.embed': ('bertjax.use', 'bertjax.metrics'),
+  'bertjax.predict': (
+    'bertjax.config.command_line', 'bertjax.use', 'bertjax.data.sentences', 'bertjax.metrics',
+  ),
+  'bertjax.embed': ('bertjax.config.command_line', 'bertjax.use', 'bertjax.metrics'),
   'bertjax.__main__': (),
   'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema', 'configs.finetune.grids'),
   'bertjax.sweep': (
@@ -141,12 +147,12 @@ ARROWS = {
     'bertjax.config', 'bertjax.data.labelled.common', 'bertjax.machine', 'bertjax.train',
   ),
   'bertjax.replay': (
-    'bertjax.checkpoint', 'bertjax.machine.hosts', 'bertjax.metrics', 'bertjax.storage.mirror',
-    'bertjax.train',
+    'bertjax.checkpoint', 'bertjax.config.command_line', 'bertjax.machine.hosts',
+    'bertjax.metrics', 'bertjax.storage.mirror', 'bertjax.train',
   ),
   'bertjax.recipe': ('bertjax.config',),
-  'bertjax.prepare': ('bertjax.data', 'bertjax.metrics'),
-  'bertjax.vocab': ('bertjax.config.keys', 'bertjax.data', 'bertjax.metrics'),
+  'bertjax.prepare': ('bertjax.config.command_line', 'bertjax.data', 'bertjax.metrics'),
+  'bertjax.vocab': ('bertjax.config', 'bertjax.data', 'bertjax.metrics'),
   'configs': ('bertjax.models', 'bertjax.data.recipes', 'bertjax.config.sources'),
 }  # fmt: skip
 # (who, whom) -> why it stands against the arrows, for now.

@@ -204,7 +204,7 @@ def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
   given = dict(input=f'{tmp_path}/a.txt', type='words', size=30_000, sample=1, output=output)
   with flagsaver.flagsaver(split='verbatim', **given):
     flags.FLAGS.mark_as_parsed()
-    vocab.main(['vocab'])
+    vocab.main()
   assert set(load_vocabulary(tmp_path / 'v').pieces) == {*words, '<eos>', '<unk>', '<pad>'}
   assert '10,000 first sentences' in capsys.readouterr().out
 

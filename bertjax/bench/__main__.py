@@ -36,7 +36,7 @@ def prepare_memory(words: Sequence[str]) -> None:
 
 
 def main() -> None:
-  """Runs `main(argv)` of the bench module that the first argument names, with the flags it has."""
+  """Runs `main()` of the bench module that the first argument names, with the flags it has."""
   name = sys.argv[1] if len(sys.argv) > 1 else ''
   if name in ('-h', '--help'):
     sys.exit(print(__doc__, '\nThe flags of one: python -m bertjax.bench step --help'))
@@ -47,15 +47,15 @@ def main() -> None:
   if 'config' in flags.FLAGS:
     sys.modules['__main__'].__doc__ = bench.__doc__
   arguments = [sys.argv[0], *sys.argv[2:]]
-  command_line.run(lambda argv: _run(bench, argv), arguments, 'bertjax.bench')
+  command_line.run(lambda: _run(bench), 'bertjax.bench', arguments)
 
 
-def _run(bench: ModuleType, argv: list[str]) -> None:
+def _run(bench: ModuleType) -> None:
   if 'config' in flags.FLAGS and flags.FLAGS['config'].value is not None:
     given = config_flags.get_override_values(flags.FLAGS['config'])
     for line in presets.apply(flags.FLAGS['config'].value, given, os.environ):
       print(line, file=sys.stderr)  # standard output is JSON
-  bench.main(argv)
+  bench.main()
 
 
 if __name__ == '__main__':

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import app, flags
+from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from bertjax import models
@@ -34,10 +34,8 @@ _WARMUP = flags.DEFINE_integer('warmup', 3, 'Discarded calls of each side.', low
 flags.mark_flag_as_required('config')
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Times the three and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config = _sized(_CONFIG.value)
   batch = _rows(config)
   alone = copy.deepcopy(config)

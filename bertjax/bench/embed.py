@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from bertjax.bench.parts import timing
 from bertjax.data.text import compressed
@@ -79,10 +79,8 @@ def sentence_transformers(directory: str, texts: list[str], batch: int) -> Calla
   return lambda: model.encode(texts, batch_size=batch, show_progress_bar=False)
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Times both and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   texts = read_texts(_TEXTS.value, _COUNT.value)
   model = Model.load(_MODEL.value)
   arms: dict[str, Callable[[], Any]] = dict(ours=lambda: model.embed(texts, cut=True))

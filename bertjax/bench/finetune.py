@@ -18,7 +18,7 @@ import sys
 import tempfile
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax.bench.parts import finetune_rows
@@ -33,10 +33,8 @@ _SEEDS = flags.DEFINE_integer('seeds', 1, 'Runs of each side.', lower_bound=1)
 flags.mark_flag_as_required('config')
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Trains both and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config = _CONFIG.value
   check(config)
   common = list(without_flags(command_line.located(sys.argv)[2:], ('seeds',), ()))

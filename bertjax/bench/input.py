@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax.bench.parts import rival_input, timing
@@ -152,10 +152,8 @@ def _collate(store, rate: float, rows: list, kind: str):
   return lambda: collator(next(turn))
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Times batches and plans, and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config = _CONFIG.value
   config.batch_size, config.length = _BATCH_SIZE.value, _LENGTH.value
   config = config.copy_and_resolve_references()

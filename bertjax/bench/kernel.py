@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import jax
-from absl import app, flags
+from absl import flags
 
 from bertjax.bench.parts import kernel_compile, kernel_time, kernel_tune, timing
 from bertjax.errors import UserError
@@ -58,10 +58,8 @@ def _shapes() -> dict[str, Any]:
   return out
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Prints the rows of a mode, then one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   impls = _listed('impls', _IMPLS.value, IMPLEMENTATIONS)
   if _MODE.value == 'compile':
     kinds = _listed('kinds', _KINDS.value, topology.KINDS)

@@ -19,7 +19,7 @@ import time
 from typing import Any, NamedTuple
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from bertjax.bench.parts import timing
 from bertjax.data.plans import order_pairs, pairs
@@ -82,10 +82,8 @@ def _build(directory: pathlib.Path, plan: str, passes: int, length: int, cores: 
   )
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Builds and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   found: dict[int, list] = {int(cores): [] for cores in _CORES.value}
   if max(found) > len(os.sched_getaffinity(0)):
     raise UserError(f'--cores={max(found)}, but this process has {len(os.sched_getaffinity(0))}')

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from absl import app, flags
+from absl import flags
 
 from bertjax.bench.parts import rival_prepare, timing
 from bertjax.data.seqio_tasks import by_name
@@ -56,10 +56,8 @@ def command(source: str, vocab: str, split: str, documents: int) -> Callable[[],
   return call
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Times both and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   text = (_INPUT.value, _VOCAB.value, _SPLIT.value)
   corpus = by_name.open_corpus(_INPUT.value)
   sentences, size = [], 0

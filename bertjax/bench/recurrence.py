@@ -17,7 +17,7 @@ import sys
 from typing import Any
 
 import jax
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax.bench.parts import timing
@@ -40,10 +40,8 @@ _PLOT = flags.DEFINE_string('plot', None, 'Where to draw the ratios (.png).')
 flags.mark_flag_as_required('config')
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Compares, times and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   lengths = sorted(_LENGTHS.value)
   size = 2 * (lengths[-1] + _SEGMENT.value) + 1
   remote.require_local(_WORKDIR.value, '--workdir')

@@ -14,7 +14,7 @@ import json
 import sys
 from typing import Any
 
-from absl import app, flags
+from absl import flags
 
 from bertjax.bench.parts import rival_squad, squad_rows, timing
 from bertjax.data.labelled import spans
@@ -32,10 +32,8 @@ _CALLS = flags.DEFINE_integer('calls', 5, 'Timed calls of each side.', lower_bou
 _WARMUP = flags.DEFINE_integer('warmup', 1, 'Discarded calls of each side.', lower_bound=0)
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Times both and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   options = spans.Options(_STRIDE.value, _QUESTION.value, no_answer=True, separators=1)
   vocabulary = load_vocabulary(_VOCAB.value)
   records = squad_rows.learnable(list(spans.read(_INPUT.value, options)), vocabulary)

@@ -20,7 +20,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import app, flags
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax.bench.parts import own_step, timing
@@ -48,10 +48,8 @@ flags.register_validator(
 )
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Times the step and prints one JSON line."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   config, store = _CONFIG.value, None
   if config.data.store:
     store = open_store(config.data.store)

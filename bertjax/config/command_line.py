@@ -9,12 +9,13 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from absl import app, flags
+from absl import app, flags, logging
 from ml_collections import ConfigDict
 
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
+_LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other than None')
 _NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
 # ml_collections has what a config file raises as text alone.
 _MISTAKE = re.compile(r'^bertjax\.errors\.UserError: (.*)', re.MULTILINE | re.DOTALL)
@@ -30,23 +31,30 @@ def located(argv: list[str]) -> list[str]:
   return [_located(value, before) for value, before in zip(argv, ['', *argv], strict=False)]
 
 
-def run(main: Callable[[list[str]], Any], argv: list[str], program: str) -> None:
-  """`app.run` of a command that may take --config; --help, the docstring of __main__, has its keys.
+def run(main: Callable[[], int | None], program: str, argv: list[str] | None = None) -> None:
+  """`app.run` of a command. It shows warnings and not what orbax tells of each file; --help, the
+  docstring of __main__, has the keys of --config where there is one.
 
   Args:
-    main: takes what is left of the arguments.
-    argv: of the command.
+    main: returns the exit code.
     program: its name.
+    argv: of the command; None: that of the process.
   """
-  command = sys.modules['__main__']
+  argv, command = argv or sys.argv, sys.modules['__main__']
   if 'config' in flags.FLAGS:
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
-  app.run(main, located(argv), flags_parser=functools.partial(parse_flags, program=program))
+
+  def quietly(rest: list[str]) -> int | None:
+    del rest  # there is none
+    if not flags.FLAGS['verbosity'].present:
+      logging.set_verbosity(logging.WARNING)
+    return main()
+
+  app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
-  """What parses the flags of a command in `app.run`: a key that the config lacks ends in one line
-  that names the nearest, and so does a number that is no integer.
+  """What parses the flags of a command in `app.run`: what is wrong with them ends in one line.
 
   Args:
     argv: of the command.
@@ -59,11 +67,8 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
   try:
     rest = flags.FLAGS(argv)
   except flags.Error as error:
-    if found := _NO_INTEGER.match(str(error)):
-      sys.exit(f'{program}: {found[1]}: expected an integer such as 1000000, got {found[2]}')
     # Not absl's own end, which parses again and finds the keys defined twice.
-    found = _MISTAKE.search(str(error))
-    sys.exit(f'{program}: {(found[1] if found else str(error)).strip()}')
+    sys.exit(f'{program}: {_wrong(str(error))}')
   except (AttributeError, KeyError) as error:
     if _of_the_file(argv, error):
       raise
@@ -73,9 +78,22 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     while isinstance(key, Exception):  # ml_collections raises the one inside the other
       key = key.args[0]
     sys.exit(f'{program}: the config has no key {". ".join(str(key).splitlines())}')
+  if rest[1:]:
+    sys.exit(f'{program}: expected flags alone, got {" ".join(rest[1:])}')
   if file and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
     sys.exit(f'{program}: {file}: expected a ConfigDict of get_config(), got {config!r}')
   return rest
+
+
+def _wrong(said: str) -> str:
+  """What absl says of flags in our words, where they say more."""
+  if found := _NO_INTEGER.match(said):
+    return f'{found[1]}: expected an integer such as 1000000, got {found[2]}'
+  if found := _MISTAKE.search(said):
+    return found[1].strip()
+  if lacking := _LACKING.findall(said):
+    return f'expected {", ".join(f"--{name}" for name in lacking)}: see --help'
+  return said.strip()
 
 
 def _of_the_file(argv: list[str], error: BaseException) -> bool:

@@ -15,10 +15,11 @@ predict, embed, and config.init_from.
 import pathlib
 import sys
 
-from absl import app, flags, logging
+from absl import flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
 from bertjax.storage import remote
 
@@ -94,12 +95,8 @@ def _print_table(name: str) -> None:
   Console(width=None if sys.stdout.isatty() else 200).print(shown)  # names whole in a pipe
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Converts, and shows the receipt."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
   if _TABLE.value:
     _print_table(_TABLE.value)
     return
@@ -124,4 +121,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.convert'):
-    app.run(main)
+    command_line.run(main, 'bertjax.convert')

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from absl import app, flags, logging
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax import sharding
@@ -94,12 +94,8 @@ def _buffers(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f'    {size:>14}  {each["array"]}  {each["operation"]}  {each["line"]}'
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
   """Prints what was found of each phase; 1 if one does not fit."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  if not flags.FLAGS['verbosity'].present:
-    logging.set_verbosity(logging.WARNING)
   config, fits = _CONFIG.value, True
   config.preset = config.preset or 'tpu'
   given = config_flags.get_override_values(flags.FLAGS['config'])
@@ -122,4 +118,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == '__main__':
   with door('bertjax.preflight'):
-    command_line.run(lambda argv: sys.exit(main(argv)), sys.argv, 'bertjax.preflight')
+    command_line.run(main, 'bertjax.preflight')

@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from absl import app, flags
+from absl import flags
 
+from bertjax.config import command_line
 from bertjax.errors import UserError, door
 from bertjax.preflight import topology, traffic
 
@@ -61,14 +62,12 @@ def arguments_of(
   return params, jax.eval_shape(optimizer.init, params), batch, key
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Compiles the step and prints what it moves.
 
   Raises:
     UserError: this version of transformers has no models in Flax, or as `topology.devices`.
   """
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   try:
     from transformers import BertConfig, __version__
     from transformers.models.bert.modeling_flax_bert import (  # pyright: ignore[reportMissingImports]
@@ -101,4 +100,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.preflight.flax_bert'):
-    app.run(main)
+    command_line.run(main, 'bertjax.preflight.flax_bert')

@@ -7,13 +7,12 @@ the table says what shapes alone say. Returns 1 if one does not fit.
 
 import importlib
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from absl import app, flags, logging
+from absl import flags
 
-from bertjax.config import presets
+from bertjax.config import command_line, presets
 from bertjax.errors import door
 
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
@@ -109,11 +108,8 @@ def table(papers: Iterable[Paper], compiles: bool) -> Iterator[tuple[str, bool]]
       yield f'| {" | ".join(row(said, paper.changes))} |', said['fits']
 
 
-def main(argv: list[str]) -> int:
+def main() -> int:
   """Prints the table; 1 if something does not fit."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
-  logging.set_verbosity(logging.WARNING)
   papers = (p for p in PAPERS if not _ONLY.value or p.file in _ONLY.value)
   fit = True
   for line, fits in table(papers, compiles=not _ESTIMATE.value):
@@ -124,4 +120,4 @@ def main(argv: list[str]) -> int:
 
 if __name__ == '__main__':
   with door('bertjax.preflight.papers'):
-    app.run(lambda argv: sys.exit(main(argv)))
+    command_line.run(main, 'bertjax.preflight.papers')

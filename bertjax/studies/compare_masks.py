@@ -14,7 +14,7 @@ import statistics
 import sys
 from typing import Any, NamedTuple
 
-from absl import app, flags, logging
+from absl import flags, logging
 from ml_collections import config_flags
 
 from bertjax.config import command_line
@@ -190,10 +190,8 @@ def page(config: Any, found: dict[str, list[dict[float, float]]], level: float, 
   )
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Trains the arms and writes the page and its picture."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   remote.require_local(_WORKDIR.value, '--workdir')
   config, workdir = _CONFIG.value.copy_and_resolve_references(), pathlib.Path(str(_WORKDIR.value))
   arms, seeds, output = list(_ARMS.value or ()), _SEEDS.value, pathlib.Path(str(_PAGE.value))
@@ -208,4 +206,4 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   with door('bertjax.studies.compare_masks'):
-    command_line.run(main, sys.argv, 'bertjax.studies.compare_masks')
+    command_line.run(main, 'bertjax.studies.compare_masks')

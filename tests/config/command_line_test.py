@@ -70,8 +70,8 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
 @mutation(
   'flags: the number that is no integer is not named',
   'bertjax/config/command_line.py',
-  'if found := _NO_INTEGER.match(str(error)):',
-  'if False and (found := _NO_INTEGER.match(str(error))):',
+  'if found := _NO_INTEGER.match(said):',
+  'if False and (found := _NO_INTEGER.match(said)):',
   case="total_steps=1e6-config.total_steps: expected an integer such as 1000000, got '1e6'",
 )
 @mutation(
@@ -98,19 +98,41 @@ def test_a_flag_that_the_config_cannot_take_is_one_line(flag, line):
       ('--config=configs/bert.py:test', '--unverifed', '--config.seed=3'),
       "Unknown command line flag 'unverifed'. Did you mean: unverified",
     ),
-    ((), 'flag --config=None: .* must have a value'),
+    ((), 'bertjax.recipe: expected --config: see --help'),
+    (('--config=configs/bert.py:test', 'seed=3'), 'expected flags alone, got seed=3'),
   ],
 )
 @mutation(
   'flags: the mistake of a config file is wrapped',
   'bertjax/config/command_line.py',
-  'found[1] if found else str(error)',
-  'str(error)',
+  'if found := _MISTAKE.search(said):',
+  'if False and (found := _MISTAKE.search(said)):',
   case="arguments0-unknown size 'tny', .*; did you mean 'tiny'",
 )
 def test_what_the_flags_lack_is_one_line(arguments, line):
   error = said(*arguments)
   assert len(error.splitlines()) == 1 and re.search(line, error), error
+
+
+@mutation(
+  'flags: a word that is no flag is passed over',
+  'bertjax/config/command_line.py',
+  'if rest[1:]:',
+  'if False:',
+)
+@pytest.mark.parametrize('module', ['vocab', 'predict', 'prepare', 'bench', 'convert', 'replay'])
+def test_a_command_refuses_a_word_that_is_no_flag(module, tmp_path):
+  flags = dict(
+    vocab=['--input=x', f'--output={tmp_path}/v', '--size=300'],
+    prepare=['--input=x', f'--output={tmp_path}/s', '--vocab=x'],
+    bench=['input', '--config=configs/bert.py:test'],
+    predict=['--workdir=x'],
+    replay=['--workdir=x', '--step=1'],
+  )
+  process = started(module, *flags.get(module, ()), 'stray')
+  out, error = process.communicate(timeout=120)
+  assert (process.returncode, out) == (1, '')
+  assert error == f'bertjax.{module}: expected flags alone, got stray\n'
 
 
 def test_a_config_file_that_returns_no_config_is_named(tmp_path):

@@ -39,8 +39,8 @@ def test_the_unverified_by_themselves():
 @mutation(
   'config: a key that there is not ends in a traceback',
   'bertjax/config/command_line.py',
-  'app.run(main, located(argv), flags_parser=functools.partial(parse_flags, program=program))',
-  'app.run(main, located(argv))',
+  'app.run(quietly, located(argv), flags_parser=functools.partial(parse_flags, program=program))',
+  'app.run(quietly, located(argv))',
 )
 def test_a_key_that_there_is_not_is_one_line():
   for config, key, known in (

@@ -8,4 +8,4 @@ from bertjax.preflight import flax_bert
 
 def test_a_transformers_without_flax_is_refused_with_the_remedy():
   with pytest.raises(UserError, match='pip install transformers==4.57.6'):
-    flax_bert.main(['flax_bert'])
+    flax_bert.main()

@@ -14,8 +14,9 @@ import itertools
 import pathlib
 import sys
 
-from absl import app, flags, logging
+from absl import flags, logging
 
+from bertjax.config import command_line
 from bertjax.data.text import known_language
 from bertjax.errors import choose, door
 from bertjax.studies.known_language.systems import SYSTEMS
@@ -29,10 +30,8 @@ _ARMS = flags.DEFINE_bool(
 _DOCUMENTS = flags.DEFINE_integer('documents', 20_000, 'Of each kind of text.', lower_bound=1)
 
 
-def main(argv: list[str]) -> None:
+def main() -> None:
   """Trains what is not there yet and prints the table."""
-  if len(argv) > 1:
-    raise app.UsageError(f'unexpected arguments: {" ".join(argv[1:])}')
   names = [choose(name, SYSTEMS, '--systems') for name in _SYSTEMS.value]
   from bertjax.studies.known_language import arms, table  # slow to import
 
@@ -50,4 +49,4 @@ def main(argv: list[str]) -> None:
 if __name__ == '__main__':
   flags.mark_flag_as_required('workdir')
   with door('bertjax.studies.known_language'):
-    app.run(main)
+    command_line.run(main, 'bertjax.studies.known_language')
