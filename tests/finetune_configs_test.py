@@ -5,7 +5,7 @@ import recipes
 from mutation import mutation
 
 from bertjax.data.labelled import classify, tags
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
@@ -51,7 +51,7 @@ def test_every_value_has_a_source_and_best_is_a_score(recipe):
   config = recipes.sourced('finetune', recipe)
   if recipe == 'text:classes':  # which the user names
     config.data.task.classes = ('a', 'b')
-  task, options = rows.task_of(config.data.task)
+  task, options = from_config.task_of(config.data.task)
   (classes,) = task.classes(options).values()
   names = dict(
     classify=lambda: classification.names(classes),
@@ -78,7 +78,7 @@ def test_chinese_tasks_are_read_from_the_files_of_ernie(shared):
   vocabulary = load_vocabulary(shared / 'tokenizers/ernie-1.0/vocab.txt')
 
   def read(task, kind):
-    options = rows.task_of(chinese.get_config(task).data.task)[1]
+    options = from_config.task_of(chinese.get_config(task).data.task)[1]
     found = list(kind.read(str(shared / f'zh/tasks/{task}/dev.tsv.gz'), options))
     return found, kind.encode(found[:50], options, vocabulary, 256)
 

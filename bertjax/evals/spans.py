@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import spans as spans_data
-from bertjax.data.labelled.common import extra_ids
+from bertjax.data.labelled.common import extra_ids, from_config, parts
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.store.reader import Store
@@ -74,12 +74,12 @@ class Questions(NamedTuple):
 
 
 def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -> Questions:
-  """The questions of a file; arguments and errors as `rows.open_rows`."""
-  records = rows_lib.read_records(config, path, key, limit)
-  _, task = rows_lib.task_of(config.data.task)
+  """The questions of a file; arguments and errors as `from_config.open_rows`."""
+  records = from_config.read_records(config, path, key, limit)
+  _, task = from_config.task_of(config.data.task)
   vocabulary = load_vocabulary(store.path / 'vocab')
   found = spans_data.contexts(records, vocabulary)
-  cls_last = rows_lib.is_cls_last(config.model)
+  cls_last = parts.is_cls_last(config.model)
   return Questions(
     records, found, spans_data.windows(records, found, task, vocabulary, config.length, cls_last)
   )
@@ -96,7 +96,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
   questions = open_questions(config, path, key, options.examples, subject.store)
   rows = rows_lib.Rows(
     subject.store, spans_data.labelled(questions.windows, {}), config.length, config.seed,
-    options.batch_size, cls_last=rows_lib.is_cls_last(config.model),
+    options.batch_size, cls_last=parts.is_cls_last(config.model),
     extra_ids=extra_ids.ids(config, options.language),
   )  # fmt: skip
 

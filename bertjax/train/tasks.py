@@ -15,7 +15,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import task_heads
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config
 from bertjax.errors import UserError
 from bertjax.train import timeline
 from bertjax.types import Batch, Context, Objective, Out, Variables
@@ -54,13 +54,13 @@ def fill_labels(config: Any) -> None:
     config: of the run, over labelled examples; changed in place.
 
   Raises:
-    UserError: as `rows.fill_labels`.
+    UserError: as `from_config.fill_labels`.
   """
   line = timeline.make(config)
-  rows.fill_labels(config.model, config.data.task)
+  from_config.fill_labels(config.model, config.data.task)
   for phase in line.phases if line.draws else ():
     with timeline.named(phase):
-      rows.fill_labels(phase.config.model, phase.config.data.task)
+      from_config.fill_labels(phase.config.model, phase.config.data.task)
     own = config.phases[phase.name]
     known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
     with own.unlocked():

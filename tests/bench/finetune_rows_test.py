@@ -7,7 +7,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.bench.parts import finetune_rows
-from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.data.labelled.common import from_config
 from bertjax.data.seqio_tasks import row_stream
 from configs.finetune import glue, squad, tagging
 
@@ -33,8 +33,8 @@ def rows_of(tmp_path):
     config.data.train = config.data.dev = str(path)
     config.data.vocab, config.length = str(tmp_path / 'vocab.txt'), 24
     config.update_from_flattened_dict(fields)
-    rows_lib.fill_labels(config.model, config.data.task)
-    rows_lib.ensure_vocabulary(config.data, str(tmp_path))
+    from_config.fill_labels(config.model, config.data.task)
+    from_config.ensure_vocabulary(config.data, str(tmp_path))
     return finetune_rows.make(config, row_stream.open_vocabulary(str(tmp_path)))
 
   return make

@@ -47,8 +47,8 @@ def straight(files, tmp_path_factory):
 
 @mutation(
   'choice: a row is no longer than a part may be',
-  'bertjax/data/labelled/common/rows.py',
-  'config.length * parts(examples), config.data',
+  'bertjax/data/labelled/common/from_config.py',
+  'config.length * parts.count(examples), config.data',
   'config.length, config.data',
 )
 @mutation(

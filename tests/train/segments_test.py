@@ -9,7 +9,7 @@ import task_files
 import toy_questions
 from mutation import mutation
 
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config
 from bertjax.train import segments, setup
 from configs import bert, modernbert, xlnet
 from configs.finetune import choice, squad
@@ -30,7 +30,7 @@ def files(tmp_path_factory):
 
 def noted(config, workdir):
   """What is said of the one phase of a run."""
-  store = rows.ensure_vocabulary(config.data, str(workdir))
+  store = from_config.ensure_vocabulary(config.data, str(workdir))
   (phase,) = setup.make_run(config, store, jax.devices()[:1]).parts
   return segments.note(phase.name, phase.config, phase.examples)
 

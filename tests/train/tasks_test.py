@@ -7,7 +7,7 @@ import task_files
 from mutation import mutation
 
 from bertjax.data import loader
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config
 from bertjax.errors import UserError
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train.step import with_rows
@@ -23,7 +23,7 @@ def files(tmp_path_factory):
 
 def make(config, workdir):
   return setup.make_run(
-    config, rows.ensure_vocabulary(config.data, str(workdir)), jax.devices()[:1]
+    config, from_config.ensure_vocabulary(config.data, str(workdir)), jax.devices()[:1]
   )
 
 

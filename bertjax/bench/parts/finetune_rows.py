@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.data.labelled.common import from_config
 from bertjax.data.labelled.spans import END, START, labelled
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Labelled
@@ -94,7 +94,7 @@ def make(config: Any, store: Store) -> RivalRows:
 
   def examples(part: str) -> Labelled:
     path, key, limit = files[part]
-    return rows_lib.open_rows(config, path, key, store, limit, 1).examples
+    return from_config.open_rows(config, path, key, store, limit, 1).examples
 
   kind = config.data.task.name
   path, key, limit = files['dev']

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax.data.labelled.common import extra_ids, rows
+from bertjax.data.labelled.common import extra_ids, from_config, rows
 from bertjax.data.seqio_tasks import row_stream
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Reader
@@ -12,7 +12,7 @@ from bertjax.data.types import Reader
 def _ensure(data: Any, seed: int, workdir: str) -> str:
   """Keeps the vocabulary in the workdir; returns the workdir."""
   del seed  # nothing is drawn
-  return rows.ensure_vocabulary(data, workdir)
+  return from_config.ensure_vocabulary(data, workdir)
 
 
 def _rows(config: Any, store: Store, fallback: str | None) -> tuple[rows.Rows, None]:
@@ -20,7 +20,7 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[rows.Rows, N
   del fallback  # no plan
   data = config.data
   key, together = 'config.data.train', config.batch_size
-  return rows.open_rows(config, data.train, key, store, data.examples, together), None
+  return from_config.open_rows(config, data.train, key, store, data.examples, together), None
 
 
 def _says(phases: Sequence[Any], path: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config, parts, rows
 from bertjax.data.seqio_tasks.loaded import seqio, tf
 from bertjax.data.seqio_tasks.windows import feature_name
 from bertjax.data.types import Labelled, Task
@@ -45,12 +45,12 @@ def labelled_task(
     lowercase: as `config.data.lowercase`.
 
   Raises:
-    UserError: no file, a task that does not work, or what `rows.open_rows` refuses in the first
-      examples; in the others when they are read.
+    UserError: no file, a task that does not work, or what `from_config.open_rows` refuses in the
+      first examples; in the others when they are read.
   """
   if not files:
     raise UserError(f'the Task {name!r} has no files: expected a split and its file, or several')
-  kind, options = rows.task_of(ConfigDict(task))
+  kind, options = from_config.task_of(ConfigDict(task))
   vocabulary = load_vocabulary(vocab, lowercase)
   encoded = functools.partial(_encoded, kind, options, vocabulary, length)
   whole = functools.cache(lambda split: encoded(files[split], None))  # seqio asks in each epoch
@@ -92,7 +92,7 @@ def _encoded(
 def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[Row]:
   """Each example as a batch of one row of the full length."""
   served: Any = vocabulary  # of a store they read the ids of special tokens alone
-  found = rows.Rows(served, examples, length * rows.parts(examples), seed=0, together=1)
+  found = rows.Rows(served, examples, length * parts.count(examples), seed=0, together=1)
   padding = {'token_BT': vocabulary.special['pad'] or 0}
   for number in range(found.rows):
     row = found.batch(np.array([number]), shuffle=False)

@@ -8,7 +8,8 @@ import numpy as np
 
 from bertjax.config.field_types import Count, Natural
 from bertjax.data import loader
-from bertjax.data.labelled.common import rows as rows_lib
+from bertjax.data.labelled.common import from_config
+from bertjax.data.labelled.common.rows import Rows
 from bertjax.errors import UserError
 from bertjax.types import Batch, Subject, Variables
 
@@ -29,7 +30,7 @@ class Options(NamedTuple):
   language: str = ''
 
 
-def open_rows(subject: Subject, options: Options) -> rows_lib.Rows:
+def open_rows(subject: Subject, options: Options) -> Rows:
   """The rows of the file.
 
   Raises:
@@ -37,7 +38,7 @@ def open_rows(subject: Subject, options: Options) -> rows_lib.Rows:
       language where the model needs one.
   """
   path, key = file_of(subject, options)
-  return rows_lib.open_rows(
+  return from_config.open_rows(
     subject.config, path, key, subject.store, options.examples, options.batch_size,
     options.language,
   )  # fmt: skip
@@ -69,7 +70,7 @@ def check_batch(subject: Subject, batch_size: int) -> None:
 
 
 def outputs(
-  subject: Subject, rows: rows_lib.Rows, batch_size: int, function: Callable[..., Any]
+  subject: Subject, rows: Rows, batch_size: int, function: Callable[..., Any]
 ) -> Callable[[Variables], Iterator[Any]]:
   """Variables -> for each row, in their order, what the function gives for it, in NumPy.
 

@@ -5,7 +5,7 @@ import contextlib
 import pytest
 from mutation import mutation
 
-from bertjax.data.labelled.common import datasets, rows
+from bertjax.data.labelled.common import datasets, from_config
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from configs.finetune import tfds as recipes
@@ -56,7 +56,7 @@ def store(tmp_path_factory):
 
 def encoded(config, path, vocabulary):
   """The rows of one name."""
-  task, options = rows.task_of(config.data.task)
+  task, options = from_config.task_of(config.data.task)
   records = list(task.read(path, options))
   return task.encode(records, options, vocabulary, 256)
 
@@ -157,12 +157,12 @@ def test_the_nearest_name_that_tfds_has_is_said(path):
 )
 def test_a_name_that_tfds_does_not_have_is_refused(path, said):
   config = recipes.get_config('xnli')
-  task, options = rows.task_of(config.data.task)
+  task, options = from_config.task_of(config.data.task)
   with prepared(), pytest.raises(UserError, match=said):
     list(task.read(path, options))
   config.data.task.text = ('premise', 'hypotesis')
   with prepared(), pytest.raises(UserError, match="got 'hypotesis'; did you mean 'hypothesis'"):
-    list(task.read('tfds:xnli:validation:de', rows.task_of(config.data.task)[1]))
+    list(task.read('tfds:xnli:validation:de', from_config.task_of(config.data.task)[1]))
 
 
 def test_what_cannot_be_downloaded_is_said_with_the_remedy(monkeypatch, tmp_path):

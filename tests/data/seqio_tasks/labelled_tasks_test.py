@@ -8,7 +8,7 @@ import pytest
 import seqio
 from mutation import mutation
 
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config
 from bertjax.data.seqio_tasks import labelled_tasks, windows
 from bertjax.data.vocab.train import train_wordpiece
 from bertjax.data.vocab.vocabulary import load_vocabulary
@@ -65,7 +65,7 @@ def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   data = types.SimpleNamespace(task=task, length_block=1)
   config = types.SimpleNamespace(data=data, model={}, length=LENGTH, seed=0)
   store = types.SimpleNamespace(path=path.parent, special=load_vocabulary(vocab).special)
-  served = rows.open_rows(config, str(path), 'train', store, 0, together=1 << 20)
+  served = from_config.open_rows(config, str(path), 'train', store, 0, together=1 << 20)
   expected = served.batch(np.arange(served.rows), shuffle=False)
   assert len(found) == served.rows
   for key, value in expected.items():

@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 from typing import Any
 
-from bertjax.data.labelled.common import rows
+from bertjax.data.labelled.common import from_config
 from bertjax.errors import UserError
 from bertjax.train import timeline
 
@@ -50,5 +50,5 @@ def _counts(config: Any) -> list[tuple[int, int]]:
   found = []
   for phase in phases:
     with timeline.named(phase):
-      found.append((rows.count(phase.config), phase.config.batch_size))
+      found.append((from_config.count(phase.config), phase.config.batch_size))
   return found

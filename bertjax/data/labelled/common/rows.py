@@ -10,22 +10,15 @@ are shuffled.
 
 import dataclasses
 import functools
-import itertools
-import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bertjax.config import registry
-from bertjax.config.options import read
 from bertjax.data import counter_rng
-from bertjax.data.labelled.common import extra_ids
+from bertjax.data.labelled.common import parts
 from bertjax.data.store.reader import Store
-from bertjax.data.types import Labelled, Task
-from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import load_vocabulary
-from bertjax.errors import UserError
+from bertjax.data.types import Labelled
 
 LENGTHS = 4  # of rows, at most
 UNIT = 8  # tokens: each is a multiple, or `config.length`
@@ -102,8 +95,8 @@ class Rows:
     first_n = []
     for row, number in enumerate(number_n):
       size, part_T = int(self.size_n[int(number)]), self._part(number)
-      starts = _starts(part_T)
-      first_n.append(_ends(part_T) if self.cls_last else starts)
+      starts = parts.starts(part_T)
+      first_n.append(parts.ends(part_T) if self.cls_last else starts)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
@@ -201,159 +194,3 @@ class Rows:
 def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:
   """The numbers below `size` in an order that the key gives, int64 [size]."""
   return counter_rng.permute(np.repeat(key_1, size), np.arange(size), size)
-
-
-def open_rows(
-  config: Any, path: str, key: str, store: Store, limit: int, together: int, language: str = ''
-) -> Rows:
-  """The rows of a file of labelled examples.
-
-  Args:
-    config: of the run; `data.task` says what its columns mean.
-    path: of the file.
-    key: of the config that names it, for messages.
-    store: of `open_vocabulary`.
-    limit: examples from the first one on; 0: all.
-    together: rows of a batch.
-    language: as of `extra_ids.ids`.
-
-  Raises:
-    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
-      example, an encoder that does not fit the task, or no language where it needs one.
-  """
-  task, options = task_of(config.data.task)
-  cls_last = is_cls_last(config.model)
-  own = task.encode_cls_last if cls_last else None
-  more = extra_ids.ids(config, language)
-  records = read_records(config, path, key, limit)
-  vocabulary = load_vocabulary(store.path / 'vocab')
-  examples = (own or task.encode)(records, options, vocabulary, config.length)
-  if cls_last and own is None:
-    examples = with_cls_last(examples)
-  length, block = config.length * parts(examples), config.data.length_block
-  return Rows(store, examples, length, config.seed, together, block, cls_last, more)
-
-
-def parts(examples: Labelled) -> int:
-  """Parts of a row."""
-  return int(examples.part_n[0].max()) if examples.part_n else 1
-
-
-def is_cls_last(model: Any) -> bool:
-  """Whether a `config.model` reads rows whose parts end in [CLS]."""
-  return 'pooling' in model and model.pooling == 'last'
-
-
-def with_cls_last(examples: Labelled) -> Labelled:
-  """The examples as XLNet reads them: the [CLS] that begins a part ends it, in segment 2.
-
-  [CLS] a [SEP] b [SEP] becomes a [SEP] b [SEP] [CLS] (zihangdai/xlnet, classifier_utils.py). The
-  original pads on the left, which tells a model nothing that knows distances alone.
-  """
-  part_n = examples.part_n or [np.ones(len(id_n), np.int32) for id_n in examples.id_n]
-  turned = lambda found: [_turned(x_T, p_T) for x_T, p_T in zip(found, part_n, strict=True)]
-  type_n = turned(examples.type_n)
-  for type_T, part_T in zip(type_n, part_n, strict=True):
-    type_T[_ends(part_T)] = 2
-  tokens = {name: turned(found) for name, found in examples.token_label.items()}
-  return examples._replace(id_n=turned(examples.id_n), type_n=type_n, token_label=tokens)
-
-
-def _turned(x_T: np.ndarray, part_T: np.ndarray) -> np.ndarray:
-  """The first entry of each part behind its others."""
-  column_T = np.arange(1, len(x_T) + 1)
-  column_T[_ends(part_T)] = _starts(part_T)
-  return x_T[column_T]
-
-
-def _starts(part_T: np.ndarray) -> np.ndarray:
-  """The first column of each part."""
-  return np.flatnonzero(np.diff(part_T, prepend=0))
-
-
-def _ends(part_T: np.ndarray) -> np.ndarray:
-  """The last column of each part."""
-  return np.flatnonzero(np.diff(part_T, append=0))
-
-
-def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
-  """The records of a file of labelled examples; arguments and errors as `open_rows`."""
-  records = list(_read(config, path, key, limit))
-  if not records:
-    raise _empty(path, key)
-  return records
-
-
-def count(config: Any) -> int:
-  """How many examples the run is trained on, without encoding them.
-
-  Raises:
-    UserError: as `open_rows`.
-  """
-  path, key = config.data.train, 'config.data.train'
-  counted = sum(1 for _ in _read(config, path, key, config.data.examples))
-  if not counted:
-    raise _empty(path, key)
-  return counted
-
-
-def _read(config: Any, path: str, key: str, limit: int) -> Iterator[Any]:
-  if not path:
-    raise UserError(f'{key} names no file: expected one with labelled examples')
-  task, options = task_of(config.data.task)
-  try:
-    yield from itertools.islice(task.read(path, options), limit or None)
-  except UserError as error:
-    raise UserError(f'{key}: {error}') from error
-
-
-def _empty(path: str, key: str) -> UserError:
-  return UserError(f'{key}={path} has no examples: expected one at least')
-
-
-def task_of(given: Any) -> tuple[Task, Any]:
-  """The task that `config.data.task` names, and its options, checked."""
-  module = registry.find('bertjax.data.labelled', given.name, 'config.data.task.name')
-  fields = {name: value for name, value in given.items() if name != 'name'}
-  options = read(module.TASK.options, fields, 'config.data.task')
-  module.TASK.check(options)
-  return module.TASK, options
-
-
-def fill_labels(model: Any, given: Any) -> None:
-  """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
-  the task has.
-
-  Args:
-    model: `config.model`.
-    given: `config.data.task`.
-
-  Raises:
-    UserError: a head for another number of classes.
-  """
-  task, options = task_of(given)
-  known = task.classes(options)
-  for key in ('labels', 'token_labels'):
-    labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
-    for name, classes in labels:
-      if classes != known.get(name, classes):
-        raise UserError(
-          f'config.model.{key} has {classes} classes for {name!r}, config.data.task {known[name]}: '
-          'leave it at 0 to take those of the task'
-        )
-    model[key] = labels
-
-
-def ensure_vocabulary(data: Any, workdir: str) -> str:
-  """Copies the vocabulary to WORKDIR/vocab; returns WORKDIR.
-
-  Raises:
-    UserError: `config.data` names none.
-  """
-  if not data.vocab:
-    raise UserError(
-      'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '
-      'brings its own, --config.init_from=hf:DIR or a run'
-    )
-  kept.keep(load_vocabulary(data.vocab, data.lowercase), pathlib.Path(workdir, 'vocab'))
-  return workdir

@@ -5,7 +5,7 @@ import pytest
 import review_files
 from mutation import mutation
 
-from bertjax.data.labelled.common import durations, rows
+from bertjax.data.labelled.common import durations, from_config
 from bertjax.errors import UserError
 from bertjax.train import setup
 from configs.finetune import text
@@ -25,7 +25,7 @@ def config(tmp_path):
 
 
 def check_set_up_refuses(config, tmp_path, said):
-  store = rows.ensure_vocabulary(config.data, str(tmp_path))
+  store = from_config.ensure_vocabulary(config.data, str(tmp_path))
   with pytest.raises(UserError, match=said):
     setup.make_run(config, store, jax.devices()[:1])
 
@@ -39,7 +39,7 @@ def test_epochs_are_of_the_examples_that_are_used(config):
 
 @mutation(
   'labelled: a run over no examples lasts a step',
-  'bertjax/data/labelled/common/rows.py',
+  'bertjax/data/labelled/common/from_config.py',
   '  if not counted:\n    raise _empty(path, key)\n',
   '',
 )
@@ -53,7 +53,7 @@ def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
 
 @mutation(
   'labelled: a dev file without examples is judged',
-  'bertjax/data/labelled/common/rows.py',
+  'bertjax/data/labelled/common/from_config.py',
   '  if not records:\n    raise _empty(path, key)\n',
   '',
 )

@@ -8,7 +8,8 @@ import pytest
 from mutation import mutation
 
 from bertjax.data import loader
-from bertjax.data.labelled.common.rows import Rows, with_cls_last
+from bertjax.data.labelled.common.parts import with_cls_last
+from bertjax.data.labelled.common.rows import Rows
 from bertjax.data.types import Labelled
 
 
@@ -210,14 +211,14 @@ def test_every_example_is_judged_once(rows):
 
 @mutation(
   'labelled: segment 2 is that of the first token',
-  'bertjax/data/labelled/common/rows.py',
-  'type_T[_ends(part_T)] = 2',
+  'bertjax/data/labelled/common/parts.py',
+  'type_T[ends(part_T)] = 2',
   'type_T[0] = 2',
 )
 @mutation(
   'labelled: the first token stands for a row that ends in [CLS]',
   'bertjax/data/labelled/common/rows.py',
-  '_ends(part_T) if self.cls_last else starts',
+  'parts.ends(part_T) if self.cls_last else starts',
   'starts',
 )
 def test_the_cls_of_each_part_may_stand_last():

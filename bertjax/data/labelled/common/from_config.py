@@ -1,0 +1,130 @@
+"""What a config says of labelled examples: their task, files and vocabulary."""
+
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from bertjax.config import registry
+from bertjax.config.options import read
+from bertjax.data.labelled.common import extra_ids, parts
+from bertjax.data.labelled.common.rows import Rows
+from bertjax.data.store.reader import Store
+from bertjax.data.types import Task
+from bertjax.data.vocab import kept
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+
+
+def open_rows(
+  config: Any, path: str, key: str, store: Store, limit: int, together: int, language: str = ''
+) -> Rows:
+  """The rows of a file of labelled examples.
+
+  Args:
+    config: of the run; `data.task` says what its columns mean.
+    path: of the file.
+    key: of the config that names it, for messages.
+    store: of `open_vocabulary`.
+    limit: examples from the first one on; 0: all.
+    together: rows of a batch.
+    language: as of `extra_ids.ids`.
+
+  Raises:
+    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
+      example, an encoder that does not fit the task, or no language where it needs one.
+  """
+  task, options = task_of(config.data.task)
+  cls_last = parts.is_cls_last(config.model)
+  own = task.encode_cls_last if cls_last else None
+  more = extra_ids.ids(config, language)
+  records = read_records(config, path, key, limit)
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  examples = (own or task.encode)(records, options, vocabulary, config.length)
+  if cls_last and own is None:
+    examples = parts.with_cls_last(examples)
+  length, block = config.length * parts.count(examples), config.data.length_block
+  return Rows(store, examples, length, config.seed, together, block, cls_last, more)
+
+
+def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
+  """The records of a file of labelled examples; arguments and errors as `open_rows`."""
+  records = list(_read(config, path, key, limit))
+  if not records:
+    raise _empty(path, key)
+  return records
+
+
+def count(config: Any) -> int:
+  """How many examples the run is trained on, without encoding them.
+
+  Raises:
+    UserError: as `open_rows`.
+  """
+  path, key = config.data.train, 'config.data.train'
+  counted = sum(1 for _ in _read(config, path, key, config.data.examples))
+  if not counted:
+    raise _empty(path, key)
+  return counted
+
+
+def _read(config: Any, path: str, key: str, limit: int) -> Iterator[Any]:
+  if not path:
+    raise UserError(f'{key} names no file: expected one with labelled examples')
+  task, options = task_of(config.data.task)
+  try:
+    yield from itertools.islice(task.read(path, options), limit or None)
+  except UserError as error:
+    raise UserError(f'{key}: {error}') from error
+
+
+def _empty(path: str, key: str) -> UserError:
+  return UserError(f'{key}={path} has no examples: expected one at least')
+
+
+def task_of(given: Any) -> tuple[Task, Any]:
+  """The task that `config.data.task` names, and its options, checked."""
+  module = registry.find('bertjax.data.labelled', given.name, 'config.data.task.name')
+  fields = {name: value for name, value in given.items() if name != 'name'}
+  options = read(module.TASK.options, fields, 'config.data.task')
+  module.TASK.check(options)
+  return module.TASK, options
+
+
+def fill_labels(model: Any, given: Any) -> None:
+  """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
+  the task has.
+
+  Args:
+    model: `config.model`.
+    given: `config.data.task`.
+
+  Raises:
+    UserError: a head for another number of classes.
+  """
+  task, options = task_of(given)
+  known = task.classes(options)
+  for key in ('labels', 'token_labels'):
+    labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
+    for name, classes in labels:
+      if classes != known.get(name, classes):
+        raise UserError(
+          f'config.model.{key} has {classes} classes for {name!r}, config.data.task {known[name]}: '
+          'leave it at 0 to take those of the task'
+        )
+    model[key] = labels
+
+
+def ensure_vocabulary(data: Any, workdir: str) -> str:
+  """Copies the vocabulary to WORKDIR/vocab; returns WORKDIR.
+
+  Raises:
+    UserError: `config.data` names none.
+  """
+  if not data.vocab:
+    raise UserError(
+      'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '
+      'brings its own, --config.init_from=hf:DIR or a run'
+    )
+  kept.keep(load_vocabulary(data.vocab, data.lowercase), pathlib.Path(workdir, 'vocab'))
+  return workdir
