@@ -132,7 +132,8 @@ def classes_of(config: Any) -> dict[str, tuple[str, ...]]:
     found = {f'{task_heads.TASKS}/{phase.name}': phase.config.data for phase in line.phases}
   else:
     found = dict.fromkeys(task_heads.names(config.model), config.data)
-  classes = {head: tuple(data.get('task', {}).get('classes', ())) for head, data in found.items()}
+  tasks: dict[str, Any] = {head: data.get('task', {}) for head, data in found.items()}
+  classes = {head: tuple(task.get('classes', ())) for head, task in tasks.items()}
   return {head: names for head, names in classes.items() if names}
 
 
