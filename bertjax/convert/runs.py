@@ -129,12 +129,11 @@ def classes_of(config: Any) -> dict[str, tuple[str, ...]]:
   heads as `task_heads.apart` names them. Of any other run there are none."""
   line = timeline.make(config)
   if line.draws:
-    found = {f'{task_heads.TASKS}/{phase.name}': phase.config.data for phase in line.phases}
+    heads = [(f'{task_heads.TASKS}/{phase.name}', phase.config) for phase in line.phases]
   else:
-    found = dict.fromkeys(task_heads.names(config.model), config.data)
-  tasks: dict[str, Any] = {head: data.get('task', {}) for head, data in found.items()}
-  classes = {head: tuple(task.get('classes', ())) for head, task in tasks.items()}
-  return {head: names for head, names in classes.items() if names}
+    heads = [(name, config) for name in task_heads.names(config.model)]
+  found = {head: own.data.get('task', {}).get('classes', ()) for head, own in heads}
+  return {head: tuple(names) for head, names in found.items() if names}
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
