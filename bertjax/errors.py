@@ -3,8 +3,8 @@
 Every command runs in `door`, whose first lines are all that it does before the heavy imports:
 
   if __name__ == '__main__':
-    with door('bertjax.prepare'):
-      app.run(main)
+    with door('bertjax.vocab'):
+      command_line.run(main, 'bertjax.vocab')
 """
 
 import contextlib

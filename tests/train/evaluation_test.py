@@ -1,11 +1,13 @@
 """Evaluations in a run: names, when they are due, what is refused, what a failing one costs."""
 
 import json
+import re
 
 import jax
 import numpy as np
 import pytest
 from mutation import mutation
+from processes import ROOT
 from systems import tiny
 
 from bertjax.data.store.writer import write_store
@@ -36,6 +38,24 @@ def lines(workdir):
 def exact(workdir):
   timed = lambda key: key.startswith('time/') or key in ('tokens_per_second', 'mfu')
   return [{k: v for k, v in line.items() if not timed(k)} for line in lines(workdir)]
+
+
+@mutation(
+  'docs: a set of evaluations of ones own is that of all',
+  'docs/running.md',
+  'config.evals.short = copy',
+  'config.evals.held_out = copy',
+)
+def test_a_set_of_ones_own_as_the_docs_add_it(rich_store):
+  page = (ROOT / 'docs' / 'running.md').read_text()
+  (block,) = [x for x in re.findall(r'```python\n(.*?)```', page, re.DOTALL) if 'evals.short' in x]
+  names: dict = {}
+  exec(block, names)
+  config = names['get_config']('test')
+  config.update_from_flattened_dict({'data.store': str(rich_store), 'evals.short.every': 3})
+  run = setup.make_run(config, rich_store, jax.devices()[:1])
+  found = {each.name: each.every for each in run.phases[0].evals}
+  assert (found['held_out'], found['short']) == (config.eval_steps, 3)
 
 
 @pytest.mark.parametrize(
