@@ -53,8 +53,7 @@ class Source(NamedTuple):
     vocabulary: or None where it has none.
     params: () -> its parameters, without heads that it lacks.
     languages: names of those of its table; () where nothing says them.
-    classes: those that its heads tell apart, as `runs.classes_of` has them; none where nothing says
-      them.
+    classes: head -> those that it tells apart, by their ids, where they are said.
   """
 
   name: str
@@ -101,7 +100,7 @@ def open_source(name: str, key: str = KEY) -> Source:
     return {k: v for k, v in taken.params.items() if k not in made}
 
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  return Source(name, dict(model), vocabulary, params)
+  return Source(name, dict(model), vocabulary, params, classes=opened.classes)
 
 
 class Adopted(NamedTuple):
@@ -150,6 +149,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
   changed = model_fields.bring(given.model, config, source.model)
   said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
+  said += other_names(source, config)
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = bring_vocabulary(source, workdir)
@@ -158,10 +158,29 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
 
 
 def renamed(source: Source, config: Any) -> set[str]:
-  """The heads of a run whose classes are known to have other names, or another order, than those of
-  a model's head of that name."""
+  """The heads of a model whose classes are not those of a run's head of that name: they have other
+  names, or another order.
+
+  A model that comes from elsewhere may have its own names for the same classes (NEGATIVE for 0), as
+  `other_names` says; only the run's names in another order are other classes there.
+  """
   ours = runs.classes_of(config)
-  return {head for head, found in source.classes.items() if found != ours.get(head, found)}
+  if not sources.is_source(source.name):
+    return {head for head, found in source.classes.items() if found != ours.get(head, found)}
+  fold = lambda names: [name.casefold() for name in names]
+  pairs = {head: (fold(found), fold(ours.get(head, ()))) for head, found in source.classes.items()}
+  return {head for head, (found, own) in pairs.items() if found != own and set(found) == set(own)}
+
+
+def other_names(source: Source, config: Any) -> list[str]:
+  """What is worth saying of heads whose classes are taken by their number: their names differ."""
+  ours, others = runs.classes_of(config), renamed(source, config)
+  return [
+    f'{source.name} calls the classes of {head!r} {", ".join(found)}; they are taken, in this '
+    f'order, for {", ".join(ours[head])}'
+    for head, found in source.classes.items()
+    if head not in others and len(found) == len(ours.get(head, ())) and found != ours[head]
+  ]
 
 
 def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:

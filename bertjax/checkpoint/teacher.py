@@ -58,6 +58,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
     )
   _check_classes(config, source)
   said = [f'The teacher {source.name} has {parameters(params):,} parameters']
+  said += init_from.other_names(source, config)
   data = config.data
   if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
     data.vocab = init_from.bring_vocabulary(source, workdir)

@@ -99,6 +99,17 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   return family, dict(fields, family=found[0], name=family.model)
 
 
+def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+  """Head of a model that was read -> what its config.json calls the classes, by their ids; none
+  where it has the names that transformers gives (LABEL_0)."""
+  said = given.get('id2label', {})
+  names = tuple(str(said[i]) for i in sorted(said, key=int))
+  if all(name == f'LABEL_{i}' for i, name in enumerate(names)):
+    return {}
+  heads = (*model.get('labels', ()), *model.get('token_labels', ()))
+  return {head: names for head, count in heads if count == len(names)}
+
+
 def _all() -> dict[str, Family]:
   """The families that directories are read as."""
   found = {n: family_lib.find(n) for n in registry.names_in('bertjax.convert.families')}

@@ -38,7 +38,8 @@ def open_directory(path: pathlib.Path) -> Opening:
   family, model = config_json.read(given, set(state))
   take = lambda whole, absent: huggingface.take(state, whole, absent)
   files = tuple(weights.files_of(path))
-  return Opening(path, files, model, family.recipe, tokenizer.read(path), None, [], take)
+  vocabulary, classes = tokenizer.read(path), config_json.classes(given, model)
+  return Opening(path, files, model, family.recipe, vocabulary, None, [], take, classes=classes)
 
 
 def write(

@@ -2,7 +2,7 @@
 
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from bertjax.convert import card, directory, parity, receipt, runs, tables
 from bertjax.convert import family as family_lib
 from bertjax.convert.families import electra_net
-from bertjax.data.labelled.common import tag_sets
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
 
@@ -159,19 +158,11 @@ def _write_part(
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
     model_class=name, dtype=dtype,
     tensors=directory.write(
-      folder, params, model, run.vocabulary, dtype, shard_bytes, _classes(run.config)
+      folder, params, model, run.vocabulary, dtype, shard_bytes, runs.class_names(run.config)
     ),
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))
   return said
-
-
-def _classes(config: Any) -> Sequence[str]:
-  """The classes of a run that was fine-tuned, as its files spell them."""
-  task = config.data.task if 'task' in config.data else {}
-  if 'scheme' in task:
-    return tag_sets.tags(task['scheme'], task['classes'])
-  return tuple(task['classes']) if 'classes' in task else ()
 
 
 def _compare_part(

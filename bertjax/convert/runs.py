@@ -16,6 +16,7 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, reading, resume, task_heads
+from bertjax.data.labelled.common import tag_sets
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose, writing
 from bertjax.storage import mirror
@@ -129,11 +130,18 @@ def classes_of(config: Any) -> dict[str, tuple[str, ...]]:
   heads as `task_heads.apart` names them. Of any other run there are none."""
   line = timeline.make(config)
   if line.draws:
-    heads = [(f'{task_heads.TASKS}/{phase.name}', phase.config) for phase in line.phases]
+    heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.phases}
   else:
-    heads = [(name, config) for name in task_heads.names(config.model)]
-  found = {head: own.data.get('task', {}).get('classes', ()) for head, own in heads}
-  return {head: tuple(names) for head, names in found.items() if names}
+    heads = {name: config for name in task_heads.names(config.model)}
+  return {head: found for head, own in heads.items() if (found := class_names(own))}
+
+
+def class_names(config: Any) -> tuple[str, ...]:
+  """The classes of the task of a run that was fine-tuned, by their ids, as its files spell them."""
+  task = config.data.task if 'task' in config.data else {}
+  if 'scheme' in task:
+    return tuple(tag_sets.tags(task['scheme'], task['classes']))
+  return tuple(task['classes']) if 'classes' in task else ()
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:

@@ -1,5 +1,7 @@
 """init_from of fine-tuning: the encoder of a model of another kind than the config's."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -123,3 +125,31 @@ def test_a_pretraining_still_wants_its_own_kind(tmp_path):
   c.init_from = save('BertForMaskedLM', tmp_path / 'hf')
   with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
     init_from.adopt(c, tmp_path)
+
+
+@mutation(
+  'init_from: the classes of a model of transformers are told by their number alone',
+  'bertjax/checkpoint/init_from.py',
+  'if found != own and set(found) == set(own)}',
+  'if False}',
+)
+@pytest.mark.parametrize(
+  'names, anew, taken',
+  [
+    (('no', 'maybe', 'yes'), False, False),
+    (('No', 'Maybe', 'Yes'), False, True),
+    (('Yes', 'Maybe', 'No'), True, False),
+    (('refuted', 'open', 'entailed'), False, True),
+    (('LABEL_0', 'LABEL_1', 'LABEL_2'), False, False),
+  ],
+)
+def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, taken):
+  c = config_of(save('AlbertForSequenceClassification', tmp_path / 'hf'))
+  file = tmp_path / 'hf/config.json'
+  given = json.loads(file.read_text()) | dict(id2label=dict(enumerate(names)))
+  file.write_text(json.dumps(given))
+  c.data.task.classes = ('no', 'maybe', 'yes')
+  c, said, source = init_from.adopt(c, tmp_path)
+  assert any('they are taken, in this order, for no, maybe, yes' in line for line in said) == taken
+  _, said = init_from.loader(c, None, source)(first_variables(c))
+  assert any('for other classes: label' in line for line in said) == anew

@@ -6,6 +6,7 @@ import json
 import pathlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,6 +76,7 @@ class Opening(NamedTuple):
     model, recipe, vocabulary, step, assumed: as in `Original`.
     take: (whole `config.model`, absent) -> its parameters.
     take_slots: whole `config.model` -> `Original.slots`; None where no slots are read.
+    classes: head -> names of the classes that it tells apart, by their ids, where they are said.
   """
 
   path: pathlib.Path
@@ -86,6 +88,7 @@ class Opening(NamedTuple):
   assumed: list[str]
   take: Callable[[Any, Absent], Taken]
   take_slots: Callable[[Any], dict[str, Any]] | None = None
+  classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
   def read(self, absent: Absent, wanted: Wanted) -> Original:
     """The checkpoint with its tensors, and heads or slots that are asked for.
