@@ -159,7 +159,7 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
   if 'extra' in model and model.extra:
     given['langs'] = tensor(inputs.language_BT)
   if 'answers' in model and model.answers != 'none':
-    given |= _asked(given, inputs)
+    given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
   if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
     given = {key: value[:, None] for key, value in given.items()}
   with torch.no_grad():
@@ -176,17 +176,16 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
   return outputs, keys
 
 
-def _asked(given: Mapping[str, Any], inputs: Inputs) -> dict[str, Any]:
-  """Which tokens may not be in an answer, as in the original, and the column of [CLS], the last."""
-  real_BT, type_BT = given['attention_mask'], given['token_type_ids']
-  text_BT = (type_BT == 0) & (real_BT > 0)
+def _asked(real_BT: Any, type_BT: Any, last: bool) -> dict[str, Any]:
+  """Which tokens may not be in an answer, as in the original, and the column of [CLS], the last or
+  the first; the text is in segment 0, or 1."""
+  text_BT = (type_BT == (0 if last else 1)) & (real_BT > 0)
   # Behind the last token of the text, which is [SEP], and behind padding there is none.
   allowed_BT = text_BT & text_BT.roll(-1, 1)
-  allowed_BT[:, -1] = True
-  return dict(
-    p_mask=(~allowed_BT).float(),
-    cls_index=(given['input_ids'].shape[1] - 1) * real_BT.new_ones(len(inputs.token_BT)),
-  )
+  column = real_BT.shape[1] - 1 if last else 0
+  allowed_BT[:, column] = True
+  column_B = column * real_BT.new_ones(len(real_BT))
+  return dict(p_mask=(~allowed_BT).float(), cls_index=column_B)
 
 
 # transformers' name of an output -> ours, and whether it is of every token.

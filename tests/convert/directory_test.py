@@ -78,6 +78,13 @@ def saved(tmp_path_factory):
   'allowed_BT = text_BT.clone()',
   case='XLNetForQuestionAnswering',
 )
+@mutation(
+  'convert: the text of a question is in the segment of XLNet everywhere',
+  'bertjax/convert/parity.py',
+  '(0 if last else 1)',
+  '0',
+  case='XLMForQuestionAnswering',
+)
 def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
   """Every tensor bit for bit, no key missing or unexpected, the same outputs."""
   model, taken = opened(saved(case))

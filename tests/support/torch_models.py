@@ -64,6 +64,7 @@ CASES = {
   'XLMForSequenceClassification': t.XLMConfig(n_langs=4, num_labels=3, **XLM),
   'XLMForTokenClassification': t.XLMConfig(use_lang_emb=False, num_labels=7, **XLM),
   'XLMForMultipleChoice': t.XLMConfig(n_langs=4, summary_use_proj=False, num_labels=36, **XLM),
+  'XLMForQuestionAnswering': t.XLMConfig(n_langs=4, **XLM),
   'XLMForQuestionAnsweringSimple': t.XLMConfig(n_langs=4, **XLM),
   'ErnieForPreTraining': t.ErnieConfig(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': t.DistilBertConfig(**DISTIL),

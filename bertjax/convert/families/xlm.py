@@ -4,6 +4,7 @@ embeddings, masked and causal."""
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax.convert.families import xlnet
 from bertjax.convert.families.bert import PLAIN, label_heads
 from bertjax.convert.family import ANY, Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
@@ -38,6 +39,7 @@ def layout(model: Any) -> Layout:
     return Layout(rows + words, tied)
   names = {name: 'sequence_summary.summary' for name, _ in model.labels}
   names |= {'span': 'qa_outputs'} | ({'right': 'logits_proj'} if 'right' in names else {})
+  rows += xlnet.answers(model.width, 'qa_outputs.') if model.answers != 'none' else ()
   return Layout(rows + label_heads(model, '', names), spare=(*spare, *tied))
 
 
@@ -59,6 +61,7 @@ def write(model: Any) -> dict[str, Any]:
     )
   rows = model.extra[0][1] if model.extra else 1
   found: dict[str, Any] = dict(n_langs=rows, use_lang_emb=bool(model.extra), asm=False)
+  found |= xlnet.beam(model)
   if [name for name, _ in model.labels] == ['right']:
     # Its class has two linear maps, one after the other, and leaves out the first of them.
     found |= dict(summary_use_proj=False, num_labels=model.width)
@@ -94,6 +97,7 @@ FAMILY = Family(
   classes={
     'XLMWithLMHeadModel': Heads(words=True),
     'XLMModel': Heads(),
+    'XLMForQuestionAnswering': Heads(answers='xlnet'),
     'XLMForQuestionAnsweringSimple': Heads(token_label='span'),
     CHOICE: Heads(label='right'),
     SEQUENCE: Heads(label=ANY),

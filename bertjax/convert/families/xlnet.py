@@ -51,21 +51,21 @@ def layout(model: Any) -> Layout:
   return Layout(rows + (answers(model.width) if model.answers != 'none' else ()), spare=spare)
 
 
-def answers(width: int) -> tuple[Row, ...]:
-  """The head of answers to questions; I is two states side by side."""
+def answers(width: int, base: str = '') -> tuple[Row, ...]:
+  """The head of answers to questions, below a module of its class; I is two states side by side."""
   rows = (
-    *dense('answers/start', 'start_logits.dense', 'A', 'D'),
-    *dense('answers/end_hidden', 'end_logits.dense_0', 'O', 'I'),
-    *norm('answers/end_norm', 'end_logits.LayerNorm'),
-    *dense('answers/end', 'end_logits.dense_1', 'A', 'D'),
-    *dense('answers/none_hidden', 'answer_class.dense_0', 'O', 'I'),
-    dense('answers/none', 'answer_class.dense_1', 'A', 'D')[0],
+    *dense('answers/start', f'{base}start_logits.dense', 'A', 'D'),
+    *dense('answers/end_hidden', f'{base}end_logits.dense_0', 'O', 'I'),
+    *norm('answers/end_norm', f'{base}end_logits.LayerNorm'),
+    *dense('answers/end', f'{base}end_logits.dense_1', 'A', 'D'),
+    *dense('answers/none_hidden', f'{base}answer_class.dense_0', 'O', 'I'),
+    dense('answers/none', f'{base}answer_class.dense_1', 'A', 'D')[0],
   )
   return heads(rows, I=2 * width)
 
 
-def write(model: Any) -> dict[str, Any]:
-  """The beam of answers."""
+def beam(model: Any) -> dict[str, Any]:
+  """That of answers, where there is their head."""
   if model.answers == 'none':
     return {}
   return dict.fromkeys(('start_n_top', 'end_n_top'), FORMS[model.answers].beam)
@@ -114,6 +114,6 @@ FAMILY = Family(
     summary_use_proj=(True,),
     summary_activation=('tanh',),
   ),  # fmt: skip
-  write=write,
+  write=beam,
   vocab_size=32_000,
 )
