@@ -1,7 +1,6 @@
 """What our model and the class of transformers say of the same inputs, layer by layer."""
 
 import pathlib
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax

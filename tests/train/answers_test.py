@@ -140,3 +140,26 @@ def test_other_encoders_learn_with_these_heads(recipe, files, tmp_path):
 
 def test_a_mesh_changes_nothing(files, xlnet, tuned, tmp_path):
   finetune_runs.check_mesh(of_xlnet(files, xlnet, tmp_path), tuned[0])
+
+
+def test_an_xlm_with_xlnets_head_learns_and_is_exported_to_its_class(files, tmp_path):
+  """By its export's own comparison with transformers."""
+  pretrained, workdir = tmp_path / 'xlm', tmp_path / 'tuned'
+  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
+  model = dict(layers=1, width=32, ffn=128, heads=4, init_std=0.2)
+  keys |= {f'model.{key}': value for key, value in model.items()}
+  lines = [line for line in (files / 'text.txt').read_text().splitlines() if line]
+  (tmp_path / 'text.txt').write_text('\n'.join(lines) + '\n')
+  text = tmp_path / 'text.txt'
+  keys |= {'data.input': f'de={text},en={text},de-en={text}+{text}', 'data.holdout': 0.2}
+  keys |= {'data.vocab': files / 'vocab.txt'}
+  start = finetune_runs.main('configs/xlm.py:test', pretrained)
+  finetune_runs.run([*start, *(f'--config.{key}={value}' for key, value in keys.items())])
+  head = {'model.answers': 'xlnet', 'model.token_labels': '()', 'data.language': 'en'}
+  finetune_runs.run(command('v2', files, workdir, init_from=pretrained, **head))
+  assert finetune_runs.last(workdir, EXACT) > 0.9
+  exported = finetune_runs.exported(workdir, tmp_path / 'hf')
+  given = json.loads((exported / 'config.json').read_text())
+  assert given['architectures'] == ['XLMForQuestionAnswering']
+  said = json.loads((exported / 'parity.json').read_text())['outputs']
+  assert {'answers', 'none'} <= {each['of'] for each in said['differences']}
