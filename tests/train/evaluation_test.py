@@ -145,10 +145,12 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   '      pass\n',
 )
 def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypatch, one_device):
-  config = short(rich_store)
+  """Nor does a kill in the evaluation, after which nothing can be rescued."""
+  config, written = short(rich_store), []
   train_loop.run(config, str(tmp_path / 'straight'))
 
   def fail(phases, interleaved, variables, step, last, rest):
+    written.append((tmp_path / f'run/checkpoints/{step}/manifest.json').exists())
     raise ValueError('of ours')
 
   with monkeypatch.context() as patch:
@@ -156,7 +158,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
     patch.setattr(evaluation, 'due', lambda phases, step, last: last)
     with pytest.raises(ValueError, match='of ours'):
       train_loop.run(config, str(tmp_path / 'run'))
-  assert (tmp_path / 'run' / 'checkpoints' / '4' / 'manifest.json').exists()
+  assert written == [True]
   train_loop.run(config, str(tmp_path / 'run'))
   assert lines(tmp_path / 'run')[-1] == lines(tmp_path / 'straight')[-1]
   assert (tmp_path / 'run' / 'checkpoints' / '4' / 'scores.json').exists()
