@@ -19,16 +19,21 @@ def files(tmp_path_factory):
   return toy_questions.write(tmp_path_factory.mktemp('files'))
 
 
+def pretrain(system, files, text, workdir, ffn):
+  """Four steps of a system."""
+  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
+  model = dict(layers=1, width=32, ffn=ffn, heads=4, init_std=0.2)
+  keys |= {f'model.{key}': value for key, value in model.items()}
+  keys |= {'data.input': text, 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
+  command = finetune_runs.main(f'configs/{system}.py:test', workdir)
+  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+
+
 @pytest.fixture(scope='module')
 def xlnet(files, tmp_path_factory):
   """The workdir of four steps of XLNet."""
   workdir = tmp_path_factory.mktemp('xlnet')
-  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
-  model = dict(layers=1, width=32, ffn=64, heads=4, init_std=0.2)
-  keys |= {f'model.{key}': value for key, value in model.items()}
-  keys |= {'data.input': files / 'text.txt', 'data.vocab': files / 'vocab.txt', 'data.holdout': 0.2}
-  command = finetune_runs.main('configs/xlnet.py:test', workdir)
-  finetune_runs.run([*command, *(f'--config.{key}={value}' for key, value in keys.items())])
+  pretrain('xlnet', files, files / 'text.txt', workdir, ffn=64)
   return workdir
 
 
@@ -145,16 +150,10 @@ def test_a_mesh_changes_nothing(files, xlnet, tuned, tmp_path):
 def test_an_xlm_with_xlnets_head_learns_and_is_exported_to_its_class(files, tmp_path):
   """By its export's own comparison with transformers."""
   pretrained, workdir = tmp_path / 'xlm', tmp_path / 'tuned'
-  keys = dict(total_steps=4, checkpoint_steps=4, eval_steps=4, length=32, batch_size=8)
-  model = dict(layers=1, width=32, ffn=128, heads=4, init_std=0.2)
-  keys |= {f'model.{key}': value for key, value in model.items()}
   lines = [line for line in (files / 'text.txt').read_text().splitlines() if line]
-  (tmp_path / 'text.txt').write_text('\n'.join(lines) + '\n')
   text = tmp_path / 'text.txt'
-  keys |= {'data.input': f'de={text},en={text},de-en={text}+{text}', 'data.holdout': 0.2}
-  keys |= {'data.vocab': files / 'vocab.txt'}
-  start = finetune_runs.main('configs/xlm.py:test', pretrained)
-  finetune_runs.run([*start, *(f'--config.{key}={value}' for key, value in keys.items())])
+  text.write_text('\n'.join(lines) + '\n')
+  pretrain('xlm', files, f'de={text},en={text},de-en={text}+{text}', pretrained, ffn=128)
   head = {'model.answers': 'xlnet', 'model.token_labels': '()', 'data.language': 'en'}
   finetune_runs.run(command('v2', files, workdir, init_from=pretrained, **head))
   assert finetune_runs.last(workdir, EXACT) > 0.9

@@ -159,6 +159,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
     with pytest.raises(ValueError, match='of ours'):
       train_loop.run(config, str(tmp_path / 'run'))
   assert written == [True]
+  assert (tmp_path / 'run' / 'checkpoints' / '4' / 'manifest.json').exists()
   train_loop.run(config, str(tmp_path / 'run'))
   assert lines(tmp_path / 'run')[-1] == lines(tmp_path / 'straight')[-1]
   assert (tmp_path / 'run' / 'checkpoints' / '4' / 'scores.json').exists()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from bertjax.data.labelled.common import datasets
 from bertjax.data.text import compressed, kinds
+from bertjax.data.text.formats import tables
 from bertjax.errors import UserError, choose
 from bertjax.storage import copies
 
@@ -140,11 +141,13 @@ def _rows(
   header: Sequence[str],
 ) -> Iterator[Record]:
   if kind == kinds.CSV:
-    rows = _csv_rows(file, lines)
+    rows = tables.csv_rows(lines, LONGEST)
   else:
     rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
   names: Sequence[str] = ()
   for number, row in rows:
+    if isinstance(row, csv.Error):
+      raise UserError(f'{file}, line {number}: expected CSV, got {row}')
     if not row or (row == [''] and len(names) != 1):  # where one column is all, it is empty
       continue
     place = f'{file}, line {number}'
@@ -161,21 +164,6 @@ def _rows(
     if len(row) != len(names):
       raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
     yield Record(place, dict(zip(names, row, strict=True)))
-
-
-def _csv_rows(file: pathlib.Path, lines: Iterator[str]) -> Iterator[tuple[int, list[str]]]:
-  """Yields the line in which a record begins, and its fields."""
-  csv.field_size_limit(LONGEST)
-  reader = csv.reader(lines, strict=True)
-  while True:
-    number = reader.line_num + 1
-    try:
-      row = next(reader, None)
-    except csv.Error as error:
-      raise UserError(f'{file}, line {number}: expected CSV, got {error}') from error
-    if row is None:
-      return
-    yield number, row
 
 
 def _check(place: str, found: Mapping[str, Any], columns: Sequence[str]) -> None:

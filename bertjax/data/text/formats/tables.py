@@ -19,10 +19,9 @@ def csv_documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[by
   Raises:
     UserError: no column of this name; a record that is wrong and may not be left out.
   """
-  csv.field_size_limit(left_out_lib.MAX_DOCUMENT + 1)
   # Bytes that are not UTF-8 come back from the surrogates as they were.
-  rows = csv.reader((line.decode('utf-8', 'surrogateescape') for line in lines), strict=True)
-  yield from _documents(_csv_rows(rows), reading)
+  texts = (line.decode('utf-8', 'surrogateescape') for line in lines)
+  yield from _documents(csv_rows(texts, left_out_lib.MAX_DOCUMENT + 1), reading)
 
 
 def tsv_documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
@@ -31,8 +30,15 @@ def tsv_documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[by
   yield from _documents(enumerate(rows, 1), reading)
 
 
-def _csv_rows(rows) -> Iterator[tuple[int, list[str] | csv.Error]]:
-  """Yields the line in which a record begins, and its fields or what is wrong with it."""
+def csv_rows(lines: Iterable[str], longest: int) -> Iterator[tuple[int, list[str] | csv.Error]]:
+  """Yields the line in which a record begins, and its fields or what is wrong with it.
+
+  Args:
+    lines: of CSV.
+    longest: characters of a field, at most.
+  """
+  csv.field_size_limit(longest)
+  rows = csv.reader(lines, strict=True)
   while True:
     number = rows.line_num + 1
     try:
