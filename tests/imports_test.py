@@ -32,9 +32,9 @@ ARROWS = {
   'bertjax.models': ('bertjax.kernels',),
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
   'bertjax.convert': (
-    'bertjax.models', 'bertjax.kernels', 'bertjax.data.labelled.common.tag_sets',
+    'bertjax.models', 'bertjax.kernels',
     'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
-    'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
+    'bertjax.checkpoint.head_classes', 'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
     'bertjax.checkpoint.resume', 'bertjax.checkpoint.task_heads', 'bertjax.storage.mirror',
     'bertjax.train.timeline', 'configs',
   ),
@@ -46,12 +46,16 @@ ARROWS = {
     'bertjax.data.vocab', 'bertjax.machine.hosts', 'bertjax.storage',
   ),
   'bertjax.checkpoint.encoders': ('bertjax.convert.families',),
+  'bertjax.checkpoint.head_classes': (
+    'bertjax.checkpoint.task_heads', 'bertjax.data.labelled.common.tag_sets',
+    'bertjax.train.timeline',
+  ),
   'bertjax.checkpoint.init_from': (
     'bertjax.checkpoint', 'bertjax.convert', 'bertjax.data.vocab', 'bertjax.storage.mirror',
   ),
   'bertjax.checkpoint.model_fields': ('bertjax.checkpoint', 'bertjax.config.sources'),
   'bertjax.checkpoint.teacher': (
-    'bertjax.checkpoint', 'bertjax.convert.runs', 'bertjax.data.vocab',
+    'bertjax.checkpoint', 'bertjax.data.vocab',
   ),
   'bertjax.metrics': (),
   'bertjax.data': (),

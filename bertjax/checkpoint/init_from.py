@@ -24,16 +24,17 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 
 from bertjax.checkpoint import (
   encoders,
+  head_classes,
   manifest,
   model_fields,
   reading,
   resume,
   subtrees,
   task_heads,
+  vocab_rows,
 )
 from bertjax.checkpoint.subtrees import Rows
 from bertjax.convert import directory, fresh, runs, sources
@@ -89,7 +90,7 @@ def open_source(name: str, key: str = KEY) -> Source:
       )
     run = runs.open_run(name)
     languages = runs.languages_of(run.workdir, run.config)
-    classes = runs.classes_of(resume.stored_config(run.workdir))
+    classes = head_classes.of(resume.stored_config(run.workdir))
     return Source(name, dict(run.config.model), run.vocabulary, run.params, languages, classes)
   opened = sources.open_source(name, key)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
@@ -157,29 +158,20 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   return Adopted(config, said, source)
 
 
-def renamed(source: Source, config: Any) -> set[str]:
-  """The heads of a model whose classes are not those of a run's head of that name: they have other
-  names, or another order.
-
-  A model that comes from elsewhere may have its own names for the same classes (NEGATIVE for 0), as
-  `other_names` says; only the run's names in another order are other classes there.
-  """
-  ours = runs.classes_of(config)
-  if not sources.is_source(source.name):
-    return {head for head, found in source.classes.items() if found != ours.get(head, found)}
-  fold = lambda names: [name.casefold() for name in names]
-  pairs = {head: (fold(found), fold(ours.get(head, ()))) for head, found in source.classes.items()}
-  return {head for head, (found, own) in pairs.items() if found != own and set(found) == set(own)}
+def other_classes(source: Source, config: Any) -> set[str]:
+  """The heads of a model whose classes are not those of a run's head of that name."""
+  return head_classes.different(
+    source.classes, head_classes.of(config), sources.is_source(source.name)
+  )
 
 
 def other_names(source: Source, config: Any) -> list[str]:
   """What is worth saying of heads whose classes are taken by their number: their names differ."""
-  ours, others = runs.classes_of(config), renamed(source, config)
+  ours = head_classes.of(config)
   return [
-    f'{source.name} calls the classes of {head!r} {", ".join(found)}; they are taken, in this '
-    f'order, for {", ".join(ours[head])}'
-    for head, found in source.classes.items()
-    if head not in others and len(found) == len(ours.get(head, ())) and found != ours[head]
+    f'{source.name} calls the classes of {head!r} {", ".join(source.classes[head])}; they are '
+    f'taken, in this order, for {", ".join(ours[head])}'
+    for head in head_classes.by_number(source.classes, ours, sources.is_source(source.name))
   ]
 
 
@@ -210,8 +202,8 @@ def loader(
   name = whole(config.init_from)
   if name:
     source = source or open_source(name)
-    rows, said = _rows(source, vocabulary, config.remap_vocab)
-    heads, other = task_heads.names(config.model), renamed(source, config)
+    rows, said = vocab_rows.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
+    heads, other = task_heads.names(config.model), other_classes(source, config)
     return lambda variables: _with_whole(variables, source, rows, said, heads, other)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 
@@ -229,17 +221,17 @@ def _with_whole(
   rows: Rows | None,
   said: Sequence[str],
   heads: Collection[str],
-  renamed: Collection[str],
+  other_classes: Collection[str],
 ) -> tuple[Any, list[str]]:
   """Variables with the parameters of a whole model, and what became of which.
 
   A head for labels that has another number of classes there is none of ours (RTE after MNLI), nor
-  is one of `renamed`. Of runs on several tasks the heads of tasks of one name are taken.
+  is one of `other_classes`. Of runs on several tasks the heads of tasks of one name are taken.
   """
   params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
   name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
   shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
-  differs = lambda key: key in renamed or shapes(params[key]) != shapes(mine.get(key))
+  differs = lambda key: key in other_classes or shapes(params[key]) != shapes(mine.get(key))
   other = {key for key in params.keys() & heads if differs(key)}
   params = {key: value for key, value in params.items() if key not in other}
   made = sorted(mine.keys() - params.keys())
@@ -277,45 +269,10 @@ def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
   another vocabulary, which older checkpoints do not say."""
   if sources.is_source(path):
     source = open_source(path)
-    _rows(source, vocabulary, remap=False)
+    vocab_rows.moved(path, source.vocabulary, vocabulary, False, KEY)
     return lambda: dict(params=source.params())
   directory = reading.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')
   if vocabulary and theirs and theirs != vocabulary.sha256:
-    raise UserError(_other_vocabulary(path, theirs, vocabulary))
+    raise UserError(vocab_rows.refusal(path, theirs, vocabulary, KEY))
   return lambda: reading.read_variables(directory)
-
-
-def _other_vocabulary(name: str, theirs: str, vocabulary: Vocabulary) -> str:
-  return (
-    f'{KEY}: {name} was trained with another vocabulary (sha256 {theirs[:12]}) than this run '
-    f'({vocabulary.size} ids, {vocabulary.sha256[:12]}), and its ids mean other pieces: take its '
-    'vocabulary (config.data.vocab), or give --remap_vocab, which moves the rows of the pieces '
-    'that both have'
-  )
-
-
-def _rows(
-  source: Source, vocabulary: Vocabulary | None, remap: bool
-) -> tuple[Rows | None, list[str]]:
-  """Which rows of a vocabulary's tables move where; None: all stay, the vocabulary is the same."""
-  if source.vocabulary is None or vocabulary is None:
-    return None, [f'{source.name} comes without a vocabulary: that its ids are ours is not checked']
-  if same_ids(source.vocabulary, vocabulary):
-    return None, []
-  if not remap:
-    raise UserError(_other_vocabulary(source.name, source.vocabulary.sha256, vocabulary))
-  there = {piece: i for i, piece in enumerate(source.vocabulary.pieces)}
-  shared = {i: there[piece] for i, piece in enumerate(vocabulary.pieces) if piece in there}
-  for role, mine in vocabulary.special.items():  # [CLS] is <s>, whatever it is called
-    theirs = source.vocabulary.special.get(role)
-    if mine is not None and theirs is not None:
-      shared[mine] = theirs
-  here = np.array(sorted(shared), np.int64)
-  said = f'{len(shared):,} of {vocabulary.size:,} pieces are in the vocabulary of {source.name}'
-  return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
-
-
-def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
-  """Whether the ids of two vocabularies mean the same pieces, perhaps from other files."""
-  return one.sha256 == other.sha256 or list(one.pieces) == list(other.pieces)

@@ -15,9 +15,8 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.checkpoint import encoders, init_from, resume, task_heads
+from bertjax.checkpoint import encoders, head_classes, init_from, resume, task_heads, vocab_rows
 from bertjax.config import dotted
-from bertjax.convert import runs
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 from bertjax.types import TEACHER
@@ -68,10 +67,10 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
 
 def _check_classes(config: Any, source: init_from.Source) -> None:
   """Refuses a teacher whose answers are those of other classes, or in another order."""
-  for head in init_from.renamed(source, config):
+  for head in init_from.other_classes(source, config):
     raise UserError(
       f'{KEY}={source.name} tells {source.classes[head]!r} apart, in this order, the student '
-      f'{runs.classes_of(config)[head]!r}: expected the classes that the teacher learned, '
+      f'{head_classes.of(config)[head]!r}: expected the classes that the teacher learned, '
       'config.data.task.classes'
     )
 
@@ -94,7 +93,7 @@ def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
       source has not.
   """
   source = _source(config)
-  if vocabulary and source.vocabulary and not init_from.same_ids(source.vocabulary, vocabulary):
+  if vocabulary and source.vocabulary and not vocab_rows.same_ids(source.vocabulary, vocabulary):
     raise UserError(
       f'{KEY}={source.name} has another vocabulary ({source.vocabulary.size} ids) than this run '
       f'({vocabulary.size} ids): a student learns what its teacher says of the same ids, so give '

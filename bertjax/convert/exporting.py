@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bertjax.checkpoint import head_classes
 from bertjax.convert import card, directory, parity, receipt, runs, tables
 from bertjax.convert import family as family_lib
 from bertjax.convert.families import electra_net
@@ -158,7 +159,7 @@ def _write_part(
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
     model_class=name, dtype=dtype,
     tensors=directory.write(
-      folder, params, model, run.vocabulary, dtype, shard_bytes, runs.class_names(run.config)
+      folder, params, model, run.vocabulary, dtype, shard_bytes, head_classes.of_task(run.config)
     ),
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))

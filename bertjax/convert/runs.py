@@ -16,7 +16,6 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import manifest, reading, resume, task_heads
-from bertjax.data.labelled.common import tag_sets
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose, writing
 from bertjax.storage import mirror
@@ -123,25 +122,6 @@ def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
   if config.data.languages or not meta.is_file():
     return tuple(config.data.languages)
   return tuple(json.loads(meta.read_bytes()).get('languages') or ())
-
-
-def classes_of(config: Any) -> dict[str, tuple[str, ...]]:
-  """Head -> the classes that it tells apart, by their ids, of a run over labelled examples; its
-  heads as `task_heads.apart` names them. Of any other run there are none."""
-  line = timeline.make(config)
-  if line.draws:
-    heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.phases}
-  else:
-    heads = {name: config for name in task_heads.names(config.model)}
-  return {head: found for head, own in heads.items() if (found := class_names(own))}
-
-
-def class_names(config: Any) -> tuple[str, ...]:
-  """The classes of the task of a run that was fine-tuned, by their ids, as its files spell them."""
-  task = config.data.task if 'task' in config.data else {}
-  if 'scheme' in task:
-    return tuple(tag_sets.tags(task['scheme'], task['classes']))
-  return tuple(task['classes']) if 'classes' in task else ()
 
 
 def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:

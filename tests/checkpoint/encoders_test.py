@@ -129,7 +129,7 @@ def test_a_pretraining_still_wants_its_own_kind(tmp_path):
 
 @mutation(
   'init_from: the classes of a model of transformers are told by their number alone',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/checkpoint/head_classes.py',
   'if found != own and set(found) == set(own)}',
   'if False}',
 )

@@ -92,7 +92,7 @@ def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_p
 
 @mutation(
   'init_from: any vocabulary will do',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/checkpoint/vocab_rows.py',
   '  if not remap:\n    raise',
   '  if False:\n    raise',
 )

@@ -141,7 +141,7 @@ def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_devic
 @mutation(
   'distill: a teacher of other ids is taken',
   'bertjax/checkpoint/teacher.py',
-  'not init_from.same_ids(source.vocabulary, vocabulary)',
+  'not vocab_rows.same_ids(source.vocabulary, vocabulary)',
   'source.vocabulary is vocabulary',
 )
 def test_another_vocabulary_and_no_teacher_are_refused(

@@ -136,7 +136,7 @@ def test_a_run_begins_with_another_and_its_heads_of_one_name(files, straight, tm
 
 @mutation(
   'init_from: the classes of several tasks are told by their number alone',
-  'bertjax/convert/runs.py',
+  'bertjax/checkpoint/head_classes.py',
   'if line.draws:',
   'if False:',
 )

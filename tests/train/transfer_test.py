@@ -95,9 +95,9 @@ def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_
 @pytest.mark.full
 @mutation(
   'transfer: the classes of a teacher are told by their number alone',
-  'bertjax/checkpoint/init_from.py',
-  'if found != ours.get(head, found)}',
-  'if len(found) != len(ours.get(head, found))}',
+  'bertjax/checkpoint/head_classes.py',
+  'in pairs.items() if found != own}',
+  'in pairs.items() if len(found) != len(own)}',
 )
 def test_a_teacher_of_classes_in_another_order_is_refused(files, taught, tmp_path):
   finetune_runs.check_refused(
@@ -110,7 +110,7 @@ def test_a_teacher_of_classes_in_another_order_is_refused(files, taught, tmp_pat
 @mutation(
   'init_from: a head is taken for classes in another order',
   'bertjax/checkpoint/init_from.py',
-  'differs = lambda key: key in renamed or',
+  'differs = lambda key: key in other_classes or',
   'differs = lambda key:',
 )
 def test_a_head_of_classes_in_another_order_is_made_anew(files, taught, tmp_path):
