@@ -171,6 +171,8 @@ def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) ->
   found: dict[str, Any] = cited('ours: other rows in every phase', seed=place) | dict(
     share=float(stage.steps), batch_size=stage.batch_size, length=stage.length
   )
+  # Said here, so that a command can give a phase its own.
+  found |= cited('ours: the machine', microbatches=c.get_oneway_ref('microbatches'))
   if stage.peak != 1.0 or stage.decay:
     peak = c.optimizer.schedule.peak * stage.peak
     schedule = dict(peak=peak, warmup_steps=0, start=share_of(c, before, steps))

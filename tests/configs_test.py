@@ -95,9 +95,9 @@ def test_an_unknown_size_names_the_nearest():
     importlib.import_module('configs.bert').get_config('larg')
 
 
-def parse(monkeypatch, *arguments):
+def parse(monkeypatch, *arguments, file='configs/bert.py:small'):
   """The config that `bertjax.main` would see; config_flags reads the process's own arguments."""
-  argv = ['main', '--config=configs/bert.py:small', *arguments]
+  argv = ['main', f'--config={file}', *arguments]
   monkeypatch.setattr(sys, 'argv', argv)
   values = flags.FlagValues()
   config_flags.DEFINE_config_file('config', flag_values=values)
@@ -183,6 +183,18 @@ def test_a_set_may_be_judged_at_the_end_alone(monkeypatch):
   config = parse(monkeypatch, '--config.evals.held_out.every=0', '--config.eval_steps=7')
   assert config.eval_steps == config.evals.similarity.every == 7
   assert config.evals.held_out.every == 0 and schema.check(config) is None
+
+
+@mutation(
+  'configs: the parts of one phase are those of all',
+  'configs/modernbert.py',
+  "microbatches=c.get_oneway_ref('microbatches')",
+  "microbatches=c.get_ref('microbatches')",
+)
+def test_a_command_gives_a_phase_of_modernbert_its_own_microbatches(monkeypatch):
+  given = ('--config.microbatches=2', '--config.phases.batch1.microbatches=4')
+  phases = timeline_lib.make(parse(monkeypatch, *given, file='configs/modernbert.py:test')).phases
+  assert [phase.config.microbatches for phase in phases] == [4, 2]
 
 
 def values(config) -> dict:

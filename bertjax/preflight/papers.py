@@ -100,8 +100,7 @@ def table(papers: Iterable[Paper], compiles: bool) -> Iterator[tuple[str, bool]]
   for paper in papers:
     config = importlib.import_module(f'configs.{paper.file}').get_config(paper.size)
     config.preset = 'tpu'
-    with config.unlocked():  # a phase may have a key that it did not have
-      config.update_from_flattened_dict(paper.changes)
+    config.update_from_flattened_dict(paper.changes)
     presets.apply(config, paper.changes, os.environ)
     for phase in phases(config, None, None):
       said = check(phase, paper.topology, compiles=compiles)
