@@ -263,15 +263,14 @@ def main() -> None:
       f'{model.source} was fine-tuned on several tasks: expected --task, one of '
       f'{", ".join(model.tasks)}'
     )
-  parts = _parts(model)
-  if _GLUE.value:
-    print('index\tprediction')
-  kept = []
+  parts, kept = _parts(model), []
   with Bar('predict') as bar:
     for part in parts:
       if not mode:
         mode = _mode(model, part.texts)
         _check_files(model, mode)
+        if _GLUE.value:
+          print('index\tprediction')
       found = answers(model, mode, part)
       if _GLUE.value:
         print(glue_lines(mode, found, part.first))
@@ -287,6 +286,8 @@ def main() -> None:
       sys.stdout.flush()
       done = part.first + len(part.texts) - 1
       bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)
+  if not mode:
+    raise UserError(f'--input={use_flags.INPUT.value} has no texts: expected one at least')
   write_files(kept)
 
 

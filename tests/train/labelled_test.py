@@ -110,6 +110,12 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
 
 @pytest.mark.full
 @mutation(
+  'predict: a file without texts says nothing',
+  'bertjax/predict.py',
+  'if not mode:\n    raise',
+  'if False:\n    raise',
+)
+@mutation(
   'use: predictions read more of a text than the evaluation does',
   'bertjax/use/finetuned.py',
   "min(self.net.room or 1 << 30, self.task['length'])",
@@ -121,7 +127,7 @@ def test_predictions_are_as_right_as_the_evaluation_says(files, straight):
   'if _GLUE.value and beside:',
   'if False:',
 )
-def test_predictions_for_glue_and_what_is_refused(files, straight):
+def test_predictions_for_glue_and_what_is_refused(files, straight, tmp_path):
   workdir, _ = straight
   said = ask(workdir, '--text=the film was great', '--text=awful', '--glue').stdout
   assert said.splitlines() == ['index\tprediction', '0\tgood', '1\tbad']
@@ -135,6 +141,9 @@ def test_predictions_for_glue_and_what_is_refused(files, straight):
   assert not (files / 'soft.jsonl').exists()
   lost = ask(workdir, f'--input={files}/dev.tsv', '--soft_labels=nowhere/soft.jsonl')
   assert lost.stderr.endswith('there is no directory nowhere\n')
+  (tmp_path / 'none.tsv').write_text('label\ttext\n')
+  none = ask(workdir, f'--input={tmp_path}/none.tsv', '--glue')
+  assert none.stderr.endswith('none.tsv has no texts: expected one at least\n') and not none.stdout
 
 
 @pytest.mark.full
