@@ -168,7 +168,7 @@ HEAVY = ('tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text')
 HEAVY_IN = ('bertjax.data.seqio_tasks', 'bertjax.convert.originals.tf1')
 # Besides the models: who boxes, unboxes or shards parameters.
 LINEN_IN = (
-  'bertjax.models', 'bertjax.sharding', 'bertjax.train.setup', 'bertjax.train.phase',
+  'bertjax.models', 'bertjax.sharding', 'bertjax.train.abstract_state', 'bertjax.train.phase',
   'bertjax.bench.parts.own_step',
 )  # fmt: skip
 

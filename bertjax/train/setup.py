@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -17,7 +16,7 @@ from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
 from bertjax.objectives import labels_of
 from bertjax.optim import optimizer
-from bertjax.train import evaluation, summed, tasks
+from bertjax.train import abstract_state, evaluation, summed, tasks
 from bertjax.train import step as step_lib
 from bertjax.train import timeline as timeline_lib
 from bertjax.train.phase import Phase
@@ -106,7 +105,7 @@ def make_run(
   parts = phases
   if timeline.factors:
     phases = (summed.phase(parts, timeline.factors),)
-  abstract = _abstract_state(parts, phases, placed)
+  abstract = abstract_state.make(parts, phases, placed)
   return Run(config, timeline, phases, store, _vocabulary_of(store), placed, abstract)
 
 
@@ -231,15 +230,14 @@ def _phase(
     row = examples.template()
   template = {k: np.zeros((config.batch_size, *v.shape[1:]), v.dtype) for k, v in row.items()}
   _check_labels(config, template)
-  boxed = _boxed(objective, template)
-  variables = nn.meta.unbox(boxed)
-  axes = sharding.logical_axes(boxed)['params']
+  variables, axes = abstract_state.variables_of(objective, template)
+  axes = axes['params']
   tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
   subject = Subject(
     config=config,
     make=_factory(config).make,
     objective=objective,
-    shapes=lambda objective, batch: nn.meta.unbox(_boxed(objective, batch)),
+    shapes=lambda objective, batch: abstract_state.variables_of(objective, batch)[0],
     variables=variables,
     template=template,
     store=store,
@@ -290,55 +288,4 @@ def _check_labels(config: Any, template: Batch) -> None:
     raise UserError(
       f'config.model.labels has {", ".join(lacking)}, but {giver} gives {known}: leave it out, or '
       'take one that does'
-    )
-
-
-def _boxed(objective: Objective, batch: Batch) -> Any:
-  """The variables as shapes in flax.linen's partitioning boxes."""
-  row = {k: jax.ShapeDtypeStruct((1, *v.shape[1:]), v.dtype) for k, v in batch.items()}
-  return jax.eval_shape(objective.init, jax.random.key(0), row)
-
-
-def _abstract_state(
-  parts: Sequence[Phase], phases: Sequence[Phase], devices: sharding.Devices
-) -> State:
-  """Shapes and shardings of the state; all parts must share variables and optimizer state."""
-  states, specs = [], []
-  for phase in parts:
-    boxed = _boxed(phase.objective, phase.template)
-    variables = nn.meta.unbox(boxed)
-    variable_specs = sharding.param_specs(
-      variables, sharding.logical_axes(boxed), devices.rules, devices.mesh
-    )
-    states.append((variables, jax.eval_shape(phase.tx.init, variables['params'])))
-    _check_shared(parts[0].name, states[0], phase.name, states[-1])
-    opt_specs = optimizer.state_specs(phase.tx, variables['params'], variable_specs['params'])
-    specs.append((variable_specs, opt_specs))
-  carries = {p.name: jax.eval_shape(p.objective.carry, p.template) for p in phases}
-  carry_specs = jax.tree.map(lambda _: sharding.batch_spec(), carries)
-  step = jax.ShapeDtypeStruct((), np.int32)
-  (variables, opt_state), (variable_specs, opt_specs) = states[0], specs[0]
-  abstract = State(step, variables, opt_state, carries)
-  specs = State(PartitionSpec(), variable_specs, opt_specs, carry_specs)
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    abstract,
-    sharding.named(devices.mesh, specs),
-  )
-
-
-def _check_shared(first: str, expected: Any, name: str, got: Any) -> None:
-  """Refuses a phase whose parameters or optimizer state are not those of the first phase."""
-  described = [
-    {sharding.leaf_path(path): f'{x.dtype}{list(x.shape)}' for path, x in leaves}
-    for leaves in map(jax.tree_util.tree_leaves_with_path, (expected, got))
-  ]
-  theirs, ours = described
-  differing = [k for k in sorted({*theirs, *ours}) if theirs.get(k) != ours.get(k)]
-  if differing or jax.tree.structure(expected) != jax.tree.structure(got):
-    leaf = differing[0] if differing else 'the kind of optimizer state'
-    raise UserError(
-      f'phase {name!r} has other parameters or optimizer state than phase {first!r}, for one '
-      f'{leaf}: expected {theirs.get(leaf, "none")}, got {ours.get(leaf, "none")}. Phases of one '
-      'run must share both: give them the same config.model sizes and config.optimizer.name'
     )

@@ -87,7 +87,7 @@ def test_evaluation_may_mask_otherwise_than_training(store, tmp_path):
 
 @mutation(
   'setup: phases of other shapes pass',
-  'bertjax/train/setup.py',
+  'bertjax/train/abstract_state.py',
   'if differing or jax.tree',
   'if jax.tree',
 )
