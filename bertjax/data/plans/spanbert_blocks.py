@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bertjax.data import layout
-from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
+from bertjax.data.plans.sequences import ranges  # [CLS] tokens [SEP]
+from bertjax.data.types import Piece, Plan, Spec
 from bertjax.errors import UserError
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document has more
@@ -47,20 +47,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   if spec.length < 3:
     raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
   return _pieces(store, spec.length - 2, spec.options.keep_block, window)
-
-
-def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where [CLS] tokens [SEP] of some examples lie."""
-  del spec
-  length_E = chosen.column['length'].astype(np.int64)
-  start_E = layout.starts(length_E)
-  return Ranges(
-    start_r=chosen.column['start'],
-    length_r=length_E - 2,
-    special_s=np.concatenate([start_E, start_E + length_E - 1]),
-    id_s=np.repeat([store.special['cls'], store.special['sep']], len(length_E)),
-    length_E=length_E,
-  )
 
 
 def _pieces(store, block, keep_block, window):
