@@ -91,7 +91,7 @@ def _run(
     last, leaving = done == config.total_steps, stop.at(done)
     session.verified.check(stop, leaving)
     if done % config.log_steps == 0 or last:
-      session.log()
+      session.log(done)
     if done % config.checkpoint_steps == 0 or last or leaving:
       session.save(wait=last or leaving)
     if leaving and not last:

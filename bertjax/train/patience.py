@@ -17,10 +17,11 @@ class Patience:
       best: `config.best` of the run.
       saved: what `state` returned.
     """
-    self._best = best
-    self._seen, self._step, self._score, self._worse = (
-      (saved['seen'], saved['step'], saved['score'], saved['worse']) if saved else (0, 0, None, 0)
-    )
+    self._best, self._by = best, [best.metric, best.mode]
+    saved = saved or dict(seen=0, step=0, score=None, worse=0)
+    self._seen, self._step = saved['seen'], saved['step']
+    same = saved.get('by', self._by) == self._by  # scores of another kind say nothing of this one's
+    self._score, self._worse = (saved['score'], saved['worse']) if same else (None, 0)
 
   def look(self, step: int, scores: Mapping[str, float]) -> None:
     """Counts the evaluation after a step, unless it was counted before.
@@ -63,4 +64,4 @@ class Patience:
 
   def state(self) -> dict[str, Any]:
     """For a checkpoint, as JSON."""
-    return dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)
+    return dict(by=self._by, seen=self._seen, step=self._step, score=self._score, worse=self._worse)

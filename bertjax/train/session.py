@@ -6,6 +6,7 @@ loop.py says in which order; here is what each of its moves does.
 import contextlib
 import math
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -130,12 +131,11 @@ class Session:
       self._book.count(counts, phase.objective.flops(batch))
     self.previous = (done, found, batch)
 
-  def log(self) -> None:
-    """Writes what the steps since the last call have measured."""
-    assert self.previous is not None
-    done = self.previous[0]
+  def log(self, done: int) -> None:
+    """Writes what the steps since the last call, until this one, have measured."""
     with self._book.time('compute'):
-      self._watch.look(*self.previous)
+      if self.previous is not None:
+        self._watch.look(*self.previous)
       finish = {p.name: p.objective.finish for p in self._run.phases}
       scalars = self._interval.close(finish, self._run.timeline.interleaved)
     scalars |= self._book.interval()
@@ -179,7 +179,9 @@ class Session:
       scores = judge(last)
       self._patience.look(done, scores)
       if self._patience.over and not last:
-        scores |= judge(True, rest=True)
+        scores = judge(True, before=scores)
+    if self._patience.over and not last and done % self._config.log_steps:
+      self.log(done)
     if self._patience.over and not self._checkpoints.has(done):
       self.save(wait=True)
     if self._checkpoints.has(done):
@@ -279,18 +281,32 @@ def profile_window(window: Any, done: int, workdir: str) -> None:
 
 
 def held_out_scores(
-  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress, rest: bool = False
-) -> dict[str, float]:
-  """Runs the evaluations that are due after a step and shows what they found; with `rest` those
-  alone that wait for the last step."""
+  run: setup.Run, done: int, last: bool, variables: Any, progress: Progress,
+  before: Mapping[str, float] | None = None,
+) -> dict[str, float]:  # fmt: skip
+  """Runs the evaluations that are due after a step and shows what they found.
+
+  Args:
+    run: of them.
+    done: the number of the step.
+    last: whether it is the last one.
+    variables: to be judged.
+    progress: what shows lines.
+    before: what `last=False` has found of a step that turned out to be the last; then those alone
+      are run that wait for it.
+
+  Returns:
+    name -> score, those of `before` among them.
+  """
+  rest = before is not None
   phases, side_by_side = run.judged(run.timeline.at(done - 1)[0]), run.timeline.side_by_side
   if last and (names := dict.fromkeys(s.name for phase in phases for s in phase.evals)):
     progress.note(f'Evaluating: {", ".join(names)}')  # all of them, which may take minutes
   scores, tables = evaluation.run(phases, side_by_side, variables, done, last, rest)
-  scores |= evaluation.mean(run.config.best, scores)
+  scores |= evaluation.mean(run.config.best, {**(before or {}), **scores})
   shown = ', '.join(f'{k} {v:.4f}' for k, v in scores.items())
   if shown or not rest:
     progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
   for table in tables:
     progress.show(table)
-  return scores
+  return {**(before or {}), **scores}

@@ -6,6 +6,7 @@ import types
 
 import finetune_runs
 import pytest
+from ml_collections import ConfigDict
 from mutation import mutation
 from processes import lines
 
@@ -15,6 +16,7 @@ from bertjax.errors import UserError
 from bertjax.launch.resumable import finished
 from bertjax.train import evaluation, setup
 from bertjax.train.patience import Patience
+from bertjax.train.session import held_out_scores
 
 NAN = math.nan
 MAX, MIN = Best('eval/f1', 'max', 2), Best('eval/f1', 'min', 2)
@@ -93,6 +95,25 @@ def test_an_evaluation_that_was_counted_counts_once():
 
 
 @mutation(
+  'patience: a score of another kind is to be exceeded',
+  'bertjax/train/patience.py',
+  "saved.get('by', self._by) == self._by",
+  'True',
+)
+def test_a_run_that_is_judged_by_another_score_begins_to_count_anew():
+  """A resume may have another config.best: the least loss is no accuracy to exceed."""
+  by_loss = Patience(Best('eval/loss', 'min', 2))
+  for step, score in ((1, 1.3), (2, 1.2), (3, 1.2)):
+    by_loss.look(step, {'eval/loss': score, 'eval/f1': 0.1})
+  again = Patience(MAX, json.loads(json.dumps(by_loss.state())))
+  for step, score in ((3, 0.1), (4, 0.7), (5, 0.8), (6, 0.8)):
+    again.look(step, {'eval/loss': 1.2, 'eval/f1': score})
+    assert not again.over
+  again.look(7, {'eval/f1': 0.8})
+  assert again.over and 'above 0.8000, its value after step 5' in again.said
+
+
+@mutation(
   'patience: what waits for the end of the run is judged twice',
   'bertjax/train/evaluation.py',
   ' and not (rest and s.due(step, False))',
@@ -110,6 +131,36 @@ def test_what_waits_for_the_end_is_judged_at_an_early_one():
   evaluation.run([phase], False, {}, 10, False)
   evaluation.run([phase], False, {}, 10, True, rest=True)
   assert ran == ['dev', 'end']
+
+
+@mutation(
+  'patience: a mean over sets of both kinds is lost at an early end',
+  'bertjax/train/session.py',
+  'evaluation.mean(run.config.best, {**(before or {}), **scores})',
+  'evaluation.mean(run.config.best, scores)',
+)
+def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
+  best = ConfigDict(
+    dict(metric='eval/dev/f1', mode='max', patience=2, mean=('eval/dev/f1', 'eval/end/f1'))
+  )
+
+  def judged(score):
+    found = types.SimpleNamespace(scores=score, table=None)
+    return types.SimpleNamespace(run=lambda variables, step: found, names=())
+
+  sets = (('dev', 5, {'f1': 0.8}), ('end', 0, {'f1': 0.6}))
+  phase = types.SimpleNamespace(
+    name='p', evals=[evaluation.EvalSet(n, e, judged(s)) for n, e, s in sets]
+  )
+  run = types.SimpleNamespace(
+    config=types.SimpleNamespace(best=best), judged=lambda number: [phase],
+    timeline=types.SimpleNamespace(at=lambda done: (0, 0), side_by_side=False),
+  )  # fmt: skip
+  progress = types.SimpleNamespace(note=print, show=print)
+  first = held_out_scores(run, 10, False, {}, progress)
+  assert first == {'eval/dev/f1': 0.8}
+  whole = held_out_scores(run, 10, True, {}, progress, before=first)
+  assert whole == {'eval/dev/f1': 0.8, 'eval/end/f1': 0.6, 'eval/mean': pytest.approx(0.7)}
 
 
 def test_patience_without_anything_to_judge_is_refused():
@@ -132,7 +183,8 @@ def files(tmp_path_factory):
 def command(files, workdir, *more):
   return finetune_runs.command(
     'text.py', files, workdir, '--config.data.task.label=stars',
-    "--config.data.task.classes=('bad','good')", '--config.best.patience=2', *more,
+    "--config.data.task.classes=('bad','good')", '--config.best.patience=2',
+    '--config.log_steps=5', *more,
   )  # fmt: skip
 
 
@@ -150,6 +202,12 @@ def stopped(files, tmp_path_factory):
   'if session.out_of_patience:\n      pass',
 )
 @mutation(
+  'patience: the steps before an early end are not logged',
+  'bertjax/train/session.py',
+  'and done % self._config.log_steps:',
+  'and False:',
+)
+@mutation(
   'patience: a scheduler begins it again',
   'bertjax/launch/resumable.py',
   'resume.last_step(workdir, total_steps or',
@@ -165,12 +223,14 @@ def test_a_run_ends_early_and_says_so(stopped):
   assert f'The run, stopped early, after step {end} of 40, is in' in said
   assert reading.newest_step(workdir) == end == resume.last_step(workdir, 40)
   assert finished(str(workdir)) and finished(str(workdir), 40)
+  logged = [x['step'] for x in lines(workdir) if 'loss' in x]
+  assert end % 5 and logged == [*range(5, end, 5), end]
 
 
 @pytest.mark.full
 def test_a_kill_and_a_resume_end_at_the_same_step(files, stopped, tmp_path):
   workdir, _ = stopped
-  finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 5)
+  finetune_runs.check_kill_and_resume(command(files, tmp_path), workdir, tmp_path, 1)
   assert resume.last_step(tmp_path, 40) == resume.last_step(workdir, 40)
 
 
