@@ -54,14 +54,12 @@ class Context(NamedTuple):
     text: of it.
     id_n: int32.
     begin_n, end_n: int64, the characters that each covers, without the spaces before it.
-    inside_n: bool, whether it is a piece of WordPiece inside of a word (##).
   """
 
   text: str
   id_n: np.ndarray
   begin_n: np.ndarray
   end_n: np.ndarray
-  inside_n: np.ndarray
 
 
 class Window(NamedTuple):
@@ -121,12 +119,11 @@ def contexts(records: Sequence[Record], vocabulary: Vocabulary) -> list[Context]
   whole = dict.fromkeys(record.values['context'] for record in records)
   id_n, count_t, begin_n, end_n = vocabulary.encode_spans(list(whole))
   stop_t = np.cumsum(count_t)
-  inside_n = (vocabulary.type == 'wordpiece') & ~vocabulary.word_starts[id_n]
   found = {}
   for text, first, stop in zip(whole, stop_t - count_t, stop_t, strict=True):
     part = slice(int(first), int(stop))
     begins = _behind_spaces(text, begin_n[part], end_n[part])
-    found[text] = Context(text, id_n[part], begins, end_n[part], inside_n[part])
+    found[text] = Context(text, id_n[part], begins, end_n[part])
   return [found[record.values['context']] for record in records]
 
 

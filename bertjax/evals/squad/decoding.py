@@ -11,12 +11,10 @@ again in the window where they are least (zihangdai/xlnet, run_squad.py:write_pr
 leaves out the last token of each window; google-research/electra, finetune/qa/qa_metrics.py).
 
 An answer is the text as it stands, from the first character of its first token to the last of its
-last; if it would begin inside of a word, all of what stands between blanks there and at its end.
-These are the answers of the original, which finds them by aligning words and pieces.
+last. These are the answers of the original, which finds them by aligning words and pieces.
 """
 
 import itertools
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,7 +23,6 @@ import numpy as np
 from bertjax.data.labelled.spans import Context, Window
 from bertjax.types import Beam
 
-_BLANKS = re.compile(r'\s+')
 NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
 
 
@@ -136,10 +133,6 @@ def _null(
 def _text(context: Context, first: int, last: int) -> tuple[str, int]:
   """The answer from one token to another, and its first character."""
   begin, end = int(context.begin_n[first]), int(context.end_n[last])
-  if context.inside_n[first]:
-    blanks = [place.span() for place in _BLANKS.finditer(context.text)]
-    begin = max((stop for _, stop in blanks if stop <= begin), default=0)
-    end = min((start for start, _ in blanks if start >= end), default=len(context.text))
   return context.text[begin:end], begin
 
 
