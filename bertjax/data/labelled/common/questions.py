@@ -2,7 +2,8 @@
 
 columns  a row a question; the choices are a list in one column (JSON) or stand in several
 race     {"article": .., "questions": [..], "options": [[..], ..], "answers": ["A", ..]}, a line
-         an article (Lai et al. 2017), whose own files are one such object each
+         an article (Lai et al. 2017), whose own files are one such object each; a choice stands
+         where a question has _, as in fairseq/examples/roberta/preprocess_RACE.py
 dream    one array of [turns, [{"question": .., "choice": [..], "answer": ..}, ..], id], one for
          each dialogue (Sun et al. 2019)
 """
@@ -31,6 +32,7 @@ class Question(NamedTuple):
     question: may be ''.
     choices: the answers to choose from.
     right: which one is right, as the file says it; None where it is not asked for.
+    blank: what a choice takes the place of, where the question has it; '': it follows the question.
   """
 
   place: str
@@ -38,6 +40,7 @@ class Question(NamedTuple):
   question: str
   choices: Sequence[str]
   right: Any
+  blank: str = ''
 
 
 class Where(NamedTuple):
@@ -79,8 +82,13 @@ def read(path: str, form: Form, where: Where) -> Iterator[Question]:
 def pairs(found: Sequence[Question]) -> tuple[list[str], list[str]]:
   """The two texts of each choice of each question: its context, and question and choice."""
   each = [(question, choice) for question in found for choice in question.choices]
-  second = lambda question, choice: f'{question} {choice}' if question else choice
-  return [q.context for q, _ in each], [second(q.question, choice) for q, choice in each]
+  return [q.context for q, _ in each], [_asked(q, choice) for q, choice in each]
+
+
+def _asked(asked: Question, choice: str) -> str:
+  if asked.blank and asked.blank in asked.question:
+    return asked.question.replace(asked.blank, choice)
+  return f'{asked.question} {choice}' if asked.question else choice
 
 
 def _columns(path: str, where: Where) -> Iterator[Question]:
@@ -107,7 +115,7 @@ def _race(path: str, where: Where) -> Iterator[Question]:
     for number, each in enumerate(zip(questions, options, answers, strict=True), 1):
       place, context = f'{record.place}, question {number}', record.values['article']
       question, choices, right = each
-      yield Question(place, context, question, _listed(place, choices), right)
+      yield Question(place, context, question, _listed(place, choices), right, blank='_')
 
 
 def _dream(path: str, where: Where) -> Iterator[Question]:

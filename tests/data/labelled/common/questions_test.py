@@ -32,7 +32,7 @@ def test_columns(tmp_path):
   table = 'sent1,end0,end1,label\n"x, y",b,c,0\n'
   where = Where('sent1', '', ('end0', 'end1'), 'label')
   (found,) = read(tmp_path / 'a.csv', table, where=where)
-  assert found[1:] == ('x, y', '', ['b', 'c'], '0')
+  assert found[1:] == ('x, y', '', ['b', 'c'], '0', '')
   (found,) = read(tmp_path / 'b.csv', 'sent1,end0,end1\nx,b,c\n', where=where._replace(label=''))
   assert found.choices == ['b', 'c']
 
@@ -40,8 +40,17 @@ def test_columns(tmp_path):
 def test_pairs_are_context_and_question_with_choice():
   asked = [Question('', 't', 'q', ['a', 'b'], 0), Question('', 'u', '', ['c', 'd'], 0)]
   assert questions.pairs(asked) == (['t', 't', 'u', 'u'], ['q a', 'q b', 'c', 'd'])
+  cloze = [Question('', 't', 'Ada _ , _ .', ['a', 'b_'], 0, blank) for blank in ('', '_')]
+  whole = ['Ada _ , _ . a', 'Ada _ , _ . b_', 'Ada a , a .', 'Ada b_ , b_ .']
+  assert questions.pairs(cloze)[1] == whole
 
 
+@mutation(
+  "questions: a choice of RACE follows the question's blank",
+  'bertjax/data/labelled/common/questions.py',
+  "right, blank='_')",
+  'right)',
+)
 @mutation(
   'questions: an article of RACE has one question',
   'bertjax/data/labelled/common/questions.py',
@@ -53,12 +62,9 @@ def test_race(tmp_path):
     article='t', questions=['q', 'r _'], options=[list('abcd'), list('efgh')], answers=['B', 'D']
   )
   first, second = read(tmp_path / 'a.jsonl', json.dumps(record), 'race')
-  assert first[1:] == ('t', 'q', list('abcd'), 'B') and second[1:] == (
-    't',
-    'r _',
-    list('efgh'),
-    'D',
-  )
+  assert first[1:] == ('t', 'q', list('abcd'), 'B', '_')
+  assert second[1:] == ('t', 'r _', list('efgh'), 'D', '_')
+  assert questions.pairs([second])[1] == ['r e', 'r f', 'r g', 'r h']
   assert second.place.endswith('line 1, question 2')
 
 
