@@ -72,7 +72,7 @@ def test_dream(tmp_path):
   asked = [dict(question='q', choice=['a', 'b', 'c'], answer='c')]
   text = json.dumps([[['M: x', 'W: y'], asked, '4-1'], [['M: z'], asked, '4-2']], indent=1)
   first, second = read(tmp_path / 'a.json', text, 'dream')
-  assert first[1:] == ('M: x W: y', 'q', ['a', 'b', 'c'], 'c') and second.context == 'M: z'
+  assert first[1:] == ('M: x W: y', 'q', ['a', 'b', 'c'], 'c', '') and second.context == 'M: z'
   assert second.place.endswith('dialogue 2, question 1')
 
 
