@@ -203,6 +203,11 @@ def loader(
   if name:
     source = source or open_source(name)
     rows, said = vocab_rows.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
+    if rows is not None and source.model.get('cutoffs'):
+      raise UserError(
+        f'{KEY}={name} has its words in clusters by frequency (config.model.cutoffs), whose rows '
+        '--remap_vocab cannot move: expected its own vocabulary, config.data.vocab'
+      )
     heads, other = task_heads.names(config.model), other_classes(source, config)
     return lambda variables: _with_whole(variables, source, rows, said, heads, other)
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]

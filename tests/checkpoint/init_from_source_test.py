@@ -115,6 +115,24 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   np.testing.assert_array_equal(word[61:], variables['params']['embeddings']['word'][61:])
 
 
+@mutation(
+  'init_from: rows of clusters are taken for ids of the other vocabulary',
+  'bertjax/checkpoint/init_from.py',
+  "if rows is not None and source.model.get('cutoffs'):",
+  'if False:',
+)
+def test_words_in_clusters_do_not_move(theirs, tmp_path):
+  """Transformer-XL's tables have the shapes of those of any vocabulary of about their size."""
+  ours = load_vocabulary(theirs)
+  other = write_vocabulary(tmp_path / 'other', [f'neu{i}' for i in range(ours.size - 5)])
+  c = config_of('runs/xl')
+  c.remap_vocab = True
+  source = init_from.Source('runs/xl', dict(cutoffs=(50, 100)), ours, lambda: {})
+  with pytest.raises(UserError, match='words in clusters .* --remap_vocab cannot move'):
+    init_from.loader(c, other, source)
+  init_from.loader(c, ours, source)
+
+
 def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
   c = config_of(f'hf:{theirs}')
   c.model.name = 'electra'
