@@ -1,7 +1,7 @@
 """Pseudo-perplexity: each token predicted from all the others (Salazar et al. 2020, eq. 2)."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -65,14 +65,12 @@ def pseudo_perplexity(
   eval_step: Callable[..., tuple[dict, Any]],
   variables: Any,
   carry: Any,
-  batch: Batch,
+  parts: Iterable[Batch],
   put: Callable[[Batch], Any],
-  rows: int,
-  special: Mapping[str, int | None],
 ) -> float:
-  """exp of the mean -log p(token | all others) over the real tokens of `rows` held-out rows."""
+  """exp of the mean -log p(token | all others) over the tokens that batches hide one at a time."""
   total = weight = 0.0
-  for part in one_at_a_time(batch, rows, special):
+  for part in parts:
     sums, _ = eval_step(variables, carry, put(part))
     nll, count = jax.device_get(sums['mlm'])
     total, weight = total + float(nll), weight + float(count)
@@ -98,15 +96,12 @@ def make(subject: Subject, options: Options) -> Evaluation:
 
   def run(variables: Variables, step: int) -> Report:
     del step
-    value = pseudo_perplexity(
-      held_out.step,
-      variables,
-      held_out.carry(),
-      held_out.first_batch(),
-      held_out.put,
-      min(options.rows, held_out.rows.rows),
-      subject.store.special,
+    parts = (
+      part
+      for batch, rows in held_out.first(min(options.rows, held_out.rows.rows))
+      for part in one_at_a_time(batch, rows, subject.store.special)
     )
+    value = pseudo_perplexity(held_out.step, variables, held_out.carry(), parts, held_out.put)
     return Report(dict(pseudo_perplexity=value))
 
   return Evaluation(frozenset(['pseudo_perplexity']), run)

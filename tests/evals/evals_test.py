@@ -1,11 +1,15 @@
 """Held-out scores, the unigram they must beat, token-by-token scoring and completions."""
 
+import types
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from mutation import mutation
 
 from bertjax.evals import fill_mask, loss, pseudo_perplexity
+from bertjax.evals.held_out.rows import HeldOut
 from bertjax.objectives import rtd
 from bertjax.types import means
 
@@ -134,8 +138,28 @@ def test_pseudo_perplexity_of_a_uniform_model_is_the_vocabulary():
     weight = float(part['weight_BP'].sum())
     return dict(mlm=(np.float32(weight * np.log(50)), np.float32(weight))), carry
 
-  value = pseudo_perplexity.pseudo_perplexity(uniform, {}, (), batch(), lambda b: b, 2, SPECIAL)
+  parts = pseudo_perplexity.one_at_a_time(batch(), 2, SPECIAL)
+  value = pseudo_perplexity.pseudo_perplexity(uniform, {}, (), parts, lambda b: b)
   np.testing.assert_allclose(value, 50, rtol=1e-5)
+
+
+@mutation(
+  'pseudo-perplexity: rows beyond a batch are not scored',
+  'bertjax/evals/held_out/rows.py',
+  'for start in range(0, rows, self.batch_size):',
+  'for start in range(0, min(rows, self.batch_size), self.batch_size):',
+)
+def test_more_rows_than_a_batch_has_are_each_scored_once():
+  """Five of seven rows in batches of two: the last batch has one of them."""
+  held: Any = types.SimpleNamespace(
+    rows=7, batch=lambda row_n, shuffle: dict(row_B=row_n, dropped_B=row_n)
+  )
+  unused: Any = None
+  held_out = HeldOut(held, {}, unused, unused, 2, 0, unused)
+  found = [(batch['row_B'].tolist(), rows) for batch, rows in held_out.first(5)]
+  assert found == [([0, 1], 2), ([2, 3], 2), ([4, 5], 1)]
+  assert [batch['row_B'].tolist() for batch, _ in held_out.first(7)][-1] == [6, 0]
+  assert [set(batch) for batch, _ in held_out.first(1)] == [{'row_B'}]
 
 
 WORDS = {'the': 5, 'cat': 6, 'sat': 7}

@@ -65,10 +65,14 @@ class HeldOut(NamedTuple):
     """The carry before the first batch."""
     return self.put(self.objective.carry(self.template))
 
-  def first_batch(self) -> Batch:
-    """As many rows as a batch has, from the first one on and again from there if they are few."""
-    batch = self.rows.batch(np.arange(self.batch_size) % self.rows.rows, shuffle=False)
-    return {k: v for k, v in batch.items() if k != 'dropped_B'}
+  def first(self, rows: int) -> Iterator[tuple[Batch, int]]:
+    """Batches of the first rows, and how many rows of each are among them; behind those are the
+    rows that follow, and the first ones again."""
+    for start in range(0, rows, self.batch_size):
+      row_n = np.arange(start, start + self.batch_size) % self.rows.rows
+      batch = self.rows.batch(row_n, shuffle=False)
+      kept = {k: v for k, v in batch.items() if k != 'dropped_B'}
+      yield kept, min(self.batch_size, rows - start)
 
 
 def options_of(subject: Subject, name: str, key: str) -> Options:
