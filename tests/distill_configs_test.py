@@ -1,5 +1,7 @@
 """The recipes of distillation: every value has a source, and their text says how to run them."""
 
+import importlib
+
 import pytest
 import recipes
 from mutation import mutation
@@ -21,3 +23,15 @@ RECIPES = (
 )
 def test_every_value_has_a_source(recipe):
   recipes.sourced('distill', recipe)
+
+
+@mutation(
+  'tinybert: the head that learns the answers has dropout',
+  'configs/distill/tinybert.py',
+  'head_dropout=0.0',
+  'head_dropout=0.1',
+)
+def test_tinybert_learns_answers_without_dropout_on_its_head():
+  """TinyBertForSequenceClassification applies none; its layers have BERT's."""
+  model = importlib.import_module('configs.distill.tinybert').get_config('4l_312,answers').model
+  assert (model.head_dropout, model.dropout) == (0.0, 0.1)

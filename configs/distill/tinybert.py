@@ -32,6 +32,7 @@ from configs.finetune import text
 
 CODE = 'Pretrained-Language-Model/TinyBERT/general_distill.py'
 TASK = 'Pretrained-Language-Model/TinyBERT/task_distill.py'
+HEAD = 'TinyBERT/transformer/modeling.py:TinyBertForSequenceClassification'
 README = 'Pretrained-Language-Model/TinyBERT/README.md'
 SIZES = {
   '4l_312': dict(layers=4, width=312, ffn=1200),
@@ -81,6 +82,7 @@ def of_answers(size: str) -> Recipe:
     | cited(TASK, temperature=1.0)
   )
   c.optimizer.schedule.update(cited(README, peak=3e-5))
+  c.model.update(cited(HEAD, head_dropout=0.0))
   return c
 
 
