@@ -220,10 +220,10 @@ class Bert(Base, AttendingModel):
         out['pooled_BGD'] = pooled_BGD
         read_BGD = pooled_BGD
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(read_BGD, noise)
-      out['label_BGC'] = label_logits(read_BGD, self.labels, init, dtype)
+      out['label_BGC'] = label_logits(read_BGD, self.labels, init)
     if self.token_labels:
       read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)
-      out['token_label_BTC'] = label_logits(read_BTD, self.token_labels, init, dtype)
+      out['token_label_BTC'] = label_logits(read_BTD, self.token_labels, init)
     if self.answers != 'none':
       head = AnswerHead(
         self.answers, 1, self.norm_eps, init, self.head_dropout, dtype, name='answers'

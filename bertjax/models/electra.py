@@ -80,8 +80,8 @@ class TokenHead(nn.Module):
       (width,), ('embed', 'embed_out'), self.initializer, dtype=self.dtype, name='dense'
     )
     glorot = jax.nn.initializers.glorot_uniform()
-    out = Dense((1,), ('embed', 'label'), glorot, dtype=self.dtype, name='out')
-    return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0].astype(jnp.float32)
+    out = Dense((1,), ('embed', 'label'), glorot, name='out')
+    return out(ACTIVATIONS[self.activation](dense(x_BTD)))[..., 0]
 
 
 class Electra(bert.Base):

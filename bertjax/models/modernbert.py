@@ -160,7 +160,7 @@ class ModernBert(TargetModel):
       if labels:
         x_BPD = pool(x_BTD, batch, self.pooling) if kind == 'label_BGC' else x_BTD
         read_BPD = Dropout(self.head_dropout, name=f'{kind}_dropout')(transform(x_BPD), noise)
-        found[kind] = label_logits(read_BPD, labels, init, dtype)
+        found[kind] = label_logits(read_BPD, labels, init)
     return found
 
   @property

@@ -231,13 +231,13 @@ class Labelled(XLNet, LabelModel):
       last_BGD = gather_positions(out['last_BTD'], batch['first_BG'])
       dense = Dense((self.width,), ('embed', 'embed_out'), init, dtype=dtype, name='pooler')
       read_BGD = Dropout(self.head_dropout, name='head_dropout')(jnp.tanh(dense(last_BGD)), noise)
-      out['label_BGC'] = label_logits(read_BGD, self.labels, init, dtype)
+      out['label_BGC'] = label_logits(read_BGD, self.labels, init)
     if self.answers != 'none':
       head = AnswerHead(
         self.answers, 0, self.norm_eps, init, self.head_dropout, dtype, name='answers'
       )
       out['answers'] = head(out['last_BTD'], batch, noise)
-    return dict(out, token_label_BTC=label_logits(out['last_BTD'], self.token_labels, init, dtype))
+    return dict(out, token_label_BTC=label_logits(out['last_BTD'], self.token_labels, init))
 
   @property
   def divides_columns(self) -> bool:

@@ -219,13 +219,13 @@ class Session:
     """Once for each length of rows, of which labelled ones have several."""
     if phase.takes(batch):
       return
-    length = max(columns(batch).values())
-    own = f' for rows of {length}' if readers.of(phase.config.data).unit else ''
+    lengths = '-'.join(map(str, sorted({*columns(batch).values()})))
+    own = f' for rows of {lengths}' if readers.of(phase.config.data).unit else ''
     self._progress.note(f'Compiling the train step of phase {phase.name!r}{own}')
     with self._book.time('compile'):
       phase.compile(self._run.abstract, batch)
       # Collectives of CPUs give up where one process begins 30 s after another.
-      hosts.barrier(f'compiled/{phase.name}/{length}', math.inf)
+      hosts.barrier(f'compiled/{phase.name}/{lengths}', math.inf)
 
   def _train(self, phase: Phase, done: int, batch: Batch) -> Any:
     """The metrics of the step; None of one whose batch is left out."""

@@ -144,9 +144,7 @@ class AnswerHead(nn.Module):
     """
     form = FORMS[self.form]
     init = form.initializer or self.initializer
-    one = lambda name, bias=True: Dense(
-      (1,), ('embed', 'label'), init, dtype=self.dtype, bias=bias, name=name
-    )
+    one = lambda name, bias=True: Dense((1,), ('embed', 'label'), init, bias=bias, name=name)
     beside = lambda name: Beside(form.width or x_BTD.shape[-1], init, self.dtype, name=name)
     allowed_BT = self._allowed(batch, form.last_separator)
 
@@ -165,7 +163,7 @@ class AnswerHead(nn.Module):
     cls_BD = gather_positions(x_BTD, batch['first_BG'][:, :1])[:, 0]
     h_BD = form.activation(beside('none_hidden')(mean_BD, cls_BD))
     h_BD = Dropout(self.dropout, name='none_dropout')(h_BD, noise)
-    none_B = one('none', form.bias)(h_BD)[:, 0].astype(jnp.float32)
+    none_B = one('none', form.bias)(h_BD)[:, 0]
     if given:
       return Given(start_BT, end_BKT[:, 0], none_B)
     ends_BKK, end_column_BKK = jax.lax.top_k(jax.nn.log_softmax(end_BKT), top_BK.shape[1])
@@ -183,7 +181,7 @@ class AnswerHead(nn.Module):
 
 def _masked(score: Array, allowed: Array) -> Array:
   """float32 scores without their last axis, NEVER where they are not allowed."""
-  return jnp.where(allowed, score[..., 0].astype(jnp.float32), NEVER)
+  return jnp.where(allowed, score[..., 0], NEVER)
 
 
 def check(fields: Mapping[str, Any]) -> None:

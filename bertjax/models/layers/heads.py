@@ -91,13 +91,12 @@ def pool(x_BTD: Array, batch: Batch, pooling: Pooling) -> Array:
 
 
 def label_logits(
-  read: Array, labels: Sequence[tuple[str, int]], initializer: Init, dtype: Any
+  read: Array, labels: Sequence[tuple[str, int]], initializer: Init
 ) -> dict[str, Array]:
-  """float32 logits by label, each of a dense layer of that name in the module that calls this."""
-  dense = lambda name, classes: Dense(
-    (classes,), ('embed', 'label'), initializer, dtype=dtype, name=name
-  )
-  return {name: dense(name, classes)(read).astype(jnp.float32) for name, classes in labels}
+  """float32 logits by label, each of a dense layer of that name in the module that calls this. They
+  are computed as such: bfloat16 has three digits, too few for numbers and for likeliest tokens."""
+  dense = lambda name, classes: Dense((classes,), ('embed', 'label'), initializer, name=name)
+  return {name: dense(name, classes)(read) for name, classes in labels}
 
 
 def gather_positions(x_BTD: Array, position_BP: Array) -> Array:

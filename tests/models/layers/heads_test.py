@@ -1,0 +1,38 @@
+"""Heads of labels."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn.initializers import normal
+from mutation import mutation
+
+from bertjax.models.electra import TokenHead
+from bertjax.models.layers.heads import label_logits
+
+
+class Labels(nn.Module):
+  @nn.compact
+  def __call__(self, x):
+    return label_logits(x, [('label', 3)], normal(0.1))['label']
+
+
+@mutation(
+  'heads: scores of labels are rounded to bfloat16',
+  'bertjax/models/layers/heads.py',
+  'initializer, name=name)',
+  'initializer, dtype=read.dtype, name=name)',
+)
+@mutation(
+  'heads: scores of tokens are rounded to bfloat16',
+  'bertjax/models/electra.py',
+  "glorot, name='out')",
+  "glorot, dtype=self.dtype, name='out')",
+)
+def test_scores_have_the_digits_of_float32_where_states_have_those_of_bfloat16():
+  x_BTD = jax.random.normal(jax.random.key(0), (2, 64, 16), jnp.bfloat16)
+  for head in (Labels(), TokenHead('gelu_erf', normal(0.1), jnp.bfloat16)):
+    variables = nn.meta.unbox(head.init(jax.random.key(1), x_BTD))
+    score = head.apply(variables, x_BTD)
+    assert isinstance(score, jax.Array) and score.dtype == jnp.float32
+    assert np.mean(score == score.astype(jnp.bfloat16)) < 0.1
