@@ -125,10 +125,10 @@ def test_tiny_has_a_laptops_recipe_and_the_systems_rules(name):
 
 @pytest.mark.parametrize('size', ['tiny', 'large'])
 @mutation(
-  "configs: LAMB's tiny has the laptop's length",
+  "configs: LAMB's first phase has half of the length",
   'configs/bert_lamb.py',
-  'bert.recipe(size)',
-  'bert.get_config(size)',
+  "length=c.get_ref('length') // 4",
+  "length=c.get_ref('length') // 2",
 )
 def test_lamb_keeps_its_two_lengths_at_every_size(size):
   c = importlib.import_module('configs.bert_lamb').get_config(size)

@@ -10,6 +10,7 @@ what --minutes leaves time for is a sample.
 import argparse
 import ast
 import concurrent.futures
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -147,7 +148,8 @@ def survives(mutation: Mutation, end: float = float('inf')) -> str | None:
 
 def judged(copy: pathlib.Path, tier: str, test: str, end: float) -> tuple[int, str]:
   """Pytest's exit code and words for what a test has in a tier, which sets how it is compiled."""
-  process = subprocess.Popen(
+  left = end - time.monotonic()
+  with subprocess.Popen(
     [sys.executable, '-m', 'pytest', '-x', '-m', tier, test],
     cwd=copy,
     env=dict(os.environ, PYTHONPATH=str(copy), PYTHONDONTWRITEBYTECODE='1'),
@@ -155,14 +157,14 @@ def judged(copy: pathlib.Path, tier: str, test: str, end: float) -> tuple[int, s
     stderr=subprocess.STDOUT,
     text=True,
     start_new_session=True,  # so that what a test started ends with it
-  )
-  left = end - time.monotonic()
-  try:
-    output, _ = process.communicate(timeout=left if left < float('inf') else None)
-  except subprocess.TimeoutExpired:
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    raise OutOfTime from None
+  ) as process:
+    try:
+      output, _ = process.communicate(timeout=left if left < float('inf') else None)
+    except subprocess.TimeoutExpired:
+      raise OutOfTime from None
+    finally:
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
   return process.returncode, output
 
 

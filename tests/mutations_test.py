@@ -1,5 +1,6 @@
 """The mutations themselves: each can be applied, and the runner tells red from green."""
 
+import pathlib
 import subprocess
 import time
 
@@ -115,6 +116,23 @@ def test_a_slow_test_is_compiled_as_the_slow_tier_is(house):
   edit = mutations.Mutation('slow', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_tier')
   assert mutations.survives(edit).startswith('it_test.py::test_tier ended with 0')
   assert mutations.survives(edit._replace(old='2', new='4')) is None
+
+
+def test_what_a_failing_test_has_started_ends_with_it(house, tmp_path):
+  """Else the processes of run after run share the machine with those that come later."""
+  (tmp_path / 'house/it_test.py').write_text(
+    'import pathlib, subprocess, sums\n\ndef test_a():\n'
+    '  child = subprocess.Popen(["sleep", "600"], stdout=subprocess.DEVNULL)\n'
+    f'  pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(child.pid))\n'
+    '  assert sums.A == 1\n'
+  )
+  edit = mutations.Mutation('left', 'sums.py', 'A, B = 1', 'A, B = 3', 'it_test.py::test_a')
+  assert mutations.survives(edit) is None
+  stat = pathlib.Path('/proc', (tmp_path / 'pid').read_text(), 'stat')
+  until = time.monotonic() + 30
+  while stat.exists() and ') Z ' not in stat.read_text():
+    assert time.monotonic() < until
+    time.sleep(0.05)
 
 
 def test_the_time_is_kept(house, capsys):

@@ -22,6 +22,14 @@ def refused(store, workdir, *second) -> str:
   return pathlib.Path(f'{workdir}.0.log').read_text(encoding='utf-8')
 
 
+def root_of(path: pathlib.Path) -> pathlib.Path:
+  """A directory of its own to run in, so that a relative path may name other files in each."""
+  path.mkdir()
+  for name in ('bertjax', 'configs'):
+    (path / name).symlink_to(ROOT / name)
+  return path
+
+
 def start_together(command, flags, roots) -> list[subprocess.Popen]:
   """A process of two devices in each of two directories, as one run."""
   env = dict(environment(2), JAX_CPU_COLLECTIVES_IMPLEMENTATION='gloo')
@@ -66,11 +74,15 @@ def test_another_config_on_one_host_is_refused(rich_store, tmp_path, flag, key):
 )
 def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
   """Another copy of the store under the same relative name cannot be told from its path."""
-  shutil.copytree(rich_store, tmp_path / 'store')
-  tokens = np.load(tmp_path / 'store' / 'tokens-00000.npy')
-  np.save(tmp_path / 'store' / 'tokens-00000.npy', np.roll(tokens, 1))
-  text = refused(rich_store, tmp_path / 'run', f'--config.data.store={tmp_path / "store"}')
-  assert 'config.data.store is' in text
+  roots = [root_of(tmp_path / name) for name in 'ab']
+  for root in roots:
+    shutil.copytree(rich_store, root / 'store')
+  tokens = np.load(roots[1] / 'store/tokens-00000.npy')
+  np.save(roots[1] / 'store/tokens-00000.npy', np.roll(tokens, 1))
+  both = start_pair('store', tmp_path / 'run', roots=roots)
+  assert [p.wait(240) for p in both] == [1, 1]
+  text = pathlib.Path(f'{tmp_path}/run.0.log').read_text(encoding='utf-8')
+  assert "its data: first batch of phase 'phase1'" in text, text
 
 
 @pytest.mark.full
@@ -82,11 +94,8 @@ def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
 )
 def test_other_labels_on_one_host_are_refused(tmp_path):
   """Each host has a file of its own under the same name; one label differs."""
-  roots = [tmp_path / name for name in 'ab']
+  roots = [root_of(tmp_path / name) for name in 'ab']
   for root in roots:
-    root.mkdir()
-    for name in ('bertjax', 'configs'):
-      (root / name).symlink_to(ROOT / name)
     labels = ['0', '1'] * 8
     if root.name == 'b':
       labels[3] = '0'

@@ -39,8 +39,8 @@ def test_the_loss_is_finite_and_moves(reference):
 @mutation(
   'finetune: an encoder learns nothing of labels',
   'bertjax/models/layers/heads.py',
-  'dense(name, classes)(read).astype(jnp.float32)',
-  'dense(name, classes)(jax.lax.stop_gradient(read)).astype(jnp.float32)',
+  'dense(name, classes)(read) for',
+  'dense(name, classes)(jax.lax.stop_gradient(read)) for',
   case='pairs',
 )
 def test_every_parameter_receives_a_gradient_but_of_what_is_frozen(reference):

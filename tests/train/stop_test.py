@@ -210,7 +210,7 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
 @mutation(
   'loop: a process that has compiled does not wait for the others',
   'bertjax/train/session.py',
-  "      hosts.barrier(f'compiled/{phase.name}/{length}', math.inf)\n",
+  "      hosts.barrier(f'compiled/{phase.name}/{lengths}', math.inf)\n",
   '',
 )
 def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
