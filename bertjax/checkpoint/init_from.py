@@ -55,6 +55,7 @@ class Source(NamedTuple):
     params: () -> its parameters, without heads that it lacks.
     languages: names of those of its table; () where nothing says them.
     classes: head -> those that it tells apart, by their ids, where they are said.
+    foreign: whether these are the names of somebody else.
   """
 
   name: str
@@ -63,6 +64,7 @@ class Source(NamedTuple):
   params: Callable[[], Any]
   languages: tuple[str, ...] = ()
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+  foreign: bool = False
 
 
 def whole(init_from: Any) -> str:
@@ -90,8 +92,10 @@ def open_source(name: str, key: str = KEY) -> Source:
       )
     run = runs.open_run(name)
     languages = runs.languages_of(run.workdir, run.config)
-    classes = head_classes.of(resume.stored_config(run.workdir))
-    return Source(name, dict(run.config.model), run.vocabulary, run.params, languages, classes)
+    imported = run.imported_classes
+    classes = imported or head_classes.of(resume.stored_config(run.workdir))
+    model = dict(run.config.model)
+    return Source(name, model, run.vocabulary, run.params, languages, classes, bool(imported))
   opened = sources.open_source(name, key)
   model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
 
@@ -101,7 +105,7 @@ def open_source(name: str, key: str = KEY) -> Source:
     return {k: v for k, v in taken.params.items() if k not in made}
 
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  return Source(name, dict(model), vocabulary, params, classes=opened.classes)
+  return Source(name, dict(model), vocabulary, params, classes=opened.classes, foreign=True)
 
 
 class Adopted(NamedTuple):
@@ -160,9 +164,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
 
 def other_classes(source: Source, config: Any) -> set[str]:
   """The heads of a model whose classes are not those of a run's head of that name."""
-  return head_classes.different(
-    source.classes, head_classes.of(config), sources.is_source(source.name)
-  )
+  return head_classes.different(source.classes, head_classes.of(config), source.foreign)
 
 
 def other_names(source: Source, config: Any) -> list[str]:
@@ -171,7 +173,7 @@ def other_names(source: Source, config: Any) -> list[str]:
   return [
     f'{source.name} calls the classes of {head!r} {", ".join(source.classes[head])}; they are '
     f'taken, in this order, for {", ".join(ours[head])}'
-    for head in head_classes.by_number(source.classes, ours, sources.is_source(source.name))
+    for head in head_classes.by_number(source.classes, ours, source.foreign)
   ]
 
 

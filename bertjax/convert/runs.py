@@ -55,6 +55,11 @@ class Run(NamedTuple):
     return manifest.read(self.checkpoint)['meta']
 
   @property
+  def imported_classes(self) -> dict[str, tuple[str, ...]]:
+    """Head -> the names that a model from elsewhere had for its classes; its config has no task."""
+    return {head: tuple(names) for head, names in self.meta.get('classes', {}).items()}
+
+  @property
   def scores(self) -> dict[str, float]:
     """What the evaluation after that step found."""
     return manifest.read_scores(self.checkpoint) or {}

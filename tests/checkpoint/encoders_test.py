@@ -11,7 +11,7 @@ from mutation import mutation
 
 from bertjax import models
 from bertjax.checkpoint import encoders, init_from, resume
-from bertjax.convert import huggingface
+from bertjax.convert import exporting, huggingface, importing
 from bertjax.errors import UserError
 from configs import electra, spanbert, transformer_xl
 from configs.finetune import text
@@ -153,3 +153,30 @@ def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, 
   assert any('they are taken, in this order, for no, maybe, yes' in line for line in said) == taken
   _, said = init_from.loader(c, None, source)(first_variables(c))
   assert any('for other classes: label' in line for line in said) == anew
+
+
+@mutation(
+  'convert: a model that is read in loses the names of its classes',
+  'bertjax/checkpoint/init_from.py',
+  'imported = run.imported_classes',
+  'imported = {}',
+)
+@mutation(
+  'convert: a model that was read in goes out without the names of its classes',
+  'bertjax/convert/exporting.py',
+  'or next(iter(run.imported_classes.values()), ())',
+  'or ()',
+)
+def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
+  c = config_of(save('AlbertForSequenceClassification', tmp_path / 'hf'))
+  file = tmp_path / 'hf/config.json'
+  names = {'0': 'Yes', '1': 'Maybe', '2': 'No'}
+  file.write_text(json.dumps(json.loads(file.read_text()) | dict(id2label=names)))
+  importing.import_model(f'hf:{tmp_path}/hf', tmp_path / 'run')
+  for classes, anew in ((('no', 'maybe', 'yes'), True), (('yes', 'maybe', 'no'), False)):
+    c.init_from, c.data.task.classes = str(tmp_path / 'run'), classes
+    adopted, _, source = init_from.adopt(c, tmp_path / 'next')
+    _, said = init_from.loader(adopted, None, source)(first_variables(adopted))
+    assert any('for other classes: label' in line for line in said) == anew
+  exporting.export(tmp_path / 'run', tmp_path / 'again')
+  assert json.loads((tmp_path / 'again/config.json').read_text())['id2label'] == names
