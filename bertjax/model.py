@@ -79,7 +79,8 @@ class Model(FineTuned):
     Args:
       path: workdir of a run, one of its checkpoints, or a directory of transformers.
       step: of the run's checkpoint; 'best' by the run's `config.best`; None: the newest intact one.
-      mesh: a `jax.sharding.Mesh`, or sizes as in `config.mesh`; None: all devices share the rows.
+      mesh: a `jax.sharding.Mesh`, or sizes as in `config.mesh` or as --mesh has them; None: all
+        devices share the rows.
       language: of the texts, by name or number, where the model has a table of languages.
       task: whose head is meant, of a run on several; '': the encoder alone.
 
@@ -91,7 +92,13 @@ class Model(FineTuned):
     net = nets.make(found.model, found.vocabulary.special)
     tables = dict.fromkeys(net.tables, 0)
     if 'language' in tables:
-      tables['language'] = load_lib.language_id(language, found.languages)
+      rows = dict(found.model.get('extra', ())).get('language')
+      tables['language'] = load_lib.language_id(language, found.languages, rows)
+    elif language is not None and not found.vocabulary.check_language:
+      raise UserError(
+        f'{found.source} has no table of languages, it reads them all alike: expected no language, '
+        f'got {language!r}'
+      )
     named = language if isinstance(language, str) else None
     if named and found.vocabulary.check_language:
       found.vocabulary.check_language(named)
@@ -130,14 +137,15 @@ class Model(FineTuned):
         f'{self.source} reads from left to right and sees nothing behind a blank: expected a '
         'masked model to fill it in; this one scores texts'
       )
-    if top < 1:
+    if not isinstance(top, int) or top < 1:
       raise UserError(f'expected at least one candidate for each blank, got top={top}')
     found = self._texts.with_blanks(texts, cut, first)
-    top = min(top, self.vocabulary.size)
+    size = self.vocabulary.size  # the word table may have more rows, which no text has
+    top = min(top, size)
     predict = lambda variables, carry, batch: dict(
       logits_BPV=lm.all_scores(words(variables, batch))
     )
-    tops = likeliest(predict, top)
+    tops = likeliest(predict, top, size)
     rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
     answers = self._runner.run(('fill', top), lambda v, batch: tops(v, (), batch), rows)
     candidates = lambda prob_C, id_C: [

@@ -51,10 +51,13 @@ def encode(
   return {k: known.get(k, np.zeros_like(v)) for k, v in template.items()}
 
 
-def likeliest(predict: Callable[..., dict[str, jax.Array]], count: int = 5) -> Callable:
-  """(variables, carry, batch) -> probabilities and ids of the `count` likeliest, [B, P, count]."""
+def likeliest(
+  predict: Callable[..., dict[str, jax.Array]], count: int = 5, size: int | None = None
+) -> Callable:
+  """(variables, carry, batch) -> probabilities and ids of the `count` likeliest, [B, P, count], of
+  the first `size` ids; None: of all."""
   return lambda variables, carry, batch: jax.lax.top_k(
-    jax.nn.softmax(predict(variables, carry, batch)['logits_BPV']), count
+    jax.nn.softmax(predict(variables, carry, batch)['logits_BPV'])[..., :size], count
   )
 
 

@@ -16,7 +16,7 @@ from bertjax.evals.squad import decoding
 from bertjax.use import labelled, nets
 from bertjax.use.answers import Answer, Choice, Label, Tag
 from bertjax.use.batches import Runner
-from bertjax.use.texts import Texts
+from bertjax.use.texts import Texts, listed
 
 
 class FineTuned:
@@ -45,6 +45,7 @@ class FineTuned:
     """
     if self.net.labels is None or 'text' not in self.task:
       raise self._unlearned('labelled texts', 'configs/finetune')
+    texts, seconds = listed(texts), listed(seconds)
     said = [texts, seconds] if seconds else [texts]
     if len(said) != len(self.task['text']) or any(len(x) != len(texts) for x in said):
       raise UserError(
@@ -68,7 +69,7 @@ class FineTuned:
     """
     if self.net.token_labels is None or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
-    room = self._room
+    room, sentences = self._room, [listed(sentence) for sentence in sentences]
     found = words.rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
     heads = self.net.token_labels
@@ -132,6 +133,7 @@ class FineTuned:
       raise self._unlearned('questions', 'configs/finetune/squad.py')
     limits = decoding.Limits(self._limit('best', best), self._limit('longest', longest))
     odds = self._limit('threshold', threshold)
+    questions, texts = listed(questions), listed(texts)
     if len(questions) != len(texts) or min(limits) < 1:
       raise UserError(
         f'expected one text for each question, and limits of 1 at least; got {len(questions)} '

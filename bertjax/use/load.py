@@ -84,27 +84,34 @@ def make_mesh(mesh: Any) -> jax.sharding.Mesh:
   """A mesh of all devices.
 
   Args:
-    mesh: one that is ready, sizes as in `config.mesh`, or None: the devices share the rows.
+    mesh: one that is ready, sizes as in `config.mesh` or as --mesh has them, or None: the devices
+      share the rows.
   """
   if isinstance(mesh, jax.sharding.Mesh):
     return mesh
+  if isinstance(mesh, str):
+    mesh = sharding.typed_mesh(mesh)
   return sharding.make_mesh(ROWS | dict(mesh or {}))
 
 
-def language_id(language: str | int | None, languages: Sequence[str]) -> int:
+def language_id(language: str | int | None, languages: Sequence[str], rows: int | None) -> int:
   """The id of a language in a model's table.
 
   Args:
     language: by name or number.
     languages: their names, where they are known.
+    rows: of the table; None where there is none, and languages only see their own.
 
   Raises:
     UserError: none is given, or one that is unknown.
   """
-  known = ', '.join(languages) or 'their numbers, since this model does not say their names'
+  numbers = f'0 to {rows - 1}' if rows else 'their numbers'
+  known = ', '.join(languages) or f'{numbers}, since this model does not say their names'
   if language is None:
     raise UserError(f'the model has a table of languages: expected language, one of {known}')
   if isinstance(language, int):
+    if language < 0 or rows and language >= rows:
+      raise UserError(f'language={language}: expected one of {known}')
     return language
   return list(languages).index(choose(language, languages, 'language'))
 

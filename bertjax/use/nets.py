@@ -246,7 +246,7 @@ def layer_number(net: Net, layer: int) -> int:
   Raises:
     UserError: there is none.
   """
-  if not -net.layers - 1 <= layer <= net.layers:
+  if not isinstance(layer, int) or not -net.layers - 1 <= layer <= net.layers:
     raise UserError(
       f'the model has {net.layers} layers: expected layer from 0, what enters the first, to '
       f'{net.layers}, or from -1, the last, to {-net.layers - 1}; got {layer}'

@@ -1,7 +1,7 @@
 """Texts as the rows that a model takes."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from absl import logging
@@ -12,17 +12,28 @@ from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
 
-def check(texts: Sequence[str]) -> None:
-  """Refuses what is not a list of texts: a text alone would be one of characters.
+def listed(texts: Iterable[str]) -> list[str]:
+  """Texts as a list.
 
   Raises:
-    UserError: says what it is.
+    UserError: it is none: a text alone would be a list of characters; or a text has half of a
+      surrogate pair, as what a shell hands on of bytes that are no UTF-8.
   """
   if isinstance(texts, str):
     raise UserError(f'expected a list of texts, got the text {texts[:40]!r}: write [text]')
-  for number, text in enumerate(texts, 1):
+  if not isinstance(texts, Iterable):
+    raise UserError(f'expected a list of texts, got {texts!r:.40}')
+  found = list(texts)
+  for number, text in enumerate(found, 1):
     if not isinstance(text, str):
       raise UserError(f'expected a list of texts, got {text!r} in place {number}')
+    try:
+      text.encode()
+    except UnicodeEncodeError as error:
+      raise UserError(
+        f'text {number} is no text in UTF-8: character {error.start + 1} is {text[error.start]!r}'
+      ) from error
+  return found
 
 
 class Texts:
@@ -52,7 +63,7 @@ class Texts:
     self._source, self._frame, self._room, self._language = source, frame, room, language
     self._said = False
 
-  def plain(self, texts: Sequence[str], cut: bool, first: int) -> list[Sentence]:
+  def plain(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
     """The texts as they are.
 
     Args:
@@ -61,24 +72,29 @@ class Texts:
       first: number of the first text, for messages.
 
     Raises:
-      UserError: as `check`; without `cut`, a text that is too long.
+      UserError: as `listed`; without `cut`, a text that is too long.
     """
-    check(texts)
-    return self._fitting(sentences_lib.encode(texts, self._encode, self._frame), cut, first)
+    found = sentences_lib.encode(listed(texts), self._encode, self._frame)
+    return self._fitting(found, cut, first)
 
-  def with_blanks(self, texts: Sequence[str], cut: bool, first: int) -> list[Sentence]:
+  def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
     """As `plain`, of texts with one blank or more.
 
     Raises:
       UserError: as `plain`; a text without a blank, a vocabulary without a mask token.
     """
-    check(texts)
-    found = sentences_lib.encode_blanks(texts, self._encode, self._frame, self.mask, self.spelled)
-    found = self._fitting(found, cut, first)
-    for number, sentence in enumerate(found, first):
+    blank = sentences_lib.BLANK
+    whole = sentences_lib.encode_blanks(
+      listed(texts), self._encode, self._frame, self.mask, self.spelled
+    )
+    found = self._fitting(whole, cut, first)
+    for number, (given, sentence) in enumerate(zip(whole, found, strict=True), first):
+      if not given.blanks:
+        raise UserError(f'text {number} has nothing to fill in: expected {blank} in it')
       if not sentence.blanks:
         raise UserError(
-          f'text {number} has nothing to fill in: expected {sentences_lib.BLANK} in it'
+          f'text {number} has its {blank} behind the {self._room} tokens that the model takes, '
+          f'{self._source}: shorten it'
         )
     return found
 

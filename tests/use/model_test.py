@@ -293,7 +293,7 @@ def test_what_is_too_long_is_refused_by_number_or_cut(bert, caplog):
   assert [len(each) for each in found] == [64, 64]
   assert sum('it is cut to 64' in line for line in caplog.messages) == 1
   assert model.tokens([long], cut=True)[0][-2:] == ['w9', '[SEP]']
-  with pytest.raises(UserError, match='text 1 has nothing to fill in'):
+  with pytest.raises(UserError, match=r'text 1 has its \[MASK\] behind the 64 tokens'):
     model.fill([f'{long} [MASK]'], cut=True)
 
 
@@ -309,14 +309,52 @@ def test_what_cannot_work_is_refused(bert, made, tmp_path):
     model.embed(['w9'], layer=3)
   with pytest.raises(UserError, match="did you mean 'mean'"):
     model.embed(['w9'], 'means')
-  with pytest.raises(UserError, match='top=0'):
-    model.fill(['[MASK]'], top=0)
+  for top in (0, 2.5):
+    with pytest.raises(UserError, match=f'top={top}'):
+      model.fill(['[MASK]'], top=top)
+  with pytest.raises(UserError, match='expected layer from 0.* got 1.5'):
+    model.embed(['w9'], layer=1.5)
+  with pytest.raises(UserError, match='list of texts, got 5'):
+    model.embed(5)
+  with pytest.raises(UserError, match=r"text 2 is no text in UTF-8: character 3 is '\\ud83d'"):
+    model.embed(['w9', 'w9\ud83d'])
+  with pytest.raises(UserError, match="has no table of languages.* got 'klingon'"):
+    load(bert, language='klingon')
   with pytest.raises(UserError, match='no checkpoint of step 7'):
     load(bert, step=7)
   with pytest.raises(UserError, match='config.json is missing'):
     bertjax.Model.load(tmp_path)
-  with pytest.raises(UserError, match='table of languages'):
-    load(made('languages', 'xlm', extra=(('language', 3),)))
+  languages = made('languages', 'xlm', extra=(('language', 3),))
+  with pytest.raises(UserError, match='table of languages: expected language, one of 0 to 2'):
+    load(languages)
+  with pytest.raises(UserError, match='language=3: expected one of 0 to 2'):
+    load(languages, language=3)
+
+
+@mutation(
+  'use: texts that come one by one are gone when they are read',
+  'bertjax/use/texts.py',
+  'found = list(texts)\n  for number, text in enumerate(found, 1):',
+  'found = texts\n  for number, text in enumerate(found, 1):',
+)
+def test_texts_may_come_one_by_one_and_the_mesh_as_it_is_typed(bert):
+  model = load(bert, mesh='1,1,8')
+  texts = ['w9 w10 [MASK]', 'w11 [MASK]']
+  np.testing.assert_array_equal(model.embed(text for text in texts), model.embed(texts))
+  assert model.fill(map(str.strip, texts)) == model.fill(texts)
+
+
+@mutation(
+  'use: a blank is filled with what no text has',
+  'bertjax/model.py',
+  'tops = likeliest(predict, top, size)',
+  'tops = likeliest(predict, top)',
+)
+def test_a_blank_is_filled_with_what_the_vocabulary_has(made):
+  """A table with more rows than words, as of the weights of mBERT beside an English vocabulary."""
+  model = load(made('wide', 'bert', vocab_size=cases.VOCAB + 300))
+  ids = {each.id for text in model.fill(TWO, top=100) for blank in text for each in blank}
+  assert len(ids) > 50 and max(ids) < cases.VOCAB
 
 
 def test_a_run_without_its_vocabulary_says_so(bert, tmp_path):
