@@ -9,6 +9,8 @@ adds types and meanings. What a phase changes follows under its name. Keys that 
 values out of range, are refused as `bertjax.main` would refuse them.
 """
 
+import sys
+
 from absl import flags
 from ml_collections import config_flags
 from rich.console import Console
@@ -46,7 +48,7 @@ def main() -> None:
   for row in rows:
     key = row.key.removeprefix('config.')
     table.add_row(key, row.value, row.source or 'no source', row.kind, row.meaning)
-  Console().print(table)
+  Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 if __name__ == '__main__':

@@ -19,7 +19,7 @@ from ml_collections import config_flags
 from rich.console import Console
 
 from bertjax.config import command_line
-from bertjax.errors import UserError, door
+from bertjax.errors import UserError, choose, door
 from bertjax.launch.grid import Job, Point, jobs, judged, table, without_flags
 from configs.finetune.grids import GRIDS
 
@@ -44,14 +44,13 @@ _SWITCHES = ('dry_run', 'dry-run', 'nodry_run', 'best', 'nobest')
 flags.mark_flags_as_required(['config', 'workdir'])
 
 
-def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path) -> list[str]:
+def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric: str) -> list[str]:
   """Trains what is due; returns the names of the runs that failed.
 
   Raises:
-    UserError: a signal has stopped a run.
+    UserError: a signal has stopped a run, or a run does not have the metric, as no other will.
   """
-  from bertjax.launch.processes import Command, run_together
-  from bertjax.launch.resumable import UNFINISHED
+  from bertjax.launch.processes import UNFINISHED, Command, run_together
 
   failed = []
   for number, job in enumerate(due, 1):
@@ -63,6 +62,8 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path) -> lis
       raise UserError(f'stopped in {job.name}; the same command goes on from there')
     if status:
       failed.append(job.name)
+    elif scores := judged(workdir / job.name, job.config, metric):
+      choose(metric, sorted(scores.keys() - {'step'}), '--metric')
   return failed
 
 
@@ -84,7 +85,7 @@ def main() -> int:
   workdir.mkdir(parents=True, exist_ok=True)
   if due:
     common += _one_store(config, [job.point for job in found], workdir)
-  failed = run_all(due, common, workdir)
+  failed = run_all(due, common, workdir, metric)
   Console(width=None if sys.stdout.isatty() else 120).print(
     table(found, failed, workdir, metric, _BEST.value)
   )

@@ -231,6 +231,12 @@ def run_sweep(store, workdir: pathlib.Path, *more) -> subprocess.CompletedProces
   'return finished(str(run), config.total_steps) and metric',
   'return False',
 )
+@mutation(
+  'sweep: a metric that no run has is found out at the end',
+  'bertjax/sweep.py',
+  "choose(metric, sorted(scores.keys() - {'step'}), '--metric')",
+  'pass',
+)
 def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
   workdir = tmp_path / "a sweep's"
   planned = run_sweep(rich_store, workdir, '--dry_run')
@@ -244,5 +250,8 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
   again = run_sweep(rich_store, workdir)
   assert '4 runs, 2 finished' in again.stdout and '2 of 2' in again.stdout
   assert (workdir / 'peak=1e-4,seed=1' / 'metrics.jsonl').stat().st_mtime_ns == kept
+  unknown = run_sweep(rich_store, workdir, '--metric=eval/mlm_maskd')
+  assert unknown.returncode == 1 and "did you mean 'eval/mlm_masked'" in unknown.stderr
+  assert unknown.stdout.count('; output in') == 1  # the first run that is there has not got it
   other = run_sweep(rich_store, workdir, '--config.optimizer.b1=0.5')
   assert other.returncode == 1 and 'another config' in other.stderr

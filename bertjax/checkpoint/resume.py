@@ -63,6 +63,12 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   if not path.exists():
     return None
   found = _read(path, "then the config that is given is the run's")
+  if 'model_type' in found:
+    raise UserError(
+      f'{workdir} is a directory of transformers and no run: where one may be named it is '
+      f'hf:{workdir} (config.init_from), and one is made of it by `python -m bertjax.convert '
+      f'--from=hf --input={workdir} --output=RUN`'
+    )
   version = found['format'] if isinstance(found.get('format'), int) else 1
   if version != FORMAT:
     raise UserError(

@@ -14,6 +14,7 @@ predict, embed, and config.init_from.
 
 import pathlib
 import sys
+from collections.abc import Sequence
 
 from absl import flags
 from rich.console import Console
@@ -42,6 +43,13 @@ _SLOTS = flags.DEFINE_bool(
 )
 _TASK = flags.DEFINE_string('task', '', 'Whose head, of a run on several tasks; of --to.')
 _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
+_OF = {
+  'to': (
+    'workdir', 'step', 'dtype', 'shard_mb', 'sentence-transformers', 'tokenizer', 'push', 'task',
+    'output',
+  ),
+  'from': ('input', 'slots', 'output'),
+}  # fmt: skip
 
 
 def _export() -> dict:
@@ -49,6 +57,10 @@ def _export() -> dict:
   from bertjax.convert import exporting
 
   workdir, output = _given('to', workdir=_WORKDIR.value, output=_OUTPUT.value)
+  if _PUSH.value:
+    from bertjax.convert import hub
+
+    hub.check(_PUSH.value)
   remote.require_local(output, '--output')
   step = reading.as_step(_STEP.value)
   pooling = flags.FLAGS['sentence-transformers'].value or ''
@@ -57,8 +69,6 @@ def _export() -> dict:
     _TASK.value,
   )  # fmt: skip
   if _PUSH.value:
-    from bertjax.convert import hub
-
     print(f'uploaded to {hub.push(pathlib.Path(output), _PUSH.value)}')
   return said
 
@@ -73,11 +83,19 @@ def _import() -> dict:
 
 
 def _given(mode: str, **flag: str | None) -> list[str]:
-  """The flags of a mode, all of which must be given."""
+  """The flags of a mode, all of which must be given, and none of another one."""
+  for other, names in _OF.items():
+    if other != mode:
+      _refuse(f'--{mode}', other, [name for name in names if name not in flag])
   lacking = [f'--{name}' for name, value in flag.items() if not value]
   if lacking:
     raise UserError(f'--{mode} needs {" and ".join(lacking)}')
   return [str(value) for value in flag.values()]
+
+
+def _refuse(mode: str, other: str, names: Sequence[str]) -> None:
+  if said := [f'--{name}' for name in sorted(names) if flags.FLAGS[name].present]:
+    raise UserError(f'{mode} takes no {", ".join(said)}: they are of --{other}')
 
 
 def _print_table(name: str) -> None:
@@ -98,6 +116,8 @@ def _print_table(name: str) -> None:
 def main() -> None:
   """Converts, and shows the receipt."""
   if _TABLE.value:
+    for other, names in _OF.items():
+      _refuse('--table', other, [*names, other])
     _print_table(_TABLE.value)
     return
   if bool(_TO.value) == bool(_FROM.value):

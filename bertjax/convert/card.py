@@ -29,6 +29,8 @@ def card(
   ]
   scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))
   facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
+  read = run.step == 0 and 'source' in run.meta  # it was trained elsewhere
+  made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
   held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
   return f"""---
 library_name: transformers
@@ -38,7 +40,7 @@ tags:
 
 # {config.name or model.family}
 
-Pretrained with bertjax and converted to PyTorch `transformers`. `parity.json` beside this file is
+{made} PyTorch `transformers`. `parity.json` beside this file is
 the receipt of the conversion: every tensor with its sha256, and how far the outputs of both sides
 are apart. The licence is for you to choose: add `license:` to the head of this file.
 

@@ -72,7 +72,8 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
   found = [each for each, family in _all().items() if _is(family, given, name)]
   if not found:
-    known = sorted({c for f in _all().values() for c in f.classes})
+    families = [f for f in _all().values() if f.model_type == kind] or _all().values()
+    known = sorted({c for f in families for c in f.classes})
     raise UserError(
       f'config.json is of model_type={kind!r} and of the class {name!r}, which no family holds: '
       f'expected one of {", ".join(known)}'

@@ -35,7 +35,7 @@ def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -
   target = runs.Output(pathlib.Path(output))
   with tempfile.TemporaryDirectory() as made:
     wanted = Wanted(slots=slots, into=pathlib.Path(made))
-    opened = open_source(source, 'source', wanted)
+    opened = open_source(source, '--input', wanted)
     return _import(source, target, opened, slots, started)
 
 
@@ -60,9 +60,15 @@ def _import(
     for path, x in tables.flat(taken.params)
   ]
   size = sum(x.nbytes for _, x in tables.flat(taken.params))
+  assumed = list(opened.assumed)
+  if vocabulary and vocabulary.size < model.vocab_size:
+    assumed.append(
+      f'of the {model.vocab_size:,} rows of the word table the vocabulary in {opened.vocabulary} '
+      f'uses the first {vocabulary.size:,}'
+    )
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
-    model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=list(opened.assumed),
+    model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=assumed,
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
   )  # fmt: skip
   with target as directory:

@@ -32,7 +32,10 @@ def open_source(text: str, where: str, wanted: Wanted = NOTHING_ELSE) -> Opening
   choose(name, FORMATS, f'the format of {where}')
   if name == 'hf':
     if not pathlib.Path(path).exists():
-      raise UserError(f'{where}: there is nothing at {path}')
+      raise UserError(
+        f'{where}: there is nothing at {path}. Nothing is fetched here: expected a directory, as '
+        'save_pretrained(DIR) makes one, or `hf download NAME --local-dir DIR`'
+      )
     return directory.open_directory(pathlib.Path(path))
   module = importlib.import_module(f'bertjax.convert.originals.{ORIGINALS[name]}')
   return module.open_checkpoint(pathlib.Path(path), wanted)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+UNFINISHED = 75  # EX_TEMPFAIL of sysexits.h: try again; of what was asked to stop and goes on later
 GRACE_S = 15.0  # for the others, after one has failed
 POLL_S = 0.05
 _TAIL = 2000  # characters of a log that are shown
@@ -48,7 +49,8 @@ class Command(NamedTuple):
 def run_together(commands: Sequence[Command]) -> int:
   """Runs all to their end; SIGTERM, SIGINT and SIGHUP are passed on to each, a third one kills.
 
-  If one fails, the others are asked to stop, and killed after `GRACE_S`. If this process is killed,
+  If one fails, the others are asked to stop, and killed after `GRACE_S`; what failed is said at
+  once, and of several commands again behind what the others have to say. If this process is killed,
   the kernel kills them.
 
   Returns:
@@ -91,15 +93,22 @@ def _wait(
   commands: Sequence[Command], children: Sequence[subprocess.Popen], asked: Sequence[int]
 ) -> int:
   """Args: asked: signals that this process was sent, growing."""
-  status, end, sent = 0, float('inf'), 0
+  status, end, sent, first = 0, float('inf'), 0, None
   while True:
     running = [child for child in children if child.poll() is None]
     failed = next((i for i, child in enumerate(children) if child.returncode), None)
     if failed is not None and not status:
       status, end = _status(children[failed]), time.monotonic() + GRACE_S
-      _report(commands[failed], status)
+      first = commands[failed]
+      if not (asked and status == UNFINISHED):  # it was asked to stop, and goes on another time
+        _say(f'{first.name} {_how(status)}', first.log)
       _send(running, signal.SIGTERM)
     if not running:
+      if first and len(commands) > 1:
+        _say(
+          f'{first.name} {_how(status)}, and so the others were stopped; by the same command a run '
+          'goes on from its last checkpoint'
+        )
       return status or (128 + asked[0] if len(children) < len(commands) else 0)
     for number in asked[sent:]:
       sent += 1
@@ -113,12 +122,17 @@ def _status(child: subprocess.Popen) -> int:
   return child.returncode if child.returncode >= 0 else 128 - child.returncode
 
 
-def _report(command: Command, status: int) -> None:
-  how = f'was ended by {signal.Signals(status - 128).name}' if status > 128 else f'failed: {status}'
-  said = f'bertjax.launch: {command.name} {how}'
-  if command.log:
-    end = command.log.read_bytes()[-_TAIL:].decode(errors='replace')
-    said += f'; the end of its output, {command.log}:\n{end}'
+def _how(status: int) -> str:
+  return (
+    f'was ended by {signal.Signals(status - 128).name}' if status > 128 else f'failed: {status}'
+  )
+
+
+def _say(said: str, log: pathlib.Path | None = None) -> None:
+  said = f'bertjax.launch: {said}'
+  if log:
+    end = log.read_bytes()[-_TAIL:].decode(errors='replace')
+    said += f'; the end of its output, {log}:\n{end}'
   print(said, file=sys.stderr, flush=True)
 
 

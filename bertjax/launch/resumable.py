@@ -9,9 +9,8 @@ The same as `bertjax.main`, which ends with 0 when a signal has stopped it: what
 import sys
 
 from bertjax.launch import arguments
-from bertjax.launch.processes import FORWARDED, Command, run_together
+from bertjax.launch.processes import FORWARDED, UNFINISHED, Command, run_together
 
-UNFINISHED = 75  # EX_TEMPFAIL of sysexits.h: try again
 STOPPED = tuple(128 + number for number in FORWARDED)  # before the run could do it in order
 
 

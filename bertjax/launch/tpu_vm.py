@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from bertjax.errors import UserError
 from bertjax.launch import arguments, tpu_worker
-from bertjax.launch.resumable import UNFINISHED
+from bertjax.launch.processes import UNFINISHED
 
 POLL_S = float(os.environ.get('POLL', '30'))
 TRIES = 5  # to install and start

@@ -19,8 +19,6 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-import jax
-
 from bertjax.machine import hosts
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -100,7 +98,7 @@ class Stop:
       try:
         if self._agreed is None and (self.reason or self._asked_elsewhere()):
           self._agree()
-      except (hosts.Missing, jax.errors.JaxRuntimeError) as error:
+      except RuntimeError as error:  # also jax's, of a backend that the main thread has ended
         said = str(error).partition('\n')[0]
         self._leave(f'Left after {said}: the last checkpoint is what resumes', 1)
 

@@ -188,3 +188,14 @@ def test_layers_of_a_model_of_transformers(theirs):
   other = write_vocabulary(theirs.with_name('other'), [f'v{i}' for i in range(206)])
   with pytest.raises(UserError, match='was trained with another vocabulary'):
     init_from.loader(c, other)
+
+
+def test_a_directory_of_transformers_and_a_run_are_told_apart(theirs, tmp_path):
+  """hf: forgotten, or said of a run."""
+  with pytest.raises(UserError, match=f'of transformers and no run.*hf:{theirs} .config.init_from'):
+    init_from.adopt(config_of(str(theirs)), tmp_path)
+  c = config_of(())
+  c.model.vocab_size = 211
+  runs.write_run(tmp_path / 'run', c, first_variables(c)['params'], None, {})
+  with pytest.raises(UserError, match='is a run and no directory of transformers: leave hf: out'):
+    init_from.adopt(config_of(f'hf:{tmp_path}/run'), tmp_path)

@@ -122,10 +122,10 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
   with pytest.raises(UserError, match='no checkpoint of .* has a score eval/mlm_masked'):
     exporting.export(run, tmp_path / 'out', 'best')
   with pytest.raises(
-    UserError, match="the format of source: expected one of fairseq, hf, .*'onnx'"
+    UserError, match="the format of --input: expected one of fairseq, hf, .*'onnx'"
   ):
     importing.import_model(f'onnx:{theirs}', tmp_path / 'out')
-  with pytest.raises(UserError, match='source: there is nothing at'):
+  with pytest.raises(UserError, match='--input: there is nothing at'):
     importing.import_model('hf:/no/such/place', tmp_path / 'out')
   assert sorted(p.name for p in tmp_path.iterdir()) == ['full']
 
@@ -158,6 +158,12 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
   assert [choose(None), choose('best'), choose('best', 'max'), choose(2)] == ['3', '2', '1', '2']
 
 
+@mutation(
+  'convert: flags of the other way are ignored',
+  'bertjax/convert/__main__.py',
+  'if flags.FLAGS[name].present',
+  'if False',
+)
 @pytest.mark.parametrize(
   'flags, message',
   [
@@ -166,6 +172,13 @@ def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
       ('--to=hf', '--workdir=x', '--output=y', '--step=last'),
       "--step: expected a number or 'best'",
     ),
+    (
+      ('--from=hf', '--input=x', '--output=y', '--task=a', '--notokenizer'),
+      '--from takes no --task, --tokenizer: they are of --to',
+    ),
+    (('--to=hf', '--workdir=x', '--output=y', '--slots'), '--to takes no --slots: they are of'),
+    (('--table=bert', '--output=y'), '--table takes no --output: they are of'),
+    (('--to=hf', '--workdir=x', '--output=y', '--push=model'), '--push=model: expected OWNER/NAME'),
   ],
   ids=str,
 )
@@ -181,11 +194,15 @@ def test_flags_that_say_too_little_are_refused_in_one_line(flags, message, tmp_p
   assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_nothing_is_uploaded_by_nobody(tmp_path, monkeypatch):
+def test_nothing_is_uploaded_by_nobody(monkeypatch):
   huggingface_hub = pytest.importorskip('huggingface_hub')
   monkeypatch.setattr(huggingface_hub, 'get_token', lambda: None)
   with pytest.raises(UserError, match='--push: nobody is logged in'):
-    hub.push(tmp_path, 'someone/model')
+    hub.check('someone/model')
+  monkeypatch.setattr(huggingface_hub, 'get_token', lambda: 'token')
+  hub.check('someone/model')
+  with pytest.raises(UserError, match='--push=model: expected OWNER/NAME'):
+    hub.check('model')
 
 
 def test_a_directory_is_uploaded_whole_to_a_name_that_is_made(tmp_path, monkeypatch):
@@ -199,7 +216,6 @@ def test_a_directory_is_uploaded_whole_to_a_name_that_is_made(tmp_path, monkeypa
     def upload_folder(self, folder_path, repo_id):
       calls.append(('upload', folder_path, repo_id))
 
-  monkeypatch.setattr(huggingface_hub, 'get_token', lambda: 'token')
   monkeypatch.setattr(huggingface_hub, 'HfApi', Api)
   assert hub.push(tmp_path, 'someone/model').endswith('/someone/model')
   assert calls == [('create', 'someone/model', True), ('upload', tmp_path, 'someone/model')]

@@ -153,7 +153,7 @@ def test_processes_die_with_a_launcher_that_is_killed(start, tmp_path):
 @mutation(
   'launch: the end of a log is not shown',
   'bertjax/launch/processes.py',
-  'command.log.read_bytes()[-_TAIL:]',
+  'log.read_bytes()[-_TAIL:]',
   'b""',
 )
 def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
@@ -165,8 +165,29 @@ def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
   launcher = start('1', fails, '99')
   out, err = launcher.communicate(timeout=30)
   assert launcher.returncode == 7
-  assert 'process 1 failed: 7' in err and 'what went wrong' in err
+  assert 'process 1 failed: 7; the end of its output' in err and 'what went wrong' in err
+  last = err.splitlines()[-1]  # behind what the others say on their way out
+  assert last.startswith('bertjax.launch: process 1 failed: 7, and so the others were stopped')
   assert (tmp_path / '0.signals').read_text() == 'SIGTERM'
+
+
+@mutation(
+  'launch: a run that is asked to stop has failed',
+  'bertjax/launch/processes.py',
+  'if not (asked and status == UNFINISHED):',
+  'if True:',
+)
+def test_what_stops_to_go_on_another_time_has_not_failed(start, tmp_path):
+  stops = (
+    'import pathlib, os, signal, time\n'
+    'signal.signal(signal.SIGINT, lambda *_: os._exit(75))\n'
+    f'pathlib.Path({str(tmp_path / "0.pid")!r}).write_text(f"{{os.getpid()}}\\n")\n'
+    'time.sleep(60)'
+  )
+  launcher = start(stops)
+  pids(tmp_path, 1)
+  launcher.send_signal(signal.SIGINT)
+  assert launcher.communicate(timeout=30)[1] == '' and launcher.returncode == 75
 
 
 def test_the_status_is_0_when_all_end_well(start, tmp_path):
