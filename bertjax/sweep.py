@@ -21,6 +21,7 @@ from rich.console import Console
 from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
 from bertjax.launch.grid import Job, Point, jobs, judged, table, without_flags
+from bertjax.storage import remote
 from configs.finetune.grids import GRIDS
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
@@ -70,6 +71,7 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric
 def main() -> int:
   """Trains what is not finished and prints the table; 1 if a run failed."""
   config, workdir = _CONFIG.value, pathlib.Path(_WORKDIR.value or '')
+  remote.require_local(_WORKDIR.value, '--workdir')
   metric = _METRIC.value or config.best.metric
   if _BEST.value and metric != config.best.metric:
     raise UserError(f'--best is by config.best.metric={config.best.metric}, got --metric={metric}')

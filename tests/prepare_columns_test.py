@@ -28,8 +28,8 @@ mutation(
 mutation(
   'prepare: languages forgotten by a run that goes on',
   'bertjax/data/store/builder.py',
-  "      self.languages = progress['languages']\n",
-  '',
+  "self.languages, self._begun = progress['languages'], set",
+  'self._begun = set',
 )
 
 
@@ -50,6 +50,28 @@ def beginning(text):
 
 def values(store, name):
   return store.column(name).tolist()
+
+
+@mutation(
+  'prepare: a language that is one document is held out',
+  'bertjax/data/store/builder.py',
+  ' & ~self._begins_language(column, size_D)',
+  '',
+)
+def test_a_language_that_nothing_divides_is_not_held_out(tmp_path, vocab, capfd):
+  """XLM's text: a sentence a line and no blank lines, so that the second file is document two."""
+  for name in ('en', 'fr'):
+    (tmp_path / f'{name}.txt').write_text('The cat sat.\nThe dogs ran far away.\n' * 50)
+  given = ','.join(f'{name}={tmp_path}/{name}.txt' for name in ('en', 'fr'))
+  store = run(input=given, vocab=vocab, output=tmp_path / 'two')
+  assert np.bincount(store.column('language')).tolist() == [100, 100]
+  assert not (store.path / 'heldout').exists() and 'are held out' not in capfd.readouterr().out
+
+
+def test_much_that_is_held_out_is_said(tmp_path, vocab, capfd):
+  (tmp_path / 'a.txt').write_text('The cat sat.\n\n' + 'The dogs ran far away.\n' * 9)
+  run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 'a')
+  assert 'of the tokens are held out, where 1% were asked for' in capfd.readouterr().out
 
 
 def test_units_lie_beside_the_tokens_whatever_the_parts(tmp_path, vocab):

@@ -13,6 +13,7 @@ from jax.experimental import multihost_utils
 
 from bertjax.checkpoint import manifest
 from bertjax.errors import UserError
+from bertjax.storage import remote
 from bertjax.types import FIT
 
 Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here
@@ -85,8 +86,15 @@ def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> path
 
 
 def newest_step(workdir: pathlib.Path | str) -> int | None:
-  """The step of the newest complete checkpoint of a run, intact or not; None: there is none."""
-  return max(steps_in(pathlib.Path(workdir, 'checkpoints')), default=None)
+  """The step of the newest complete checkpoint of a run, intact or not, also of a URL; None: there
+  is none."""
+  if not remote.is_remote(workdir):
+    return max(steps_in(pathlib.Path(workdir, 'checkpoints')), default=None)
+  there = f'{workdir}/checkpoints'
+  steps = sorted(int(name) for name in remote.names(there) if name.isdecimal())
+  # The manifest is sent last.
+  whole = lambda step: remote.path(f'{there}/{step}/{manifest.NAME}').exists()
+  return next(filter(whole, reversed(steps)), None)
 
 
 def best_step(directory: pathlib.Path, best: Any) -> int | None:

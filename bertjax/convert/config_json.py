@@ -97,7 +97,9 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
     fields['embedding_width'] = 0
   count = len(given['id2label']) if 'id2label' in given else int(given.get('num_labels', 2))
   fields |= family_lib.head_fields(family, name, count)
-  return family, dict(fields, family=found[0], name=family.model)
+  whole = dict(fields, family=found[0], name=family.model)
+  family.write(ConfigDict(whole))  # what cannot go out is not what the class computes either
+  return family, whole
 
 
 def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

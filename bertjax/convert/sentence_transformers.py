@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from bertjax.convert.directory import max_length
-from bertjax.errors import choose, writing
+from bertjax.errors import UserError, choose, writing
 
 POOLS = dict(mean='pooling_mode_mean_tokens', first='pooling_mode_cls_token')
 
@@ -19,9 +19,15 @@ def write(directory: pathlib.Path, model: Any, pool: str) -> None:
     pool: 'mean' or 'first'.
 
   Raises:
-    UserError: another pooling.
+    UserError: another pooling, or the first token of a model whose [CLS] is the last, or that has
+      none.
   """
   choose(pool, POOLS, '--sentence-transformers')
+  if pool == 'first' and model.name in ('xlnet', 'transformer_xl'):
+    raise UserError(
+      f'--sentence-transformers=first: the first token of {model.name} stands for no text, and is '
+      'padding there: expected mean'
+    )
   named = ('Transformer', 'Pooling', 'Normalize')
   modules = [
     dict(

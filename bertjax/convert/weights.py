@@ -89,7 +89,7 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
   Raises:
     UserError: there are none, a file is missing or damaged, or torch is needed and not there.
   """
-  if (directory / INDEX).is_file():
+  if (directory / INDEX).is_file() and not (directory / NAME).is_file():  # transformers' order
     index = json.loads((directory / INDEX).read_bytes())
     names = sorted(set(index['weight_map'].values()))
     outside = [name for name in names if pathlib.Path(name).name != name]

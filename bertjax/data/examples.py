@@ -248,9 +248,9 @@ def examples_in_memory(
   """As `make_examples`, for a store that has no directory: nothing is written."""
   store, recipe, spec = _opened(store, data, length, seed, rows, tables)
   column, count = npy_files.join_columns(_pieces(store, recipe, spec))
-  packed: dict[str, Any] = dict(row_start=None, row_example=None)
+  packed: dict[str, Any] = dict(row_start=None, row_example=None)  # so it stays where none are
   if recipe.pack > 1:
-    packed, _ = npy_files.join_columns(_packed(column['length'], recipe, length))
+    packed |= npy_files.join_columns(_packed(column['length'], recipe, length))[0]
   return _checked(Examples(store, recipe, spec, column, count=count, tables=tables, **packed))
 
 

@@ -25,7 +25,9 @@ def pack(length_E: np.ndarray, capacity: int, max_examples: int) -> Iterator[tup
     (example, count): int64 ids of the examples, row by row, and int64 examples per row.
   """
   for base in range(0, len(length_E), WINDOW):
-    window = np.asarray(length_E[base : base + WINDOW]).astype(np.uint16)
+    window = np.asarray(length_E[base : base + WINDOW])
+    if capacity < 1 << 16:
+      window = window.astype(np.uint16)
     # NumPy sorts 16-bit integers by radix: the ids of each length, in order, lie side by side.
     by_length = np.argsort(window, kind='stable') + base
     histogram = np.bincount(window, minlength=capacity + 1)

@@ -58,7 +58,8 @@ def run_together(commands: Sequence[Command]) -> int:
   """
   children: list[subprocess.Popen] = []
   asked: list[int] = []
-  handlers = {n: signal.signal(n, lambda n, _: asked.append(n)) for n in FORWARDED}
+  heard = [n for n in FORWARDED if signal.getsignal(n) is not signal.SIG_IGN]  # not nohup's SIGHUP
+  handlers = {n: signal.signal(n, lambda n, _: asked.append(n)) for n in heard}
   try:
     for command in commands:
       if not asked:

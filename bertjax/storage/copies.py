@@ -276,11 +276,16 @@ def cache() -> pathlib.Path:
   return pathlib.Path(os.environ.get(CACHE) or f'{home}/bertjax').expanduser().absolute()
 
 
+# What file systems call the version of a file, and the time of its last change.
+_VERSIONS = ('etag', 'ETag', 'generation', 'blob_id', 'sha', 'checksum')
+_TIMES = ('mtime', 'LastModified', 'last_modified', 'modificationTime', 'created')
+
+
 def _token(info: Mapping[str, Any]) -> str:
   """What changes with a file, of what its file system says of it."""
-  said = [str(info[key]) for key in ('etag', 'ETag', 'generation') if info.get(key)]
-  times = [str(info[key]) for key in ('mtime', 'LastModified', 'created') if info.get(key)]
-  return ' '.join(said or times)
+  said = [str(info[key]) for key in _VERSIONS if info.get(key)]
+  times = [str(info[key]) for key in _TIMES if info.get(key)]
+  return ' '.join(said or times or [str(info['size'])])
 
 
 def _seen(file: pathlib.Path) -> list[int]:

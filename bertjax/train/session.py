@@ -89,6 +89,8 @@ class Session:
       workdir, run, meta.get('spikes'), progress.note, self._checkpoints.latest
     )
     self._patience = patience.Patience(config.best, meta.get('patience'))
+    self._profile = Profile(config.profile, workdir)
+    stack.callback(self._profile.close)
     self.previous: tuple[int, Any, Batch] | None = None
     self.verified = stack.enter_context(verification.Verification(run, self.start, progress.note))
     stack.push(self._rescue)
@@ -107,7 +109,7 @@ class Session:
 
   def step(self, done: int) -> None:
     """Takes step number `done`, from 1."""
-    profile_window(self._config.profile, done, self._workdir)
+    self._profile.step(done)
     number, index = self._run.timeline.at(done - 1)
     phase = self._run.phases[number]
     with self._book.time('input'):
@@ -272,12 +274,27 @@ class Session:
         self._progress.note(f'That failed too: {second}')
 
 
-def profile_window(window: Any, done: int, workdir: str) -> None:
-  """Traces `config.profile.steps` steps from `config.profile.start` on, into workdir/profile."""
-  if window.steps and done == window.start:
-    jax.profiler.start_trace(pathlib.Path(workdir, 'profile'))
-  if window.steps and done == window.start + window.steps:
-    jax.profiler.stop_trace()
+class Profile:
+  """Traces `config.profile.steps` steps from `config.profile.start` on, into workdir/profile; a run
+  that begins or ends among them traces what it has of them."""
+
+  def __init__(self, window: Any, workdir: str):
+    self._window, self._directory, self._open = window, pathlib.Path(workdir, 'profile'), False
+
+  def step(self, done: int) -> None:
+    """Before step number `done` is taken."""
+    within = 0 <= done - self._window.start < self._window.steps
+    if within and not self._open:
+      jax.profiler.start_trace(self._directory)
+      self._open = True
+    elif not within:
+      self.close()
+
+  def close(self) -> None:
+    """Writes what is traced so far, if anything is."""
+    if self._open:
+      self._open = False
+      jax.profiler.stop_trace()
 
 
 def held_out_scores(

@@ -49,7 +49,9 @@ class Stop:
   def __enter__(self) -> 'Stop':
     # The handlers do nothing: what counts is the byte that Python writes for each signal, at once,
     # whatever the main thread is doing.
-    self._handlers = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    # One that was ignored stays so: SIGHUP of nohup, SIGINT of a shell's background job.
+    heard = [n for n in SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+    self._handlers = {number: signal.signal(number, lambda *_: None) for number in heard}
     self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
     self._thread.start()
     return self

@@ -158,6 +158,39 @@ def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tm
     opened(tmp_path)
 
 
+@mutation(
+  'convert: what a class computes otherwise is read all the same',
+  'bertjax/convert/config_json.py',
+  '  family.write(ConfigDict(whole))',
+  '  ConfigDict(whole)',
+)
+@pytest.mark.parametrize(
+  'given, message',
+  [
+    # The head of words has the erf GELU there, whatever the layers have.
+    (dict(model_type='roberta', hidden_act='relu'), "'gelu_erf', got 'relu'"),
+    (dict(model_type='xlm-roberta', hidden_act='gelu_new'), "'gelu_erf', got 'gelu_tanh'"),
+    (dict(model_type='electra', hidden_act='relu'), "'gelu_erf', got 'relu'"),
+    (dict(model_type='xlnet', bi_data=True), "'bi_data': True"),
+    (
+      dict(model_type='modernbert', rope_scaling=dict(rope_type='linear', factor=4.0)),
+      'rope_scaling=.*linear',
+    ),
+  ],
+  ids=str,
+)
+def test_what_a_class_computes_otherwise_is_refused_before_it_is_read(given, message):
+  classes = {
+    'roberta': 'RobertaForMaskedLM', 'xlm-roberta': 'XLMRobertaForMaskedLM',
+    'electra': 'ElectraForMaskedLM', 'xlnet': 'XLNetLMHeadModel',
+    'modernbert': 'ModernBertForMaskedLM',
+  }  # fmt: skip
+  named = dict(architectures=[classes[given['model_type']]])
+  with pytest.raises(UserError, match=message):
+    config_json.read(named | given, set())
+  config_json.read(named | dict(model_type=given['model_type']), set())
+
+
 def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
   state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
   gone = [name for name in state if '.layer.1.output.dense' in name]

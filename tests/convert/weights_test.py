@@ -76,6 +76,7 @@ def test_damage_and_absence_are_named(tmp_path):
   (tmp_path / weights.NAME).write_bytes(whole[:-7])
   with pytest.raises(UserError, match='model.safetensors cannot be read as safetensors'):
     weights.read(tmp_path)
+  (tmp_path / weights.NAME).unlink()
   (tmp_path / weights.INDEX).write_text(json.dumps(dict(weight_map=dict(a='../x', b='gone'))))
   with pytest.raises(UserError, match=r'names ../x, gone: expected files beside it'):
     weights.read(tmp_path)

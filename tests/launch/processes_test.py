@@ -190,6 +190,26 @@ def test_what_stops_to_go_on_another_time_has_not_failed(start, tmp_path):
   assert launcher.communicate(timeout=30)[1] == '' and launcher.returncode == 75
 
 
+@mutation(
+  'launch: what nohup ignores ends the processes',
+  'bertjax/launch/processes.py',
+  'if signal.getsignal(n) is not signal.SIG_IGN]',
+  ']',
+)
+def test_a_signal_that_is_ignored_is_not_passed_on(start, tmp_path):
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup starts a command
+  try:
+    launcher = start('1')
+  finally:
+    signal.signal(signal.SIGHUP, before)
+  pids(tmp_path, 1)
+  launcher.send_signal(signal.SIGHUP)
+  time.sleep(0.5)
+  assert launcher.poll() is None and (tmp_path / '0.signals').read_text() == ''
+  launcher.send_signal(signal.SIGTERM)
+  assert launcher.wait(20) == 0 and (tmp_path / '0.signals').read_text() == 'SIGTERM'
+
+
 def test_the_status_is_0_when_all_end_well(start, tmp_path):
   ask = 'import os; print(os.environ["MINE"][:6])'
   launcher = start(ask, ask)

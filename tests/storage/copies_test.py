@@ -114,3 +114,17 @@ def test_a_full_disk_says_what_was_copied(there):
   with pytest.raises(OSError, match="while writing a copy of memory://b/store/a: '.*a.part'"):
     with no_room(2**14):  # of the notes
       copies.local('memory://b/store', silent)
+
+
+@mutation(
+  'copies: a file whose service knows no version never changes',
+  'bertjax/storage/copies.py',
+  "or [str(info['size'])])",
+  ')',
+)
+def test_a_file_of_another_size_is_another_one():
+  """Some file systems say nothing of a file but its size, others have words of their own."""
+  assert copies._token(dict(size=3)) != copies._token(dict(size=4))
+  for key in ('modificationTime', 'blob_id', 'last_modified'):
+    one, two = ({'size': 3, key: value} for value in (1, 2))
+    assert copies._token(one) != copies._token(two)

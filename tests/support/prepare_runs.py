@@ -27,7 +27,7 @@ def write_text(path, documents=200, seed=0):
   sentence = lambda: ' '.join(draw.choices([*WORDS, 'unheard'], k=draw.randint(1, 12))) + '.'
   paragraph = lambda: ' '.join(sentence().capitalize() for _ in range(draw.randint(1, 4)))
   texts = ['\n'.join(paragraph() for _ in range(draw.randint(1, 3))) for _ in range(documents)]
-  texts[5] = '\u200b\n\u3000'  # not blank for the reader of files, but without a token
+  texts[5] = '\u200b'  # not blank for the reader of files, but without a token
   path.write_text('\n\n'.join(texts) + '\n')
   return texts
 

@@ -92,6 +92,11 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
         'config.json has layer_types in an order that our model does not compute: expected '
         f'every n-th to be full_attention, from the first on, got {kinds}'
       )
+  scaled = given.get('rope_scaling') or {}
+  if scaled.get('rope_type', scaled.get('type', 'default')) != 'default':
+    raise UserError(
+      f'config.json has rope_scaling={scaled}, which our model does not compute: expected none'
+    )
   rope = given.get('rope_parameters') or {}
   thetas = {}
   for kind, old, usual in (

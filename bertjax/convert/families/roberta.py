@@ -5,6 +5,7 @@ from typing import Any
 from bertjax.convert.families import bert
 from bertjax.convert.family import Family, Field, Heads, Layout
 from bertjax.convert.tables import dense, heads
+from bertjax.errors import UserError
 
 
 def layout(model: Any) -> Layout:
@@ -23,6 +24,20 @@ def layout(model: Any) -> Layout:
     return Layout(rows + words, tied, spare=spare)
   rows += bert.dense_heads(model, 'roberta.pooler.dense')
   return Layout(rows, spare=(*spare, *tied))
+
+
+def write(model: Any) -> dict[str, Any]:
+  """Nothing more.
+
+  Raises:
+    UserError: a words' head with another activation than the class has.
+  """
+  if model.words and model.activation != 'gelu_erf':
+    raise UserError(
+      'the words of RobertaForMaskedLM are scored through the erf GELU: expected '
+      f"config.model.activation='gelu_erf', got {model.activation!r}"
+    )
+  return {}
 
 
 OWN = {'vocab_size': 50_265}
@@ -46,5 +61,6 @@ FAMILY = Family(
   fields=FIELDS,
   fixed={k: v for k, v in bert.PLAIN.items() if k != 'position_offset'},
   theirs=bert.THEIRS,
+  write=write,
   vocab_size=50_265,
 )

@@ -108,6 +108,7 @@ FAMILY = Family(
   fixed=dict(untie_r=True),
   theirs=dict(
     attn_type=('bi',),
+    bi_data=(False,),
     untie_r=(True,),
     same_length=(False,),
     tie_word_embeddings=(True,),

@@ -145,6 +145,7 @@ class ExampleSource(seqio.DataSource):
       tuple(self._corpus.columns),
       recipe.lexicon,
       recipe.segmenter,
+      recipe.skip_bad,
     )
     return load_vocabulary(options.vocab, options.lowercase), options
 

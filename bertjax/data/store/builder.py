@@ -102,13 +102,13 @@ class Partial:
     self._output, self._identity, self._holdout = output, dict(identity), holdout
     self._path = unfinished.partial_of(output)
     self._kind, self.languages = kind, list(kind.languages)
-    self.stats = Stats()
+    self.stats, self._begun = Stats(), set()  # and the languages of which there is a document
     parts: dict[str, list] = dict(train=[], held_out=[])
     unfinished.refuse_other_content(output)
     if self._path.exists():
       progress = unfinished.read_progress(self._path, self._identity)
       self.stats, parts = Stats(**progress['stats']), progress['parts']
-      self.languages = progress['languages']
+      self.languages, self._begun = progress['languages'], set(progress.get('begun', []))
     size, also = identity['vocabulary']['size'], (kind.units, kind.columns)
     self.train = Writer(self._path, size, parts['train'], *also)
     self.held_out = Writer(self._path / 'heldout', size, parts['held_out'], *also)
@@ -129,7 +129,7 @@ class Partial:
       column['language'] = self._numbers(batch.languages)[column['language']]
     size_D = batch.size_D[batch.size_D > 0]
     index_D = np.arange(len(size_D)) + self.train.documents + self.held_out.documents
-    held_D = _is_held_out(index_D, self._holdout)
+    held_D = _is_held_out(index_D, self._holdout) & ~self._begins_language(column, size_D)
     held_S = np.repeat(held_D, size_D)
     held_n = np.repeat(held_S, batch.length_S)
     for writer, held in ((self.train, False), (self.held_out, True)):
@@ -152,6 +152,18 @@ class Partial:
     self.stats.bad_documents += len(batch.bad)
     if batch.unit_n is not None:
       self.stats.found_units += int(np.count_nonzero(batch.unit_n == phrases.FOUND))
+
+  def _begins_language(self, column: Mapping[str, np.ndarray], size_D: np.ndarray) -> np.ndarray:
+    """Whether each document is the first of its language, bool [D]: those train, since a text that
+    nothing divides is one document."""
+    first_D = np.zeros(len(size_D), bool)
+    if 'language' in column:
+      language_D = column['language'][np.cumsum(size_D) - size_D].tolist()
+      for number, language in enumerate(language_D):
+        if language not in self._begun:
+          first_D[number] = True
+          self._begun.add(language)
+    return first_D
 
   def _numbers(self, names: Sequence[str]) -> np.ndarray:
     """Returns the number of each language, and gives new ones their own where that is allowed."""
@@ -182,16 +194,17 @@ class Partial:
       if not self.train.parts:
         # A kill within the first part leaves a store that goes on from its beginning.
         self._path.mkdir(parents=True, exist_ok=True)
-        self._note(Stats(), list(self._kind.languages))
+        self._note(Stats(), list(self._kind.languages), set())
       self.train.cut()
       self.held_out.cut()
-      self._note(self.stats, self.languages)
+      self._note(self.stats, self.languages, self._begun)
 
-  def _note(self, stats: Stats, languages: list[str]) -> None:
+  def _note(self, stats: Stats, languages: list[str], begun: set[int]) -> None:
     parts = dict(train=self.train.parts, held_out=self.held_out.parts)
     progress = dict(
-      identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages
-    )
+      identity=self._identity, stats=dataclasses.asdict(stats), parts=parts, languages=languages,
+      begun=sorted(begun),
+    )  # fmt: skip
     unfinished.note_progress(self._path, progress)
 
   def finish(self, vocabulary: Vocabulary) -> None:
@@ -214,7 +227,8 @@ class Partial:
 def _is_held_out(index_D: np.ndarray, holdout: float) -> np.ndarray:
   """Draws by the document's number.
 
-  The first one trains and the second is held out, so that neither store of two documents is empty.
+  The first one trains and the second is held out, so that neither store of two documents is empty;
+  but the first one of a language trains, see `Partial`.
   """
   if not holdout:
     return np.zeros(len(index_D), bool)

@@ -52,6 +52,13 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
   Console().print(table)
   if warning := much_unknown(unknown):
     print(warning)
+  tokens = held_out['tokens'] if held_out else 0
+  asked, share = meta['options']['holdout'], tokens / max(tokens + meta['tokens'], 1)
+  if share > 3 * asked + 0.01:
+    print(
+      f'Warning: {share:.0%} of the tokens are held out, where {asked:.0%} were asked for: few '
+      'documents are there, which empty lines separate; --holdout=0 keeps all for training'
+    )
   for name in stats['bad_first']:
     print(f'left out: {name}')
   if bad > len(stats['bad_first']):

@@ -1,6 +1,7 @@
 """The rows that are held out for a set of `config.evals`, and the objective that scores them."""
 
 import copy
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -138,8 +139,10 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
     return None
   data = copy.deepcopy(config.data)
   override(data, options.data, 'config.evals: data')
+  # What is rare is so in the training text, however little is held out.
+  held_out = dataclasses.replace(subject.held_out, counts=subject.store.counts)
   return examples_lib.make_examples(
-    subject.held_out, examples_lib.held_out_data(data), length, options.seed, subject.fallback,
+    held_out, examples_lib.held_out_data(data), length, options.seed, subject.fallback,
     options.batch_size, examples_lib.tables_of(config.model),
   )  # fmt: skip
 

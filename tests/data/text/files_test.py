@@ -21,6 +21,21 @@ def test_blank_lines_end_documents(tmp_path):
   assert read(tmp_path / 'a.txt') == [b'One.\r\nTwo.\n', 'Ü\u2028x\n'.encode()]
 
 
+@mutation(
+  'text: white space that is not ASCII is text',
+  'bertjax/data/text/formats/plain.py',
+  "(rest[0] in b'\\xc2\\xe1\\xe2\\xe3' and not",
+  '(False and not',
+)
+def test_white_space_of_any_script_is_blank(tmp_path):
+  """As in create_pretraining_data.py, which strips decoded lines."""
+  spaces = ['\u3000', '\u00a0 ', '\u2003\u2009', '\u1680', '\u205f\u3000']
+  text = '\n'.join(f'\u3000{n}。\n{space}' for n, space in enumerate(spaces))
+  (tmp_path / 'a.txt').write_text(text + '\n\u200b\nE\n')  # no white space: it has no width
+  found = [part.decode() for part in read(tmp_path / 'a.txt')]
+  assert found == [*(f'\u3000{n}。\n' for n in range(5)), '\u200b\nE\n']
+
+
 def test_doc_tags_end_documents_and_blank_lines_within_do_not(tmp_path):
   text = '<doc id="1" title="x">\nA\n\nB\n</doc>\n<doc id="2">\nC\n</doc>\n\nD\n\nE\n'
   (tmp_path / 'a.txt').write_text(text)

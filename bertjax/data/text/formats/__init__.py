@@ -28,5 +28,7 @@ class Reading(NamedTuple):
 
 
 def joined(value) -> str:
-  """A column's value: a string, a number, or a list of them, one for each line."""
+  """A column's value: a string, a number, or a list of them, one for each line; '' of none."""
+  if value is None:
+    return ''
   return ' '.join(map(str, value)) if isinstance(value, list) else str(value)

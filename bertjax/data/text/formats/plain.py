@@ -40,7 +40,7 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
   tagged, parts, size = False, [], 0
   for line in checked(lines, reading):
     opens, closes = _DOC.fullmatch(line), _DOC_END.fullmatch(line)
-    blank = not tagged and not line.strip()
+    blank = not tagged and _is_blank(line)
     full = size + len(line) > left_out_lib.MAX_DOCUMENT
     if parts and (opens or closes or blank or full):
       if full:
@@ -54,3 +54,11 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
       size += len(line)
   if parts:
     yield b''.join(parts)
+
+
+def _is_blank(line: bytes) -> bool:
+  """Whether a line has white space alone, such as U+3000, too: create_pretraining_data.py strips
+  what it has decoded."""
+  rest = line.strip()
+  # The first bytes of all white space that is not ASCII.
+  return not rest or (rest[0] in b'\xc2\xe1\xe2\xe3' and not rest.decode(errors='replace').strip())

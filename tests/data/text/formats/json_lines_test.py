@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from mutation import mutation
 
 from bertjax.data.text.files import Files, find_sources
 from bertjax.data.text.left_out import LeftOut
@@ -29,6 +30,18 @@ def test_dots_lead_into_objects_and_a_field_of_that_name_comes_first(tmp_path):
   for field in ('a.x', 'a.b.c.d', 'a'):
     with pytest.raises(ValueError, match=f"a.ndjson, line 1: .*string '{field}'.*--field, a.b.c"):
       read(tmp_path / 'a.ndjson', field)
+
+
+@mutation(
+  'json lines: a column that is null is called None',
+  'bertjax/data/text/formats/__init__.py',
+  'if value is None:',
+  'if False:',
+)
+def test_a_column_that_is_null_has_no_value(tmp_path):
+  (tmp_path / 'a.jsonl').write_text('{"text": "foo", "language": null}\n')
+  sources = find_sources(str(tmp_path / 'a.jsonl'))
+  assert list(Files(sources, 'strict', 'text', ('language',))) == [b'\x1ffoo']
 
 
 def test_bad_lines_are_left_out_counted_and_named(tmp_path):
