@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from bertjax.data import layout
+from bertjax.data import language_sampling, layout
 from bertjax.data.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
 
@@ -104,9 +104,10 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   Returns:
     An iterator of (columns, counts): columns sentence int64 (the first one), offset int64 (tokens
     of it that an earlier block took), sentences int32 (how many it touches), length int32 (<s> and
-    </s> included) and, of whole sentences where the store knows languages, group int32; count of
-    cut_sentences: blocks that begin inside one. The last block of a document, of a language or of
-    the corpus is as short as its text.
+    </s> included) and, of whole sentences where the store knows languages, group int32; documents
+    that are a sentence and its translation are left out there. Count of cut_sentences: blocks that
+    begin inside one. The last block of a document, of a language or of the corpus is as short as
+    its text.
 
   Raises:
     UserError: a length below 3.
@@ -114,10 +115,13 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   if spec.length < 3:
     raise UserError(f'blocks of text need length >= 3 (<s> token </s>), got {spec.length}')
   block, mode = spec.length - 1, spec.options.break_mode
-  store = stream_of(store, spec.options)
+  stream = stream_of(store, spec.options)
   if mode == 'none':
-    return _contiguous_blocks(store, block, window)
-  return _blocks(store, block, mode == 'complete_doc', max(window, spec.length))
+    return _contiguous_blocks(stream, block, window)
+  kind_S = _kinds(store)
+  if kind_S is not None and isinstance(stream, Separated):
+    kind_S = _Column(stream, kind_S)
+  return _blocks(stream, kind_S, block, mode == 'complete_doc', max(window, spec.length))
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
@@ -157,7 +161,19 @@ def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Rang
   )
 
 
-def _blocks(store, block, within_documents, window):
+def _kinds(store) -> np.ndarray | None:
+  """What each sentence is: 2 * its language, and 1 more in a document that is a sentence and its
+  translation; None where the store knows no languages."""
+  if 'language' not in store.columns:
+    return None
+  kind_S = 2 * store.column('language').astype(np.int16)
+  first_n = store.documents[language_sampling.parallel(store)]
+  kind_S[first_n] += 1
+  kind_S[first_n + 1] += 1
+  return kind_S
+
+
+def _blocks(store, kind_S, block, within_documents, window):
   total = len(store.sentences) - 1
   first, begin = 0, 0
   while first < total:
@@ -167,9 +183,9 @@ def _blocks(store, block, within_documents, window):
     limit = edge + block
     if within_documents:
       limit = np.minimum(limit, _document_ends(store, first + owner))
-    language = store.column('language')[first:last] if 'language' in store.columns else None
-    if language is not None:
-      limit = np.minimum(limit, _language_ends(language, place, owner))
+    kind = None if kind_S is None else kind_S[first:last]
+    if kind is not None:
+      limit = np.minimum(limit, _kind_ends(kind, place, owner))
     complete = (limit <= place[-1]) | (last == total)
     following = np.searchsorted(edge, limit, 'right') - 1
     following[~complete] = len(edge)  # the next window finishes it
@@ -178,8 +194,10 @@ def _blocks(store, block, within_documents, window):
       chain.pop()
     at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
     column = _columns(first, place, owner[at], (edge[at], edge[end]))
-    if language is not None:
-      column['group'] = language[owner[at]].astype(np.int32)
+    if kind is not None:
+      column['group'] = kind[owner[at]].astype(np.int32) // 2
+      of_text_n = kind[owner[at]] % 2 == 0
+      column = {name: value[of_text_n] for name, value in column.items()}
     # A cut sentence fills one block with its first piece, so its second begins the next one.
     yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
     begin = edge[chain[-1]]
@@ -217,9 +235,10 @@ def _document_ends(store, sentence):
   return store.sentences[end] + end
 
 
-def _language_ends(language, place, owner):
-  """Returns the stream place where the language of each sentence of a window ends there, if so."""
-  change = np.flatnonzero(language[1:] != language[:-1]) + 1
+def _kind_ends(kind, place, owner):
+  """Returns the stream place where the language of each sentence of a window ends there, or where
+  pairs of translations begin or end, if so."""
+  change = np.flatnonzero(kind[1:] != kind[:-1]) + 1
   end = np.append(place[change], np.iinfo(np.int64).max)
   return end[np.searchsorted(change, owner, 'right')]
 

@@ -145,7 +145,7 @@ def test_the_modes_are_found_by_name():
 @mutation(
   'blocks: a block has two languages',
   'bertjax/data/plans/blocks.py',
-  'limit = np.minimum(limit, _language_ends(language, place, owner))',
+  'limit = np.minimum(limit, _kind_ends(kind, place, owner))',
   'pass',
 )
 def test_blocks_end_with_their_language(mode, window):
@@ -165,3 +165,32 @@ def test_blocks_end_with_their_language(mode, window):
   found = np.split(text.token_n, np.cumsum(text.length_E)[:-1])
   assert [block[1:].tolist() for block in found] == out
   assert column['group'].tolist() == group
+
+
+@pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
+@pytest.mark.parametrize('separator', [True, False])
+@mutation(
+  'blocks: each side of a translation is a block',
+  'bertjax/data/plans/blocks.py',
+  'of_text_n = kind[owner[at]] % 2 == 0',
+  'of_text_n = kind[owner[at]] >= 0',
+)
+@mutation(
+  'blocks: text goes on with a translation',
+  'bertjax/data/plans/blocks.py',
+  '  kind_S[first_n + 1] += 1\n',
+  '',
+)
+def test_pairs_of_translations_are_no_text(mode, separator):
+  """XLM-E's rows of text are those of its monolingual documents alone."""
+  store = spoken(random_store(documents=40), pairs=12)
+  mono = spoken(random_store(documents=40), pairs=12)
+  first = mono.documents[28]
+  mono.documents, mono.sentences = mono.documents[:29], mono.sentences[: first + 1]
+  mono.columns = dict(language=mono.column('language')[:first])
+  for window in (1, 7, 1 << 19):
+    found, _ = blocks_of(store, mode, 33, separator, window=window)
+    want, _ = blocks_of(mono, mode, 33, separator, window=window)
+    # Behind the last document of text is one more separator, where another one follows.
+    assert [block[: len(own)] for block, own in zip(found, want, strict=True)] == want
+    assert sum(map(len, found)) - sum(map(len, want)) <= 1
