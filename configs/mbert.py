@@ -3,9 +3,10 @@
   python -m bertjax.main --config=configs/mbert.py:base --workdir=runs/mbert \
       --config.data.input='en=wiki/en*.txt,is=wiki/is*.txt' --config.data.vocab=DIR_WITH_vocab.txt
 
-Sizes: those of configs/bert.py. One WordPiece vocabulary of 119,547 pieces for all languages, which
-has seen them with the same smoothing (`python -m bertjax.vocab`); no language ids. Batch, steps and
-lengths are not published: they are English BERT's (unverified).
+Sizes: those of configs/bert.py. One WordPiece vocabulary of 119,547 pieces for all languages; no
+language ids. Theirs has seen the languages with the same smoothing; `python -m bertjax.vocab` draws
+the sentences of files alike, and those of a seqio Mixture by its rates. Batch, steps and lengths
+are not published: they are English BERT's (unverified).
 """
 
 from bertjax.config.sources import cited, reattribute

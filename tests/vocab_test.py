@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import seqio
 import tokenizers
@@ -212,3 +213,25 @@ def test_words_are_counted_in_all_of_the_text(tmp_path, capsys):
 def test_many_unknown_tokens_are_a_warning():
   assert much_unknown(0.05) == ''
   assert much_unknown(0.663146).startswith('Warning: 66.3% of the tokens are unknown')
+
+
+@mutation(
+  'vocab: of many characters a thousand are kept',
+  'bertjax/data/vocab/train.py',
+  'max(_ALPHABET, covering)',
+  '_ALPHABET',
+)
+def test_a_script_of_many_characters_has_as_many_pieces(tmp_path):
+  """Chinese: 3,000 characters, each a word of its own, the n-th as often as 1 / n."""
+  draw = np.random.default_rng(0)
+  share = 1 / np.arange(1, 3001)
+  number_n = draw.choice(3000, 60_000, p=share / share.sum())
+  sentences = [''.join(chr(0x4E00 + n) for n in part) for part in np.split(number_n, 3000)]
+  unknown = {}
+  for size in (4000, 20_000):
+    (tmp_path / str(size)).mkdir()
+    TRAINERS['wordpiece'](sentences, size, True, tmp_path / str(size))
+    vocabulary = load_vocabulary(tmp_path / str(size))
+    ids = np.concatenate(vocabulary.encode_batch(sentences[:500]))
+    unknown[size] = np.mean(ids == vocabulary.special['unk'])
+  assert unknown[4000] > 0.1 and unknown[20_000] < 0.001

@@ -4,6 +4,7 @@ sentences give equal files, byte for byte."""
 import collections
 import functools
 import io
+import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
@@ -23,8 +24,10 @@ from bertjax.data.vocab import formats, whole_words
 from bertjax.data.vocab.vocabulary import SPECIAL
 from bertjax.errors import UserError
 
-# Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers.
+# Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers; but where
+# the text has more, as Chinese has, those that are this share of it do not.
 _ALPHABET = 1000
+_COVERED = 0.9995
 # Sums of floats depend on how many threads there are, so this may not follow the machine.
 _THREADS = 4
 _WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
@@ -180,7 +183,9 @@ def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
     counts.update(normalizer.normalize_str(sentence))
   counts.pop(' ', None)
   common = sorted(counts, key=lambda character: (-counts[character], character))
-  return sorted(common[: min(_ALPHABET, size // 4)])
+  until = itertools.accumulate(counts[character] for character in common)
+  covering = 1 + sum(count < _COVERED * counts.total() for count in until)
+  return sorted(common[: min(max(_ALPHABET, covering), size // 4)])
 
 
 def _whole(tokenizer: Tokenizer, name: str, lowercase: bool) -> dict[str, str]:
