@@ -191,6 +191,20 @@ def test_what_a_class_computes_otherwise_is_refused_before_it_is_read(given, mes
   config_json.read(named | dict(model_type=given['model_type']), set())
 
 
+@pytest.mark.parametrize(
+  'given, extra', [({}, (('language', 15),)), (dict(use_lang_emb=False), ())], ids=str
+)
+@mutation(
+  'convert: XLM-100 has a table of languages',
+  'bertjax/convert/families/xlm.py',
+  "return {} if given.get('use_lang_emb', True) else dict(extra=())",
+  'return {}',
+)
+def test_an_xlm_may_have_no_table_of_languages(given, extra):
+  named = dict(model_type='xlm', architectures=['XLMWithLMHeadModel'], n_langs=15, asm=False)
+  assert config_json.read(named | given, set())[1]['extra'] == extra
+
+
 def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
   state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
   gone = [name for name in state if '.layer.1.output.dense' in name]

@@ -69,7 +69,7 @@ def write(model: Any) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """Refuses what heads of labels do not read here.
+  """The table of languages, where there is none; refuses what heads of labels do not read here.
 
   Raises:
     UserError: another summary of a text than its first token.
@@ -86,7 +86,8 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
         f'config.json has {wrong}, which our model does not compute: expected '
         f'{ {key: ours[key] for key in wrong} }'
       )
-  return {}
+  # XLM-17 and XLM-100 have languages by their number of texts alone.
+  return {} if given.get('use_lang_emb', True) else dict(extra=())
 
 
 FAMILY = Family(

@@ -77,8 +77,13 @@ class ExampleSource(seqio.DataSource):
   def get_dataset(
     self, split: str = 'train', shuffle: bool = True, seed: int | None = None, **unused: Any
   ) -> tf.data.Dataset:
-    """Windows, and how `examples` is to make rows of them."""
+    """Windows, and how `examples` is to make rows of them.
+
+    Raises:
+      UserError: no such text, or one in languages that the recipe does not number.
+    """
     del split, unused
+    assert self._corpus  # opened here: what is raised within a generator comes as TensorFlow's own
     spec = dict(documents=tf.TensorSpec([None], tf.string), window=tf.TensorSpec([], tf.int64))
     how = dict(seed=np.int64(self._options['seed'] if seed is None else seed), shuffle=shuffle)
     dataset = tf.data.Dataset.from_generator(self._windows, output_signature=spec)
@@ -123,7 +128,7 @@ class ExampleSource(seqio.DataSource):
   @functools.cached_property
   def _corpus(self) -> Corpus:
     recipe = self._recipe
-    return open_corpus(
+    found = open_corpus(
       self._text,
       recipe.documents,
       errors=recipe.errors,
@@ -132,6 +137,13 @@ class ExampleSource(seqio.DataSource):
       verbatim=recipe.split == sentence_split.VERBATIM,
       skip_bad=recipe.skip_bad,
     )
+    if 'language' in found.columns and not recipe.languages:
+      raise UserError(
+        f'{self._text} is in several languages, and its rows are made of some documents at a time, '
+        'which would number them by what they have: expected the names of all in their order, '
+        'languages=(..) of the recipe (config.data.languages)'
+      )
+    return found
 
   @functools.cached_property
   def _coder(self) -> tuple[Vocabulary, encode.Options]:

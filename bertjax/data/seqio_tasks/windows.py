@@ -85,7 +85,9 @@ def probe(recipe: Any, length: int) -> dict[str, np.ndarray]:
   starts = np.ones(1 << 15, bool)
   store = _in_memory('made-up text', token_n, length_S, size_D, vocabulary, starts)
   columns = {name: np.zeros(len(length_S), np.uint8) for name in COLUMNS}
-  store = dataclasses.replace(store, units=(np.ones(len(token_n), np.uint8),), columns=columns)
+  units = (np.ones(len(token_n), np.uint8),)
+  meta = dict(store.meta, languages=list(recipe.languages))
+  store = dataclasses.replace(store, meta=meta, units=units, columns=columns)
   return examples_in_memory(store, recipe, length, seed=0).batch(np.zeros(1, np.int64), False)
 
 

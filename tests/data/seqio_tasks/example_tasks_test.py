@@ -209,6 +209,26 @@ def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
   assert 'wrong' not in seqio.TaskRegistry.names()
 
 
+@mutation(
+  'example tasks: each window numbers its languages anew',
+  'bertjax/data/seqio_tasks/example_tasks.py',
+  "if 'language' in found.columns and not recipe.languages:",
+  'if False:',
+)
+def test_languages_that_nobody_has_numbered_are_refused(vocab, tmp_path):
+  """A window that begins with fr would call it 0, and another one en."""
+  for name in ('en', 'fr'):
+    (tmp_path / f'{name}.txt').write_text('\n\n'.join(['kara lose.\nmiti nuvo.'] * 9))
+  text = ','.join(f'{name}={tmp_path}/{name}.txt' for name in ('en', 'fr'))
+  recipe = recipe_of(recipes.ROBERTA_SENTENCES)
+  with pytest.raises(ValueError, match='several languages.* expected the names of all'):
+    example_tasks.add_examples('unnumbered', text, vocab, recipe, LENGTH)
+    next(iter(seqio.get_mixture_or_task('unnumbered').get_dataset(None, split='train')))
+  numbered = recipe_of(recipes.ROBERTA_SENTENCES, languages=('fr', 'en'))
+  example_tasks.add_examples('numbered', text, vocab, numbered, LENGTH)
+  assert next(iter(seqio.get_mixture_or_task('numbered').get_dataset(None, split='train')))
+
+
 class Counting:
   """Batches of 5 numbered rows, and how often they were opened."""
 
