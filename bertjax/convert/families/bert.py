@@ -4,6 +4,7 @@ from typing import Any
 
 from bertjax.convert.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
 from bertjax.convert.tables import Row, dense, heads, norm
+from bertjax.errors import UserError
 
 
 def encoder(base: str, types: bool = True, net: str = 'encoder') -> tuple[Row, ...]:
@@ -121,6 +122,19 @@ THEIRS = dict(
   tie_word_embeddings=(True,),
   position_embedding_type=('absolute', None),
 )
+
+
+def require_gelu(model: Any, name: str) -> None:
+  """Refuses a words' head with another activation than its class has.
+
+  Raises:
+    UserError: says which.
+  """
+  if model.words and model.activation != 'gelu_erf':
+    raise UserError(
+      f'the words of {name} are scored through the erf GELU: expected '
+      f"config.model.activation='gelu_erf', got {model.activation!r}"
+    )
 
 
 def tuned_classes(prefix: str) -> dict[str, Heads]:

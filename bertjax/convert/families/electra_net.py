@@ -41,13 +41,9 @@ def write(model: Any) -> dict[str, Any]:
   """The width of the tables.
 
   Raises:
-    UserError: a words' head with another activation than the class has.
+    UserError: as `bert.require_gelu`.
   """
-  if model.words and model.activation != 'gelu_erf':
-    raise UserError(
-      'the words of ElectraForMaskedLM are scored through the erf GELU: expected '
-      f"config.model.activation='gelu_erf', got {model.activation!r}"
-    )
+  bert.require_gelu(model, 'ElectraForMaskedLM')
   return dict(embedding_size=model.embedding_width or model.width)
 
 

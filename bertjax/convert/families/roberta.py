@@ -5,7 +5,6 @@ from typing import Any
 from bertjax.convert.families import bert
 from bertjax.convert.family import Family, Field, Heads, Layout
 from bertjax.convert.tables import dense, heads
-from bertjax.errors import UserError
 
 
 def layout(model: Any) -> Layout:
@@ -30,13 +29,9 @@ def write(model: Any) -> dict[str, Any]:
   """Nothing more.
 
   Raises:
-    UserError: a words' head with another activation than the class has.
+    UserError: as `bert.require_gelu`.
   """
-  if model.words and model.activation != 'gelu_erf':
-    raise UserError(
-      'the words of RobertaForMaskedLM are scored through the erf GELU: expected '
-      f"config.model.activation='gelu_erf', got {model.activation!r}"
-    )
+  bert.require_gelu(model, 'RobertaForMaskedLM')
   return {}
 
 

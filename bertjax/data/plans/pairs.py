@@ -101,7 +101,7 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
     raise UserError(
       'pairs need another document to draw a random next segment from: expected at least 2 '
       f'documents, got {documents} in {store.path}. Separate documents by blank lines, give more '
-      'text, or use config.data.plan.name=blocks'
+      'text (of held-out text by config.data.holdout), or use config.data.plan.name=blocks'
     )
   if spec.length < 5:
     raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
