@@ -40,20 +40,20 @@ def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
     foreign: whether theirs comes from elsewhere and may have names of its own for the same classes
       (NEGATIVE for 0); then only our names in another order are other classes.
   """
-  pairs = {head: (found, ours[head]) for head, found in theirs.items() if head in ours}
+  both = theirs.keys() & ours.keys()
   if not foreign:
-    return {head for head, (found, own) in pairs.items() if found != own}
+    return {head for head in both if theirs[head] != ours[head]}
   fold = lambda names: [name.casefold() for name in names]
-  folded = {head: (fold(found), fold(own)) for head, (found, own) in pairs.items()}
-  return {head for head, (found, own) in folded.items() if found != own and set(found) == set(own)}
+  pairs = {head: (fold(theirs[head]), fold(ours[head])) for head in both}
+  return {head for head, (found, own) in pairs.items() if found != own and set(found) == set(own)}
 
 
 def by_number(theirs: Classes, ours: Classes, foreign: bool) -> list[str]:
   """The heads whose classes are taken by their number, although their names differ."""
   others = different(theirs, ours, foreign)
-  pairs = {head: (found, ours[head]) for head, found in theirs.items() if head in ours}
+  alike = lambda found, own: len(found) == len(own) and found != own
   return [
     head
-    for head, (found, own) in pairs.items()
-    if head not in others and len(found) == len(own) and found != own
+    for head, found in theirs.items()
+    if head in ours and head not in others and alike(found, ours[head])
   ]

@@ -100,8 +100,8 @@ def _wait(
     failed = next((i for i, child in enumerate(children) if child.returncode), None)
     if failed is not None and not status:
       status, end = _status(children[failed]), time.monotonic() + GRACE_S
-      first = commands[failed]
       if not (asked and status == UNFINISHED):  # it was asked to stop, and goes on another time
+        first = commands[failed]
         _say(f'{first.name} {_how(status)}', first.log)
       _send(running, signal.SIGTERM)
     if not running:

@@ -26,6 +26,7 @@ from bertjax.train import (
   evaluation,
   first_state,
   patience,
+  profile,
   report,
   setup,
   spikes,
@@ -89,7 +90,7 @@ class Session:
       workdir, run, meta.get('spikes'), progress.note, self._checkpoints.latest
     )
     self._patience = patience.Patience(config.best, meta.get('patience'))
-    self._profile = Profile(config.profile, workdir)
+    self._profile = profile.Profile(config.profile, workdir)
     stack.callback(self._profile.close)
     self.previous: tuple[int, Any, Batch] | None = None
     self.verified = stack.enter_context(verification.Verification(run, self.start, progress.note))
@@ -272,29 +273,6 @@ class Session:
         self.save(wait=True)
       except Exception as second:
         self._progress.note(f'That failed too: {second}')
-
-
-class Profile:
-  """Traces `config.profile.steps` steps from `config.profile.start` on, into workdir/profile; a run
-  that begins or ends among them traces what it has of them."""
-
-  def __init__(self, window: Any, workdir: str):
-    self._window, self._directory, self._open = window, pathlib.Path(workdir, 'profile'), False
-
-  def step(self, done: int) -> None:
-    """Before step number `done` is taken."""
-    within = 0 <= done - self._window.start < self._window.steps
-    if within and not self._open:
-      jax.profiler.start_trace(self._directory)
-      self._open = True
-    elif not within:
-      self.close()
-
-  def close(self) -> None:
-    """Writes what is traced so far, if anything is."""
-    if self._open:
-      self._open = False
-      jax.profiler.stop_trace()
 
 
 def held_out_scores(

@@ -96,8 +96,8 @@ def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_
 @mutation(
   'transfer: the classes of a teacher are told by their number alone',
   'bertjax/checkpoint/head_classes.py',
-  'in pairs.items() if found != own}',
-  'in pairs.items() if len(found) != len(own)}',
+  'in both if theirs[head] != ours[head]}',
+  'in both if len(theirs[head]) != len(ours[head])}',
 )
 def test_a_teacher_of_classes_in_another_order_is_refused(files, taught, tmp_path):
   finetune_runs.check_refused(

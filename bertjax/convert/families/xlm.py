@@ -86,7 +86,7 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
         f'config.json has {wrong}, which our model does not compute: expected '
         f'{ {key: ours[key] for key in wrong} }'
       )
-  # XLM-17 and XLM-100 have languages by their number of texts alone.
+  # XLM-17 and XLM-100 say how many languages they have read, and have no table of them.
   return {} if given.get('use_lang_emb', True) else dict(extra=())
 
 

@@ -83,7 +83,13 @@ class ExampleSource(seqio.DataSource):
       UserError: no such text, or one in languages that the recipe does not number.
     """
     del split, unused
-    assert self._corpus  # opened here: what is raised within a generator comes as TensorFlow's own
+    # Here, since what is raised within a generator comes as TensorFlow's own.
+    if 'language' in self._corpus.columns and not self._recipe.languages:
+      raise UserError(
+        f'{self._text} is in several languages, and its rows are made of some documents at a time, '
+        'which would number them by what they have: expected the names of all in their order, '
+        'languages=(..) of the recipe (config.data.languages)'
+      )
     spec = dict(documents=tf.TensorSpec([None], tf.string), window=tf.TensorSpec([], tf.int64))
     how = dict(seed=np.int64(self._options['seed'] if seed is None else seed), shuffle=shuffle)
     dataset = tf.data.Dataset.from_generator(self._windows, output_signature=spec)
@@ -128,7 +134,7 @@ class ExampleSource(seqio.DataSource):
   @functools.cached_property
   def _corpus(self) -> Corpus:
     recipe = self._recipe
-    found = open_corpus(
+    return open_corpus(
       self._text,
       recipe.documents,
       errors=recipe.errors,
@@ -137,13 +143,6 @@ class ExampleSource(seqio.DataSource):
       verbatim=recipe.split == sentence_split.VERBATIM,
       skip_bad=recipe.skip_bad,
     )
-    if 'language' in found.columns and not recipe.languages:
-      raise UserError(
-        f'{self._text} is in several languages, and its rows are made of some documents at a time, '
-        'which would number them by what they have: expected the names of all in their order, '
-        'languages=(..) of the recipe (config.data.languages)'
-      )
-    return found
 
   @functools.cached_property
   def _coder(self) -> tuple[Vocabulary, encode.Options]:

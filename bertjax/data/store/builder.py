@@ -158,11 +158,10 @@ class Partial:
     nothing divides is one document."""
     first_D = np.zeros(len(size_D), bool)
     if 'language' in column:
-      language_D = column['language'][np.cumsum(size_D) - size_D].tolist()
-      for number, language in enumerate(language_D):
-        if language not in self._begun:
-          first_D[number] = True
-          self._begun.add(language)
+      language_D = column['language'][np.cumsum(size_D) - size_D]
+      for language, number in zip(*np.unique(language_D, return_index=True), strict=True):
+        first_D[number] = int(language) not in self._begun
+        self._begun.add(int(language))
     return first_D
 
   def _numbers(self, names: Sequence[str]) -> np.ndarray:

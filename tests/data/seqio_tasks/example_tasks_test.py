@@ -212,7 +212,7 @@ def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
 @mutation(
   'example tasks: each window numbers its languages anew',
   'bertjax/data/seqio_tasks/example_tasks.py',
-  "if 'language' in found.columns and not recipe.languages:",
+  "if 'language' in self._corpus.columns and not self._recipe.languages:",
   'if False:',
 )
 def test_languages_that_nobody_has_numbered_are_refused(vocab, tmp_path):
