@@ -45,5 +45,7 @@ def main() -> int:
 
 if __name__ == '__main__':
   signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell may ignore it
+  if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # so does nohup; its runs are to hear it
+    signal.signal(signal.SIGHUP, lambda number, frame: None)
   sys.path.insert(0, str(ROOT / 'tests/support'))
   sys.exit(main())
