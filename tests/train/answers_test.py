@@ -150,10 +150,9 @@ def test_a_mesh_changes_nothing(files, xlnet, tuned, tmp_path):
 def test_an_xlm_with_xlnets_head_learns_and_is_exported_to_its_class(files, tmp_path):
   """By its export's own comparison with transformers."""
   pretrained, workdir = tmp_path / 'xlm', tmp_path / 'tuned'
-  lines = [line for line in (files / 'text.txt').read_text().splitlines() if line]
-  text = tmp_path / 'text.txt'
-  text.write_text('\n'.join(lines) + '\n')
-  pretrain('xlm', files, f'de={text},en={text},de-en={text}+{text}', pretrained, ffn=128)
+  text, side = files / 'text.txt', tmp_path / 'side.txt'
+  side.write_text('\n'.join(line for line in text.read_text().splitlines() if line) + '\n')
+  pretrain('xlm', files, f'de={text},en={text},de-en={side}+{side}', pretrained, ffn=128)
   head = {'model.answers': 'xlnet', 'model.token_labels': '()', 'data.language': 'en'}
   finetune_runs.run(command('v2', files, workdir, init_from=pretrained, **head))
   assert finetune_runs.last(workdir, EXACT) > 0.9

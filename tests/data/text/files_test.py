@@ -111,6 +111,32 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
 
 
 @mutation(
+  'plain: text that nothing divides is one document',
+  'bertjax/data/text/formats/plain.py',
+  'if divided or sum(map(len, parts)) <= _BLOCK:',
+  'if True:',
+)
+@mutation(
+  'plain: a first document is cut for its size though a line ends it',
+  'bertjax/data/text/formats/plain.py',
+  "divided = divided or ended_by == 'a line'",
+  "divided = divided or False",
+)
+def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
+  """A hundred or so, which an empty line at the end does not change, and one anywhere else does."""
+  lines = b''.join(b'sentence %d\n' % n for n in range(10_000))
+  for number, end in enumerate((b'', b'\n\n')):
+    path = tmp_path / f'{number}.txt'
+    path.write_bytes(lines + end)
+    found = read(path)
+    assert b''.join(found) == lines and 90 < len(found) <= 100
+    assert all(part.endswith(b'\n') for part in found)
+    assert caplog.text.count(f'{path.name}: no empty line ends a document') == 1
+  (tmp_path / 'c.txt').write_bytes(lines + b'\nmore\n')
+  assert read(tmp_path / 'c.txt') == [lines, b'more\n']
+
+
+@mutation(
   'files: a name that no store can keep is taken',
   'bertjax/data/text/files.py',
   '      str(path).encode()\n',
