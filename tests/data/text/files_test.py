@@ -120,7 +120,7 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
   'plain: a first document is cut for its size though a line ends it',
   'bertjax/data/text/formats/plain.py',
   "divided = divided or ended_by == 'a line'",
-  "divided = divided or False",
+  'divided = divided or False',
 )
 def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
   """A hundred or so, which an empty line at the end does not change, and one anywhere else does."""

@@ -38,8 +38,8 @@ def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[b
 def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
   """Yields documents; one of more than MAX_DOCUMENT bytes is cut, with a warning.
 
-  Where nothing ends a document, up to the end of the file or in MAX_DOCUMENT bytes, more than 64 KiB
-  of text come in blocks, as verbatim text does, so that a share of them can be held out.
+  Where nothing ends a document, up to the end of the file or in MAX_DOCUMENT bytes, more than 64
+  KiB of text come in blocks, as verbatim text does, so that a share of them can be held out.
 
   Args:
     total: bytes of the file.
