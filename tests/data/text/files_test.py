@@ -113,17 +113,24 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
 @mutation(
   'plain: text that nothing divides is one document',
   'bertjax/data/text/formats/plain.py',
-  'if divided or sum(map(len, parts)) <= _BLOCK:',
-  'if True:',
+  'if size <= (_LONG if divided else _BLOCK):',
+  'if size <= _LONG:',
 )
 @mutation(
   'plain: a first document is cut for its size though a line ends it',
   'bertjax/data/text/formats/plain.py',
-  "divided = divided or ended_by == 'a line'",
+  'divided = divided or ended',
   'divided = divided or False',
 )
+@mutation(
+  'plain: a stray empty line leaves the rest undivided',
+  'bertjax/data/text/formats/plain.py',
+  '_LONG if divided else _BLOCK',
+  'size if divided else _BLOCK',
+)
 def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
-  """A hundred or so, which an empty line at the end does not change, and one anywhere else does."""
+  """A hundred or so, which an empty line at the end does not change, and one anywhere else does,
+  where the rest is no longer than a document may be."""
   lines = b''.join(b'sentence %d\n' % n for n in range(10_000))
   for number, end in enumerate((b'', b'\n\n')):
     path = tmp_path / f'{number}.txt'
@@ -134,6 +141,9 @@ def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
     assert caplog.text.count(f'{path.name}: no empty line ends a document') == 1
   (tmp_path / 'c.txt').write_bytes(lines + b'\nmore\n')
   assert read(tmp_path / 'c.txt') == [lines, b'more\n']
+  (tmp_path / 'd.txt').write_bytes(b'more\n\n' + 10 * lines)
+  first, *rest = read(tmp_path / 'd.txt')
+  assert first == b'more\n' and b''.join(rest) == 10 * lines and 90 < len(rest) <= 100
 
 
 @mutation(

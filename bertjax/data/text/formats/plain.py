@@ -1,16 +1,19 @@
 """Plain text: a blank line ends a document, except between `<doc ...>` and `</doc>` lines, where it
-ends a paragraph; verbatim, nothing ends one. What nothing divides comes in blocks.
+ends a paragraph; verbatim, nothing ends one. What is not divided comes in blocks.
 """
 
+import functools
 import logging
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading
 
 _BLOCK = 2**16  # bytes of undivided text that go together, where that is no more than a hundredth
+_LONG = 2**20  # bytes of a document
 _DOC = re.compile(rb'<doc(\s[^>]*)?>\s*')
 _DOC_END = re.compile(rb'</doc>\s*')
 
@@ -36,34 +39,37 @@ def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[b
 
 
 def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
-  """Yields documents; one of more than MAX_DOCUMENT bytes is cut, with a warning.
+  """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning.
 
-  Where nothing ends a document, up to the end of the file or in MAX_DOCUMENT bytes, more than 64
-  KiB of text come in blocks, as verbatim text does, so that a share of them can be held out.
+  Too long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB: lines
+  without empty ones are one text, and a share of it is to be held out.
 
   Args:
     total: bytes of the file.
   """
-  divided, block = False, 0
-  for parts, ended_by in _ended(checked(lines, reading)):
-    divided = divided or ended_by == 'a line'
-    if divided and ended_by == 'its size':
-      limit = left_out_lib.MAX_DOCUMENT
-      logging.warning('%s: a document of more than %d bytes is cut', reading.path, limit)
-    if divided or sum(map(len, parts)) <= _BLOCK:
+  divided = False
+  for parts, ended in _ended(checked(lines, reading)):
+    divided = divided or ended
+    size = sum(map(len, parts))
+    if size <= (_LONG if divided else _BLOCK):
       yield b''.join(parts)
       continue
-    if not block:
-      block = min(_BLOCK, total // 100)
-      logging.warning(
-        '%s: no empty line ends a document: a document is made of every %d bytes, in whole lines',
-        reading.path, block,
-      )  # fmt: skip
+    block = min(_BLOCK, total // 100)
+    _say_that_it_is_cut(reading.path, block)
     yield from map(b''.join, documents_lib.blocks(parts, block))
 
 
-def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], str]]:
-  """Yields the lines of each document, and what ended it: 'a line', 'its size' or 'the file'."""
+@functools.cache  # text is read more than once, and has more than one such document
+def _say_that_it_is_cut(path: Any, block: int) -> None:
+  logging.warning(
+    '%s: no empty line ends a document where one is to be expected: %d bytes of it at a time, in '
+    'whole lines, are made a document', path, block,
+  )  # fmt: skip
+
+
+def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
+  """Yields the lines of each document, of MAX_DOCUMENT bytes at most, and whether a line ended it,
+  and not the limit or the end of the file."""
   tagged = ended = False
   parts, size = [], 0
   for line in lines:
@@ -72,13 +78,13 @@ def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], str]]:
       tagged, ended = bool(opens) or (tagged and not closes), bool(parts)
       continue
     if parts and (ended or size + len(line) > left_out_lib.MAX_DOCUMENT):
-      yield parts, 'a line' if ended else 'its size'
+      yield parts, ended
       parts, size = [], 0
     ended = False
     parts.append(line)
     size += len(line)
   if parts:
-    yield parts, 'the file'
+    yield parts, False
 
 
 def _is_blank(line: bytes) -> bool:
