@@ -2,13 +2,10 @@
 
 import os
 import pathlib
-import signal
 
-# A shell's background job ignores Ctrl-C, nohup SIGHUP, and so does libtpu where there is no
-# handler: runs that tests interrupt would inherit that, and a handler they do not.
-nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-signal.signal(signal.SIGHUP, (lambda *_: None) if nohup else signal.default_int_handler)
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import hearing
+
+hearing.let_children_hear()
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'

@@ -54,10 +54,10 @@ def learned(config: ConfigDict, rich_store, steps: int) -> dict[str, float]:
 )
 def test_one_batch_is_learned_by_heart(name, fields, rich_store):
   config = systems.tiny(name, **STILL, **fields)
-  config.optimizer.schedule = ConfigDict(dict(name='constant', peak=2e-3))
+  schedule = dict(name='constant', peak=2e-3)
   if fields == UNIFORM:  # at a constant rate the last steps undo one another
-    falls = dict(name='linear', peak=1e-3, warmup_steps=0, total_steps=MORE)
-    config.optimizer.schedule = ConfigDict(falls)
+    schedule = dict(name='linear', peak=1e-3, warmup_steps=0, total_steps=MORE)
+  config.optimizer.schedule = ConfigDict(schedule)
   for phase in config.phases.values():
     if 'optimizer' in phase:
       del phase.optimizer

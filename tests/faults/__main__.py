@@ -9,7 +9,6 @@ import argparse
 import importlib
 import logging
 import pathlib
-import signal
 import sys
 import tempfile
 
@@ -44,8 +43,8 @@ def main() -> int:
 
 
 if __name__ == '__main__':
-  signal.signal(signal.SIGINT, signal.default_int_handler)  # a job of a shell may ignore it
-  if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # so does nohup; its runs are to hear it
-    signal.signal(signal.SIGHUP, lambda number, frame: None)
   sys.path.insert(0, str(ROOT / 'tests/support'))
+  import hearing
+
+  hearing.let_children_hear()
   sys.exit(main())

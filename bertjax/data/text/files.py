@@ -291,7 +291,7 @@ class Files:
     if self.verbatim:
       texts = plain.verbatim(lines, reading, self.total)
     else:
-      texts = plain.documents(lines, reading, path.stat().st_size)
+      texts = plain.documents(lines, reading)
     return ((text, {}) for text in texts)
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:

@@ -6,7 +6,6 @@ import functools
 import logging
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import left_out as left_out_lib
@@ -34,18 +33,14 @@ def checked(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
 
 def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
   """Yields blocks of lines, blank ones too: 64 KiB each, or a hundredth of `total` bytes."""
-  blocks = documents_lib.blocks(checked(lines, reading), min(_BLOCK, total // 100))
-  yield from map(b''.join, blocks)
+  yield from _blocks(checked(lines, reading), total)
 
 
-def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
+def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
   """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning.
 
   Too long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB: lines
   without empty ones are one text, and a share of it is to be held out.
-
-  Args:
-    total: bytes of the file.
   """
   divided = False
   for parts, ended in _ended(checked(lines, reading)):
@@ -53,17 +48,21 @@ def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[
     size = sum(map(len, parts))
     if size <= (_LONG if divided else _BLOCK):
       yield b''.join(parts)
-      continue
-    block = min(_BLOCK, total // 100)
-    _say_that_it_is_cut(reading.path, block)
-    yield from map(b''.join, documents_lib.blocks(parts, block))
+    else:
+      _say_that_it_is_cut(str(reading.path))
+      yield from _blocks(parts, size)
+
+
+def _blocks(lines: Iterable[bytes], total: int) -> Iterator[bytes]:
+  """Yields blocks of lines: 64 KiB each, or a hundredth of `total` bytes."""
+  yield from map(b''.join, documents_lib.blocks(lines, min(_BLOCK, total // 100)))
 
 
 @functools.cache  # text is read more than once, and has more than one such document
-def _say_that_it_is_cut(path: Any, block: int) -> None:
+def _say_that_it_is_cut(path: str) -> None:
   logging.warning(
-    '%s: no empty line ends a document where one is to be expected: %d bytes of it at a time, in '
-    'whole lines, are made a document', path, block,
+    '%s: no empty line ends a document where one is to be expected: blocks of its lines, of a '
+    'hundredth of the text or 64 KiB, are made documents', path,
   )  # fmt: skip
 
 
