@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import functools
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -51,7 +52,8 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def door(program: str) -> Iterator[None]:
-  """What a command runs in: it ends a user's mistake in one line, and Ctrl-C in one line too.
+  """What a command runs in: it ends a user's mistake in one line, and Ctrl-C in one line too; where
+  nobody reads what it prints any more (`| head`), it ends without a word.
 
   Before it Ctrl-C ends the process without a word, from the first lines of bertjax/__init__.py on.
   Earlier, in the 0.05 s in which Python itself starts, it shows a traceback of Python's own.
@@ -68,7 +70,8 @@ def door(program: str) -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # of a shell's background job
       signal.signal(signal.SIGINT, functools.partial(_interrupt, program))
     sys.unraisablehook = functools.partial(_unraisable, program, sys.unraisablehook)
-    yield
+    with _read():
+      yield
   except UserError as error:
     if 'absl' in sys.modules:  # a launcher needs no package
       from absl import logging
@@ -77,6 +80,24 @@ def door(program: str) -> Iterator[None]:
     sys.exit(f'{program}: {error}')
   except KeyboardInterrupt:
     _leave(program)
+
+
+@contextlib.contextmanager
+def _read() -> Iterator[None]:
+  """Ends a command whose stdout nobody reads any more (`| head`) as the shell's own end: without a
+  word, by the code of SIGPIPE. Another pipe or connection that breaks is an error as before."""
+  try:
+    try:
+      yield
+    finally:
+      sys.stdout.flush()  # else Python does at its end, where it can only complain
+  except BrokenPipeError:
+    stdout = select.poll()
+    stdout.register(sys.stdout, 0)
+    if not stdout.poll(0):  # no error of its own
+      raise
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(128 + signal.SIGPIPE)
 
 
 def _interrupt(program: str, number: int, frame: FrameType | None) -> None:

@@ -19,12 +19,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 def at_door(body: str, before: str = 'default_int_handler') -> subprocess.Popen:
   """A program whose door has this body; Ctrl-C is handled so before it."""
   code = (
-    f'import signal, time\nsignal.signal(signal.SIGINT, signal.{before})\n'
+    f'import signal, sys, time\nsignal.signal(signal.SIGINT, signal.{before})\n'
     f'from bertjax.errors import UserError, door\nwith door("prog"):\n  {body}\n'
   )
   return subprocess.Popen(
-    [sys.executable, '-c', code], cwd=ROOT, text=True, stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
+    [sys.executable, '-c', code], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
   )  # fmt: skip
 
 
@@ -132,6 +132,46 @@ def test_ctrl_c_is_not_lost_within_the_garbage_collector():
   collect = 'gc.collect(); gc.callbacks.clear()'
   process = at_door(f'import gc; gc.callbacks.append({callback}); {collect}')
   assert after_ctrl_c(process) == (130, '\nprog: interrupted\n')
+
+
+@mutation(
+  'errors: a command whose reader left shows a traceback',
+  'bertjax/errors.py',
+  'except BrokenPipeError:',
+  'except ZeroDivisionError:',
+)
+@mutation(
+  'errors: what is left in the buffer is for Python to complain of',
+  'bertjax/errors.py',
+  'sys.stdout.flush()  # else',
+  'pass  # else',
+  case='fewer than a buffer',
+)
+@mutation(
+  'errors: every pipe that breaks is taken for stdout',
+  'bertjax/errors.py',
+  'if not stdout.poll(0):',
+  'if False:',
+  case='of a server',
+)
+@pytest.mark.parametrize(
+  'body, read, shown, status',
+  [
+    ('[print(i) for i in range(10**5)]', False, '', 128 + signal.SIGPIPE),
+    ('print("a line")', False, '', 128 + signal.SIGPIPE),
+    ('raise BrokenPipeError("a server left")', True, 'a server left', 1),
+  ],
+  ids=['many lines', 'fewer than a buffer', 'of a server'],
+)
+def test_a_command_whose_reader_left_ends_without_a_word(body, read, shown, status):
+  process = at_door('sys.stdin.read(); ' + body)
+  if not read:
+    assert process.stdout
+    process.stdout.close()
+    process.stdout = None  # nothing for `communicate`
+  error = process.communicate('')[1]
+  assert (shown in error, bool(error)) == (True, bool(shown)), error
+  assert process.returncode == status
 
 
 def test_a_ctrl_c_that_is_ignored_stays_so():
