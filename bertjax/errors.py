@@ -123,9 +123,11 @@ def _unraisable(program: str, before: Callable[[Any], object], raised: Any) -> N
 
 
 def _leave(program: str) -> NoReturn:
-  print(f'\n{program}: interrupted', file=sys.stderr)
-  sys.stdout.flush()
-  sys.stderr.flush()
+  for stream in (sys.stdout, sys.stderr):
+    # Within a write of the same stream Python refuses another; nobody may read it, either.
+    with contextlib.suppress(RuntimeError, BrokenPipeError):
+      stream.flush()
+  os.write(2, f'\n{program}: interrupted\n'.encode())
   # Not sys.exit: it would wait for the threads that build batches and write checkpoints, and a
   # second Ctrl-C would print their tracebacks. Whatever is half-written goes at the next start.
   os._exit(130)

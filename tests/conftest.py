@@ -6,6 +6,7 @@ import pathlib
 import hearing
 
 hearing.let_children_hear()
+os.environ.pop('PYTHONUNBUFFERED', None)  # what children say waits in a buffer, as a user's does
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'
