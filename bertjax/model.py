@@ -99,16 +99,14 @@ class Model(FineTuned):
         f'{found.source} has no table of languages, it reads them all alike: expected no language, '
         f'got {language!r}'
       )
-    named = language if isinstance(language, str) else None
-    if named and found.vocabulary.check_language:
-      found.vocabulary.check_language(named)
+    vocabulary = load_lib.in_language(found.vocabulary, language, found.languages)
     devices = sharding.Devices(load_lib.make_mesh(mesh), found.rules)
     abstract = sharding.abstract(nets.shapes(net), devices.rules, devices.mesh)
     variables, made = found.read(abstract)
     net = nets.without(net, made)
     runner = Runner(variables, devices, net.frame, net.room, tables)
     return cls(
-      found.source, net, Texts(found.source, found.vocabulary, net.frame, net.room, named), runner,
+      found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
       found.task, found.tasks,
     )  # fmt: skip
 

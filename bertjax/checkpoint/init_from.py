@@ -105,7 +105,9 @@ def open_source(name: str, key: str = KEY) -> Source:
     return {k: v for k, v in taken.params.items() if k not in made}
 
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  return Source(name, dict(model), vocabulary, params, classes=opened.classes, foreign=True)
+  return Source(
+    name, dict(model), vocabulary, params, opened.languages, opened.classes, foreign=True
+  )
 
 
 class Adopted(NamedTuple):

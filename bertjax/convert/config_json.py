@@ -16,7 +16,11 @@ FURTHER = dict(cls_token_id='cls', sep_token_id='sep')  # of classes whose `writ
 
 
 def write(
-  model: Any, special: Mapping[str, int | None], dtype: str, classes: Sequence[str] = ()
+  model: Any,
+  special: Mapping[str, int | None],
+  dtype: str,
+  classes: Sequence[str] = (),
+  languages: Sequence[str] = (),
 ) -> dict[str, Any]:
   """The config.json of a model.
 
@@ -25,6 +29,7 @@ def write(
     special: role -> id; {} where there is no tokenizer.
     dtype: of the tensors.
     classes: names of those that the model tells apart; (): LABEL_0, LABEL_1, ..
+    languages: names of those of its table, by their ids; (): not known.
 
   Raises:
     UserError: what the class cannot express, by name.
@@ -56,6 +61,9 @@ def write(
     names = classes or [f'LABEL_{i}' for i in range(count)]
     found['id2label'] = {str(i): name for i, name in enumerate(names)}
     found['label2id'] = {name: i for i, name in enumerate(names)}
+  if languages and len(languages) == _rows_of_languages(model):
+    found['id2lang'] = {str(i): name for i, name in enumerate(languages)}
+    found['lang2id'] = {name: i for i, name in enumerate(languages)}
   return found
 
 
@@ -111,6 +119,18 @@ def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tup
     return {}
   heads = (*model.get('labels', ()), *model.get('token_labels', ()))
   return {head: names for head, count in heads if count == len(names)}
+
+
+def languages(given: Mapping[str, Any], model: Mapping[str, Any]) -> tuple[str, ...]:
+  """What a config.json calls the languages of a model's table, by their ids; () where it does not
+  say all of them."""
+  said = given.get('lang2id') or {}
+  numbered = sorted(said.values()) == [*range(_rows_of_languages(model))]
+  return tuple(sorted(said, key=said.__getitem__)) if numbered else ()
+
+
+def _rows_of_languages(model: Any) -> int:
+  return dict(model.get('extra', ())).get('language', 0)
 
 
 def _all() -> dict[str, Family]:

@@ -41,7 +41,10 @@ def open_directory(path: pathlib.Path) -> Opening:
   take = lambda whole, absent: huggingface.take(state, whole, absent)
   files = tuple(weights.files_of(path))
   vocabulary, classes = tokenizer.read(path), config_json.classes(given, model)
-  return Opening(path, files, model, family.recipe, vocabulary, None, [], take, classes=classes)
+  return Opening(
+    path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,
+    languages=config_json.languages(given, model),
+  )  # fmt: skip
 
 
 def write(
@@ -52,6 +55,7 @@ def write(
   dtype: str,
   shard_bytes: int,
   classes: Sequence[str] = (),
+  languages: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
   """Writes config.json, the tensors and, where there is one, the tokenizer.
 
@@ -63,6 +67,7 @@ def write(
     dtype: of the tensors, float32 or bfloat16.
     shard_bytes: of a file, at most.
     classes: names of those that the model tells apart, where they are known.
+    languages: names of those of its table, likewise.
 
   Returns:
     an entry for each tensor: theirs, ours, shape and sha256.
@@ -72,7 +77,7 @@ def write(
   """
   check(model, vocabulary)
   special = vocabulary.special if vocabulary else {}
-  config = config_json.write(model, special, dtype, classes)
+  config = config_json.write(model, special, dtype, classes, languages)
   shapes = huggingface.shapes(model)
   paths: dict[str, str] = {}
 

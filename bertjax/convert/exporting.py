@@ -155,11 +155,14 @@ def _write_part(
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))
   name = family_lib.class_of(model)
   classes = head_classes.of_task(run.config) or next(iter(run.imported_classes.values()), ())
+  languages = runs.languages_of(run.workdir, run.config)
+  tensors = directory.write(
+    folder, params, model, run.vocabulary, dtype, shard_bytes, classes, languages
+  )
   said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {name}',
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
-    model_class=name, dtype=dtype,
-    tensors=directory.write(folder, params, model, run.vocabulary, dtype, shard_bytes, classes),
+    model_class=name, dtype=dtype, tensors=tensors,
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))
   return said

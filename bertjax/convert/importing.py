@@ -45,6 +45,7 @@ def _import(
   config = runs.recipe_of(opened.recipe)
   config.model = model = whole_model(opened, config.model)
   config.name, config.phases = opened.path.name, {}
+  config.data.languages = opened.languages or config.data.languages
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
   if vocabulary and vocabulary.size > model.vocab_size:
     raise UserError(

@@ -116,6 +116,27 @@ def language_id(language: str | int | None, languages: Sequence[str], rows: int 
   return list(languages).index(choose(language, languages, 'language'))
 
 
+def in_language(
+  vocabulary: Vocabulary, language: str | int | None, languages: Sequence[str]
+) -> Vocabulary:
+  """The vocabulary for texts in a language, where it cuts words by its rules; arguments as
+  `language_id`, the vocabulary's own language if None.
+
+  Raises:
+    UserError: its words cannot be cut, or a number that has no name.
+  """
+  if vocabulary.check_language is None or language is None:
+    return vocabulary
+  if isinstance(language, int):
+    if not languages:
+      raise UserError(
+        f'{vocabulary.files[0]} cuts words by the rules of their language: expected its name, as '
+        f'in de, got language={language} of a model that does not say their names'
+      )
+    language = languages[language]
+  return vocabulary.of_language(language)
+
+
 def _is_directory(path: remote.Place) -> bool:
   """Whether there is a config.json as transformers writes it."""
   file = path / directory_lib.CONFIG
@@ -136,7 +157,7 @@ def _of_directory(path: pathlib.Path) -> Found:
 
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
-  return _found(path, config, vocabulary, (), read)
+  return _found(path, config, vocabulary, opened.languages, read)
 
 
 def _found(

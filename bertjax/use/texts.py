@@ -3,7 +3,6 @@
 import pathlib
 from collections.abc import Iterable, Sequence
 
-import numpy as np
 from absl import logging
 
 from bertjax.data import sentences as sentences_lib
@@ -50,17 +49,15 @@ class Texts:
     vocabulary: Vocabulary,
     frame: Frame,
     room: int | None,
-    language: str | None,
   ):
     """Args:
     source: of the model, for messages.
     vocabulary: of the texts.
     frame: special tokens around a text.
     room: tokens that the model takes at most, special ones included; None: any number.
-    language: of all texts, where the vocabulary cuts words by it.
     """
     self.vocabulary, self.mask = vocabulary, vocabulary.special['mask']
-    self._source, self._frame, self._room, self._language = source, frame, room, language
+    self._source, self._frame, self._room = source, frame, room
     self._said = False
 
   def plain(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
@@ -74,7 +71,7 @@ class Texts:
     Raises:
       UserError: as `listed`; without `cut`, a text that is too long.
     """
-    found = sentences_lib.encode(listed(texts), self._encode, self._frame)
+    found = sentences_lib.encode(listed(texts), self.vocabulary.encode_batch, self._frame)
     return self._fitting(found, cut, first)
 
   def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
@@ -85,7 +82,7 @@ class Texts:
     """
     blank = sentences_lib.BLANK
     whole = sentences_lib.encode_blanks(
-      listed(texts), self._encode, self._frame, self.mask, self.spelled
+      listed(texts), self.vocabulary.encode_batch, self._frame, self.mask, self.spelled
     )
     found = self._fitting(whole, cut, first)
     for number, (given, sentence) in enumerate(zip(whole, found, strict=True), first):
@@ -113,10 +110,6 @@ class Texts:
     if self.vocabulary.type != 'bpe' or number in self.vocabulary.special.values():
       return self.piece(number)
     return self.vocabulary.decode([number]) if self.piece(number) else ''
-
-  def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-    languages = [self._language] * len(texts) if self._language else None
-    return self.vocabulary.encode_batch(texts, languages)
 
   def check_rows(self, sizes: Sequence[int], room: int | None, cut: bool, first: int) -> None:
     """Refuses texts that are too long; or, with `cut`, says once that such are cut.

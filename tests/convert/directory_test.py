@@ -205,6 +205,29 @@ def test_an_xlm_may_have_no_table_of_languages(given, extra):
   assert config_json.read(named | given, set())[1]['extra'] == extra
 
 
+@mutation(
+  'convert: the languages of a table in the order of their names',
+  'bertjax/convert/config_json.py',
+  'tuple(sorted(said, key=said.__getitem__)) if numbered',
+  'tuple(sorted(said)) if numbered',
+)
+@mutation(
+  'convert: some of the languages are named',
+  'bertjax/convert/config_json.py',
+  ' if numbered else ()',
+  '',
+)
+def test_the_languages_of_a_table_have_names():
+  model = cases.config('xlm', extra=(('language', 3),)).model
+  found = config_json.write(model, {}, 'float32', languages=('fr', 'en', 'de'))
+  assert found['lang2id'] == dict(fr=0, en=1, de=2) and found['id2lang']['2'] == 'de'
+  assert config_json.languages(found, model) == ('fr', 'en', 'de')
+  assert config_json.languages(found | dict(lang2id=dict(fr=0, en=1)), model) == ()
+  assert config_json.languages({}, model) == ()
+  assert config_json.languages(found, cases.config('bert').model) == ()
+  assert 'lang2id' not in config_json.write(model, {}, 'float32', languages=('fr', 'en'))
+
+
 def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
   state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
   gone = [name for name in state if '.layer.1.output.dense' in name]

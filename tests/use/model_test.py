@@ -381,7 +381,7 @@ def test_no_text_is_no_answer(bert):
 def test_a_token_of_bytes_is_read_as_text(tmp_path):
   TRAINERS['bpe'](['日本 大学 日本'] * 20, 300, False, tmp_path)
   vocabulary = load_vocabulary(tmp_path)
-  texts = Texts(tmp_path, vocabulary, None, None, None)
+  texts = Texts(tmp_path, vocabulary, None, None)
   (found,) = vocabulary.encode_batch(['日本 大学'])
   assert [texts.text(number) for number in found] == ['日本', ' 大学']
   assert texts.text(vocabulary.special['mask']) == '<mask>' and texts.text(10**6) == ''

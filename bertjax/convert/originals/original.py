@@ -77,6 +77,7 @@ class Opening(NamedTuple):
     take: (whole `config.model`, absent) -> its parameters.
     take_slots: whole `config.model` -> `Original.slots`; None where no slots are read.
     classes: head -> names of the classes that it tells apart, by their ids, where they are said.
+    languages: names of those of its table, by their ids, likewise.
   """
 
   path: pathlib.Path
@@ -89,6 +90,7 @@ class Opening(NamedTuple):
   take: Callable[[Any, Absent], Taken]
   take_slots: Callable[[Any], dict[str, Any]] | None = None
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+  languages: tuple[str, ...] = ()
 
   def read(self, absent: Absent, wanted: Wanted) -> Original:
     """The checkpoint with its tensors, and heads or slots that are asked for.

@@ -48,6 +48,7 @@ class Vocabulary:
     sha256: of the files.
     check_language: raises UserError where words of a language cannot be cut; None where text is
       encoded whatever its language.
+    language: of texts that come without one, where it matters; see `of_language`.
     tokenizer: the Rust tokenizer behind it, where there is one.
   """
 
@@ -62,12 +63,23 @@ class Vocabulary:
   _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
   _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
   check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
+  language: str = 'en'
   tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
 
   @property
   def size(self) -> int:
     """V, the number of ids."""
     return len(self.pieces)
+
+  def of_language(self, language: str) -> 'Vocabulary':
+    """The same, whose texts are in that language where they come without one.
+
+    Raises:
+      UserError: its words cannot be cut.
+    """
+    if self.check_language is not None:
+      self.check_language(language)
+    return dataclasses.replace(self, language=language)
 
   def encode_batch(
     self, texts: Sequence[str], languages: Sequence[str] | None = None
@@ -76,7 +88,7 @@ class Vocabulary:
 
     Args:
       texts: to encode.
-      languages: of each text, where `check_language` is given; English if None.
+      languages: of each text, where `check_language` is given; `language` if None.
     """
     return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
 
@@ -93,7 +105,9 @@ class Vocabulary:
   def _ids(self, texts: Sequence[str], languages: Sequence[str] | None) -> list[list[int]]:
     if self.check_language is None:
       return self._encode(list(texts))
-    return self._encode(list(texts), ['en'] * len(texts) if languages is None else languages)
+    if languages is None:
+      languages = [self.language] * len(texts)
+    return self._encode(list(texts), languages)
 
   def count_spelled(self, documents: Iterable[bytes]) -> int:
     """How often some texts, as UTF-8, spell a special token."""

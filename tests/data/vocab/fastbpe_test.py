@@ -122,3 +122,28 @@ def test_a_store_of_two_languages_and_their_pairs(shared, tmp_path):
   again = load_vocabulary(store.path / 'vocab')
   first = store.gather(store.sentences[:1], store.sentences[1:2])
   assert again.decode(first) and again.sha256 == store.meta['vocabulary']['sha256']
+
+
+@mutation(
+  'vocabulary: texts without a language are English, whatever was said',
+  'bertjax/data/vocab/vocabulary.py',
+  'languages = [self.language] * len(texts)',
+  "languages = ['en'] * len(texts)",
+)
+@mutation(
+  'vocabulary: a language whose words cannot be cut is taken',
+  'bertjax/data/vocab/vocabulary.py',
+  '      self.check_language(language)\n',
+  '      pass\n',
+)
+def test_texts_may_all_be_in_one_language(shared, monkeypatch):
+  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  text = "L'homme qu'il a vu."
+  french, english = (vocabulary.encode_batch([text], [each])[0].tolist() for each in ('fr', 'en'))
+  own = vocabulary.of_language('fr')
+  assert own.encode_batch([text])[0].tolist() == french != english
+  assert own.encode_batch([text], ['en'])[0].tolist() == english
+  assert vocabulary.encode_batch([text])[0].tolist() == english
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ValueError, match="language 'zh' .*sacremoses"):
+    vocabulary.of_language('zh')

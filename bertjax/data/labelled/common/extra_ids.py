@@ -1,4 +1,5 @@
-"""Labelled examples for models with further embedding tables: all tokens of a file have one id.
+"""Labelled examples for models with further embedding tables: all tokens of a file have one id; and
+for vocabularies that cut words by the rules of their language.
 
 XLM reads examples in the language that `config.data.language` says, or an evaluation's own
 `language` (facebookresearch/XLM, xlm/evaluation/xnli.py: lang_id). An ERNIE of dialogues reads them
@@ -30,6 +31,32 @@ def ids(config: Any, language: str = '') -> dict[str, int]:
     said = language or config.data.get('language', '')
     found['language'] = _number(said, config.data.languages, tables['language'])
   return found
+
+
+def name(config: Any, language: str = '') -> str:
+  """The language of some examples, for a vocabulary that cuts words by its rules.
+
+  Args:
+    config: of the run.
+    language: as of `ids`.
+
+  Raises:
+    UserError: none is said, or a number that has no name.
+  """
+  said, languages = language or config.data.get('language', ''), config.data.languages
+  if said.isdecimal() and int(said) < len(languages):
+    return languages[int(said)]
+  if not said or said.isdecimal():
+    remedy = (
+      '; config.data.languages names those of the table of the model, in the order of their ids'
+      if said
+      else ''
+    )
+    raise UserError(
+      'the vocabulary cuts words by the rules of their language: expected that of the examples by '
+      f'name in {KEY}, or in language of an evaluation, got {said!r}{remedy}'
+    )
+  return said
 
 
 def _number(said: str, languages: Sequence[str], rows: int) -> int:

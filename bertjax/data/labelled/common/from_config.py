@@ -12,7 +12,7 @@ from bertjax.data.labelled.common.rows import Rows
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Task
 from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError
 
 
@@ -32,19 +32,27 @@ def open_rows(
 
   Raises:
     UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
-      example, an encoder that does not fit the task, or no language where it needs one.
+      example, an encoder that does not fit the task, or no language where it or its vocabulary
+      needs one.
   """
   task, options = task_of(config.data.task)
   cls_last = parts.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language)
   records = read_records(config, path, key, limit)
-  vocabulary = load_vocabulary(store.path / 'vocab')
+  vocabulary = vocabulary_of(config, store, language)
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
     examples = parts.with_cls_last(examples)
   length, block = config.length * parts.count(examples), config.data.length_block
   return Rows(store, examples, length, config.seed, together, block, cls_last, more)
+
+
+def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
+  """The vocabulary of the encoder, for examples in a language; arguments and errors as
+  `open_rows`."""
+  found = load_vocabulary(store.path / 'vocab')
+  return found.of_language(extra_ids.name(config, language)) if found.check_language else found
 
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Which language, and which role, the tokens of labelled examples are in."""
+"""Which language labelled examples are in, for a table and for the rules of words; and roles."""
 
 import pytest
 from ml_collections import ConfigDict
@@ -53,3 +53,32 @@ def test_other_models_need_no_language_and_roles_are_0():
 def test_a_language_that_is_needed_or_unknown_is_said(fields, said):
   with pytest.raises(UserError, match=said):
     extra_ids.ids(config(('language', 3), **fields))
+
+
+@mutation(
+  'extra ids: words are cut by the rules of the language of training',
+  'bertjax/data/labelled/common/extra_ids.py',
+  "said, languages = language or config.data.get('language', ''), config.data.languages",
+  "said, languages = config.data.get('language', ''), config.data.languages",
+)
+@mutation(
+  'extra ids: a number names no language',
+  'bertjax/data/labelled/common/extra_ids.py',
+  '    return languages[int(said)]',
+  "    return 'en'",
+)
+def test_a_number_is_the_language_of_that_name():
+  c = config(language='en')
+  assert extra_ids.name(c) == 'en' and extra_ids.name(c, 'de') == extra_ids.name(c, '0') == 'de'
+  c.data.languages = ()
+  assert extra_ids.name(c, 'ur') == 'ur'
+
+
+@pytest.mark.parametrize(
+  ('said', 'message'),
+  [('', "by name in config.data.language, .* got ''$"), ('4', "got '4'; config.data.languages")],
+  ids=['none', 'number'],
+)
+def test_a_vocabulary_that_cuts_by_language_needs_its_name(said, message):
+  with pytest.raises(UserError, match=message):
+    extra_ids.name(config(language=said))
