@@ -1,0 +1,59 @@
+"""The language in which a model reads its texts."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import used_models
+from mutation import mutation
+
+import bertjax
+from bertjax.convert import directory, runs
+from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.errors import UserError
+from bertjax.use import load
+
+
+@mutation(
+  'use: words are cut as in English, whatever the language',
+  'bertjax/use/load.py',
+  '  return vocabulary.of_language(language)\n',
+  '  return vocabulary\n',
+)
+@mutation(
+  'use: a number without a name is English',
+  'bertjax/use/load.py',
+  '    if not languages:\n',
+  '    if False:\n',
+)
+def test_words_are_cut_by_the_rules_of_the_language(shared):
+  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  assert load.in_language(vocabulary, 'fr', ()).language == 'fr'
+  assert load.in_language(vocabulary, 1, ('de', 'fr')).language == 'fr'
+  assert load.in_language(vocabulary, None, ('de', 'fr')).language == 'en'
+  with pytest.raises(UserError, match='expected its name, as in de, got language=1 of a model'):
+    load.in_language(vocabulary, 1, ())
+  plain = dataclasses.replace(vocabulary, check_language=None)
+  assert load.in_language(plain, 1, ()) is plain
+
+
+@mutation(
+  'use: the languages of a directory have no names',
+  'bertjax/use/load.py',
+  'return _found(path, config, vocabulary, opened.languages, read)',
+  'return _found(path, config, vocabulary, (), read)',
+)
+def test_a_directory_may_name_the_languages_of_its_table(tmp_path):
+  pair = used_models.make(tmp_path, 'xlm', extra=(('language', 3),))
+  run = runs.open_run(pair.workdir)
+  out = tmp_path / 'out'
+  out.mkdir()
+  params, names = run.params(), ('fr', 'en', 'de')
+  directory.write(out, params, run.config.model, run.vocabulary, 'float32', 1 << 30, (), names)
+  assert json.loads((out / 'config.json').read_text())['lang2id'] == dict(fr=0, en=1, de=2)
+  vectors = [bertjax.Model.load(out, language=each).embed(['w9 w8']) for each in ('de', 2, 'fr')]
+  np.testing.assert_array_equal(vectors[0], vectors[1])
+  assert not np.array_equal(vectors[0], vectors[2])
+  with pytest.raises(UserError, match="expected one of de, en, fr, got 'es'"):
+    bertjax.Model.load(out, language='es')
