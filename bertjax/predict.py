@@ -130,7 +130,9 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
     mode: what to predict.
     part: the texts.
   """
-  keys = dict(cut=use_flags.CUT.value, first=part.first)
+  # Those files have a line for each text, which is read as the run's own evaluation reads it.
+  whole = _GLUE.value or bool(_SOFT_LABELS.value)
+  keys = dict(cut=use_flags.CUT.value or whole, first=part.first)
   if mode == 'fill':
     filled = model.fill(part.texts, _TOP.value, **keys)
     found = [dict(masks=[[c._asdict() for c in blank] for blank in blanks]) for blanks in filled]
@@ -251,7 +253,8 @@ def write_files(found: list[dict[str, Any]]) -> None:
     if path:
       values = {answer['id']: answer[key] for answer in found}
       with writing('the answers', path):
-        pathlib.Path(path).write_text(json.dumps(values, indent=1, ensure_ascii=False) + '\n')
+        said = json.dumps(values, indent=1, ensure_ascii=False) + '\n'
+        pathlib.Path(path).write_text(said, encoding='utf-8')
 
 
 def main() -> None:

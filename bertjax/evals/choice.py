@@ -1,11 +1,12 @@
 """Questions with some answers to choose from, each judged once: accuracy, loss, and the share of
-the place where the right answer stands most often (majority)."""
+the place where the right answer stands most often (majority); cut are those of which a choice is
+longer than a row."""
 
 import numpy as np
 
 from bertjax.evals import classification
 from bertjax.evals.held_out import labelled
-from bertjax.evals.held_out.labelled import Options
+from bertjax.evals.held_out.labelled import CUT, Options
 from bertjax.objectives.choose import RIGHT
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
@@ -30,9 +31,10 @@ def make(subject: Subject, options: Options) -> Evaluation:
   def run(variables: Variables, step: int) -> Report:
     del step
     right_n = rows.examples.label[RIGHT].argmax(1)
-    return Report(judged(np.stack(list(logits(variables))), right_n))
+    scores = judged(np.stack(list(logits(variables))), right_n)
+    return Report(scores | {CUT: float(rows.examples.cut)})
 
-  return Evaluation(NAMES, run)
+  return Evaluation(NAMES | {CUT}, run)
 
 
 EVALUATOR = Evaluator(Options, make)

@@ -2,7 +2,8 @@
 
 Classes: accuracy, loss, the share of the most frequent class (majority), Matthews' correlation
 (mcc) and of two classes F1 of the second. Numbers: mean squared error, Pearson's and Spearman's
-correlation. A correlation of what does not vary is 0.
+correlation. A correlation of what does not vary is 0. Of both: how many examples were cut, since a
+row of `config.length` has no room for all of them.
 """
 
 from typing import Any, cast
@@ -11,7 +12,7 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
-from bertjax.evals.held_out.labelled import Options
+from bertjax.evals.held_out.labelled import CUT, Options
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
@@ -66,14 +67,15 @@ def names(classes: int) -> frozenset[str]:
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
-  """The scores of a file of labelled examples; errors as `labelled.open_rows`."""
-  rows = labelled.open_rows(subject, options)
-  if not rows.examples.label:
-    raise UserError(
-      f'config.evals: expected labels in {subject.config.data.task.label!r}, got examples without; '
-      'only the text that a student learns from may lack them'
-    )
+  """The scores of a file of labelled examples.
+
+  Raises:
+    UserError: as `labelled.open_rows`; a number is predicted, and the run is judged by a score of
+      classes.
+  """
   classes = dict(subject.config.model.labels)[LABEL]
+  _check_best(subject, classes)
+  rows = labelled.open_rows(subject, options)
 
   def function(variables: Variables, batch):
     return subject.objective.predict(variables, (), batch)['label_BGC'][LABEL][:, 0]
@@ -82,9 +84,21 @@ def make(subject: Subject, options: Options) -> Evaluation:
 
   def run(variables: Variables, step: int) -> Report:
     del step
-    return Report(judged(np.stack(list(logits(variables))), rows.examples.label[LABEL]))
+    scores = judged(np.stack(list(logits(variables))), rows.examples.label[LABEL])
+    return Report(scores | {CUT: float(rows.examples.cut)})
 
-  return Evaluation(names(classes), run)
+  return Evaluation(names(classes) | {CUT}, run)
+
+
+def _check_best(subject: Subject, classes: int) -> None:
+  """Classes that were forgotten show in `config.best`."""
+  metric = subject.config.best.metric
+  if classes == 1 and metric.rpartition('/')[2] in names(2) - names(1):
+    raise UserError(
+      f'config.data.task.classes is (), so that a number is predicted, and {metric} '
+      "(config.best.metric) is of classes: expected classes, as in ('no','yes'), or, of a number, "
+      f'--config.best.metric={metric.rpartition("/")[0]}/spearman'
+    )
 
 
 def judged(found_nC: np.ndarray, label_n: np.ndarray) -> dict[str, float]:

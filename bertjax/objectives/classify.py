@@ -65,8 +65,9 @@ def example_terms(logits_BGC: Array, batch: Batch) -> dict[str, Term]:
   """
   if not has_labels(batch):
     raise UserError(
-      "config.data.train has no labels: expected them, or config.objective.name='distill' with "
-      'hard=0.0, where a student learns what its teacher says'
+      'config.data.train has no labels, or none is read (config.data.task.unlabelled): expected '
+      "them, or config.objective.name='distill' with hard=0.0, where a student learns what its "
+      'teacher says'
     )
   if logits_BGC.shape[-1] == 1:
     return number_terms(logits_BGC[..., 0], batch)

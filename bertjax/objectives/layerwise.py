@@ -10,7 +10,9 @@ Of student layer i, from 0, with m teacher layers for one of the student's:
           first layers
 
 Each is a sum over layers of the mean over tokens, and over heads and columns, or over the width;
-the loss is their sum. The original takes padding into its means; here they are over real tokens.
+the loss is their sum. The original takes padding into its means; here they are over real tokens,
+and over the columns of a row of `config.length`, so that an example has one loss whatever the
+length of its batch.
 """
 
 from collections.abc import Mapping
@@ -52,15 +54,16 @@ def state_error(wanted_LBTD: Array, found_LBTD: Array) -> Array:
 
 
 def score_error(
-  teacher: Mapping[str, Array], student: Mapping[str, Array], example_BT: Array
+  teacher: Mapping[str, Array], student: Mapping[str, Array], example_BT: Array, length: int
 ) -> Array:
   """The sum over layers of the mean squared error of each token's scores: float32 [B, T].
 
   Args:
     teacher, student: query and key, [L, B, T, N, H].
     example_BT: equal ids see each other.
+    length: columns that the mean is over; what is missing from T to it is padding.
   """
-  error = lambda wanted_BNTS, found_BNTS: jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1)
+  error = lambda wanted_BNTS, found_BNTS: jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length
   of = lambda found, layer: (found['query'][layer], found['key'][layer])
   layers = range(student['query'].shape[0])
   found = [
@@ -99,7 +102,7 @@ def make(config) -> Objective:
     fitted_LBTD: Any = fit.apply(dict(params=variables['params'][FIT]), states(out))
     real_BT = (batch['example_BT'] > 0).astype(jnp.float32)
     errors = dict(
-      scores=score_error(wanted, found, batch['example_BT']),
+      scores=score_error(wanted, found, batch['example_BT'], config.length),
       states=state_error(states(theirs)[::each], fitted_LBTD),
     )
     terms = {name: teaching.term(error_BT, real_BT, 1.0) for name, error_BT in errors.items()}

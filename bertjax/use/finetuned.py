@@ -45,7 +45,7 @@ class FineTuned:
     """
     if self.net.labels is None or 'text' not in self.task:
       raise self._unlearned('labelled texts', 'configs/finetune')
-    texts, seconds = listed(texts), listed(seconds)
+    texts, seconds = listed(texts, first), listed(seconds, first)
     said = [texts, seconds] if seconds else [texts]
     if len(said) != len(self.task['text']) or any(len(x) != len(texts) for x in said):
       raise UserError(

@@ -8,6 +8,7 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
+from bertjax.data.labelled import classify
 from bertjax.data.labelled.common import questions, records, squad_json, tagged
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
@@ -17,7 +18,10 @@ WORKDIR = flags.DEFINE_string(
 )
 STEP = flags.DEFINE_string('step', None, "Of the run's checkpoint, or 'best'; the newest.")
 INPUT = flags.DEFINE_string(
-  'input', None, 'File of texts, one a line, plain or .gz, .xz, .bz2, .zst; - reads standard input.'
+  'input',
+  None,
+  'File of texts, one a line, plain or .gz, .xz, .bz2, .zst; - reads standard input. Of a '
+  'fine-tuned run a file as those of its task.',
 )
 CUT = flags.DEFINE_bool('cut', False, 'Cut texts that are too long for the model.')
 LANGUAGE = flags.DEFINE_string(
@@ -91,9 +95,9 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   Raises:
     UserError: no such file, or a column that it lacks.
   """
-  found = records.read(INPUT.value or '-', task['text'], task['header'])
+  found = records.read(_file(), task['text'], task['header'])
   for first, some in _batches(found, size):
-    texts = [[str(record.values[name]) for record in some] for name in task['text']]
+    texts = [[classify.string(record, name) for record in some] for name in task['text']]
     names = (*task['text'], task['label'])
     columns = [{k: r.values[k] for k in names if k in r.values} for r in some]
     yield Part(texts[0], first, None, texts[1] if len(texts) > 1 else (), columns=columns)
@@ -110,7 +114,7 @@ def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     UserError: as `tagged.read`.
   """
   where = tagged.Where((task['words'],), task['columns'][:1], task['separator'])
-  for first, some in _batches(tagged.read(INPUT.value or '-', where), size):
+  for first, some in _batches(tagged.read(_file(), where), size):
     words = [sentence.words for sentence in some]
     yield Part([' '.join(each) for each in words], first, None, words=words)
 
@@ -126,7 +130,7 @@ def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     UserError: as `questions.read`.
   """
   where = questions.Where(task['context'], task['question'], task['choices'], '')
-  for first, some in _batches(questions.read(INPUT.value or '-', task['form'], where), size):
+  for first, some in _batches(questions.read(_file(), task['form'], where), size):
     yield Part([each.context for each in some], first, None, asked=some)
 
 
@@ -137,9 +141,24 @@ def span_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
     UserError: as `squad_json.read`.
   """
   del task
-  for first, some in _batches(squad_json.read(INPUT.value or '-', answers=False), size):
+  for first, some in _batches(squad_json.read(_file(), answers=False), size):
     column = lambda key, some=some: [record.values[key] for record in some]
     yield Part(column('context'), first, None, column('question'), ids=column('id'))
+
+
+def _file() -> str:
+  """--input, where it is no plain text: its ending says what it is.
+
+  Raises:
+    UserError: standard input, which has none.
+  """
+  name = INPUT.value or '-'
+  if name == '-':
+    raise UserError(
+      '--input: files of a task say by their ending what they are (.tsv, .csv, .jsonl, ..), and '
+      'standard input has none: expected the name of a file'
+    )
+  return name
 
 
 def _batches(found: Iterable[Any], size: int) -> Iterator[tuple[int, list[Any]]]:

@@ -11,8 +11,12 @@ from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
 
-def listed(texts: Iterable[str]) -> list[str]:
+def listed(texts: Iterable[str], first: int = 1) -> list[str]:
   """Texts as a list.
+
+  Args:
+    texts: any.
+    first: number of the first text, for messages.
 
   Raises:
     UserError: it is none: a text alone would be a list of characters; or a text has half of a
@@ -23,7 +27,7 @@ def listed(texts: Iterable[str]) -> list[str]:
   if not isinstance(texts, Iterable):
     raise UserError(f'expected a list of texts, got {texts!r:.40}')
   found = list(texts)
-  for number, text in enumerate(found, 1):
+  for number, text in enumerate(found, first):
     if not isinstance(text, str):
       raise UserError(f'expected a list of texts, got {text!r} in place {number}')
     try:
@@ -71,7 +75,7 @@ class Texts:
     Raises:
       UserError: as `listed`; without `cut`, a text that is too long.
     """
-    found = sentences_lib.encode(listed(texts), self.vocabulary.encode_batch, self._frame)
+    found = sentences_lib.encode(listed(texts, first), self.vocabulary.encode_batch, self._frame)
     return self._fitting(found, cut, first)
 
   def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
@@ -82,7 +86,7 @@ class Texts:
     """
     blank = sentences_lib.BLANK
     whole = sentences_lib.encode_blanks(
-      listed(texts), self.vocabulary.encode_batch, self._frame, self.mask, self.spelled
+      listed(texts, first), self.vocabulary.encode_batch, self._frame, self.mask, self.spelled
     )
     found = self._fitting(whole, cut, first)
     for number, (given, sentence) in enumerate(zip(whole, found, strict=True), first):

@@ -7,8 +7,8 @@
       --config.data.task.classes="('bad','good')"
 
 The losses of kd.py, without the teacher's forward pass in each step. Texts without labels take
-config.objective.hard=0.0 and config.data.task.unlabelled. The file has the columns of its input
-beside soft_label.
+config.objective.hard=0.0 and config.data.task.unlabelled. The file has the texts and labels of its
+input beside soft_label.
 """
 
 from bertjax.config.sources import Recipe, cited

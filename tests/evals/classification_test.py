@@ -1,12 +1,15 @@
 """Scores on cases that can be counted by hand."""
 
 import math
+import types
 
 import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.evals import classification
+from bertjax.errors import UserError
+from bertjax.evals import choice, classification
+from bertjax.evals.held_out import labelled
 
 
 def logits(found, classes=2):
@@ -55,3 +58,51 @@ def test_scores_of_numbers():
   )
   assert tied['spearman'] == pytest.approx(3.75 / 4.5)
   assert found.keys() == classification.names(1)
+
+
+def subject(label, classes, best='eval/dev/accuracy'):
+  """What is judged by `best`, with a head of so many classes."""
+  model = types.SimpleNamespace(labels=((label, classes),))
+  config = types.SimpleNamespace(model=model, best=types.SimpleNamespace(metric=best))
+  return types.SimpleNamespace(config=config)
+
+
+@mutation(
+  'classification: nobody hears of texts that were cut',
+  'bertjax/evals/classification.py',
+  'CUT: float(rows.examples.cut)',
+  'CUT: 0.0',
+  case='classification',
+)
+@mutation(
+  'choice: nobody hears of texts that were cut',
+  'bertjax/evals/choice.py',
+  'CUT: float(rows.examples.cut)',
+  'CUT: 0.0',
+  case='choice',
+)
+@pytest.mark.parametrize(
+  'module, name, label',
+  [(classification, 'label', np.array([0, 1])), (choice, 'right', np.eye(2, dtype=np.float32))],
+  ids=['classification', 'choice'],
+)
+def test_texts_that_were_cut_are_counted(monkeypatch, module, name, label):
+  rows = types.SimpleNamespace(examples=types.SimpleNamespace(label={name: label}, cut=7))
+  monkeypatch.setattr(labelled, 'open_rows', lambda subject, options: rows)
+  monkeypatch.setattr(labelled, 'outputs', lambda *given: lambda variables: iter(logits([0, 1])))
+  evaluation = module.make(subject(name, 2), labelled.Options('', 0, 64))
+  found = evaluation.run({}, 1).scores
+  assert found['cut'] == 7.0 and found['accuracy'] == 1.0
+  assert found.keys() == evaluation.names
+
+
+@mutation(
+  'classification: classes that were forgotten make a number',
+  'bertjax/evals/classification.py',
+  '  _check_best(subject, classes)\n',
+  '',
+)
+def test_classes_that_were_forgotten_are_asked_for(monkeypatch):
+  monkeypatch.setattr(labelled, 'open_rows', lambda subject, options: None)
+  with pytest.raises(UserError, match='data.task.classes is .*, of a number, .*eval/dev/spearman'):
+    classification.make(subject('label', 1), labelled.Options('', 0, 64))

@@ -135,6 +135,21 @@ def test_a_student_that_is_its_teacher_has_nothing_to_learn():
     layerwise.make(c)
 
 
+@mutation(
+  'layerwise: an example in a short batch has larger scores',
+  'bertjax/objectives/layerwise.py',
+  'jnp.sum(jnp.square(wanted_BNTS - found_BNTS), -1) / length',
+  'jnp.mean(jnp.square(wanted_BNTS - found_BNTS), -1)',
+)
+def test_an_example_has_one_loss_whatever_the_length_of_its_batch():
+  objective, losses = layerwise.make(config()), []
+  params, theirs = taught_models.random_both(objective, cases.batch([(17,)], 40))
+  for length in (40, 24):
+    batch = cases.batch([(17,)], length)
+    losses.append(parity.loss_and_gradients(objective, params, batch, teacher=theirs)[0])
+  assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
 REFUSED = dict(
   heads=(lambda c: c.model.update(heads=4), 'has 3 heads, the student 4'),
   words=(lambda c: c.model.update(words=True), 'no words to score'),

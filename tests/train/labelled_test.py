@@ -141,6 +141,14 @@ def test_predictions_for_glue_and_what_is_refused(files, straight, tmp_path):
   assert not (files / 'soft.jsonl').exists()
   lost = ask(workdir, f'--input={files}/dev.tsv', '--soft_labels=nowhere/soft.jsonl')
   assert lost.stderr.endswith('there is no directory nowhere\n')
+  assert 'expected the name of a file' in ask(workdir, '--input=-').stderr
+  (tmp_path / 'null.jsonl').write_text('{"text": "a"}\n{"text": null}\n')
+  null = ask(workdir, f'--input={tmp_path}/null.jsonl')
+  assert "null.jsonl, line 2: expected a string in 'text', got None" in null.stderr
+  (tmp_path / 'long.tsv').write_text(f'text\n{"the " * 70}\nawful\n')
+  sent = ask(workdir, f'--input={tmp_path}/long.tsv', '--glue')
+  assert [line[:2] for line in sent.stdout.splitlines()[1:]] == ['0\t', '1\t']
+  assert 'it is cut to 40, and so is all that is longer' in sent.stderr
   (tmp_path / 'none.tsv').write_text('label\ttext\n')
   none = ask(workdir, f'--input={tmp_path}/none.tsv', '--glue')
   assert none.stderr.endswith('none.tsv has no texts: expected one at least\n') and not none.stdout

@@ -25,8 +25,7 @@ class Options:
     classes: as they are spelled there, in the order of their ids; (): a number is predicted.
     header: names of the columns of a table whose first line is none.
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
-    unlabelled: a file may lack the column of the label: a student can learn from it what its
-      teacher says.
+    unlabelled: no label is read: a student can learn from a text what its teacher says.
     soft_label: column of what a teacher says (`bertjax.predict --soft_labels`): the probability of
       each class, or a number; '': none.
   """
@@ -70,14 +69,13 @@ def encode(
   found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
 ) -> Labelled:
   """The records as rows with `label_BG`, int32 ids of classes or float32 numbers, and
-  `soft_label_BGC`, log-probabilities of the classes, or a number; each where the first record has
-  it.
+  `soft_label_BGC`, log-probabilities of the classes, or a number, where the first record has it.
 
   Raises:
     UserError: a label that is none of the classes, or no number, or one that is not there; a soft
       label that is not that of these classes; the line is named.
   """
-  said = [[_string(r, name) for r in found] for name in options.text]
+  said = [[string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
   return Labelled(
     id_n=[row.id_n for row in rows],
@@ -87,7 +85,12 @@ def encode(
   )
 
 
-def _string(record: Record, name: str) -> str:
+def string(record: Record, name: str) -> str:
+  """The text of a column.
+
+  Raises:
+    UserError: it is none; the line is named.
+  """
   value = record.values[name]
   if not isinstance(value, str):
     raise UserError(f'{record.place}: expected a string in {name!r}, got {value!r}')
@@ -95,16 +98,16 @@ def _string(record: Record, name: str) -> str:
 
 
 def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
-  """`label` -> int32 ids of classes or float32 numbers; nothing where the first record has none;
-  errors as `encode`."""
-  if options.label not in found[0].values:
+  """`label` -> int32 ids of classes or float32 numbers; nothing where none is read; errors as
+  `encode`."""
+  if options.unlabelled:
     return {}
   label_n = np.array([_label(r, options) for r in found])
   return dict(label=label_n.astype(np.int32 if options.classes else np.float32))
 
 
 def _label(record: Record, options: Options) -> Any:
-  said = str(_value(record, options.label))
+  said = str(record.values[options.label])
   if options.classes:
     if said not in options.classes:
       raise UserError(

@@ -13,6 +13,8 @@ from bertjax.data.labelled.common.rows import Rows
 from bertjax.errors import UserError
 from bertjax.types import Batch, Subject, Variables
 
+CUT = 'cut'  # the score that says how many examples are longer than a row
+
 
 class Options(NamedTuple):
   """Which examples.
@@ -40,7 +42,7 @@ def open_rows(subject: Subject, options: Options) -> Rows:
   path, key = file_of(subject, options)
   return from_config.open_rows(
     subject.config, path, key, subject.store, options.examples, options.batch_size,
-    options.language,
+    options.language, judged=True,
   )  # fmt: skip
 
 

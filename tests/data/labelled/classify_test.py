@@ -60,12 +60,16 @@ def test_what_is_wrong_is_named_by_its_line(row, classes, said):
     encode([row], dataclasses.replace(OPTIONS, classes=classes))
 
 
-def test_a_file_has_labels_or_none():
+@mutation(
+  'labelled: labels that nobody asked for are read',
+  'bertjax/data/labelled/classify.py',
+  '  if options.unlabelled:\n',
+  '  if options.label not in found[0].values:\n',
+)
+def test_without_labels_none_is_read_that_is_there():
   options = dataclasses.replace(OPTIONS, unlabelled=True)
   assert encode([dict(text='a'), dict(text='b')], options).label == {}
-  assert encode([dict(text='a', label='good')], options).label['label'].tolist() == [1]
-  with pytest.raises(UserError, match="line 3: expected 'label', which the lines before it have"):
-    encode([dict(text='a', label='good'), dict(text='b')], options)
+  assert encode([dict(text='a', label='-1'), dict(text='b')], options).label == {}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,14 @@ from bertjax.errors import UserError
 
 
 def open_rows(
-  config: Any, path: str, key: str, store: Store, limit: int, together: int, language: str = ''
+  config: Any,
+  path: str,
+  key: str,
+  store: Store,
+  limit: int,
+  together: int,
+  language: str = '',
+  judged: bool = False,
 ) -> Rows:
   """The rows of a file of labelled examples.
 
@@ -29,17 +36,22 @@ def open_rows(
     limit: examples from the first one on; 0: all.
     together: rows of a batch.
     language: as of `extra_ids.ids`.
+    judged: whether the labels are what a model is judged by; `config.data.task.unlabelled` is of
+      what it learns from.
 
   Raises:
     UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
       example, an encoder that does not fit the task, or no language where it or its vocabulary
       needs one.
   """
-  task, options = task_of(config.data.task)
+  given = dict(config.data.task.items())
+  if judged and 'unlabelled' in given:
+    given['unlabelled'] = False
+  task, options = task_of(given)
   cls_last = parts.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language)
-  records = read_records(config, path, key, limit)
+  records = _records(task, options, path, key, limit)
   vocabulary = vocabulary_of(config, store, language)
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
@@ -57,7 +69,11 @@ def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
   """The records of a file of labelled examples; arguments and errors as `open_rows`."""
-  records = list(_read(config, path, key, limit))
+  return _records(*task_of(config.data.task), path, key, limit)
+
+
+def _records(task: Task, options: Any, path: str, key: str, limit: int) -> list[Any]:
+  records = list(_read(task, options, path, key, limit))
   if not records:
     raise _empty(path, key)
   return records
@@ -70,16 +86,16 @@ def count(config: Any) -> int:
     UserError: as `open_rows`.
   """
   path, key = config.data.train, 'config.data.train'
-  counted = sum(1 for _ in _read(config, path, key, config.data.examples))
+  task, options = task_of(config.data.task)
+  counted = sum(1 for _ in _read(task, options, path, key, config.data.examples))
   if not counted:
     raise _empty(path, key)
   return counted
 
 
-def _read(config: Any, path: str, key: str, limit: int) -> Iterator[Any]:
+def _read(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator[Any]:
   if not path:
     raise UserError(f'{key} names no file: expected one with labelled examples')
-  task, options = task_of(config.data.task)
   try:
     yield from itertools.islice(task.read(path, options), limit or None)
   except UserError as error:
@@ -92,7 +108,7 @@ def _empty(path: str, key: str) -> UserError:
 
 def task_of(given: Any) -> tuple[Task, Any]:
   """The task that `config.data.task` names, and its options, checked."""
-  module = registry.find('bertjax.data.labelled', given.name, 'config.data.task.name')
+  module = registry.find('bertjax.data.labelled', given['name'], 'config.data.task.name')
   fields = {name: value for name, value in given.items() if name != 'name'}
   options = read(module.TASK.options, fields, 'config.data.task')
   module.TASK.check(options)

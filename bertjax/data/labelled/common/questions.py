@@ -8,7 +8,6 @@ dream    one array of [turns, [{"question": .., "choice": [..], "answer": ..}, .
          each dialogue (Sun et al. 2019)
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -122,7 +121,7 @@ def _dream(path: str, where: Where) -> Iterator[Question]:
   file = records.existing(path)
   kinds.check(file)
   try:
-    dialogues = json.loads(''.join(records.lines(file)))
+    dialogues = records.parsed(''.join(records.lines(file)))
     for number, (turns, questions, _) in enumerate(dialogues, 1):
       context = ' '.join(_listed(f'{file}, dialogue {number}', turns))
       for count, said in enumerate(questions, 1):

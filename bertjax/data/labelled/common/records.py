@@ -19,6 +19,7 @@ from bertjax.storage import copies
 LONGEST = 2**24  # bytes of a line
 TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
 TASKS = 'seqio:'  # how the names of Tasks begin
+OBJECT = 'a JSON object on each line (`jq -c .[]` makes that of an array)'
 
 
 class Record(NamedTuple):
@@ -111,17 +112,37 @@ def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
     yield Record(place, values)
 
 
+def parsed(text: str | bytes, **options: Any) -> Any:
+  """What JSON says; options as of `json.loads`.
+
+  Raises:
+    ValueError: it is none, or has an escape of half a surrogate pair (\\ud83d), as a text has that
+      was cut within an emoji: no UTF-8 holds that.
+    RecursionError: it is nested too deeply.
+  """
+  value = json.loads(text, **options)
+  if (b'\\ud' if isinstance(text, bytes) else '\\ud') in text.lower():
+    try:
+      json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+      around = error.object[max(error.start - 20, 0) : error.end]
+      raise ValueError(
+        f'half of a surrogate pair, which is no text, at the end of {around!r}'
+      ) from error
+  return value
+
+
 def _objects(file: pathlib.Path, lines: Iterator[str], columns: Sequence[str]) -> Iterator[Record]:
   for number, line in enumerate(lines, 1):
     if not line.strip():
       continue
     place = f'{file}, line {number}'
     try:
-      value = json.loads(line, object_pairs_hook=_once)
+      value = parsed(line, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-      raise UserError(f'{place}: expected a JSON object, got {line[:60]!r} ({error})') from error
+      raise UserError(f'{place}: expected {OBJECT}, got {line[:60]!r} ({error})') from error
     if not isinstance(value, dict):
-      raise UserError(f'{place}: expected a JSON object, got {line[:60]!r}')
+      raise UserError(f'{place}: expected {OBJECT}, got {line[:60]!r}')
     _check(place, value, columns)
     yield Record(place, value)
 

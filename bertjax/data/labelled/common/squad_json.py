@@ -9,7 +9,6 @@ SQuAD 1.1 has no `is_impossible` and an answer for each question (Rajpurkar et a
 questions without any (Rajpurkar et al. 2018); XQuAD and CMRC 2018 are in the form of 1.1.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -67,7 +66,7 @@ def _file(path: str) -> Iterator[tuple[str, str, Any]]:
   with file.open('rb') as raw:
     text = b''.join(compressed.lines(file, raw, LONGEST))
   try:
-    whole = json.loads(text)
+    whole = records.parsed(text)
   except (ValueError, RecursionError) as error:
     raise UserError(
       f'{path}: expected one JSON object in the form of SQuAD, got {error}'

@@ -74,7 +74,11 @@ def read(path: str, where: Where) -> Iterator[Sentence]:
   for record in records.read(path, where.names):
     words, *rest = (_list(record, name, where.separator) for name in where.names)
     tags = rest[0] if rest else []
-    if not words or len(tags) != len(rest) * len(words):
+    if not words:
+      raise UserError(
+        f'{record.place}: expected words in {where.names[0]!r}, got none: leave the line out'
+      )
+    if len(tags) != len(rest) * len(words):
       raise UserError(
         f'{record.place}: expected words and as many tags, got {len(words)} in '
         f'{where.names[0]!r} and {len(tags)} in {where.names[-1]!r}'

@@ -37,6 +37,22 @@ def config():
 
 
 @mutation(
+  'labelled: a model is judged without labels',
+  'bertjax/data/labelled/common/from_config.py',
+  "if judged and 'unlabelled' in given:",
+  'if False:',
+)
+def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
+  (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
+  c = config()
+  c.data.task.unlabelled = True
+  of = lambda **more: from_config.open_rows(c, f'{tmp_path}/a.jsonl', 'key', store, 0, 1, **more)
+  assert of().examples.label == {}
+  assert of(judged=True).examples.label['label'].tolist() == [1]
+  assert c.data.task.unlabelled
+
+
+@mutation(
   'labelled: every language is cut by the rules of the one that is learned',
   'bertjax/data/labelled/common/from_config.py',
   'vocabulary = vocabulary_of(config, store, language)',

@@ -116,6 +116,7 @@ WRONG = {
   'semicolons.csv': (b'text;label\nx;1\n', "line 1: expected .* commas .*, got 'text;label'"),
   'torn.jsonl': (b'{"text": "x", "label"\n', 'line 1: expected a JSON object'),
   'list.jsonl': (b'[1]\n', 'line 1: expected a JSON object'),
+  'half.jsonl': (b'{"text": "a \\ud83d", "label": 1}\n', r'line 1: .* \(half of a surrogate pair'),
   'lacks.jsonl': (b'{"text": "x"}\n', "columns of .*line 1.*'label'"),
   'twice.tsv': (b'id\ttext\ttext\tlabel\n', "line 1: the column 'text' is there twice"),
   'twice.jsonl': (b'{"text": "x", "text": "y", "label": 1}\n', 'a key is there twice'),
@@ -130,6 +131,20 @@ def test_what_is_wrong_is_named(tmp_path, name):
     (tmp_path / name).write_bytes(data)
   with pytest.raises(UserError, match=said):
     list(records.read(str(tmp_path / name), ('text', 'label')))
+
+
+@mutation(
+  'records: half of a surrogate pair is text',
+  'bertjax/data/labelled/common/records.py',
+  'json.dumps(value, ensure_ascii=False).encode()',
+  'json.dumps(value)',
+)
+@pytest.mark.parametrize('kind', [str, str.encode], ids=['text', 'bytes'])
+def test_a_whole_surrogate_pair_is_a_character(kind):
+  text = r'["\uD83D\ude00", "\u00e9"]'
+  assert records.parsed(kind(text)) == ['\U0001f600', '\xe9']
+  with pytest.raises(ValueError, match=r"half of a surrogate pair, .* at the end of .*a \\udc00'"):
+    records.parsed(kind(text.replace(r'\ude00', 'a ').replace('\\uD83D', r'a \udc00')))
 
 
 @pytest.mark.parametrize('name, data', [('a.csv', 'text\nx\n""\ny\n'), ('a.tsv', 'text\nx\n\ny\n')])

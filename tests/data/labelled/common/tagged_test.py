@@ -92,7 +92,7 @@ def test_tables_and_json_lines(tmp_path):
     ('a.conll', 'a O\n\nb\n', r'line 3: expected words and tags in the columns \(1, -1\)'),
     ('b.conll', '#text\n', 'known in .conllu files alone'),
     ('c.jsonl', '{"tokens": ["a"], "tags": []}', 'line 1: expected words and as many tags, got 1'),
-    ('d.jsonl', '{"tokens": [], "tags": []}', 'line 1: expected words'),
+    ('d.jsonl', '{"tokens": [], "tags": []}', "words in 'tokens', got none: leave the line out"),
     ('e.jsonl', '{"tokens": ["a"], "tags": [0]}', r"list of strings in 'tags', got \[0\]"),
     ('f.jsonl', '{"words": ["a"], "tags": ["O"]}', "expected one of tags, words, got 'tokens'"),
   ],
