@@ -120,8 +120,10 @@ def parsed(text: str | bytes, **options: Any) -> Any:
       was cut within an emoji: no UTF-8 holds that.
     RecursionError: it is nested too deeply.
   """
+  if isinstance(text, bytes):
+    text = text.decode(json.detect_encoding(text))
   value = json.loads(text, **options)
-  if (b'\\ud' if isinstance(text, bytes) else '\\ud') in text.lower():
+  if '\\ud' in text.lower():
     try:
       json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
