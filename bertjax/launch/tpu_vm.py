@@ -82,7 +82,10 @@ def main(argv: list[str]) -> int:
   workdir = arguments.required(argv, 'workdir')
   flags = arguments.with_preset(argv, 'tpu')
   if '://' not in workdir:
-    print(f'--workdir={workdir} is a directory of each worker: give one that all of them share')
+    print(
+      f'--workdir={workdir} is a directory of each worker: give one that all of them share',
+      flush=True,
+    )
   if dry_run:
     print_plan(target, flags)
     return 0

@@ -33,6 +33,7 @@ def labelled_task(
   vocab: str,
   length: int,
   lowercase: bool | None = None,
+  language: str = '',
 ) -> seqio.Task:
   """A Task of rows of labelled examples, not registered; seqio shuffles them.
 
@@ -43,15 +44,22 @@ def labelled_task(
     vocab: path of the vocabulary.
     length: tokens of a row, special tokens included; of each part where rows have parts.
     lowercase: as `config.data.lowercase`.
+    language: of the texts, for a vocabulary that cuts words by its rules.
 
   Raises:
-    UserError: no file, a task that does not work, or what `from_config.open_rows` refuses in the
-      first examples; in the others when they are read.
+    UserError: no file, a task that does not work, no language where one is needed, or what
+      `from_config.open_rows` refuses in the first examples; in the others when they are read.
   """
   if not files:
     raise UserError(f'the Task {name!r} has no files: expected a split and its file, or several')
   kind, options = from_config.task_of(ConfigDict(task))
   vocabulary = load_vocabulary(vocab, lowercase)
+  if vocabulary.check_language:
+    if not language:
+      raise UserError(
+        f'{vocab} cuts words by the rules of their language: expected language, got none'
+      )
+    vocabulary = vocabulary.of_language(language)
   encoded = functools.partial(_encoded, kind, options, vocabulary, length)
   whole = functools.cache(lambda split: encoded(files[split], None))  # seqio asks in each epoch
   first = next(_rows(encoded(next(iter(files.values())), 1), vocabulary, length))

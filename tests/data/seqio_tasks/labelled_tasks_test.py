@@ -13,7 +13,7 @@ from bertjax.data.seqio_tasks import labelled_tasks, windows
 from bertjax.data.vocab.train import train_wordpiece
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
-from configs.finetune import choice, tagging, text
+from configs.finetune import choice, glue, tagging, text
 
 LENGTH = 24
 LINES = ['the film was good', 'bad and long ' * 9, 'i saw it', 'ada saw it in paris', 'it was']
@@ -108,3 +108,21 @@ def test_what_is_wrong_is_said_before_anything_is_read(files, vocab, tmp_path):
   (tmp_path / 'none.tsv').write_text('text\tlabel\n')
   with pytest.raises(UserError, match='none.tsv has no examples'):
     make(dict(train=str(tmp_path / 'none.tsv')))
+
+
+@mutation(
+  'seqio: labelled texts are cut as in English',
+  'bertjax/data/seqio_tasks/labelled_tasks.py',
+  'vocabulary = vocabulary.of_language(language)',
+  'vocabulary = vocabulary',
+)
+def test_texts_are_cut_by_the_rules_of_their_language(shared, tmp_path):
+  text, vocab = "L'homme qu'il a vu.", shared / 'tokenizers/xlm-xnli15'
+  (tmp_path / 'a.tsv').write_text(f'sentence\tlabel\n{text}\t1\n')
+  task, files = glue.get_config('sst2').data.task, dict(train=f'{tmp_path}/a.tsv')
+  made = labelled_tasks.labelled_task('t', task, files, vocab, 32, language='fr')
+  (row,) = made.get_dataset(None, 'train', shuffle=False).as_numpy_iterator()
+  (want,) = load_vocabulary(vocab).encode_batch([text], ['fr'])
+  assert row['token_T'][1 : 1 + len(want)].tolist() == want.tolist()
+  with pytest.raises(UserError, match='expected language, got none'):
+    labelled_tasks.labelled_task('t', task, files, vocab, 32)
