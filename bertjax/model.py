@@ -81,7 +81,8 @@ class Model(FineTuned):
       step: of the run's checkpoint; 'best' by the run's `config.best`; None: the newest intact one.
       mesh: a `jax.sharding.Mesh`, or sizes as in `config.mesh` or as --mesh has them; None: all
         devices share the rows.
-      language: of the texts, by name or number, where the model has a table of languages.
+      language: of the texts, by name or number, where the model has a table of languages, or cuts
+        words by their rules; None: that of the examples that it was fine-tuned on, for the rules.
       task: whose head is meant, of a run on several; '': the encoder alone.
 
     Raises:
@@ -99,7 +100,8 @@ class Model(FineTuned):
         f'{found.source} has no table of languages, it reads them all alike: expected no language, '
         f'got {language!r}'
       )
-    vocabulary = load_lib.in_language(found.vocabulary, language, found.languages)
+    cut_by = found.language if language is None else language
+    vocabulary = load_lib.in_language(found.vocabulary, cut_by, found.languages)
     devices = sharding.Devices(load_lib.make_mesh(mesh), found.rules)
     abstract = sharding.abstract(nets.shapes(net), devices.rules, devices.mesh)
     variables, made = found.read(abstract)

@@ -8,6 +8,7 @@ same command goes on where it was stopped, runs what failed again and skips what
 becomes a store once, for all runs, unless the grid is over what the store is made of.
 """
 
+import os
 import pathlib
 import shlex
 import sys
@@ -78,6 +79,10 @@ def main() -> int:
   found = jobs(config, _GRID.value, _SEEDS.value, _settle)
   for name in filter(GRIDS.__contains__, map(str.strip, _GRID.value)):
     print(f'{name}: {GRIDS[name].source}', flush=True)
+  one_store = _has_one_store(config, [job.point for job in found])
+  for job in found:
+    if one_store:
+      job.config.data.heldout = ''  # in the store
   due = [job for job in found if not _finished(workdir / job.name, job.config, metric)]
   print(f'{len(found)} runs, {len(found) - len(due)} finished', flush=True)
   common = list(without_flags(command_line.located(sys.argv)[1:], _VALUED, _SWITCHES))
@@ -85,8 +90,8 @@ def main() -> int:
     print('\n'.join(shlex.join(_command(job, common, workdir)) for job in due))
     return 0
   workdir.mkdir(parents=True, exist_ok=True)
-  if due:
-    common += _one_store(config, [job.point for job in found], workdir)
+  if due and one_store:
+    common += _made_store(config, workdir)
   failed = run_all(due, common, workdir, metric)
   Console(width=None if sys.stdout.isatty() else 120).print(
     table(found, failed, workdir, metric, _BEST.value)
@@ -112,11 +117,14 @@ def _finished(run: pathlib.Path, config: Any, metric: str) -> bool:
 
 
 def _settle(config: Any, point: Collection[str]) -> None:
-  """Sets the steps of a run over labelled examples as the run will; those of minutes it finds."""
+  """Sets what the run itself will: its preset, and the steps of a run over labelled examples; those
+  of minutes it finds."""
+  from bertjax.config import presets
   from bertjax.data.labelled.common import durations
   from bertjax.train import pace
 
   given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
+  presets.apply(config, given, dict(os.environ))
   pace.check(config, given)
   durations.apply(config, given)
 
@@ -126,15 +134,20 @@ def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str
   return [sys.executable, '-m', 'bertjax.launch', 'resumable', *common, *own]
 
 
-def _one_store(config: Any, grid: Sequence[Point], workdir: pathlib.Path) -> list[str]:
-  """Makes the store of all runs, if they have text in common; returns the flags that name it."""
+def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:
+  """Whether all runs have text in common, of which one store is to be made."""
   from bertjax.data import ensure_store
 
   made_of = {f'data.{key}' for key in ensure_store.MADE_OF}
-  data = config.data
   own = any(key in made_of or key.rpartition('.')[0] in made_of for key in grid[0])
-  if data.store or data.reader != 'store' or own:
-    return []
+  return not (config.data.store or config.data.reader != 'store' or own)
+
+
+def _made_store(config: Any, workdir: pathlib.Path) -> list[str]:
+  """Makes the store of all runs; returns the flags that name it."""
+  from bertjax.data import ensure_store
+
+  data = config.data
   store = ensure_store.ensure_store(data, config.seed, str(workdir))
   return [f'--config.data.store={store}', *(['--config.data.heldout='] if data.heldout else [])]
 

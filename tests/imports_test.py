@@ -144,8 +144,8 @@ ARROWS = {
   'bertjax.__main__': (),
   'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema', 'configs.finetune.grids'),
   'bertjax.sweep': (
-    'bertjax.checkpoint', 'bertjax.config.command_line', 'bertjax.data', 'bertjax.launch',
-    'bertjax.train.pace', 'configs.finetune.grids',
+    'bertjax.checkpoint', 'bertjax.config.command_line', 'bertjax.config.presets', 'bertjax.data',
+    'bertjax.launch', 'bertjax.train.pace', 'configs.finetune.grids',
   ),
   'bertjax.main': (
     'bertjax.config', 'bertjax.data.labelled.common', 'bertjax.machine', 'bertjax.train',

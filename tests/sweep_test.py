@@ -255,3 +255,32 @@ def test_a_sweep_trains_what_is_due_and_names_what_failed(rich_store, tmp_path):
   assert unknown.stdout.count('; output in') == 1  # the first run that is there has not got it
   other = run_sweep(rich_store, workdir, '--config.optimizer.b1=0.5')
   assert other.returncode == 1 and 'another config' in other.stderr
+
+
+@pytest.mark.full
+@mutation(
+  'sweep: a preset is of the runs alone',
+  'bertjax/sweep.py',
+  '  presets.apply(config, given, dict(os.environ))\n',
+  '',
+)
+@mutation(
+  'sweep: a text that is held out is of the sweep alone',
+  'bertjax/sweep.py',
+  '    if one_store:\n',
+  '    if False:\n',
+)
+def test_a_sweep_of_text_with_a_preset_knows_its_runs_again(tmp_path):
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfine\ndull\n')
+  for name in ('train', 'valid'):
+    (tmp_path / f'{name}.txt').write_text('fine dull fine\ndull fine\n\n' * 200)
+  command = [
+    sys.executable, '-m', 'bertjax.sweep', '--config=configs/bert.py:test',
+    f'--workdir={tmp_path}/runs', '--grid=optimizer.schedule.peak=1e-4', '--config.preset=gpu',
+    f'--config.data.input={tmp_path}/train.txt', f'--config.data.heldout={tmp_path}/valid.txt',
+    f'--config.data.vocab={tmp_path}/vocab.txt', '--config.total_steps=10', '--config.length=32',
+    '--config.batch_size=8', '--config.evals.held_out.batch_size=8',
+    '--config.evals.held_out.examples=8', '--config.evals.pseudo_perplexity.rows=0',
+  ]  # fmt: skip
+  assert '1 runs, 0 finished' in finetune_runs.run(command)
+  assert '1 runs, 1 finished' in finetune_runs.run(command)

@@ -145,11 +145,8 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     if config.data.reader == 'labelled':
       config.data.languages = resume.with_tuples(old['data']['languages'])
     return Adopted(config)
-  source = open_source(name)
+  source = _for_run(name, config)
   if config.data.reader == 'labelled':
-    encoder = encoders.of(source.model, f'{KEY}={name!r}')
-    read, source = source.params, source._replace(model=encoder.model)
-    source = source._replace(params=lambda: encoder.select(read()))
     if 'language' in dict(source.model.get('extra', ())):
       config.data.languages = config.data.languages or source.languages
   else:
@@ -162,6 +159,19 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     data.vocab = bring_vocabulary(source, workdir)
     said.append(f'The vocabulary of {name} is kept in {data.vocab}')
   return Adopted(config, said, source)
+
+
+def _for_run(name: str, config: Any) -> Source:
+  """A whole model as a run takes it: where that learns from labelled examples, its encoder.
+
+  Raises:
+    UserError: as `open_source`, or a model without an encoder.
+  """
+  source = open_source(name)
+  if config.data.reader != 'labelled':
+    return source
+  encoder = encoders.of(source.model, f'{KEY}={name!r}')
+  return source._replace(model=encoder.model, params=lambda: encoder.select(source.params()))
 
 
 def other_classes(source: Source, config: Any) -> set[str]:
@@ -205,7 +215,7 @@ def loader(
   """
   name = whole(config.init_from)
   if name:
-    source = source or open_source(name)
+    source = source or _for_run(name, config)
     rows, said = vocab_rows.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
     if rows is not None and source.model.get('cutoffs'):
       raise UserError(

@@ -80,11 +80,18 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
     task: of a run on several, the one whose head is meant; '': none.
 
   Raises:
-    UserError: no run, no such or no intact checkpoint, or no such task.
+    UserError: no run, no such or no intact checkpoint, one of another step, or no such task.
   """
   workdir, fetch = mirror.opened(workdir)
   if (workdir / manifest.NAME).is_file():
-    step, workdir = int(workdir.name), workdir.parent.parent
+    own = workdir.name
+    if not own.isdecimal() or (step is not None and str(step) != own):
+      raise UserError(
+        f'{workdir} is a checkpoint, step {own}, and {"no" if step is None else f"step={step}"} '
+        'step was asked for: expected the workdir of its run for another step, or the checkpoint '
+        'as the run has named it'
+      )
+    step, workdir = int(own), workdir.parent.parent
   config = resume.stored_config(workdir)
   checkpoint = reading.choose(workdir, step, config.best, fetch)
   vocabulary = vocabulary_of(workdir, config)

@@ -109,6 +109,7 @@ def begin(
     progress.note('Making the initial state')
     return 0, initial_state(config, run, progress.note, source), {}
   start, state, meta = found[0], restored(run, found[1]), found[2]
+  _check_reached(run, start)
   progress.note(f'Resuming after step {start}')
   if changed := resume.changed_batches(workdir, run.config, start):
     progress.note(f'Batches are others from now on, by {", ".join(changed)}')
@@ -121,6 +122,16 @@ def begin(
     )
     state = with_first_carries(run, state)
   return start, state, meta
+
+
+def _check_reached(run: setup.Run, start: int) -> None:
+  """Refuses a run that is shorter than what it has been; where tasks are drawn, what they were in
+  those steps follows from its length."""
+  if start > run.timeline.total:
+    raise UserError(
+      f'the newest checkpoint is of step {start}, and config.total_steps={run.timeline.total}, as '
+      'given or by the epochs of the examples: expected as many at least, or a new --workdir'
+    )
 
 
 def check_last_batch(run: setup.Run, meta: dict, done: int) -> None:

@@ -12,17 +12,19 @@ def show_goodput(workdir: str) -> None:
     print('\n'.join(found.lines()))
 
 
-def show(workdir: str, early: str, labelled: bool) -> None:
+def show(workdir: str, early: str, labelled: bool, several: bool) -> None:
   """Prints where the run is and the next commands.
 
   Args:
     workdir: of the run.
     early: that it ended before its last step, and where; ''.
     labelled: whether it learned a task, and is not to be pretrained further.
+    several: whether it learned several, of which one is used at a time.
   """
+  of_task = ' --task=NAME' if several else ''
   again = (
-    f'  python -m bertjax.predict --workdir={workdir} --step=best --input=FILE\n'
-    f'  python -m bertjax.convert --to=hf --workdir={workdir} --step=best --output=DIR'
+    f'  python -m bertjax.predict --workdir={workdir} --step=best{of_task} --input=FILE\n'
+    f'  python -m bertjax.convert --to=hf --workdir={workdir} --step=best{of_task} --output=DIR'
     if labelled
     else '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
     "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"

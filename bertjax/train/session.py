@@ -211,7 +211,11 @@ class Session:
     self._book.print_summary()
     report.show_goodput(self._workdir)
     if self.previous is not None and jax.process_index() == 0:
-      report.show(self._place.text, early, self._config.data.reader == 'labelled')
+      labelled, several = (
+        self._config.data.reader == 'labelled',
+        self._run.timeline.draws is not None,
+      )
+      report.show(self._place.text, early, labelled, several)
       self._writer.close()
       try:
         curves.plot([self._workdir])

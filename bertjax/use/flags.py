@@ -8,7 +8,6 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
-from bertjax.data.labelled import classify
 from bertjax.data.labelled.common import questions, records, squad_json, tagged
 from bertjax.data.text import compressed
 from bertjax.errors import UserError
@@ -97,7 +96,7 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
   """
   found = records.read(_file(), task['text'], task['header'])
   for first, some in _batches(found, size):
-    texts = [[classify.string(record, name) for record in some] for name in task['text']]
+    texts = [[records.string(record, name) for record in some] for name in task['text']]
     names = (*task['text'], task['label'])
     columns = [{k: r.values[k] for k in names if k in r.values} for r in some]
     yield Part(texts[0], first, None, texts[1] if len(texts) > 1 else (), columns=columns)

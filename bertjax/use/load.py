@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from absl import logging
 
 from bertjax import sharding
 from bertjax.checkpoint import reading
@@ -30,6 +31,8 @@ class Found(NamedTuple):
     rules: `config.sharding_rules`.
     vocabulary: of its texts.
     languages: in the order of their ids; () where nothing says them.
+    language: of the examples that it was fine-tuned on, by name or number; None where nothing says
+      it.
     task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
       at most, and of questions the LIMITS of its own evaluation; {} of any other.
     tasks: of a run on several of which none was chosen: then it has no heads.
@@ -42,6 +45,7 @@ class Found(NamedTuple):
   rules: sharding.Rules
   vocabulary: Vocabulary
   languages: tuple[str, ...]
+  language: str | int | None
   task: Mapping[str, Any]
   tasks: tuple[str, ...]
   read: Callable[[Any], tuple[Any, list[str]]]
@@ -120,12 +124,15 @@ def in_language(
   vocabulary: Vocabulary, language: str | int | None, languages: Sequence[str]
 ) -> Vocabulary:
   """The vocabulary for texts in a language, where it cuts words by its rules; arguments as
-  `language_id`, the vocabulary's own language if None.
+  `language_id`, English if None, which is said.
 
   Raises:
     UserError: its words cannot be cut, or a number that has no name.
   """
-  if vocabulary.check_language is None or language is None:
+  if vocabulary.check_language is None:
+    return vocabulary
+  if language is None:
+    logging.warning('words are cut as in English: language (--language) names another')
     return vocabulary
   if isinstance(language, int):
     if not languages:
@@ -181,7 +188,9 @@ def _found(
   if task:
     task['length'] = config['length']
     task |= _limits(config['evals'])
-  return Found(source, model, rules, vocabulary, tuple(languages), task, (), read)
+  said = config['data'].get('language', '') if task else ''
+  language = int(said) if said.isdecimal() else said or None
+  return Found(source, model, rules, vocabulary, tuple(languages), language, task, (), read)
 
 
 def _put(variables: Any, abstract: Any) -> Any:

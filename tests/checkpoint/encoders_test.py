@@ -39,6 +39,12 @@ def save(case, path):
 
 
 @mutation(
+  'init_from: a run that begins again takes the whole model for its encoder',
+  'bertjax/checkpoint/init_from.py',
+  'source = source or _for_run(name, config)',
+  'source = source or open_source(name)',
+)
+@mutation(
   'encoders: the projection stays behind',
   'bertjax/convert/families/electra_net.py',
   "projection = dict(projection=net['projection']) if 'projection' in net else {}",
@@ -54,6 +60,9 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
   assert 'pooler_dropout False -> True' in said[0]
   new, said = init_from.loader(c, None, source)(first_variables(c))
   assert 'none of them: label, pooler' in said[-2] and said[-1].endswith('none of them: rtd')
+  # As it begins again after a kill before its first checkpoint, when nothing is adopted.
+  again, _ = init_from.loader(c, None)(first_variables(c))
+  jax.tree.map(np.testing.assert_array_equal, again, new)
   state = torch_models.build('ElectraForPreTraining').state_dict()
   state = {k: v.numpy() for k, v in state.items() if not k.startswith('discriminator_pred')}
   headless = c.model.copy_and_resolve_references()

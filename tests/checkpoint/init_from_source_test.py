@@ -71,8 +71,8 @@ def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
 @mutation(
   'init_from: the model is opened again for its parameters',
   'bertjax/checkpoint/init_from.py',
-  'source = source or open_source(name)',
-  'source = open_source(name)',
+  'source = source or _for_run(name, config)',
+  'source = _for_run(name, config)',
 )
 def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_path, monkeypatch):
   c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)

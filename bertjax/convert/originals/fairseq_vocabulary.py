@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from bertjax.convert.tokenizer import sentencepiece_json
 from bertjax.data.vocab import formats
 from bertjax.errors import UserError
 
@@ -117,11 +118,8 @@ def _sentencepiece(symbols: Sequence[str], file: pathlib.Path, into: pathlib.Pat
   special = {*FIRST, LAST}
   scored = [(s, 0.0 if s in special else score_of.get(s, UNLIKELY)) for s in symbols]
   tokenizer = Tokenizer(models.Unigram(scored, unk_id=FIRST.index('<unk>'), byte_fallback=False))
-  steps: list = [normalizers.Replace(Regex(' {2,}'), ' ')]
-  if proto.normalizer_spec.precompiled_charsmap:
-    steps.insert(0, normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap))
-  tokenizer.normalizer = normalizers.Sequence(steps)
-  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme='always')
+  tokenizer.normalizer = normalizers.Sequence(sentencepiece_json.normalizers_of(proto))
+  tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme='never')
   tokenizer.decoder = decoders.Metaspace(SPACE, prepend_scheme='always')
   return _save(tokenizer, into), []
 

@@ -44,7 +44,7 @@ def tokenizer_of(vocabulary: Vocabulary, keep_accents: bool) -> tuple[Tokenizer,
   _check(proto, file)
   tokenizer = Tokenizer(_model(proto, vocabulary))
   tokenizer.normalizer = normalizers.Sequence(
-    [*_cleaning(vocabulary, keep_accents), *_normalizers(proto)]
+    [*_cleaning(vocabulary, keep_accents), *normalizers_of(proto)]
   )
   names = {piece.piece for piece in proto.pieces}
   whole = SPACE in names and not any(SPACE in name[1:] for name in names)
@@ -140,7 +140,7 @@ def _cleaning(vocabulary: Vocabulary, keep_accents: bool) -> list[normalizers.No
   return parts
 
 
-def _normalizers(proto: Any) -> list[normalizers.Normalizer]:
+def normalizers_of(proto: Any) -> list[normalizers.Normalizer]:
   """What the model itself does to the text."""
   spec = proto.normalizer_spec
   parts: list[normalizers.Normalizer] = []

@@ -75,7 +75,7 @@ def encode(
     UserError: a label that is none of the classes, or no number, or one that is not there; a soft
       label that is not that of these classes; the line is named.
   """
-  said = [[string(r, name) for r in found] for name in options.text]
+  said = [[records.string(r, name) for r in found] for name in options.text]
   rows = texts.rows(said, vocabulary, length, options.separators)
   return Labelled(
     id_n=[row.id_n for row in rows],
@@ -83,18 +83,6 @@ def encode(
     label=labels(found, options) | _soft_labels(found, options),
     cut=sum(row.cut > 0 for row in rows),
   )
-
-
-def string(record: Record, name: str) -> str:
-  """The text of a column.
-
-  Raises:
-    UserError: it is none; the line is named.
-  """
-  value = record.values[name]
-  if not isinstance(value, str):
-    raise UserError(f'{record.place}: expected a string in {name!r}, got {value!r}')
-  return value
 
 
 def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:

@@ -50,6 +50,12 @@ def test_a_dictionary_of_byte_level_bpe(shared, tmp_path):
     np.testing.assert_array_equal(one, two)
 
 
+@mutation(
+  'fairseq: a blank at the end is a piece',
+  'bertjax/convert/tokenizer/sentencepiece_json.py',
+  r"normalizers.Replace(Regex(rf'\A +|[ {SPACE}]+\z'), '')",
+  r"normalizers.Replace(Regex(rf'\A +'), '')",
+)
 def test_a_dictionary_of_sentencepiece(shared, tmp_path):
   """As XLM-R's: the pieces of a unigram model but its three control pieces, one id further."""
   import sentencepiece
@@ -62,7 +68,15 @@ def test_a_dictionary_of_sentencepiece(shared, tmp_path):
   file, said = fairseq_vocabulary.write(tmp_path, len(pieces) + 5, tmp_path)
   vocabulary = load_vocabulary(file)
   assert said == [] and vocabulary.special == dict(cls=0, sep=2, pad=1, mask=len(pieces) + 4, unk=3)
-  for text in ('I saw a girl with a telescope.', 'Ｆｕｌｌ width', 'two  spaces, "quotes"'):
+  texts = (
+    'I saw a girl with a telescope.',
+    'Ｆｕｌｌ width',
+    'two  spaces, "quotes"',
+    'a b ',
+    '  a',
+    '',
+  )
+  for text in (*texts, ' ', 'a \u2581', 'cafe\u0301 au lait'):
     (ids,) = vocabulary.encode_batch([text])
     want = [3 if i == 0 else i + 1 for i in processor.encode(text)]
     assert ids.tolist() == want, text

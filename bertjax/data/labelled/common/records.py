@@ -61,6 +61,18 @@ def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Itera
     yield from _rows(file, lines(file), kind, columns, header)
 
 
+def string(record: Record, name: str) -> str:
+  """The text of a column.
+
+  Raises:
+    UserError: it is none; the line is named.
+  """
+  value = record.values[name]
+  if not isinstance(value, str):
+    raise UserError(f'{record.place}: expected a string in {name!r}, got {value!r}')
+  return value
+
+
 def by_name(path: str) -> bool:
   """Whether it names what TFDS or seqio knows, and no file."""
   return path.startswith((datasets.PREFIX, TASKS))
