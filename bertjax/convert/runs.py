@@ -87,9 +87,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
     own = workdir.name
     if not own.isdecimal() or (step is not None and str(step) != own):
       raise UserError(
-        f'{workdir} is a checkpoint, step {own}, and {"no" if step is None else f"step={step}"} '
-        'step was asked for: expected the workdir of its run for another step, or the checkpoint '
-        'as the run has named it'
+        f'{workdir} is a checkpoint, and step={step} was asked for: expected a checkpoint under '
+        'the name that the run gave it, its step, and no other one; or the workdir of the run'
       )
     step, workdir = int(own), workdir.parent.parent
   config = resume.stored_config(workdir)

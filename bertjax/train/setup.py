@@ -94,7 +94,7 @@ def make_run(
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for phase in timeline.phases:
     _check(phase, mesh)
-  held_out = open_store(store.path / 'heldout') if (store.path / 'heldout').exists() else None
+  held_out = _held_out(store)
   objectives = [_factory(p.config).make(p.config) for p in timeline.phases]
   if timeline.draws:
     objectives = tasks.objectives(timeline.phases, objectives)
@@ -118,6 +118,31 @@ def _factory(config: Any) -> Factory:
 def _vocabulary_of(store: Store) -> Vocabulary | None:
   path = store.path / 'vocab'
   return load_vocabulary(path) if path.is_dir() else None
+
+
+def _held_out(store: Store) -> Store | None:
+  """The text that is held out beside a store, with the ids of its languages; None where there is
+  none.
+
+  Raises:
+    UserError: it was made with another vocabulary, or has a language that the store has not.
+  """
+  if not (store.path / 'heldout').exists():
+    return None
+  found = open_store(store.path / 'heldout')
+  ours, theirs = (each.meta['vocabulary']['sha256'] for each in (store, found))
+  if ours != theirs:
+    raise UserError(
+      f'{found.path} was made with another vocabulary (sha256 {theirs[:12]}) than {store.path} '
+      f'({ours[:12]}): make it again with --vocab={store.path}/vocab'
+    )
+  unknown = [name for name in found.languages if name not in store.languages]
+  if unknown and store.languages:
+    raise UserError(
+      f'{found.path} has the languages {", ".join(unknown)}, which {store.path} has no ids for: '
+      f'expected some of {", ".join(store.languages)}. Make it again of text in these'
+    )
+  return found.numbered(store.languages) if found.languages else found
 
 
 def _check_vocabulary(data: Any, store: Store) -> None:

@@ -119,6 +119,9 @@ def test_bad_input_writes_nothing(run, theirs, tmp_path):
     exporting.export(tmp_path / 'nothing', tmp_path / 'out')
   with pytest.raises(UserError, match=r'has no checkpoint of step 7: expected one of \[0\]'):
     exporting.export(run, tmp_path / 'out', 7)
+  for step in (7, 'best'):
+    with pytest.raises(UserError, match=f'is a checkpoint, and step={step} was asked for'):
+      exporting.export(run / 'checkpoints' / '0', tmp_path / 'out', step)
   with pytest.raises(UserError, match='no checkpoint of .* has a score eval/mlm_masked'):
     exporting.export(run, tmp_path / 'out', 'best')
   with pytest.raises(

@@ -112,6 +112,19 @@ def test_phases_that_would_move_over_steps_already_taken_are_refused():
     first_state.check_last_batch(opened, dict(batch=['long', 5], fed_sha256=['x']), 6)
 
 
+@mutation(
+  'train: a run becomes shorter than it has been',
+  'bertjax/train/first_state.py',
+  '  if start > run.timeline.total:\n',
+  '  if False:\n',
+)
+def test_a_run_that_would_be_shorter_than_it_has_been_is_refused():
+  run = types.SimpleNamespace(timeline=types.SimpleNamespace(total=5))
+  first_state._check_reached(run, 5)
+  with pytest.raises(UserError, match='checkpoint is of step 6, and config.total_steps=5'):
+    first_state._check_reached(run, 6)
+
+
 def test_evaluate_scores_the_newest_checkpoint_with_the_config_of_the_workdir(straight):
   main = [sys.executable, '-m', 'bertjax.main', f'--workdir={straight}', '--evaluate']
   scores = []

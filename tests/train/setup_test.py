@@ -163,6 +163,43 @@ def test_phases_that_take_turns_share_tables_of_the_languages_of_the_store(spoke
     assert mixed_B.all() if system.name == 'tlm' else not mixed_B.any()
 
 
+@mutation(
+  'setup: held-out languages have ids of their own',
+  'bertjax/train/setup.py',
+  'found.numbered(store.languages) if found.languages else found',
+  'found',
+)
+@mutation(
+  'setup: a vocabulary of its own for the held-out text',
+  'bertjax/train/setup.py',
+  '  if ours != theirs:\n',
+  '  if False:\n',
+)
+def test_held_out_text_has_the_ids_of_the_store(spoken, tmp_path):
+  whole, rng = tmp_path / 'store', np.random.default_rng(1)
+  shutil.copytree(spoken, whole)
+  documents = [[rng.integers(5, 50, 6).tolist() for _ in range(4)] for _ in range(20)]
+  vocabulary = dict(type='wordpiece', size=50, sha256='0' * 64, special=SPECIAL)
+
+  def hold_out(languages, **more):
+    shutil.rmtree(whole / 'heldout', ignore_errors=True)
+    write_store(
+      whole / 'heldout',
+      documents,
+      vocabulary | more,
+      columns=dict(language=[[0] * 4] * 20),
+      languages=languages,
+    )
+    return make(whole, **{'model.extra': (('language', 2),)})
+
+  batch = held_out(hold_out(('en',)).phases[0]).rows.batch(np.arange(8), shuffle=False)
+  assert set(batch['language_BT'][batch['example_BT'] > 0]) == {1}
+  with pytest.raises(ValueError, match='has the languages fr, which .* has no ids for: .* de, en'):
+    hold_out(('fr',))
+  with pytest.raises(ValueError, match='heldout was made with another vocabulary .* --vocab='):
+    hold_out(('en',), sha256='1' * 64)
+
+
 def test_ids_of_more_languages_than_the_store_has(spoken):
   run = make_xlm(spoken, **{'data.languages': ('ar', 'de', 'en')})
   assert run.abstract.variables['params']['embeddings']['language'].shape == (3, 64)

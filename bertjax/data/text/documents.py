@@ -16,7 +16,8 @@ from typing import NamedTuple
 from bertjax.data.text import sentence_split
 from bertjax.errors import UserError
 
-COLUMNS = ('language', 'role')
+ROLE = 'role'
+COLUMNS = ('language', ROLE)
 SEPARATOR = b'\x1f'
 PARALLEL = '+'
 
@@ -97,7 +98,7 @@ def split(text: str, values: Mapping[str, str], how: str) -> Sentences:
 
 
 def _spread(value: str, lines: list[str], name: str) -> list[str]:
-  values = value.split() or (['0'] if name == 'role' else [])
+  values = value.split() or (['0'] if name == ROLE else [])
   if not values:
     raise UserError(
       f'a document has no language; it begins with {_start(lines)!r}. Name one for every file or '
@@ -108,7 +109,7 @@ def _spread(value: str, lines: list[str], name: str) -> list[str]:
       f'a document has {len(lines)} lines and {len(values)} values of {name}: expected one for '
       f'each line, or one for all. It begins with {_start(lines)!r}'
     )
-  if name == 'role' and not all(v.isdecimal() and int(v) < 256 for v in values):
+  if name == ROLE and not all(v.isdecimal() and int(v) < 256 for v in values):
     raise UserError(
       f'expected roles from 0 to 255, got {value!r} in a document that begins with '
       f'{_start(lines)!r}'

@@ -180,6 +180,14 @@ def _lines(path: pathlib.Path, raw: IO[bytes]) -> Iterator[bytes]:
   yield from lines
 
 
+@functools.cache  # text is read more than once
+def _say_that_it_has_no_role(path: str) -> None:
+  logging.warning(
+    '%s: the first document has no field %r, which --columns asks for: where there is none it is 0',
+    path, documents_lib.ROLE,
+  )  # fmt: skip
+
+
 @dataclasses.dataclass
 class Files:
   """Text files, read as a stream of documents.
@@ -273,7 +281,9 @@ class Files:
     """Yields (text, what is said of it, bytes of the file read so far)."""
     kind = kinds.check(path)
     with path.open('rb') as raw:
-      for text, said in self._documents(kind, path, raw):
+      for number, (text, said) in enumerate(self._documents(kind, path, raw)):
+        if number == 0 and documents_lib.ROLE in {*self.columns} - {*said}:
+          _say_that_it_has_no_role(str(path))
         yield text, said, raw.tell()
 
   def _documents(self, kind, path, raw) -> Iterator[tuple[bytes, Said]]:
@@ -291,7 +301,7 @@ class Files:
     if self.verbatim:
       texts = plain.verbatim(lines, reading, self.total)
     else:
-      texts = plain.documents(lines, reading)
+      texts = plain.documents(lines, reading, self.total)
     return ((text, {}) for text in texts)
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:

@@ -61,8 +61,8 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
   ):
     read(tmp_path / 'a.txt')
   assert read(tmp_path / 'a.txt', errors='replace') == ['Ünï\n'.encode() + b'ab\xe9cd\n']
-  (tmp_path / 'b.jsonl').write_bytes(b'{"text": "ab\xe9"}\n')
-  assert read(tmp_path / 'b.jsonl', errors='replace') == [b'ab\xe9']
+  (tmp_path / 'b.jsonl').write_bytes(b'{"text": "ab\xe9"}\n{"text": "\\ud83d\\ude00\\ud83d"}\n')
+  assert read(tmp_path / 'b.jsonl', errors='replace') == [b'ab\xe9', '\U0001f600\ufffd'.encode()]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
     (b'{"text": 3}', 'line 2'),
     (b'["x"]', 'line 2'),
     (b'{"text": "x"', 'line 2'),
-    (b'{"text": "\\ud800"}', 'line 2'),
+    (b'{"text": "\\ud800"}', 'line 2: .* half of a surrogate pair.*--errors=replace'),
     (b'{"text": "x", "deep": ' + b'[' * 100_000, 'line 2'),
   ],
   ids=lambda value: str(value)[:30],
@@ -113,7 +113,7 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
 @mutation(
   'plain: text that nothing divides is one document',
   'bertjax/data/text/formats/plain.py',
-  'if size <= (_LONG if divided else _BLOCK):',
+  'if size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG)):',
   'if size <= _LONG:',
 )
 @mutation(
@@ -125,8 +125,8 @@ def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
 @mutation(
   'plain: a stray empty line leaves the rest undivided',
   'bertjax/data/text/formats/plain.py',
-  '_LONG if divided else _BLOCK',
-  'size if divided else _BLOCK',
+  '_LONG if divided else min(',
+  'size if divided else min(',
 )
 def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
   """A hundred or so, which an empty line at the end does not change, and one anywhere else does,
@@ -149,6 +149,29 @@ def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
 
 
 @mutation(
+  'plain: a file among many is cut as if it were alone',
+  'bertjax/data/text/formats/plain.py',
+  'yield from _blocks(parts, max(size, total))',
+  'yield from _blocks(parts, size)',
+)
+@mutation(
+  'plain: a file that is a hundredth of the text is cut',
+  'bertjax/data/text/formats/plain.py',
+  'max(_BLOCK, total // 100)',
+  '_BLOCK',
+)
+def test_of_many_files_without_empty_lines_each_is_a_document_or_few(tmp_path):
+  lines = b''.join(b'sentence %d\n' % n for n in range(6000))  # 89 KB
+  for number in range(101):
+    (tmp_path / f'{number:03}.txt').write_bytes(lines)
+  assert read(tmp_path) == [lines] * 101
+  for number in range(50, 101):
+    (tmp_path / f'{number:03}.txt').unlink()
+  found = read(tmp_path)  # blocks of 44 KB
+  assert b''.join(found) == lines * 50 and 100 <= len(found) <= 150
+
+
+@mutation(
   'files: a name that no store can keep is taken',
   'bertjax/data/text/files.py',
   '      str(path).encode()\n',
@@ -164,3 +187,18 @@ def test_pattern_without_files(tmp_path):
   (tmp_path / 'a.txt').write_text('x')
   with pytest.raises(ValueError, match="no file matches '.*/b\\*'"):
     find_sources(f'{tmp_path}/a.txt,{tmp_path}/b*')
+
+
+@mutation(
+  'files: roles that no document has are 0 without a word',
+  'bertjax/data/text/files.py',
+  'if number == 0 and documents_lib.ROLE in',
+  'if False and documents_lib.ROLE in',
+)
+def test_a_file_without_the_roles_that_are_asked_for_is_named(tmp_path, caplog):
+  (tmp_path / 'a.jsonl').write_text('{"text": "x", "role": 1}\n{"text": "y"}\n')
+  (tmp_path / 'b.jsonl').write_text('{"text": "x", "speaker": 1}\n')
+  found = list(Files(find_sources(str(tmp_path)), 'strict', 'text', ('role',)))
+  assert found == [b'1\x1fx', b'\x1fy', b'\x1fx']
+  assert 'a.jsonl' not in caplog.text
+  assert caplog.text.count("b.jsonl: the first document has no field 'role'") == 1

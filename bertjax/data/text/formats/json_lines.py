@@ -1,11 +1,14 @@
 """JSON lines: an object a line, a field of which is a document. Dots lead into objects, `a.b.c`."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 
 from bertjax.data.text import left_out as left_out_lib
 from bertjax.data.text.formats import Reading, Said, joined
 from bertjax.data.text.left_out import Wrong
+
+_HALF = re.compile('[\ud800-\udc7f\udd00-\udfff]')  # but what stands for bytes that are not UTF-8
 
 
 def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
@@ -27,8 +30,14 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
       # Bytes that are not UTF-8 come back from the surrogates as they were.
       value = json.loads(line.decode('utf-8', 'surrogateescape'))
       text = _find(value, reading.field)
-      encoded = text.encode('utf-8', 'surrogateescape' if replace else 'strict')
       said = {name: joined(value[name]) for name in reading.columns if name in value}
+      encoded = _encoded(text, replace)
+      b''.join(each.encode() for each in said.values())
+    except UnicodeEncodeError as error:
+      half = error.object[error.start]
+      what = f'expected text, got half of a surrogate pair, {half!r}, as where an emoji was cut'
+      reading.left_out.refuse(place, Wrong(what, 'Mend the line, or take --errors=replace'))
+      continue
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
       what = (
         f'expected a JSON object with a string {reading.field!r}, got {line[:60]!r} '
@@ -37,6 +46,14 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
       reading.left_out.refuse(place, Wrong(what, _remedy(line)))
       continue
     yield encoded, said
+
+
+def _encoded(text: str, replace: bool) -> bytes:
+  """In UTF-8. With `replace` bytes that were none stay for whoever decodes, and half of a surrogate
+  pair, which JSON can say, is U+FFFD."""
+  if not replace:
+    return text.encode()
+  return _HALF.sub('\ufffd', text).encode('utf-8', 'surrogateescape')
 
 
 def _find(value, field: str):

@@ -36,21 +36,27 @@ def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[b
   yield from _blocks(checked(lines, reading), total)
 
 
-def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
+def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
   """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning.
 
-  Too long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB: lines
-  without empty ones are one text, and a share of it is to be held out.
+  Too long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB and than
+  a hundredth of the text: lines without empty ones are one text, and a share of it is to be held
+  out. Of many files, a document each, some can be.
+
+  Args:
+    lines: of the file.
+    reading: how.
+    total: bytes of all files.
   """
   divided = False
   for parts, ended in _ended(checked(lines, reading)):
     divided = divided or ended
     size = sum(map(len, parts))
-    if size <= (_LONG if divided else _BLOCK):
+    if size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG)):
       yield b''.join(parts)
     else:
       _say_that_it_is_cut(str(reading.path))
-      yield from _blocks(parts, size)
+      yield from _blocks(parts, max(size, total))
 
 
 def _blocks(lines: Iterable[bytes], total: int) -> Iterator[bytes]:
