@@ -87,7 +87,8 @@ ARROWS = {
   ),
   'bertjax.data.loader': (),
   'bertjax.data.ensure_store': (
-    'bertjax.machine.children', 'bertjax.data.store',
+    'bertjax.machine.children', 'bertjax.data.plan_and_mask', 'bertjax.data.store',
+    'bertjax.data.vocab.vocabulary',
   ),
   'bertjax.data.readers': (
     'bertjax.data.ensure_store', 'bertjax.data.examples', 'bertjax.data.labelled.common',

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bertjax.data import counter_rng, language_sampling, layout, packing
-from bertjax.data.plan_and_mask import Recipe, open_recipe
+from bertjax.data.plan_and_mask import Recipe, check_special, open_recipe
 from bertjax.data.store import cache, npy_files
 from bertjax.data.types import Chosen, Plan, Spec
 from bertjax.errors import UserError
@@ -270,14 +270,7 @@ def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec]
 def _pieces(store, recipe: Recipe, spec: Spec):
   """Returns the plan's pieces, which are made as they are read; all mistakes are met before
   that."""
-  needed = dict.fromkeys(('pad', *recipe.plan.special, *recipe.masking.special))
-  missing = [name for name in needed if store.special.get(name) is None]
-  if missing:
-    raise UserError(
-      f'plan {recipe.plan_name!r} with mask {recipe.mask_name!r} needs the special tokens '
-      f'{", ".join(needed)}; the vocabulary of {store.path} has no {", ".join(missing)}. Prepare '
-      'the store with a vocabulary that has them'
-    )
+  check_special(recipe, store.special, str(store.path))
   if len(store.documents) < 2:
     raise UserError(f'{store.path}: expected at least one document, got none')
   recipe.masking.check(recipe.mask_options, store, spec.length)

@@ -50,6 +50,22 @@ def open_recipe(data: Any) -> Recipe:
   return recipe
 
 
+def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str) -> None:
+  """Refuses a vocabulary, which `where` names, without the special tokens that rows need.
+
+  Raises:
+    UserError: they are named.
+  """
+  needed = dict.fromkeys(('pad', *recipe.plan.special, *recipe.masking.special))
+  missing = [name for name in needed if special.get(name) is None]
+  if missing:
+    raise UserError(
+      f'plan {recipe.plan_name!r} with mask {recipe.mask_name!r} needs the special tokens '
+      f'{", ".join(needed)}; the vocabulary of {where} has no {", ".join(missing)}: expected one '
+      'that has them'
+    )
+
+
 def _chosen(given: Mapping[str, Any], key: str, folder: str) -> tuple[str, Any, Any]:
   """What `config.data.<key>` names, with its options."""
   fields, where = dict(given), f'config.data.{key}'

@@ -258,6 +258,8 @@ class Reader(NamedTuple):
       thread asks for them.
     unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
     of_run: keys of `config.data` that `ensure` alone reads: the phases of a run share their values.
+    check: (config.data of a phase) -> nothing; refuses what `rows` would, as far as can be told
+      before `ensure`, which may take hours.
   """
 
   reads: Sequence[str]
@@ -269,3 +271,4 @@ class Reader(NamedTuple):
   repeats: bool = True
   unit: int = 0
   of_run: Sequence[str] = ()
+  check: Callable[[Any], None] = lambda data: None

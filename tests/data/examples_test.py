@@ -12,6 +12,10 @@ from toy_store import SPECIAL, on_disk, random_store, recipe, roberta
 from bertjax.data import examples as examples_lib
 from bertjax.data import recipes
 from bertjax.data.store import npy_files
+from bertjax.metrics.progress import Progress
+from bertjax.storage.mirror import Workdir
+from bertjax.train import opening
+from configs import bert
 
 
 @pytest.mark.parametrize('config', [recipe(), recipe(pack=8), roberta()])
@@ -52,9 +56,32 @@ def test_what_a_plan_follows_from_makes_another_one(tmp_path):
 
 def test_a_missing_special_token_is_named(tmp_path):
   store = on_disk(tmp_path / 'store', special=SPECIAL | dict(mask=None, sep=None))
-  with pytest.raises(ValueError, match='has no sep, mask. Prepare the store with'):
+  with pytest.raises(ValueError, match='store has no sep, mask: expected one that has them'):
     examples_lib.make_examples(store, recipe(), 64, 0)
   assert not (tmp_path / 'store' / 'plans').exists()
+
+
+@mutation(
+  'readers: a vocabulary is looked at when all text is encoded',
+  'bertjax/data/ensure_store.py',
+  '  if data.vocab and not data.store:\n',
+  '  if False:\n',
+)
+@mutation(
+  'readers: what is refused before text is read, is refused behind it',
+  'bertjax/train/opening.py',
+  '      readers.of(phase.config.data).check(phase.config.data)\n',
+  '      pass\n',
+)
+def test_a_vocabulary_that_will_not_do_costs_no_work(tmp_path):
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n')
+  (tmp_path / 'a.txt').write_text('a a a\n')
+  c = bert.get_config('test')
+  c.data.input, c.data.vocab = f'{tmp_path}/a.txt', f'{tmp_path}/vocab.txt'
+  place = Workdir(str(tmp_path / 'run'))
+  with pytest.raises(ValueError, match="in phase 'phase1': .*vocab.txt has no mask: expected one"):
+    opening.open_run(c, place, Progress(1))
+  assert not (tmp_path / 'run' / 'store').exists()
 
 
 @pytest.mark.parametrize(

@@ -265,7 +265,7 @@ def test_columns_are_as_many_as_the_rows_of_a_batch(store, ended):
     make_xlnet(ended, batch_size=9)
   with pytest.raises(ValueError, match='config.data.mask.perm_size=24 must divide both parts'):
     make_xlnet(ended, **{'data.mask.perm_size': 24})
-  with pytest.raises(ValueError, match='has no eod. Prepare the store with a vocabulary'):
+  with pytest.raises(ValueError, match='has no eod: expected one that has them'):
     make_xlnet(store)
 
 

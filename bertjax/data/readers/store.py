@@ -25,4 +25,5 @@ READER = Reader(
   says=lambda phases, path: f'Reading the store {path}',
   text=True,
   of_run=tuple(key for key in OF_RUN if key != 'languages'),  # each phase numbers them
+  check=ensure_store.check,
 )

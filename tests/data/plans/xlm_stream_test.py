@@ -193,5 +193,5 @@ def test_parallel_text_alone_is_refused():
 def test_a_missing_separator_is_refused():
   store = random_store()
   store.special['sep'] = None
-  with pytest.raises(ValueError, match='has no sep. Prepare'):
+  with pytest.raises(ValueError, match='has no sep: expected'):
     examples_lib.examples_in_memory(store, streams(), 32, 0)
