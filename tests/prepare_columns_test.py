@@ -163,6 +163,10 @@ def test_json_lines_say_languages_and_roles(tmp_path, vocab):
   assert values(store, 'language') == [0, 0, 1, 0, 2] and values(store, 'role') == [1, 0, 3, 3, 0]
   plain = run(output=tmp_path / 'plain', **given)
   assert not plain.columns and texts_of(plain) == texts_of(store)
+  with pytest.raises(
+    ValueError, match="no column 'topic', .*Stores have language and role at most"
+  ):
+    plain.column('topic')
   with pytest.raises(ValueError, match="has no column 'role', only none.*--columns=role"):
     plain.column('role')
   with pytest.raises(ValueError, match='has no units.*--lexicon=FILES.*--segmenter'):

@@ -83,6 +83,11 @@ class _Entities(NamedTuple):
 
 def _check(options: Options, store, length: int) -> None:
   targets.check(options, store, length)
+  if options.never_drawn:
+    raise UserError(
+      'config.data.mask.never_drawn: random replacements of spanbert are as frequent as in the '
+      f'text, special tokens too: expected (), got {options.never_drawn}'
+    )
   if options.entity_prob:
     store.check_units()
   if options.random_share and not store.counts.any():

@@ -91,7 +91,8 @@ class Store:
     """
     if name not in self.columns:
       said = ', '.join(self.columns) or 'none'
-      raise UserError(f'{self.path} has no column {name!r}, only {said}. {COLUMN_REMEDY[name]}')
+      remedy = COLUMN_REMEDY.get(name, f'Stores have {" and ".join(COLUMN_REMEDY)} at most')
+      raise UserError(f'{self.path} has no column {name!r}, only {said}. {remedy}')
     return self.columns[name]
 
   def numbered(self, languages: Sequence[str]) -> 'Store':

@@ -278,6 +278,7 @@ def test_texts_of_a_pair_have_their_own_budgets():
     (dict(mask__entity_prob=0.5), 'no units'),
     (dict(mask__max_words=0), 'max_words: expected int >= 1, got 0'),
     (dict(mask__max_pair_targets=0), 'max_pair_targets: expected int >= 1, got 0'),
+    (dict(mask__never_drawn=('unk',)), r"never_drawn: .* as in the text.*, got \('unk',\)"),
   ],
 )
 def test_a_wrong_recipe_is_refused(change, message):
