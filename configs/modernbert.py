@@ -136,15 +136,15 @@ def recipe(size: str) -> Recipe:
   c.objective = cited(f'{YAML}:loss_kwargs', name='mlm', plus=0.0)
 
   c.optimizer = common.stable_adamw()
-  peak = PEAK.get(size, 8e-4)
-  # decoupled_stableadamw takes 1e-5 off a weight at each step of the peak.
-  c.optimizer.update(cited(f'{YAML}:weight_decay', weight_decay=1e-5 / peak))
   warmup = steps_of(WARMUP.get(size, WARMUP['test']), stages)
   c.optimizer.schedule = (
     cited(f'{YAML}:scheduler', name='warmup_stable_decay', start=0, decay_steps=0, end_ratio=0.0)
-    | cited(source, peak=peak, warmup_steps=share_of(c, warmup, steps))
+    | cited(source, peak=PEAK.get(size, 8e-4), warmup_steps=share_of(c, warmup, steps))
     | common.the_run(c)
   )
+  # decoupled_stableadamw takes 1e-5 off a weight at each step of the peak.
+  peak = c.optimizer.schedule.get_ref('peak')
+  c.optimizer.update(cited(f'{YAML}:weight_decay', weight_decay=1e-5 / peak))
 
   c.data.plan = recipes.ROBERTA_PLAN | cited(
     'ours: a text a row, packed', name='blocks', break_mode='complete_doc', separator=False
@@ -174,7 +174,7 @@ def phase(c: ConfigDict, stage: Stage, stages: tuple[Stage, ...], steps: int) ->
   # Said here, so that a command can give a phase its own.
   found |= cited('ours: the machine', microbatches=c.get_oneway_ref('microbatches'))
   if stage.peak != 1.0 or stage.decay:
-    peak = c.optimizer.schedule.peak * stage.peak
+    peak = c.optimizer.schedule.get_ref('peak') * stage.peak
     schedule = dict(peak=peak, warmup_steps=0, start=share_of(c, before, steps))
     schedule['total_steps'] = share_of(c, stage.steps, steps)
     if stage.decay:

@@ -197,6 +197,28 @@ def test_a_command_gives_a_phase_of_modernbert_its_own_microbatches(monkeypatch)
   assert [phase.config.microbatches for phase in phases] == [4, 2]
 
 
+@mutation(
+  'configs: a phase of modernbert keeps the rate of the recipe',
+  'configs/modernbert.py',
+  "c.optimizer.schedule.get_ref('peak') * stage.peak",
+  'c.optimizer.schedule.peak * stage.peak',
+)
+@mutation(
+  'configs: the decay of modernbert is that of the rate of the recipe',
+  'configs/modernbert.py',
+  "  peak = c.optimizer.schedule.get_ref('peak')\n",
+  '  peak = c.optimizer.schedule.peak\n',
+)
+def test_rates_and_decays_of_modernbert_follow_its_peak(monkeypatch):
+  """Extensions of the context run at 3/8 of the peak; each takes 1e-5 off a weight at its peak."""
+  given = '--config.optimizer.schedule.peak=1e-4'
+  line = timeline_lib.make(parse(monkeypatch, given, file='configs/modernbert.py:base'))
+  found = {phase.name: phase.config.optimizer for phase in line.phases}
+  for name, peak in (('batch1', 1e-4), ('context1', 3.75e-5), ('context2', 3.75e-5)):
+    assert found[name].schedule.peak == pytest.approx(peak)
+    assert found[name].weight_decay * peak == pytest.approx(1e-5)
+
+
 def values(config) -> dict:
   return dotted.flat(config.copy_and_resolve_references().to_dict())
 

@@ -202,7 +202,7 @@ class Checkpoints:
     files = self._sent(saving, final.name) if self._workdir.remote else None
     if jax.process_index() == 0:
       manifest.write(saving, record, files)
-      self._workdir.send_manifest(saving, final.name)
+      self._workdir.send_manifest(saving, final.name, files or ())
       saving.rename(final)
       durable.sync(self._directory)
       self._completed(record['step'])
@@ -212,10 +212,13 @@ class Checkpoints:
 
   def _sent(self, saving: pathlib.Path, step: str) -> manifest.Files:
     """Sends what this process has written; returns what all of them have sent."""
-    everyone = hosts.gather(f'written/{step}', json.dumps(manifest.files_of(saving)))
+    said = [self._workdir.taken_over(), manifest.files_of(saving)]
+    everyone = [json.loads(t) for t in hosts.gather(f'written/{step}', json.dumps(said))]
+    if taken := everyone[0][0]:
+      raise mirror.TakenOver(taken)  # before a byte is sent, by all processes
     files, first = {}, {}
-    for process, text in reversed([*enumerate(everyone)]):  # of equal names the first process's
-      files |= (theirs := json.loads(text))
+    for process, (_, theirs) in reversed([*enumerate(everyone)]):  # of equal names the first's
+      files |= theirs
       first |= dict.fromkeys(theirs, process)
     self._workdir.send_state(saving, step, {n for n in first if first[n] == hosts.index()})
     hosts.barrier(f'sent/{step}')

@@ -27,7 +27,8 @@ def main(argv: list[str]) -> int:
   """Starts the processes and returns when all have ended, with their status."""
   if arguments.wants_help(argv, __doc__):
     return 0 if argv else 2
-  dry_run, (size, *flags) = arguments.own(argv, 'dry-run')
+  dry_run, rest = arguments.own(argv, 'dry-run')
+  size, flags = (rest or [''])[0], rest[1:]
   commands = commands_of(size, flags, _free_port())
   if dry_run:
     for command in commands:

@@ -43,7 +43,7 @@ RUN = """cd "$HOME/bertjax"
 trap 'kill -TERM $run' TERM
 wait $run; status=$?
 while kill -0 $run 2> /dev/null; do wait $run; status=$?; done
-echo $status > run.status
+echo $status > run.status.part && mv run.status.part run.status
 """
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from bertjax.config.field_types import Count, Positive
 from bertjax.errors import UserError, choose
 from bertjax.kernels.cross_entropy import Scores
-from bertjax.kernels.dropout import Noise
+from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.layers import flops as flops_lib
@@ -143,7 +143,7 @@ class Electra(bert.Base):
     if self.generator == 'two_tower':
       masks = [example_mask(batch, attend) for attend in ('causal', 'anticausal')]
       left_BTD, *_ = self.generator_forward(x_BTE, masks[0], noise)
-      right_BTD, *_ = self.generator_backward(x_BTE, masks[1], noise)
+      right_BTD, *_ = self.generator_backward(x_BTE, masks[1], fork(noise, 'backward'))
       # What stands before a token and what follows it, at the token.
       around_BTD = jnp.concatenate([jnp.roll(left_BTD, 1, 1), jnp.roll(right_BTD, -1, 1)], -1)
       return self.mlm(around_BTD, table_VE)

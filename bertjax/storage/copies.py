@@ -22,7 +22,7 @@ import pathlib
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bertjax.errors import UserError, writing
@@ -220,6 +220,11 @@ class Copy:
       if self._file_system.isdir(self._at(name)):  # where folders outlive their files
         self._file_system.rm(self._at(name), recursive=True)
 
+  def prune(self, below: str, names: Collection[str]) -> None:
+    """Removes the files of a folder there that are none of these, by their names in it."""
+    own = {f'{below}/{name}' for name in names}
+    self._each(self._remove, [(name,) for name in self.names(below) if name not in own])
+
   def _remove(self, name: str) -> None:
     with remote.explained(f'{self.url}/{name}'):
       self._file_system.rm_file(self._at(name))
@@ -254,7 +259,7 @@ class Copy:
         self._file_system.pipe_file(self._at(name), data)
       self._file_system.invalidate_cache()
       info = self._file_system.info(self._at(name))
-    if info['size'] != seen[0]:
+    if info['size'] < seen[0]:  # more, where it has grown meanwhile: it is sent again
       raise UserError(f'{self.url}/{name}: expected {seen[0]} bytes there, got {info["size"]}')
     self._remember(name, _token(info), seen)
 

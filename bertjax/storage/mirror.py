@@ -129,20 +129,23 @@ class Workdir:
     """
     self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=lambda name: name in names)
 
-  def send_manifest(self, directory: pathlib.Path, step: str) -> None:
+  def send_manifest(self, directory: pathlib.Path, step: str, names: Collection[str]) -> None:
     """Sends the small files, then the manifest, which makes the checkpoint one; from process 0.
 
     Args:
       directory: where the checkpoint lies here.
       step: of it.
+      names: of its files; what else is there is of a run that this one has taken over, and goes.
     """
     if self.remote:
       self.send()
+      self._copy.prune(f'{CHECKPOINTS}/{step}', names)
       self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=lambda name: name == MANIFEST)
 
   def send_scores(self, step: int) -> None:
     """Sends the scores of a checkpoint; from process 0."""
     if self.remote:
+      self._require_ours()
       directory = self._copy.here / CHECKPOINTS / str(step)
       wanted = lambda name: name == SCORES
       self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=wanted)
@@ -156,19 +159,27 @@ class Workdir:
   def _owner(self) -> dict[str, str | int]:
     return dict(run=self._run, host=socket.gethostname(), pid=os.getpid())
 
+  def taken_over(self) -> str:
+    """By whom, where a run that was started later writes; '' while it is ours. Process 0 knows."""
+    if not self.remote or hosts.index() > 0:
+      return ''
+    owner = json.loads(self._copy.read(OWNER) or b'{}')
+    if owner.get('run') == self._run:
+      return ''
+    return (
+      f'{self.text} was taken over by process {owner.get("pid")} on {owner.get("host")}, which '
+      'was started later: this run ends, so that they do not mix; stop one of them, or give '
+      'another --workdir'
+    )
+
   def _require_ours(self) -> None:
     """Refuses to write where a run that was started later writes.
 
     Raises:
       TakenOver: names its host and process.
     """
-    owner = json.loads(self._copy.read(OWNER) or b'{}')
-    if owner.get('run') != self._run:
-      raise TakenOver(
-        f'{self.text} was taken over by process {owner.get("pid")} on {owner.get("host")}, which '
-        'was started later: this run ends, so that they do not mix; stop one of them, or give '
-        'another --workdir'
-      )
+    if said := self.taken_over():
+      raise TakenOver(said)
 
 
 def opened(

@@ -128,3 +128,33 @@ def test_a_file_of_another_size_is_another_one():
   for key in ('modificationTime', 'blob_id', 'last_modified'):
     one, two = ({'size': 3, key: value} for value in (1, 2))
     assert copies._token(one) != copies._token(two)
+
+
+@mutation(
+  'copies: a large file that grows while it is sent ends the sending',
+  'bertjax/storage/copies.py',
+  "if info['size'] < seen[0]:",
+  "if info['size'] != seen[0]:",
+)
+def test_a_large_file_that_grows_while_it_is_sent_is_sent_again(there, monkeypatch):
+  monkeypatch.setattr(copies, '_WHOLE', 4)
+  put = type(there).put_file
+
+  def grown(self, source, target, **options):
+    with open(source, 'ab') as file:
+      file.write(b'a line\n')
+    put(self, source, target, **options)
+
+  copy = copies.Copy('memory://b/run', 'runs/0')
+  copy.here.mkdir(parents=True)
+  (copy.here / 'metrics.jsonl').write_bytes(b'a line\n')
+  with monkeypatch.context() as patched:
+    patched.setattr(type(there), 'put_file', grown)
+    copy.push(copy.here, '')
+  (copy.here / 'metrics.jsonl').write_bytes(b'a line\n' * 3)
+  copy.push(copy.here, '')
+  assert there.cat_file('/b/run/metrics.jsonl') == b'a line\n' * 3
+  monkeypatch.setattr(type(there), 'put_file', lambda *given, **options: None)
+  (copy.here / 'metrics.jsonl').write_bytes(b'a line\n' * 4)
+  with pytest.raises(UserError, match='expected 28 bytes there, got 21'):
+    copy.push(copy.here, '')

@@ -58,3 +58,32 @@ def test_a_run_sends_what_is_not_of_its_host_alone(there):
   mirror.Workdir('memory://b/run').fetch()  # a later run
   with pytest.raises(UserError, match='was taken over by process'):
     run.send()
+
+
+@mutation(
+  'mirror: files of a run that was taken over stay in a checkpoint',
+  'bertjax/storage/mirror.py',
+  "      self._copy.prune(f'{CHECKPOINTS}/{step}', names)\n",
+  '',
+)
+@mutation(
+  'mirror: a run that was taken over sends scores',
+  'bertjax/storage/mirror.py',
+  '      self._require_ours()\n      directory =',
+  '      directory =',
+)
+def test_a_checkpoint_has_no_file_of_a_run_that_was_taken_over(there, tmp_path):
+  first, second = (mirror.Workdir('memory://b/run') for _ in range(2))
+  first.fetch()
+  second.fetch()
+  there.pipe({'/b/run/checkpoints/5/state/of_the_first': b'late'})
+  (tmp_path / 'state').mkdir()
+  (tmp_path / 'state/x').write_bytes(b'x')
+  (tmp_path / mirror.MANIFEST).write_bytes(b'{}')
+  second.send_state(tmp_path, '5', ['state/x'])
+  second.send_manifest(tmp_path, '5', ['state/x'])
+  names = {name for name in there.store if '/checkpoints/' in name}
+  assert names == {f'/b/run/checkpoints/5/{each}' for each in ('state/x', mirror.MANIFEST)}
+  assert 'was taken over by process' in first.taken_over() and not second.taken_over()
+  with pytest.raises(mirror.TakenOver):
+    first.send_scores(5)

@@ -153,8 +153,8 @@ def test_two_processes_write_parts_of_a_checkpoint(bucket, stores, tmp_path, mon
 @mutation(
   'object_store: two runs write to one workdir',
   'bertjax/storage/mirror.py',
-  "if owner.get('run') != self._run:",
-  "if owner.get('run') is None:",
+  "if owner.get('run') == self._run:",
+  "if owner.get('run') is not None:",
 )
 def test_a_run_that_was_started_later_takes_over(bucket, stores, tmp_path, monkeypatch):
   workdir, forever = f'{bucket}/shared', '--config.total_steps=100000'
