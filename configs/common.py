@@ -133,15 +133,15 @@ def evals(c: ConfigDict) -> ConfigDict:
   # Pairs of texts whose similarity people judged, as in STS-B; no file: none.
   e.similarity = dict(
     type='similarity', every=each(), file='', text=('sentence1', 'sentence2'), score='score',
-    header=(), examples=0, batch_size=64,
+    header=(), examples=0, batch_size=64, language='',
   )  # fmt: skip
   # A linear classifier on the frozen model, fitted to `train` and judged on `dev`; no file: none.
   e.linear_probe = dict(
     type='linear_probe', every=each(), train='', dev='', text=('sentence',), label='label',
-    classes=('0', '1'), header=(), examples=2000, batch_size=64,
+    classes=('0', '1'), header=(), examples=2000, batch_size=64, language='',
   )  # fmt: skip
   # Sentences with [MASK], to be completed.
-  e.fill_mask = dict(type='fill_mask', every=0, sentences=())
+  e.fill_mask = dict(type='fill_mask', every=0, sentences=(), language='')
   return e
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from rich.table import Table
 
 from bertjax.data import sentences as sentences_lib
+from bertjax.data.labelled.common import extra_ids, from_config
 from bertjax.data.sentences import BLANK
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
@@ -19,9 +19,12 @@ class Options(NamedTuple):
 
   Attributes:
     sentences: each with [MASK] in it, whatever the vocabulary calls its mask token.
+    language: of the sentences, by name or number, where the model has a table of languages, or its
+      vocabulary cuts words by their rules.
   """
 
   sentences: tuple[str, ...]
+  language: str = ''
 
 
 def encode(
@@ -87,15 +90,18 @@ def make(subject: Subject, options: Options) -> Evaluation:
   """A table of the sentences with the likeliest pieces for each [MASK]; no scores.
 
   Raises:
-    UserError: a sentence that cannot be completed; see `encode`.
+    UserError: a sentence that cannot be completed, see `encode`; no language where one is needed.
   """
-  vocabulary = load_vocabulary(subject.store.path / 'vocab')
+  config, store, language = subject.config, subject.store, options.language
+  vocabulary = from_config.vocabulary_of(config, store, language)
   sentences = list(options.sentences)
   count = -(-len(sentences) // subject.ways) * subject.ways
   template = {k: np.zeros((count, *v.shape[1:]), v.dtype) for k, v in subject.template.items()}
   mask = subject.store.special['mask']
   spelled = BLANK if mask is None else str(vocabulary.pieces[mask])
   batch = encode(sentences, vocabulary.encode_batch, subject.store.special, template, spelled)
+  for table, number in extra_ids.ids(config, language, store.languages).items():
+    batch[f'{table}_BT'] = np.full_like(batch[f'{table}_BT'], number)
   objective = subject.objective
   top = subject.compile(likeliest(objective.predict))
 

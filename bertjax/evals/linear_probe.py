@@ -11,7 +11,7 @@ import numpy as np
 
 from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import classify
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.labelled.common import from_config
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled, vectors
 from bertjax.objectives.classify import LABEL
@@ -30,6 +30,8 @@ class Options(NamedTuple):
     header: names of the columns of a table whose first line is none.
     examples: of `train`, from the first one on; 0: all.
     batch_size: rows of a batch.
+    language: of the texts, by name or number, where the model has a table of languages, or its
+      vocabulary cuts words by their rules.
   """
 
   train: str
@@ -40,6 +42,7 @@ class Options(NamedTuple):
   header: tuple[str, ...]
   examples: Natural
   batch_size: Count
+  language: str = ''
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
@@ -57,7 +60,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f'got {options.dev!r} and {options.classes!r}'
     )
   classify.check(task, 'config.evals: ')
-  vocabulary = load_vocabulary(subject.store.path / 'vocab')
+  vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
 
   def rows(key: str, path: str, examples: int):
     found = vectors.records(path, f'config.evals: {key}', task, examples)
@@ -70,7 +73,7 @@ def make(subject: Subject, options: Options) -> Evaluation:
       f'{options.train}, got one: take more of them (examples), or shuffle the file'
     )
   train_vectors, dev_vectors = (
-    vectors.means(subject, side, options.batch_size) for side in (train, dev)
+    vectors.means(subject, side, options.batch_size, options.language) for side in (train, dev)
   )
   label_n = dev.label[LABEL]
   fixed = dict(majority=float(np.bincount(label_n).max() / len(label_n)), cut=float(dev.cut))

@@ -11,7 +11,7 @@ import numpy as np
 
 from bertjax.config.field_types import Count, Natural
 from bertjax.data.labelled import classify
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.labelled.common import from_config
 from bertjax.evals.classification import number_scores
 from bertjax.evals.held_out import labelled, vectors
 from bertjax.objectives.classify import LABEL
@@ -28,6 +28,8 @@ class Options(NamedTuple):
     header: names of the columns of a table whose first line is none.
     examples: from the first one on; 0: all.
     batch_size: texts of a batch.
+    language: of the texts, by name or number, where the model has a table of languages, or its
+      vocabulary cuts words by their rules.
   """
 
   file: str
@@ -36,6 +38,7 @@ class Options(NamedTuple):
   header: tuple[str, ...]
   examples: Natural
   batch_size: Count
+  language: str = ''
 
 
 def make(subject: Subject, options: Options) -> Evaluation:
@@ -48,9 +51,12 @@ def make(subject: Subject, options: Options) -> Evaluation:
   labelled.check_batch(subject, options.batch_size)
   task = lambda *columns: vectors.task(options, columns, options.score, ())
   found = vectors.records(options.file, 'config.evals: file', task(*options.text), options.examples)
-  vocabulary, length = load_vocabulary(subject.store.path / 'vocab'), subject.config.length
+  vocabulary = from_config.vocabulary_of(subject.config, subject.store, options.language)
+  length = subject.config.length
   sides = [classify.encode(found, task(column), vocabulary, length) for column in options.text]
-  one, other = (vectors.means(subject, side, options.batch_size) for side in sides)
+  one, other = (
+    vectors.means(subject, side, options.batch_size, options.language) for side in sides
+  )
   cut = float(sum(side.cut for side in sides))
 
   def run(variables: Variables, step: int) -> Report:

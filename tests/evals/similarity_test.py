@@ -80,6 +80,28 @@ def test_it_is_the_correlation_of_cosines_of_means(system, file, rich_store):
   assert found['eval/similarity/cut'] == 0
 
 
+@mutation(
+  'vectors: texts are in language 0, whatever they are in',
+  'bertjax/evals/held_out/vectors.py',
+  '0, batch_size, extra_ids=ids)',
+  '0, batch_size)',
+)
+def test_texts_are_in_the_language_that_is_said(file, rich_store):
+  more = {'model.extra': (('language', 3),), 'model.init_std': 0.5}
+  found = {}
+  for language in ('de', 'en', '1'):
+    c = tiny('bert', **more)
+    c.evals.similarity.update(config('bert', file, language=language).evals.similarity)
+    run = setup.make_run(c, rich_store, jax.devices()[:1])
+    variables = first_state.initial_state(c, run).variables
+    found[language] = evaluation.run(run.phases, False, variables, 1, True)[0]
+  score = {name: each['eval/similarity/pearson'] for name, each in found.items()}
+  assert score['en'] == score['1'] != score['de']
+  c.evals.similarity.language = ''
+  with pytest.raises(UserError, match='or in language of an evaluation, .* one of de, en, fr'):
+    setup.make_run(c, rich_store, jax.devices()[:1])
+
+
 def test_what_cannot_be_judged_is_refused(file, rich_store):
   (file.parent / 'empty.tsv').write_text('one\tother\tsaid\n')
   for more, said in (

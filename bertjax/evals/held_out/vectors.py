@@ -1,7 +1,7 @@
 """Texts as vectors, by a model that is being pretrained: the means of its last states.
 
 The mean is over all tokens of a row, [CLS] and [SEP] among them (Reimers and Gurevych 2019). Texts
-are in language 0 and role 0, where a model knows any.
+are in the language that the evaluation says, and in role 0, where a model knows any.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.data.labelled import classify
+from bertjax.data.labelled.common import extra_ids
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.labelled.common.rows import Rows
 from bertjax.data.types import Labelled
@@ -40,14 +41,21 @@ def records(path: str, key: str, task: classify.Options, examples: int) -> list[
   return found
 
 
-def means(subject: Subject, rows: Labelled, batch_size: int) -> Callable[[Variables], np.ndarray]:
-  """Variables -> float32 [rows, D], computed in batches on the devices of the run."""
+def means(
+  subject: Subject, rows: Labelled, batch_size: int, language: str
+) -> Callable[[Variables], np.ndarray]:
+  """Variables -> float32 [rows, D], computed in batches on the devices of the run.
+
+  Raises:
+    UserError: a model with a table of languages, and none is said.
+  """
 
   def function(variables: Variables, batch: Batch):
     out = subject.objective.predict(variables, (), _whole(batch, subject.template))
     return masked_mean(out['last_BTD'], batch['example_BT'])
 
-  served = Rows(subject.store, rows, subject.config.length, 0, batch_size)
+  ids = extra_ids.ids(subject.config, language, subject.store.languages)
+  served = Rows(subject.store, rows, subject.config.length, 0, batch_size, extra_ids=ids)
   outputs = labelled.outputs(subject, served, batch_size, function)
   return lambda variables: np.stack(list(outputs(variables)))
 

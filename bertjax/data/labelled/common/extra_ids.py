@@ -14,13 +14,14 @@ from bertjax.errors import UserError, choose
 KEY = 'config.data.language'
 
 
-def ids(config: Any, language: str = '') -> dict[str, int]:
+def ids(config: Any, language: str = '', languages: Sequence[str] = ()) -> dict[str, int]:
   """Table of `config.model.extra` -> the id of all tokens.
 
   Args:
     config: of the run.
     language: by name or number; '': that of `config.data.language`. A model without a table of
       languages needs none.
+    languages: of the store, in the order of their ids, where `config.data.languages` is ().
 
   Raises:
     UserError: a table of languages, and none is said, or one that it has not.
@@ -29,21 +30,22 @@ def ids(config: Any, language: str = '') -> dict[str, int]:
   found = dict.fromkeys(tables, 0)
   if 'language' in tables:
     said = language or config.data.get('language', '')
-    found['language'] = _number(said, config.data.languages, tables['language'])
+    found['language'] = _number(said, config.data.languages or languages, tables['language'])
   return found
 
 
-def name(config: Any, language: str = '') -> str:
+def name(config: Any, language: str = '', languages: Sequence[str] = ()) -> str:
   """The language of some examples, for a vocabulary that cuts words by its rules.
 
   Args:
     config: of the run.
-    language: as of `ids`.
+    language, languages: as of `ids`.
 
   Raises:
     UserError: none is said, or a number that has no name.
   """
-  said, languages = language or config.data.get('language', ''), config.data.languages
+  said = language or config.data.get('language', '')
+  languages = config.data.languages or languages
   if said.isdecimal() and int(said) < len(languages):
     return languages[int(said)]
   if not said or said.isdecimal():

@@ -64,7 +64,9 @@ def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
   """The vocabulary of the encoder, for examples in a language; arguments and errors as
   `open_rows`."""
   found = load_vocabulary(store.path / 'vocab')
-  return found.of_language(extra_ids.name(config, language)) if found.check_language else found
+  if found.check_language is None:
+    return found
+  return found.of_language(extra_ids.name(config, language, store.languages))
 
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:

@@ -16,8 +16,8 @@ def config(*extra, language='', languages=('de', 'en', 'fr')):
 @mutation(
   'extra ids: an evaluation is in the language of training',
   'bertjax/data/labelled/common/extra_ids.py',
-  "said = language or config.data.get('language', '')",
-  "said = config.data.get('language', '')",
+  "    said = language or config.data.get('language', '')",
+  "    said = config.data.get('language', '')",
 )
 def test_an_evaluation_may_be_in_a_language_of_its_own():
   c = config(('language', 3), language='en')
@@ -58,8 +58,8 @@ def test_a_language_that_is_needed_or_unknown_is_said(fields, said):
 @mutation(
   'extra ids: words are cut by the rules of the language of training',
   'bertjax/data/labelled/common/extra_ids.py',
-  "said, languages = language or config.data.get('language', ''), config.data.languages",
-  "said, languages = config.data.get('language', ''), config.data.languages",
+  "  said = language or config.data.get('language', '')\n  languages",
+  "  said = config.data.get('language', '')\n  languages",
 )
 @mutation(
   'extra ids: a number names no language',

@@ -24,7 +24,7 @@ def vocabulary(shared):
 @pytest.fixture
 def store(vocabulary, tmp_path):
   vocabulary.save(tmp_path / 'vocab')
-  return types.SimpleNamespace(path=tmp_path, special=vocabulary.special)
+  return types.SimpleNamespace(path=tmp_path, special=vocabulary.special, languages=())
 
 
 def config():
