@@ -91,9 +91,11 @@ def make(subject: Subject, options: Options) -> Evaluation:
 
 
 def _check_best(subject: Subject, classes: int) -> None:
-  """Classes that were forgotten show in `config.best`."""
+  """Classes that were forgotten show in `config.best`; of several tasks it may mean another one."""
   metric = subject.config.best.metric
-  if classes == 1 and metric.rpartition('/')[2] in names(2) - names(1):
+  if (
+    not subject.config.phases and classes == 1 and metric.rpartition('/')[2] in names(2) - names(1)
+  ):
     raise UserError(
       f'config.data.task.classes is (), so that a number is predicted, and {metric} '
       "(config.best.metric) is of classes: expected classes, as in ('no','yes'), or, of a number, "

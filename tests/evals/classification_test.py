@@ -63,7 +63,7 @@ def test_scores_of_numbers():
 def subject(label, classes, best='eval/dev/accuracy'):
   """What is judged by `best`, with a head of so many classes."""
   model = types.SimpleNamespace(labels=((label, classes),))
-  config = types.SimpleNamespace(model=model, best=types.SimpleNamespace(metric=best))
+  config = types.SimpleNamespace(model=model, phases={}, best=types.SimpleNamespace(metric=best))
   return types.SimpleNamespace(config=config)
 
 
@@ -106,3 +106,6 @@ def test_classes_that_were_forgotten_are_asked_for(monkeypatch):
   monkeypatch.setattr(labelled, 'open_rows', lambda subject, options: None)
   with pytest.raises(UserError, match='data.task.classes is .*, of a number, .*eval/dev/spearman'):
     classification.make(subject('label', 1), labelled.Options('', 0, 64))
+  several = subject('label', 1, 'eval/stars/dev/accuracy')
+  several.config.phases = dict(stars={}, points={})
+  classification._check_best(several, 1)

@@ -334,8 +334,8 @@ def test_what_cannot_work_is_refused(bert, made, tmp_path):
 @mutation(
   'use: texts that come one by one are gone when they are read',
   'bertjax/use/texts.py',
-  'found = list(texts)\n  for number, text in enumerate(found, 1):',
-  'found = texts\n  for number, text in enumerate(found, 1):',
+  'found = list(texts)\n  for number, text in enumerate(found, first):',
+  'found = texts\n  for number, text in enumerate(found, first):',
 )
 def test_texts_may_come_one_by_one_and_the_mesh_as_it_is_typed(bert):
   model = load(bert, mesh='1,1,8')
