@@ -463,6 +463,32 @@ def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
   assert said.endswith('\nbertjax.prepare: interrupted\n') and 'Traceback' not in said, said
 
 
+HEARS = """
+import os, signal, threading, time
+from bertjax.data.store import encode
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+heard = []
+signal.signal(signal.SIGINT, lambda *given: heard.append(given[0]))
+with encode._unheard():
+  os.kill(os.getpid(), signal.SIGINT)
+  time.sleep(0.1)
+  print(len(heard))
+time.sleep(0.1)
+print(len(heard))
+"""
+
+
+@mutation(
+  'prepare: a Ctrl-C that another thread hears comes while a worker is started',
+  'bertjax/data/store/encode.py',
+  'is threading.main_thread() and callable(handler)',
+  'is None',
+)
+def test_a_ctrl_c_waits_until_workers_are_started():
+  done = subprocess.run([sys.executable, '-c', HEARS], cwd=ROOT, capture_output=True, text=True)
+  assert done.stdout == '0\n1\n', done.stderr
+
+
 def commands_of_children(pid: int) -> list[bytes]:
   """The command lines of the processes that the main thread of a process has started."""
   children = pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text().split()

@@ -100,8 +100,8 @@ def make(subject: Subject, options: Options) -> Evaluation:
   mask = subject.store.special['mask']
   spelled = BLANK if mask is None else str(vocabulary.pieces[mask])
   batch = encode(sentences, vocabulary.encode_batch, subject.store.special, template, spelled)
-  for table, number in extra_ids.ids(config, language, store.languages).items():
-    batch[f'{table}_BT'] = np.full_like(batch[f'{table}_BT'], number)
+  ids = extra_ids.ids(config, language, store.languages)
+  batch = {**batch, **{f'{k}_BT': np.full_like(batch[f'{k}_BT'], ids[k]) for k in ids}}
   objective = subject.objective
   top = subject.compile(likeliest(objective.predict))
 

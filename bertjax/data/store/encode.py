@@ -213,12 +213,20 @@ def encode_all(
 @contextlib.contextmanager
 def _unheard() -> Iterator[None]:
   """Processes that are started within it never hear Ctrl-C, which is the parent's to handle: the
-  parent hears at the end of it what came meanwhile."""
+  parent hears at the end of it what came meanwhile, whichever of its threads it came to."""
+  handler, heard = signal.getsignal(signal.SIGINT), []
+  ours = threading.current_thread() is threading.main_thread() and callable(handler)
   before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+  if ours:  # Python would call it here for another thread, and a worker be left half started
+    signal.signal(signal.SIGINT, lambda *given: heard.append(given))
   try:
     yield
   finally:
+    if ours:
+      signal.signal(signal.SIGINT, handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if heard and callable(handler):
+      handler(*heard[0])
 
 
 _worker: tuple[Vocabulary, Options]
