@@ -4,11 +4,13 @@ Runs `bertjax.vocab` and `bertjax.prepare` as child processes, so that the train
 imports TensorFlow.
 """
 
+import functools
 import json
 import os
 import pathlib
 import shutil
 import sys
+from collections.abc import Mapping
 
 from bertjax.data import plan_and_mask
 from bertjax.data.store.reader import read_meta
@@ -49,8 +51,13 @@ def check(data) -> None:
   """
   recipe = plan_and_mask.open_recipe(data)
   if data.vocab and not data.store:
-    special = load_vocabulary(data.vocab, data.lowercase).special
+    special = _special(data.vocab, data.lowercase)
     plan_and_mask.check_special(recipe, special, f'config.data.vocab={data.vocab}')
+
+
+@functools.cache  # a vocabulary is of all phases
+def _special(vocab: str, lowercase: bool | None) -> Mapping[str, int | None]:
+  return load_vocabulary(vocab, lowercase).special
 
 
 def ensure_store(data, seed: int, workdir: str) -> str:
