@@ -89,6 +89,10 @@ _SEGMENTER = flags.DEFINE_string(
   'Instead of a lexicon: MODULE:FUNCTION, text to pieces or (start, end) pairs, e.g. jieba:lcut; '
   'or capitals, runs of capitalised words.',
 )
+# Flags that records of ERNIE 1.0 have no use for.
+_OF_TEXT = (
+  'split', 'errors', 'documents', 'module', 'field', 'columns', 'languages', 'lexicon', 'segmenter',
+)  # fmt: skip
 
 
 def _check_flags() -> None:
@@ -181,6 +185,12 @@ def _open(vocabulary: Vocabulary):
   name = str(text_flags.INPUT.value)
   if not name.startswith(ernie_records.PREFIX):
     return text_flags.open_corpus()
+  for flag in (flags.FLAGS[key] for key in _OF_TEXT):
+    if flag.value != flag.default:
+      raise UserError(
+        f'--{flag.name} is of text, and {name} is of records, which hold ids and units already: '
+        'leave it out'
+      )
   paths = find_files(name.removeprefix(ernie_records.PREFIX))
   return ernie_records.Records(paths, vocabulary, LeftOut(text_flags.SKIP_BAD.value))
 

@@ -87,12 +87,15 @@ ARROWS = {
   ),
   'bertjax.data.loader': (),
   'bertjax.data.ensure_store': (
-    'bertjax.machine.children', 'bertjax.data.plan_and_mask', 'bertjax.data.store',
-    'bertjax.data.vocab.vocabulary',
+    'bertjax.machine.children', 'bertjax.data.store',
+  ),
+  'bertjax.data.unread_text': (
+    'bertjax.data.plan_and_mask', 'bertjax.data.seqio_tasks.names', 'bertjax.data.store',
+    'bertjax.data.text', 'bertjax.data.vocab.vocabulary',
   ),
   'bertjax.data.readers': (
     'bertjax.data.ensure_store', 'bertjax.data.examples', 'bertjax.data.labelled.common',
-    'bertjax.data.store', 'bertjax.data.seqio_tasks',
+    'bertjax.data.store', 'bertjax.data.seqio_tasks', 'bertjax.data.unread_text',
   ),
   'bertjax.data.seqio_tasks': ('bertjax.data',),
   'bertjax.data.labelled': (

@@ -4,17 +4,13 @@ Runs `bertjax.vocab` and `bertjax.prepare` as child processes, so that the train
 imports TensorFlow.
 """
 
-import functools
 import json
 import os
 import pathlib
 import shutil
 import sys
-from collections.abc import Mapping
 
-from bertjax.data import plan_and_mask
 from bertjax.data.store.reader import read_meta
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.machine import children
 from bertjax.storage import copies, durable
@@ -37,27 +33,6 @@ def _run(module: str, flags: dict[str, object]) -> None:
       f'{module} failed with exit status {status}; its message is above. '
       f'Run it alone with: python -m {module} {" ".join(arguments)}'
     )
-
-
-def check(data) -> None:
-  """Refuses what no store will change: plan and mask that do not go together, and a vocabulary
-  without the special tokens that they need, where it is there.
-
-  Args:
-    data: `config.data` of a phase.
-
-  Raises:
-    UserError: says which.
-  """
-  recipe = plan_and_mask.open_recipe(data)
-  if data.vocab and not data.store:
-    special = _special(data.vocab, data.lowercase)
-    plan_and_mask.check_special(recipe, special, f'config.data.vocab={data.vocab}')
-
-
-@functools.cache  # a vocabulary is of all phases
-def _special(vocab: str, lowercase: bool | None) -> Mapping[str, int | None]:
-  return load_vocabulary(vocab, lowercase).special
 
 
 def ensure_store(data, seed: int, workdir: str) -> str:

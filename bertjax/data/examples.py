@@ -262,8 +262,10 @@ def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec]
       'expected a store, got text that is streamed. Set config.data.reader=store'
     )
   store = store.numbered(data.languages)
-  for name in tables:
+  for name in (*recipe.plan.columns, *tables):
     store.column(name)  # refuses a store that lacks it, with the remedy
+  if recipe.masking.units(recipe.mask_options):
+    store.check_units()
   return store, recipe, Spec(recipe.plan_options, length, seed, rows)
 
 

@@ -103,6 +103,7 @@ class Plan(NamedTuple):
     ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
       and every example is a row.
     row: names of the `<name>_B` that it gives.
+    columns: of the store, language or role, that it cannot do without.
     keep: of a plan that leaves out examples for what their tokens are: (store, options, their
       tokens end to end, tokens of each) -> which of them stay. They are asked
       for before they have their numbers in the epoch. None: all stay, and no token is read.
@@ -114,6 +115,7 @@ class Plan(NamedTuple):
   ranges: Callable[[Any, Spec, Chosen], Ranges]
   ordered: bool = False
   row: Sequence[str] = ()
+  columns: Sequence[str] = ()
   keep: Callable[[Any, Any, np.ndarray, np.ndarray], Kept] | None = None
 
 
@@ -121,6 +123,12 @@ def one_row(options: Any) -> int:
   """Rows are corrupted one by one."""
   del options
   return 1
+
+
+def no_units(options: Any) -> bool:
+  """Phrases and entities are not read."""
+  del options
+  return False
 
 
 class Masking(NamedTuple):
@@ -135,6 +143,7 @@ class Masking(NamedTuple):
     slots: (options, length) -> P, predicted slots of a row.
     block: options -> how many rows must be corrupted together.
     row: names of the `<name>_B` that it reads, which the plan must give.
+    units: options -> whether it reads the store's units, phrases and entities.
   """
 
   options: type
@@ -144,6 +153,7 @@ class Masking(NamedTuple):
   slots: Callable[[Any, int], int]
   block: Callable[[Any], int] = one_row
   row: Sequence[str] = ()
+  units: Callable[[Any], bool] = no_units
 
 
 class Labelled(NamedTuple):
@@ -258,7 +268,7 @@ class Reader(NamedTuple):
       thread asks for them.
     unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
     of_run: keys of `config.data` that `ensure` alone reads: the phases of a run share their values.
-    check: (config.data of a phase) -> nothing; refuses what `rows` would, as far as can be told
+    check: (config of a phase) -> nothing; refuses what `rows` would, as far as can be told
       before `ensure`, which may take hours.
   """
 
@@ -271,4 +281,4 @@ class Reader(NamedTuple):
   repeats: bool = True
   unit: int = 0
   of_run: Sequence[str] = ()
-  check: Callable[[Any], None] = lambda data: None
+  check: Callable[[Any], None] = lambda config: None

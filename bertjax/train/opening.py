@@ -34,7 +34,7 @@ def open_run(
     progress.note(note)
   for phase in timeline.make(config).phases:
     with timeline.named(phase):
-      readers.of(phase.config.data).check(phase.config.data)
+      readers.of(phase.config.data).check(phase.config)
   reader = readers.of(config.data)
   if remote.is_remote(config.data.store):
     progress.note(f'The store {config.data.store} is copied once to each host')

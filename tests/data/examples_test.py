@@ -63,14 +63,14 @@ def test_a_missing_special_token_is_named(tmp_path):
 
 @mutation(
   'readers: a vocabulary is looked at when all text is encoded',
-  'bertjax/data/ensure_store.py',
-  '  if data.vocab and not data.store:\n',
+  'bertjax/data/unread_text.py',
+  '  if data.vocab:\n',
   '  if False:\n',
 )
 @mutation(
   'readers: what is refused before text is read, is refused behind it',
   'bertjax/train/opening.py',
-  '      readers.of(phase.config.data).check(phase.config.data)\n',
+  '      readers.of(phase.config.data).check(phase.config)\n',
   '      pass\n',
 )
 def test_a_vocabulary_that_will_not_do_costs_no_work(tmp_path):

@@ -43,10 +43,8 @@ class Options(targets.MaskOptions):
   block: Count
 
 
-def _check(options: Options, store, length: int) -> None:
-  targets.check(options, store, length)
-  if options.word_prob:
-    store.check_units()
+def _units(options: Options) -> bool:
+  return options.word_prob > 0
 
 
 def slots(options: Options, length: int) -> int:
@@ -107,4 +105,4 @@ def _coins(rows: Rows, options: Options) -> np.ndarray:
   return counter_rng.uniform(counter_rng.fold(key_B, 0)) < options.word_prob
 
 
-MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, slots)
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), targets.check, corrupt, slots, units=_units)

@@ -81,6 +81,10 @@ class _Entities(NamedTuple):
   count_S: np.ndarray
 
 
+def _units(options: Options) -> bool:
+  return options.entity_prob > 0
+
+
 def _check(options: Options, store, length: int) -> None:
   targets.check(options, store, length)
   if options.never_drawn:
@@ -88,8 +92,6 @@ def _check(options: Options, store, length: int) -> None:
       'config.data.mask.never_drawn: random replacements of spanbert are as frequent as in the '
       f'text, special tokens too: expected (), got {options.never_drawn}'
     )
-  if options.entity_prob:
-    store.check_units()
   if options.random_share and not store.counts.any():
     raise UserError(
       f'{store.path} does not know how often each id occurs, which random replacements follow: '
@@ -260,4 +262,4 @@ def _mask(chosen_c, left_S, hit_S, begin_S, size_S):
   left_S[hit_S] -= np.bincount(owner_n[taken_n], minlength=len(hit_S))
 
 
-MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, targets.slots)
+MASKING = Masking(Options, ('cls', 'sep', 'mask'), _check, corrupt, targets.slots, units=_units)

@@ -56,7 +56,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   Raises:
     UserError: a store without roles or with one dialogue, or a length that leaves a turn no token.
   """
-  store.column('role')
   turns = spec.options.turns
   if spec.length < 1 + 2 * turns:
     raise UserError(f'{turns} turns need length >= {1 + 2 * turns}, got {spec.length}')
@@ -157,4 +156,4 @@ def _replace(store, spec, examples, turn_nK):
   return fake_n
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, columns=('role',))

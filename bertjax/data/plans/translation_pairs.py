@@ -62,7 +62,6 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """
   if spec.length < 6:
     raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {spec.length}')
-  store.column('language')  # refuses a store without languages, with the remedy
   document_n = language_sampling.parallel(store)
   if not len(document_n):
     raise UserError(
@@ -131,4 +130,4 @@ def _pairs(store, spec, document_n):
   )
 
 
-PLAN = Plan(Options, ('cls', 'sep'), build, ranges)
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, columns=('language',))

@@ -31,9 +31,14 @@ def _rows(
 def _says(phases: Sequence[Any], path: str) -> str:
   del path
   data = phases[0].data
+  finished = (
+    '. Its rows are finished examples: config.data.plan, mask and pack, and what says how text is '
+    'read, have no effect'
+  )
   return (
     f'Streaming {data.mixture or data.input} through seqio: slower than a store; '
     'nothing is held out unless it has a split validation; a resume reads past what it has seen'
+    f'{finished if row_stream.is_finished(data) else ""}'
   )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bertjax.data import ensure_store, examples
+from bertjax.data import ensure_store, examples, unread_text
 from bertjax.data.store.reader import Store, open_store
 from bertjax.data.types import Reader
 
@@ -16,6 +16,10 @@ def _rows(config: Any, store: Store, fallback: str | None) -> tuple[examples.Exa
   return made, None
 
 
+def _check(config: Any) -> None:
+  unread_text.check(config.data, examples.tables_of(config.model))
+
+
 OF_RUN = ('store', 'workers', *ensure_store.MADE_OF)
 READER = Reader(
   reads=('plan', 'mask', 'pack', 'language_alpha', 'language_block', *OF_RUN),
@@ -25,5 +29,5 @@ READER = Reader(
   says=lambda phases, path: f'Reading the store {path}',
   text=True,
   of_run=tuple(key for key in OF_RUN if key != 'languages'),  # each phase numbers them
-  check=ensure_store.check,
+  check=_check,
 )

@@ -232,7 +232,7 @@ def open_examples(data: Any, vocab: str, length: int) -> Provider:
   Raises:
     UserError: the module or the recipe does not work.
   """
-  provider = _registered_examples(data)
+  provider = registered_examples(data)
   return provider or example_task('streamed', data.mixture or data.input, vocab, data, length)
 
 
@@ -243,7 +243,7 @@ def vocabulary_path(data: Any) -> str | None:
   Raises:
     UserError: a Mixture of Tasks with several vocabularies.
   """
-  provider = _registered_examples(data)
+  provider = registered_examples(data)
   sources = [task.source for task in seqio.get_subtasks(provider)] if provider else []
   paths = {source.vocab() if isinstance(source, ExampleSource) else None for source in sources}
   if len(paths) > 1:
@@ -290,7 +290,7 @@ def _as_schema(value: np.ndarray) -> np.ndarray:
   return value.astype(np.float32 if np.issubdtype(value.dtype, np.floating) else np.int32)
 
 
-def _registered_examples(data: Any) -> Provider | None:
+def registered_examples(data: Any) -> Provider | None:
   """The Task or Mixture of finished examples that config.data.mixture names, if it is one."""
   if data.module:
     importlib.import_module(data.module)

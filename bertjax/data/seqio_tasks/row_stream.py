@@ -143,9 +143,7 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
   Raises:
     UserError: there is no vocabulary, or the Task's examples were made with another one.
   """
-  from bertjax.data.seqio_tasks import example_tasks, registered  # noqa: F401  (TensorFlow; registers the names)
-
-  own = example_tasks.vocabulary_path(data)
+  own = _example_tasks().vocabulary_path(data)
   if not (given or own):
     raise UserError(
       f'{data.mixture or data.input} does not say which vocabulary its ids are of: set '
@@ -166,6 +164,11 @@ def open_vocabulary(workdir: str) -> Store:
   return vocabulary_store(pathlib.Path(workdir), load_vocabulary(pathlib.Path(workdir, 'vocab')))
 
 
+def is_finished(data: Any) -> bool:
+  """Whether `config.data` names finished examples, and not text that it makes them of."""
+  return _example_tasks().registered_examples(data) is not None
+
+
 def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
   """Opens what `config.data.mixture` or `config.data.input` names.
 
@@ -179,9 +182,8 @@ def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
   Raises:
     UserError: nothing has this name, or its examples are not of config.length or the vocabulary.
   """
-  from bertjax.data.seqio_tasks import example_tasks, registered  # noqa: F401  (TensorFlow; registers the names)
-
   data, name = config.data, config.data.mixture or config.data.input
+  example_tasks = _example_tasks()
   provider = example_tasks.open_examples(data, str(store.path / 'vocab'), config.length)
 
   def read(skip: int, **options) -> Iterator[Batch]:
@@ -197,6 +199,13 @@ def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
   batches = list(read(0, split='validation', limit=limit))
   row = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
   return training, Fixed(store, row)
+
+
+def _example_tasks() -> Any:
+  """The module, which imports TensorFlow; the names that come with bertjax are registered."""
+  from bertjax.data.seqio_tasks import example_tasks, registered  # noqa: F401
+
+  return example_tasks
 
 
 def _checked(name: str, batch: Batch, length: int, vocabulary_size: int) -> Batch:

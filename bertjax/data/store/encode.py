@@ -103,7 +103,7 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
   if options.columns:
     parts = [record.split(documents_lib.SEPARATOR, len(options.columns)) for record in documents]
     fields, documents = [part[:-1] for part in parts], [part[-1] for part in parts]
-  split, replaced_D, bad = _split(documents, fields, options)
+  split, replaced_D, bad = _split(documents, fields, options, vocabulary.reads_first_space)
   sentences = [sentence for document in split for sentence in document.texts]
   languages_U = [name for document in split for name in document.values.get('language', ())]
   token_n, length_U, unit_n = _tokens(sentences, languages_U, vocabulary, options)
@@ -138,7 +138,7 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
   )
 
 
-def _split(documents, fields, options):
+def _split(documents, fields, options, spaced):
   """Returns the sentences, `documents.Sentences`, and the characters replaced of each document, and
   what is wrong with some, by number."""
   split, replaced_D, bad = [], [0] * len(documents), {}
@@ -150,7 +150,7 @@ def _split(documents, fields, options):
         replaced_D[len(split)] = text.count(mark) - document.count(mark.encode())
       named = zip(options.columns, values, strict=True)
       said = {name: value.decode('utf-8') for name, value in named}
-      split.append(documents_lib.split(text, said, options.split))
+      split.append(documents_lib.split(text, said, options.split, spaced))
     except UserError as error:
       if not options.skip_bad:
         raise

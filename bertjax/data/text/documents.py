@@ -68,13 +68,14 @@ def text_of(record: bytes, columns: Sequence[str]) -> bytes:
   return record.split(SEPARATOR, len(columns))[-1] if columns else record
 
 
-def split(text: str, values: Mapping[str, str], how: str) -> Sentences:
+def split(text: str, values: Mapping[str, str], how: str, spaced: bool = False) -> Sentences:
   """Splits a document into sentences, each with its values.
 
   Args:
     text: of the document.
     values: column -> the value of the document.
     how: 'lines', 'sentences' or 'verbatim'.
+    spaced: as of `split_sentences`.
 
   Raises:
     UserError: not one value for each line, a role that is no number, or no language.
@@ -89,7 +90,7 @@ def split(text: str, values: Mapping[str, str], how: str) -> Sentences:
   )
   if how != sentence_split.SENTENCES:
     return Sentences(lines, {k: _spread(v, lines, k) for k, v in values.items()}, False)
-  texts = [sentence_split.split_sentences(line) for line in lines]
+  texts = [sentence_split.split_sentences(line, spaced) for line in lines]
   spread = {
     k: [v for v, of_line in zip(_spread(value, lines, k), texts, strict=True) for _ in of_line]
     for k, value in values.items()

@@ -65,6 +65,11 @@ def find_sources(pattern: str) -> list[Source]:
   return found
 
 
+def says_language(pattern: str) -> bool:
+  """Whether a comma list of sources names languages, as far as can be told without the files."""
+  return any(map(_LANGUAGE.fullmatch, pattern.split(',')))
+
+
 def _parallel(name: str, pattern: str) -> Source:
   sides = [find_files(part) for part in pattern.split('+')]
   paths = [path for side in sides for path in side]

@@ -1,8 +1,8 @@
 """Documents to units, the "sentences" of the token store: lines, or sentences that we find in them.
 
 The splitter is rule-based and knows no language: terminal punctuation of many scripts, what follows
-it, and a list of abbreviations. Nothing is lost but the white space between units; verbatim lines
-lose none.
+it, and a list of abbreviations. Nothing is lost but the white space between units, which a
+vocabulary may ask to have left as a space; verbatim lines lose none.
 """
 
 import re
@@ -97,18 +97,28 @@ def detect(documents: Iterable[str]) -> str:
   return SENTENCES if several > _PARAGRAPH_SHARE * len(lines) else LINES
 
 
-def split_sentences(paragraph: str) -> list[str]:
+def split_sentences(paragraph: str, spaced: bool = False) -> list[str]:
   """Returns the sentences of a paragraph, stripped, in order; only white space is lost.
 
   Example: 'Dr. A. Smith left. "Why?" he asked.' gives 'Dr. A. Smith left.' and '"Why?" he asked.'
+
+  Args:
+    paragraph: a line.
+    spaced: whether a sentence that has white space before it in the paragraph begins with a space,
+      so that sentences laid end to end are the text again.
   """
-  sentences, start = [], 0
+  pieces, start = [], 0
   for match in _END.finditer(paragraph):
     if _is_end(paragraph, start, match):
-      sentences.append(paragraph[start : match.end()].strip())
+      pieces.append(paragraph[start : match.end()])
       start = match.end()
-  sentences.append(paragraph[start:].strip())
-  return [sentence for sentence in sentences if sentence]
+  pieces.append(paragraph[start:])
+  sentences = [(piece[:1].isspace(), piece.strip()) for piece in pieces]
+  sentences = [(apart, sentence) for apart, sentence in sentences if sentence]
+  return [
+    f' {sentence}' if spaced and apart and number else sentence
+    for number, (apart, sentence) in enumerate(sentences)
+  ]
 
 
 def _is_end(text: str, start: int, match: re.Match) -> bool:

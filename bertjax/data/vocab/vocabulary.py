@@ -71,6 +71,13 @@ class Vocabulary:
     """V, the number of ids."""
     return len(self.pieces)
 
+  @functools.cached_property
+  def reads_first_space(self) -> bool:
+    """Whether a text that begins with a space has other ids: those of byte-level BPE, in which the
+    space belongs to the word behind it, of characters and of bytes."""
+    plain, spaced = self.encode_batch(['a', ' a'])
+    return plain.tolist() != spaced.tolist()
+
   def of_language(self, language: str) -> 'Vocabulary':
     """The same, whose texts are in that language where they come without one.
 

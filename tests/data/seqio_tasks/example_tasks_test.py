@@ -18,6 +18,7 @@ from prepare_runs import run
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import loader, recipes  # fmt: skip
+from bertjax.data.readers import seqio as seqio_reader
 from bertjax.data.seqio_tasks import corpora, example_tasks, registered, row_stream, windows
 from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
@@ -288,6 +289,12 @@ def test_a_text_task_streams_the_batches_of_its_store(vocab, store, tmp_path):
   )
 
 
+@mutation(
+  'streams: of finished examples it is not said that plan and mask have no effect',
+  'bertjax/data/readers/seqio.py',
+  'finished if row_stream.is_finished(data) else ""',
+  '""',
+)
 def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
   def dataset(split, shuffle_files, seed=None):
     del shuffle_files, seed
@@ -310,6 +317,9 @@ def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
   store = row_stream.open_vocabulary(
     row_stream.ensure_vocabulary(config.data, str(tmp_path), vocab)
   )
+  said = 'config.data.plan, mask and pack, and what says how text is read, have no effect'
+  assert said in seqio_reader.READER.says([config], '')
+  assert said not in seqio_reader.READER.says([stream_config(vocab, input='a.txt')], '')
   streamed, held_out = row_stream.open_streams(config, store)
   _, batch, counts = next(loader.train_batches(streamed, 8, threads=0))
   assert batch['token_BT'].dtype == np.int32 and batch['weight_BP'].dtype == np.float32

@@ -63,3 +63,32 @@ def test_wrong_records_are_named(tmp_path, line, message):
   with pytest.raises(ValueError, match=f'r.txt, line 2: expected a record .*{message}'):
     run(output=tmp_path / 's', **given)
   assert not list(tmp_path.glob('s*'))
+
+
+@pytest.mark.parametrize(
+  'flag',
+  [
+    dict(split='lines'),
+    dict(errors='replace'),
+    dict(documents=3),
+    dict(module='my_tasks'),
+    dict(field='body'),
+    dict(columns='role'),
+    dict(languages='zh'),
+    dict(lexicon='words.txt'),
+    dict(segmenter='capitals'),
+  ],
+)
+@mutation(
+  'records: flags of text are taken and have no effect',
+  'bertjax/prepare.py',
+  '    if flag.value != flag.default:\n',
+  '    if False:\n',
+)
+def test_flags_of_text_are_refused(tmp_path, flag):
+  (tmp_path / 'vocab.txt').write_text('[PAD]\t0\n[CLS]\t1\n[SEP]\t2\n[MASK]\t3\na\nb\nc\n[UNK]\n')
+  (tmp_path / 'r.txt').write_bytes(b'1 5 2 6 2;0;0;-1 0 -1 0 -1;1\n')
+  given = dict(input=f'ernie1:{tmp_path}/r.txt', vocab=tmp_path / 'vocab.txt')
+  with pytest.raises(ValueError, match=f'--{next(iter(flag))} is of text.*leave it out'):
+    run(output=tmp_path / 's', **given, **flag)
+  assert not list(tmp_path.glob('s*'))

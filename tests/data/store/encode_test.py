@@ -1,0 +1,51 @@
+"""Documents as ids: sentences cut out of a paragraph are its text when laid end to end."""
+
+import lzma
+
+import pytest
+import transformers
+from mutation import mutation
+
+from bertjax.data.store.encode import Options, encode
+from bertjax.data.vocab.vocabulary import load_vocabulary
+
+SENTENCES = Options('', None, 'sentences', 'strict')
+
+
+@mutation(
+  'encode: the space between two sentences is lost',
+  'bertjax/data/store/encode.py',
+  'documents_lib.split(text, said, options.split, spaced)',
+  'documents_lib.split(text, said, options.split)',
+)
+@mutation(
+  'sentences: a sentence that nothing parts from the one before it gets a space',
+  'bertjax/data/text/sentence_split.py',
+  "f' {sentence}' if spaced and apart and number else sentence",
+  "f' {sentence}' if spaced and number else sentence",
+)
+def test_sentences_of_a_paragraph_have_the_ids_of_the_paragraph(shared):
+  path = shared / 'tokenizers' / 'roberta'
+  theirs = transformers.RobertaTokenizer.from_pretrained(str(path))
+  with lzma.open(shared / 'text_en/enwiki_featured/valid.txt.xz', 'rt', encoding='utf-8') as file:
+    lines = [' '.join(line.split()) for line, _ in zip(file, range(200), strict=False)]
+  lines = [line for line in lines if line] + ['One. Two?Three! (Four.) 一。二。 三。']
+  got = encode([line.encode() for line in lines], load_vocabulary(path), SENTENCES)
+  assert got.size_D.max() > 5  # of a paragraph
+  expected = theirs(lines, add_special_tokens=False, verbose=False, split_special_tokens=True)
+  assert got.token_n.tolist() == sum(expected['input_ids'], [])
+
+
+@pytest.mark.parametrize(
+  ('name', 'reads'),
+  [
+    ('roberta', True),
+    ('gpt2', True),
+    ('bert-base-uncased', False),
+    ('xlm-xnli15', False),
+    ('xlnet', False),
+    ('t5', False),
+  ],
+)
+def test_who_reads_the_space_before_a_sentence(shared, name, reads):
+  assert load_vocabulary(shared / 'tokenizers' / name).reads_first_space == reads
