@@ -60,6 +60,16 @@ _AT_ONCE = dict(fill=1024, score=128, replaced=1024, label=1024, tag=1024, choos
 # config.data.task.name -> mode
 _OF_TASK = dict(classify='label', tags='tag', choice='choose', spans='answer')
 
+# Flags that some modes alone read.
+_READ_BY = dict(
+  top=('fill',),
+  second=('label',),
+  question=('answer',),
+  longest=('answer',),
+  threshold=('answer',),
+  cut=tuple(mode for mode in _MODES if mode != 'answer'),
+)
+
 
 def _check_flags() -> None:
   if (_TEXT.value is None) == (use_flags.INPUT.value is None):
@@ -70,6 +80,8 @@ def _check_flags() -> None:
   beside = [f'--{name}' for name, flag in dict(files, json=_JSON).items() if flag.value]
   if _GLUE.value and beside:
     raise UserError(f'--glue prints the file that GLUE takes: expected no {beside[0]} beside it')
+  if _JSON.value and len(beside) > 1:
+    raise UserError(f'--json is printed, and {beside[0]} is written instead: expected one of them')
   for name, flag in files.items():
     if flag.value and not (folder := pathlib.Path(flag.value).parent).is_dir():
       raise UserError(f'--{name}={flag.value}: there is no directory {folder}')
@@ -221,8 +233,11 @@ def glue_lines(mode: str, found: list[dict[str, Any]], first: int) -> str:
   return '\n'.join(f'{number}\t{label(each)}' for number, each in enumerate(found, first - 1))
 
 
-def _check_files(model: Any, mode: str) -> None:
-  """Refuses files that have nothing to hold."""
+def _check_read(model: Any, mode: str) -> None:
+  """Refuses flags that this mode does not read, and files that have nothing to hold."""
+  for name, readers in _READ_BY.items():
+    if flags.FLAGS[name].present and mode not in readers:
+      raise UserError(f'--{name} is for --mode={" or ".join(readers)}, got {mode}: leave it out')
   if _SOFT_LABELS.value and (mode != 'label' or use_flags.INPUT.value is None):
     raise UserError(
       f'--soft_labels is for --mode=label and a table, got {mode}: expected --input=FILE and a run '
@@ -271,7 +286,7 @@ def main() -> None:
     for part in parts:
       if not mode:
         mode = _mode(model, part.texts)
-        _check_files(model, mode)
+        _check_read(model, mode)
         if _GLUE.value:
           print('index\tprediction')
       found = answers(model, mode, part)

@@ -101,6 +101,10 @@ def _check_flags() -> None:
   if len(given) != (0 if _VERIFY.value else 2):
     said = ', '.join(f'--{name}' for name in given) or 'neither'
     raise UserError(f'expected --input and --vocab, or --verify without both, got {said}')
+  making = (*_OF_TEXT, 'lowercase', 'skip_bad', 'holdout', 'workers', 'part_mb', 'runner')
+  beside = [name for name in making if flags.FLAGS[name].present]
+  if _VERIFY.value and beside:
+    raise UserError(f'--verify reads what is there, with --output alone, got --{beside[0]}')
 
 
 def _verify(output: pathlib.Path) -> None:
@@ -120,7 +124,10 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   vocab = copies.local(str(_VOCAB.value), beside=True)  # once, and not in each worker
   vocabulary = load_vocabulary(vocab, text_flags.LOWERCASE.value)
   corpus = _open(vocabulary)
-  kind = _kind(corpus, vocabulary)
+  given = text_flags.SPLIT.value
+  split = corpus.detect() if given == sentence_split.AUTO else given
+  kind = _kind(corpus, vocabulary)._replace(split=split)
+  spaced = split == sentence_split.SENTENCES and vocabulary.reads_first_space
   names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
   names += ('columns', 'languages', 'lexicon', 'segmenter')
   identity = dict(
@@ -128,7 +135,8 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
     vocabulary=vocabulary.meta,
     source=[*corpus.fingerprint, *_lexicon_fingerprint()],
     options={name: flags.FLAGS[name].value for name in names}
-    | (dict(skip_bad=True) if text_flags.SKIP_BAD.value else {}),
+    | (dict(skip_bad=True) if text_flags.SKIP_BAD.value else {})
+    | (dict(spaced=True) if spaced else {}),
   )
   with owned(output):
     if is_finished(output, identity):
@@ -136,18 +144,21 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
       print(f'{output} is already there')
     else:
       partial = Partial(output, identity, _HOLDOUT.value, kind)
-      _make(corpus, vocabulary, str(vocab), partial, output, beam)
+      _make(corpus, vocabulary, str(vocab), split, partial, output, beam)
 
 
 def _make(
-  corpus, vocabulary: Vocabulary, vocab: str, partial: Partial, output: pathlib.Path, beam: Any
+  corpus,
+  vocabulary: Vocabulary,
+  vocab: str,
+  split: str,
+  partial: Partial,
+  output: pathlib.Path,
+  beam: Any,
 ) -> None:
   """Writes the rest of a store and shows what it is."""
   if partial.stats.documents:
     print(f'going on after document {partial.stats.documents}')
-  split = (
-    text_flags.SPLIT.value if text_flags.SPLIT.value != sentence_split.AUTO else corpus.detect()
-  )
   options = encode.Options(
     vocab=vocab,
     lowercase=text_flags.LOWERCASE.value,

@@ -21,7 +21,8 @@ from rich.console import Console
 
 from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
-from bertjax.launch.grid import Job, Point, jobs, judged, table, without_flags
+from bertjax.launch.arguments import without_flags
+from bertjax.launch.grid import Job, Point, jobs, judged, table
 from bertjax.storage import remote
 from configs.finetune.grids import GRIDS
 
@@ -53,6 +54,7 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric
     UserError: a signal has stopped a run, or a run does not have the metric, as no other will.
   """
   from bertjax.launch.processes import UNFINISHED, Command, run_together
+  from bertjax.train import pace
 
   failed = []
   for number, job in enumerate(due, 1):
@@ -62,6 +64,7 @@ def run_all(due: Sequence[Job], common: list[str], workdir: pathlib.Path, metric
     status = run_together([Command(command, {}, log, job.name)])
     if status == UNFINISHED:
       raise UserError(f'stopped in {job.name}; the same command goes on from there')
+    pace.recall(job.config, str(workdir / job.name))
     if status:
       failed.append(job.name)
     elif scores := judged(workdir / job.name, job.config, metric):
@@ -140,7 +143,9 @@ def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:
 
   made_of = {f'data.{key}' for key in ensure_store.MADE_OF}
   own = any(key in made_of or key.rpartition('.')[0] in made_of for key in grid[0])
-  return not (config.data.store or config.data.reader != 'store' or own)
+  brings = config.init_from or 'teacher' in config.objective  # a vocabulary, to each run
+  lacking = not (config.data.vocab or config.data.train_vocab.type)
+  return not (config.data.store or config.data.reader != 'store' or own or brings and lacking)
 
 
 def _made_store(config: Any, workdir: pathlib.Path) -> list[str]:

@@ -13,7 +13,8 @@ Other arms:
   untied embeddings     --config.model.tied_embeddings=False
   one net for both      --config.model.generator=shared
   uniform replacements  --config.model.generator=uniform --config.evals.pseudo_perplexity.rows=0
-  masked-LM alone       --config.model.generator=shared --config.objective.train=generator
+  masked-LM alone       --config.model.generator=shared --config.objective.train=generator \
+                        --config.best.metric=eval/mlm_masked --config.best.mode=min
   two towers            --config.model.generator=two_tower
   Electric              --config.model.generator=two_tower --config.objective.electric=True
 """

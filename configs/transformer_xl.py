@@ -10,7 +10,8 @@ is held out, in blocks of at most 64 KiB.
 
 Sizes: test, tiny, wt103_base, wt103_large (words), enwik8_base, enwik8_large (bytes). The
 vanilla models of the paper's comparison are --config.model.attention=absolute (or deeper, with
---config.model.learned_positions=LENGTH) and --config.model.mem_len=0.
+--config.model.learned_positions=LENGTH) and --config.model.mem_len=0, evaluated as they are:
+--config.evals.held_out.model.mem_len=0 --config.evals.held_out.model.same_length=False.
 
 The large sizes are TensorFlow's, and differ here from that code in what follows. It begins with
 clusters of weight zero (here as the table's) and with a memory of zeros that are attended to (here

@@ -140,6 +140,21 @@ def divided(folder, pattern, vocab):
 
 
 @mutation(
+  'shards: blocks of another share of the text are taken for these',
+  'bertjax/data/store/shards.py',
+  'reading=[*reading, files.total],',
+  'reading=[*reading, files.total if files.verbatim else 0],',
+)
+def test_a_shard_of_more_text_is_another_one(tmp_path):
+  """Text without empty lines is cut in blocks of a hundredth of all files."""
+  vocab = texts(tmp_path)['vocab']
+  for name, lines in (('x.plain', 9000), ('y.plain', 200_000)):
+    (tmp_path / name).write_text('the cat sat on the mat\n' * lines)
+  alone, beside = (divided(tmp_path, pattern, vocab)[0] for pattern in ('x.plain', '*.plain'))
+  assert alone.files.paths == beside.files.paths and alone.name != beside.name
+
+
+@mutation(
   'shards: the text is not looked at where it is encoded',
   'bertjax/data/store/shards.py',
   'if name != shard.name:',

@@ -215,6 +215,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
     (dict(input=e, columns=['language'], languages=['de']), "the language 'en', which has no id"),
     (dict(input=d, columns=['language']), "a document has no language; it begins with 'A dog"),
     (dict(input=d, columns=['langauge']), "--columns: .*did you mean 'language'"),
+    (dict(input='python_docs', columns=['role']), '--columns: python_docs has no role'),
     (dict(input=a, lexicon=f'{tmp_path}/lexicon.txt'), '--lexicon=.*found nothing in 1 documents'),
     (dict(input=a, segmenter='capitals'), '--segmenter=capitals found nothing'),
     (dict(input=a, segmenter='no:f'), '--segmenter=no:f: expected capitals'),

@@ -13,6 +13,7 @@ from processes import ROOT, environment
 
 from bertjax.checkpoint import resume
 from bertjax.errors import UserError
+from bertjax.launch import arguments
 from bertjax.launch import grid as grids
 from configs import bert
 from configs.distill import kd
@@ -101,7 +102,7 @@ def test_jobs_are_seed_by_seed_with_their_flags():
 def test_a_command_has_none_of_the_flags_of_the_sweep():
   argv = ['--grid', 'a=1', '--seeds=2', '--config=x', '--workdir', 'w', '--dry_run', '--config.a=b',
           '--grid=c=2', '--metric=m', '--config.data.store', 's t']  # fmt: skip
-  left = grids.without_flags(argv, ('grid', 'seeds', 'workdir', 'metric'), ('dry_run',))
+  left = arguments.without_flags(argv, ('grid', 'seeds', 'workdir', 'metric'), ('dry_run',))
   assert list(left) == ['--config=x', '--config.a=b', '--config.data.store', 's t']
 
 

@@ -26,7 +26,7 @@ from bertjax.bench.parts.finetune_time import SIDES, best, check, ours, spec_of,
 from bertjax.checkpoint import resume
 from bertjax.config import command_line
 from bertjax.data.seqio_tasks import row_stream
-from bertjax.launch.grid import without_flags
+from bertjax.launch.arguments import without_flags
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config of the fine-tuning.')
 _SEEDS = flags.DEFINE_integer('seeds', 1, 'Runs of each side.', lower_bound=1)

@@ -8,7 +8,8 @@
                                                      kernels/relative_attention/tuning/KIND.json
 
 Every row is printed as it is known, then all as one JSON line. The shapes are those of
-`kernels/relative_attention/arg_specs.py`; --rows, --heads and --lengths make them smaller.
+`kernels/relative_attention/arg_specs.py`; --rows, --heads and --lengths make them smaller. memory
+takes one row of XLNet large and no more than --lengths; tune has no --impls.
 """
 
 import datetime

@@ -13,6 +13,7 @@ URL each has a directory of its own: its part of the state is sent there, and th
 
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import pathlib
 import shutil
@@ -29,6 +30,7 @@ from bertjax.machine import hosts
 from bertjax.storage import durable, mirror
 
 TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
+_saves = itertools.count()  # tried in this process, as in all others
 
 
 class Checkpoints:
@@ -96,8 +98,7 @@ class Checkpoints:
     saving = final.with_name(f'{step}.saving')
     record = dict(step=step, meta=meta, arrays=reading.describe(state))
     try:
-      if self._writes:
-        saving.mkdir()
+      self._make(saving)
       self._saver.save(saving / 'state', args=ocp.args.PyTreeSave(state))
     except Exception as error:  # a full disk is a ValueError of TensorStore
       future = concurrent.futures.Future()
@@ -108,6 +109,21 @@ class Checkpoints:
     self._pending.append((step, future))
     if wait:
       self.wait()
+
+  def _make(self, saving: pathlib.Path) -> None:
+    """Makes the directory of a save. What ends it on one process is raised on all of them: they
+    would wait for that one within the save."""
+    error = None
+    try:
+      if self._writes:
+        saving.mkdir()
+    except OSError as found:
+      error = found
+    said = hosts.gather(f'saving/{next(_saves)}', str(error or ''))
+    if error:
+      raise error
+    if any(said):
+      raise OSError(f'another process cannot save: {next(filter(None, said))}')
 
   def has(self, step: int) -> bool:
     """Whether there is a checkpoint of a step, or it is under way."""

@@ -32,6 +32,8 @@ def extended(
   history = [dict(each, step=min(each['step'], start)) for each in found.get('history', ())]
   old, new = dotted.flat(found['config']), dotted.flat(config)
   changes = {}
+  if 'data.vocab' in found.get('given', ()) and new.get('data.vocab', '').endswith('/vocab'):
+    new['data.vocab'] = old['data.vocab']  # in the workdir, which may have moved
   for key in sorted({*old, *new}):
     sides = dict(old=old, new=new)
     if key not in old or key not in new or old[key] != new[key]:

@@ -13,8 +13,8 @@ student that takes every second layer of its teacher:
 
 There `checkpoint` is a run, one of its checkpoints, or hf:DIR. Paths name a subtree; `layers` picks
 from the leading axis of leaves under 'layers'. Parameters only: optimizer state and step start
-afresh. Ids mean nothing without their vocabulary, so one that differs is refused, unless
-`config.remap_vocab` moves the rows of the pieces that both have.
+afresh. Ids mean nothing without their vocabulary, so one that differs is refused, unless, of one
+model, `config.remap_vocab` moves the rows of the pieces that both have.
 """
 
 import copy
@@ -141,7 +141,8 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   if stored is not None:
     old = stored['config']
     model_fields.bring(given.model, config, resume.with_tuples(old['model']))
-    config.data.vocab = old['data']['vocab']
+    if resume.brought_vocabulary(stored) and config.data.vocab in ('', old['data']['vocab']):
+      config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))  # wherever that lies by now
     if config.data.reader == 'labelled':
       config.data.languages = resume.with_tuples(old['data']['languages'])
     return Adopted(config)
@@ -224,6 +225,11 @@ def loader(
       )
     heads, other = task_heads.names(config.model), other_classes(source, config)
     return lambda variables: _with_whole(variables, source, rows, said, heads, other)
+  if config.remap_vocab:
+    raise UserError(
+      'config.remap_vocab moves the rows of one model that config.init_from names, a run or '
+      f'FORMAT:PATH, got {config.init_from!r}: leave it out'
+    )
   entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
 
   def load(variables: Any) -> tuple[Any, list[str]]:
@@ -288,7 +294,9 @@ def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
   another vocabulary, which older checkpoints do not say."""
   if sources.is_source(path):
     source = open_source(path)
-    vocab_rows.moved(path, source.vocabulary, vocabulary, False, KEY)
+    theirs = source.vocabulary
+    if theirs and vocabulary and not vocab_rows.same_ids(theirs, vocabulary):
+      raise UserError(vocab_rows.refusal(path, theirs.sha256, vocabulary, KEY))
     return lambda: dict(params=source.params())
   directory = reading.newest(*mirror.opened(path))
   theirs = manifest.read(directory)['meta'].get('vocabulary')

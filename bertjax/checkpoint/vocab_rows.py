@@ -31,7 +31,8 @@ def moved(
   if same_ids(theirs, ours):
     return None, []
   if not remap:
-    raise UserError(refusal(name, theirs.sha256, ours, key))
+    remedy = ', or give --remap_vocab, which moves the rows of the pieces that both have'
+    raise UserError(f'{refusal(name, theirs.sha256, ours, key)}{remedy}')
   there = {piece: i for i, piece in enumerate(theirs.pieces)}
   shared = {i: there[piece] for i, piece in enumerate(ours.pieces) if piece in there}
   for role, mine in ours.special.items():  # [CLS] is <s>, whatever it is called
@@ -48,6 +49,5 @@ def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:
   return (
     f'{key}: {name} was trained with another vocabulary (sha256 {theirs[:12]}) than this run '
     f'({ours.size} ids, {ours.sha256[:12]}), and its ids mean other pieces: take its '
-    'vocabulary (config.data.vocab), or give --remap_vocab, which moves the rows of the pieces '
-    'that both have'
+    'vocabulary (config.data.vocab)'
   )

@@ -16,6 +16,7 @@ from bertjax.machine import children
 from bertjax.storage import copies, durable
 
 RECORD = 'made_of.json'  # beside the store of a workdir: what it follows from
+_OWN = 'WORKDIR/vocab'  # there, of a vocabulary that the workdir keeps
 # Keys of `config.data` that the store of a workdir follows from.
 MADE_OF = (
   'input', 'mixture', 'module', 'vocab', 'train_vocab', 'lowercase', 'split', 'errors', 'field',
@@ -59,21 +60,22 @@ def ensure_store(data, seed: int, workdir: str) -> str:
       )
     return str(copies.local(data.store))
   store = pathlib.Path(workdir, 'store')
-  _clear_others(data, seed, pathlib.Path(workdir))
+  clear_others(data, seed, workdir)
   if not (store / 'store.json').exists():
     _prepare(data, seed, workdir, store)
   held_out = store / 'heldout'
   if data.heldout and not (held_out / 'store.json').exists():
-    languages = read_meta(store)['languages']
+    meta = read_meta(store)  # of the same languages, and cut as this was; older stores do not say
+    alike = dict(languages=','.join(meta['languages']), split=meta.get('split') or data.split)
     flags = _flags(data, data.heldout, store / 'vocab', held_out, 0.0)
-    _run('bertjax.prepare', flags | dict(languages=','.join(languages), documents=None))
+    _run('bertjax.prepare', flags | alike | dict(documents=None))
   return str(store)
 
 
-def _clear_others(data, seed: int, workdir: pathlib.Path) -> None:
+def clear_others(data, seed: int, workdir: str) -> None:
   """Removes a store and a vocabulary that a start with another text or vocabulary left here: it
   failed before its first step, or the workdir would be that run's."""
-  record, wanted = workdir / RECORD, _made_of(data, seed)
+  record, wanted = pathlib.Path(workdir, RECORD), _made_of(data, seed, workdir)
   if record.exists():
     try:
       made_of = dict(json.loads(record.read_bytes()))
@@ -82,6 +84,8 @@ def _clear_others(data, seed: int, workdir: pathlib.Path) -> None:
         f'{record} is torn or damaged ({error}): remove it, and {workdir}/store if it was made of '
         'other text'
       ) from error
+    if made_of.get('vocab') == str(pathlib.Path(workdir, 'vocab')):  # as it once was written
+      made_of['vocab'] = _OWN
     differing = [key for key in wanted if made_of.get(key) != wanted[key]]
     if differing:
       print(
@@ -90,13 +94,22 @@ def _clear_others(data, seed: int, workdir: pathlib.Path) -> None:
         flush=True,
       )
       for name in ('store', 'store.partial', 'vocab', 'plans'):
-        shutil.rmtree(workdir / name, ignore_errors=True)
+        shutil.rmtree(pathlib.Path(workdir, name), ignore_errors=True)
 
 
-def _made_of(data, seed: int) -> dict:
+def _made_of(data, seed: int, workdir: str) -> dict:
   """What a store of the workdir follows from, as JSON gives it back."""
   plain = lambda value: dict(value) if hasattr(value, 'items') else value
-  return json.loads(json.dumps({key: plain(data[key]) for key in MADE_OF} | dict(seed=seed)))
+  made_of = {key: plain(data[key]) for key in MADE_OF} | dict(seed=seed)
+  if data.vocab and pathlib.Path(data.vocab) == pathlib.Path(workdir, 'vocab'):
+    made_of['vocab'] = _OWN  # on each host the workdir may lie elsewhere, and it may be moved
+  return json.loads(json.dumps(made_of))
+
+
+def _record(data, seed: int, workdir: str) -> None:
+  """Notes what the vocabulary and the store of a workdir follow from."""
+  pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
+  durable.write_json(pathlib.Path(workdir, RECORD), _made_of(data, seed, workdir))
 
 
 def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
@@ -107,8 +120,7 @@ def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
       'to train one, e.g. --config.data.train_vocab.type=wordpiece '
       '--config.data.train_vocab.size=30522'
     )
-  store.parent.mkdir(parents=True, exist_ok=True)
-  durable.write_json(store.parent / RECORD, _made_of(data, seed))
+  _record(data, seed, workdir)
   vocab = vocabulary(data, source, seed, workdir)
   holdout = 0.0 if data.heldout else data.holdout
   _run('bertjax.prepare', _flags(data, source, vocab, store, holdout))
@@ -159,6 +171,7 @@ def vocabulary(data, source: str, seed: int, workdir: str) -> str:
     return data.vocab
   vocab = pathlib.Path(workdir, 'vocab')
   if not vocab.exists():
+    _record(data, seed, workdir)
     _run(
       'bertjax.vocab',
       dict(
@@ -166,6 +179,7 @@ def vocabulary(data, source: str, seed: int, workdir: str) -> str:
         type=data.train_vocab.type,
         size=data.train_vocab.size,
         split=data.split,
+        documents=data.documents or None,
         output=vocab,
         lowercase=data.lowercase,
         module=data.module,

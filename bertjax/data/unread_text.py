@@ -34,8 +34,8 @@ def check(data: Any, tables: Sequence[str]) -> None:
     UserError: says which, and the remedy.
   """
   recipe = plan_and_mask.open_recipe(data)
-  if data.store:
-    return
+  if data.store or not (data.input or data.mixture):
+    return  # a store of the workdir is taken as it is
   if data.vocab:
     special = _special(data.vocab, data.lowercase)
     plan_and_mask.check_special(recipe, special, f'config.data.vocab={data.vocab}')
@@ -60,6 +60,7 @@ def _check_units(recipe: Recipe, data: Any) -> None:
 
 
 def _check_columns(recipe: Recipe, tables: Sequence[str], data: Any) -> None:
+  names_of = ' and '.join(_REMEDY)
   said = {*data.columns, *(['language'] if files.says_language(data.input) else [])}
   by_language = ['language'] if recipe.language_alpha is not None else []
   for name in (*recipe.plan.columns, *by_language, *tables):
@@ -67,15 +68,15 @@ def _check_columns(recipe: Recipe, tables: Sequence[str], data: Any) -> None:
       raise UserError(
         f'the {name} of each text is read, by plan {recipe.plan_name!r}, language_alpha or the '
         f"model's tables, and config.data.input={data.input} does not say it: expected "
-        f'{_REMEDY[name]}'
+        f'{_REMEDY.get(name, f"one of {names_of}, which is all that a text can say")}'
       )
 
 
 def _by_task(data: Any) -> bool:
   """Whether the text is of a seqio Task or a TFDS builder, whose columns are known when it is
-  opened, or nothing is named yet."""
+  opened."""
   named = data.input
-  if not named or data.mixture or data.module:
+  if data.mixture or data.module:
     return True
   return named != corpus.PYTHON_DOCS and (
     named.startswith('tfds:') or named in names.WITH_TENSORFLOW

@@ -106,7 +106,7 @@ def dense_windows(config: Any, length: int) -> Way:
 
 
 def segment_batches(token_n: np.ndarray, rows: int, segment: int) -> Iterator[Batch]:
-  """The stream in `rows` columns, as `data/lm_rows.py` lays them out: the last batch is padded.
+  """The stream in `rows` columns, as `data/plans/lm_columns.py` has them; the last batch is padded.
 
   Args:
     token_n: the stream.

@@ -1,7 +1,7 @@
 """The arguments of a launcher: its own come first, all others are for `bertjax.main`."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from bertjax.errors import UserError
 
@@ -41,6 +41,19 @@ def required(argv: Sequence[str], flag: str) -> str:
   if not found:
     raise UserError(f'expected --{flag}=..., as of python -m bertjax.main, got {list(argv)}')
   return found
+
+
+def without_flags(
+  argv: Sequence[str], valued: Collection[str], switches: Collection[str]
+) -> Iterator[str]:
+  """The arguments but for flags with a value, in the same word or in the next, and switches."""
+  skip = False
+  for argument in argv:
+    name, equals, _ = argument.lstrip('-').partition('=')
+    if skip or (argument.startswith('-') and name in {*valued, *switches}):
+      skip = not skip and not equals and name in valued
+    else:
+      yield argument
 
 
 def with_preset(argv: Sequence[str], preset: str) -> list[str]:

@@ -37,8 +37,7 @@ def commands_of(argv: list[str], folder: str) -> list[Command]:
     argv: --hosts=A,B and --port=P, if there are several, and the flags of `bertjax.main`.
     folder: of every host in which to run.
   """
-  own = ('--hosts=', '--port=')
-  flags = [argument for argument in argv if not argument.startswith(own)]
+  flags = list(arguments.without_flags(argv, ('hosts', 'port'), ()))
   arguments.required(flags, 'workdir')
   hosts = [host for host in (arguments.value(argv, 'hosts') or '').split(',') if host]
   run = [sys.executable, '-m', 'bertjax.main', *arguments.with_preset(flags, 'gpu')]

@@ -7,7 +7,7 @@ import json
 import math
 import pathlib
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.table import Table
@@ -194,19 +194,6 @@ def _rows(run: pathlib.Path) -> list[dict[str, float]]:
 def _beside(metric: str, score: str) -> str:
   """Another score of the set that a metric is of: eval/dev/f1 -> eval/dev/accuracy."""
   return f'{metric.rpartition("/")[0]}/{score}'
-
-
-def without_flags(
-  argv: Sequence[str], valued: Collection[str], switches: Collection[str]
-) -> Iterator[str]:
-  """The arguments but for flags with a value, in the same word or in the next, and switches."""
-  skip = False
-  for argument in argv:
-    name, equals, _ = argument.lstrip('-').partition('=')
-    if skip or (argument.startswith('-') and name in {*valued, *switches}):
-      skip = not skip and not equals and name in valued
-    else:
-      yield argument
 
 
 def _name(point: Point, seed: int) -> str:

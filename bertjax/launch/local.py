@@ -82,7 +82,7 @@ def _log_base(workdir: str) -> pathlib.Path:
   """Beside the workdir, or in the temporary directory if that is in an object store."""
   if '://' in workdir:
     return pathlib.Path(tempfile.gettempdir(), re.sub(r'\W+', '-', workdir))
-  return pathlib.Path(workdir)
+  return pathlib.Path(workdir).absolute()
 
 
 def _free_port() -> int:

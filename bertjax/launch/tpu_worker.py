@@ -32,12 +32,12 @@ set -e
 cd bertjax
 if [ -f run.pid ] && kill -TERM "$(cat run.pid)" 2> /dev/null; then
   for second in $(seq 300); do kill -0 "$(cat run.pid)" 2> /dev/null || break; sleep 1; done
-  kill -KILL "$(cat run.pid)" 2> /dev/null || true
+  kill -KILL -- -"$(cat run.pid)" 2> /dev/null || true
 fi
 rm -f run.status
 nohup setsid sh run.sh > run.log 2>&1 < /dev/null & echo $! > run.pid
 """
-# The process of run.pid is the run itself, so that a signal reaches it.
+# The process of run.pid passes a signal on to the run, and leads the group that both are of.
 RUN = """cd "$HOME/bertjax"
 .venv/bin/python -m bertjax.launch resumable {flags} & run=$!
 trap 'kill -TERM $run' TERM

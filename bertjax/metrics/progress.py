@@ -1,9 +1,11 @@
 """What is seen while a command works: a bar on a terminal, plain lines elsewhere; without jax."""
 
+import contextlib
+import errno
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import rich.progress
@@ -13,6 +15,16 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from bertjax.metrics.verdict import verdict
 
 _SECONDS = 10.0  # between lines of `Bar` where there is no terminal
+
+
+@contextlib.contextmanager
+def _to_the_screen() -> Iterator[None]:
+  """Shows what it can: a terminal that was closed costs a run nothing."""
+  try:
+    yield
+  except OSError as error:
+    if error.errno != errno.EIO:
+      raise
 
 
 class Progress:
@@ -44,6 +56,7 @@ class Progress:
     if self._bar:
       self._bar.update(self._task, total=total_steps)
 
+  @_to_the_screen()
   def note(self, text: str) -> None:
     """Says what is going on, with the seconds since the start; above the bar if there is one."""
     if not self._first:
@@ -54,11 +67,13 @@ class Progress:
     else:
       print(line, flush=True)
 
+  @_to_the_screen()
   def show(self, table: Any) -> None:
     """Prints a rich table."""
     if self._first:
       self._console.print(table)
 
+  @_to_the_screen()
   def step(self, step: int, loss: float | None) -> None:
     """Moves the bar to a step.
 
@@ -78,6 +93,7 @@ class Progress:
       else:
         print(f'step {step - 1:,}/{self._total:,}  loss {loss:.4f}', flush=True)
 
+  @_to_the_screen()
   def update(self, step: int, scalars: Mapping[str, float]) -> None:
     """Shows a logged step.
 
@@ -100,6 +116,7 @@ class Progress:
     else:
       print(f'step {step:,}/{self._total:,}  {text}', flush=True)
 
+  @_to_the_screen()
   def close(self) -> None:
     """Leaves the terminal as it was."""
     if self._bar:

@@ -1,8 +1,8 @@
 """The recipes of papers on slices of TPUs: python -m bertjax.preflight.papers [--estimate]
 
 Compiles each at its own batch, one after the other, and prints the table of docs/tpu.md as it
-grows. All of them take hours; --only=bert,xlnet picks some. With --estimate they take a minute, and
-the table says what shapes alone say. Returns 1 if one does not fit.
+grows. All of them take an hour; --only=bert,xlnet picks some. With --estimate they take a minute,
+and the table says what shapes alone say. Returns 1 if one does not fit.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from bertjax.config import command_line, presets
-from bertjax.errors import door
+from bertjax.errors import choose, door
 
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _ONLY = flags.DEFINE_list('only', [], 'Files of configs, e.g. bert,xlnet; all by default.')
@@ -109,6 +109,8 @@ def table(papers: Iterable[Paper], compiles: bool) -> Iterator[tuple[str, bool]]
 
 def main() -> int:
   """Prints the table; 1 if something does not fit."""
+  for name in _ONLY.value:
+    choose(name, dict.fromkeys(paper.file for paper in PAPERS), '--only')
   papers = (p for p in PAPERS if not _ONLY.value or p.file in _ONLY.value)
   fit = True
   for line, fits in table(papers, compiles=not _ESTIMATE.value):

@@ -91,6 +91,20 @@ def due(phases: Iterable[Any], step: int, last: bool) -> bool:
   return any(s.due(step, last) for phase in phases for s in phase.evals)
 
 
+def lacking(
+  phases: Iterable[Any], side_by_side: bool, step: int, scores: Mapping[str, float]
+) -> list[str]:
+  """The sets that are due after this step only if it is the last one, and gave none of these."""
+  label = lambda phase: phase.name if side_by_side else ''
+  return [
+    s.name
+    for phase in phases
+    for s in phase.evals
+    if s.evaluation.names and not s.due(step, False)
+    if not any(s.score_name(name, label(phase)) in scores for name in s.evaluation.names)
+  ]
+
+
 def run(
   phases: Iterable[Any],
   side_by_side: bool,

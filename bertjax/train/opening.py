@@ -32,10 +32,11 @@ def open_run(
     progress.note(note)
   for note in schema.notes(config):
     progress.note(note)
-  for phase in timeline.make(config).phases:
-    with timeline.named(phase):
-      readers.of(phase.config.data).check(phase.config)
   reader = readers.of(config.data)
+  if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
+    for phase in timeline.make(config).phases:
+      with timeline.named(phase):
+        readers.of(phase.config.data).check(phase.config)
   if remote.is_remote(config.data.store):
     progress.note(f'The store {config.data.store} is copied once to each host')
   elif hosts.index() == 0:

@@ -2,7 +2,9 @@
 
 import jax
 
+from bertjax.checkpoint import task_heads
 from bertjax.metrics import goodput
+from bertjax.train import setup
 
 
 def show_goodput(workdir: str) -> None:
@@ -12,28 +14,37 @@ def show_goodput(workdir: str) -> None:
     print('\n'.join(found.lines()))
 
 
-def show(workdir: str, early: str, labelled: bool, several: bool) -> None:
+def show(run: setup.Run, workdir: str, early: str) -> None:
   """Prints where the run is and the next commands.
 
   Args:
-    workdir: of the run.
+    run: that ended.
+    workdir: its directory, as it was given.
     early: that it ended before its last step, and where; ''.
-    labelled: whether it learned a task, and is not to be pretrained further.
-    several: whether it learned several, of which one is used at a time.
   """
-  of_task = ' --task=NAME' if several else ''
-  again = (
-    f'  python -m bertjax.predict --workdir={workdir} --step=best{of_task} --input=FILE\n'
-    f'  python -m bertjax.convert --to=hf --workdir={workdir} --step=best{of_task} --output=DIR'
-    if labelled
-    else '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
-    "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
-    '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
-  )
   print(
     f'\nThe run{f", {early}," if early else ""} is in {workdir}: curves.png, metrics.jsonl, '
     'checkpoints. Next:\n'
     f'  tensorboard --logdir {workdir}\n'
-    f'  python -m bertjax.main --workdir={workdir} --evaluate\n'
-    f'{again}'
+    f'  python -m bertjax.main --workdir={workdir} --evaluate'
   )
+  if run.config.data.reader != 'labelled':
+    print(
+      '  python -m bertjax.main --config=configs/bert.py:tiny --workdir=runs/mine \\\n'
+      "      --config.data.input='my_text/*.txt' --config.data.train_vocab.type=wordpiece \\\n"
+      '      --config.data.train_vocab.size=16384 --config.total_steps=10000'
+    )
+  elif _has_head(run):
+    scored = any(each.evaluation.names for phase in run.parts for each in phase.evals)
+    which = ' --step=best' if scored else ''
+    which += ' --task=NAME' if run.timeline.draws is not None else ''
+    print(
+      f'  python -m bertjax.predict --workdir={workdir}{which} --input=FILE\n'
+      f'  python -m bertjax.convert --to=hf --workdir={workdir}{which} --output=DIR'
+    )
+
+
+def _has_head(run: setup.Run) -> bool:
+  """Whether the model itself does what it learned; a probe, e.g., reads it from outside."""
+  params = run.abstract.variables['params']
+  return task_heads.TASKS in params or any(n in params for n in task_heads.names(run.config.model))

@@ -103,10 +103,24 @@ class Session:
       return
     known, last = self._checkpoints.scores(self.start), self.start == self._config.total_steps
     if known is not None:
+      if last:
+        known = self._with_rest(known)
       self._writer.write(self.start, known)
       self._patience.look(self.start, known)
     elif self.is_judged(self.start, last):
       self.evaluate(self.start, last)
+
+  def _with_rest(self, known: dict[str, float]) -> dict[str, float]:
+    """The scores of the last step with those of sets that wait for the end, where it has none: it
+    was not to be the last one when it was taken."""
+    phases = self._run.judged(self._run.timeline.at(self.start - 1)[0])
+    if not evaluation.lacking(phases, self._run.timeline.side_by_side, self.start, known):
+      return known
+    found = held_out_scores(
+      self._run, self.start, True, self.state.variables, self._progress, before=known
+    )
+    self._checkpoints.score(self.start, found)
+    return found
 
   def step(self, done: int) -> None:
     """Takes step number `done`, from 1."""
@@ -211,11 +225,7 @@ class Session:
     self._book.print_summary()
     report.show_goodput(self._workdir)
     if self.previous is not None and jax.process_index() == 0:
-      labelled, several = (
-        self._config.data.reader == 'labelled',
-        self._run.timeline.draws is not None,
-      )
-      report.show(self._place.text, early, labelled, several)
+      report.show(self._run, self._place.text, early)
       self._writer.close()
       try:
         curves.plot([self._workdir])
@@ -270,9 +280,10 @@ class Session:
     if gone or int(self.state.step) != self.previous[0]:
       return  # the error came in the middle of a step
     if spikes.good(self.previous[1]):
-      self._progress.note(
-        f'Saving step {self.previous[0]} on the way out of {type(error).__name__}'
-      )
+      with contextlib.suppress(OSError):  # of a stdout that nobody reads, which may be the error
+        self._progress.note(
+          f'Saving step {self.previous[0]} on the way out of {type(error).__name__}'
+        )
       try:
         self.save(wait=True)
       except Exception as second:

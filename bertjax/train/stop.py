@@ -8,8 +8,11 @@ A thread of its own watches: the main thread may be within XLA for minutes, or w
 that waits for another process. It takes the main thread's place when processes agree on a step:
 each says how many steps it has begun, none begins another one until all have said so, and all stop
 one step after the furthest.
+
+An error that ends one process ends the others too: they would wait for it, and it for them.
 """
 
+import contextlib
 import os
 import select
 import signal
@@ -23,6 +26,7 @@ from bertjax.machine import hosts
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 GRACE_S = 60.0  # for the others to say where they are
+FAILED_S = 5.0  # in which what ended another process ends this one by itself, where it can
 ONE_S = 1.0  # a scheduler may tell a process and its parent, which passes it on: that is one signal
 
 
@@ -59,6 +63,8 @@ class Stop:
   def __exit__(
     self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
   ) -> None:
+    if error is not None and hosts.count() > 1:
+      hosts.tell('stop/failed', f'process {hosts.index()}: {error}')
     signal.set_wakeup_fd(self._wakeup)
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
@@ -85,7 +91,7 @@ class Stop:
 
   def _watch(self) -> None:
     """The thread."""
-    first = 0.0
+    first = failed = 0.0
     while True:
       ready, _, _ = select.select([self._reader], [], [], hosts.POLL_S)
       for number in os.read(self._reader, 64) if ready else b'':
@@ -98,11 +104,18 @@ class Stop:
             self._leave(f'{signal.Signals(number).name} came twice: stopped at once', 128 + number)
           self.ask(signal.Signals(number).name)
       try:
+        if error := self._failed_elsewhere():
+          failed = failed or time.monotonic() + FAILED_S + (hosts.index() == 0)  # it goes last
+          if time.monotonic() > failed:
+            self._leave(f'Left after the error that ended {error}', 1)
         if self._agreed is None and (self.reason or self._asked_elsewhere()):
           self._agree()
       except RuntimeError as error:  # also jax's, of a backend that the main thread has ended
         said = str(error).partition('\n')[0]
         self._leave(f'Left after {said}: the last checkpoint is what resumes', 1)
+
+  def _failed_elsewhere(self) -> str:
+    return '' if hosts.count() == 1 else hosts.told('stop/failed') or ''
 
   def _asked_elsewhere(self) -> bool:
     if hosts.count() == 1:
@@ -125,7 +138,8 @@ class Stop:
 
   def _leave(self, said: str, status: int) -> None:
     """Ends the process from the thread: no other can, and nothing is open that needs closing."""
-    self._say(said)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody may be there to read
+      self._say(said)
+      sys.stdout.flush()
+      sys.stderr.flush()
     os._exit(status)

@@ -32,9 +32,10 @@ def test_what_both_can_do_is_taken():
     (choice.get_config('dream'), 'expected classes, numbers, tags or questions'),
     (squad.get_config('v2,electra'), 'expected config.model.answers=none'),
     (recipe(init_from='runs/bert'), "config.init_from='runs/bert': expected hf:DIR"),
+    (recipe(init_from=()), r'config.init_from=\(\): expected hf:DIR'),
     (recipe(**{'optimizer.layer_decay': 0.9}), 'without layer_decay'),
   ],
-  ids=['choices', 'a head that scores ends behind a start', 'a run', 'rates by layer'],
+  ids=['choices', 'a head that scores ends behind a start', 'a run', 'none', 'rates by layer'],
 )
 def test_what_the_rival_cannot_do_is_refused(config, said):
   with pytest.raises(UserError, match=said):

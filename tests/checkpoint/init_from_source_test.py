@@ -69,6 +69,34 @@ def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
 
 
 @mutation(
+  'init_from: the vocabulary of a run is where it once was',
+  'bertjax/checkpoint/init_from.py',
+  '      config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))',
+  "      config.data.vocab = old['data']['vocab']",
+)
+@mutation(
+  'history: a run that was moved has another vocabulary from then on',
+  'bertjax/checkpoint/history.py',
+  "    new['data.vocab'] = old['data.vocab']",
+  "    old['data.vocab']",
+)
+def test_a_run_that_was_moved_has_its_vocabulary_with_it(theirs, tmp_path):
+  given, first = config_of(f'hf:{theirs}'), tmp_path / 'first'
+  first.mkdir()
+  config = init_from.adopt(given, first).config
+  assert config.data.vocab == str(first / 'vocab')
+  resume.claim_workdir(first, given, config)
+  second = first.rename(tmp_path / 'second')
+  for again in (given, resume.stored_config(second)):  # resumed, and evaluated
+    moved = init_from.adopt(again, second).config
+    assert moved.data.vocab == str(second / 'vocab')
+    assert not resume.check_workdir(second, given)
+    assert not resume.changed_batches(second, moved, 5)
+  given.data.vocab = str(theirs)
+  assert init_from.adopt(given, second).config.data.vocab == str(theirs)
+
+
+@mutation(
   'init_from: the model is opened again for its parameters',
   'bertjax/checkpoint/init_from.py',
   'source = source or _for_run(name, config)',
@@ -93,8 +121,8 @@ def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_p
 @mutation(
   'init_from: any vocabulary will do',
   'bertjax/checkpoint/vocab_rows.py',
-  '  if not remap:\n    raise',
-  '  if False:\n    raise',
+  '  if not remap:\n',
+  '  if False:\n',
 )
 def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_path):
   """The same size, other pieces: nothing in the shapes tells them apart."""
@@ -113,6 +141,18 @@ def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_pat
   np.testing.assert_array_equal(word[:5], table[:5])
   np.testing.assert_array_equal(word[5:61], table[5 + 150 :])
   np.testing.assert_array_equal(word[61:], variables['params']['embeddings']['word'][61:])
+
+
+def test_rows_of_subtrees_do_not_move(theirs, tmp_path):
+  """`--remap_vocab` is of whole models: it is not offered, and refused."""
+  other = write_vocabulary(tmp_path / 'other', [f'neu{i}' for i in range(206)])
+  c = config_of('')
+  c.init_from = ((f'hf:{theirs}', 'params/encoder', 'params/encoder', ()),)
+  with pytest.raises(UserError, match=r'another vocabulary .* \(config.data.vocab\)$'):
+    init_from.loader(c, other)
+  c.remap_vocab = True
+  with pytest.raises(UserError, match='config.remap_vocab moves the rows of one model .* leave it'):
+    init_from.loader(c, other)
 
 
 @mutation(

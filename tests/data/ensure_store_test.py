@@ -1,5 +1,6 @@
 """What a run is told when its config names no data, or two kinds of it."""
 
+import pathlib
 import shutil
 
 import pytest
@@ -81,6 +82,48 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
   store = open_store(ensure(tmp_path / 'run', skip_bad=True, **given))
   assert store.meta['stats']['documents'] == 20 and store.meta['stats']['bad_lines'] == 10
   assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
+
+
+@mutation(
+  'ensure_store: the vocabulary is of text that the store has not',
+  'bertjax/data/ensure_store.py',
+  '        documents=data.documents or None,\n        output=vocab,\n',
+  '        output=vocab,\n',
+)
+def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
+  (tmp_path / 'a.txt').write_text('the cat\n\na mat\n\nmany other words\n')
+  given = dict(input=str(tmp_path / 'a.txt'), documents=2, workers=1, holdout=0.0)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
+  store = open_store(ensure(tmp_path / 'run', **given))
+  assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
+
+
+@mutation(
+  'streams: a vocabulary that a failed start left is taken whatever was asked for',
+  'bertjax/data/readers/seqio.py',
+  '  ensure_store.clear_others(data, seed, workdir)\n',
+  '',
+)
+def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
+  (tmp_path / 'a.txt').write_text('the cat\n\na mat\n')
+  (tmp_path / 'b.txt').write_text('many other words\n')
+  given = {'reader': 'seqio', 'train_vocab.type': 'words', 'train_vocab.size': 300}
+  sizes = []
+  for name in ('a.txt', 'b.txt', 'b.txt'):
+    workdir = ensure(tmp_path / 'run', input=str(tmp_path / name), **given)
+    sizes.append(load_vocabulary(pathlib.Path(workdir, 'vocab')).size)
+  assert sizes == [7, 6, 6]  # <eos>, <unk>, <pad> and the words
+
+
+def test_held_out_text_is_cut_as_the_text_beside_it(tmp_path):
+  """Of itself a line of two sentences among five is taken for one."""
+  (tmp_path / 'a.txt').write_text('The cat. A mat.\n\n' * 20)
+  (tmp_path / 'b.txt').write_text('The cat. A mat.\n\n' + 'The cat.\n\n' * 4)
+  given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
+  store = open_store(ensure(tmp_path / 'run', **given))
+  assert store.meta['split'] == 'sentences'
+  assert open_store(store.path / 'heldout').meta['sentences'] == 6
 
 
 @mutation(

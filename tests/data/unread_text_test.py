@@ -55,6 +55,11 @@ ALONE = {'model.extra': ()}
     (xlm.get_config('test'), MONOLINGUAL | ALONE, LANGUAGE),
     (xlm.get_config('test'), TRANSLATION | ALONE | {'data.language_block': 1}, LANGUAGE),
     (xlm.get_config('test'), {'data.input': 'python_docs'}, LANGUAGE),
+    (
+      bert.get_config('test'),
+      {'model.extra': (('segment', 3),)},
+      'expected one of language and role',
+    ),
     (xlm.get_config('test'), {'data.input': 'de/a.txt,http://b=c/d.txt'}, LANGUAGE),
   ],
 )
@@ -81,6 +86,7 @@ def test_what_the_text_will_not_have_is_named(config, changes, message):
     (xlm.get_config('test'), {'data.input': 'tfds:mine/de'}),
     (xlm.get_config('test'), {'data.input': 'mine', 'data.module': 'my_tasks'}),
     (xlm.get_config('test'), {'data.store': 'a/store'}),
+    (ernie.get_config('test'), {'data.input': ''}),  # a store that lies in the workdir
   ],
 )
 def test_what_the_text_may_have_is_waited_for(config, changes):

@@ -80,6 +80,11 @@ def test_a_size_that_is_none_is_refused(size, tmp_path):
   assert 'Traceback' not in done.stderr
 
 
+def test_a_run_in_the_working_directory_has_its_log_beside_it():
+  (_, second) = local.commands_of('2', ['--workdir=.'], 4321)
+  assert second.log == pathlib.Path.cwd().with_name(f'{pathlib.Path.cwd().name}.process-1.log')
+
+
 def test_arguments_are_found_in_all_their_forms():
   assert arguments.value(['--workdir', 'a', '-workdir=b=c'], 'workdir') == 'b=c'
   assert arguments.value(['--workdirs=a'], 'workdir') is None
@@ -116,7 +121,10 @@ def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
     assert done.returncode == 0, done.stderr
   assert (tmp_path / 'requeued').read_text() == 'requeue 77\n' * 2
   for line in (tmp_path / 'srun.jsonl').read_text().splitlines():
-    assert json.loads(line)[-4:] == ['--config.preset=gpu', *FLAGS]
+    words = json.loads(line)
+    assert words[-4:] == ['--config.preset=gpu', *FLAGS]
+    # The first of several that stops must not have the others killed, whose status would hide 75.
+    assert words[:3] == ['--kill-on-bad-exit=0', '--wait=60', '--cpus-per-task=32']
   assert run('slurm.sbatch', *FLAGS, folder=tmp_path, SLURM_JOB_ID='7', fail='').returncode == 9
   assert (tmp_path / 'requeued').read_text() == 'requeue 77\n' * 2
 
@@ -127,7 +135,17 @@ def test_slurm_requeues_what_was_stopped_and_nothing_else(tmp_path, stand_in):
   'remote += shlex.join([*run, *place])',
   "remote += ' '.join([*run, *place])",
 )
-def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
+@mutation(
+  'launch: hosts in a word of their own go on to the run',
+  'bertjax/launch/gpu.py',
+  "arguments.without_flags(argv, ('hosts', 'port'), ())",
+  "[x for x in argv if not x.startswith('--hosts=')]",
+  case='two words',
+)
+@pytest.mark.parametrize(
+  'hosts', [['--hosts=me@one,two'], ['--hosts', 'me@one,two']], ids=['one word', 'two words']
+)
+def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch, hosts):
   stand_in('ssh', """
     import subprocess, sys
     subprocess.run(['sh', '-c', sys.argv[-1]], check=True)
@@ -140,7 +158,7 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch):
   recorder.chmod(0o755)
   monkeypatch.setattr(sys, 'executable', str(recorder))
   (tmp_path / "fol der's").mkdir()
-  commands = gpu.commands_of(['--hosts=me@one,two', *FLAGS], str(tmp_path / "fol der's"))
+  commands = gpu.commands_of([*hosts, *FLAGS], str(tmp_path / "fol der's"))
   for index, command in enumerate(commands):
     subprocess.run(command.arguments, check=True)
     given = json.loads((tmp_path / "fol der's" / f'{index}.json').read_text())
@@ -225,7 +243,8 @@ if verb == 'describe':
 elif verb == 'create':
   state.write_text('WAITING_FOR_RESOURCES')
   for worker in workers:
-    shutil.rmtree(worker, ignore_errors=True)
+    if worker.exists():  # what still runs there goes on elsewhere, as on a machine that is gone
+      worker.rename(home / f'gone-{worker.name}')
     worker.mkdir()
 elif verb == 'delete':
   assert '--force' in words and '--quiet' in words

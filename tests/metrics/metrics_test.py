@@ -1,7 +1,9 @@
 """Logs: exact, cut back on resume, honest about time; the ledger; the curves."""
 
 import doctest
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -155,6 +157,36 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch, capsys):
   progress.update(1, dict(loss=1.0, tokens_per_second=1.0))
   progress.close()
   assert not (tmp_path / 'run').exists() and capsys.readouterr().out == ''
+
+
+class Gone:
+  """A stream that can no longer be written to."""
+
+  def __init__(self, number):
+    self.number = number
+
+  def write(self, text):
+    raise OSError(self.number, os.strerror(self.number))
+
+  flush = lambda self: self.write('')
+
+
+@mutation(
+  'progress: a run ends with the terminal that it was started from',
+  'bertjax/metrics/progress.py',
+  '    if error.errno != errno.EIO:\n',
+  '    if True:\n',
+)
+def test_a_terminal_that_was_closed_costs_a_run_nothing(monkeypatch):
+  progress = progress_lib.Progress(10)
+  monkeypatch.setattr(sys, 'stdout', Gone(errno.EIO))
+  progress.note('hello')
+  progress.step(2, 1.0)
+  progress.update(5, dict(loss=1.0, tokens_per_second=1.0))
+  progress.close()
+  monkeypatch.setattr(sys, 'stdout', Gone(errno.EPIPE))  # `| head` ends it as a shell would
+  with pytest.raises(BrokenPipeError):
+    progress.note('hello')
 
 
 def test_plain_lines_where_there_is_no_terminal(capsys, monkeypatch):

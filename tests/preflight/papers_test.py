@@ -3,6 +3,8 @@
 import itertools
 
 import pytest
+from absl import flags
+from absl.testing import flagsaver
 from mutation import mutation
 
 from bertjax.preflight import papers
@@ -108,3 +110,9 @@ def test_shapes_are_within_a_tenth_of_the_compiler_for_every_paper():
   found = {(name, batch): float(gb.split()[0]) for name, batch, _, _, gb, *_ in cells}
   ratios = {key: found[key] / figure for key, figure in COMPILED.items()}
   assert {key: ratio for key, ratio in ratios.items() if not 0.9 <= ratio <= 1.1} == {}
+
+
+def test_unknown_configs_are_named():
+  flags.FLAGS.mark_as_parsed()
+  with flagsaver.flagsaver(only=['bertt']), pytest.raises(ValueError, match="did you mean 'bert'"):
+    papers.main()

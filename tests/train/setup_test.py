@@ -319,6 +319,9 @@ def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
   found = scores(run, state.variables)
   assert np.exp(found['eval/lm']) == pytest.approx(found['eval/perplexity'])
   assert set(found) <= evaluation.score_names(run.phases, False)
+  vanilla = 'model.attention', 'model.mem_len', 'evals.held_out.model.mem_len'  # as the config says
+  changes = dict(zip(vanilla, ('absolute', 0, 0), strict=True))
+  make_transformer_xl(ended, **changes, **{'evals.held_out.model.same_length': False})
   short = make_transformer_xl(ended, **{'evals.held_out.model.mem_len': 16})
   assert scores(short, state.variables) != found
 
@@ -329,6 +332,10 @@ def test_evaluation_has_rows_and_a_memory_of_its_own(ended):
     ({'evals.held_out.model': {'mem_lenn': 3}}, "config.evals: model: .* did you mean 'mem_len'"),
     ({'evals.held_out.model': {'width': 32}}, 'changes the shapes of parameters'),
     ({'evals.held_out.model.mem_len': 8}, 'expected config.model.mem_len >= 16'),
+    (
+      {'model.attention': 'absolute', 'model.mem_len': 0},
+      "what config.evals changes, model=.*'mem_len': 64.*expected config.model.mem_len=0, got 64",
+    ),
   ],
 )
 def test_evaluation_that_does_not_fit_the_model_is_refused(ended, overrides, message):

@@ -25,6 +25,7 @@ from processes import (
   wait_for,
 )
 
+from bertjax.storage import locks
 from bertjax.train import loop
 from bertjax.train import phase as phase_lib
 from bertjax.train.stop import ONE_S
@@ -204,6 +205,23 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
   both[1].send_signal(signal.SIGTERM)
   assert [p.wait(60) for p in both] == [0, 0]
   assert 'before the first step' in said(workdir, 0)
+
+
+@pytest.mark.full
+@mutation(
+  'stop: an error of one process is not told to the others',
+  'bertjax/train/stop.py',
+  'if error := self._failed_elsewhere():',
+  'if error := None:',
+)
+def test_an_error_of_one_process_ends_the_other_soon(rich_store, tmp_path):
+  """Process 0 alone meets the lock of another run; process 1 waits for it then."""
+  workdir = tmp_path / 'run'
+  workdir.mkdir()
+  with locks.alone(workdir / 'lock', 'the test is at work'):
+    both = start_pair(rich_store, workdir)
+    assert all(p.wait(100) != 0 for p in both)  # where nothing is told, jax lets go after 300 s
+  assert 'another run is at work' in said(workdir, 0) and 'Traceback' not in said(workdir, 0)
 
 
 @pytest.mark.full

@@ -36,7 +36,7 @@ def check(config: Any) -> None:
     )
   if config.model.get('answers', 'none') != 'none':
     raise UserError('bench finetune: expected config.model.answers=none, as transformers has it')
-  if not config.init_from.startswith('hf:'):
+  if not str(config.init_from).startswith('hf:'):
     raise UserError(
       f'config.init_from={config.init_from!r}: expected hf:DIR, a model that both sides can load'
     )

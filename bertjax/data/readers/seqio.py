@@ -17,6 +17,7 @@ def _ensure(data: Any, seed: int, workdir: str) -> str:
       f'config.data.heldout={data.heldout} is for a store; config.data.reader=seqio evaluates on '
       "the Task's split 'validation': give it one, or prepare a store"
     )
+  ensure_store.clear_others(data, seed, workdir)
   given = ensure_store.vocabulary(data, ensure_store.text(data), seed, workdir)
   return row_stream.ensure_vocabulary(data, workdir, given)
 

@@ -7,6 +7,7 @@ import importlib
 import itertools
 import math
 import platform
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -101,8 +102,8 @@ def open_corpus(
   """Opens text by what names it; a name that is registered comes before a file of this name.
 
   Args:
-    name: the name of a registered seqio Task or Mixture; 'tfds:NAME' or 'tfds:NAME/CONFIG'; or
-      files, as `corpus.open_files` takes them.
+    name: the name of a registered seqio Task or Mixture; 'tfds:NAME', 'tfds:NAME/CONFIG' or
+      'tfds:NAME:VERSION'; or files, as `corpus.open_files` takes them.
     documents: 0 for one pass over everything; else so many documents, those of a Mixture drawn at
       its rates.
     module: imported first; registers Tasks and Mixtures.
@@ -117,7 +118,7 @@ def open_corpus(
   if name in registered_names():
     corpus = _registered(name, documents)
   elif name.startswith('tfds:'):
-    corpus = _from_tfds(name, field)
+    corpus = _from_tfds(name, field, columns)
   else:
     try:
       corpus = corpus_lib.open_files(name, errors, field, columns, verbatim, skip_bad)
@@ -205,8 +206,18 @@ def _version(task: seqio.Task) -> dict[str, str]:
   return dict(python=platform.python_version()) if task.name == corpus_lib.PYTHON_DOCS else {}
 
 
-def _from_tfds(name: str, field: str) -> Corpus:
-  builder_name = name.removeprefix('tfds:').split(':')[0]
+def _from_tfds(name: str, field: str, columns: Sequence[str]) -> Corpus:
+  builder_name = name.removeprefix('tfds:')
+  if not re.fullmatch(r'[^:]*(:\d[\d.*]*)?', builder_name):
+    raise UserError(
+      f'{name}: text of a builder is that of its split train, expected tfds:NAME, tfds:NAME/CONFIG '
+      'or tfds:NAME:VERSION. For another split register a Task of it (--module)'
+    )
+  if columns:
+    raise UserError(
+      f'{name} has no columns but its text, got --columns={",".join(columns)}: leave it out, or '
+      'register a Task with features of these names (--module)'
+    )
   try:
     builder = tfds.builder(builder_name)
   except (tfds.core.DatasetNotFoundError, ValueError) as error:

@@ -9,7 +9,7 @@ from bertjax.data.seqio_tasks import by_name
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text import kinds, sentence_split
 from bertjax.data.text.corpus import Corpus
-from bertjax.errors import choose
+from bertjax.errors import UserError, choose
 
 INPUT = flags.DEFINE_string(
   'input',
@@ -34,7 +34,7 @@ ERRORS = flags.DEFINE_enum(
   'errors', 'strict', ['strict', 'replace'], 'What becomes of bytes that are not UTF-8.'
 )
 LOWERCASE = flags.DEFINE_bool(
-  'lowercase', None, 'Lowercase the text; by default as the vocabulary says.'
+  'lowercase', None, 'Lowercase the text; by default as the vocabulary says, or one is made: no.'
 )
 DOCUMENTS = flags.DEFINE_integer(
   'documents', 0, 'Documents to take, a Mixture drawn at its rates; 0: one pass over all.', 0
@@ -59,7 +59,7 @@ def open_corpus(documents: int | None = None) -> Corpus:
   for name in COLUMNS.value:
     choose(name, documents_lib.COLUMNS, '--columns')
   take = DOCUMENTS.value if documents is None else documents
-  return by_name.open_corpus(
+  corpus = by_name.open_corpus(
     str(INPUT.value),
     take,
     MODULE.value,
@@ -69,3 +69,11 @@ def open_corpus(documents: int | None = None) -> Corpus:
     SPLIT.value == sentence_split.VERBATIM,
     SKIP_BAD.value,
   )
+  lacking = [name for name in COLUMNS.value if name not in corpus.columns]
+  if lacking:
+    raise UserError(
+      f'--columns: {INPUT.value} has no {lacking[0]}, expected some of '
+      f'{", ".join(corpus.columns) or "none"}: a Task has those that are its features, files those '
+      'of their records'
+    )
+  return corpus

@@ -65,12 +65,14 @@ class Kind(NamedTuple):
     columns: names.
     languages: those with a number so far.
     fixed: whether there may be no others.
+    split: what lines of the text were taken for, `sentence_split.LINES` and the like.
   """
 
   finder: str = ''
   columns: Sequence[str] = ()
   languages: Sequence[str] = ()
   fixed: bool = False
+  split: str = ''
 
   @property
   def units(self) -> bool:
@@ -218,7 +220,9 @@ class Partial:
       elif (self._path / 'heldout').exists():
         shutil.rmtree(self._path / 'heldout')  # its parts are empty
       vocabulary.save(self._path / 'vocab')
-      said = dict(stats=dataclasses.asdict(self.stats), languages=self.languages)
+      said = dict(
+        stats=dataclasses.asdict(self.stats), languages=self.languages, split=self._kind.split
+      )
       self.train.finish(vocabulary.word_starts, self._identity | said)
       unfinished.complete(self._path, self._output)
 

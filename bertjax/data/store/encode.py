@@ -57,7 +57,7 @@ class Encoded(NamedTuple):
     size_D: int64 units of each document; 0 where nothing is left of it.
     counted: names of COUNTED -> int64 per document.
     unit_n: uint8, as `phrases.unit_starts` returns it, or None where no units are looked for.
-    column: name -> uint8 per unit; of `language` an index into the languages.
+    column: name -> uint8 per unit; of `language` int32, an index into the languages.
     languages: names, in the order of their first mention in the batch.
     bad: number in the batch -> what is wrong, of documents that are left out; their size is 0.
     whole: whether a part of the store may end behind the batch.
@@ -176,7 +176,9 @@ def _columns(split, names) -> tuple[dict[str, np.ndarray], list[str]]:
   if languages:
     number = {name: i for i, name in enumerate(languages)}
     values['language'] = [number[name] for name in values['language']]
-  return {name: np.array(value, np.uint8) for name, value in values.items()}, languages
+  dtype = dict(language=np.int32)  # how many a store may have is for who adds them up
+  column = {k: np.array(value, dtype.get(k, np.uint8)) for k, value in values.items()}
+  return column, languages
 
 
 def encode_all(

@@ -116,8 +116,9 @@ def _read(line: bytes, vocabulary: Vocabulary) -> tuple[list[np.ndarray], bool]:
   special_n = np.flatnonzero(label_n == -1)
   if len(label_n) != len(token_n) or token_n[special_n].tolist() != [cls, sep, sep]:
     raise UserError(f'segment labels are not -1 at [CLS] {cls} and two [SEP] {sep} alone')
-  if token_n.max() >= vocabulary.size:
-    raise UserError(f'id {token_n.max()} of a vocabulary of {vocabulary.size}')
+  if token_n.min() < 0 or token_n.max() >= vocabulary.size:
+    wrong = token_n[(token_n < 0) | (token_n >= vocabulary.size)][0]
+    raise UserError(f'id {wrong} of a vocabulary of {vocabulary.size}')
   both_2n = np.stack([token_n, label_n])
   segments = [both_2n[:, a + 1 : b] for a, b in itertools.pairwise(special_n)]
   if special_n[0] or special_n[-1] != len(token_n) - 1 or any(not s[1].size for s in segments):

@@ -31,6 +31,7 @@ from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text.files import Files, fingerprint
 from bertjax.data.text.left_out import LeftOut
+from bertjax.data.text.sentence_split import SENTENCES
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
 from bertjax.storage import checksums, durable, remote
@@ -78,7 +79,7 @@ def divide(
       some = dataclasses.replace(
         files, sources=[source._replace(paths=paths)], left_out=skip, done=0
       )
-      some.total = files.total  # blocks of verbatim text are a share of all files
+      some.total = files.total  # blocks of undivided text are a share of all files
       name = _name(some, options, vocabulary, besides)
       shards.append(Shard(some, options, besides, directory, name))
   return shards
@@ -89,11 +90,13 @@ def _name(files: Files, options: Options, vocabulary: Vocabulary, besides: Seque
   reading = [files.errors, files.field, files.columns, files.verbatim, files.left_out.skip]
   followed = dict(
     source=fingerprint(files.sources),
-    reading=[*reading, files.total if files.verbatim else 0],
+    reading=[*reading, files.total],
     options=options._replace(vocab='')._asdict(),
     vocabulary=vocabulary.meta,
     besides=list(besides),
   )
+  if options.split == SENTENCES and vocabulary.reads_first_space:
+    followed['spaced'] = True
   return checksums.digest(followed)[:32]
 
 

@@ -56,11 +56,14 @@ def join(text: bytes, values: Sequence[str]) -> bytes:
   """Makes a record.
 
   Raises:
-    UserError: a value with the separator in it.
+    UserError: a value with the separator in it, or one that no UTF-8 holds.
   """
   if any(SEPARATOR.decode() in value for value in values):
     raise UserError(f'U+001F is no part of a language or role, got {values!r}')
-  return SEPARATOR.join([*(value.encode() for value in values), text])
+  try:
+    return SEPARATOR.join([*(value.encode() for value in values), text])
+  except UnicodeEncodeError as error:
+    raise UserError(f'a language or role is no UTF-8, got {error.object!r}') from error
 
 
 def text_of(record: bytes, columns: Sequence[str]) -> bytes:

@@ -173,7 +173,10 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
   """
   kinds.check(path, lines=True)
   with path.open('rb') as raw:
-    yield from plain.checked(_lines(path, raw), Reading(path, 'strict', '', (), LeftOut()))
+    for number, line in enumerate(_lines(path, raw), 1):
+      if wrong := left_out_lib.wrong_with(line, 'strict'):
+        raise UserError(f'{path}, line {number}: {wrong.what}. Mend it')
+      yield line
 
 
 def _lines(path: pathlib.Path, raw: IO[bytes]) -> Iterator[bytes]:

@@ -17,8 +17,12 @@ _PARAGRAPH_SHARE = 0.25
 
 _CLOSING = '"\'”’»)\\]」』》】〉）〕'
 _OPENING = '"\'“‘«([¿¡„「『《【〈（〔-–—'
-# Ends that need no space after them, and those that do.
-_END = re.compile(f'[。！？｡։።।॥۔؟]+[!?.…]*[{_CLOSING}]*(?=\\S|\\s)|[.!?…]+[{_CLOSING}]*(?=\\s)')
+# Ends that need no space after them, and those that do. Nothing is given back (++), or marks would
+# be parted from those before them, and a million dots be tried from each of them.
+_END = re.compile(
+  f'[。！？｡։።।॥۔؟]++[!?.…]*+[{_CLOSING}]*+|(?<![.!?…])[.!?…]++[{_CLOSING}]*+(?=\\s)'
+)
+_BEFORE = 80  # characters before an end in which its last word is looked for
 _NOT_WORD = re.compile(r'\W')
 _SPACELESS = frozenset('。！？｡')
 
@@ -133,7 +137,7 @@ def _is_end(text: str, start: int, match: re.Match) -> bool:
     return False
   if mark[0] != '.' or mark.startswith('..'):
     return True
-  return not _is_abbreviated(text[start : match.start()], rest)
+  return not _is_abbreviated(text[max(start, match.start() - _BEFORE) : match.start()], rest)
 
 
 def _is_abbreviated(before: str, rest: str) -> bool:

@@ -73,8 +73,10 @@ class Vocabulary:
 
   @functools.cached_property
   def reads_first_space(self) -> bool:
-    """Whether a text that begins with a space has other ids: those of byte-level BPE, in which the
-    space belongs to the word behind it, of characters and of bytes."""
+    """Whether a text that begins with a space has other ids, as to byte-level BPE, in which a space
+    belongs to the word behind it. Not where lines have an end of their own, <eos>."""
+    if 'eos' in self.special:
+      return False
     plain, spaced = self.encode_batch(['a', ' a'])
     return plain.tolist() != spaced.tolist()
 

@@ -153,7 +153,14 @@ def _objective(subject: Subject, options: Options, template: Batch) -> Objective
     choose(name, changed.model, 'config.evals: model')
     changed.model[name] = value
   changed.length = options.length or changed.length
-  objective = subject.make(changed)
+  try:
+    objective = subject.make(changed)
+  except UserError as error:
+    if not options.model:
+      raise
+    raise UserError(
+      f'with what config.evals changes, model={dict(options.model)}: {error}'
+    ) from error
   shape = lambda tree: jax.tree.map(lambda x: x.shape, tree)
   if shape(subject.shapes(objective, template)) != shape(subject.variables):
     raise UserError(

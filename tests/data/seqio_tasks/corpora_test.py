@@ -120,6 +120,11 @@ def test_mistakes_are_named(tmp_path):
     corpora.open_corpus('tfds:nope')
   with pytest.raises(ValueError, match="no text feature 'text'.*book_text.*--field"):
     corpora.open_corpus('tfds:pg19')
+  for rest in ('test', '1.0.0:test'):
+    with pytest.raises(ValueError, match=f'tfds:pg19:{rest}: text of a builder is .* split train'):
+      corpora.open_corpus(f'tfds:pg19:{rest}', field='book_text')
+  with pytest.raises(ValueError, match='got --columns=language: leave it out, or register a Task'):
+    corpora.open_corpus('tfds:pg19', field='book_text', columns=('language',))
   (tmp_path / 'a.txt').write_bytes(b'abc\n\nd\xff')
   with pytest.raises(ValueError, match='a.txt, line 3: not UTF-8 at byte 1'):
     texts(corpora.open_corpus(str(tmp_path / 'a.txt')))

@@ -165,6 +165,7 @@ def test_the_command_names_every_damaged_file(store):
 def test_the_command_takes_the_store_alone(store):
   for flags, said in (
     (['--verify', f'--output={store}', '--vocab=x'], 'expected --input and --vocab, or --verify'),
+    (['--verify', f'--output={store}', '--split=lines'], 'with --output alone, got --split'),
     ([f'--output={store}'], 'expected --input and --vocab, or --verify'),
     (['--verify', f'--output={store}/none'], f'there is no store {store}/none. Make it with'),
     (['--verify', f'--output={store.parent}'], 'is not a token store'),

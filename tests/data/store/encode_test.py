@@ -7,6 +7,8 @@ import transformers
 from mutation import mutation
 
 from bertjax.data.store.encode import Options, encode
+from bertjax.data.text import documents as documents_lib
+from bertjax.data.vocab import train
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
 SENTENCES = Options('', None, 'sentences', 'strict')
@@ -34,6 +36,29 @@ def test_sentences_of_a_paragraph_have_the_ids_of_the_paragraph(shared):
   assert got.size_D.max() > 5  # of a paragraph
   expected = theirs(lines, add_special_tokens=False, verbose=False, split_special_tokens=True)
   assert got.token_n.tolist() == sum(expected['input_ids'], [])
+
+
+@mutation(
+  'encode: languages of a batch are counted in a byte',
+  'bertjax/data/store/encode.py',
+  'dtype = dict(language=np.int32)',
+  'dtype = dict(language=np.uint8)',
+)
+def test_a_batch_may_name_more_languages_than_a_store_holds(tmp_path):
+  """Whoever adds batches up says that they are too many."""
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n')
+  records = [documents_lib.join(b'a', [f'l{number}']) for number in range(300)]
+  options = SENTENCES._replace(columns=('language',))
+  got = encode(records, load_vocabulary(tmp_path / 'vocab.txt'), options)
+  assert got.column['language'].tolist() == list(range(300)) and len(got.languages) == 300
+
+
+def test_lines_with_an_end_of_their_own_keep_no_space(tmp_path):
+  text = 'One. Two.'
+  train.train_stream('characters', [text], 50, False, tmp_path)
+  vocabulary = load_vocabulary(tmp_path)
+  got = encode([text.encode()], vocabulary, SENTENCES)
+  assert vocabulary.decode(got.token_n) == 'One.\nTwo.\n'
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_records_of_the_original(shared, tmp_path):
     (b'1 5 2 6 2;0;0;-1 0 0 0 -1;1', 'segment labels are not -1'),
     (b'1 5 2 6 2;0;0;-1 1 -1 0 -1;1', 'begins inside a word'),
     (b'1 5 2 99 2;0;0;-1 0 -1 0 -1;1', 'id 99 of a vocabulary of 8'),
+    (b'1 5 2 -7 2;0;0;-1 0 -1 0 -1;1', 'id -7 of a vocabulary of 8'),
     (b'1 2 6 2;0;0;-1 -1 0 -1;1', 'expected .CLS. A .SEP. B'),
     (b'x', '1 fields'),
   ],

@@ -37,6 +37,9 @@ def test_the_text_of_a_record_may_hold_the_separator():
   assert documents_lib.text_of(b'a\x1fb', ()) == b'a\x1fb'
   with pytest.raises(ValueError, match='is no part of a language'):
     documents_lib.join(b'a', ['e\x1fn'])
+  for half in ('fran\udce7ais', '\ud83d'):  # a byte of Latin-1, and half of an emoji
+    with pytest.raises(ValueError, match='a language or role is no UTF-8'):
+      documents_lib.join(b'a', [half])
 
 
 @pytest.mark.parametrize(

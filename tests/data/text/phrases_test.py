@@ -44,6 +44,12 @@ def test_entries_of_scripts_with_spaces_end_between_words(tmp_path):
   assert found(find, 'new york') == []
 
 
+def test_a_lexicon_that_is_no_text_is_named_with_what_mends_it(tmp_path):
+  (tmp_path / 'bad.txt').write_bytes(b'New York\nM\xfcnchen\n')
+  with pytest.raises(ValueError, match='bad.txt, line 2: not UTF-8 at byte 1 .*[)]. Mend it$'):
+    phrases.Lexicon(str(tmp_path / 'bad.txt'))
+
+
 def test_lexicons_may_be_compressed_and_several(tmp_path):
   (tmp_path / 'a.txt.xz').write_bytes(lzma.compress('上海\t3\n'.encode()))
   (tmp_path / 'b.txt').write_text('南京\n\n')

@@ -27,6 +27,10 @@ CASES = (
   'यह है।| वह है।',
   'هل هذا صحيح؟| نعم.',
   'Version 3.11.7 of foo.bar is out.| Get it at example.com today.',
+  '他说：“我来了。”',
+  '「はい。」',
+  '真的吗？！| 是。」',
+  'हाँ।।',
   'no end here',
   'A list: a) one; b) two! done',
 )
@@ -36,6 +40,12 @@ CASES = (
 def test_sentences_end_where_a_reader_ends_them(case):
   expected = [part.strip() for part in case.split('|')]
   assert sentence_split.split_sentences(case.replace('|', '')) == expected
+
+
+@pytest.mark.parametrize('line', ['.' * 10**6, '!' * 10**6 + 'x', 'Fig. 1, ' * 10**5])
+def test_a_million_marks_take_no_time_to_speak_of(line):
+  """Minutes and hours where each end is looked for from every mark before it."""
+  assert sentence_split.split_sentences(line) == [line.strip()]
 
 
 def test_nothing_but_white_space_is_lost():

@@ -32,7 +32,6 @@ def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes,
       text = _find(value, reading.field)
       said = {name: joined(value[name]) for name in reading.columns if name in value}
       encoded = _encoded(text, replace)
-      b''.join(each.encode() for each in said.values())
     except UnicodeEncodeError as error:
       half = error.object[error.start]
       what = f'expected text, got half of a surrogate pair, {half!r}, as where an emoji was cut'
