@@ -217,6 +217,13 @@ def put_batch(batch: Batch, mesh: Mesh) -> dict[str, jax.Array]:
   }
 
 
+def put_whole(array: Any, sharding: Any) -> jax.Array:
+  """An array that every process has whole, as a global one of that sharding. `jax.device_put` has
+  the processes compare theirs, many at once, which their network on CPUs mixes up."""
+  array = np.asarray(array)
+  return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
 class Devices(NamedTuple):
   """The devices of a run and what lies where on them."""
 

@@ -43,7 +43,7 @@ ARROWS = {
   ),
   'bertjax.optim': ('bertjax.sharding', 'bertjax.config.options'),
   'bertjax.checkpoint': (
-    'bertjax.data.vocab', 'bertjax.machine.hosts', 'bertjax.storage',
+    'bertjax.data.vocab', 'bertjax.machine.hosts', 'bertjax.sharding', 'bertjax.storage',
   ),
   'bertjax.checkpoint.encoders': ('bertjax.convert.families',),
   'bertjax.checkpoint.head_classes': (
@@ -55,7 +55,7 @@ ARROWS = {
   ),
   'bertjax.checkpoint.model_fields': ('bertjax.checkpoint', 'bertjax.config.sources'),
   'bertjax.checkpoint.teacher': (
-    'bertjax.checkpoint', 'bertjax.data.vocab',
+    'bertjax.checkpoint', 'bertjax.data.vocab', 'bertjax.sharding',
   ),
   'bertjax.metrics': (),
   'bertjax.data': (),

@@ -5,7 +5,9 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
+from bertjax import sharding
 from bertjax.errors import UserError
 
 Rows = tuple[np.ndarray, np.ndarray]  # ids here, and of the same pieces there
@@ -61,12 +63,12 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
     if layers and "['layers']" in name:
       new = new[np.asarray(layers)]
     if rows is not None and _of_words(f'{where}{name}'):
-      moved = np.array(old)
+      moved = np.array(multihost_utils.process_allgather(old, tiled=True))
       moved[rows[0]] = np.asarray(new)[rows[1]]
       new = moved
     if new.shape != old.shape:
       raise UserError(f'init_from: {where}{name} has shape {new.shape}, the model {old.shape}')
-    return jax.device_put(np.asarray(new, old.dtype), old.sharding)
+    return sharding.put_whole(np.asarray(new, old.dtype), old.sharding)
 
   return jax.tree_util.tree_map_with_path(copy, source, target)
 

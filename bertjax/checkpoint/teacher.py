@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bertjax import sharding
 from bertjax.checkpoint import encoders, head_classes, init_from, resume, task_heads, vocab_rows
 from bertjax.config import dotted
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -107,7 +108,7 @@ def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
       f'{KEY}={source.name} lacks {", ".join(wrong[:3])} or has another shape of it: expected a '
       'model with the head that the student learns from, one that was pretrained or fine-tuned'
     )
-  put = lambda name, shape: jax.device_put(np.asarray(found[name], shape.dtype), shape.sharding)
+  put = lambda name, to: sharding.put_whole(np.asarray(found[name], to.dtype), to.sharding)
   return dotted.nested({name: put(name, shape) for name, shape in wanted.items()})
 
 

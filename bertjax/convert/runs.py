@@ -65,8 +65,12 @@ class Run(NamedTuple):
     return manifest.read_scores(self.checkpoint) or {}
 
   def params(self) -> Any:
-    """The parameters of the model, as arrays of one device."""
-    found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
+    """The parameters of the model, as arrays of one device; of several processes each has them as
+    NumPy arrays."""
+    if jax.process_count() > 1:
+      found = reading.read_variables(self.checkpoint)['params']
+    else:
+      found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
     found = {name: tree for name, tree in found.items() if name != FIT}
     return task_heads.of_task(found, self.task) if self.task else found
 

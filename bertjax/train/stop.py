@@ -12,6 +12,7 @@ one step after the furthest.
 An error that ends one process ends the others too: they would wait for it, and it for them.
 """
 
+import atexit
 import contextlib
 import os
 import select
@@ -65,6 +66,7 @@ class Stop:
   ) -> None:
     if error is not None and hosts.count() > 1:
       hosts.tell('stop/failed', f'process {hosts.index()}: {error}')
+      atexit.register(_leave_first)  # before jax waits for processes that are gone by then
     signal.set_wakeup_fd(self._wakeup)
     for number, handler in self._handlers.items():
       signal.signal(number, handler)
@@ -107,6 +109,7 @@ class Stop:
         if error := self._failed_elsewhere():
           failed = failed or time.monotonic() + FAILED_S + (hosts.index() == 0)  # it goes last
           if time.monotonic() > failed:
+            self._say = lambda said: print(said, file=sys.stderr)  # each has a log of its own
             self._leave(f'Left after the error that ended {error}', 1)
         if self._agreed is None and (self.reason or self._asked_elsewhere()):
           self._agree()
@@ -143,3 +146,12 @@ class Stop:
       sys.stdout.flush()
       sys.stderr.flush()
     os._exit(status)
+
+
+def _leave_first() -> None:
+  """Ends the process after its error was shown; the coordinator when all have heard of it."""
+  if hosts.index() == 0:
+    time.sleep(FAILED_S + 2.0)
+  sys.stdout.flush()
+  sys.stderr.flush()
+  os._exit(1)

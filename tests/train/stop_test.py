@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 import systems
 from mutation import mutation
@@ -209,6 +210,28 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
 
 @pytest.mark.full
 @mutation(
+  'warm start: the model of another run is read onto the devices of process 0',
+  'bertjax/convert/runs.py',
+  '    if jax.process_count() > 1:\n',
+  '    if False:\n',
+)
+@mutation(
+  'warm start: processes compare what they have read, all arrays at once',
+  'bertjax/sharding.py',
+  'return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])',
+  'return jax.device_put(array, sharding)',
+)
+def test_two_processes_begin_with_the_model_of_a_run(rich_store, straight, tmp_path):
+  given = (f'--config.init_from={straight}', '--config.fresh_layers=1', '--config.total_steps=10')
+  assert run(rich_store, tmp_path / 'one', *given, devices=4).returncode == 0
+  both = start_pair(rich_store, tmp_path / 'two', *given)
+  assert [p.wait(200) for p in both] == [0, 0], said(tmp_path / 'two', 1)
+  one, two = ([x['loss'] for x in lines(tmp_path / n) if 'loss' in x] for n in ('one', 'two'))
+  np.testing.assert_allclose(two, one, rtol=1e-5)
+
+
+@pytest.mark.full
+@mutation(
   'stop: an error of one process is not told to the others',
   'bertjax/train/stop.py',
   'if error := self._failed_elsewhere():',
@@ -222,6 +245,7 @@ def test_an_error_of_one_process_ends_the_other_soon(rich_store, tmp_path):
     both = start_pair(rich_store, workdir)
     assert all(p.wait(100) != 0 for p in both)  # where nothing is told, jax lets go after 300 s
   assert 'another run is at work' in said(workdir, 0) and 'Traceback' not in said(workdir, 0)
+  assert 'Left after the error that ended process 0: another run' in said(workdir, 1)
 
 
 @pytest.mark.full

@@ -74,7 +74,10 @@ def test_embed_writes_a_file_that_is_whole(bert, tmp_path):
     (('predict', '--input=nowhere.txt'), '--input: expected a file of texts, got nowhere.txt'),
     (('predict', '--text=a', '--json', '--predictions=p'), '--json is printed, and --predictions'),
     (('predict', '--text=a', '--mode=score', '--top=3'), '--top is for --mode=fill, got score'),
-    (('predict', '--text=a', '--second=b'), '--second is for --mode=label, got score'),
+    (
+      ('predict', '--text=a', '--second=b', '--mode=score'),
+      '--second is for --mode=label, got score',
+    ),
     (('predict', '--text=a', '--step=new'), "--step: expected a number or 'best', got 'new'"),
     (('embed', '--input=-', '--output=out.txt'), '--output: expected a name that ends in .npy'),
   ],
