@@ -160,7 +160,7 @@ def damaged_made_of(bench: Bench, damage: Damage) -> None:
   record.write_text('{"input": "a.txt"}')
   damage(record, bench.random)
   data = bert.get_config('test').data
-  refused(record.name, lambda: ensure_store._clear_others(data, 0, bench.folder))
+  refused(record.name, lambda: ensure_store.clear_others(data, 0, str(bench.folder)))
 
 
 def damaged_metrics(bench: Bench, damage: Callable[[bytes], bytes]) -> None:
