@@ -127,7 +127,6 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
   given = text_flags.SPLIT.value
   split = corpus.detect() if given == sentence_split.AUTO else given
   kind = _kind(corpus, vocabulary)._replace(split=split)
-  spaced = split == sentence_split.SENTENCES and vocabulary.reads_first_space
   names = ('split', 'holdout', 'errors', 'documents', 'field', 'part_mb')
   names += ('columns', 'languages', 'lexicon', 'segmenter')
   identity = dict(
@@ -136,7 +135,7 @@ def _prepare(output: pathlib.Path, beam: Any) -> None:
     source=[*corpus.fingerprint, *_lexicon_fingerprint()],
     options={name: flags.FLAGS[name].value for name in names}
     | (dict(skip_bad=True) if text_flags.SKIP_BAD.value else {})
-    | (dict(spaced=True) if spaced else {}),
+    | (dict(spaced=True) if encode.spaced(split, vocabulary) else {}),
   )
   with owned(output):
     if is_finished(output, identity):

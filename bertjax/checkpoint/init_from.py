@@ -28,6 +28,7 @@ import jax
 from bertjax.checkpoint import (
   encoders,
   head_classes,
+  history,
   manifest,
   model_fields,
   reading,
@@ -141,7 +142,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
   if stored is not None:
     old = stored['config']
     model_fields.bring(given.model, config, resume.with_tuples(old['model']))
-    if resume.brought_vocabulary(stored) and config.data.vocab in ('', old['data']['vocab']):
+    if history.brought_vocabulary(stored) and config.data.vocab in ('', old['data']['vocab']):
       config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))  # wherever that lies by now
     if config.data.reader == 'labelled':
       config.data.languages = resume.with_tuples(old['data']['languages'])

@@ -271,15 +271,6 @@ def keep_vocabulary(workdir: pathlib.Path | str, vocabulary: Vocabulary | None) 
     kept.keep(vocabulary, pathlib.Path(workdir, VOCAB))
 
 
-def brought_vocabulary(found: Mapping[str, Any]) -> bool:
-  """Whether the vocabulary of a run came with a model and is kept in the workdir.
-
-  Args:
-    found: as `stored` returns it.
-  """
-  return found['given'].get('data.vocab', None) == ''
-
-
 def overrides(workdir: pathlib.Path | str, config: ConfigDict) -> list[str]:
   """`key: value, in training value` for every key in which a config differs from the workdir's."""
   found = stored(workdir)

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import NoReturn
 
 from bertjax.machine import hosts
 
@@ -143,15 +144,19 @@ class Stop:
     """Ends the process from the thread: no other can, and nothing is open that needs closing."""
     with contextlib.suppress(OSError):  # nobody may be there to read
       self._say(said)
-      sys.stdout.flush()
-      sys.stderr.flush()
-    os._exit(status)
+    _end(status)
 
 
 def _leave_first() -> None:
   """Ends the process after its error was shown; the coordinator when all have heard of it."""
   if hosts.index() == 0:
     time.sleep(FAILED_S + 2.0)
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os._exit(1)
+  _end(1)
+
+
+def _end(status: int) -> NoReturn:
+  """Ends the process at once; nobody may be there to read its last words."""
+  for stream in (sys.stdout, sys.stderr):
+    with contextlib.suppress(OSError):
+      stream.flush()
+  os._exit(status)

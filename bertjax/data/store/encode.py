@@ -92,6 +92,11 @@ class Encoded(NamedTuple):
     )
 
 
+def spaced(split: str, vocabulary: Vocabulary) -> bool:
+  """Whether sentences that are cut out of a line keep the space before them: ids follow from it."""
+  return split == sentence_split.SENTENCES and vocabulary.reads_first_space
+
+
 def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> Encoded:
   """Splits and tokenises a batch of documents.
 
@@ -103,7 +108,7 @@ def encode(documents: list[bytes], vocabulary: Vocabulary, options: Options) -> 
   if options.columns:
     parts = [record.split(documents_lib.SEPARATOR, len(options.columns)) for record in documents]
     fields, documents = [part[:-1] for part in parts], [part[-1] for part in parts]
-  split, replaced_D, bad = _split(documents, fields, options, vocabulary.reads_first_space)
+  split, replaced_D, bad = _split(documents, fields, options, spaced(options.split, vocabulary))
   sentences = [sentence for document in split for sentence in document.texts]
   languages_U = [name for document in split for name in document.values.get('language', ())]
   token_n, length_U, unit_n = _tokens(sentences, languages_U, vocabulary, options)

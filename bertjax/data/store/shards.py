@@ -25,13 +25,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.data.store.encode import COUNTED, Encoded, Options, encode
+from bertjax.data.store.encode import COUNTED, Encoded, Options, encode, spaced
 from bertjax.data.store.writer import token_dtype
 from bertjax.data.text import corpus as corpus_lib
 from bertjax.data.text import documents as documents_lib
 from bertjax.data.text.files import Files, fingerprint
 from bertjax.data.text.left_out import LeftOut
-from bertjax.data.text.sentence_split import SENTENCES
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
 from bertjax.storage import checksums, durable, remote
@@ -95,7 +94,7 @@ def _name(files: Files, options: Options, vocabulary: Vocabulary, besides: Seque
     vocabulary=vocabulary.meta,
     besides=list(besides),
   )
-  if options.split == SENTENCES and vocabulary.reads_first_space:
+  if spaced(options.split, vocabulary):
     followed['spaced'] = True
   return checksums.digest(followed)[:32]
 
