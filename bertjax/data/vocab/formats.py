@@ -15,11 +15,18 @@ from typing import Any, NamedTuple
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data.vocab import fastbpe, patterns, refusals, sentencepiece_model, whole_words
+from bertjax.data.vocab import (
+  fastbpe,
+  patterns,
+  refusals,
+  sentencepiece_model,
+  special,
+  whole_words,
+)
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError, writing
 
-CONFIG = 'tokenizer_config.json'
+CONFIG = special.CONFIG
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
 MOST = 2**24  # ids; a file that names a larger one would fill the memory with gaps
@@ -99,16 +106,7 @@ def settings_of(file: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: it is no JSON object.
   """
-  config = file.parent / CONFIG
-  if not config.is_file():
-    return {}
-  try:
-    found = refusals.json_of(refusals.text_of(config))
-  except UserError as error:
-    raise UserError(f'{config}: {error}') from error
-  if not isinstance(found, dict):
-    raise UserError(f'{config}: expected a JSON object, got {type(found).__name__}')
-  return found
+  return special.json_beside(file, CONFIG)
 
 
 def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> bool:
@@ -120,8 +118,10 @@ def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) ->
   return not any(capitals) if said is None else said
 
 
-def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
-  """The pieces and functions of a Rust tokenizer."""
+def _rust(tokenizer: Tokenizer, file: pathlib.Path, kind: str) -> dict[str, Any]:
+  """The pieces and functions of a Rust tokenizer, with the tokens that the files beside its own
+  make of its pieces."""
+  special.add(tokenizer, file)
   index = tokenizer.get_vocab(with_added_tokens=True)
   if not index:
     raise UserError('expected pieces, got none')
@@ -134,13 +134,14 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
       raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
     pieces[i] = piece
 
+  reader = special.reading(tokenizer, kind, pieces)
+
   def encode(texts):
-    batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    batch = reader.encode_batch_fast(texts, add_special_tokens=False)
     return [encoding.ids for encoding in batch]
 
-  tokenizer.encode_special_tokens = True  # where the text spells them it is text
-  spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
-  coder = dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
+  spans = functools.partial(reader.encode_batch, add_special_tokens=False)
+  coder = dict(pieces=pieces, _encode=encode, _decode=reader.decode, _spans=spans)
   return coder | dict(tokenizer=tokenizer)
 
 
@@ -165,7 +166,7 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: not piece.startswith('##')
-  return Found('wordpiece', (file,), lowercase, starts_word, _rust(tokenizer))
+  return Found('wordpiece', (file,), lowercase, starts_word, _rust(tokenizer, file, 'wordpiece'))
 
 
 def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
@@ -189,7 +190,7 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: piece.startswith(BYTE_SPACE)
-  return Found('bpe', files, lowercase, starts_word, _rust(tokenizer))
+  return Found('bpe', files, lowercase, starts_word, _rust(tokenizer, file, 'bpe'))
 
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
@@ -209,8 +210,8 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
       'it out, or name vocab.txt, vocab.json or the .model instead'
     )
   kind = type(tokenizer.model).__name__.lower()  # the file may leave it out
-  rust = _rust(tokenizer)
   stream = whole_words.kind_of(spec)
+  rust = _rust(tokenizer, file, stream or kind)
   if stream:
     coder = whole_words.coder(stream, rust['pieces'], lowers) | dict(tokenizer=rust['tokenizer'])
     return Found(stream, (file,), lowers, lambda piece: True, coder)

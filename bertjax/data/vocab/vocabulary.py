@@ -1,7 +1,7 @@
 """Vocabularies: text to ids and back, whatever files they are read from (`formats.py`).
 
-Ids equal those of the `transformers` tokenizer of the same files, with `split_special_tokens`: text
-that spells a special token, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces. Only
+Ids equal those of the `transformers` tokenizer of the same files; but text that spells one of the
+five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces (`special.py`). Only
 NumPy, tokenizers and sentencepiece are imported here: the workers of `prepare` start in a moment,
 and so does training.
 """
@@ -19,18 +19,11 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from bertjax.data.vocab import as_text, formats, refusals, whole_words
+from bertjax.data.vocab import as_text, formats, refusals, special, whole_words
 from bertjax.errors import UserError
 from bertjax.storage import copies
 
 MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
-SPECIAL = dict(
-  cls=('[CLS]', '<cls>', '<s>'),
-  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
-  pad=('[PAD]', '<pad>'),
-  mask=('[MASK]', '<mask>', '<special1>'),
-  unk=('[UNK]', '<unk>'),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,6 +169,9 @@ class Vocabulary:
     for file in self.files:
       (directory / alone.get(file.suffix, file.name)).write_bytes(file.read_bytes())
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
+    added = special.symbols(self.files[0], self.pieces, self.special, self.tokenizer)
+    if added:  # as transformers does, this is then read instead of the other files beside
+      config['added_tokens_decoder'] = special.as_json(added)
     (directory / formats.CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
 
 
@@ -213,28 +209,22 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   """A vocabulary from what differs between kinds."""
   kind, coder, pieces = found.kind, found.coder, found.coder['pieces']
   index = {piece: i for i, piece in enumerate(pieces)}
-  special = {
-    role: next((index[name] for name in names if name in index), None)
-    for role, names in SPECIAL.items()
-  }
-  if '<special1>' in index:  # XLM, whose </s> stands at both ends
-    special['cls'] = special['sep']
-  if '<eod>' in index:  # XLNet, whose documents end with it
-    special['eod'] = index['<eod>']
-  if kind in whole_words.END:
-    special['eos'] = index[whole_words.END[kind]]
-  names = as_text.names(pieces, special)
+  roles = special.of(pieces, kind)
+  names = as_text.names(pieces, roles)
+  symbols = special.symbols(found.files[0], pieces, roles, coder.get('tokenizer'))
   if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
     with refusals.theirs():  # an unknown piece, where there is no [UNK]
       coder = as_text.keep(coder, {name: index[name] for name in names})
+      if 'tokenizer' not in coder:
+        coder = as_text.with_symbols(coder, {pieces[i]: i for i in symbols})
   starts = np.array([found.starts_word(piece) for piece in pieces], bool)
-  starts[[i for i in special.values() if i is not None]] = True
+  starts[[*symbols, *(i for i in roles.values() if i is not None)]] = True
   return Vocabulary(
     type=kind,
     lowercase=found.lowercase,
     files=found.files,
     word_starts=starts,
-    special=special,
+    special=roles,
     sha256=hashlib.sha256(b''.join(file.read_bytes() for file in found.files)).hexdigest(),
     **coder,
   )
