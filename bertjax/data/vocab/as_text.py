@@ -47,30 +47,19 @@ def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any
   )
 
 
-def with_symbols(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any]:
-  """A coder to which symbols are tokens; what stands between them is encoded on its own.
+def with_symbols(encode: Callable, index: Mapping[str, int]) -> Callable:
+  """Makes an `_encode` to which symbols, name -> id, are tokens, and what is between them texts;
+  those that it knows itself are left to it."""
+  names = [name for name, i in index.items() if i not in encode([f'a{name}b'])[0]]
+  pattern = re.compile(f'({"|".join(map(re.escape, sorted(names, key=len, reverse=True)))})')
 
-  Args:
-    coder: the pieces and functions of a vocabulary without offsets.
-    index: name -> id of the symbols; a model that knows one itself is left to it.
-  """
-  encode = coder['_encode']
-  unknown = [name for name, i in index.items() if i not in encode([f'a{name}b'])[0]]
-  if not unknown:
-    return coder
-  pattern = re.compile(f'({"|".join(map(re.escape, sorted(unknown, key=len, reverse=True)))})')
+  def whole(text: str) -> list[int]:
+    parts = pattern.split(text)
+    between = iter(encode(parts[::2]))
+    ids = ([index[part]] if number % 2 else next(between) for number, part in enumerate(parts))
+    return list(itertools.chain.from_iterable(ids))
 
-  def encode_all(texts: Sequence[str]) -> list[list[int]]:
-    found = encode(texts)
-    for number, text in enumerate(texts):
-      parts: list[Any] = pattern.split(text)
-      if len(parts) > 1:
-        parts[::2] = encode(parts[::2])
-        parts[1::2] = [[index[name]] for name in parts[1::2]]
-        found[number] = list(itertools.chain.from_iterable(parts))
-    return found
-
-  return dict(coder, _encode=encode_all)
+  return (lambda texts: [*map(whole, texts)]) if names else encode
 
 
 def _parts(pattern: re.Pattern[str], text: str) -> list[int]:

@@ -28,6 +28,7 @@ from bertjax.errors import UserError, writing
 
 CONFIG = special.CONFIG
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
+NAMES = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
 MOST = 2**24  # ids; a file that names a larger one would fill the memory with gaps
 
@@ -50,6 +51,12 @@ class Found(NamedTuple):
   coder: Mapping[str, Any]
 
 
+def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
+  """Lists the files of NAMES in a directory, of the first of these kinds that is there."""
+  found = [sorted(directory.glob(name)) for name in NAMES]
+  return next((files for files in found if files), [])
+
+
 def find(path: pathlib.Path) -> pathlib.Path:
   """The file of a vocabulary that a path names; of a directory the one in it.
 
@@ -57,12 +64,10 @@ def find(path: pathlib.Path) -> pathlib.Path:
     UserError: there is none, or of several kinds, or of none that we know.
   """
   if path.is_dir():
-    names = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
-    found = [sorted(path.glob(name)) for name in names]
-    found = next((files for files in found if files), [])
+    found = files_of(path)
     if len(found) != 1:
       raise UserError(
-        f'{path}: expected one of {", ".join(names)}, got {[f.name for f in found] or "none"}. '
+        f'{path}: expected one of {", ".join(NAMES)}, got {[f.name for f in found] or "none"}. '
         'Name the file, or train a vocabulary with `python -m bertjax.vocab`'
       )
     return found[0]
@@ -121,7 +126,6 @@ def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) ->
 def _rust(tokenizer: Tokenizer, file: pathlib.Path, kind: str) -> dict[str, Any]:
   """The pieces and functions of a Rust tokenizer, with the tokens that the files beside its own
   make of its pieces."""
-  special.add(tokenizer, file)
   index = tokenizer.get_vocab(with_added_tokens=True)
   if not index:
     raise UserError('expected pieces, got none')
@@ -134,6 +138,8 @@ def _rust(tokenizer: Tokenizer, file: pathlib.Path, kind: str) -> dict[str, Any]
       raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
     pieces[i] = piece
 
+  for token in special.inside(file, pieces).values():
+    (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
   reader = special.reading(tokenizer, kind, pieces)
 
   def encode(texts):
@@ -218,6 +224,8 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   prefix = spec['model'].get('continuing_subword_prefix')
   if prefix:
     starts_word = lambda piece: not piece.startswith(prefix)
+  elif spec['model'].get('end_of_word_suffix'):
+    starts_word = lambda piece: True  # as fastBPE's, which the piece before says
   else:
     starting = lambda mark: sum(piece.startswith(mark) for piece in rust['pieces'])
     if starting(sentencepiece_model.SPACE) > starting(BYTE_SPACE):

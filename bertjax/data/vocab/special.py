@@ -7,7 +7,7 @@ says them itself; of other vocabularies the files beside them do (`added`).
 
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer
@@ -25,7 +25,7 @@ ROLES = dict(
 )
 # Keys of the files beside a vocabulary, whose values are tokens too.
 _NAMED = ('additional_special_tokens', 'extra_special_tokens', 'bos_token', 'eos_token')
-_FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
+FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
 
 
 def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
@@ -45,11 +45,7 @@ def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
 
 
 def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
-  """A JSON object in the folder of a file, or {}.
-
-  Raises:
-    UserError: it is no JSON object.
-  """
+  """Reads a JSON object in the folder of a file, {} where there is none; refuses all else."""
   path = file.parent / name
   if not path.is_file():
     return {}
@@ -63,55 +59,29 @@ def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
 
 
 def added(file: pathlib.Path) -> dict[str, tuple[int | None, AddedToken]]:
-  """What the files beside a vocabulary add to it, as transformers reads them.
-
-  Returns:
-    content -> its id, where they say one, and the token.
-  """
+  """Reads what the files beside a vocabulary add to it, as transformers does: content -> its id,
+  where they say one, and the token."""
   said, older = json_beside(file, CONFIG), {}
   if 'added_tokens_decoder' not in said:
     said = said | json_beside(file, 'special_tokens_map.json')
     older = json_beside(file, 'added_tokens.json')
+  token = lambda given: AddedToken(
+    **{key: given[key] for key in ('content', *FLAGS) if key in given}
+  )
+  found: dict[str, tuple[int | None, AddedToken]] = {}
   try:
-    decoder = said.get('added_tokens_decoder', {}).items()
-    found: dict[str, tuple[int | None, AddedToken]] = {
-      token['content']: (int(i), _token(token)) for i, token in decoder
-    }
-    for token in itertools.chain.from_iterable(map(_listed, map(said.get, _NAMED))):
-      found.setdefault(token['content'], (None, _token(token | dict(special=True))))
+    for i, given in said.get('added_tokens_decoder', {}).items():
+      found[given['content']] = int(i), token(given)
+    for given in itertools.chain.from_iterable(_listed(said.get(key)) for key in _NAMED):
+      found.setdefault(given['content'], (None, token(given | dict(special=True))))
     for name, i in older.items():
       found[name] = int(i), found[name][1] if name in found else AddedToken(name)
-    return found
   except (AttributeError, KeyError, TypeError, ValueError) as error:
     raise UserError(
       f'{file.parent}: the tokens that {CONFIG} and the files beside it add have another form than '
       f'transformers gives them: {error!r}'
     ) from error
-
-
-def symbols(
-  file: pathlib.Path, pieces: Sequence[str], roles: Mapping[str, int | None], rust: Tokenizer | None
-) -> dict[int, AddedToken]:
-  """Returns id -> token of what was added to a vocabulary and has no role.
-
-  Args:
-    file: of the vocabulary.
-    pieces: by id.
-    roles: as `of` returns them.
-    rust: its Rust tokenizer, if there is one.
-  """
-  if rust is None:
-    index = {piece: i for i, piece in enumerate(pieces)}
-    found = {index[name]: token for name, (_, token) in added(file).items() if name in index}
-  else:
-    found = rust.get_added_tokens_decoder()
-  return {i: found[i] for i in sorted(found.keys() - set(roles.values()))}
-
-
-def as_json(tokens: Mapping[int, AddedToken]) -> dict[str, dict[str, Any]]:
-  """Tokens by their ids, as tokenizer_config.json has them."""
-  flags = lambda token: {name: getattr(token, name) for name in ('content', *_FLAGS)}
-  return {str(i): flags(token) for i, token in tokens.items()}
+  return found
 
 
 def _listed(value: Any) -> list[dict[str, Any]]:
@@ -121,20 +91,15 @@ def _listed(value: Any) -> list[dict[str, Any]]:
   return [each if isinstance(each, dict) else dict(content=each) for each in values]
 
 
-def _token(said: Mapping[str, Any]) -> AddedToken:
-  return AddedToken(said['content'], **{name: said[name] for name in _FLAGS if name in said})
-
-
-def add(tokenizer: Tokenizer, file: pathlib.Path) -> None:
-  """Makes tokens of those pieces of a Rust tokenizer that the files beside it call tokens."""
-  for name, (_, token) in added(file).items():
-    if tokenizer.token_to_id(name) is not None:
-      (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
+def inside(file: pathlib.Path, pieces: Sequence[str]) -> dict[int, AddedToken]:
+  """Returns id -> token of what the files beside a vocabulary add that is among its pieces."""
+  index = {piece: i for i, piece in enumerate(pieces)}
+  return {index[name]: token for name, (_, token) in added(file).items() if name in index}
 
 
 def reading(tokenizer: Tokenizer, kind: str, pieces: Sequence[str]) -> Tokenizer:
-  """A Rust tokenizer by which the roles are text and all that was added besides is tokens; the
-  given one where that is enough."""
+  """Makes a Rust tokenizer by which the roles are text and all that was added besides is tokens;
+  the given one where that is enough."""
   roles = {pieces[i] for i in of(pieces, kind).values() if i is not None}
   tokens = [token for _, token in sorted(tokenizer.get_added_tokens_decoder().items())]
   symbols = {token.content for token in tokens if token.special} - roles

@@ -17,12 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 from tokenizers import Tokenizer
 
-from bertjax.data.vocab import as_text, formats, refusals, special, whole_words
+from bertjax.data.vocab import as_text, beside, formats, refusals, special, whole_words
 from bertjax.errors import UserError
 from bertjax.storage import copies
 
+LEAST_USED = 0.9  # of the rows of a word table, without a word
 MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
 
 
@@ -169,14 +171,16 @@ class Vocabulary:
     for file in self.files:
       (directory / alone.get(file.suffix, file.name)).write_bytes(file.read_bytes())
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
-    added = special.symbols(self.files[0], self.pieces, self.special, self.tokenizer)
-    if added:  # as transformers does, this is then read instead of the other files beside
-      config['added_tokens_decoder'] = special.as_json(added)
+    if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
+      config['added_tokens_decoder'] = {
+        i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
+        for i, token in added.items()
+      }
     (directory / formats.CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
 
 
 def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
-  """Reads a vocabulary.
+  """Reads a vocabulary that a user names, wherever: the same path has the same ids or is refused.
 
   Args:
     path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
@@ -186,13 +190,41 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
       says, else if no piece has an ASCII capital; tokenizer.json says itself.
 
   Raises:
-    UserError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
+    UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the files
+      beside it say of it what we do not do.
   """
+  found = read_vocabulary(path, lowercase)
+  beside.check(found, lowercase)
+  return found
+
+
+def read_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
+  """Reads as `load_vocabulary`, without a look beside: to compare with what came of it once."""
   file = formats.find(copies.local(path, beside=True))
   try:
     return _vocabulary(formats.read(file, lowercase))
   except UserError as error:
     raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
+
+
+def load_kept(directory: pathlib.Path) -> Vocabulary:
+  """Reads what `Vocabulary.save` wrote, of a store or a run: it is as it was when it came."""
+  file = formats.find(directory)
+  whole = file.name == 'tokenizer.json'
+  return read_vocabulary(
+    directory, None if whole else formats.settings_of(file).get('do_lower_case')
+  )
+
+
+def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
+  """Refuses a vocabulary that is not the one of a model's word table, and warns of rows that no
+  text has; `where` says for people where both come from."""
+  if vocabulary is None or LEAST_USED * rows <= vocabulary.size <= rows:
+    return
+  said = f'the vocabulary of {where} has {vocabulary.size} ids, the word table {rows} rows'
+  if vocabulary.size > rows or vocabulary.size < rows / 2:
+    raise UserError(f'{said}: expected the vocabulary that the model was trained with')
+  logging.warning('%s: the others are never read', said)
 
 
 def much_unknown(share: float) -> str:
@@ -211,12 +243,15 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   index = {piece: i for i, piece in enumerate(pieces)}
   roles = special.of(pieces, kind)
   names = as_text.names(pieces, roles)
-  symbols = special.symbols(found.files[0], pieces, roles, coder.get('tokenizer'))
+  symbols = special.inside(found.files[0], pieces)
+  if rust := coder.get('tokenizer'):
+    symbols |= rust.get_added_tokens_decoder()
   if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
     with refusals.theirs():  # an unknown piece, where there is no [UNK]
       coder = as_text.keep(coder, {name: index[name] for name in names})
-      if 'tokenizer' not in coder:
-        coder = as_text.with_symbols(coder, {pieces[i]: i for i in symbols})
+      if kind == 'sentencepiece':
+        own = {pieces[i]: i for i in symbols.keys() - {*roles.values()}}
+        coder = dict(coder, _encode=as_text.with_symbols(coder['_encode'], own))
   starts = np.array([found.starts_word(piece) for piece in pieces], bool)
   starts[[*symbols, *(i for i in roles.values() if i is not None)]] = True
   return Vocabulary(
