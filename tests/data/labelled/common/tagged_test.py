@@ -54,6 +54,24 @@ def test_columns(tmp_path):
 
 
 @mutation(
+  'tagged: documents do not end sentences',
+  'bertjax/data/labelled/common/tagged.py',
+  "if not line.strip() or line.lstrip().startswith('-DOCSTART-'):",
+  "if line.lstrip().startswith('-DOCSTART-'):\n      continue\n    if not line.strip():",
+)
+@pytest.mark.parametrize('document', ['-DOCSTART-', '-DOCSTART- -X- -X- O', '-DOCSTART-\t\tO'])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+@pytest.mark.parametrize('name', ['a.conll', 'a.txt', 'a.conllu'])
+def test_a_document_ends_a_sentence(tmp_path, document, end, name):
+  a, b, c = ('1\ta\tO', '1\tb\tO'), ('1\tc\tO',), ('1\td\tO',)
+  where, lines = Where(WHERE.names, (2, 3), ' '), [document, *a, document, *b, document, '', *c]
+  want = [(['a', 'b'], ['O', 'O']), (['c'], ['O']), (['d'], ['O'])]
+  for each in (lines, [*lines, document], ['\ufeff' + lines[0], *lines[1:], '', document, '']):
+    assert read(tmp_path / name, end.join(each), where) == want
+    assert read(tmp_path / name, end.join([*each, '']), where) == want
+
+
+@mutation(
   'tagged: ranges of CoNLL-U are words',
   'bertjax/data/labelled/common/tagged.py',
   'if conllu and not fields[0].isdecimal():',
