@@ -64,11 +64,6 @@ class Peers(NamedTuple):
   start_l: np.ndarray
   size_l: np.ndarray
 
-  @property
-  def alone(self) -> bool:
-    """Whether a language has one document, and so no other."""
-    return bool((self.size_l == 1).any())
-
   def draw(self, bits_n: np.ndarray, document_n: np.ndarray) -> np.ndarray:
     """Turns uint64 bits into documents of the same language as these ones, int64."""
     if self.language_D is None:

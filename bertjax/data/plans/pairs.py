@@ -90,23 +90,23 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
     truncated_tokens and, where there are such, no_other_document (chunks that are left out).
 
   Raises:
-    UserError: a store with fewer than two documents, or with one of each language, where there is
-      no random text; or a length below 5.
+    UserError: a store with fewer than two documents, of each language, or a length below 5.
   """
   return pieces(store, spec, window, NEXT)
 
 
 def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
   """As `build`, for a task; the column of the label has its name, and 1 stands for the coin."""
-  documents, peers = len(store.documents) - 1, language_sampling.peers(store)
-  alone = not task.swap and peers.size_l.max(initial=0) < 2
-  if documents < 2 or alone:
-    of = ' of a language' if documents > 1 else ''
+  documents = len(store.documents) - 1
+  peers = language_sampling.peers(store)
+  if not task.swap and documents:
+    documents = peers.size_l.max()  # only those of one language are random text for another
+  if documents < 2:
     raise UserError(
-      'pairs need another document to draw a random next segment from: expected at least 2 '
-      f'documents{of}, got {min(documents, 1)}{of and " of each"} in {store.path}. Separate '
-      'documents by blank lines, give more text (of held-out text by config.data.holdout), or use '
-      'config.data.plan.name=blocks'
+      'pairs need another document, of the same language where those are known, to draw a random '
+      f'next segment from: expected at least 2 documents, got {documents} in {store.path}. '
+      'Separate documents by blank lines, give more text (held out: by config.data.holdout), '
+      'or use config.data.plan.name=blocks'
     )
   if spec.length < 5:
     raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
@@ -195,8 +195,9 @@ def _window(store, peers, spec, documents, task):
   counts = dict(random_next=random, truncated_tokens=removed)
   if task.least > 1:
     return column, counts | dict(lone_sentences=lone)
-  left_out = int(out_n.sum())
-  return column, counts | (dict(no_other_document=left_out) if left_out or peers.alone else {})
+  if out_n.any() or 1 in peers.size_l:
+    counts['no_other_document'] = int(out_n.sum())
+  return column, counts
 
 
 def _open_lanes(store, spec, documents) -> _Lanes:

@@ -176,7 +176,7 @@ def test_order_pairs_leave_out_lone_sentences_without_another_document():
 
 def test_one_document_of_each_language_is_refused():
   store = spoken(random_store(3), runs=3)
-  with pytest.raises(ValueError, match='at least 2 documents of a language, got 1 of each in mem'):
+  with pytest.raises(ValueError, match='same language.* at least 2 documents, got 1 in memory'):
     planned(store, recipe(), 64)
 
 

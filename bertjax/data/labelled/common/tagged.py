@@ -101,7 +101,8 @@ def _columns(file: pathlib.Path, columns: Sequence[int]) -> Iterator[Sentence]:
   conllu = plain.suffix.lower() == '.conllu'
   words, tags, lines = [], [], []
   for number, line in enumerate(records.lines(file), 1):
-    if not line.strip() or line.lstrip().startswith('-DOCSTART-'):
+    line = '' if line.lstrip().startswith('-DOCSTART-') else line
+    if not line.strip():
       if words:
         yield Sentence(str(file), words, tags, lines)
       words, tags, lines = [], [], []

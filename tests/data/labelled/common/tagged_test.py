@@ -27,8 +27,8 @@ def read(path, text, where=WHERE):
 @mutation(
   'tagged: a line that begins with # is a comment anywhere',
   'bertjax/data/labelled/common/tagged.py',
-  "(conllu and line.startswith('#'))",
-  "line.startswith('#')",
+  "if conllu and line.startswith('#'):",
+  "if line.startswith('#'):",
 )
 @mutation(
   'tagged: blanks part fields beside TABs',
@@ -56,8 +56,8 @@ def test_columns(tmp_path):
 @mutation(
   'tagged: documents do not end sentences',
   'bertjax/data/labelled/common/tagged.py',
-  "if not line.strip() or line.lstrip().startswith('-DOCSTART-'):",
-  "if line.lstrip().startswith('-DOCSTART-'):\n      continue\n    if not line.strip():",
+  "line = '' if line.lstrip().startswith('-DOCSTART-') else line",
+  "if line.lstrip().startswith('-DOCSTART-'):\n      continue",
 )
 @pytest.mark.parametrize('document', ['-DOCSTART-', '-DOCSTART- -X- -X- O', '-DOCSTART-\t\tO'])
 @pytest.mark.parametrize('end', ['\n', '\r\n'])
