@@ -45,7 +45,7 @@ _SAMPLE = flags.DEFINE_integer(
   'sample', 1_000_000, 'Sentences to train on, drawn from all; about 200 MB of memory a million.', 1
 )
 _KEEP_ACCENTS = flags.DEFINE_bool(
-  'keep_accents', False, 'With --lowercase, WordPiece keeps accents, vowel signs and tones.'
+  'keep_accents', False, 'With --lowercase, WordPiece too keeps accents, vowel signs and tones.'
 )
 _SEED = flags.DEFINE_integer('seed', 0, 'Of the sample.', 0)
 
@@ -137,7 +137,6 @@ def _train(output: pathlib.Path) -> None:
   train, shown, which = _text()
   if not train:
     raise UserError(f'{text_flags.INPUT.value} has no text')
-  # All other kinds keep accents.
   keep = dict(keep_accents=_KEEP_ACCENTS.value) if _TYPE.value == 'wordpiece' else {}
   partial = output.with_name(output.name + '.partial')
   shutil.rmtree(partial, ignore_errors=True)

@@ -79,6 +79,9 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
   else:
     tokenizer = vocabulary.tokenizer
   assert tokenizer is not None  # of all types but 'sentencepiece' and 'fastbpe'
+  if tokenizer.get_vocab_size() > vocabulary.size:
+    said = 'makes some pieces unknown, which tokenizer.json cannot express'
+    raise UserError(f'{vocabulary.files[0]} {said}: export without the tokenizer')
   spec = json.loads(tokenizer.to_str())
   if vocabulary.type in whole_words.END:
     spec['normalizer'] = _as_python(vocabulary, spec['normalizer'])

@@ -13,9 +13,11 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.data.vocab import fastbpe, patterns, refusals, sentencepiece_model, whole_words
+from bertjax.data.vocab.as_text import Encoding
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError, writing
 
@@ -131,8 +133,7 @@ def _case(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> tupl
   """
   settings = settings_of(file)
   said, strip = settings.get('do_lower_case'), settings.get('strip_accents')
-  # Names like [UNK] or <S> are no text.
-  plain = '\n'.join(piece for piece in pieces if piece[:1] not in '[<')
+  plain = '\n'.join(p for p in pieces if p[:1] not in '[<')  # [UNK] or <S> are names, not text
   lowers = said if asked is None else asked
   if lowers is None:
     lowers = plain == plain.lower()
@@ -141,8 +142,8 @@ def _case(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> tupl
   return lowers, not strip
 
 
-def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
-  """The pieces and functions of a Rust tokenizer."""
+def _rust(tokenizer: Tokenizer, most: int | None = None) -> dict[str, Any]:
+  """The pieces and functions of a Rust tokenizer; pieces from the id `most` on are unknown."""
   index = tokenizer.get_vocab(with_added_tokens=True)
   if not index:
     raise UserError('expected pieces, got none')
@@ -162,6 +163,15 @@ def _rust(tokenizer: Tokenizer) -> dict[str, Any]:
   tokenizer.encode_special_tokens = True  # where the text spells them it is text
   spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
   coder = dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
+  if most and most < len(pieces):
+    known = np.arange(len(pieces))
+    known[most:] = index['<unk>']
+    of = lambda ids: known[ids].tolist()
+    coder |= dict(
+      pieces=pieces[:most],
+      _encode=lambda texts: [of(ids) for ids in encode(texts)],
+      _spans=lambda texts: [Encoding(of(e.ids), e.offsets) for e in spans(texts)],
+    )
   return coder | dict(tokenizer=tokenizer)
 
 
@@ -210,7 +220,8 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: piece.startswith(BYTE_SPACE)
-  return Found('bpe', files, lowercase, starts_word, _rust(tokenizer))
+  coder = _rust(tokenizer, settings.get('max_vocab'))
+  return Found('bpe', files, lowercase, starts_word, coder)
 
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
@@ -232,7 +243,7 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   change = tokenizer.normalizer
   accents = change is None or change.normalize_str('é') != change.normalize_str('e')
   kind = type(tokenizer.model).__name__.lower()  # the file may leave it out
-  rust = _rust(tokenizer)
+  rust = _rust(tokenizer, settings_of(file).get('max_vocab'))
   stream = whole_words.kind_of(spec)
   if stream:
     coder = whole_words.coder(stream, rust['pieces'], lowers) | dict(tokenizer=rust['tokenizer'])
