@@ -50,6 +50,7 @@ class Vocabulary:
       encoded whatever its language.
     language: of texts that come without one, where it matters; see `of_language`.
     tokenizer: the Rust tokenizer behind it, where there is one.
+    accents: whether text keeps them, and the vowel signs and tones of other scripts.
   """
 
   type: str
@@ -65,6 +66,7 @@ class Vocabulary:
   check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
   language: str = 'en'
   tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
+  accents: bool = True
 
   @property
   def size(self) -> int:
@@ -164,6 +166,7 @@ class Vocabulary:
       sha256=self.sha256,
       special=dict(self.special),
       lowercase=self.lowercase,
+      accents=self.accents,
     )
 
   def save(self, directory: pathlib.Path) -> None:
@@ -176,6 +179,8 @@ class Vocabulary:
     for file in self.files:
       (directory / alone.get(file.suffix, file.name)).write_bytes(file.read_bytes())
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
+    if self.files[0].suffix == '.txt':
+      config['strip_accents'] = not self.accents
     (directory / formats.CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
 
 
@@ -187,7 +192,7 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
       tokenizer.json, or codes_NAME of fastBPE (with vocab_NAME beside it); or a directory that
       holds one of them, tokenizer.json before the others. Of a URL a copy is made first.
     lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
-      says, else if no piece has an ASCII capital; tokenizer.json says itself.
+      says, else if no piece has a capital; tokenizer.json says itself.
 
   Raises:
     UserError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
@@ -232,6 +237,7 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   return Vocabulary(
     type=kind,
     lowercase=found.lowercase,
+    accents=found.accents,
     files=found.files,
     word_starts=starts,
     special=special,
