@@ -10,7 +10,7 @@ import sys
 from absl import flags, logging
 from ml_collections import config_flags
 
-from bertjax.config import command_line, presets
+from bertjax.config import command_line, presets, registry
 from bertjax.errors import UserError, door
 from bertjax.machine import cluster, compiled, malloc
 from bertjax.storage import copies
@@ -107,6 +107,8 @@ def _with_stored_config(argv: list[str]) -> list[str]:
     return argv  # the parser proper says what is wrong
   if not (own.evaluate and own.workdir):
     return argv
+  if own.config and pathlib.Path(own.config.partition(':')[0]).is_file():
+    registry.note_own(command_line.load(own.config))  # it may name what that of the workdir names
   file = pathlib.Path(__file__).with_name('checkpoint') / 'stored_config.py'
   own_flags = [f'--config={file}:{own.workdir}', f'--workdir={own.workdir}', '--evaluate']
   return [rest[0], *own_flags, *rest[1:]]

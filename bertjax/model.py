@@ -22,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax import sharding
+from bertjax.config import registry
 from bertjax.data import sentences as sentences_lib
 from bertjax.data.sentences import Row
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -73,6 +74,7 @@ class Model(FineTuned):
     mesh: Any = None,
     language: str | int | None = None,
     task: str = '',
+    trust_code: Sequence[str] = (),
   ) -> 'Model':
     """Reads a model.
 
@@ -84,11 +86,13 @@ class Model(FineTuned):
       language: of the texts, by name or number, where the model has a table of languages, or cuts
         words by their rules; None: that of the examples that it was fine-tuned on, for the rules.
       task: whose head is meant, of a run on several; '': the encoder alone.
+      trust_code: modules of somebody's own that the config of the run may name: they are imported.
 
     Raises:
       UserError: no model there, a damaged one, or one that cannot read text; a mesh that does not
         fit; no language where one is needed; no such task.
     """
+    registry.TRUSTED.update(trust_code)
     found = load_lib.find(path, step, task)
     net = nets.make(found.model, found.vocabulary.special)
     tables = dict.fromkeys(net.tables, 0)

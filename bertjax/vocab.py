@@ -44,6 +44,9 @@ _SIZE = flags.DEFINE_integer(
 _SAMPLE = flags.DEFINE_integer(
   'sample', 1_000_000, 'Sentences to train on, drawn from all; about 200 MB of memory a million.', 1
 )
+_KEEP_ACCENTS = flags.DEFINE_bool(
+  'keep_accents', False, 'With --lowercase, WordPiece too keeps accents, vowel signs and tones.'
+)
 _SEED = flags.DEFINE_integer('seed', 0, 'Of the sample.', 0)
 
 _HELD_OUT = 10_000  # sentences for the figures; of a text that is counted whole, its first
@@ -134,11 +137,12 @@ def _train(output: pathlib.Path) -> None:
   train, shown, which = _text()
   if not train:
     raise UserError(f'{text_flags.INPUT.value} has no text')
+  keep = dict(keep_accents=_KEEP_ACCENTS.value) if _TYPE.value == 'wordpiece' else {}
   partial = output.with_name(output.name + '.partial')
   shutil.rmtree(partial, ignore_errors=True)
   partial.mkdir(parents=True)
   try:
-    TRAINERS[_TYPE.value](train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial)
+    TRAINERS[_TYPE.value](train, _SIZE.value, bool(text_flags.LOWERCASE.value), partial, **keep)
     os.replace(partial, output)
   finally:
     shutil.rmtree(partial, ignore_errors=True)
@@ -156,6 +160,7 @@ def _print_table(output: pathlib.Path, sentences: list[str], which: str) -> None
   )
   table.add_row('pieces', f'{vocabulary.size:,}{short}')
   table.add_row('lowercase', str(vocabulary.lowercase).lower())
+  table.add_row('accents', 'kept' if vocabulary.accents else 'stripped')
   table.add_row('tokens per word', f'{len(token_n) / max(words, 1):.3f}')
   table.add_row('tokens per sentence', f'{length_n.mean():.1f}')
   table.add_row('unknown tokens', f'{unknown:.4%}')

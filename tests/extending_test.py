@@ -18,6 +18,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = (ROOT / 'docs' / 'extending.md').read_text()
 BLOCKS = dict(re.findall(r'```python\n# (\S+)\n(.*?)```', PAGE, re.DOTALL))
 COMMANDS = re.findall(r'^    python (-m bertjax\.main .*)$', PAGE, re.MULTILINE)
+LATER = re.findall(r'^    PYTHONPATH=\. python (-m bertjax\.\w+ .*)$', PAGE, re.MULTILINE)
 PIECES = ('masking', 'objective', 'model')
 QUICK = ('--config.data.train_vocab.size=512', '--config.data.documents=200')
 
@@ -59,7 +60,7 @@ def test_the_page_has_what_it_says():
   lines = {name: text.count('\n') for name, text in BLOCKS.items()}
   told = [int(n) for n in re.findall(r'^\| \w+ \| 1 \| (\d+) \|$', PAGE, re.MULTILINE)]
   assert told == [lines[f'mine/{n}.py'] for n in ('tail', 'z_loss', 'bag', 'config')]
-  assert len(COMMANDS) == 3
+  assert len(COMMANDS) == 3 and len(LATER) == 1
 
 
 @mutation(
@@ -89,3 +90,11 @@ def test_a_command_of_the_page_trains(work, site, command):
   assert lines[-1]['step'] == 20 and any('eval/mlm_masked' in line for line in lines)
   if 'objective' in command:
     assert any('z' in line for line in lines)
+  if 'runs/model' in command:
+    path = dict(PYTHONPATH=os.pathsep.join(['.', str(site)]))
+    for again, env in ((f'{command} --evaluate', {}), (LATER[0], path)):
+      done = subprocess.run(
+        [sys.executable, *again.split()], cwd=work, env=environment(site) | env,
+        capture_output=True, text=True, timeout=900, check=False,
+      )  # fmt: skip
+      assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]

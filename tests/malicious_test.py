@@ -2,15 +2,27 @@
 place, hang the program or run anything: it is refused."""
 
 import json
+import os
 import pickle
+import shutil
+import subprocess
+import sys
+import textwrap
 import time
 
 import numpy as np
+import processes
 import pytest
+import used_models
+from ml_collections import ConfigDict
 from mutation import mutation
 from toy_store import on_disk, recipe
 
-from bertjax.checkpoint import manifest
+import bertjax
+from bertjax import models, replay
+from bertjax.checkpoint import init_from, manifest, resume
+from bertjax.config import registry
+from bertjax.convert import exporting
 from bertjax.data import ensure_store
 from bertjax.data.examples import make_examples
 from bertjax.data.store import cache
@@ -18,7 +30,9 @@ from bertjax.data.store.reader import open_store
 from bertjax.data.store.writer import write_store
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.metrics.progress import Progress
 from bertjax.storage import checksums
+from bertjax.train import loop as train_loop
 
 OUTSIDE = ('../outside.npy', 'columns/../../outside.npy', '/etc/passwd')
 
@@ -229,3 +243,203 @@ def test_flags_are_words_and_not_a_line_of_a_shell(tmp_path, monkeypatch):
       'bertjax.prepare', dict(input=NASTY, vocab=NASTY, output=tmp_path / NASTY[:5])
     )
   assert not (tmp_path / 'pwned').exists()
+
+
+@pytest.fixture(scope='module')
+def honest(tmp_path_factory):
+  return used_models.make(tmp_path_factory.mktemp('honest'), 'bert').workdir
+
+
+class Fetched:
+  """A run that somebody fetched, with a module beside it, in the current directory.
+
+  Attributes:
+    run: its workdir.
+    module: its name; to import it makes a file `.ran`; it is BERT's otherwise.
+  """
+
+  def __init__(self, honest, place, name):
+    self.place, self.run, self.module = place, place / 'run', f'{name}.mod'
+    shutil.copytree(honest, self.run)
+    (place / name).mkdir()
+    code = "from bertjax.models.bert import MODEL\nopen(__file__ + '.ran', 'w').close()\n"
+    (place / name / 'mod.py').write_text(code)
+
+  def name_it(self, key, form='{}'):
+    """Has config.json name the module, or another text around its name."""
+    file = self.run / 'config.json'
+    record = json.loads(file.read_bytes())
+    *sections, last = key.split('.')
+    section = record['config']
+    for each in sections:
+      section = section.setdefault(each, {})
+    section[last] = [self.module] if key == 'trackers' else form.format(self.module)
+    file.write_text(json.dumps(record))
+
+  @property
+  def ran(self):
+    return any(self.place.rglob('*.ran')) or self.module in sys.modules
+
+
+@pytest.fixture
+def fetched(honest, tmp_path, monkeypatch, request):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(tmp_path)  # as `python -m` has it
+  for name, kept in (('_ELSEWHERE', {}), ('_OWN', set()), ('TRUSTED', set())):
+    monkeypatch.setattr(registry, name, kept)
+  found = Fetched(honest, tmp_path, f'evil{abs(hash(request.node.name))}')
+  yield found
+  sys.modules.pop(found.module, None)
+
+
+CHECKED_FIRST = (
+  'model.name', 'objective.name', 'data.reader', 'data.plan.name', 'data.mask.name', 'trackers',
+  'evals.held_out.type', 'evals.another.type', 'optimizer.name',
+)  # fmt: skip
+KEYS = (
+  *CHECKED_FIRST, 'phases.one.model.name', 'phases.one.objective.name', 'model.family',
+  'phases.one.evals.held_out.type', 'objective.teacher.model.name', 'data.task.name',
+)  # fmt: skip
+USES = dict(
+  load=lambda run: bertjax.Model.load(run),
+  convert=lambda run: exporting.export(run, run.parent / 'out'),
+  replay=lambda run: replay.replay(str(run), 1, Progress(1)),
+  evaluate=lambda run: train_loop.evaluate(resume.stored_config(run), str(run)),
+  train=lambda run: train_loop.run(resume.stored_config(run), str(run)),
+  source=lambda run: models.build(ConfigDict(init_from.open_source(str(run)).model)),
+)
+READS_THE_MODEL = ('load', 'convert', 'source')  # alone
+
+
+@mutation(
+  "names: those of a directory are as good as a config's",
+  'bertjax/checkpoint/resume.py',
+  '  registry.note_elsewhere(found, str(path))\n',
+  '',
+)
+@pytest.mark.parametrize('key', KEYS)
+def test_a_module_that_a_run_names_does_not_run(fetched, key):
+  fetched.name_it(key)
+  for name, use in USES.items():
+    try:
+      use(fetched.run)
+      assert name in READS_THE_MODEL and key != 'model.name', name
+    except UserError as error:
+      refused = f'names the module {fetched.module!r}' in str(error)
+      assert refused or name in READS_THE_MODEL or key not in CHECKED_FIRST, f'{name}: {error}'
+    assert not fetched.ran, name
+
+
+SEEN = 'names the module'
+HIDDEN = 'finds outside of the current directory'
+
+
+@mutation(
+  'names: those of a directory are looked for here',
+  'bertjax/config/registry.py',
+  'hidden = _here() if place else []',
+  'hidden = []',
+  case='trusted',
+)
+@mutation(
+  'names: --evaluate forgets the config file',
+  'bertjax/main.py',
+  '    registry.note_own(command_line.load(own.config))',
+  '    pass',
+  case='config',
+)
+@pytest.mark.parametrize(
+  'command, trusts, path, said',
+  [
+    ('predict --text=w9', False, False, SEEN),
+    ('predict --text=w9', True, False, HIDDEN),
+    ('predict --text=w9', True, True, ''),
+    ('main --evaluate', False, True, SEEN),
+    ('main --evaluate --config=own.py', False, False, 'no data: set config.data.store'),
+  ],
+  ids=['plain', 'trusted', 'path', 'evaluate', 'config'],
+)
+def test_commands_in_the_directory_that_was_fetched(fetched, command, trusts, path, said):
+  """As `python -m` runs them there, which puts the current directory before all others."""
+  fetched.name_it('model.name')
+  own = f"""
+    from configs import bert
+    def get_config():
+      c = bert.get_config('test')
+      c.model.name = {fetched.module!r}
+      return c
+  """
+  (fetched.place / 'own.py').write_text(textwrap.dedent(own))
+  name, *flags = command.split()
+  flags += [f'--trust_code=other,{fetched.module}'] if trusts else []
+  more = [str(fetched.place)] if path else ['']  # an empty one is the current directory too
+  env = processes.environment()
+  env |= dict(PYTHONPATH=os.pathsep.join([str(processes.ROOT), *more]))
+  done = subprocess.run(
+    [sys.executable, '-m', f'bertjax.{name}', '--workdir=run', *flags],
+    cwd=fetched.place, env=env, capture_output=True, text=True, timeout=300, check=False,
+  )  # fmt: skip
+  assert (done.returncode == 0) == (not said) and said in done.stderr, done.stderr
+  assert 'Traceback' not in done.stderr and fetched.ran == (said not in (SEEN, HIDDEN))
+
+
+def test_a_module_of_the_user_needs_no_trust(fetched):
+  """A run is resumed, or begins with another one, by a config that names the module itself."""
+  fetched.name_it('model.name')
+  fetched.name_it('data.module', 'run')
+  config = ConfigDict(dict(model=dict(name=fetched.module), init_from='run', evals={}))
+  registry.note_own(config)
+  assert bertjax.Model.load(fetched.run).fill(['w9 [MASK]']) and fetched.ran
+  with pytest.raises(UserError, match="names the module 'run'"):
+    registry.load('run', 'config.data.module')  # init_from is no module
+
+
+def test_what_a_config_has_from_a_directory_is_not_the_users(fetched):
+  fetched.name_it('model.name')
+  config = resume.stored_config(fetched.run)
+  registry.note_own(config)
+  with pytest.raises(UserError, match=SEEN):
+    bertjax.Model.load(fetched.run)
+  registry.note_own(config, {'model.name': fetched.module})  # --config.model.name
+  assert bertjax.Model.load(fetched.run) and fetched.ran
+
+
+@pytest.mark.parametrize('name', ['json.tool', 'jax.numpy', 'numpy.f2py'])
+def test_modules_that_are_installed_or_imported_need_trust_too(fetched, name):
+  fetched.module = name
+  fetched.name_it('model.name')
+  with pytest.raises(UserError, match=SEEN):
+    bertjax.Model.load(fetched.run)
+
+
+@pytest.mark.parametrize(
+  'name', ['../evil.mod', '.mod', 'run.', 'a..b', '/tmp/evil.mod', 'run/../evil.mod', 'evil mod.x']
+)
+def test_paths_and_relative_names_are_no_modules(fetched, name):
+  with pytest.raises(
+    UserError, match='config.x: expected a module .*: that is no name of a module'
+  ):
+    registry.find('bertjax.models', name, 'config.x')
+
+
+@mutation(
+  'names: the child that makes a store imports anything',
+  'bertjax/data/ensure_store.py',
+  "  theirs = [registry.check(name, f'config.data.{key}') for key, name in code.items()]\n",
+  '  theirs = []\n',
+)
+@pytest.mark.parametrize('key, form', [('module', '{}'), ('segmenter', '{}:cut')])
+def test_code_that_makes_a_store_of_a_run_is_trusted_first(fetched, monkeypatch, key, form):
+  commands = []
+  run = lambda command, env: commands.append(command) or 1
+  monkeypatch.setattr(ensure_store.children, 'run', run)
+  fetched.name_it(f'data.{key}', form)
+  data = resume.stored_config('run').data
+  for prepare in ('bertjax.prepare', 'bertjax.vocab'):
+    with pytest.raises(UserError, match=f'config.data.{key}: run/config.json {SEEN}'):
+      ensure_store._run(prepare, {key: data[key]})
+  assert not commands
+  registry.TRUSTED.add(fetched.module)
+  with pytest.raises(UserError, match='exit status 1'):
+    ensure_store._run('bertjax.prepare', {key: data[key]})
+  assert commands[0][1:4] == ['-P', '-m', 'bertjax.prepare']

@@ -274,6 +274,50 @@ def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, 
     run(**given)
 
 
+@mutation(
+  'prepare: a store from before accents were said is another one',
+  'bertjax/data/store/unfinished.py',
+  "found['vocabulary']['accents'] = load_vocabulary(output / 'vocab').accents",
+  'pass',
+)
+@mutation(
+  'prepare: a store from before goes on with whatever becomes of accents now',
+  'bertjax/data/store/unfinished.py',
+  "whole = whole and 'accents' in progress['identity']['vocabulary']",
+  'pass',
+)
+def test_what_becomes_of_capitals_and_accents_is_said_and_compared(tmp_path, vocab, capsys):
+  """Older stores do not say it; their copy of the vocabulary does."""
+  write_text(tmp_path / 'a.txt')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's')
+  rows = lambda: re.sub('[ │]+', ' ', capsys.readouterr().out)
+  store = run(**given)
+  assert {k: store.meta['vocabulary'][k] for k in ('lowercase', 'accents')} == dict(
+    lowercase=True, accents=False
+  )
+  assert ' lowercase true ' in (said := rows()) and ' accents stripped ' in said
+  file = tmp_path / 's/store.json'
+  meta = json.loads(file.read_text())
+  del meta['vocabulary']['accents'], meta['sha256']
+  file.write_text(json.dumps(meta))
+  run(**given)
+  assert 'already there' in rows()
+  vocab.write_text(vocab.read_text().replace('mat\n', 'mät\n'))
+  run(**(given | dict(output=tmp_path / 't')))
+  assert ' accents kept ' in rows()
+  with pytest.raises(ValueError, match='vocabulary: there .*"accents": false.*"accents": true'):
+    run(**given)
+  with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    stop_after(patch, 1)
+    run(**(given | dict(output=tmp_path / 'u', part_mb=0.001)))
+  file = tmp_path / 'u.partial/progress.json'
+  progress = json.loads(file.read_text())
+  del progress['identity']['vocabulary']['accents']
+  file.write_text(json.dumps(progress))
+  with pytest.raises(ValueError, match='u.partial was begun by an older bertjax: remove it'):
+    run(**(given | dict(output=tmp_path / 'u', part_mb=0.001)))
+
+
 def test_unfinished_store_of_something_else_is_not_continued(tmp_path, vocab):
   write_text(tmp_path / 'a.txt', documents=600)
   given = dict(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / 's', part_mb=0.001)

@@ -5,8 +5,10 @@ import functools
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
@@ -189,6 +191,44 @@ def test_command_line(tmp_path):
   ]
   again = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
   assert again.returncode and 'exists: remove it, or name another --output' in again.stderr
+
+
+@mutation(
+  'vocab: --keep_accents is not heard',
+  'bertjax/vocab.py',
+  'dict(keep_accents=_KEEP_ACCENTS.value)',
+  'dict(keep_accents=False)',
+)
+@mutation(
+  'vocabulary: vocab.json is read as cased, whatever the file beside it says',
+  'bertjax/data/vocab/formats.py',
+  "bool(settings.get('do_lower_case')) if",
+  'False if',
+  case='bpe',
+)
+@pytest.mark.parametrize('kind', ['wordpiece', 'bpe'])
+def test_lowercased_text_may_keep_its_accents(tmp_path, capsys, kind):
+  """WordPiece strips them unless told otherwise; the other kinds never do."""
+  (tmp_path / 'a.txt').write_text('\n'.join(['ÄPFEL und Öl für Åsa', 'ที่ น้ำ हिन्दी में'] * 200))
+  given = dict(input=f'{tmp_path}/a.txt', type=kind, size=330, lowercase=True, split='lines')
+  text = 'äpfel öl น้ำ हिन्दी'
+  parts = unicodedata.normalize('NFD', text)
+  plain = ''.join(c for c in parts if unicodedata.category(c) != 'Mn')
+  for keep in (False, True):
+    output, kept = tmp_path / str(keep), keep or kind != 'wordpiece'
+    with flagsaver.flagsaver(keep_accents=keep, output=str(output), **given):
+      flags.FLAGS.mark_as_parsed()
+      vocab.main()
+    said = re.sub('[ │]+', ' ', capsys.readouterr().out)
+    assert f' accents {"kept" if kept else "stripped"} ' in said
+    ours = load_vocabulary(output)
+    assert (ours.lowercase, ours.accents) == (True, kept)
+    ids = ours.encode_batch([text.upper()])[0].tolist()
+    assert ours.decode(ids) == (text if kept else plain)
+    theirs = transformers.AutoTokenizer.from_pretrained(str(output))
+    assert theirs(text.upper(), add_special_tokens=False)['input_ids'] == ids
+    (output / 'tokenizer.json').unlink()  # the files beside it say the same
+    assert load_vocabulary(output).encode_batch([text.upper()])[0].tolist() == ids
 
 
 @mutation(

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import app, flags, logging
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_flags
 
+from bertjax.config import registry
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
@@ -19,6 +20,9 @@ _LACKING = re.compile(r'flag --\S+=None: Flag --(\S+) must have a value other th
 _NO_INTEGER = re.compile(r'flag --(config\..+?)=.*: invalid literal for int\(\).*: (.*)')
 # ml_collections has what a config file raises as text alone.
 _MISTAKE = re.compile(r'^bertjax\.errors\.UserError: (.*)', re.MULTILINE | re.DOTALL)
+TRUST = flags.DEFINE_list(
+  'trust_code', [], 'Modules that the config of a run (--workdir, init_from, a teacher) may name.'
+)
 HELP = ('-h', '--h', '-help', '--help', '--helpfull', '--helpshort')
 
 
@@ -43,6 +47,8 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
   argv, command = argv or sys.argv, sys.modules['__main__']
   if 'config' in flags.FLAGS:
     command.__doc__ = f'{command.__doc__}{keys_help(argv)}'
+  if 'workdir' in flags.FLAGS:
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS['trust_code'])
 
   def quietly(rest: list[str]) -> int | None:
     del rest  # there is none
@@ -82,6 +88,10 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
     sys.exit(f'{program}: expected flags alone, got {" ".join(rest[1:])}')
   if file and not isinstance(config := flags.FLAGS['config'].value, ConfigDict):
     sys.exit(f'{program}: {file}: expected a ConfigDict of get_config(), got {config!r}')
+  registry.TRUSTED.update(TRUST.value)
+  if file:
+    given = config_flags.get_override_values(flags.FLAGS['config'])
+    registry.note_own(flags.FLAGS['config'].value, given)
   return rest
 
 
@@ -106,10 +116,10 @@ def _of_the_file(argv: list[str], error: BaseException) -> bool:
 
 def _unknown(argv: list[str]) -> str:
   """What is wrong with the first --config.KEY that the config lacks; '' if none is found."""
-  name, _, size = _given(argv).partition(':')
-  if not name:
+  path = _given(argv)
+  if not path:
     return ''
-  config = _load(name, size)
+  config = load(path)
   for argument in argv:
     section, whole = config, argument.lstrip('-').partition('=')[0]
     above, *parts = whole.split('.')
@@ -137,15 +147,16 @@ def keys_help(argv: list[str]) -> str:
   from bertjax.config import schema  # imports the models: not on the way to a run
 
   path = _given(argv) or f'{FOLDER / "bert.py"}'
-  name, _, argument = _located(path, '--config').partition(':')
   shown = [
     f'  --{row.key}={row.value}\n      {row.kind}{f"; {row.meaning}" if row.meaning else ""}'
-    for row in schema.listing(_load(name, argument))
+    for row in schema.listing(load(path))
   ]
   return '\n'.join([f'\n\nKeys of {path}, their values there, types and meanings:\n', *shown])
 
 
-def _load(name: str, argument: str) -> Any:
+def load(path: str) -> Any:
+  """The config of --config=PATH."""
+  name, _, argument = _located(path, '--config').partition(':')
   spec: Any = importlib.util.spec_from_file_location('config_for_help', name)
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)

@@ -10,6 +10,7 @@ import pathlib
 import shutil
 import sys
 
+from bertjax.config import registry
 from bertjax.data.store.reader import read_meta
 from bertjax.errors import UserError
 from bertjax.machine import children
@@ -28,7 +29,10 @@ def _run(module: str, flags: dict[str, object]) -> None:
   given = {k: v for k, v in flags.items() if v not in ('', None)}
   arguments = [f'--{k}={str(v).lower() if isinstance(v, bool) else v}' for k, v in given.items()]
   quiet = dict(os.environ, CUDA_VISIBLE_DEVICES='-1')  # TensorFlow looks for a GPU otherwise
-  status = children.run([sys.executable, '-m', module, *arguments], quiet)
+  code = {key: str(given.get(key, '')).partition(':')[0] for key in ('module', 'segmenter')}
+  theirs = [registry.check(name, f'config.data.{key}') for key, name in code.items()]
+  safe = ['-P'] if any(theirs) else []  # Python does not search the current directory
+  status = children.run([sys.executable, *safe, '-m', module, *arguments], quiet)
   if status:
     raise UserError(
       f'{module} failed with exit status {status}; its message is above. '

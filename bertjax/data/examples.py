@@ -238,6 +238,10 @@ def make_examples(
   files = sorted(directory.glob('*.npy'))
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
   packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
+  old = count.get('random_next') and 'no_other_document' not in count
+  if old and 1 in language_sampling.peers(store).size_l:
+    said = 'takes text of the same document for random text where a language has no other'
+    logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
   examples = Examples(store, recipe, spec, column, count=count, tables=tables, **packed)
   return _checked(dataclasses.replace(examples, plan=directory))
 

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 from bertjax.checkpoint import reading, resume
+from bertjax.config import registry
 from bertjax.errors import UserError
 from bertjax.machine import hosts
 from bertjax.metrics.progress import Progress
@@ -33,6 +34,7 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
     workdir: of the run.
     overrides: keys that may have other values than they had so far, see `resume.check_workdir`.
   """
+  registry.note_own(config)
   hosts.introduce()
   progress = Progress(config.total_steps)
   with Stop(progress.note) as stop, contextlib.ExitStack() as stack:

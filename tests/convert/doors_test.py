@@ -159,7 +159,7 @@ def through_each_door(path):
 
   def converted():
     importing.import_model(f'hf:{path}', path.with_name('run'))
-    return vocabulary.load_kept(path.with_name('run') / 'vocab')
+    return vocabulary.read_vocabulary(path.with_name('run') / 'vocab')
 
   yield converted, True
 

@@ -1,18 +1,20 @@
 """Plans on disk, names, epochs and shuffles."""
 
 import dataclasses
+import json
 
 import every_plan
 import numpy as np
 import pytest
 from masking import unchanged
 from mutation import mutation
-from toy_store import SPECIAL, on_disk, random_store, recipe, roberta
+from toy_store import SPECIAL, on_disk, random_store, recipe, roberta, spoken
 
 from bertjax.data import examples as examples_lib
 from bertjax.data import recipes
-from bertjax.data.store import npy_files
+from bertjax.data.store import cache, npy_files
 from bertjax.metrics.progress import Progress
+from bertjax.storage import checksums
 from bertjax.storage.mirror import Workdir
 from bertjax.train import opening
 from configs import bert
@@ -30,6 +32,28 @@ def test_a_cached_plan_equals_the_one_in_memory(tmp_path, config):
   assert len(list((tmp_path / 'store' / 'plans').iterdir())) == 1
   for name in ('row_start', 'row_example') if config.pack > 1 else ():
     np.testing.assert_array_equal(getattr(examples, name), getattr(expected, name))
+
+
+@mutation(
+  'plans: one of an earlier version goes unsaid',
+  'bertjax/data/examples.py',
+  'if old and 1 in',
+  'if False and 1 in',
+)
+def test_a_plan_whose_random_text_is_its_own_is_said(tmp_path, caplog):
+  """Earlier versions cached such plans; runs that began with them go on with them."""
+  store = spoken(random_store(4), languages=2, runs=2)
+  store.columns['language'][: store.documents[3]], store.path = 0, str(tmp_path)
+  store.columns['language'][store.documents[3] :] = 1
+  plan = examples_lib.make_examples(store, recipe(), 64, 0).plan
+  assert not caplog.records
+  file = plan / cache.RECORD
+  record = json.loads(file.read_bytes())
+  record.pop('sha256')
+  record['figures'].pop('no_other_document')
+  file.write_text(json.dumps(dict(record, sha256=checksums.digest(record))))
+  assert examples_lib.make_examples(store, recipe(), 64, 0).plan == plan
+  assert f'the plan {plan} of an earlier version' in caplog.text
 
 
 def test_the_offsets_alone_make_a_plan(tmp_path):

@@ -3,6 +3,8 @@
 Ids are <s> <pad> </s> <unk>, then a line of dict.txt each ('SYMBOL COUNT'), then <mask>. What the
 symbols are says the file beside it: ids of GPT-2's byte-level BPE (encoder.json and vocab.bpe),
 pieces of a SentencePiece model, or, without either, the words or letters of the text themselves.
+Pieces that dict.txt lacks are unknown, and text is cut as if it had them: they have ids from
+`max_vocab` of tokenizer_config.json on.
 """
 
 import atexit
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.convert.tokenizer import sentencepiece_json
-from bertjax.data.vocab import formats
+from bertjax.data.vocab import formats, refusals
 from bertjax.errors import UserError
 
 FIRST, LAST = ('<s>', '<pad>', '</s>', '<unk>'), '<mask>'
@@ -23,7 +25,9 @@ DICTIONARY = 'dict.txt'
 BPE = ('encoder.json', 'vocab.bpe')
 SPACE = '▁'
 FILLER = 'madeupword'  # symbols that round the number of ids up
-UNLIKELY = -100.0  # score of a symbol that is no piece
+AGAIN = '#fairseq:overwrite'  # behind a count: the symbol has this id, and not its former one
+UNUSED = 'NOTUSED'  # behind a symbol, at its former id; as CamembertTokenizer of transformers
+KEPT = ('<pad>', '<unk>')  # keep their first ids all the same: fairseq does not look them up
 UNIGRAM = 1  # of trainer_spec.model_type
 
 
@@ -46,19 +50,21 @@ def write(
   file = directory / DICTIONARY
   if not file.is_file():
     return None, [f'there is no {DICTIONARY} beside the checkpoint, so no vocabulary']
-  symbols = [*FIRST, *read(file), LAST]
+  symbols = read(file)
   if len(symbols) != vocab_size:
     return None, [
       f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
       'rows: no vocabulary is made of it'
     ]
   into = into or _temporary()
+  formats.write(into, {formats.CONFIG: json.dumps(dict(max_vocab=vocab_size))})
   pieces = sorted(directory.glob('*.model'))
   if all((directory / name).is_file() for name in BPE):
     return _byte_level(symbols, directory, into)
   if len(pieces) == 1:
     return _sentencepiece(symbols, pieces[0], into)
-  plain = [symbol for symbol in symbols[4:-1] if not symbol.startswith(FILLER)]
+  plain = [s for s in symbols if not (s in (*FIRST, LAST) or s.startswith(FILLER))]
+  plain = [s for s in plain if not s.endswith(UNUSED)]
   if all(symbol.isdigit() for symbol in plain):
     return None, [f'{DICTIONARY} names ids of a BPE: {" and ".join(BPE)} are not beside it']
   if any(SPACE in symbol or symbol.endswith('@@') for symbol in plain):
@@ -67,22 +73,34 @@ def write(
 
 
 def read(file: pathlib.Path) -> list[str]:
-  """The symbols of a dict.txt (data/dictionary.py).
+  """Returns the symbols of a dict.txt by id, as data/dictionary.py numbers them.
 
   Raises:
-    UserError: a line is not 'SYMBOL COUNT', or a symbol is there twice.
+    UserError: a line is not 'SYMBOL COUNT', or a symbol is there again without AGAIN.
   """
-  symbols = []
-  for number, line in enumerate(file.read_text(encoding='utf-8').split('\n'), 1):
-    line = line.rstrip('\r').removesuffix(' #fairseq:overwrite')
-    symbol, space, count = line.rpartition(' ')
+  symbols, index = list(FIRST), {symbol: i for i, symbol in enumerate(FIRST)}
+  for number, line in enumerate(refusals.text_of(file).split('\n'), 1):
     if not line:
       continue
-    if not space or not count.isdigit():
+    symbol, space, count = line.rstrip().rpartition(' ')
+    again = count == AGAIN
+    if again:
+      symbol, space, count = symbol.rpartition(' ')
+    if not space or not count.removeprefix('-').isdigit():
       raise UserError(f"{file}, line {number}: expected 'SYMBOL COUNT', got {line[:80]!r}")
+    if symbol in index and not again:
+      raise UserError(
+        f'{file}, line {number}: {symbol!r} has the id {index[symbol]} already: expected every '
+        f'symbol once, or {AGAIN} behind its count'
+      )
+    index[symbol] = len(symbols)
     symbols.append(symbol)
-  if len({*symbols, *FIRST, LAST}) != len(symbols) + len(FIRST) + 1:
-    raise UserError(f'{file}: expected every symbol once, and none of {", ".join((*FIRST, LAST))}')
+  symbols += [LAST] * (LAST not in index)
+  index |= {symbol: FIRST.index(symbol) for symbol in KEPT}
+  for i, symbol in enumerate(symbols):
+    while index.setdefault(symbol, i) != i:
+      symbol += UNUSED
+    symbols[i] = symbol
   return symbols
 
 
@@ -99,6 +117,8 @@ def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.P
   index = {piece_of.get(symbol, symbol): i for i, symbol in enumerate(symbols)}
   if len(index) != len(symbols):
     return None, [f'two symbols of {DICTIONARY} are the same piece of {BPE[0]}']
+  for piece in encoder:
+    index.setdefault(piece, len(index))
   merges = (directory / BPE[1]).read_bytes()
   formats.write(into, {'vocab.json': json.dumps(index, ensure_ascii=False), 'merges.txt': merges})
   return into / 'vocab.json', []
@@ -114,13 +134,16 @@ def _sentencepiece(symbols: Sequence[str], file: pathlib.Path, into: pathlib.Pat
   proto.ParseFromString(file.read_bytes())
   if proto.trainer_spec.model_type != UNIGRAM:
     return None, [f'{file.name} is no unigram model, whose pieces {DICTIONARY} could order']
-  score_of = {each.piece: each.score for each in proto.pieces}
-  special = {*FIRST, LAST}
-  scored = [(s, 0.0 if s in special else score_of.get(s, UNLIKELY)) for s in symbols]
-  tokenizer = Tokenizer(models.Unigram(scored, unk_id=FIRST.index('<unk>'), byte_fallback=False))
+  scores = sentencepiece_json.scores(proto)
+  least = min(scores.values())  # of a symbol that is no piece
+  scored = {s: 0.0 if s in (*FIRST, LAST) else scores.get(s, least) for s in symbols}
+  scored |= {piece: score for piece, score in scores.items() if piece not in scored}
+  fallback = proto.trainer_spec.byte_fallback
+  tokenizer = Tokenizer(models.Unigram([*scored.items()], FIRST.index('<unk>'), fallback))
   tokenizer.normalizer = normalizers.Sequence(sentencepiece_json.normalizers_of(proto))
   tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prepend_scheme='never')
-  tokenizer.decoder = decoders.Metaspace(SPACE, prepend_scheme='always')
+  spaces = decoders.Metaspace(SPACE, prepend_scheme='always')
+  tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), spaces])
   return _save(tokenizer, into), []
 
 

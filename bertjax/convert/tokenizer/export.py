@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 from bertjax.convert.tokenizer import layouts, sentencepiece_json
 from bertjax.convert.tokenizer.compare import FIXED_TEXTS
 from bertjax.data.vocab import fastbpe, whole_words
-from bertjax.data.vocab.formats import CONFIG, settings_of
+from bertjax.data.vocab.formats import CONFIG
 from bertjax.data.vocab.sentencepiece_model import FAIRSEQ
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
@@ -75,11 +75,13 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
   """tokenizer.json of a vocabulary, with its special tokens; what is around a text is left out."""
   control: Sequence[str] = ()
   if vocabulary.type == 'sentencepiece':
-    keep_accents = bool(settings_of(vocabulary.files[0]).get('keep_accents'))
-    tokenizer, control = sentencepiece_json.tokenizer_of(vocabulary, keep_accents)
+    tokenizer, control = sentencepiece_json.tokenizer_of(vocabulary)
   else:
     tokenizer = vocabulary.tokenizer
   assert tokenizer is not None  # of all types but 'sentencepiece' and 'fastbpe'
+  if tokenizer.get_vocab_size() > vocabulary.size:
+    said = 'makes some pieces unknown, which tokenizer.json cannot express'
+    raise UserError(f'{vocabulary.files[0]} {said}: export without the tokenizer')
   spec = json.loads(tokenizer.to_str())
   if vocabulary.type in whole_words.END:
     spec['normalizer'] = _as_python(vocabulary, spec['normalizer'])

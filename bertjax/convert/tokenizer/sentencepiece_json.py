@@ -18,8 +18,8 @@ from typing import Any
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data.vocab import sentencepiece_model
-from bertjax.data.vocab.sentencepiece_model import SPACE
+from bertjax.data.vocab import formats
+from bertjax.data.vocab.sentencepiece_model import SPACE, accents_of
 from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
 
@@ -29,12 +29,8 @@ _NORMAL, _UNKNOWN, _CONTROL, _DEFINED, _UNUSED = 1, 2, 3, 4, 5  # Type of its pi
 FINAL_SIGMA = r'\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})'
 
 
-def tokenizer_of(vocabulary: Vocabulary, keep_accents: bool) -> tuple[Tokenizer, list[str]]:
+def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
   """The Rust tokenizer of a SentencePiece vocabulary, and the pieces that no text gives.
-
-  Args:
-    vocabulary: of the type 'sentencepiece'.
-    keep_accents: as `sentencepiece_model.read`.
 
   Raises:
     UserError: the model does something that tokenizer.json cannot express; it is named.
@@ -43,9 +39,7 @@ def tokenizer_of(vocabulary: Vocabulary, keep_accents: bool) -> tuple[Tokenizer,
   proto = _parse(file)
   _check(proto, file)
   tokenizer = Tokenizer(_model(proto, vocabulary))
-  tokenizer.normalizer = normalizers.Sequence(
-    [*_cleaning(vocabulary, keep_accents), *normalizers_of(proto)]
-  )
+  tokenizer.normalizer = normalizers.Sequence([*_cleaning(vocabulary), *normalizers_of(proto)])
   names = {piece.piece for piece in proto.pieces}
   whole = SPACE in names and not any(SPACE in name[1:] for name in names)
   tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme='never', split=whole)
@@ -98,9 +92,7 @@ def _check(proto: Any, file: pathlib.Path) -> None:
 def _model(proto: Any, vocabulary: Vocabulary) -> models.Unigram | models.BPE:
   trainer = proto.trainer_spec
   unknown = next(piece.piece for piece in proto.pieces if piece.type == _UNKNOWN)
-  # A user-defined piece is better than any cut of the same text: as in unigram_model.cc, whose
-  # bonus of its length comes to nothing.
-  score = {p.piece: -0.1 if p.type == _DEFINED else p.score for p in proto.pieces}
+  score = scores(proto)
   if trainer.model_type == _UNIGRAM:
     scored = [(piece, score.get(piece, 0.0)) for piece in vocabulary.pieces]
     unk = vocabulary.pieces.index(unknown)
@@ -116,6 +108,14 @@ def _model(proto: Any, vocabulary: Vocabulary) -> models.Unigram | models.BPE:
   )
 
 
+def scores(proto: Any) -> dict[str, float]:
+  """Returns the scores of the pieces that text is cut into."""
+  found = [p for p in proto.pieces if p.type not in (_UNKNOWN, _CONTROL, _UNUSED)]
+  # A user-defined piece is better than any cut of the same text: as in unigram_model.cc, whose
+  # bonus of its length comes to nothing.
+  return {p.piece: -0.1 if p.type == _DEFINED else p.score for p in found}
+
+
 def _merges(score: dict[str, float]) -> list[tuple[str, str]]:
   """The pairs that SentencePiece joins, in its order: those that make the best piece first."""
   number = {piece: i for i, piece in enumerate(score)}
@@ -127,14 +127,15 @@ def _merges(score: dict[str, float]) -> list[tuple[str, str]]:
   return found
 
 
-def _cleaning(vocabulary: Vocabulary, keep_accents: bool) -> list[normalizers.Normalizer]:
+def _cleaning(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
   """What `sentencepiece_model.read` does to the text before the model sees it."""
   parts: list[normalizers.Normalizer] = []
-  if sentencepiece_model.is_cleaned(vocabulary.pieces):
+  accents = accents_of(vocabulary.pieces, formats.settings_of(vocabulary.files[0]))
+  if accents is not None:
     parts += [normalizers.Replace('``', '"'), normalizers.Replace("''", '"')]
-    if not keep_accents:
-      # Not StripAccents, which takes the vowels of Thai and Hindi too.
-      parts += [normalizers.NFKD(), normalizers.Replace(Regex(_combining()), '')]
+  if accents is False:
+    # Not StripAccents, which takes the vowels of Thai and Hindi too.
+    parts += [normalizers.NFKD(), normalizers.Replace(Regex(_combining()), '')]
   if vocabulary.lowercase:
     parts += [normalizers.Replace(Regex(FINAL_SIGMA), 'ς'), normalizers.Lowercase()]
   return parts

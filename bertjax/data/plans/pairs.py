@@ -5,7 +5,8 @@ target or the end of the document; a part of it becomes A, and B is the rest of 
 text of another document (random), in which case the sentences that A left over are put back. A pair
 that is too long loses tokens one by one from its longer side, at random from the front or the back.
 Where the store knows languages the other document is of the same one: multilingual BERT's pairs
-were made language by language.
+were made language by language. A chunk whose random text would be of its own document, since its
+language has no other or the draws met none, is left out and counted.
 
 All documents of a window and all passes advance in lockstep, one chunk per iteration, by binary
 search in the sentence offsets. Each draw is keyed by (seed, pass, sentence where the chunk starts),
@@ -25,7 +26,7 @@ from bertjax.data.types import Chosen, Columns, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
 
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
-DRAWS = 10  # of another document; the last one counts even if it is the same document
+DRAWS = 10  # of another document
 
 # Sites of a pass, then of a chunk.
 _TARGET, _CHUNK = 0, 1
@@ -85,11 +86,11 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   Returns:
     An iterator of (columns, counts): columns a_start, b_start int64 (into the tokens), a_length,
     length int32 (length counts the three special tokens), next int8 (0 next, 1 random) and, where
-    the store knows languages, group int32, that of the document; counts of random_next and
-    truncated_tokens.
+    the store knows languages, group int32, that of the document; counts of random_next,
+    truncated_tokens and, where there are such, no_other_document (chunks that are left out).
 
   Raises:
-    UserError: a store with fewer than two documents, or a length below 5.
+    UserError: a store with fewer than two documents, of each language, or a length below 5.
   """
   return pieces(store, spec, window, NEXT)
 
@@ -97,16 +98,19 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
   """As `build`, for a task; the column of the label has its name, and 1 stands for the coin."""
   documents = len(store.documents) - 1
+  peers = language_sampling.peers(store)
+  if not task.swap and documents:
+    documents = peers.size_l.max()  # only those of one language are random text for another
   if documents < 2:
     raise UserError(
-      'pairs need another document to draw a random next segment from: expected at least 2 '
-      f'documents, got {documents} in {store.path}. Separate documents by blank lines, give more '
-      'text (of held-out text by config.data.holdout), or use config.data.plan.name=blocks'
+      'pairs need another document, of the same language where those are known, to draw a random '
+      f'next segment from: expected at least 2 documents, got {documents} in {store.path}. '
+      'Separate documents by blank lines, give more text (held out: by config.data.holdout), '
+      'or use config.data.plan.name=blocks'
     )
   if spec.length < 5:
     raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
   windows = _windows(store.documents, max(window // spec.options.dupe_factor, 1))
-  peers = language_sampling.peers(store)
   return ahead.in_order(lambda window: _window(store, peers, spec, window, task), windows)
 
 
@@ -185,9 +189,15 @@ def _window(store, peers, spec, documents, task):
     lone += left
   permutation = np.argsort(np.concatenate(order), kind='stable')
   column = {name: np.concatenate([p[name] for p in pieces])[permutation] for name in pieces[0]}
+  out_n = column.pop('out')
+  column = {name: value_n[~out_n] for name, value_n in column.items()}
   removed, random = (int(column.pop(name).sum()) for name in ('removed', 'random'))
   counts = dict(random_next=random, truncated_tokens=removed)
-  return column, counts | (dict(lone_sentences=lone) if task.least > 1 else {})
+  if task.least > 1:
+    return column, counts | dict(lone_sentences=lone)
+  if out_n.any() or 1 in peers.size_l:
+    counts['no_other_document'] = int(out_n.sum())
+  return column, counts
 
 
 def _open_lanes(store, spec, documents) -> _Lanes:
@@ -235,8 +245,8 @@ def _chunk(store, peers, lanes: _Lanes, local, usable, task: Task):
   changed_n = alone_n | (counter_rng.uniform(counter_rng.fold(key_n, _COIN)) < 0.5)
   random_n = alone_n if task.swap else changed_n
   b_start_n, b_end_n = offset[a_stop_n - base], offset[stop_n - base]
-  pick = np.flatnonzero(random_n)
-  b_start_n[pick], b_end_n[pick] = _random_segment(
+  pick, out_n = np.flatnonzero(random_n), np.zeros(len(random_n), bool)
+  b_start_n[pick], b_end_n[pick], out_n[pick] = _random_segment(
     store, peers, key_n[pick], lanes.document_n[pick], (lanes.target_n - a_n)[pick]
   )
   b_n = b_end_n - b_start_n
@@ -255,6 +265,7 @@ def _chunk(store, peers, lanes: _Lanes, local, usable, task: Task):
     length=(a_n + b_n - removed_n + 3).astype(np.int32),
     random=random_n,
     removed=removed_n,
+    out=out_n,
   )
   columns[task.name] = changed_n.astype(np.int8)
   if peers.language_D is not None:
@@ -267,7 +278,8 @@ def _exchange(left_n, right_n, where_n):
 
 
 def _random_segment(store, peers, key_n, document_n, wanted_n):
-  """Returns token ranges of whole sentences of other documents with at least the wanted tokens."""
+  """Returns token ranges of whole sentences of other documents with at least the wanted tokens, and
+  where there is none: then the range is of the document itself."""
   other_n, open_n = document_n.copy(), np.arange(len(document_n))
   site_n = counter_rng.fold(key_n, _OTHER)
   for attempt in range(DRAWS):
@@ -281,7 +293,7 @@ def _random_segment(store, peers, key_n, document_n, wanted_n):
   begin_n = store.sentences[start_n]
   stop_n = np.searchsorted(store.sentences, begin_n + wanted_n)
   stop_n = np.clip(stop_n, start_n + 1, last_n)
-  return begin_n, store.sentences[stop_n]
+  return begin_n, store.sentences[stop_n], other_n == document_n
 
 
 PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -3,7 +3,6 @@ their lines (see `text.documents`); and corpora of Tasks, Mixtures and TFDS buil
 """
 
 import functools
-import importlib
 import itertools
 import math
 import platform
@@ -11,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from bertjax.config import registry
 from bertjax.data.seqio_tasks import names
 from bertjax.data.seqio_tasks.loaded import seqio, tf, tfds
 from bertjax.data.text import corpus as corpus_lib
@@ -114,7 +114,7 @@ def open_corpus(
     UserError: nothing has this name, it has no text, or a member of a Mixture has none.
   """
   if module:
-    importlib.import_module(module)
+    registry.load(module, '--module')
   if name in registered_names():
     corpus = _registered(name, documents)
   elif name.startswith('tfds:'):

@@ -6,7 +6,6 @@ without their B: token_BT is token_T, dropped_B is dropped.
 
 import contextlib
 import functools
-import importlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
+from bertjax.config import registry
 from bertjax.data.examples import examples_in_memory
 from bertjax.data.seqio_tasks.corpora import open_corpus
 from bertjax.data.seqio_tasks.loaded import seqio, tf
@@ -293,7 +293,7 @@ def _as_schema(value: np.ndarray) -> np.ndarray:
 def registered_examples(data: Any) -> Provider | None:
   """The Task or Mixture of finished examples that config.data.mixture names, if it is one."""
   if data.module:
-    importlib.import_module(data.module)
+    registry.load(data.module, 'config.data.module')
   if data.mixture not in (*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()):
     return None
   provider = seqio.get_mixture_or_task(data.mixture)

@@ -17,7 +17,7 @@ from absl import logging
 from bertjax.data.seqio_tasks.windows import vocabulary_store
 from bertjax.data.store.reader import Store
 from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import load_kept, read_vocabulary
+from bertjax.data.vocab.vocabulary import read_vocabulary
 from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
@@ -160,7 +160,7 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
 
 def open_vocabulary(workdir: str) -> Store:
   """The store without text that `ensure_vocabulary` made possible."""
-  return vocabulary_store(pathlib.Path(workdir), load_kept(pathlib.Path(workdir, 'vocab')))
+  return vocabulary_store(pathlib.Path(workdir), read_vocabulary(pathlib.Path(workdir, 'vocab')))
 
 
 def is_finished(data: Any) -> bool:

@@ -5,12 +5,12 @@
 It is read once, in its own order, as a file is.
 """
 
-import importlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
+from bertjax.config import registry
 from bertjax.data.seqio_tasks import corpora
 from bertjax.data.seqio_tasks.loaded import seqio
 from bertjax.errors import UserError, choose
@@ -31,12 +31,7 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
       f'{path!r}: expected seqio:MODULE:NAME:SPLIT, as in seqio:my_tasks:opinions:train'
     )
   _, module, name, split = parts
-  try:
-    importlib.import_module(module)
-  except ModuleNotFoundError as error:
-    raise UserError(
-      f'{path}: there is no module {error.name!r}: run where it can be imported'
-    ) from error
+  registry.load(module, path)
   choose(name, corpora.registered_names(), path)
   task: Any = seqio.get_mixture_or_task(name)
   choose(split, task.splits, f'{path}, splits')

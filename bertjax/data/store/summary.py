@@ -48,6 +48,8 @@ def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
     table.add_row('languages', ', '.join(meta['languages']))
   table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
   table.add_row('lines are', _LINES_ARE[split])
+  table.add_row('lowercase', str(vocabulary.lowercase).lower())
+  table.add_row('accents', 'kept' if vocabulary.accents else 'stripped')
   table.add_row('tokens/s', f'{rate:,.0f}')
   Console().print(table)
   if warning := much_unknown(unknown):

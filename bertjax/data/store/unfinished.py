@@ -13,6 +13,7 @@ from typing import Any
 
 from bertjax.data.store.reader import read_meta
 from bertjax.data.store.writer import remove_sides
+from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.storage import durable, locks
 
@@ -53,7 +54,10 @@ def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
   file = output / 'store.json'
   if not file.is_file():
     return False
-  _compare(output, read_meta(output), identity)
+  found = read_meta(output)
+  if 'accents' not in found['vocabulary']:  # older stores leave them to their copy
+    found['vocabulary']['accents'] = load_vocabulary(output / 'vocab').accents
+  _compare(output, found, identity)
   return True
 
 
@@ -88,6 +92,7 @@ def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, 
     whole = all('sha256' in part for part in parts) and {'identity', 'stats', 'languages'} <= {
       *progress
     }
+    whole = whole and 'accents' in progress['identity']['vocabulary']
   except (ValueError, KeyError, TypeError) as error:
     raise UserError(
       f'{file} is torn or damaged ({error!r}): remove {path}, to begin anew'

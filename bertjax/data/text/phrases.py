@@ -11,12 +11,12 @@
 """
 
 import functools
-import importlib
 import re
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from bertjax.config import registry
 from bertjax.data.text import files
 from bertjax.errors import UserError
 
@@ -143,7 +143,7 @@ def _capitals(text: str) -> Spans:
 def _function(name: str) -> Callable:
   module, _, function = name.partition(':')
   try:
-    return getattr(importlib.import_module(module), function)
+    return getattr(registry.load(module, '--segmenter'), function)
   except (ImportError, AttributeError, ValueError) as error:
     raise UserError(
       f'--segmenter={name}: expected capitals, or MODULE:FUNCTION that can be imported ({error})'

@@ -18,7 +18,10 @@ _BERT = (
   'MegatronBertTokenizer', 'NezhaTokenizer',
 )  # fmt: skip
 _BPE = ('RobertaTokenizer', 'GPT2Tokenizer', 'BartTokenizer', 'LongformerTokenizer')
-_PIECES = ('AlbertTokenizer', 'XLNetTokenizer', 'T5Tokenizer', 'BigBirdTokenizer')
+_PIECES = (
+  'AlbertTokenizer', 'XLNetTokenizer', 'T5Tokenizer', 'BigBirdTokenizer', 'DebertaV2Tokenizer',
+  'FNetTokenizer', 'RemBertTokenizer', 'BertGenerationTokenizer',
+)  # fmt: skip
 _READ = {
   'wordpiece': _BERT,
   'bpe': _BPE,
@@ -48,7 +51,7 @@ def check(vocabulary: Any, asked: bool | None) -> None:
   settings = special.json_beside(file, special.CONFIG)
   name = _class(file, settings)
   _check_class(vocabulary, file, name)
-  if name not in _BACKENDS:
+  if name not in _BACKENDS and vocabulary.tokenizer:
     _check_rules(vocabulary, file, settings, name, asked)
   _check_added(vocabulary, file)
   _check_roles(vocabulary, file, settings)
@@ -84,14 +87,13 @@ def _check_class(vocabulary: Any, file: pathlib.Path, name: str) -> None:
 
 def _check_rules(vocabulary: Any, file: pathlib.Path, settings, name: str, asked) -> None:
   """Refuses rules that its class, which makes them anew beside the pieces, does not follow."""
-  ours: dict[str, Any] = dict(lowercase=vocabulary.lowercase)
-  if rust := vocabulary.tokenizer:
-    parts = dict(normalizer=rust.normalizer, pre_tokenizer=rust.pre_tokenizer)
-    for key, part in parts.items():
-      state = {} if part is None else json.loads(part.__getstate__())
-      ours |= state | {key: state.get('type')}
-    for key in ('continuing_subword_prefix', 'max_input_chars_per_word', 'end_of_word_suffix'):
-      ours[key] = getattr(rust.model, key, None) or None
+  rust, ours = vocabulary.tokenizer, dict[str, Any](lowercase=vocabulary.lowercase)
+  parts = dict(normalizer=rust.normalizer, pre_tokenizer=rust.pre_tokenizer)
+  for key, part in parts.items():
+    state = {} if part is None else json.loads(part.__getstate__())
+    ours |= state | {key: state.get('type')}
+  for key in ('continuing_subword_prefix', 'max_input_chars_per_word', 'end_of_word_suffix'):
+    ours[key] = getattr(rust.model, key, None) or None
   theirs = _rules(name, settings)
   if not theirs and ours.get('normalizer') == 'BertNormalizer':
     theirs = {mine: settings[flag] for mine, flag in _FLAGS.items() if flag in settings}

@@ -13,6 +13,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from bertjax.data.vocab import (
@@ -23,6 +24,7 @@ from bertjax.data.vocab import (
   special,
   whole_words,
 )
+from bertjax.data.vocab.as_text import Encoding
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError, writing
 
@@ -30,6 +32,7 @@ CONFIG = special.CONFIG
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
 NAMES = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
+_NO_ACCENTS = normalizers.BertNormalizer(False, False, strip_accents=True, lowercase=False)
 MOST = 2**24  # ids; a file that names a larger one would fill the memory with gaps
 
 
@@ -42,6 +45,7 @@ class Found(NamedTuple):
     lowercase: whether text is lowercased.
     starts_word: whether a piece begins a word.
     coder: the pieces, by id, and the functions of a `vocabulary.Vocabulary`, by name of its field.
+    accents: whether text keeps its accents.
   """
 
   kind: str
@@ -49,6 +53,7 @@ class Found(NamedTuple):
   lowercase: bool
   starts_word: Callable[[str], bool]
   coder: Mapping[str, Any]
+  accents: bool = True
 
 
 def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
@@ -106,26 +111,42 @@ def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def settings_of(file: pathlib.Path) -> dict[str, Any]:
-  """The tokenizer_config.json beside a file, or {}.
+  """The tokenizer_config.json beside a file, or {}; of a .model with the class that config.json of
+  its model says or implies, where it says none.
 
   Raises:
     UserError: it is no JSON object.
   """
-  return special.json_beside(file, CONFIG)
+  found = special.json_beside(file, CONFIG)
+  if file.suffix == '.model' and not found.get('tokenizer_class'):
+    model = special.json_beside(file, 'config.json')
+    implied = sentencepiece_model.CLEANED.get(str(model.get('model_type')))
+    found |= dict(tokenizer_class=model.get('tokenizer_class') or implied or '')
+  return found
 
 
-def _lowercase(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> bool:
-  if asked is not None:
-    return asked
-  said = settings_of(file).get('do_lower_case')
-  # Capitals inside brackets, [UNK] or <S>, are names and not text.
-  capitals = (any('A' <= c <= 'Z' for c in p) for p in pieces if p[:1] not in '[<')
-  return not any(capitals) if said is None else said
+def _case(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> tuple[bool, bool]:
+  """Decides whether text is lowercased, and whether it keeps its accents, which BERT's then loses.
+
+  The caller says it, else tokenizer_config.json, else the pieces: none has a capital, or one has an
+  accent, a vowel sign or a syllable of Hangul, which no text without accents would give.
+  """
+  settings = settings_of(file)
+  said, strip = settings.get('do_lower_case'), settings.get('strip_accents')
+  plain = '\n'.join(p for p in pieces if p[:1] not in '[<')  # [UNK] or <S> are names, not text
+  lowers = said if asked is None else asked
+  if lowers is None:
+    lowers = plain == plain.lower()
+  if strip is None:
+    strip = lowers and (said is True or plain == _NO_ACCENTS.normalize_str(plain))
+  return lowers, not strip
 
 
-def _rust(tokenizer: Tokenizer, file: pathlib.Path, kind: str) -> dict[str, Any]:
+def _rust(
+  tokenizer: Tokenizer, file: pathlib.Path, kind: str, most: int | None = None
+) -> dict[str, Any]:
   """The pieces and functions of a Rust tokenizer, with the tokens that the files beside its own
-  make of its pieces."""
+  make of its pieces; those from the id `most` on are unknown."""
   index = tokenizer.get_vocab(with_added_tokens=True)
   if not index:
     raise UserError('expected pieces, got none')
@@ -148,6 +169,15 @@ def _rust(tokenizer: Tokenizer, file: pathlib.Path, kind: str) -> dict[str, Any]
 
   spans = functools.partial(reader.encode_batch, add_special_tokens=False)
   coder = dict(pieces=pieces, _encode=encode, _decode=reader.decode, _spans=spans)
+  if most and most < len(pieces):
+    known = np.arange(len(pieces))
+    known[most:] = index['<unk>']
+    of = lambda ids: known[ids].tolist()
+    coder |= dict(
+      pieces=pieces[:most],
+      _encode=lambda texts: [of(ids) for ids in encode(texts)],
+      _spans=lambda texts: [Encoding(of(e.ids), e.offsets) for e in spans(texts)],
+    )
   return coder | dict(tokenizer=tokenizer)
 
 
@@ -159,12 +189,11 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   index = unique_pieces(piece.rstrip('\r').partition('\t')[0] for piece in lines)
   if '[UNK]' not in index:
     raise UserError('expected one piece a line, [UNK] among them')
-  lowercase = _lowercase(file, lowercase, index)
-  settings = settings_of(file)
+  lowercase, accents = _case(file, lowercase, index)
   tokenizer = Tokenizer(models.WordPiece(index, unk_token='[UNK]', max_input_chars_per_word=100))
   tokenizer.normalizer = normalizers.BertNormalizer(
-    handle_chinese_chars=settings.get('tokenize_chinese_chars', True),
-    strip_accents=settings.get('strip_accents'),
+    handle_chinese_chars=settings_of(file).get('tokenize_chinese_chars', True),
+    strip_accents=not accents,
     lowercase=lowercase,
   )
   tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -172,7 +201,8 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: not piece.startswith('##')
-  return Found('wordpiece', (file,), lowercase, starts_word, _rust(tokenizer, file, 'wordpiece'))
+  coder = _rust(tokenizer, file, 'wordpiece')
+  return Found('wordpiece', (file,), lowercase, starts_word, coder, accents)
 
 
 def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
@@ -185,10 +215,11 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
     return _read_fastbpe(files[1], lowercase, sorted(pieces, key=pieces.__getitem__))
   with refusals.theirs():
     tokenizer = Tokenizer(models.BPE.from_file(*map(str, files)))
-  lowercase = False if lowercase is None else lowercase
+  settings = settings_of(file)
+  lowercase = bool(settings.get('do_lower_case')) if lowercase is None else lowercase
   if lowercase:
     tokenizer.normalizer = normalizers.Lowercase()
-  spaced = bool(settings_of(file).get('add_prefix_space', False))
+  spaced = bool(settings.get('add_prefix_space', False))
   tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
   tokenizer.decoder = decoders.ByteLevel()
   index = tokenizer.get_vocab()
@@ -196,7 +227,8 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: piece.startswith(BYTE_SPACE)
-  return Found('bpe', files, lowercase, starts_word, _rust(tokenizer, file, 'bpe'))
+  coder = _rust(tokenizer, file, 'bpe', settings.get('max_vocab'))
+  return Found('bpe', files, lowercase, starts_word, coder)
 
 
 def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
@@ -215,12 +247,14 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
       f'lowercase={lowercase} was asked for, but the file itself says lowercase={lowers}. Leave '
       'it out, or name vocab.txt, vocab.json or the .model instead'
     )
+  change = tokenizer.normalizer
+  accents = change is None or change.normalize_str('é') != change.normalize_str('e')
   kind = type(tokenizer.model).__name__.lower()  # the file may leave it out
   stream = whole_words.kind_of(spec)
-  rust = _rust(tokenizer, file, stream or kind)
+  rust = _rust(tokenizer, file, stream or kind, settings_of(file).get('max_vocab'))
   if stream:
     coder = whole_words.coder(stream, rust['pieces'], lowers) | dict(tokenizer=rust['tokenizer'])
-    return Found(stream, (file,), lowers, lambda piece: True, coder)
+    return Found(stream, (file,), lowers, lambda piece: True, coder, accents)
   prefix = spec['model'].get('continuing_subword_prefix')
   if prefix:
     starts_word = lambda piece: not piece.startswith(prefix)
@@ -232,29 +266,32 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
       starts_word = sentencepiece_model.word_starts(rust['pieces'])
     else:
       starts_word = lambda piece: piece.startswith(BYTE_SPACE)
-  return Found(kind, (file,), lowers, starts_word, rust)
+  return Found(kind, (file,), lowers, starts_word, rust, accents)
 
 
 def _read_sentencepiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   pieces = sentencepiece_model.pieces_of(file)
-  lowercase = _lowercase(file, lowercase, pieces)
-  coder = sentencepiece_model.read(file, lowercase, bool(settings_of(file).get('keep_accents')))
+  lowercase, _ = _case(file, lowercase, pieces)
+  accents = sentencepiece_model.accents_of(pieces, settings_of(file))
+  coder = sentencepiece_model.read(file, lowercase, accents)
   starts_word = sentencepiece_model.word_starts(coder['pieces'])
-  return Found('sentencepiece', (file,), lowercase, starts_word, coder)
+  return Found('sentencepiece', (file,), lowercase, starts_word, coder, accents is not False)
 
 
 def _read_fastbpe(
   file: pathlib.Path, lowercase: bool | None, pieces: Sequence[str] | None = None
 ) -> Found:
   settings = settings_of(file)
-  if lowercase is None:  # as all of XLM's
-    theirs = settings.get('do_lowercase_and_remove_accent', True)
-    lowercase = bool(settings.get('do_lower_case', theirs))
   if pieces is None:
     files = (file, fastbpe.twin(file))
     pieces = fastbpe.pieces_of(files[1], settings.get('max_vocab'))
   else:
     files = (file.parent / 'vocab.json', file)
+  if lowercase is None:
+    theirs = settings.get('do_lowercase_and_remove_accent')
+    lowercase = settings.get('do_lower_case', theirs)
+  if lowercase is None:  # the model of 15 languages has Russian capitals that no text gives
+    lowercase = not any('A' <= c <= 'Z' for piece in pieces for c in piece)
   coder = fastbpe.read(file, pieces, lowercase)
   # A piece does not say whether it begins a word: the one before it does.
-  return Found('fastbpe', files, lowercase, lambda piece: True, coder)
+  return Found('fastbpe', files, lowercase, lambda piece: True, coder, not lowercase)

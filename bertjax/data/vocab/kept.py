@@ -3,13 +3,13 @@
 import pathlib
 import shutil
 
-from bertjax.data.vocab.vocabulary import Vocabulary, load_kept, load_vocabulary, read_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 from bertjax.errors import writing
 
 
 def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
   """Whether this vocabulary is the one that a directory keeps."""
-  return directory.exists() and load_kept(directory).meta == vocabulary.meta
+  return directory.exists() and read_vocabulary(directory).meta == vocabulary.meta
 
 
 def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:

@@ -1,9 +1,9 @@
 """Vocabularies of SentencePiece: a .model file, and what stands around it.
 
-XLNet's and ALBERT's models expect text that `preprocess_text` of their programs has cleaned; all
-others do everything in the model. Slow tokenizers of transformers also cut a comma off a piece that
-ends with a digit and one ('9,' is '9' and ','), as zihangdai/xlnet and google-research/albert do;
-we and transformers' fast ones leave the model's pieces as they are.
+XLNet's and ALBERT's models expect text that `preprocess_text` of their programs has cleaned, see
+`accents_of`; all others do everything in the model. Slow tokenizers of transformers also cut a
+comma off a piece that ends with a digit and one ('9,' is '9' and ','), as zihangdai/xlnet and
+google-research/albert do; we and transformers' fast ones leave the model's pieces as they are.
 
 A file named sentencepiece.bpe.model is that of a fairseq model (XLM-R), whose ids are not the
 model's own: <s> 0, <pad> 1, </s> 2, <unk> 3, then its pieces, each one id later, and <mask> last.
@@ -12,7 +12,7 @@ model's own: <s> 0, <pad> 1, </s> 2, <unk> 3, then its pieces, each one id later
 import pathlib
 import string
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,12 @@ from bertjax.errors import UserError
 
 SPACE = '▁'
 FAIRSEQ = 'sentencepiece.bpe.model'
+CLEANED = dict(albert='AlbertTokenizer', xlnet='XLNetTokenizer')  # model_type: class
+_GENERIC = ('', 'PreTrainedTokenizer', 'TokenizersBackend', 'PythonBackend')  # classes of any model
+_LAYOUTS = (  # the first pieces of their models
+  ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]'),
+  ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>', '<eod>', '<eop>'),
+)
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as in albert
 _ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
@@ -36,29 +42,44 @@ def pieces_of(file: pathlib.Path) -> list[str]:
   return _pieces(_load(file))
 
 
-def is_cleaned(pieces: Sequence[str]) -> bool:
-  """Whether a model expects text cleaned as XLNet's and ALBERT's programs do."""
-  return '<eop>' in pieces or '[CLS]' in pieces
+def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | None:
+  """Decides about the cleaning of XLNet's and ALBERT's programs: plain quotes, no accents.
+
+  It is done where the settings say keep_accents or name a class of theirs; where they name no class
+  but a generic one, the first pieces decide.
+
+  Args:
+    pieces: by their ids.
+    settings: as `formats.settings_of` returns them.
+
+  Returns:
+    True or False, accents are kept or not, where text is cleaned; else None.
+  """
+  keep = settings.get('keep_accents')
+  name = str(settings.get('tokenizer_class') or '').removesuffix('Fast')
+  cleaned = keep is not None or name in CLEANED.values()
+  if name in _GENERIC:
+    cleaned |= any(tuple(pieces[: len(layout)]) == layout for layout in _LAYOUTS)
+  return bool(keep) if cleaned else None
 
 
-def read(file: pathlib.Path, lowercase: bool, keep_accents: bool) -> dict[str, Any]:
+def read(file: pathlib.Path, lowercase: bool, accents: bool | None) -> dict[str, Any]:
   """The pieces and functions of a vocabulary, as `formats.Found` has them.
 
   Args:
     file: the .model.
     lowercase: whether text is lowercased first.
-    keep_accents: of XLNet's and ALBERT's cleaning only the quotes are left.
+    accents: as `accents_of` returns it.
 
   Raises:
     UserError: no model, or a fairseq model of another form.
   """
   processor = _load(file)
   pieces = _pieces(processor)
-  cleaned = is_cleaned(pieces)
 
   def encode(texts: Sequence[str]) -> list[list[int]]:
-    if cleaned:
-      texts = [_clean_google(text, keep_accents) for text in texts]
+    if accents is not None:
+      texts = [_clean_google(text, accents) for text in texts]
     if lowercase:
       texts = [text.lower() for text in texts]
     return processor.encode(texts, num_threads=1)

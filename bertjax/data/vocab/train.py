@@ -8,6 +8,7 @@ import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import sentencepiece
 from tokenizers import (
@@ -35,7 +36,11 @@ _BPE = ['<s>', '<pad>', '</s>', '<unk>']  # and <mask> last, as in RoBERTa
 
 
 def train_wordpiece(
-  sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+  sentences: Sequence[str],
+  size: int,
+  lowercase: bool,
+  directory: pathlib.Path,
+  keep_accents: bool = False,
 ) -> None:
   """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT.
 
@@ -44,9 +49,11 @@ def train_wordpiece(
     size: pieces, the five special ones included; fewer if the sample has no more.
     lowercase: also strips accents, as BERT's uncased vocabularies do.
     directory: exists.
+    keep_accents: lowercase alone.
   """
   tokenizer = Tokenizer(models.WordPiece(unk_token='[UNK]'))
-  tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+  strips = False if keep_accents else None  # None: as lowercase
+  tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
   tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
   alphabet = _alphabet(tokenizer.normalizer, sentences, size)
   # The trainer numbers the ##-characters in the order of a hash table that differs from run to run,
@@ -70,7 +77,7 @@ def train_wordpiece(
   )
   whole.add_special_tokens(_WORDPIECE)
   files = {'vocab.txt': '\n'.join(vocabulary) + '\n'}
-  formats.write(directory, files | _whole(whole, 'BertTokenizer', lowercase))
+  formats.write(directory, files | _whole(whole, 'BertTokenizer', lowercase, strip_accents=strips))
 
 
 def train_bpe(
@@ -188,13 +195,13 @@ def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
   return sorted(common[: min(max(_ALPHABET, covering), size // 4)])
 
 
-def _whole(tokenizer: Tokenizer, name: str, lowercase: bool) -> dict[str, str]:
+def _whole(tokenizer: Tokenizer, name: str, lowercase: bool, **options: Any) -> dict[str, str]:
   """tokenizer.json and tokenizer_config.json, by name."""
   pieces = set(tokenizer.get_vocab())
   special = {
     f'{role}_token': next(name for name in names if name in pieces) for role, names in ROLES.items()
   }
-  config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **special))
+  config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **special, **options))
   return {'tokenizer.json': tokenizer.to_str(pretty=True), **config}
 
 

@@ -45,6 +45,7 @@ class Vocabulary:
       encoded whatever its language.
     language: of texts that come without one, where it matters; see `of_language`.
     tokenizer: the Rust tokenizer behind it, where there is one.
+    accents: whether text keeps them, and the vowel signs and tones of other scripts.
   """
 
   type: str
@@ -60,6 +61,7 @@ class Vocabulary:
   check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
   language: str = 'en'
   tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
+  accents: bool = True
 
   @property
   def size(self) -> int:
@@ -159,6 +161,7 @@ class Vocabulary:
       sha256=self.sha256,
       special=dict(self.special),
       lowercase=self.lowercase,
+      accents=self.accents,
     )
 
   def save(self, directory: pathlib.Path) -> None:
@@ -171,6 +174,8 @@ class Vocabulary:
     for file in self.files:
       (directory / alone.get(file.suffix, file.name)).write_bytes(file.read_bytes())
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
+    if self.files[0].suffix == '.txt':
+      config['strip_accents'] = not self.accents
     if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
       config['added_tokens_decoder'] = {
         i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
@@ -187,7 +192,7 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
       tokenizer.json, or codes_NAME of fastBPE (with vocab_NAME beside it); or a directory that
       holds one of them, tokenizer.json before the others. Of a URL a copy is made first.
     lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
-      says, else if no piece has an ASCII capital; tokenizer.json says itself.
+      says, else if no piece has a capital; tokenizer.json says itself.
 
   Raises:
     UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the files
@@ -199,21 +204,12 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
 
 
 def read_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
-  """Reads as `load_vocabulary`, without a look beside: to compare with what came of it once."""
+  """Reads as `load_vocabulary` does, without a look beside: what was looked at when it came."""
   file = formats.find(copies.local(path, beside=True))
   try:
     return _vocabulary(formats.read(file, lowercase))
   except UserError as error:
     raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
-
-
-def load_kept(directory: pathlib.Path) -> Vocabulary:
-  """Reads what `Vocabulary.save` wrote, of a store or a run: it is as it was when it came."""
-  file = formats.find(directory)
-  whole = file.name == 'tokenizer.json'
-  return read_vocabulary(
-    directory, None if whole else formats.settings_of(file).get('do_lower_case')
-  )
 
 
 def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
@@ -246,6 +242,7 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   symbols = special.inside(found.files[0], pieces)
   if rust := coder.get('tokenizer'):
     symbols |= rust.get_added_tokens_decoder()
+  symbols = {i: token for i, token in symbols.items() if i < len(pieces)}
   if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
     with refusals.theirs():  # an unknown piece, where there is no [UNK]
       coder = as_text.keep(coder, {name: index[name] for name in names})
@@ -257,6 +254,7 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   return Vocabulary(
     type=kind,
     lowercase=found.lowercase,
+    accents=found.accents,
     files=found.files,
     word_starts=starts,
     special=roles,

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from sequential_pairs import FreeDraws, KeyedDraws, as_lists, instances, sequential
-from toy_store import random_store, recipe, spec_of, spoken
+from sequential_pairs import FreeDraws, KeyedDraws, as_lists, instances, one_pair, sequential
+from toy_store import albert, random_store, recipe, spec_of, spoken
 
-from bertjax.data.plans import pairs
+from bertjax.data.plans import order_pairs, pairs
 from bertjax.data.store.npy_files import join_columns
 
 
@@ -119,6 +119,65 @@ def test_a_single_document_is_refused():
     planned(random_store(1), recipe(), 64)
   with pytest.raises(ValueError, match='length >= 5'):
     planned(random_store(3), recipe(), 4)
+
+
+LEFT_OUT = 2
+
+
+def within_languages(sizes):
+  """`one_pair` where random text is of the same language: so many documents have each, one after
+  the other. Where it would be the document's own the label is LEFT_OUT."""
+  mates = [range(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes))]
+
+  def pair(documents, d, chunk, target, draw):
+    mine = next(each for each in mates if d in each)
+    (a, b, label), unused = one_pair([documents[i] for i in mine], d - mine[0], chunk, target, draw)
+    own = label == 1 and any(b == sum(documents[d][i:j], []) for i in range(len(documents[d]))
+                             for j in range(i + 1, len(documents[d]) + 1))  # fmt: skip
+    return (a, b, LEFT_OUT if own else label), unused
+
+  return pair
+
+
+@pytest.mark.parametrize('sizes', [(3, 2, 1), (1, 4), (6, 1, 1)])
+@mutation(
+  'pairs: the only document of a language is random text for itself',
+  'bertjax/data/plans/pairs.py',
+  'return begin_n, store.sentences[stop_n], other_n == document_n',
+  'return begin_n, store.sentences[stop_n], other_n < 0',
+)
+def test_random_text_is_of_another_document_of_the_language_or_left_out(sizes):
+  store = random_store(sum(sizes), sentences=60, distinct=True)
+  of_document = np.repeat(np.arange(len(sizes)), sizes)
+  store.columns = dict(language=np.repeat(of_document, np.diff(store.documents)).astype(np.uint8))
+  _, spec = spec_of(recipe(plan__dupe_factor=3), 64, 3)
+  column, count = join_columns(pairs.build(store, spec))
+  said = within_languages(sizes)
+  passes = [sequential(as_lists(store), KeyedDraws(3, t), 61, 0.1, said) for t in range(3)]
+  kept = [pair for pair in sum(passes, []) if pair[2] != LEFT_OUT]
+  assert sorted(instances(store, column)) == sorted(kept)
+  assert count['no_other_document'] == len(sum(passes, [])) - len(kept) > 0
+  assert count['random_next'] == sum(label for _, _, label in kept) > 0
+
+
+def test_order_pairs_leave_out_lone_sentences_without_another_document():
+  store = spoken(random_store(9, sentences=3, distinct=True), languages=3, runs=3)
+  store.columns['language'][: store.documents[7]] = 0  # of the others there is one document each
+  store.columns['language'][store.documents[7] : store.documents[8]] = 1
+  store.columns['language'][store.documents[8] :] = 2
+  _, spec = spec_of(albert(plan__dupe_factor=9), 24, 3)
+  column, count = join_columns(order_pairs.build(store, spec))
+  document = lambda start: np.searchsorted(store.sentences[store.documents], start, 'right')
+  own = document(column['a_start']) == document(column['b_start'])
+  after_a = np.abs(column['b_start'] - column['a_start'])[own]
+  assert (column['group'][~own] == 0).all() and count['random_next'] == (~own).sum() > 0
+  assert count['no_other_document'] > 0 and (after_a > 0).all()
+
+
+def test_one_document_of_each_language_is_refused():
+  store = spoken(random_store(3), runs=3)
+  with pytest.raises(ValueError, match='same language.* at least 2 documents, got 1 in memory'):
+    planned(store, recipe(), 64)
 
 
 def languages_of(store, column):

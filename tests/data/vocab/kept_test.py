@@ -7,7 +7,7 @@ from mutation import mutation
 
 from bertjax.data.vocab import kept
 from bertjax.data.vocab.train import TRAINERS
-from bertjax.data.vocab.vocabulary import Vocabulary, load_kept, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 from bertjax.errors import UserError
 
 PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film')
@@ -53,8 +53,8 @@ def test_a_copy_is_whole_or_the_one_before_it(tmp_path, monkeypatch):
 @mutation(
   'kept: a copy is read as its files say and not as it was',
   'bertjax/data/vocab/vocabulary.py',
-  "None if whole else formats.settings_of(file).get('do_lower_case')",
-  'None',
+  'do_lower_case=self.lowercase)',
+  'do_lower_case=False)',
 )
 @pytest.mark.parametrize('kind', ['wordpiece', 'bpe', 'unigram'])
 def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
@@ -66,7 +66,7 @@ def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
   asked = load_vocabulary(tmp_path, lowercase=True)
   kept.keep(asked, tmp_path / 'kept')
   assert kept.holds(tmp_path / 'kept', asked)
-  found = load_kept(tmp_path / 'kept')
+  found = read_vocabulary(tmp_path / 'kept')
   assert found.lowercase
   for text in ('The CAT', 'a Dog'):
     assert found.encode_batch([text])[0].tolist() == asked.encode_batch([text])[0].tolist()

@@ -62,7 +62,7 @@ def test_a_file_that_is_no_vocabulary_is_refused_by_name(tmp_path, files, said):
   '  except (ValueError, RuntimeError) as error:',
 )
 def test_an_error_of_ours_keeps_its_type(tmp_path, monkeypatch, error):
-  def wrong(*given):
+  def wrong(*_):
     raise error('of ours')
 
   monkeypatch.setattr(formats, '_rust', wrong)

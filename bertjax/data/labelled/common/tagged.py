@@ -1,9 +1,10 @@
 """Sentences of tagged words: from columns as in CoNLL's files, and from tables and JSON lines.
 
 Columns: a line for each word, an empty one behind each sentence. Fields stand between TABs where
-the line has one, else between blanks. Lines that begin with -DOCSTART- are passed over, and in
-.conllu, which alone has them, comments (#), the ranges of words that are written as one (3-4) and
-words that are not written at all (3.1). Elsewhere # is a word: tweets begin with it.
+the line has one, else between blanks. Lines that begin with -DOCSTART- end a sentence too, with an
+empty line beside them or without. Passed over are, in .conllu, which alone has them, comments (#),
+the ranges of words that are written as one (3-4) and words that are not written at all (3.1).
+Elsewhere # is a word: tweets begin with it.
 """
 
 import pathlib
@@ -100,12 +101,13 @@ def _columns(file: pathlib.Path, columns: Sequence[int]) -> Iterator[Sentence]:
   conllu = plain.suffix.lower() == '.conllu'
   words, tags, lines = [], [], []
   for number, line in enumerate(records.lines(file), 1):
+    line = '' if line.lstrip().startswith('-DOCSTART-') else line
     if not line.strip():
       if words:
         yield Sentence(str(file), words, tags, lines)
       words, tags, lines = [], [], []
       continue
-    if line.startswith('-DOCSTART-') or (conllu and line.startswith('#')):
+    if conllu and line.startswith('#'):
       continue
     line = line.rstrip('\r\n')
     fields = line.split('\t') if '\t' in line else _BLANKS.split(line.strip(' '))

@@ -1,9 +1,8 @@
 """Plain attention by cuDNN's flash attention, through `jax.nn.dot_product_attention`.
 
 For rows of one example each, without relative terms and without dropout: what the library's
-arguments can say. It is named, never chosen for `impl=None`: it has not run on a GPU, and nothing
-has been timed. What it is given is proven through the same call's XLA implementation, on any
-machine.
+arguments can say. It is named, never chosen for `impl=None`. What it is given is proven through the
+same call's XLA implementation on any machine; docs/gpu.md has its errors and times on a card.
 
 What the library leaves in the places of padding is not part of its contract, so they are cleared
 here, in its results and in its gradients. Its backward pass needs sums of its own that no remat

@@ -27,8 +27,8 @@ def read(path, text, where=WHERE):
 @mutation(
   'tagged: a line that begins with # is a comment anywhere',
   'bertjax/data/labelled/common/tagged.py',
-  "(conllu and line.startswith('#'))",
-  "line.startswith('#')",
+  "if conllu and line.startswith('#'):",
+  "if line.startswith('#'):",
 )
 @mutation(
   'tagged: blanks part fields beside TABs',
@@ -51,6 +51,24 @@ def test_columns(tmp_path):
   assert read(tmp_path / 'c.txt', 'a DT O\n', middle) == [(['a'], ['DT'])]
   words = Where(('tokens',), (1,), ' ')
   assert read(tmp_path / 'd.conll', 'a\nb\n\nc\n', words) == [(['a', 'b'], []), (['c'], [])]
+
+
+@mutation(
+  'tagged: documents do not end sentences',
+  'bertjax/data/labelled/common/tagged.py',
+  "line = '' if line.lstrip().startswith('-DOCSTART-') else line",
+  "if line.lstrip().startswith('-DOCSTART-'):\n      continue",
+)
+@pytest.mark.parametrize('document', ['-DOCSTART-', '-DOCSTART- -X- -X- O', '-DOCSTART-\t\tO'])
+@pytest.mark.parametrize('end', ['\n', '\r\n'])
+@pytest.mark.parametrize('name', ['a.conll', 'a.txt', 'a.conllu'])
+def test_a_document_ends_a_sentence(tmp_path, document, end, name):
+  a, b, c = ('1\ta\tO', '1\tb\tO'), ('1\tc\tO',), ('1\td\tO',)
+  where, lines = Where(WHERE.names, (2, 3), ' '), [document, *a, document, *b, document, '', *c]
+  want = [(['a', 'b'], ['O', 'O']), (['c'], ['O']), (['d'], ['O'])]
+  for each in (lines, [*lines, document], ['\ufeff' + lines[0], *lines[1:], '', document, '']):
+    assert read(tmp_path / name, end.join(each), where) == want
+    assert read(tmp_path / name, end.join([*each, '']), where) == want
 
 
 @mutation(
