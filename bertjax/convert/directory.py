@@ -8,7 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bertjax import models
-from bertjax.convert import config_json, huggingface, tokenizer, weights
+from bertjax.convert import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
@@ -49,6 +49,7 @@ def open_directory(path: pathlib.Path) -> Opening:
   return Opening(
     path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,
     languages=config_json.languages(given, model), problem=config_json.problem(given, model),
+    sentences=sentence_modules.read(path, family.model),
   )  # fmt: skip
 
 

@@ -74,7 +74,8 @@ def _import(
   )  # fmt: skip
   with target as directory:
     classes = {head: [*names] for head, names in opened.classes.items()}
-    meta = dict(source=source, classes=classes, problem_type=opened.problem)
+    meta: dict[str, Any] = dict(source=source, classes=classes, problem_type=opened.problem)
+    meta['sentences'] = opened.sentences._asdict()
     runs.write_run(directory, config, taken.params, vocabulary, meta)
     del taken  # before transformers reads the other side: one model at a time
     if slots:

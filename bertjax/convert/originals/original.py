@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 
 from bertjax.convert import tables
 from bertjax.convert.huggingface import Taken
+from bertjax.convert.sentence_modules import MEAN, Sentences
 from bertjax.convert.tables import Row
 from bertjax.errors import UserError
 
@@ -79,6 +80,7 @@ class Opening(NamedTuple):
     classes: head -> names of the classes that it tells apart, by their ids, where they are said.
     languages: names of those of its table, by their ids, likewise.
     problem: problem_type of transformers of a head for texts; '' where it is not said.
+    sentences: how vectors of texts are made, as sentence-transformers has it.
   """
 
   path: pathlib.Path
@@ -93,6 +95,7 @@ class Opening(NamedTuple):
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   languages: tuple[str, ...] = ()
   problem: str = ''
+  sentences: Sentences = MEAN
 
   def read(self, absent: Absent, wanted: Wanted) -> Original:
     """The checkpoint with its tensors, and heads or slots that are asked for.
