@@ -1,6 +1,7 @@
 """What a run takes of `config.model` from the model it begins with, and what stays its own."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -17,6 +18,15 @@ OF_TRAINING = (
   'tied_embeddings', 'boundary_positions', 'boundary_width',
 )  # fmt: skip
 HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
+# Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
+STACK, NETS = ('encoder', 'layers'), ('params', 'discriminator', 'generator_net')
+NORMS = (*STACK, 'embeddings/norm', 'mlm', 'final_norm', 'head', 'boundary', 'answers')
+SHAPELESS = dict.fromkeys(
+  ('window', 'global_every', 'theta', 'local_theta', 'clamp_len', 'same_length', 'attention'), STACK
+) | dict(
+  activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
+  position_offset=('embeddings/position',), pooler_activation=('pooler',),
+)  # fmt: skip
 
 
 def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
@@ -47,6 +57,50 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
   kept = {key: given[key] for key in own if key in theirs and key in given}
   config.model = ConfigDict({**theirs, **kept})
   return [f'{key} {value!r}' for key, value in theirs.items() if key not in kept]
+
+
+def of_parts(
+  config: Any, stored: Mapping[str, Any] | None, fields: Callable[[str], Mapping[str, Any]]
+) -> list[str]:
+  """Sets the SHAPELESS fields by which the subtrees of `config.init_from` are read.
+
+  Args:
+    config: the run's; changed.
+    stored: config.json of a run that has begun: what it set is set again, where the same is given.
+    fields: name of a source -> its `config.model`.
+
+  Returns:
+    What was set, for people.
+
+  Raises:
+    UserError: subtrees are read by different values of a field.
+  """
+  model, found, lacking = config.model, {}, set()
+  if stored is not None:
+    old, given = stored['config']['model'], stored['given']
+    keys = [key for key in SHAPELESS if key in model and given.get(f'model.{key}') == model[key]]
+    _set(model, {key: old[key] for key in keys if key in old})
+    return []
+  read = functools.cache(fields)
+  for name, path, *_ in config.init_from:
+    parts = [part for part in path.split('/') if part not in NETS]
+    lacking |= set() if read(name) else {name}
+    for key, places in SHAPELESS.items():
+      both = [zip(parts, place.split('/'), strict=False) for place in places]  # as long as one is
+      if key not in read(name) or not any(all(a == b for a, b in pair) for pair in both):
+        continue
+      value = read(name)[key]
+      if found.setdefault(key, value) != value:
+        raise UserError(
+          f'config.init_from: {name}:{path} is read with config.model.{key}={value!r}, what stands '
+          f'before it with {found[key]!r}: expected subtrees of models that agree'
+        )
+  changed = _set(model, found)
+  said = [f'config.init_from sets config.model: {", ".join(changed)}'] if changed else []
+  return said + [
+    f'{name} comes without its config.model: {", ".join(SHAPELESS)} are not compared'
+    for name in lacking
+  ]
 
 
 def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
