@@ -1,6 +1,5 @@
 """What a run takes of `config.model` from the model it begins with, and what stays its own."""
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -75,31 +74,29 @@ def of_parts(
   Raises:
     UserError: subtrees are read by different values of a field.
   """
-  model, found, lacking = config.model, {}, set()
+  model, found, said = config.model, {}, []
   if stored is not None:
     old, given = stored['config']['model'], stored['given']
     keys = [key for key in SHAPELESS if key in model and given.get(f'model.{key}') == model[key]]
     _set(model, {key: old[key] for key in keys if key in old})
     return []
-  read = functools.cache(fields)
+  models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in config.init_from)}
   for name, path, *_ in config.init_from:
-    parts = [part for part in path.split('/') if part not in NETS]
-    lacking |= set() if read(name) else {name}
+    parts, theirs = [part for part in path.split('/') if part not in NETS], models[name]
     for key, places in SHAPELESS.items():
       both = [zip(parts, place.split('/'), strict=False) for place in places]  # as long as one is
-      if key not in read(name) or not any(all(a == b for a, b in pair) for pair in both):
+      if key not in theirs or not any(all(a == b for a, b in pair) for pair in both):
         continue
-      value = read(name)[key]
-      if found.setdefault(key, value) != value:
+      if found.setdefault(key, theirs[key]) != theirs[key]:
         raise UserError(
-          f'config.init_from: {name}:{path} is read with config.model.{key}={value!r}, what stands '
-          f'before it with {found[key]!r}: expected subtrees of models that agree'
+          f'config.init_from: {name}:{path} is read with config.model.{key}={theirs[key]!r}, what '
+          f'stands before it with {found[key]!r}: expected subtrees of models that agree'
         )
-  changed = _set(model, found)
-  said = [f'config.init_from sets config.model: {", ".join(changed)}'] if changed else []
+  if changed := _set(model, found):
+    said = [f'config.init_from sets config.model: {", ".join(changed)}']
+  lacking = [name for name, theirs in models.items() if not theirs]
   return said + [
-    f'{name} comes without its config.model: {", ".join(SHAPELESS)} are not compared'
-    for name in lacking
+    f'{name} comes without its config.model, which is not compared' for name in lacking
   ]
 
 

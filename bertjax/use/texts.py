@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import logging
 
+from bertjax.convert.sentence_modules import MEAN
 from bertjax.data import sentences as sentences_lib
 from bertjax.data.sentences import Frame, Sentence
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -65,7 +66,7 @@ class Texts:
     self._said = False
 
   def plain(
-    self, texts: Iterable[str], cut: bool, first: int, length: int | None = None
+    self, texts: Iterable[str], cut: bool, first: int, length: int = MEAN.length
   ) -> list[Sentence]:
     """The texts as they are.
 
@@ -73,7 +74,7 @@ class Texts:
       texts: any.
       cut: whether a text that is too long is cut, which is said once.
       first: number of the first text, for messages.
-      length: tokens at most; None: as many as the model takes.
+      length: tokens at most, where the model takes more.
 
     Raises:
       UserError: as `listed`; without `cut`, a text that is too long.
@@ -143,10 +144,8 @@ class Texts:
         self._said = True
 
   def _fitting(
-    self, found: list[Sentence], cut: bool, first: int, length: int | None = None
+    self, found: list[Sentence], cut: bool, first: int, length: int = MEAN.length
   ) -> list[Sentence]:
-    room = min(filter(None, (self._room, length)), default=None)
+    room = min(self._room or length, length)
     self.check_rows([len(sentence.id_n) for sentence in found], room, cut, first)
-    if room is None:
-      return found
     return [sentences_lib.cut(sentence, room, self._frame) for sentence in found]

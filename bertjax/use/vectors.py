@@ -130,7 +130,7 @@ def chosen(declared: Sentences, pool: str | None, source: pathlib.Path) -> Sente
   if not declared.refused and pool in (None, declared.pool):
     return declared
   if declared != MEAN:
-    said = ', '.join(f'{key}={value!r}' for key, value in declared._asdict().items() if value)
+    said = ', '.join(f'{k}={x!r}' for k, x in declared._asdict().items() if x != getattr(MEAN, k))
     logging.warning('modules.json of %s declares %s: pool=%r sets it aside', source, said, pool)
   return Sentences(pool or '')
 

@@ -288,8 +288,8 @@ def test_subtrees_say_what_their_model_says(tmp_path):
 @mutation(
   'init_from: a table of words is read by an activation',
   'bertjax/checkpoint/model_fields.py',
-  'if key not in read(name) or not any(all(a == b for a, b in pair) for pair in both):',
-  'if key not in read(name):',
+  'if key not in theirs or not any(all(a == b for a, b in pair) for pair in both):',
+  'if key not in theirs:',
   case='embeddings/word-brings5',
 )
 def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
@@ -336,7 +336,7 @@ def test_subtrees_of_runs_too_and_what_they_set_stays_set(tmp_path):
   assert init_from.adopt(again, tmp_path).config.model.norm_eps == 1e-6
   (tmp_path / 'run' / 'config.json').unlink()
   _, (said,), _ = init_from.adopt(given, tmp_path / 'none')
-  assert said.startswith(f'{checkpoint} comes without its config.model: ')
+  assert said.startswith(f'{checkpoint} comes without its config.model, which is')
 
 
 def test_a_directory_of_transformers_and_a_run_are_told_apart(theirs, tmp_path):

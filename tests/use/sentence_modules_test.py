@@ -99,8 +99,8 @@ USED = {
 @mutation(
   'embed: the length that a directory declares is not used',
   'bertjax/use/texts.py',
-  'room = min(filter(None, (self._room, length)), default=None)',
-  'room = self._room',
+  'room = min(self._room or length, length)',
+  'room = self._room or length',
   case='length',
 )
 @mutation(
