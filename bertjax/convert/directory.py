@@ -46,10 +46,11 @@ def open_directory(path: pathlib.Path) -> Opening:
 
   files = tuple(weights.files_of(path))
   vocabulary, classes = tokenizer.read(path), config_json.classes(given, model)
+  sentences = sentence_modules.read(path, family.model)
   return Opening(
     path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,
-    languages=config_json.languages(given, model), problem=config_json.problem(given, model),
-    sentences=sentence_modules.read(path, family.model),
+    languages=config_json.languages(given, model),
+    meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
   )  # fmt: skip
 
 

@@ -74,8 +74,7 @@ def _import(
   )  # fmt: skip
   with target as directory:
     classes = {head: [*names] for head, names in opened.classes.items()}
-    meta: dict[str, Any] = dict(source=source, classes=classes, problem_type=opened.problem)
-    meta['sentences'] = opened.sentences._asdict()
+    meta = dict(opened.meta, source=source, classes=classes)
     runs.write_run(directory, config, taken.params, vocabulary, meta)
     del taken  # before transformers reads the other side: one model at a time
     if slots:

@@ -169,7 +169,7 @@ def _of_directory(path: pathlib.Path) -> Found:
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
   return _found(path, config, vocabulary, opened.languages, read)._replace(
-    sentences=opened.sentences
+    sentences=Sentences(**opened.meta['sentences'])
   )
 
 

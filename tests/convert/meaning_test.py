@@ -70,8 +70,8 @@ def test_a_number_is_a_number_in_the_pipeline(tmp_path):
 @mutation(
   'convert: what a model from elsewhere says of its scores is forgotten',
   'bertjax/convert/importing.py',
-  'problem_type=opened.problem',
-  'problem=opened.problem',
+  'meta = dict(opened.meta, source=',
+  'meta = dict(source=',
 )
 def test_scores_mean_the_same_behind_both_conversions(case, fields, tmp_path, monkeypatch):
   count = len(fields.get('id2label', '...'))

@@ -177,7 +177,7 @@ REFUSED = {
 @mutation(
   'embed: modules that are not computed are passed over',
   'bertjax/convert/sentence_modules.py',
-  "names not in KNOWN or root / modules[0]['path'] != path",
+  "names not in known or root / modules[0]['path'] != path",
   'False',
   case='the modules Transformer, Pooling, Dense',
 )
