@@ -73,6 +73,25 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   assert exact(tmp_path) == exact(straight)
 
 
+@mutation(
+  'train: a longer run moves the rate and nobody says so',
+  'bertjax/train/first_state.py',
+  'if said := moved(run.timeline, workdir, run.config, start):',
+  "if said := '':",
+)
+def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
+  shutil.copytree(straight, tmp_path / 'run')
+  shutil.rmtree(tmp_path / 'run' / 'checkpoints' / '40')  # of the second phase, whose end moves
+  done = run(rich_store, tmp_path / 'run', '--config.total_steps=45')
+  assert done.returncode == 0, done.stderr
+  [said] = [line for line in done.stdout.splitlines() if 'Learning rate of step' in line]
+  now, before = (
+    {x['step']: x.get('lr') for x in lines(w)}[37] for w in (tmp_path / 'run', straight)
+  )
+  assert now > before
+  assert f"step 37: {now:.6g} in phase 'phase1' from now on, {before:.6g} in phase 'phase2'" in said
+
+
 def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store, straight):
   before = (straight / 'metrics.jsonl').read_bytes()
   done = run(rich_store, straight, '--config.optimizer.b1=0.5', '--config.log_steps=7')
