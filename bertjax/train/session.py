@@ -81,7 +81,7 @@ class Session:
       progress.note(f'Left out too late, step {self.start} was taken: {late} of config.skip_steps')
     tracked = tracking.Trackers(config, workdir, progress.note)
     stack.callback(tracked.close)
-    self._writer = metrics_writer.Writer(workdir, self.start, tracked)
+    self._writer = metrics_writer.Writer(workdir, self.start, tracked, meta.get('metrics'))
     stack.callback(self._writer.close)
     self._starts = goodput.Record(workdir, self.start, progress.note)
     self._book = ledger.Ledger(jax.devices(), meta.get('ledger'))
@@ -177,8 +177,8 @@ class Session:
         interval=self._interval.state(), ledger=self._book.state(),
         vocabulary=self._run.store.meta['vocabulary']['sha256'],
         spikes=self._watch.state(), patience=self._patience.state(),
+        metrics=self._writer.sync(done),
       )  # fmt: skip
-      self._writer.sync()
       held = first_state.saved(self._config, self.state)
       self._checkpoints.save(done, held, meta, wait=wait)
 
