@@ -144,12 +144,9 @@ class _Events:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._writer = event_file_writer.EventsWriter(str(self._directory / 'events'))
         start = proto.SessionLog(status=proto.SessionLog.START)
-        event = proto.Event(
-          wall_time=time.time(), step=self._purge_step, file_version='brain.Event:2',
-        )  # fmt: skip
-        self._writer.write_event(event)
-        event = proto.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
-        self._writer.write_event(event)
+        for first in (dict(file_version='brain.Event:2'), dict(session_log=start)):
+          event = proto.Event(wall_time=time.time(), step=self._purge_step, **first)
+          self._writer.write_event(event)
       for name, value in values.items():
         scalar = summary.scalar(name, value)
         self._writer.write_event(proto.Event(wall_time=time.time(), step=step, summary=scalar))

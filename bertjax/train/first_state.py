@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import history, init_from, resume, teacher
+from bertjax.checkpoint import finite, history, init_from, resume, teacher
 from bertjax.checkpoint.may_differ import covers
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
@@ -110,7 +110,9 @@ def begin(
   found = checkpoints.restore(saved(config, run.abstract))
   if found is None:
     progress.note('Making the initial state')
-    return 0, initial_state(config, run, progress.note, source), {}
+    state = initial_state(config, run, progress.note, source)
+    finite.require(state, 'the initial state', ': take another config.init_from or teacher')
+    return 0, state, {}
   start, state, meta = found[0], restored(run, found[1]), found[2]
   _check_reached(run, start)
   progress.note(f'Resuming after step {start}')
