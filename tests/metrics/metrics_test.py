@@ -181,12 +181,6 @@ def without(number):
   ' and not {*more} & {*own}',
   '',
 )
-@mutation(
-  'metrics: scores before the next checkpoint are not counted',
-  'bertjax/metrics/writer.py',
-  'self._since = self._since[len(kept) :]',
-  'self._since = []',
-)
 @pytest.mark.parametrize(
   'change, got',
   [
@@ -237,6 +231,12 @@ def test_a_step_that_is_no_whole_number_is_named(tmp_path, number):
     metrics_writer.Writer(tmp_path, 20)
 
 
+@mutation(
+  'metrics: scores before the next checkpoint are not counted',
+  'bertjax/metrics/writer.py',
+  'self._since = self._since[len(kept) :]',
+  'self._since = []',
+)
 def test_what_a_kill_leaves_is_not_said(tmp_path, monkeypatch):
   said = []
   monkeypatch.setattr(metrics_writer.logging, 'warning', lambda *of: said.append(of))
@@ -252,6 +252,20 @@ def test_what_a_kill_leaves_is_not_said(tmp_path, monkeypatch):
   metrics_writer.Writer(tmp_path, 20, saved=saved).close()
   path.unlink()
   metrics_writer.Writer(tmp_path, 20).close()
+  # The next checkpoint counts the scores of the last one, and its own come behind it, even where an
+  # error has it saved after them.
+  writer = metrics_writer.Writer(tmp_path / 'next', 0)
+  for step in (1, 2):
+    writer.write(step, {'loss': 1.0})
+    counted = writer.sync(step)
+    writer.write(step, {'eval/mlm': 2.0})
+  assert counted['lines'] == 3 and writer.sync(2) == counted
+  writer.write(3, {'loss': 1.0})
+  last = writer.sync(3)
+  writer.close()
+  for step, saved in ((3, last), (2, counted)):
+    metrics_writer.Writer(tmp_path / 'next', step, saved=saved).close()
+  assert last['lines'] == 5
   # A checkpoint before the first line counts none, whether the file is there or not.
   writer = metrics_writer.Writer(tmp_path / 'quiet', 0)
   none = writer.sync(1)
