@@ -54,14 +54,14 @@ def spoiled(state, path, value, place=-1):
 @mutation(
   'finite: parameters of 1e30 pass',
   'bertjax/checkpoint/finite.py',
-  "1 if name.startswith('opt_state') else 2",
-  '1',
+  "1 if name.startswith('opt_state') else 4",
+  '1 if name else 4',
 )
 @mutation(
   'finite: squares of gradients are squared again',
   'bertjax/checkpoint/finite.py',
-  "1 if name.startswith('opt_state') else 2",
-  '2',
+  "1 if name.startswith('opt_state') else 4",
+  '4 if name else 1',
 )
 @pytest.mark.parametrize('mesh', [(1, 1), (2, 4)])
 @pytest.mark.parametrize(
@@ -70,7 +70,8 @@ def spoiled(state, path, value, place=-1):
     (PARAMS, math.nan, -1, True),
     (PARAMS, -math.inf, 0, True),
     (PARAMS, 1e30, 5, True),  # a loss of such parameters is not finite
-    (PARAMS, 1e10, 5, False),
+    (PARAMS, -1e11, 5, True),
+    (PARAMS, 1e6, 5, False),
     (HALF, math.nan, 3, True),
     (HALF, math.inf, 3, True),
     (MU, math.inf, -1, True),

@@ -207,7 +207,7 @@ def get_config(size=None):
   c = bert.get_config(size)
   c.optimizer.clip = 0.0
   c.optimizer.schedule.power = 220.0
-  c.optimizer.schedule.update(peak=1e38, warmup_steps=1)
+  c.optimizer.schedule.update(peak=1e34, warmup_steps=1)
   c.keep_checkpoints = 9
   return c
 """)

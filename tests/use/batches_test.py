@@ -47,7 +47,7 @@ def test_every_row_is_in_one_batch_that_it_fits(rows, ways):
   'if any(np.isnan(leaf[rows:]).any()',
 )
 def test_an_answer_that_is_no_number_is_refused():
-  cut, results = batches.Cut(np.array([1, 0]), 4, 8), [None, None]
+  cut, results = batches.Cut(np.array([1, 0]), 4, 8), [{}, {}]
   found = dict(probability_BC=np.full((4, 2), -np.inf, np.float32), id_B=np.arange(4))
   found['probability_BC'][3] = np.nan  # a row that nobody asked for
   batches._land(cut, found, results)
