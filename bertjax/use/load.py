@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging
 
 from bertjax import sharding
-from bertjax.checkpoint import reading
+from bertjax.checkpoint import finite, reading
 from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
 from bertjax.convert.sentence_modules import MEAN, Sentences
@@ -164,7 +164,9 @@ def _of_directory(path: pathlib.Path) -> Found:
 
   def read(abstract: Any) -> tuple[Any, list[str]]:
     taken = opened.take(model, lambda row, shape: np.zeros(shape, np.float32))
-    return _put(dict(params=taken.params), abstract), taken.made
+    variables = _put(dict(params=taken.params), abstract)
+    finite.require(variables, path, ': take another model')
+    return variables, taken.made
 
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
