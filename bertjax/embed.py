@@ -4,6 +4,9 @@
   --pool=first  of the token that stands for the text, [CLS]
   --pool=none   of each token
 
+Without --pool what modules.json of sentence-transformers declares is done, pooling, length, prompt
+and normalising; without that file it is the mean.
+
 The ending of --output says the format: .npy and .safetensors, where the offsets of the texts stand
 beside the vectors of tokens, or .jsonl. The file is there when it is whole.
 """
@@ -22,11 +25,15 @@ from bertjax.use import vectors
 from bertjax.use.answers import Pool
 
 _OUTPUT = flags.DEFINE_string('output', None, 'File to write.', required=True)
-_POOL = flags.DEFINE_enum('pool', 'mean', list(get_args(Pool)), 'What of a text.')
+_POOL = flags.DEFINE_enum(
+  'pool', None, list(get_args(Pool)), 'What of a text. Default: as modules.json declares, or mean.'
+)
 _LAYER = flags.DEFINE_integer(
   'layer', -1, '0 is what enters the first layer, 1 its output; -1 the last, -2 the one before.'
 )
-_NORMALIZE = flags.DEFINE_bool('normalize', False, 'Scale each vector to length 1.')
+_NORMALIZE = flags.DEFINE_bool(
+  'normalize', None, 'Scale each vector to length 1. Default: as modules.json declares, or not.'
+)
 flags.adopt_module_key_flags(use_flags)
 
 _AT_ONCE = 8192  # texts, which are sorted by length
@@ -43,8 +50,7 @@ def main() -> None:
   with Bar('embed') as bar, vectors.Writer(_OUTPUT.value, model.net.width, of_tokens) as writer:
     for part in parts:
       keys = dict(cut=use_flags.CUT.value, first=part.first)
-      found = model.embed(part.texts, _POOL.value, _LAYER.value, **keys)
-      found = vectors.normalized(found) if _NORMALIZE.value else found
+      found = model.embed(part.texts, _POOL.value, _LAYER.value, **keys, normalize=_NORMALIZE.value)
       writer.add(part.texts, found, model.tokens(part.texts, **keys) if of_tokens else None)
       done += len(part.texts)
       bar.show(f'{done:,} texts, {done / bar.seconds:,.0f} texts/s', part.done)

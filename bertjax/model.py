@@ -32,10 +32,11 @@ from bertjax.objectives import lm
 from bertjax.types import Array, Batch, Variables
 from bertjax.use import load as load_lib
 from bertjax.use import nets
+from bertjax.use import vectors as vectors_lib
 from bertjax.use.answers import Candidate, Judged, Pool, Score
 from bertjax.use.batches import Runner
 from bertjax.use.finetuned import FineTuned
-from bertjax.use.texts import Texts
+from bertjax.use.texts import Texts, listed
 
 
 class Model(FineTuned):
@@ -62,9 +63,10 @@ class Model(FineTuned):
     runner: Runner,
     task: Mapping[str, Any],
     tasks: tuple[str, ...] = (),
+    sentences: vectors_lib.Sentences = vectors_lib.MEAN,
   ):
     self.source, self.net, self.task, self.tasks = source, net, task, tasks
-    self._texts, self._runner = texts, runner
+    self._texts, self._runner, self._sentences = texts, runner, sentences
 
   @classmethod
   def load(
@@ -113,7 +115,7 @@ class Model(FineTuned):
     runner = Runner(variables, devices, net.frame, net.room, tables)
     return cls(
       found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
-      found.task, found.tasks,
+      found.task, found.tasks, found.sentences,
     )  # fmt: skip
 
   @property
@@ -217,19 +219,22 @@ class Model(FineTuned):
   def embed(
     self,
     texts: Sequence[str],
-    pool: Pool = 'mean',
+    pool: Pool | None = None,
     layer: int = -1,
     cut: bool = False,
     first: int = 1,
+    normalize: bool | None = None,
   ) -> Any:
     """Vectors of texts or of their tokens.
 
     Args:
       texts: any.
       pool: 'mean' of all tokens, special ones too; 'first' takes the token that stands for the
-        text, [CLS], which XLNet has at the end; 'none' keeps the vectors of all tokens.
+        text, [CLS], which XLNet has at the end; 'none' keeps the vectors of all tokens; None: what
+        modules.json of sentence-transformers declares, with its length and prompt, else 'mean'.
       layer: 0 is what enters the first layer, 1 its output; -1 the last one's, -2 that before.
       cut, first: see the class.
+      normalize: whether vectors have length 1; None: as declared with that pooling, else no.
 
     Returns:
       float32 [texts, D]; with 'none' a list of float32 [tokens, D], special tokens included.
@@ -238,14 +243,16 @@ class Model(FineTuned):
       UserError: no such layer, the 'first' of a causal model, a text that is too long or that has
         no token at all.
     """
-    choose(pool, get_args(Pool), 'pool')
+    how = vectors_lib.chosen(self._sentences, pool, self.source)
+    kind: Any = choose(how.pool, get_args(Pool), 'pool')
     number = nets.layer_number(self.net, layer)
-    if pool == 'first' and self.net.causal:
+    if kind == 'first' and self.net.causal:
       raise UserError(
         f'{self.source} reads from left to right, so its first token knows nothing of the text: '
         "expected pool='mean' or 'none'"
       )
-    found = self._texts.plain(texts, cut, first)
+    texts = [how.text(text) for text in listed(texts, first)]
+    found = self._texts.plain(texts, cut, first, how.length)
     for place, sentence in enumerate(found, first):
       if not len(sentence.id_n):
         raise UserError(
@@ -253,11 +260,14 @@ class Model(FineTuned):
           'around it: expected one token at least'
         )
     rows = [Row(sentence.id_n) for sentence in found]
-    vectors = functools.partial(nets.vectors, self.net, pool, number)
-    answers = self._runner.run(('embed', pool, number), vectors, rows)
-    if pool == 'none':
-      return [x_TD[: len(s.id_n)] for x_TD, s in zip(answers, found, strict=True)]
-    return np.stack(answers) if answers else np.zeros((0, self.net.width), np.float32)
+    vectors = functools.partial(nets.vectors, self.net, kind, number)
+    answers = self._runner.run(('embed', kind, number), vectors, rows)
+    if kind == 'none':
+      made = [x_TD[: len(s.id_n)] for x_TD, s in zip(answers, found, strict=True)]
+    else:
+      made = np.stack(answers) if answers else np.zeros((0, self.net.width), np.float32)
+    scaled = how.normalize if normalize is None else normalize
+    return vectors_lib.normalized(made) if scaled else made
 
   def tokens(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[list[str]]:
     """The tokens whose vectors `embed` with pool='none' gives, as the vocabulary spells them."""

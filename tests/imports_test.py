@@ -33,7 +33,7 @@ ARROWS = {
   'bertjax.objectives': ('bertjax.models', 'bertjax.kernels'),
   'bertjax.convert': (
     'bertjax.models', 'bertjax.kernels',
-    'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints',
+    'bertjax.data.vocab', 'bertjax.checkpoint.checkpoints', 'bertjax.checkpoint.finite',
     'bertjax.checkpoint.head_classes', 'bertjax.checkpoint.manifest', 'bertjax.checkpoint.reading',
     'bertjax.checkpoint.resume', 'bertjax.checkpoint.task_heads', 'bertjax.storage.mirror',
     'bertjax.train.timeline', 'configs',

@@ -24,7 +24,7 @@ import jax
 import orbax.checkpoint as ocp
 from absl import logging
 
-from bertjax.checkpoint import manifest, reading
+from bertjax.checkpoint import finite, manifest, reading
 from bertjax.errors import UserError
 from bertjax.machine import hosts
 from bertjax.storage import durable, mirror
@@ -151,19 +151,27 @@ class Checkpoints:
       (step, state, meta), or None if there is no checkpoint at all.
 
     Raises:
-      UserError: there are checkpoints and none is intact; the newest intact one has a newer
-        format, or other arrays than `abstract`.
+      UserError: there are checkpoints and none is intact and finite; the newest intact one has a
+        newer format, or other arrays than `abstract`.
     """
     self.wait()
     steps = reading.steps_in(self._directory)
     if not steps:
       return None
-    candidates = [self._directory / str(step) for step in reversed(steps)]
-    directory = reading.first_intact(candidates, self._workdir.fetch_checkpoint)
+    candidates, problems = [self._directory / str(step) for step in reversed(steps)], []
+    while True:
+      directory = reading.first_intact(candidates, self._workdir.fetch_checkpoint, problems)
+      try:
+        state, meta = reading.read_state(directory, abstract, self._saver)
+        break
+      except finite.NotFinite as error:
+        logging.warning('A checkpoint is damaged: %s', error)
+        problems.append(str(error))
+        candidates = candidates[candidates.index(directory) + 1 :]
     step = int(directory.name)
     if self._writes:
       self._set_aside(s for s in steps if s > step)
-    return step, *reading.read_state(directory, abstract, self._saver)
+    return step, state, meta
 
   def latest(self) -> pathlib.Path | None:
     """The directory of the newest complete checkpoint."""

@@ -6,7 +6,8 @@
                      the head of the same name
   'hf:DIR'           a directory of transformers; tf1:PATH and fairseq:PATH likewise
 
-or a tuple of (checkpoint, from path, to path, layers), which copies subtrees and nothing else. A
+or a tuple of (checkpoint, from path, to path, layers), which copies subtrees, and brings the fields
+of `config.model` by which they are read and that no shape tells, as activation and norm_eps. A
 student that takes every second layer of its teacher:
 
   (('runs/bert', 'params/encoder', 'params/encoder', (0, 2, 4, 6, 8, 10)),)
@@ -18,6 +19,7 @@ model, `config.remap_vocab` moves the rows of the pieces that both have.
 """
 
 import copy
+import json
 import pathlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -136,9 +138,11 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     UserError: there is no such model, or it is of another `config.model.name`.
   """
   name = whole(given.init_from)
-  if not name:
+  if not given.init_from:
     return Adopted(given)
   config, stored = copy.deepcopy(given), resume.stored(workdir)
+  if not name:
+    return Adopted(config, model_fields.of_parts(config, stored, _fields))
   if stored is not None:
     old = stored['config']
     model_fields.bring(given.model, config, resume.with_tuples(old['model']))
@@ -161,6 +165,18 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
     data.vocab = bring_vocabulary(source, workdir)
     said.append(f'The vocabulary of {name} is kept in {data.vocab}')
   return Adopted(config, said, source)
+
+
+def _fields(name: str) -> Mapping[str, Any]:
+  """Returns `config.model` of what subtrees are taken from; {} where it lies without a config."""
+  if sources.is_source(name):
+    return open_source(name).model
+  checkpoint = reading.newest(*mirror.opened(name))
+  path = checkpoint.parent.parent / resume.NAME
+  found = json.loads(path.read_bytes()) if path.is_file() else {}
+  if found.get('format') == resume.FORMAT and checkpoint.name.isdecimal():
+    return dict(runs.model_at(resume.as_config(found['config']), int(checkpoint.name)))
+  return found.get('config', {}).get('model', {})  # of an older format
 
 
 def _for_run(name: str, config: Any) -> Source:

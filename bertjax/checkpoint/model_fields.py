@@ -1,6 +1,6 @@
 """What a run takes of `config.model` from the model it begins with, and what stays its own."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -17,6 +17,15 @@ OF_TRAINING = (
   'tied_embeddings', 'boundary_positions', 'boundary_width',
 )  # fmt: skip
 HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
+# Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
+STACK, NETS = ('encoder', 'layers'), ('params', 'discriminator', 'generator_net')
+NORMS = (*STACK, 'embeddings/norm', 'mlm', 'final_norm', 'head', 'boundary', 'answers')
+SHAPELESS = dict.fromkeys(
+  ('window', 'global_every', 'theta', 'local_theta', 'clamp_len', 'same_length', 'attention'), STACK
+) | dict(
+  activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
+  position_offset=('embeddings/position',), pooler_activation=('pooler',),
+)  # fmt: skip
 
 
 def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
@@ -47,6 +56,48 @@ def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
   kept = {key: given[key] for key in own if key in theirs and key in given}
   config.model = ConfigDict({**theirs, **kept})
   return [f'{key} {value!r}' for key, value in theirs.items() if key not in kept]
+
+
+def of_parts(
+  config: Any, stored: Mapping[str, Any] | None, fields: Callable[[str], Mapping[str, Any]]
+) -> list[str]:
+  """Sets the SHAPELESS fields by which the subtrees of `config.init_from` are read.
+
+  Args:
+    config: the run's; changed.
+    stored: config.json of a run that has begun: what it set is set again, where the same is given.
+    fields: name of a source -> its `config.model`.
+
+  Returns:
+    What was set, for people.
+
+  Raises:
+    UserError: subtrees are read by different values of a field.
+  """
+  model, found, said = config.model, {}, []
+  if stored is not None:
+    old, given = stored['config']['model'], stored['given']
+    keys = [key for key in SHAPELESS if key in model and given.get(f'model.{key}') == model[key]]
+    _set(model, {key: old[key] for key in keys if key in old})
+    return []
+  models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in config.init_from)}
+  for name, path, *_ in config.init_from:
+    parts, theirs = [part for part in path.split('/') if part not in NETS], models[name]
+    for key, places in SHAPELESS.items():
+      both = [zip(parts, place.split('/'), strict=False) for place in places]  # as long as one is
+      if key not in theirs or not any(all(a == b for a, b in pair) for pair in both):
+        continue
+      if found.setdefault(key, theirs[key]) != theirs[key]:
+        raise UserError(
+          f'config.init_from: {name}:{path} is read with config.model.{key}={theirs[key]!r}, what '
+          f'stands before it with {found[key]!r}: expected subtrees of models that agree'
+        )
+  if changed := _set(model, found):
+    said = [f'config.init_from sets config.model: {", ".join(changed)}']
+  lacking = [name for name, theirs in models.items() if not theirs]
+  return said + [
+    f'{name} comes without its config.model, which is not compared' for name in lacking
+  ]
 
 
 def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
 
-from bertjax.checkpoint import manifest
+from bertjax.checkpoint import finite, manifest
 from bertjax.errors import UserError
 from bertjax.storage import remote
 from bertjax.types import FIT
@@ -46,7 +46,7 @@ def read_state(
     (state, meta).
 
   Raises:
-    UserError: it has another format, or other arrays than `abstract`.
+    UserError: it has another format, or other arrays than `abstract`, or they are not finite.
   """
   record = manifest.read(directory)
   if record['format'] < manifest.FORMAT:
@@ -60,7 +60,9 @@ def read_state(
     item=abstract, restore_args=ocp.checkpoint_utils.construct_restore_args(abstract)
   )
   with contextlib.nullcontext(reader) if reader else ocp.PyTreeCheckpointer() as opened:
-    return opened.restore(directory / 'state', args=restore), record['meta']
+    state = opened.restore(directory / 'state', args=restore)
+  finite.require(state, directory)
+  return state, record['meta']
 
 
 def newest(source: pathlib.Path | str, fetch: Fetch = lambda step: None) -> pathlib.Path:
@@ -169,7 +171,7 @@ def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
     abstract: the variables as ShapeDtypeStructs with shardings; None reads them as NumPy arrays.
 
   Raises:
-    UserError: other arrays than `abstract`, or a newer format.
+    UserError: other arrays than `abstract`, a newer format, or they are not finite.
   """
   record = manifest.read(directory)
   with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
@@ -186,7 +188,9 @@ def read_variables(directory: pathlib.Path, abstract: Any = None) -> Any:
       _check_arrays(directory, stored, expected)
       arguments = ocp.checkpoint_utils.construct_restore_args(item)
     restore = ocp.args.PyTreeRestore(item=item, restore_args=arguments, partial_restore=True)
-    return reader.restore(directory / 'state', args=restore)['variables']
+    found = reader.restore(directory / 'state', args=restore)['variables']
+  finite.require(found, directory, ': take an earlier checkpoint (--step) or another model')
+  return found
 
 
 def variables_on(directory: pathlib.Path, device: Any) -> Any:
@@ -213,10 +217,11 @@ def steps_in(directory: pathlib.Path) -> list[int]:
 
 
 def first_intact(
-  candidates: Sequence[pathlib.Path], fetch: Fetch = lambda step: None
+  candidates: Sequence[pathlib.Path], fetch: Fetch = lambda step: None, known: Sequence[str] = ()
 ) -> pathlib.Path:
-  """The first checkpoint that matches its manifest; process 0 looks, the others follow."""
-  chosen, problems = len(candidates), []
+  """The first checkpoint that matches its manifest; process 0 looks, the others follow. `known` are
+  problems with earlier ones."""
+  chosen, problems = len(candidates), [*known]
   if jax.process_index() == 0:
     for index, directory in enumerate(candidates):
       try:
@@ -232,12 +237,12 @@ def first_intact(
     chosen = int(multihost_utils.broadcast_one_to_all(np.int32(chosen)))
   if chosen == len(candidates):
     raise UserError(
-      f'none of {len(candidates)} checkpoints is intact, and starting over would hide it. Restore '
+      f'none of {len(problems)} checkpoints is intact, and starting over would hide it. Restore '
       'one from a backup, or start in a new --workdir. ' + '; '.join(problems)
     )
   if jax.process_index() != 0:
     fetch(candidates[chosen].name)
-  if chosen:
+  if chosen or known:
     logging.warning('Falling back to checkpoint %s', candidates[chosen])
   return candidates[chosen]
 

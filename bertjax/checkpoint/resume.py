@@ -253,9 +253,14 @@ def claim_workdir(
 
 def changed_batches(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[str]:
   """The keys that decide batches and have changed, or are to change, after step `start`."""
-  changed = history.extended(stored(workdir), _as_json(resolved), start)
-  found = history.changed_from(changed, start)
+  found = changes(workdir, resolved, start)
   return [key for key in found if covers(DECIDE_BATCHES, key) and not covers(MAY_DIFFER, key)]
+
+
+def changes(workdir: pathlib.Path | str, resolved: Any, start: int) -> dict[str, Any]:
+  """Key -> {old, new} of what has changed, or is to change, after step `start`."""
+  changed = history.extended(stored(workdir), _as_json(resolved), start)
+  return history.changed_from(changed, start)
 
 
 def trained_already(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[Any]:

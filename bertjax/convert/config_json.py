@@ -13,6 +13,23 @@ from bertjax.errors import UserError
 # config.json's name of a special token's id -> its role in a vocabulary.
 SPECIAL = dict(pad_token_id='pad', bos_token_id='cls', eos_token_id='sep')
 FURTHER = dict(cls_token_id='cls', sep_token_id='sep')  # of classes whose `write` has them
+# Fields of config.json that change nothing of what a model computes: how it was saved, what a call
+# returns; ids, names and sizes, which stand elsewhere; and with '=', defaults that no class reads.
+HARMLESS = """
+  architectures model_type transformers_version dtype torch_dtype _name_or_path use_cache num_labels
+  output_past output_attentions output_hidden_states return_dict gradient_checkpointing id2label
+  chunk_size_feed_forward finetuning_task label2id id2lang lang2id lang_id d_head unk_token_id
+  mask_token_id pad_index bos_index eos_index unk_index mask_index task_type_vocab_size
+  sinusoidal_embeddings sinusoidal_pos_embds sparse_pred_ignore_index deterministic_flash_attn
+  is_encoder_decoder=False is_decoder=False add_cross_attention=False torchscript=False gap_size=0
+  classifier_dropout_prob=0.1 net_structure_type=0 num_memory_blocks=0 down_scale_factor=1
+  directionality=bidi pooler_fc_size=768 pooler_num_attention_heads=12 pooler_num_fc_layers=3
+  pooler_size_per_head=128 pooler_type=first_token_transform qa_dropout=0.1 seq_classif_dropout=0.2
+  tie_weights_=True summary_type=first summary_type=last summary_use_proj=True
+  summary_activation=gelu summary_activation=tanh summary_last_dropout=0.1 bi_data=False
+  summary_first_dropout=0.1 summary_proj_to_labels=True start_n_top=5 end_n_top=5
+  use_mems_eval=True use_mems_train=False init_std=0.02 use_lang_emb=True
+""".split()
 
 
 def write(
@@ -21,6 +38,7 @@ def write(
   dtype: str,
   classes: Sequence[str] = (),
   languages: Sequence[str] = (),
+  problem: str | None = None,
 ) -> dict[str, Any]:
   """The config.json of a model.
 
@@ -30,6 +48,7 @@ def write(
     dtype: of the tensors.
     classes: names of those that the model tells apart; (): LABEL_0, LABEL_1, ..
     languages: names of those of its table, by their ids; (): not known.
+    problem: problem_type of a head for texts; '': left out; None: one class is a number.
 
   Raises:
     UserError: what the class cannot express, by name.
@@ -61,6 +80,8 @@ def write(
     names = classes or [f'LABEL_{i}' for i in range(count)]
     found['id2label'] = {str(i): name for i, name in enumerate(names)}
     found['label2id'] = {name: i for i, name in enumerate(names)}
+    kind = 'regression' if problem is None and count == 1 else problem
+    found |= dict(problem_type=kind) if kind and heads.label else {}
   if languages and len(languages) == _rows_of_languages(model):
     found['id2lang'] = {str(i): name for i, name in enumerate(languages)}
     found['lang2id'] = {name: i for i, name in enumerate(languages)}
@@ -107,7 +128,38 @@ def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, A
   fields |= family_lib.head_fields(family, name, count)
   whole = dict(fields, family=found[0], name=family.model)
   family.write(ConfigDict(whole))  # what cannot go out is not what the class computes either
+  problem(given, whole)
   return family, whole
+
+
+def left_out(given: Mapping[str, Any], family: Family, model: Mapping[str, Any]) -> list[str]:
+  """Returns the fields of a config.json that were neither read nor are known to be harmless."""
+  known = {*HARMLESS, *SPECIAL, *FURTHER, *(f.theirs for f in family.fields), *family.theirs}
+  carried = dict(family.write(ConfigDict(model)), problem_type=problem(given, model))
+  return [
+    f'config.json: {key}={value!r}'
+    for key, value in sorted(given.items())
+    if value not in (None, {}, [], carried.get(key)) and not known & {key, f'{key}={value}'}
+  ]
+
+
+def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+  """Returns the problem_type of a head for texts; '' where nothing is said, or there is no head.
+
+  Raises:
+    UserError: it means something else than scores of classes, one of which is right, or one number.
+  """
+  count, kind = dict(model.get('labels', ())).get('label', 0), given.get('problem_type')
+  if not count or not kind:
+    return ''
+  expected = 'regression' if count == 1 else 'single_label_classification'
+  if kind != expected:
+    raise UserError(
+      f'config.json has problem_type={kind!r} with {count} labels, which is not learned here: '
+      f'expected {expected!r}. AutoModel.from_pretrained(DIR).save_pretrained(OTHER) saves the '
+      'encoder without its head'
+    )
+  return kind
 
 
 def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bertjax import models
-from bertjax.convert import config_json, huggingface, tokenizer, weights
+from bertjax.convert import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
 from bertjax.data.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
@@ -38,12 +38,19 @@ def open_directory(path: pathlib.Path) -> Opening:
     raise UserError(f'{path} is a run and no directory of transformers: leave hf: out')
   state = weights.read(path)
   family, model = config_json.read(given, set(state))
-  take = lambda whole, absent: huggingface.take(state, whole, absent)
+  left_out = config_json.left_out(given, family, model)
+
+  def take(whole: Any, absent: Any) -> huggingface.Taken:
+    taken = huggingface.take(state, whole, absent)
+    return taken._replace(left_out=[*left_out, *taken.left_out])
+
   files = tuple(weights.files_of(path))
   vocabulary, classes = tokenizer.read(path), config_json.classes(given, model)
+  sentences = sentence_modules.read(path, family.model)
   return Opening(
     path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,
     languages=config_json.languages(given, model),
+    meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
   )  # fmt: skip
 
 
@@ -56,6 +63,7 @@ def write(
   shard_bytes: int,
   classes: Sequence[str] = (),
   languages: Sequence[str] = (),
+  problem: str | None = None,
 ) -> list[dict[str, Any]]:
   """Writes config.json, the tensors and, where there is one, the tokenizer.
 
@@ -68,6 +76,7 @@ def write(
     shard_bytes: of a file, at most.
     classes: names of those that the model tells apart, where they are known.
     languages: names of those of its table, likewise.
+    problem: see `config_json.write`.
 
   Returns:
     an entry for each tensor: theirs, ours, shape and sha256.
@@ -77,7 +86,7 @@ def write(
   """
   check(model, vocabulary)
   special = vocabulary.special if vocabulary else {}
-  config = config_json.write(model, special, dtype, classes, languages)
+  config = config_json.write(model, special, dtype, classes, languages, problem)
   shapes = huggingface.shapes(model)
   paths: dict[str, str] = {}
 

@@ -157,8 +157,9 @@ def _write_part(
   classes = head_classes.of_task(run.config) or next(iter(run.imported_classes.values()), ())
   languages = runs.languages_of(run.workdir, run.config)
   tensors = directory.write(
-    folder, params, model, run.vocabulary, dtype, shard_bytes, classes, languages
-  )
+    folder, params, model, run.vocabulary, dtype, shard_bytes, classes, languages,
+    run.meta.get('problem_type'),
+  )  # fmt: skip
   said: dict[str, Any] = dict(
     title=f'{run.checkpoint} as {name}',
     versions=receipt.versions(), source=str(run.checkpoint), step=run.step,

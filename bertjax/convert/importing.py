@@ -68,7 +68,8 @@ def _import(
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
   )  # fmt: skip
   with target as directory:
-    meta = dict(source=source, classes={head: [*names] for head, names in opened.classes.items()})
+    classes = {head: [*names] for head, names in opened.classes.items()}
+    meta = dict(opened.meta, source=source, classes=classes)
     runs.write_run(directory, config, taken.params, vocabulary, meta)
     del taken  # before transformers reads the other side: one model at a time
     if slots:

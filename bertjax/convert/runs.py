@@ -15,7 +15,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import manifest, reading, resume, task_heads
+from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
 from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError, choose, writing
 from bertjax.storage import mirror
@@ -170,8 +170,12 @@ def write_run(
     params: nested dict of arrays.
     vocabulary: copied into it.
     meta: of the checkpoint.
+
+  Raises:
+    UserError: the parameters are not finite.
   """
   state = dict(variables=dict(params=jax.tree.map(_on_device, dict(params))))
+  finite.require(state, 'the model', ': nothing is written, take another one')
   saver = checkpoints_lib.Checkpoints(output / 'checkpoints', 1, config.best)
   try:
     sha256 = vocabulary.sha256 if vocabulary else None

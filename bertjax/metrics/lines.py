@@ -22,7 +22,8 @@ def read(path: remote.Place) -> list[tuple[bytes, dict[str, Any]]]:
 def _row(path: remote.Place, number: int, line: bytes) -> dict[str, Any]:
   try:
     row = json.loads(line)
-    int(row['step'])
+    if type(row['step']) is not int:
+      raise TypeError('its step is no whole number')
   except (ValueError, KeyError, TypeError) as error:
     raise UserError(
       f'{path}, line {number}: expected a JSON object with a step, got {line[:60]!r} ({error}). '

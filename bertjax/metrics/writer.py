@@ -1,10 +1,11 @@
 """What a run leaves of itself: metrics.jsonl and TensorBoard events."""
 
+import hashlib
 import json
 import os
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from absl import logging
 from bertjax.errors import writing
 from bertjax.metrics import lines as lines_lib
 from bertjax.metrics.tracking import Trackers
+from bertjax.storage import durable
 
 CHANGED = 'changed'  # in the line of a resume with another config: key -> {old, new}
 
@@ -27,8 +29,9 @@ class Writer:
   """
 
   def __init__(
-    self, workdir: pathlib.Path | str, resume_step: int, trackers: Trackers | None = None
-  ):
+    self, workdir: pathlib.Path | str, resume_step: int, trackers: Trackers | None = None,
+    saved: Mapping[str, Any] | None = None,
+  ):  # fmt: skip
     """
     Args:
       workdir: of the run.
@@ -36,6 +39,7 @@ class Writer:
         that step its scores and the changes of the config: they come after its checkpoint, and are
         to be written again.
       trackers: that get the same.
+      saved: what `sync` returned for that step; lines that are lacking or others are said.
     """
     self._trackers = trackers
     self._first = jax.process_index() == 0
@@ -43,9 +47,15 @@ class Writer:
       return
     path = pathlib.Path(workdir, 'metrics.jsonl')
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-      _cut_back(path, resume_step)
+    kept = _cut_back(path, resume_step) if path.exists() else []
+    if saved and not _same(kept, saved):
+      logging.warning(
+        '%s: expected the %d lines that were written until step %d, got %d: some were removed or '
+        'changed; the run goes on', path, saved['lines'], resume_step, len(kept),
+      )  # fmt: skip
     self._path, self._lines = path, []
+    self._digest, self._count = hashlib.sha256(b''.join(kept)), len(kept)
+    self._since: list[bytes] = []  # lines that are not in the digest yet
     self._file = open(path, 'ab', buffering=0)
     self._events = _Events(path.parent / 'tensorboard', resume_step + 1)
 
@@ -57,8 +67,7 @@ class Writer:
     if not self._first or not scalars:
       return
     values = {name: float(value) for name, value in scalars.items()}
-    self._lines.append(json.dumps({'step': int(step), **values}).encode() + b'\n')
-    self._write_lines()
+    self.note(step, values)
     self._events.write(int(step), values)
     if self._trackers:
       self._trackers.write(step, values)
@@ -67,13 +76,24 @@ class Writer:
     """Appends a line of JSON values to metrics.jsonl alone; nothing if there are none."""
     if self._first and values:
       self._lines.append(json.dumps({'step': int(step), **values}).encode() + b'\n')
+      self._since.append(self._lines[-1])
       self._write_lines()
 
-  def sync(self) -> None:
-    """Has the lines so far on the disk: a checkpoint counts on them."""
-    if self._first:
-      self._write_lines()
-      os.fsync(self._file.fileno())
+  def sync(self, step: int) -> dict[str, Any]:
+    """Has the lines so far on the disk: the checkpoint of a step counts on them.
+
+    Returns:
+      Number and sha256 of those that a resume from it keeps; on process 0.
+    """
+    if not self._first:
+      return {}
+    self._write_lines()
+    os.fsync(self._file.fileno())
+    kept = [line for line in self._since if _stays(json.loads(line), step)]
+    self._since = self._since[len(kept) :]
+    self._count += len(kept)
+    self._digest.update(b''.join(kept))
+    return dict(lines=self._count, sha256=self._digest.hexdigest())
 
   def close(self) -> None:
     """Closes both, once."""
@@ -124,12 +144,9 @@ class _Events:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._writer = event_file_writer.EventsWriter(str(self._directory / 'events'))
         start = proto.SessionLog(status=proto.SessionLog.START)
-        event = proto.Event(
-          wall_time=time.time(), step=self._purge_step, file_version='brain.Event:2',
-        )  # fmt: skip
-        self._writer.write_event(event)
-        event = proto.Event(wall_time=time.time(), step=self._purge_step, session_log=start)
-        self._writer.write_event(event)
+        for first in (dict(file_version='brain.Event:2'), dict(session_log=start)):
+          event = proto.Event(wall_time=time.time(), step=self._purge_step, **first)
+          self._writer.write_event(event)
       for name, value in values.items():
         scalar = summary.scalar(name, value)
         self._writer.write_event(proto.Event(wall_time=time.time(), step=step, summary=scalar))
@@ -144,18 +161,26 @@ class _Events:
       self._writer.close()
 
 
-def _cut_back(path: pathlib.Path, step: int) -> None:
-  """Keeps the lines up to a step, but for what came after its checkpoint; a line torn by a kill,
-  the last one, goes."""
-  kept = []
-  for line, row in lines_lib.read(path):
-    later = all(name.startswith('eval/') or name == CHANGED for name in row if name != 'step')
-    if row['step'] < step or row['step'] == step and not later:
-      kept.append(line)
+def _stays(row: Mapping[str, Any], step: int) -> bool:
+  """Whether a line was there when the checkpoint of a step was saved."""
+  later = all(name.startswith('eval/') or name == CHANGED for name in row if name != 'step')
+  return row['step'] < step or row['step'] == step and not later
+
+
+def _same(kept: Sequence[bytes], saved: Mapping[str, Any]) -> bool:
+  """Whether lines are those that were saved; early stopping may log one after its save."""
+  own, more = kept[: saved['lines']], kept[saved['lines'] :]
+  whole = hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256']
+  return whole and len(more) < 2 and not {*more} & {*own}
+
+
+def _cut_back(path: pathlib.Path, step: int) -> list[bytes]:
+  """Keeps the lines up to a step, but for what came after its checkpoint, and returns them; a line
+  torn by a kill, the last one, goes."""
+  kept = [line for line, row in lines_lib.read(path) if _stays(row, step)]
   temporary = path.with_name(path.name + '.tmp')
   with writing('metrics', path):
-    with open(temporary, 'wb') as file:
-      file.writelines(kept)
-      file.flush()
-      os.fsync(file.fileno())
+    temporary.write_bytes(b''.join(kept))
+    durable.sync(temporary)
     temporary.rename(path)
+  return kept

@@ -4,12 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import init_from, resume, teacher
+from bertjax.checkpoint import finite, history, init_from, resume, teacher
+from bertjax.checkpoint.may_differ import covers
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
-from bertjax.train import fresh_layers, setup
+from bertjax.optim import schedules
+from bertjax.train import fresh_layers, setup, timeline
 from bertjax.train.step import State
 from bertjax.types import TEACHER
 
@@ -107,7 +110,9 @@ def begin(
   found = checkpoints.restore(saved(config, run.abstract))
   if found is None:
     progress.note('Making the initial state')
-    return 0, initial_state(config, run, progress.note, source), {}
+    state = initial_state(config, run, progress.note, source)
+    finite.require(state, 'the initial state', ': take another config.init_from or teacher')
+    return 0, state, {}
   start, state, meta = found[0], restored(run, found[1]), found[2]
   _check_reached(run, start)
   progress.note(f'Resuming after step {start}')
@@ -115,6 +120,8 @@ def begin(
     progress.note(f'Batches are others from now on, by {", ".join(changed)}')
   else:
     check_last_batch(run, meta, start)
+  if said := moved(run.timeline, workdir, run.config, start):
+    progress.note(said)
   if not config.save_carry:
     progress.note(
       'The carry was not saved (config.save_carry=False): memory starts empty, so the losses are '
@@ -122,6 +129,30 @@ def begin(
     )
     state = with_first_carries(run, state)
   return start, state, meta
+
+
+def moved(new: timeline.Timeline, workdir: str, resolved: Any, start: int) -> str:
+  """Compares the steps after `start` with what they were by the config of step `start`.
+
+  Returns:
+    The learning rate and the phase of the first one that differs, now and before; '': none does.
+  """
+  changed = resume.changes(workdir, resolved, start)
+  decisive = [key for key in changed if covers(('total_steps', 'optimizer', 'phases'), key)]
+  if not decisive or start >= new.total:
+    return ''
+  old = timeline.make(resume.as_config(history.config_of(resume.stored(workdir) or {}, start)))
+
+  def at(line: timeline.Timeline, step: int) -> str:
+    number, _ = (new if line.draws else line).at(min(step, line.total - 1))
+    name, config = line.phases[number]
+    return f'{float(schedules.make(config.optimizer.schedule)(step)):.6g} in phase {name!r}'
+
+  why = f' (config.total_steps={new.total}, {old.total} before)' * (new.total != old.total)
+  for step in np.linspace(start, min(max(old.total, start + 1), new.total) - 1, 101).astype(int):
+    if (now := at(new, step)) != (before := at(old, step)):
+      return f'Learning rate of step {step + 1}: {now} from now on, {before} before{why}'
+  return ''
 
 
 def _check_reached(run: setup.Run, start: int) -> None:

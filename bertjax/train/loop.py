@@ -8,6 +8,7 @@ judges it, spikes.py what becomes of a step that is not finite.
 
 import contextlib
 import json
+import math
 import pathlib
 import shutil
 from collections.abc import Iterator, Sequence
@@ -105,7 +106,7 @@ def _run(
 
 
 def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
-  """Prints the held-out scores of a checkpoint of the workdir as one JSON line.
+  """Prints the held-out scores of a checkpoint of the workdir as one JSON line; null: no number.
 
   Args:
     config: that of the run, see `resume.stored_config`; what differs from it is said.
@@ -125,4 +126,5 @@ def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
   done = int(directory.name)
   scores = held_out_scores(run, done, True, variables, progress)
   if jax.process_index() == 0:
-    print(json.dumps(dict(checkpoint=str(directory), **scores)))
+    numbers = {name: score if math.isfinite(score) else None for name, score in scores.items()}
+    print(json.dumps(dict(checkpoint=str(directory), **numbers)))

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import init_from, resume
+from bertjax.checkpoint import finite, init_from, resume
 from bertjax.data import loader, readers
 from bertjax.errors import UserError
 from bertjax.machine import hosts
@@ -81,7 +81,7 @@ class Session:
       progress.note(f'Left out too late, step {self.start} was taken: {late} of config.skip_steps')
     tracked = tracking.Trackers(config, workdir, progress.note)
     stack.callback(tracked.close)
-    self._writer = metrics_writer.Writer(workdir, self.start, tracked)
+    self._writer = metrics_writer.Writer(workdir, self.start, tracked, meta.get('metrics'))
     stack.callback(self._writer.close)
     self._starts = goodput.Record(workdir, self.start, progress.note)
     self._book = ledger.Ledger(jax.devices(), meta.get('ledger'))
@@ -170,6 +170,8 @@ class Session:
     done, _, batch = self.previous
     self._watch.look(*self.previous)
     with self._book.time('checkpoint'):
+      held = first_state.saved(self._config, self.state)
+      self._watch.check(*self.previous, held)
       meta = dict(
         batch=first_state.batch_of(self._run, done),
         fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(batch)),
@@ -177,9 +179,8 @@ class Session:
         interval=self._interval.state(), ledger=self._book.state(),
         vocabulary=self._run.store.meta['vocabulary']['sha256'],
         spikes=self._watch.state(), patience=self._patience.state(),
+        metrics=self._writer.sync(done),
       )  # fmt: skip
-      self._writer.sync()
-      held = first_state.saved(self._config, self.state)
       self._checkpoints.save(done, held, meta, wait=wait)
 
   def is_judged(self, done: int, last: bool) -> bool:
@@ -255,7 +256,7 @@ class Session:
 
   def _claim(self, done: int, found: Any, batch: Batch) -> None:
     """The first step has worked: from now on the workdir is this run's."""
-    self._watch.look(done, found, batch)
+    self._watch.check(done, found, batch, first_state.saved(self._config, self.state))
     changed = resume.claim_workdir(self._workdir, self._config, self._run.config, self.start)
     self._writer.note(self.start, {metrics_writer.CHANGED: changed} if changed else {})
     resume.keep_vocabulary(self._workdir, self._run.vocabulary)
@@ -272,7 +273,8 @@ class Session:
   def _rescue(self, kind: Any, error: BaseException | None, trace: Any) -> None:
     """Saves the last good state where an error ends the run; one process alone can."""
     del kind, trace
-    if error is None or isinstance(error, verification.Damaged) or hosts.count() > 1:
+    spoiled = isinstance(error, (verification.Damaged, finite.NotFinite))
+    if error is None or spoiled or hosts.count() > 1:
       return
     if self.previous is None or self._checkpoints.has(self.previous[0]):
       return

@@ -24,9 +24,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from bertjax.checkpoint import finite, resume
 from bertjax.data import loader, readers
 from bertjax.data.vocab.vocabulary import Vocabulary
-from bertjax.errors import UserError, writing
+from bertjax.errors import writing
 from bertjax.machine import hosts
 from bertjax.storage import durable
 from bertjax.train import layer_norms, setup
@@ -108,7 +109,7 @@ class Watch:
       Its loss; None if its batch was left out.
 
     Raises:
-      UserError: it is not finite, and the run may not skip another one.
+      NotFinite: it is not, and the run may not skip another one.
     """
     if found is None:
       return None
@@ -131,11 +132,23 @@ class Watch:
       self._usual[name].add(value)
     return loss
 
+  def check(self, done: int, found: Mapping[str, Any] | None, batch: Batch, state: Any) -> None:
+    """Judges a step as `look` does, and then the state that its update has made."""
+    self.look(done, found, batch)
+    try:
+      finite.require(state, 'the state after it')
+    except finite.NotFinite as error:
+      if found is None:
+        raise
+      self._skip_or_stop(done, found, batch, f'; {error}')
+
   def state(self) -> dict[str, Any]:
     """For a checkpoint of the last step that was looked at, as JSON."""
     return dict(skipped=self._skipped, usual={k: u.state() for k, u in self._usual.items()})
 
-  def _skip_or_stop(self, done: int, found: Mapping[str, Any], batch: Batch) -> None:
+  def _skip_or_stop(
+    self, done: int, found: Mapping[str, Any], batch: Batch, spoiled: str = ''
+  ) -> None:
     limit = self._run.config.skip_nonfinite
     skipped = bool(found.get('skipped', False))
     path = self._record(done, found, batch, 'not finite', skipped)
@@ -148,12 +161,15 @@ class Watch:
       self._skipped += 1
       self._say(f'Step {done} was skipped, {self._skipped} of at most {limit}: {said}: {path}')
       return
-    many = f'; {self._skipped} such steps were skipped, as many as may be' if limit else ''
-    raise UserError(
-      f'{said}{many}; the last good checkpoint is {self._latest()}, the batch is in {path}. Lower '
-      f'the learning rate with --override, leave the step out with --config.skip_steps={done}, let '
-      'the run skip such steps with --config.skip_nonfinite=N, or look at it with '
-      f'`python -m bertjax.replay --workdir={self._workdir} --step={done}`'
+    many = f'; {self._skipped} such steps were skipped, as many as may be' if self._skipped else ''
+    begun = pathlib.Path(self._workdir, resume.NAME).exists()
+    raise finite.NotFinite(
+      f'{said}{spoiled}{many}; the last good checkpoint is {self._latest()}, the batch is in '
+      f'{path}. Lower the learning rate{" with --override" * begun}, leave the step out with '
+      f'--config.skip_steps={done}, or let the run skip such steps with --config.skip_nonfinite=N'
+      + begun
+      * f'. `python -m bertjax.replay --workdir={self._workdir} --step={done}` shows it, and '
+      'whether its parameters were spoiled before: then leave out the step before'
     )
 
   def _record(

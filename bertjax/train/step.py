@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from bertjax import sharding
+from bertjax.checkpoint import finite
 from bertjax.types import Array, Batch, Context, Objective, Out, Term, Variables
 
 
@@ -193,7 +194,7 @@ def make_train_step(
     phase: its name, under which its carry lies.
     microbatches: parts of a batch whose gradients are summed.
     reduce_dtype: what gradients of replicas are added up in.
-    skip_nonfinite: whether a step whose loss, gradients or updates are not finite trains nothing.
+    skip_nonfinite: whether a step whose loss, gradients or update are not finite trains nothing.
     norms: of parameters, gradients and updates, see `layer_norms.of`; None: none.
 
   Returns:
@@ -221,10 +222,10 @@ def make_train_step(
     if norms is not None:
       metrics['norms'] = norms(parameters=params, gradients=grads, updates=updates)
     if skip_nonfinite:
-      judged = jnp.stack([loss, metrics['grad_norm'], optax.tree.norm(updates)])
-      finite = jnp.isfinite(judged).all()
-      metrics['skipped'] = ~finite
-      new = jax.tree.map(lambda x, y: jnp.where(finite, x, y), new, passed_over(state))
+      judged = jnp.stack([loss, metrics['grad_norm'], finite.size(variables['params'])])
+      fine = jnp.isfinite(judged).all()
+      metrics['skipped'] = ~fine
+      new = jax.tree.map(lambda x, y: jnp.where(fine, x, y), new, passed_over(state))
     return new, metrics
 
   return train_step

@@ -14,6 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bertjax import sharding
 from bertjax.data.sentences import Frame, Row, as_batch
+from bertjax.errors import UserError
 from bertjax.types import Variables
 
 TOKENS = dict(cpu=1024)  # columns of a batch; times the devices that share its rows
@@ -120,5 +121,8 @@ class Runner:
 
 def _land(cut: Cut, found: Any, results: list[Any]) -> None:
   leaves, tree = jax.tree.flatten(jax.device_get(found))
+  rows = len(cut.index_n)
+  if any(np.isnan(leaf[:rows]).any() for leaf in leaves if leaf.dtype.kind == 'f'):
+    raise UserError('the model answers NaN, its numbers overflow: take another checkpoint or model')
   for place, index in enumerate(cut.index_n):
     results[index] = tree.unflatten([leaf[place] for leaf in leaves])

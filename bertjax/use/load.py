@@ -10,9 +10,10 @@ import numpy as np
 from absl import logging
 
 from bertjax import sharding
-from bertjax.checkpoint import reading
+from bertjax.checkpoint import finite, reading
 from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
+from bertjax.convert.sentence_modules import MEAN, Sentences
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
@@ -36,6 +37,7 @@ class Found(NamedTuple):
     task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
       at most, and of questions the LIMITS of its own evaluation; {} of any other.
     tasks: of a run on several of which none was chosen: then it has no heads.
+    sentences: how vectors of texts are made where nothing else is asked for.
     read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
       there, which are zeros).
   """
@@ -49,6 +51,7 @@ class Found(NamedTuple):
   task: Mapping[str, Any]
   tasks: tuple[str, ...]
   read: Callable[[Any], tuple[Any, list[str]]]
+  sentences: Sentences = MEAN
 
 
 def find(path: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Found:
@@ -81,7 +84,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
 
   languages = runs.languages_of(run.workdir, run.config)
   found = _found(run.checkpoint, run.config, run.vocabulary, languages, read)
-  return found._replace(tasks=run.tasks)
+  sentences = Sentences(**run.meta.get('sentences', {}))
+  return found._replace(tasks=run.tasks, sentences=sentences)
 
 
 def make_mesh(mesh: Any) -> jax.sharding.Mesh:
@@ -160,11 +164,15 @@ def _of_directory(path: pathlib.Path) -> Found:
 
   def read(abstract: Any) -> tuple[Any, list[str]]:
     taken = opened.take(model, lambda row, shape: np.zeros(shape, np.float32))
-    return _put(dict(params=taken.params), abstract), taken.made
+    variables = _put(dict(params=taken.params), abstract)
+    finite.require(variables, path, ': take another model')
+    return variables, taken.made
 
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
-  return _found(path, config, vocabulary, opened.languages, read)
+  return _found(path, config, vocabulary, opened.languages, read)._replace(
+    sentences=Sentences(**opened.meta['sentences'])
+  )
 
 
 def _found(

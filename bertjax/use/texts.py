@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import logging
 
+from bertjax.convert.sentence_modules import MEAN
 from bertjax.data import sentences as sentences_lib
 from bertjax.data.sentences import Frame, Sentence
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -64,19 +65,22 @@ class Texts:
     self._source, self._frame, self._room = source, frame, room
     self._said = False
 
-  def plain(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
+  def plain(
+    self, texts: Iterable[str], cut: bool, first: int, length: int = MEAN.length
+  ) -> list[Sentence]:
     """The texts as they are.
 
     Args:
       texts: any.
       cut: whether a text that is too long is cut, which is said once.
       first: number of the first text, for messages.
+      length: tokens at most, where the model takes more.
 
     Raises:
       UserError: as `listed`; without `cut`, a text that is too long.
     """
     found = sentences_lib.encode(listed(texts, first), self.vocabulary.encode_batch, self._frame)
-    return self._fitting(found, cut, first)
+    return self._fitting(found, cut, first, length)
 
   def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
     """As `plain`, of texts with one blank or more.
@@ -139,8 +143,9 @@ class Texts:
         logging.warning('%s: it is cut to %d, and so is all that is longer', said, room)
         self._said = True
 
-  def _fitting(self, found: list[Sentence], cut: bool, first: int) -> list[Sentence]:
-    self.check_rows([len(sentence.id_n) for sentence in found], self._room, cut, first)
-    if self._room is None:
-      return found
-    return [sentences_lib.cut(sentence, self._room, self._frame) for sentence in found]
+  def _fitting(
+    self, found: list[Sentence], cut: bool, first: int, length: int = MEAN.length
+  ) -> list[Sentence]:
+    room = min(self._room or length, length)
+    self.check_rows([len(sentence.id_n) for sentence in found], room, cut, first)
+    return [sentences_lib.cut(sentence, room, self._frame) for sentence in found]

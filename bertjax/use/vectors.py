@@ -7,6 +7,7 @@ OUT.jsonl         {"text": .., "embedding": [..]}, of tokens {"text": .., "token
                   "embeddings": [[..], ..]}
 """
 
+import functools
 import json
 import os
 import pathlib
@@ -15,7 +16,9 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
+from absl import logging
 
+from bertjax.convert.sentence_modules import MEAN, Sentences
 from bertjax.errors import UserError, writing
 
 ENDINGS = ('.npy', '.safetensors', '.jsonl')
@@ -110,6 +113,26 @@ def check(path: pathlib.Path | str) -> pathlib.Path:
   if path.is_dir() or not path.parent.is_dir():
     raise UserError(f'--output: expected a file in a directory that exists, got {path}')
   return path
+
+
+@functools.cache  # a thing is said once
+def chosen(declared: Sentences, pool: str | None, source: pathlib.Path) -> Sentences:
+  """Returns how vectors are made: as declared, or else by the pooling that is given, which is said.
+
+  Raises:
+    UserError: nothing is given, and what is declared is not computed here.
+  """
+  if pool is None and declared.refused:
+    raise UserError(
+      f'modules.json of {source} declares {declared.refused}, which is not computed here: expected '
+      "pool (--pool), 'mean', 'first' or 'none', for vectors of another kind"
+    )
+  if not declared.refused and pool in (None, declared.pool):
+    return declared
+  if declared != MEAN:
+    said = ', '.join(f'{k}={x!r}' for k, x in declared._asdict().items() if x != getattr(MEAN, k))
+    logging.warning('modules.json of %s declares %s: pool=%r sets it aside', source, said, pool)
+  return Sentences(pool or '')
 
 
 def normalized(vectors: Any) -> Any:

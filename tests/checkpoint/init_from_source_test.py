@@ -6,12 +6,13 @@ import re
 import jax
 import numpy as np
 import pytest
+import torch
 import torch_models
 import transformers
 from mutation import mutation
 
 from bertjax.checkpoint import init_from, resume
-from bertjax.convert import runs, tables
+from bertjax.convert import parity, runs, tables
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.objectives import mlm
@@ -228,6 +229,114 @@ def test_layers_of_a_model_of_transformers(theirs):
   other = write_vocabulary(theirs.with_name('other'), [f'v{i}' for i in range(206)])
   with pytest.raises(UserError, match='was trained with another vocabulary'):
     init_from.loader(c, other)
+
+
+def odd(path, case, **fields):
+  """A directory of transformers whose fields without a shape are not those of the recipe."""
+  config = type(torch_models.CASES[case])(**torch_models.SHAPES, **fields)
+  torch.manual_seed(0)
+  getattr(transformers, case)(config).save_pretrained(path)
+  return f'hf:{path}'
+
+
+def parts_of(*named):
+  return tuple((name, f'params/{path}', f'params/{path}', ()) for name, path in named)
+
+
+@mutation(
+  'init_from: subtrees are read by the activation of the recipe',
+  'bertjax/checkpoint/init_from.py',
+  'return Adopted(config, model_fields.of_parts(config, stored, _fields))',
+  'return Adopted(config)',
+)
+def test_subtrees_say_what_their_model_says(tmp_path):
+  """The states of a BertModel with ReLU and another eps, taken in two parts."""
+  name = odd(tmp_path / 'odd', 'BertModel', hidden_act='relu', layer_norm_eps=1e-2)
+  given = config_of(parts_of((name, 'embeddings'), (name, 'encoder')))
+  given.model.update(dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3))
+  given.model.update(dict(vocab_size=211, labels=()))
+  config, (said,), _ = init_from.adopt(given, tmp_path)
+  assert 'activation' in said and 'norm_eps' in said
+  new, _ = init_from.loader(config, None)(first_variables(config))
+  inputs = parity.inputs_of(config.model, 0)
+  net = transformers.BertModel.from_pretrained(tmp_path / 'odd').eval()
+  tensor = lambda x: torch.tensor(x, dtype=torch.long)
+  with torch.no_grad():
+    out = net(
+      tensor(inputs.token_BT), tensor(inputs.example_BT), tensor(inputs.type_BT),
+      output_hidden_states=True,
+    )  # fmt: skip
+  real_BT = inputs.example_BT > 0
+  found = parity.ours(config.model, new['params'], inputs).hidden
+  for ours, theirs in zip(found, out.hidden_states[1:], strict=True):
+    np.testing.assert_allclose(ours, theirs.numpy()[real_BT], atol=2e-5)
+
+
+@pytest.mark.parametrize(
+  'path, brings',
+  [
+    ('encoder', dict(activation='relu', norm_eps=1e-3)),
+    ('encoder/layers', dict(activation='relu', norm_eps=1e-3)),
+    ('embeddings', dict(norm_eps=1e-3, position_offset=4)),
+    ('embeddings/norm', dict(norm_eps=1e-3)),
+    ('embeddings/position', dict(position_offset=4)),
+    ('embeddings/word', {}),
+    ('embeddings/type', {}),
+    ('pooler', {}),  # its tanh is that of the recipe
+  ],
+)
+@mutation(
+  'init_from: a table of words is read by an activation',
+  'bertjax/checkpoint/model_fields.py',
+  'if key not in theirs or not any(all(a == b for a, b in pair) for pair in both):',
+  'if key not in theirs:',
+  case='embeddings/word-brings5',
+)
+def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
+  fields = dict(hidden_act='relu', layer_norm_eps=1e-3, pad_token_id=3)
+  name = odd(tmp_path / 'odd', 'RobertaModel', **fields)
+  given = config_of(parts_of((name, path)))
+  config, said, _ = init_from.adopt(given, tmp_path)
+  changed = {k: x for k, x in config.model.items() if given.model[k] != x}
+  assert changed == brings and len(said) == bool(brings)
+
+
+def test_subtrees_of_models_that_disagree_are_refused(tmp_path):
+  one = odd(tmp_path / 'one', 'BertModel', layer_norm_eps=1e-3)
+  other = odd(tmp_path / 'other', 'BertModel', layer_norm_eps=1e-5)
+  given = config_of(parts_of((one, 'embeddings'), (other, 'encoder')))
+  with pytest.raises(UserError, match='other:params/encoder is read with config.model.norm_eps=1e'):
+    init_from.adopt(given, tmp_path)
+  given = config_of(parts_of((one, 'embeddings/word'), (other, 'encoder')))
+  assert init_from.adopt(given, tmp_path).config.model.norm_eps == 1e-5
+
+
+@mutation(
+  'init_from: a run that goes on is read by the activation of the recipe',
+  'bertjax/checkpoint/model_fields.py',
+  '    _set(model, {key: old[key] for key in keys if key in old})\n',
+  '',
+)
+def test_subtrees_of_runs_too_and_what_they_set_stays_set(tmp_path):
+  c = config_of(())
+  c.model.update(dict(vocab_size=211, activation='relu', norm_eps=1e-3))
+  (tmp_path / 'run').mkdir()
+  runs.write_run(tmp_path / 'run', c, first_variables(c)['params'], None, {})
+  checkpoint = tmp_path / 'run' / 'checkpoints' / '0'
+  for name in (str(tmp_path / 'run'), str(checkpoint)):
+    given = config_of(parts_of((name, 'encoder')))
+    begun = init_from.adopt(given, tmp_path / 'none').config
+    assert begun.model.activation == 'relu' and begun.model.norm_eps == 1e-3
+  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
+  again = config_of(parts_of(('gone', 'encoder')))
+  config, said, _ = init_from.adopt(again, tmp_path)
+  assert config.model == begun.model and not said
+  assert not resume.changed_batches(tmp_path, config, 5)
+  again.model.norm_eps = 1e-6  # given with --override=model.norm_eps
+  assert init_from.adopt(again, tmp_path).config.model.norm_eps == 1e-6
+  (tmp_path / 'run' / 'config.json').unlink()
+  _, (said,), _ = init_from.adopt(given, tmp_path / 'none')
+  assert said.startswith(f'{checkpoint} comes without its config.model, which is')
 
 
 def test_a_directory_of_transformers_and_a_run_are_told_apart(theirs, tmp_path):

@@ -149,6 +149,133 @@ def test_tensorboard_gets_the_same_names_and_forgets_what_a_resume_takes_back(tm
   assert found == [*first, ('purge', 21, None), ('loss', 30, 15.0)]
 
 
+def logged(workdir):
+  """A run of 30 steps with a checkpoint after step 20, whose record of the lines is returned; a
+  change of the config, scores after each tenth step, and lines after the checkpoint."""
+  writer = metrics_writer.Writer(workdir, 0)
+  writer.note(0, {metrics_writer.CHANGED: {'seed': {'old': 1, 'new': 2}}})
+  saved = None
+  for step in range(1, 31):
+    writer.write(step, {'loss': 1 / step})
+    if step == 20:
+      saved = writer.sync(step)
+    if step % 10 == 0:
+      writer.write(step, {'eval/mlm': 2 / step})
+  writer.close()
+  return json.loads(json.dumps(saved))
+
+
+def without(number):
+  return lambda rows: rows[: number - 1] + rows[number:]
+
+
+@mutation(
+  'metrics: the number of lines is enough',
+  'bertjax/metrics/writer.py',
+  "whole = hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256']",
+  "whole = len(own) == saved['lines']",
+)
+@mutation(
+  'metrics: a line may be there twice',
+  'bertjax/metrics/writer.py',
+  ' and not {*more} & {*own}',
+  '',
+)
+@pytest.mark.parametrize(
+  'change, got',
+  [
+    (None, 0),
+    (lambda rows: [], 0),
+    (lambda rows: rows[:7], 7),
+    (lambda rows: [*rows[:7], rows[7][:9]], 7),  # cut within a line
+    (without(1), 21),
+    (without(12), 21),  # the scores of step 10
+    (without(22), 21),  # of step 20, the last line of the checkpoint
+    (lambda rows: [*rows[:5], rows[4], *rows[5:]], 23),
+    (lambda rows: [*rows[:22], rows[21], *rows[22:]], 23),
+    (lambda rows: [*rows[:22], rows[3], *rows[22:]], 23),
+    (lambda rows: [*rows[:4], rows[4].replace(b'"step": 4', b'"step": 44'), *rows[5:]], 21),
+    (lambda rows: [*rows[:4], rows[4].replace(b'"step": 4', b'"step": 3'), *rows[5:]], 22),
+    (lambda rows: [*rows[:4], rows[4].replace(b'0.25', b'0.26'), *rows[5:]], 22),
+    (lambda rows: [rows[1], rows[0], *rows[2:]], 22),
+  ],
+)
+def test_lines_that_vanished_or_changed_are_said_at_the_next_start(
+  tmp_path, monkeypatch, change, got
+):
+  saved, said = logged(tmp_path), []
+  monkeypatch.setattr(metrics_writer.logging, 'warning', lambda text, *of: said.append(text % of))
+  path = tmp_path / 'metrics.jsonl'
+  rows = path.read_bytes().splitlines(keepends=True)
+  path.unlink()
+  if change is not None:
+    path.write_bytes(b''.join(change(rows)))
+  metrics_writer.Writer(tmp_path, 20, saved=saved).close()
+  expected = f'{path}: expected the 22 lines that were written until step 20, got {got}: some were '
+  assert said == [expected + 'removed or changed; the run goes on']
+  # It is said once: the next checkpoint counts what there is.
+  writer = metrics_writer.Writer(tmp_path, 20)
+  writer.write(21, {'loss': 1.0})
+  saved = writer.sync(21)
+  writer.close()
+  metrics_writer.Writer(tmp_path, 21, saved=saved).close()
+  assert len(said) == 1
+
+
+@pytest.mark.parametrize('number', ['"44"', '4.0', 'null', '[4]'])
+def test_a_step_that_is_no_whole_number_is_named(tmp_path, number):
+  logged(tmp_path)
+  path = tmp_path / 'metrics.jsonl'
+  path.write_bytes(path.read_bytes().replace(b'"step": 4,', f'"step": {number},'.encode()))
+  with pytest.raises(ValueError, match='metrics.jsonl, line 5: expected a JSON object with a st'):
+    metrics_writer.Writer(tmp_path, 20)
+
+
+@mutation(
+  'metrics: scores before the next checkpoint are not counted',
+  'bertjax/metrics/writer.py',
+  'self._since = self._since[len(kept) :]',
+  'self._since = []',
+)
+def test_what_a_kill_leaves_is_not_said(tmp_path, monkeypatch):
+  said = []
+  monkeypatch.setattr(metrics_writer.logging, 'warning', lambda *of: said.append(of))
+  saved = logged(tmp_path)
+  path = tmp_path / 'metrics.jsonl'
+  rows = path.read_bytes().splitlines(keepends=True)
+  for count in range(22, len(rows) + 1):  # at any moment after the checkpoint
+    for torn in (b'', b'{"step": 2'):
+      path.write_bytes(b''.join(rows[:count]) + torn)
+      metrics_writer.Writer(tmp_path, 20, saved=saved).close()
+  # Early stopping logs the last step behind its checkpoint; older checkpoints say nothing.
+  path.write_bytes(b''.join([*rows[:22], b'{"step": 20, "loss": 0.125}\n']))
+  metrics_writer.Writer(tmp_path, 20, saved=saved).close()
+  path.unlink()
+  metrics_writer.Writer(tmp_path, 20).close()
+  # The next checkpoint counts the scores of the last one, and its own come behind it, even where an
+  # error has it saved after them.
+  writer = metrics_writer.Writer(tmp_path / 'next', 0)
+  for step in (1, 2):
+    writer.write(step, {'loss': 1.0})
+    counted = writer.sync(step)
+    writer.write(step, {'eval/mlm': 2.0})
+  assert counted['lines'] == 3 and writer.sync(2) == counted
+  writer.write(3, {'loss': 1.0})
+  last = writer.sync(3)
+  writer.close()
+  for step, saved in ((3, last), (2, counted)):
+    metrics_writer.Writer(tmp_path / 'next', step, saved=saved).close()
+  assert last['lines'] == 5
+  # A checkpoint before the first line counts none, whether the file is there or not.
+  writer = metrics_writer.Writer(tmp_path / 'quiet', 0)
+  none = writer.sync(1)
+  writer.close()
+  metrics_writer.Writer(tmp_path / 'quiet', 1, saved=none).close()
+  (tmp_path / 'quiet' / 'metrics.jsonl').unlink()
+  metrics_writer.Writer(tmp_path / 'quiet', 1, saved=none).close()
+  assert none['lines'] == 0 and said == []
+
+
 def test_other_processes_write_nothing(tmp_path, monkeypatch, capsys):
   monkeypatch.setattr(jax, 'process_index', lambda: 1)
   write(tmp_path / 'run', 0, [1])

@@ -2,9 +2,11 @@
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
+import fsspec
 import jax
 import numpy as np
 import object_stores
@@ -112,7 +114,7 @@ def test_a_run_that_is_killed_goes_on_on_another_host(
   monkeypatch.setenv('BERTJAX_CACHE', str(tmp_path / 'other host'))
   done = processes.run(stores[0], workdir, *flags)
   assert done.returncode == 0, done.stderr
-  assert 'Resuming after step' in done.stdout
+  assert 'Resuming after step' in done.stdout and 'removed or changed' not in done.stderr
   there = object_stores.get(workdir, tmp_path / 'run')
   require_equal(there, straight)
   kept = lambda folder: sorted(p.name for p in (folder / 'checkpoints').iterdir())
@@ -128,6 +130,12 @@ def test_a_run_that_is_killed_goes_on_on_another_host(
     )  # fmt: skip
     scores.append(json.loads(done.stdout.splitlines()[-1]) | dict(checkpoint=''))
   assert scores[0] == scores[1]
+
+  files, name = fsspec.core.url_to_fs(f'{workdir}/metrics.jsonl')
+  files.rm_file(name)
+  done = processes.run(stores[0], workdir, *flags)
+  assert done.returncode == 0
+  assert re.search(r'metrics.jsonl: expected the \d+ lines .* step 30, got 0: some', done.stderr)
 
 
 @pytest.mark.full

@@ -1,12 +1,16 @@
 """States to save, and ways to damage and list what was saved."""
 
+import shutil
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import orbax.checkpoint as ocp
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from bertjax.checkpoint import manifest
 
 
 class State(NamedTuple):
@@ -76,3 +80,23 @@ def kept(directory):
 
 def kept_names(directory):
   return sorted(p.name for p in directory.iterdir())
+
+
+def spoil(directory, path, value=np.nan):
+  """Puts a value into the array of a checkpoint at `path`, as a run that did not look has saved it:
+  files and manifest agree."""
+  with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+    item = jax.tree.map(lambda _: 0, checkpointer.metadata(directory / 'state').item_metadata.tree)
+    as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), item)
+    restore = ocp.args.PyTreeRestore(item=item, restore_args=as_numpy)
+    state = checkpointer.restore(directory / 'state', args=restore)
+    *parents, last = path.split('/')
+    node = state
+    for name in parents:
+      node = node[int(name) if isinstance(node, list) else name]
+    node[last] = np.array(node[last])
+    node[last].reshape(-1)[-1] = value
+    record = manifest.read(directory)
+    shutil.rmtree(directory / 'state')
+    checkpointer.save(directory / 'state', args=ocp.args.PyTreeSave(state))
+  manifest.write(directory, {k: v for k, v in record.items() if k not in ('files', 'format')})

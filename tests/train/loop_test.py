@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import types
+from unittest import mock
 
 import cases
 import numpy as np
@@ -16,7 +17,7 @@ from mutation import mutation
 from processes import ROOT, STEPS, command, environment, exact, kill_at, lines, run, steps_logged
 
 from bertjax.errors import UserError
-from bertjax.train import first_state
+from bertjax.train import first_state, loop
 
 
 @pytest.fixture(scope='module')
@@ -71,6 +72,46 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   done = run(rich_store, tmp_path)
   assert 'Resuming after step' in done.stdout
   assert exact(tmp_path) == exact(straight)
+  assert 'removed or changed' not in done.stderr
+
+
+@mutation(
+  'train: checkpoints know nothing of metrics.jsonl',
+  'bertjax/train/session.py',
+  "self._writer = metrics_writer.Writer(workdir, self.start, tracked, meta.get('metrics'))",
+  'self._writer = metrics_writer.Writer(workdir, self.start, tracked)',
+)
+def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straight, tmp_path):
+  shutil.copytree(straight, tmp_path / 'run')
+  path = tmp_path / 'run' / 'metrics.jsonl'
+  rows = path.read_bytes().splitlines(keepends=True)
+  for damaged in (False, True):
+    if damaged:
+      path.write_bytes(b''.join([*rows[:9], *rows[10:]]))
+    done = run(rich_store, tmp_path / 'run')
+    assert done.returncode == 0 and ('removed or changed' in done.stderr) == damaged
+  assert f'metrics.jsonl: expected the {len(rows) - 1} lines that were written until step 40, ' in (
+    done.stderr  # the scores of the last step come after its checkpoint
+  )
+
+
+@mutation(
+  'train: a longer run moves the rate and nobody says so',
+  'bertjax/train/first_state.py',
+  'if said := moved(run.timeline, workdir, run.config, start):',
+  "if said := '':",
+)
+def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
+  shutil.copytree(straight, tmp_path / 'run')
+  shutil.rmtree(tmp_path / 'run' / 'checkpoints' / '40')  # of the second phase, whose end moves
+  done = run(rich_store, tmp_path / 'run', '--config.total_steps=45')
+  assert done.returncode == 0, done.stderr
+  [said] = [line for line in done.stdout.splitlines() if 'Learning rate of step' in line]
+  now, before = (
+    {x['step']: x.get('lr') for x in lines(w)}[37] for w in (tmp_path / 'run', straight)
+  )
+  assert now > before
+  assert f"step 37: {now:.6g} in phase 'phase1' from now on, {before:.6g} in phase 'phase2'" in said
 
 
 def test_another_config_in_the_workdir_is_refused_and_nothing_changes(rich_store, straight):
@@ -154,14 +195,103 @@ def test_a_second_run_in_a_workdir_is_refused(rich_store, tmp_path):
   assert done.returncode == 1 and 'another run is at work in' in done.stderr
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_batch(rich_store, tmp_path):
-  done = run(
-    rich_store, tmp_path, '--config.optimizer.schedule.peak=1e30', '--config.optimizer.clip=0.0',
-    '--config.optimizer.schedule.warmup_steps=1', '--config.checkpoint_steps=1',
+@pytest.fixture(scope='module')
+def one_update(tmp_path_factory):
+  """A recipe in which one step alone, of five, has a rate at which nothing stays finite."""
+  file = tmp_path_factory.mktemp('recipe') / 'one_update.py'
+  file.write_text("""
+from configs import bert
+
+
+def get_config(size=None):
+  c = bert.get_config(size)
+  c.optimizer.clip = 0.0
+  c.optimizer.schedule.power = 220.0
+  c.optimizer.schedule.update(peak=1e34, warmup_steps=1)
+  c.keep_checkpoints = 9
+  return c
+""")
+  return dict(config=f'{os.path.relpath(file, os.path.join(ROOT, "configs"))}:test')
+
+
+FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
+
+
+@mutation(
+  'train: a state that an update has spoiled is saved',
+  'bertjax/train/session.py',
+  '      self._watch.check(*self.previous, held)\n',
+  '',
+)
+@mutation(
+  'train: the first step is not looked at',
+  'bertjax/train/session.py',
+  'self._watch.check(done, found, batch, first_state.saved(self._config, self.state))',
+  'self._watch.look(done, found, batch)',
+)
+def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(
+  rich_store, one_update, tmp_path
+):
+  done = run(rich_store, tmp_path / 'run', *FEW, **one_update)
+  assert done.returncode == 1 and 'Traceback' not in done.stderr
+  assert 'the loss of step 2 is ' in done.stderr and ' is nan' not in done.stderr
+  assert 'the state after it has NaN, infinity or too large numbers in ' in done.stderr
+  assert "(phase 'phase1', batch 1, rows 8 to 15)" in done.stderr
+  assert (
+    'learning rate with --override, leave the step out with --config.skip_steps=2, ' in done.stderr
+  )
+  assert [p.name for p in (tmp_path / 'run' / 'checkpoints').iterdir()] == ['1']
+  # Of a run whose first update is it nothing has begun: there is nothing to override or replay.
+  sooner = '--config.optimizer.schedule.warmup_steps=0', '--config.checkpoint_steps=5'
+  done = run(rich_store, tmp_path / 'first', *FEW, *sooner, **one_update)
+  assert (
+    'the loss of step 1 is ' in done.stderr and 'the last good checkpoint is None' in done.stderr
+  )
+  assert 'Lower the learning rate, leave the step out with --config.skip_steps=1, ' in done.stderr
+  assert 'replay' not in done.stderr and not (tmp_path / 'first' / 'config.json').exists()
+
+
+@pytest.mark.full
+def test_each_remedy_for_an_update_that_is_not_finite_goes_on(rich_store, one_update, tmp_path):
+  run(rich_store, tmp_path / 'run', *FEW, **one_update)
+  remedies = dict(
+    lower=('--override=optimizer.schedule.peak', '--config.optimizer.schedule.peak=1e-4'),
+    leave=('--config.skip_steps=(2,)',),
+    skip=('--config.skip_nonfinite=1',),
+  )
+  for name, flags in remedies.items():
+    shutil.copytree(tmp_path / 'run', tmp_path / name)
+    done = run(rich_store, tmp_path / name, *FEW, *flags, **one_update)
+    assert done.returncode == 0 and 'Resuming after step 1' in done.stdout, done.stderr
+    losses = {x['step']: x.get('loss', 0.0) for x in lines(tmp_path / name) if 'tokens/real' in x}
+    assert sorted(losses) == [1, 2, 3, 4, 5] and np.isfinite([*losses.values()]).all()
+  done = subprocess.run(
+    [sys.executable, '-m', 'bertjax.replay', f'--workdir={tmp_path / "run"}', '--step=2'],
+    cwd=ROOT, env=environment(), text=True, capture_output=True, check=False,
   )  # fmt: skip
-  assert done.returncode == 1
-  assert 'the loss of step' in done.stderr and 'the last good checkpoint is' in done.stderr
-  assert 'rows' in done.stderr
+  assert done.returncode == 0 and 'to the bit' in done.stdout, done.stderr
+
+
+@mutation(
+  'evaluate: NaN is no JSON',
+  'bertjax/train/loop.py',
+  'score if math.isfinite(score) else None',
+  'score',
+)
+def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
+  scores = {'eval/mlm': np.float64('nan'), 'eval/next': 0.5, 'eval/odds': float('inf')}
+  monkeypatch.setattr(loop.resume, 'overrides', lambda path, config: [])
+  monkeypatch.setattr(loop.opening, 'open_run', lambda *given: (mock.MagicMock(), None))
+  monkeypatch.setattr(loop, 'first_state', mock.MagicMock())
+  monkeypatch.setattr(loop.reading, 'choose', lambda *given: tmp_path / '7')
+  monkeypatch.setattr(loop.reading, 'read_variables', lambda *given: {})
+  monkeypatch.setattr(loop, 'held_out_scores', lambda *given: scores)
+  loop.evaluate(mock.MagicMock(total_steps=9), str(tmp_path))
+  refuse = lambda token: pytest.fail(f'{token} is no JSON')
+  found = json.loads(capsys.readouterr().out.splitlines()[-1], parse_constant=refuse)
+  assert found == {
+    'checkpoint': str(tmp_path / '7'), 'eval/mlm': None, 'eval/next': 0.5, 'eval/odds': None,
+  }  # fmt: skip
 
 
 def test_training_needs_no_tensorflow(rich_store, tmp_path):

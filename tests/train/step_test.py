@@ -115,8 +115,8 @@ def trained(batches, **options):
 @mutation(
   'step: a skipped step keeps its gradients',
   'bertjax/train/step.py',
-  'jnp.where(finite, x, y)',
-  'jnp.where(finite | (x.ndim == 0), x, y)',
+  'jnp.where(fine, x, y)',
+  'jnp.where(fine | (x.ndim == 0), x, y)',
 )
 @pytest.mark.parametrize('bad', [np.nan, np.inf])
 def test_a_step_that_is_not_finite_trains_nothing_but_counts(bad):

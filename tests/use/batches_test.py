@@ -40,6 +40,23 @@ def test_every_row_is_in_one_batch_that_it_fits(rows, ways):
   assert columns < 1.25 * length_n.sum() + 2 * 1024 * ways
 
 
+@mutation(
+  'use: NaN is an answer',
+  'bertjax/use/batches.py',
+  'if any(np.isnan(leaf[:rows]).any()',
+  'if any(np.isnan(leaf[rows:]).any()',
+)
+def test_an_answer_that_is_no_number_is_refused():
+  cut, results = batches.Cut(np.array([1, 0]), 4, 8), [{}, {}]
+  found = dict(probability_BC=np.full((4, 2), -np.inf, np.float32), id_B=np.arange(4))
+  found['probability_BC'][3] = np.nan  # a row that nobody asked for
+  batches._land(cut, found, results)
+  assert [each['id_B'] for each in results] == [1, 0]
+  found['probability_BC'][1, 0] = np.nan
+  with pytest.raises(UserError, match='the model answers NaN'):
+    batches._land(cut, found, results)
+
+
 TEXTS, WIDTH = [['a', 'b b', ''], ['ä']], 3
 POOLED = [np.arange(9, dtype=np.float32).reshape(3, 3), np.ones((1, 3), np.float32)]
 OF_TOKENS = [[np.full((n, 3), n, np.float32) for n in (2, 3, 1)], [np.zeros((4, 3), np.float32)]]

@@ -65,6 +65,7 @@ def write(model: Any) -> dict[str, Any]:
   return unknown | dict(
     layer_types=kinds,
     attention_dropout=model.attention_dropout,  # theirs has one rate for this and for `dropout`
+    classifier_dropout=0.0,
     global_attn_every_n_layers=every,
     local_attention=2 * (model.window or 64),
     rope_parameters=dict(

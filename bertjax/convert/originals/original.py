@@ -78,6 +78,8 @@ class Opening(NamedTuple):
     take_slots: whole `config.model` -> `Original.slots`; None where no slots are read.
     classes: head -> names of the classes that it tells apart, by their ids, where they are said.
     languages: names of those of its table, by their ids, likewise.
+    meta: what is kept with it besides: `problem_type` of a head for texts, '' where it is not said,
+      and the `Sentences` of sentence-transformers.
   """
 
   path: pathlib.Path
@@ -91,6 +93,7 @@ class Opening(NamedTuple):
   take_slots: Callable[[Any], dict[str, Any]] | None = None
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
   languages: tuple[str, ...] = ()
+  meta: Mapping[str, Any] = MappingProxyType({})
 
   def read(self, absent: Absent, wanted: Wanted) -> Original:
     """The checkpoint with its tensors, and heads or slots that are asked for.

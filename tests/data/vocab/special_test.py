@@ -106,14 +106,14 @@ def directory(request, tmp_path):
 @mutation(
   'special: what the files beside a vocabulary add is not read',
   'bertjax/data/vocab/special.py',
-  'if tokenizer.token_to_id(name) is not None:',
-  'if not name:',
+  'in added(file).items() if name in index}',
+  'in added(file).items() if not name}',
 )
 @mutation(
   'special: a SentencePiece model gives no symbols',
   'bertjax/data/vocab/vocabulary.py',
-  "if 'tokenizer' not in coder:",
-  "if 'x' in coder:",
+  "if kind == 'sentencepiece':",
+  "if kind == 'none':",
 )
 @mutation(
   'special: a copy forgets what the files beside it added',

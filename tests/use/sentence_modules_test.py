@@ -1,0 +1,229 @@
+"""Vectors of texts as modules.json of sentence-transformers declares them.
+
+The right ones are that library's rules, written out over the hidden states of transformers.
+"""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch_models
+import transformers
+import used_models
+from mutation import mutation
+
+import bertjax
+from bertjax.convert import exporting, importing
+from bertjax.errors import UserError
+
+TEXTS = ['w7 w8 w9', 'w30', 'w11 W12 w13 w14 w15 w16 w17 w18 w19']
+MEAN = dict(pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
+CLS = dict(pooling_mode_cls_token=True, pooling_mode_mean_tokens=False)
+OLD, NEW = 'sentence_transformers.models.', 'sentence_transformers.sentence_transformer.modules.x.'
+PLAIN = (('Transformer', {}), ('Pooling', MEAN))
+
+
+def declare(path, modules, net=None, start=OLD, **whole):
+  """Writes modules.json and what it names: (kind, its config.json) of each module."""
+  folders = ['', *(f'{i}_{kind}' for i, (kind, _) in enumerate(modules) if i)]
+  types = [kind if '.' in kind else f'{start}{kind}' for kind, _ in modules]
+  said = [dict(name=f or '0', path=f, type=t) for f, t in zip(folders, types, strict=True)]
+  (path / 'modules.json').write_text(json.dumps(said))
+  (path / 'sentence_bert_config.json').write_text(json.dumps(net or {}))
+  (path / 'config_sentence_transformers.json').write_text(json.dumps(whole))
+  for folder, (_, config) in zip(folders[1:], modules[1:], strict=True):
+    (path / folder).mkdir()
+    (path / folder / 'config.json').write_text(json.dumps(config))
+
+
+@pytest.fixture
+def path(tmp_path):
+  """A BertModel with words w5, w6, .. in the case that they are written in."""
+  path = tmp_path / 'theirs'
+  torch_models.save('BertModel', path)
+  used_models.write_vocabulary(tmp_path / 'words', used_models.BERT)
+  words = str(tmp_path / 'words' / 'vocab.txt')
+  transformers.BertTokenizer(words, do_lower_case=False).save_pretrained(path)
+  return path
+
+
+def right(path, pool, texts, length=45, unit=False):
+  """The rule by hand, a text at a time, so that nothing is padded."""
+  tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+  net = transformers.BertModel.from_pretrained(path).eval()
+  found = []
+  for text in texts:
+    inputs = tokenizer(text, truncation=True, max_length=length, return_tensors='pt')
+    with torch.no_grad():
+      x_TD = net(**inputs).last_hidden_state[0].numpy()
+    x_D = x_TD[0] if pool == 'cls' else x_TD.sum(0) / len(x_TD)
+    found.append(x_D / np.sqrt((x_D**2).sum()) if unit else x_D)
+  return np.stack(found)
+
+
+UNIT = ('Normalize', {})
+USED = {
+  'cls, of length 1': (
+    dict(modules=(PLAIN[0], ('Pooling', CLS), UNIT)), dict(pool='cls', unit=True),
+  ),
+  'mean': (dict(modules=PLAIN), dict(pool='mean')),
+  'mean where nothing is said': (dict(modules=(PLAIN[0], ('Pooling', {}))), dict(pool='mean')),
+  'today': (
+    dict(modules=(PLAIN[0], ('Pooling', dict(pooling_mode='cls', include_prompt=True))), start=NEW),
+    dict(pool='cls'),
+  ),
+  'length': (dict(modules=PLAIN, net=dict(max_seq_length=6)), dict(pool='mean', length=6)),
+  'prompt': (
+    dict(modules=PLAIN, prompts=dict(q='w50 w51 ', p=''), default_prompt_name='q'),
+    dict(pool='mean', texts=[f'w50 w51 {text}' for text in TEXTS]),
+  ),
+  'prompts that must be asked for': (
+    dict(modules=PLAIN, prompts=dict(q='w50 w51 ')), dict(pool='mean'),
+  ),
+  'lower case': (
+    dict(modules=PLAIN, net=dict(do_lower_case=True)),
+    dict(pool='mean', texts=[text.lower() for text in TEXTS]),
+  ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('case', USED)
+@mutation(
+  'embed: the pooling of a directory is not used',
+  'bertjax/use/vectors.py',
+  'if not declared.refused and pool in (None, declared.pool):',
+  'if False:',
+  case='cls, of length 1',
+)
+@mutation(
+  'embed: the length that a directory declares is not used',
+  'bertjax/use/texts.py',
+  'room = min(self._room or length, length)',
+  'room = self._room or length',
+  case='length',
+)
+@mutation(
+  'embed: an imported run forgets how its vectors are made',
+  'bertjax/use/load.py',
+  "Sentences(**run.meta.get('sentences', {}))",
+  'MEAN',
+  case='cls, of length 1',
+)
+def test_vectors_are_those_that_modules_json_declares(case, path, tmp_path):
+  declared, rule = USED[case]
+  declare(path, **declared)
+  want = right(path, **(dict(texts=TEXTS) | rule))
+  importing.import_model(f'hf:{path}', tmp_path / 'run')
+  for source in (path, tmp_path / 'run'):
+    found = bertjax.Model.load(source).embed(TEXTS, cut=True)
+    np.testing.assert_allclose(found, want, atol=2e-5)
+
+
+def test_a_length_that_is_declared_is_a_limit_as_any_other(path):
+  declare(path, PLAIN, dict(max_seq_length=6))
+  with pytest.raises(UserError, match='text 1 has 7 tokens.* takes 6'):
+    bertjax.Model.load(path).embed(['w9 w9 w9 w9 w9'])
+  assert bertjax.Model.load(path).embed(['w9 w9 w9 w9 w9'], 'none')[0].shape == (7, 36)
+
+
+def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
+  """The layout of old: the model in 0_Transformer."""
+  declare(path, (PLAIN[0], ('Pooling', CLS)))
+  modules = json.loads((path / 'modules.json').read_text())
+  modules[0]['path'] = '0_Transformer'
+  want = right(path, 'cls', TEXTS)
+  root = tmp_path / 'root'
+  root.mkdir()
+  (root / 'modules.json').write_text(json.dumps(modules))
+  (path / 'modules.json').unlink()
+  (path / '1_Pooling').rename(root / '1_Pooling')
+  path.rename(root / '0_Transformer')
+  found = bertjax.Model.load(root / '0_Transformer').embed(TEXTS)
+  np.testing.assert_allclose(found, want, atol=2e-5)
+
+
+REFUSED = {
+  'pooling by max': dict(modules=(PLAIN[0], ('Pooling', dict(pooling_mode_max_tokens=True)))),
+  'pooling by mean_tokens, max': dict(
+    modules=(PLAIN[0], ('Pooling', dict(MEAN, pooling_mode_max_tokens=True)))
+  ),
+  'pooling by cls, mean': dict(
+    modules=(PLAIN[0], ('Pooling', dict(pooling_mode=['cls', 'mean']))), start=NEW
+  ),
+  'pooling by weightedmean': dict(
+    modules=(PLAIN[0], ('Pooling', dict(pooling_mode_weightedmean_tokens=True)))
+  ),
+  'pooling by lasttoken': dict(modules=(PLAIN[0], ('Pooling', dict(pooling_mode_lasttoken=True)))),
+  'pooling by mean_sqrt_len': dict(
+    modules=(PLAIN[0], ('Pooling', dict(pooling_mode_mean_sqrt_len_tokens=True)))
+  ),
+  'the modules Transformer, Pooling, Dense': dict(modules=(*PLAIN, ('Dense', {}))),
+  'the modules Transformer, Pooling, LayerNorm': dict(modules=(*PLAIN, ('LayerNorm', {}))),
+  'the modules Transformer, Pooling, Pooling': dict(modules=(*PLAIN, PLAIN[1])),
+  'the modules Transformer, Normalize, Pooling': dict(modules=(PLAIN[0], UNIT, PLAIN[1])),
+  'the modules Transformer, which': dict(modules=PLAIN[:1]),
+  'the modules custom.Transformer': dict(modules=(('custom.Transformer', {}), PLAIN[1])),
+  'processing_kwargs': dict(modules=PLAIN, net=dict(processing_kwargs=dict(text=dict(a=1)))),
+  "the prompt 'q'": dict(modules=PLAIN, default_prompt_name='q', prompts={}),
+  'a prompt that is not pooled': dict(
+    modules=(PLAIN[0], ('Pooling', dict(MEAN, include_prompt=False))),
+    default_prompt_name='q', prompts=dict(q='w50 '),
+  ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('case', REFUSED)
+@mutation(
+  'embed: modules that are not computed are passed over',
+  'bertjax/convert/sentence_modules.py',
+  "names not in known or root / modules[0]['path'] != path",
+  'False',
+  case='the modules Transformer, Pooling, Dense',
+)
+def test_what_is_declared_and_not_computed_is_refused(case, path, caplog):
+  declare(path, **REFUSED[case])
+  model = bertjax.Model.load(path)
+  with pytest.raises(UserError, match=f'modules.json of .* declares .*{case}.* expected pool'):
+    model.embed(TEXTS)
+  np.testing.assert_allclose(model.embed(TEXTS, 'mean'), right(path, 'mean', TEXTS), atol=2e-5)
+  (line,) = [line for line in caplog.messages if 'modules.json' in line]
+  assert case.removesuffix(', which') in line and "pool='mean' sets it aside" in line
+
+
+@mutation(
+  'embed: that another pooling was declared is not said',
+  'bertjax/use/vectors.py',
+  '  if declared != MEAN:',
+  '  if False:',
+)
+def test_another_pooling_than_the_declared_one_is_named(path, caplog):
+  declare(path, (PLAIN[0], ('Pooling', CLS), UNIT), dict(max_seq_length=6))
+  model = bertjax.Model.load(path)
+  for _ in range(2):
+    found = model.embed(TEXTS, 'mean')
+  np.testing.assert_allclose(found, right(path, 'mean', TEXTS), atol=2e-5)
+  (line,) = [line for line in caplog.messages if 'declares' in line]
+  assert "declares pool='first', normalize=True, length=6: pool='mean' sets it aside" in line
+  long = model.embed(TEXTS, normalize=False, cut=True)
+  np.testing.assert_allclose(long, right(path, 'cls', TEXTS, 6), atol=2e-5)
+
+
+def test_the_modules_of_an_export_are_read_again(tmp_path):
+  model = dict(words=False, labels=(), pooler=True, activation='gelu_erf')
+  run = used_models.make(tmp_path, 'bert', **model).workdir
+  exporting.export(run, tmp_path / 'out', sentence_transformers='first')
+  found = bertjax.Model.load(tmp_path / 'out').embed(['w9 w10', 'w7'])
+  want = bertjax.Model.load(run).embed(['w9 w10', 'w7'], 'first', normalize=True)
+  np.testing.assert_allclose(found, want, atol=1e-5)
+  np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_the_first_token_of_an_xlnet_is_refused(tmp_path):
+  torch_models.save('XLNetModel', tmp_path / 'theirs')
+  made = used_models.make(tmp_path / 'made', 'xlnet', first=used_models.XLNET)
+  words = made.workdir.parent / 'words' / 'tokenizer.json'
+  (tmp_path / 'theirs' / 'tokenizer.json').write_bytes(words.read_bytes())
+  declare(tmp_path / 'theirs', (PLAIN[0], ('Pooling', CLS)))
+  with pytest.raises(UserError, match='declares the first token of xlnet, which is not computed'):
+    bertjax.Model.load(tmp_path / 'theirs').embed(['w9'])
