@@ -8,6 +8,7 @@ there is fetched at the start, and sent again with each checkpoint:
   checkpoints/500/manifest.json                          last: without it there is no checkpoint
 
 So the URL holds at any moment what a local workdir would hold after a kill, and any host can go on.
+Before its first checkpoint a run may have sent a part of these files: it begins anew without them.
 Every process has a local directory of its own and fetches the checkpoint that is restored whole.
 A workdir that is a directory is one for all processes, which is seen to at the start.
 """
@@ -33,7 +34,8 @@ OWNER = 'owner.json'  # the run that writes to a URL; in a directory only while 
 VISIBLE_S = 90.0  # in which a network file system shows what another host has written
 STORE, _STORE_JSON = 'store', 'store/store.json'  # of a run that was given text
 _KEPT = ('lock', 'plans', 'store.partial')  # of this host: neither sent nor removed
-_MADE = (STORE, 'vocab', 'made_of.json')  # of text
+_CONFIG, _MADE_OF = 'config.json', 'made_of.json'
+_MADE = (STORE, 'vocab', _MADE_OF)  # of text
 _OWN = (*_KEPT, STORE, CHECKPOINTS)  # not sent with the small files
 _SHOWN = ('tensorboard', 'profile')  # sent, and not fetched: nothing here reads them
 
@@ -91,10 +93,19 @@ class Workdir:
       begun = {name.split('/')[1] for name in there if name.startswith(f'{CHECKPOINTS}/')}
       for step in begun - complete:
         self._copy.remove(f'{CHECKPOINTS}/{step}', MANIFEST)
-    for file in [file for file in here.rglob('*') if file.is_file()]:
-      name = file.relative_to(here)
-      if name.as_posix() not in there and name.parts[0] not in _KEPT:
-        file.unlink()
+    # They are sent file by file, and may be a part before a marker behind them is there.
+    unsure = set() if complete or self._reads else {_CONFIG, *_MADE}
+    if _STORE_JSON in there:
+      unsure -= {*_MADE}
+    kept = {*_KEPT, *unsure & {_MADE_OF}}  # which says what store.partial is of
+    for path in sorted(here.rglob('*'), reverse=True):  # a folder comes after what is in it
+      name = path.relative_to(here)
+      if path.is_dir():
+        if not any(path.iterdir()):  # empty folders are not sent, and say nothing
+          path.rmdir()
+      elif name.parts[0] not in kept:
+        if name.as_posix() not in there or name.parts[0] in unsure:
+          path.unlink()
     for folder in (here / CHECKPOINTS).glob('*'):
       if folder.name not in complete:
         shutil.rmtree(folder)
@@ -103,10 +114,10 @@ class Workdir:
       first, *rest = name.split('/')
       if first == CHECKPOINTS:
         return rest[0] in complete and rest[1:] in ([MANIFEST], [SCORES])
-      return first not in (*_SHOWN, OWNER) and (first != STORE or _STORE_JSON in there)
+      return first not in (*_SHOWN, OWNER, *unsure) and (first != STORE or _STORE_JSON in there)
 
     self._copy.pull(wanted, self._say)
-    (here / CHECKPOINTS).mkdir(parents=True, exist_ok=True)  # empty folders are not sent
+    (here / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
 
   def _require_shared(self) -> None:
     """Refuses a workdir that is not one: process 0 writes a file there, which all others read.
