@@ -127,6 +127,7 @@ class Workdir:
     first, file = hosts.index() == 0, f'{self.text}/{OWNER}'
     if first and not self.remote:  # to a URL it is written already
       with writing('the name of the run', file):
+        pathlib.Path(self.text).mkdir(parents=True, exist_ok=True)
         durable.write_json(pathlib.Path(file), self._owner())
     run = hosts.gather('workdir', self._run)[0]
     if first:
