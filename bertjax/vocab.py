@@ -133,7 +133,7 @@ def _text() -> tuple[Iterable[str], list[str], str]:
 def _train(output: pathlib.Path) -> None:
   """Trains the vocabulary that the flags ask for and prints how well it fits."""
   if output.exists() and (not output.is_dir() or any(output.iterdir())):
-    raise UserError(f'{output} exists: remove it, or name another --output')
+    raise UserError(f'{text_flags.OUTPUT.value} exists: remove it, or name another --output')
   train, shown, which = _text()
   if not train:
     raise UserError(f'{text_flags.INPUT.value} has no text')

@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow
 import pytest
 import zstandard
+from kill_at import killed
 from mutation import mutation
+from no_room import no_room
 from prepare_runs import (
   contents,
   run,
@@ -218,6 +220,40 @@ def _interrupt(*_):
   raise KeyboardInterrupt
 
 
+@mutation(
+  'locks: closing the lock hides what a full disk has no room for',
+  'bertjax/storage/locks.py',
+  'os.write(file.fileno(), json.dumps(said).encode())',
+  'file.write(json.dumps(said))',
+)
+@mutation(
+  'prepare: what was killed before its first note is refused for ever',
+  'bertjax/data/store/unfinished.py',
+  "<= {f'{_PROGRESS}.tmp'}:",
+  '<= set():',
+)
+def test_killed_at_each_moment_before_its_first_note_it_begins_anew(tmp_path, vocab):
+  write_text(tmp_path / 'a.txt')
+  given = dict(input=tmp_path / 'a.txt', vocab=vocab)
+  run(output=tmp_path / 'whole', **given)
+  for number in itertools.count(1):
+    output = tmp_path / f's{number}'
+    command = [sys.executable, '-m', 'bertjax.prepare', f'--output={output}', '--workers=1']
+    command += [f'--{name}={value}' for name, value in given.items()]
+    killed(command, number, output, os.environ)
+    noted = (tmp_path / f's{number}.partial/progress.json').exists()
+    run(output=output, **given)
+    assert contents(tmp_path / 'whole') == contents(output), number
+    if noted:
+      break
+  assert number >= 5  # the lock, the directory, the note beside its place, its name, the first part
+  with no_room(), pytest.raises(OSError, match='while writing a part of the store'):
+    run(output=tmp_path / 's', **given)
+  assert [path.name for path in (tmp_path / 's.partial').iterdir()] == ['progress.json.tmp']
+  run(output=tmp_path / 's', **given)
+  assert contents(tmp_path / 'whole') == contents(tmp_path / 's')
+
+
 @pytest.mark.full
 def test_kill_9_at_random_moments_leaves_no_trace(tmp_path, vocab):
   write_text(tmp_path / 'a.txt', documents=60_000)
@@ -336,9 +372,10 @@ def test_foreign_directories_are_left_alone(tmp_path, vocab):
   for name in ('s', 't.partial'):
     (tmp_path / name).mkdir()
     (tmp_path / name / 'mine.txt').write_text('x')
+    (tmp_path / name / 'progress.json.tmp').write_text('')
     with pytest.raises(ValueError, match=f'{name} exists'):
       run(input=tmp_path / 'a.txt', vocab=vocab, output=tmp_path / name.removesuffix('.partial'))
-    assert contents(tmp_path / name) == {'mine.txt': b'x'}
+    assert contents(tmp_path / name) == {'mine.txt': b'x', 'progress.json.tmp': b''}
 
 
 def test_mistakes_write_nothing(tmp_path, vocab):

@@ -174,7 +174,7 @@ def vocabulary(data, source: str, seed: int, workdir: str) -> str:
   if data.vocab or not data.train_vocab.type:
     return data.vocab
   vocab = pathlib.Path(workdir, 'vocab')
-  if not vocab.exists():
+  if not any(vocab.glob('*')):  # an empty folder says nothing
     _record(data, seed, workdir)
     _run(
       'bertjax.vocab',

@@ -116,8 +116,8 @@ def _take(path: pathlib.Path) -> tuple[IO[str] | None, str]:
     # Who holds it is for messages alone: on a full disk the lock holds without them.
     with contextlib.suppress(OSError):
       file.truncate(0)
-      json.dump(dict(host=socket.gethostname(), pid=os.getpid(), since=time.time()), file)
-      file.flush()
+      said = dict(host=socket.gethostname(), pid=os.getpid(), since=time.time())
+      os.write(file.fileno(), json.dumps(said).encode())  # no buffer, which fails again at the end
     return file, ''
 
 

@@ -8,26 +8,34 @@ there is fetched at the start, and sent again with each checkpoint:
   checkpoints/500/manifest.json                          last: without it there is no checkpoint
 
 So the URL holds at any moment what a local workdir would hold after a kill, and any host can go on.
+Before its first checkpoint a run may have sent a part of these files: it begins anew without them.
 Every process has a local directory of its own and fetches the checkpoint that is restored whole.
+A workdir that is a directory is one for all processes, which is seen to at the start.
 """
 
+import contextlib
 import json
+import logging
 import os
 import pathlib
 import shutil
 import socket
+import time
 import uuid
 from collections.abc import Callable, Collection
+from typing import Any
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, writing
 from bertjax.machine import hosts
-from bertjax.storage import copies, remote
+from bertjax.storage import copies, durable, remote
 
 CHECKPOINTS, MANIFEST, SCORES = 'checkpoints', 'manifest.json', 'scores.json'
-OWNER = 'owner.json'  # there only: the run that writes there
+OWNER = 'owner.json'  # the run that writes to a URL; in a directory only while processes meet
+VISIBLE_S = 90.0  # in which a network file system shows what another host has written
 STORE, _STORE_JSON = 'store', 'store/store.json'  # of a run that was given text
 _KEPT = ('lock', 'plans', 'store.partial')  # of this host: neither sent nor removed
-_MADE = (STORE, 'vocab', 'made_of.json')  # of text
+_CONFIG, _MADE_OF = 'config.json', 'made_of.json'
+_MADE = (STORE, 'vocab', _MADE_OF)  # of text
 _OWN = (*_KEPT, STORE, CHECKPOINTS)  # not sent with the small files
 _SHOWN = ('tensorboard', 'profile')  # sent, and not fetched: nothing here reads them
 
@@ -58,42 +66,85 @@ class Workdir:
     self.text, self._say, self._reads = text, say, reads
     self.remote = remote.is_remote(text)
     self.path = text
+    self._run = uuid.uuid4().hex
     if self.remote:
       kind = 'copies' if reads else f'runs/{hosts.index()}'
       self._copy = copies.Copy(text.rstrip('/'), kind)
-      self._run = uuid.uuid4().hex
       self.path = str(self._copy.here)
 
   def fetch(self) -> None:
-    """Makes the local directory what the URL holds, but for the states of checkpoints."""
-    if not self.remote:
-      return
-    with self._copy.alone():
-      there = self._copy.names()
-      complete = {name.split('/')[1] for name in there if _is_manifest(name)}
-      if not self._reads and hosts.index() == 0:
-        self._copy.write(OWNER, json.dumps(self._owner()).encode())
-        begun = {name.split('/')[1] for name in there if name.startswith(f'{CHECKPOINTS}/')}
-        for step in begun - complete:
-          self._copy.remove(f'{CHECKPOINTS}/{step}', MANIFEST)
-      for file in [file for file in self._copy.here.rglob('*') if file.is_file()]:
-        name = file.relative_to(self._copy.here)
-        if name.as_posix() not in there and name.parts[0] not in _KEPT:
-          file.unlink()
-      for folder in (self._copy.here / CHECKPOINTS).glob('*'):
-        if folder.name not in complete:
-          shutil.rmtree(folder)
+    """Makes the local directory what the URL holds, but for the states of checkpoints; refuses a
+    workdir that is not the same for all processes of a run.
 
-      def wanted(name: str) -> bool:
-        first, *rest = name.split('/')
-        if first == CHECKPOINTS:
-          return rest[0] in complete and rest[1:] in ([MANIFEST], [SCORES])
-        return first not in (*_SHOWN, OWNER) and (first != STORE or _STORE_JSON in there)
+    Raises:
+      UserError: names a process that sees another directory; on every process.
+    """
+    if self.remote:
+      with self._copy.alone():
+        self._fetch()
+    if not self._reads and hosts.count() > 1:
+      self._require_shared()
 
-      self._copy.pull(wanted, self._say)
-      (self._copy.here / CHECKPOINTS).mkdir(
-        parents=True, exist_ok=True
-      )  # empty folders are not sent
+  def _fetch(self) -> None:
+    there, here = self._copy.names(), self._copy.here
+    complete = {name.split('/')[1] for name in there if _is_manifest(name)}
+    if not self._reads and hosts.index() == 0:
+      self._copy.write(OWNER, json.dumps(self._owner()).encode())
+      begun = {name.split('/')[1] for name in there if name.startswith(f'{CHECKPOINTS}/')}
+      for step in begun - complete:
+        self._copy.remove(f'{CHECKPOINTS}/{step}', MANIFEST)
+    # They are sent file by file, and may be a part before a marker behind them is there.
+    unsure = set() if complete or self._reads else {_CONFIG, *_MADE}
+    if _STORE_JSON in there:
+      unsure -= {*_MADE}
+    kept = {*_KEPT, *unsure & {_MADE_OF}}  # which says what store.partial is of
+    for path in sorted(here.rglob('*'), reverse=True):  # a folder comes after what is in it
+      name = path.relative_to(here)
+      if path.is_dir():
+        if not any(path.iterdir()):  # empty folders are not sent, and say nothing
+          path.rmdir()
+      elif name.parts[0] not in kept:
+        if name.as_posix() not in there or name.parts[0] in unsure:
+          path.unlink()
+    for folder in (here / CHECKPOINTS).glob('*'):
+      if folder.name not in complete:
+        shutil.rmtree(folder)
+
+    def wanted(name: str) -> bool:
+      first, *rest = name.split('/')
+      if first == CHECKPOINTS:
+        return rest[0] in complete and rest[1:] in ([MANIFEST], [SCORES])
+      return first not in (*_SHOWN, OWNER, *unsure) and (first != STORE or _STORE_JSON in there)
+
+    self._copy.pull(wanted, self._say)
+    (here / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+
+  def _require_shared(self) -> None:
+    """Refuses a workdir that is not one: process 0 writes a file there, which all others read.
+
+    Paths say nothing: /tmp is another directory on each host, and one may have two names.
+    """
+    first, file = hosts.index() == 0, f'{self.text}/{OWNER}'
+    if first and not self.remote:  # to a URL it is written already
+      with writing('the name of the run', file):
+        pathlib.Path(self.text).mkdir(parents=True, exist_ok=True)
+        durable.write_json(pathlib.Path(file), self._owner())
+    run = hosts.gather('workdir', self._run)[0]
+    if first:
+      self._say(f'Waiting until every process has read {file}: they need one workdir')
+    end, waits = time.monotonic() + VISIBLE_S, False
+    while not (seen := self._writer().get('run') == run) and time.monotonic() < end:
+      if not waits:
+        logging.warning('waiting up to %g s for %s of process 0', VISIBLE_S, file)
+      waits = True
+      time.sleep(hosts.POLL_S)
+    found = 'seen' if seen else f'not in {self.text} after {VISIBLE_S:g} s'
+    remedy = 'give all the same --workdir, on a file system that they share, or a URL'
+    try:
+      hosts.require_same('the workdir', {f'{OWNER} of process 0': found}, remedy)
+    finally:
+      if first and not self.remote:
+        pathlib.Path(file).unlink(missing_ok=True)
 
   def fetch_checkpoint(self, step: str) -> None:
     """Fetches what is not here of a checkpoint."""
@@ -159,11 +210,19 @@ class Workdir:
   def _owner(self) -> dict[str, str | int]:
     return dict(run=self._run, host=socket.gethostname(), pid=os.getpid())
 
+  def _writer(self) -> dict[str, Any]:
+    """The run that has written its name last; {} where that cannot be read."""
+    if self.remote:
+      return json.loads(self._copy.read(OWNER) or b'{}')
+    with contextlib.suppress(OSError, ValueError):
+      return json.loads(pathlib.Path(self.path, OWNER).read_bytes())
+    return {}
+
   def taken_over(self) -> str:
     """By whom, where a run that was started later writes; '' while it is ours. Process 0 knows."""
     if not self.remote or hosts.index() > 0:
       return ''
-    owner = json.loads(self._copy.read(OWNER) or b'{}')
+    owner = self._writer()
     if owner.get('run') == self._run:
       return ''
     return (

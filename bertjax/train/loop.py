@@ -21,7 +21,7 @@ from bertjax.config import registry
 from bertjax.errors import UserError
 from bertjax.machine import hosts
 from bertjax.metrics.progress import Progress
-from bertjax.storage import mirror
+from bertjax.storage import checksums, mirror
 from bertjax.train import first_state, opening, pace
 from bertjax.train.session import Session, held_out_scores
 from bertjax.train.stop import Stop
@@ -121,6 +121,8 @@ def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
     progress.note(f'For this evaluation {line}')
   run, _ = opening.open_run(config, place, progress)
   directory = reading.choose(place.path, chosen, config.best, place.fetch_checkpoint)
+  record = dict(manifest=checksums.of_file(directory / mirror.MANIFEST))
+  hosts.require_same('the checkpoint', record, 'give all the same --workdir')
   abstract = first_state.saved(run.config, run.abstract).variables
   variables = first_state.with_teacher(run, reading.read_variables(directory, abstract))
   done = int(directory.name)

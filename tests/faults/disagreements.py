@@ -72,6 +72,10 @@ def other_store(bench: Bench) -> None:
   differing(bench, 'config.data.store is', f'--config.data.store={path}')
 
 
+def other_workdir(bench: Bench) -> None:
+  differing(bench, 'the workdir: owner.json of ', f'--workdir={bench.folder}/other')
+
+
 CASES = [
   key('config.seed is 1 there and 0 here', '--config.seed=1'),
   key('schedule.peak is 0.5 there', '--config.optimizer.schedule.peak=0.5'),
@@ -85,6 +89,7 @@ CASES = [
   key('precision is ', JAX_DEFAULT_MATMUL_PRECISION='highest'),
   key('jax_enable_x64 is True there', JAX_ENABLE_X64='1'),
   Case('hosts that disagree', 'another store', other_store),
+  Case('hosts that disagree', 'another workdir', other_workdir),
   Case('hosts that disagree', 'other tokens under the same name', other_tokens),
   Case('hosts that disagree', 'the version of a library', other_library),
   Case('hosts that disagree', 'the code', other_code),

@@ -87,3 +87,64 @@ def test_a_checkpoint_has_no_file_of_a_run_that_was_taken_over(there, tmp_path):
   assert 'was taken over by process' in first.taken_over() and not second.taken_over()
   with pytest.raises(mirror.TakenOver):
     first.send_scores(5)
+
+
+SENT = {  # before the first checkpoint, by a start that was killed
+  'config.json': b'{}', 'starts/00001.json': b'theirs', 'vocab/vocab.json': b'theirs',
+  'made_of.json': b'theirs', 'store/heldout/store.json': b'theirs',
+}  # fmt: skip
+LEFT = {'made_of.json': b'ours', 'store.partial/progress.json': b'ours'}  # here, of prepare
+
+
+@mutation(
+  'mirror: an empty folder stays',
+  'bertjax/storage/mirror.py',
+  'path.rmdir()',
+  'pass',
+)
+@mutation(
+  'mirror: a part of a vocabulary is fetched',
+  'bertjax/storage/mirror.py',
+  'return first not in (*_SHOWN, OWNER, *unsure)',
+  'return first not in (*_SHOWN, OWNER)',
+)
+@mutation(
+  'mirror: what store.partial is made of is forgotten',
+  'bertjax/storage/mirror.py',
+  'kept = {*_KEPT, *unsure & {_MADE_OF}}',
+  'kept = {*_KEPT}',
+)
+@pytest.mark.parametrize(
+  'there_too, fetched',
+  [
+    (None, {}),
+    ({}, {'starts/00001.json'}),
+    ({'store/store.json': b'{}'}, {*SENT, 'store/store.json'} - {'config.json'}),
+    (
+      {'checkpoints/5/manifest.json': b'{}'},
+      {*SENT, 'checkpoints/5/manifest.json'} - {'store/heldout/store.json'},
+    ),
+  ],
+  ids=['nothing', 'a part', 'the store', 'a checkpoint'],
+)
+def test_what_was_sent_file_by_file_counts_with_what_is_sent_behind_it(there, there_too, fetched):
+  sent = {} if there_too is None else SENT | there_too
+  there.pipe({f'/b/run/{name}': data for name, data in sent.items()})
+  run = mirror.Workdir('memory://b/run')
+  here = pathlib.Path(run.path)
+  made = (
+    'config.json',
+    'vocab/vocab.json',
+    'vocab/merges.txt',
+    'store/vocab/vocab.json',
+    'plans/x',
+  )
+  for name in (*made, *LEFT):
+    (here / name).parent.mkdir(parents=True, exist_ok=True)
+    (here / name).write_bytes(b'ours')
+  (here / 'vocab.partial').mkdir()
+  run.fetch()
+  found = {p.relative_to(here).as_posix(): p.read_bytes() for p in here.rglob('*') if p.is_file()}
+  assert found == {**LEFT, 'plans/x': b'ours', **{name: sent[name] for name in fetched}}
+  empty = [path.name for path in here.rglob('*') if path.is_dir() and not any(path.iterdir())]
+  assert empty == ['checkpoints'] * ('checkpoints/5/manifest.json' not in fetched)

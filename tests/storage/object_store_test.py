@@ -6,13 +6,16 @@ import re
 import subprocess
 import sys
 
+import finetune_runs
 import fsspec
 import jax
+import kill_at
 import numpy as np
 import object_stores
 import prepare_runs
 import processes
 import pytest
+import review_files
 from mutation import mutation
 from processes import ROOT, command, environment, exact, start, start_pair, wait_for
 
@@ -177,3 +180,62 @@ def test_a_run_that_was_started_later_takes_over(bucket, stores, tmp_path, monke
     for process in (first, second):
       process.kill()
       process.wait()
+
+
+# In the order in which a run comes to them; each is of a start of its own.
+LABELLED = (
+  'folder /vocab.partial', 'rename /vocab.partial', 'send vocab/merges.txt', 'make metrics.jsonl',
+  'rename config.json.tmp', 'send config.json', 'send manifest.json',
+)  # fmt: skip
+TEXT = (
+  'make made_of.json.tmp', 'rename /vocab.partial', 'folder /store.partial',
+  'make store.partial/progress.json.tmp', 'rename /store.partial', 'send store/store.json',
+  'make metrics.jsonl', 'send config.json',
+)  # fmt: skip
+
+
+@pytest.mark.full
+@mutation(
+  'mirror: an empty folder is taken for a vocabulary',
+  'bertjax/storage/mirror.py',
+  '          path.rmdir()',
+  '          pass',
+  case='gs-text',
+)
+@pytest.mark.parametrize('kind', ['labelled', 'text'])
+def test_killed_at_each_moment_before_its_first_checkpoint_it_starts_again(
+  bucket, tmp_path, monkeypatch, kind
+):
+  """On the host that it was killed on, whose copies it finds, then on another one."""
+  prepare_runs.write_text(tmp_path / 'text.txt', 300)
+  steps = ('--config.total_steps=8', '--config.checkpoint_steps=4', '--config.log_steps=1')
+  if kind == 'text':
+    trained = ('--config.data.train_vocab.type=bpe', '--config.data.train_vocab.size=300')
+    given = (f'--config.data.input={tmp_path}/text.txt', *trained, '--config.data.workers=1')
+    made = lambda place: command('', place, *given, *steps)
+  else:
+    flags = [f'--input={tmp_path}/text.txt', '--type=bpe', '--size=300', f'--output={tmp_path}/bpe']
+    vocab = [sys.executable, '-m', 'bertjax.vocab', *flags]
+    subprocess.run(vocab, cwd=ROOT, env=environment(), check=True, capture_output=True)
+    tokenizer = tmp_path / 'bpe/tokenizer.json'  # as two files, of which one says nothing
+    model = json.loads(tokenizer.read_text())['model']
+    merges = [pair if isinstance(pair, str) else ' '.join(pair) for pair in model['merges']]
+    tokenizer.with_name('merges.txt').write_text('\n'.join(['#version: 0.2', *merges, '']))
+    tokenizer.rename(tokenizer.with_name('vocab.json')).write_text(json.dumps(model['vocab']))
+    (tmp_path / 'files').mkdir()
+    files = review_files.write(tmp_path / 'files')
+    classes = "--config.data.task.classes=('bad','good')"
+    given = ('--config.data.task.label=stars', classes, f'--config.data.vocab={tmp_path}/bpe')
+    made = lambda place: finetune_runs.command(
+      'text.py', files, tmp_path, *given, '--config.epochs=0', *steps, f'--workdir={place}'
+    )
+  finetune_runs.run(made(tmp_path / 'straight'))
+  workdir = f'{bucket}/killed_{kind}'
+  for number, moment in enumerate(LABELLED if kind == 'labelled' else TEXT):
+    here = tmp_path / ('host' if number < 5 else 'other host')
+    monkeypatch.setenv('BERTJAX_CACHE', str(here))
+    kill_at.killed(made(workdir), moment, here / 'runs', environment())
+    assert not any(name.endswith('manifest.json') for name in object_stores.names(workdir))
+  said = finetune_runs.run(made(workdir))
+  assert 'Resuming' not in said
+  require_equal(object_stores.get(workdir, tmp_path / 'run'), tmp_path / 'straight')

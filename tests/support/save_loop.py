@@ -2,9 +2,10 @@
 
 DIRECTORY is that of the checkpoints, or the URL of a workdir, of which each process has a copy.
 Each state is drawn with its step as the seed, so that a mixture of two would show. Prints what it
-restored and what is complete.
+restored and what is complete. VISIBLE_S in the environment: as `mirror.VISIBLE_S`.
 """
 
+import os
 import pathlib
 import sys
 
@@ -37,6 +38,7 @@ def main(directory: str, steps: str, port: str = '', count: str = '1', index: st
     return {'variables': {f'w{i}': jax.random.normal(key, (8, 2000)) for i, key in enumerate(keys)}}
 
   draw = jax.jit(draw, out_shardings=jax.tree.map(lambda x: x.sharding, abstract))
+  mirror.VISIBLE_S = float(os.environ.get('VISIBLE_S', mirror.VISIBLE_S))
   best = ConfigDict(dict(metric='none', mode='min'))
   place = mirror.Workdir(directory)
   place.fetch()

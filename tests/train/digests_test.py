@@ -3,6 +3,7 @@
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from finetune_runs import SIZE, main
 from mutation import mutation
-from processes import ROOT, environment, free_port, start_pair
+from processes import ROOT, environment, free_port, run, start_pair
 
 from bertjax.errors import UserError
 from bertjax.train import digests
@@ -79,7 +80,7 @@ def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
     shutil.copytree(rich_store, root / 'store')
   tokens = np.load(roots[1] / 'store/tokens-00000.npy')
   np.save(roots[1] / 'store/tokens-00000.npy', np.roll(tokens, 1))
-  both = start_pair('store', tmp_path / 'run', roots=roots)
+  both = start_pair('store', tmp_path / 'run', f'--workdir={tmp_path}/run', roots=roots)
   assert [p.wait(240) for p in both] == [1, 1]
   text = pathlib.Path(f'{tmp_path}/run.0.log').read_text(encoding='utf-8')
   assert "its data: first batch of phase 'phase1'" in text, text
@@ -128,6 +129,27 @@ def test_another_precision_on_one_host_is_refused(rich_store, tmp_path):
   assert [p.wait(240) for p in both] == [1, 1]
   text = pathlib.Path(f'{tmp_path}/run.0.log').read_text(encoding='utf-8')
   assert "jax_default_matmul_precision is 'highest' there and None here" in text
+
+
+@pytest.mark.full
+@mutation(
+  'digests: two processes evaluate two checkpoints as one',
+  'bertjax/train/loop.py',
+  "  hosts.require_same('the checkpoint', record, 'give all the same --workdir')\n",
+  '',
+)
+def test_an_evaluation_of_two_checkpoints_is_refused(rich_store, tmp_path):
+  """Each host has a run under the same relative name; one has a checkpoint more."""
+  roots = [root_of(tmp_path / name) for name in 'ab']
+  done = run(rich_store, roots[0] / 'run', '--config.total_steps=12')
+  assert done.returncode == 0, done.stderr
+  shutil.copytree(roots[0] / 'run', roots[1] / 'run')
+  shutil.rmtree(roots[1] / 'run/checkpoints/12')
+  command = [sys.executable, '-m', 'bertjax.main', '--workdir=run', '--evaluate']
+  both = start_together(command, (), roots)
+  said = [process.communicate(timeout=240)[0] for process in both]
+  assert [process.returncode for process in both] == [1, 1], said
+  assert 'process 1 differs from process 0 in the checkpoint: manifest is' in said[0], said
 
 
 def test_where_xla_dumps_to_may_differ():

@@ -107,8 +107,7 @@ class Partial:
     self.stats, self._begun = Stats(), set()  # and the languages of which there is a document
     parts: dict[str, list] = dict(train=[], held_out=[])
     unfinished.refuse_other_content(output)
-    if self._path.exists():
-      progress = unfinished.read_progress(self._path, self._identity)
+    if progress := unfinished.read_progress(self._path, self._identity):
       self.stats, parts = Stats(**progress['stats']), progress['parts']
       self.languages, self._begun = progress['languages'], set(progress.get('begun', []))
     size, also = identity['vocabulary']['size'], (kind.units, kind.columns)

@@ -71,17 +71,21 @@ def refuse_other_content(output: pathlib.Path) -> None:
     raise UserError(f'{output} exists and is not a token store: name another --output')
 
 
-def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Any]:
-  """How far a store was written that is to go on.
+def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+  """Returns how far a store was written that is to go on; None if nothing of it was.
 
   Args:
-    path: OUTPUT.partial, which is there.
+    path: OUTPUT.partial.
     identity: of the store that is asked for.
 
   Raises:
     UserError: it cannot go on, or it is another store; the differences are listed.
   """
   file = path / _PROGRESS
+  if not path.exists():
+    return None
+  if path.is_dir() and {each.name for each in path.iterdir()} <= {f'{_PROGRESS}.tmp'}:
+    return None  # it was killed, or the disk was full, before its first note
   if not file.is_file():
     raise UserError(
       f'{path} exists, but holds no part of a store that could be continued: remove it'

@@ -3,13 +3,26 @@
 import pathlib
 import shutil
 
+from bertjax.data.vocab import formats
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
-from bertjax.errors import writing
+from bertjax.errors import UserError, writing
 
 
 def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
-  """Whether this vocabulary is the one that a directory keeps."""
-  return directory.exists() and read_vocabulary(directory).meta == vocabulary.meta
+  """Returns whether a directory keeps this vocabulary; False where it is empty or holds a part.
+
+  Raises:
+    UserError: it holds no vocabulary, and files that are not of this one.
+  """
+  if not directory.exists():
+    return False
+  try:
+    return read_vocabulary(directory).meta == vocabulary.meta
+  except UserError:
+    own = {formats.CONFIG, 'vocab.txt', 'tokenizer.json', *(f.name for f in vocabulary.files)}
+    if any(path.name not in own for path in directory.iterdir()):
+      raise
+    return False
 
 
 def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:

@@ -1,5 +1,6 @@
 """The copy of a vocabulary that a run keeps."""
 
+import json
 import pathlib
 
 import pytest
@@ -88,3 +89,41 @@ def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
   (tmp_path / 'a/tokenizer_config.json').write_text('{"do_basic_tokenize": false}')
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
+
+
+@mutation(
+  'kept: a vocabulary that is cut short stays so',
+  'bertjax/data/vocab/kept.py',
+  'if any(path.name not in own for path in directory.iterdir()):',
+  'if True:',
+)
+@mutation(
+  "kept: somebody's files are removed",
+  'bertjax/data/vocab/kept.py',
+  '      raise\n',
+  '      pass\n',
+)
+@pytest.mark.parametrize('left', [(), ('vocab.json',), ('merges.txt', 'tokenizer_config.json')])
+def test_a_folder_is_not_taken_for_what_should_be_in_it(tmp_path, left):
+  """An empty folder, and a part of two files, are made whole; what is somebody's stays."""
+  given, copy = tmp_path / 'given', tmp_path / 'vocab'
+  given.mkdir()
+  characters = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 256 + 68))]
+  names = ['<s>', '<pad>', '</s>', '<unk>', '<mask>', *characters]
+  (given / 'vocab.json').write_text(json.dumps({name: i for i, name in enumerate(names)}))
+  (given / 'merges.txt').write_text('#version: 0.2\n')
+  vocabulary = load_vocabulary(given)
+  kept.keep(vocabulary, copy)
+  for path in copy.iterdir():
+    if path.name not in left:
+      path.unlink()
+  assert not kept.holds(copy, vocabulary)
+  kept.keep(vocabulary, copy)
+  assert (copy / 'merges.txt').read_bytes() == (given / 'merges.txt').read_bytes()
+  assert load_vocabulary(copy).meta == vocabulary.meta and kept.holds(copy, vocabulary)
+
+  (copy / 'vocab.json').rename(copy / 'notes.txt')
+  before = {path.name: path.read_bytes() for path in copy.iterdir()}
+  with pytest.raises(UserError, match='expected one of tokenizer.json'):
+    kept.keep(vocabulary, copy)
+  assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
