@@ -41,7 +41,7 @@ from bertjax.checkpoint import (
 )
 from bertjax.checkpoint.subtrees import Rows
 from bertjax.convert import directory, fresh, runs, sources
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
 from bertjax.errors import UserError
 from bertjax.storage import mirror, remote
 
@@ -234,6 +234,8 @@ def loader(
   name = whole(config.init_from)
   if name:
     source = source or _for_run(name, config)
+    if source.vocabulary is None:
+      check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={name},')
     rows, said = vocab_rows.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
     if rows is not None and source.model.get('cutoffs'):
       raise UserError(

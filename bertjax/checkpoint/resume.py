@@ -21,7 +21,7 @@ from bertjax.checkpoint import history
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
 from bertjax.config import dotted, registry
 from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError, nearest, writing
 from bertjax.storage import durable, locks, remote
 
@@ -208,7 +208,7 @@ def _check_vocabulary(workdir: pathlib.Path | str, data: Any) -> None:
   own = pathlib.Path(workdir, VOCAB)
   if data.reader == 'store' or not data.vocab or not own.exists():
     return
-  if not kept.holds(own, load_vocabulary(data.vocab, data.lowercase)):
+  if not kept.holds(own, read_vocabulary(data.vocab, data.lowercase)):
     raise UserError(
       f'config.data.vocab={data.vocab} is another vocabulary than when the run in {workdir} began, '
       f'which keeps its own in {own}: put that back, or give another --workdir for a new run'

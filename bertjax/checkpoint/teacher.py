@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from bertjax import sharding
 from bertjax.checkpoint import encoders, head_classes, init_from, resume, task_heads, vocab_rows
 from bertjax.config import dotted
-from bertjax.data.vocab.vocabulary import Vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, check_rows
 from bertjax.errors import UserError
 from bertjax.types import TEACHER
 
@@ -94,6 +94,8 @@ def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
       source has not.
   """
   source = _source(config)
+  if source.vocabulary is None:
+    check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={source.name},')
   if vocabulary and source.vocabulary and not vocab_rows.same_ids(source.vocabulary, vocabulary):
     raise UserError(
       f'{KEY}={source.name} has another vocabulary ({source.vocabulary.size} ids) than this run '

@@ -11,7 +11,7 @@ from bertjax import models
 from bertjax.convert import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
 from bertjax.errors import UserError, writing
 from bertjax.models.layers import pad_id
 
@@ -147,12 +147,13 @@ def max_length(model: Any) -> int:
 
 def whole_model(opened: Opening, recipe: Any) -> Any:
   """`config.model` of an opened model: its fields, and the recipe's where it says nothing."""
-  model = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
+  model: Any = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
   fields = dict(opened.model)
   if 'generator' in model:
     fields['generator'] = fields.get('generator', 'uniform')  # a discriminator alone
   for key, value in fields.items():
     model[key] = value
-  pad = load_vocabulary(opened.vocabulary).special['pad'] if opened.vocabulary else None
-  pad_id.fill(model, pad)
+  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
+  check_rows(vocabulary, model.vocab_size, str(opened.path))
+  pad_id.fill(model, vocabulary.special['pad'] if vocabulary else None)
   return model

@@ -47,11 +47,6 @@ def _import(
   config.name, config.phases = opened.path.name, {}
   config.data.languages = opened.languages or config.data.languages
   vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
-  if vocabulary and vocabulary.size > model.vocab_size:
-    raise UserError(
-      f'the vocabulary of {opened.path} has {vocabulary.size} ids, its word table '
-      f'{model.vocab_size} rows: expected the vocabulary that the model was trained with'
-    )
   taken = opened.take(model, fresh.heads_of(model.init_std))
   pad = vocabulary.special['pad'] if vocabulary else None
   inputs = parity.inputs_of(model, parity.pad_of(model, pad))

@@ -16,7 +16,7 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError, choose, writing
 from bertjax.storage import mirror
 from bertjax.train import timeline
@@ -146,7 +146,7 @@ def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
     pathlib.Path(config.data.store or workdir / 'store', resume.VOCAB),
   ):
     if directory.is_dir() and any(directory.iterdir()):
-      return load_vocabulary(directory)
+      return read_vocabulary(directory)
   return None
 
 

@@ -12,7 +12,7 @@ from bertjax.data.plan_and_mask import Recipe
 from bertjax.data.seqio_tasks import names
 from bertjax.data.store import ernie_records
 from bertjax.data.text import corpus, files
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import read_vocabulary
 from bertjax.errors import UserError
 
 # Column -> how `config.data` gets it, of files.
@@ -46,7 +46,7 @@ def check(data: Any, tables: Sequence[str]) -> None:
 
 @functools.cache  # a vocabulary is of all phases
 def _special(vocab: str, lowercase: bool | None) -> Mapping[str, int | None]:
-  return load_vocabulary(vocab, lowercase).special
+  return read_vocabulary(vocab, lowercase).special
 
 
 def _check_units(recipe: Recipe, data: Any) -> None:

@@ -13,7 +13,7 @@ from bertjax.data.labelled.common import extra_ids, from_config, parts
 from bertjax.data.labelled.common import rows as rows_lib
 from bertjax.data.labelled.common.records import Record
 from bertjax.data.store.reader import Store
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import read_vocabulary
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
 from bertjax.objectives import spans as objective
@@ -77,7 +77,7 @@ def open_questions(config: Any, path: str, key: str, limit: int, store: Store) -
   """The questions of a file; arguments and errors as `from_config.open_rows`."""
   records = from_config.read_records(config, path, key, limit)
   _, task = from_config.task_of(config.data.task)
-  vocabulary = load_vocabulary(store.path / 'vocab')
+  vocabulary = read_vocabulary(store.path / 'vocab')
   found = spans_data.contexts(records, vocabulary)
   cls_last = parts.is_cls_last(config.model)
   return Questions(

@@ -11,7 +11,7 @@ from bertjax import models, sharding
 from bertjax.config import registry, schema
 from bertjax.data import readers
 from bertjax.data.store.reader import Store, open_store
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
 from bertjax.objectives import labels_of
@@ -117,7 +117,7 @@ def _factory(config: Any) -> Factory:
 
 def _vocabulary_of(store: Store) -> Vocabulary | None:
   path = store.path / 'vocab'
-  return load_vocabulary(path) if path.is_dir() else None
+  return read_vocabulary(path) if path.is_dir() else None
 
 
 def _held_out(store: Store) -> Store | None:
@@ -146,7 +146,7 @@ def _held_out(store: Store) -> Store | None:
 
 
 def _check_vocabulary(data: Any, store: Store) -> None:
-  given, made_with = load_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
+  given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
   if given.sha256 != made_with['sha256']:
     raise UserError(
       f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '

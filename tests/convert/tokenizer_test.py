@@ -481,22 +481,22 @@ REFUSED = {
 
 @mutation(
   'tokenizer: classes with rules of their own are read as BERT',
-  'bertjax/convert/tokenizer/source.py',
+  'bertjax/data/vocab/beside.py',
   'name not in (*known, *_BACKENDS)',
   'name is None',
   case='class',
 )
 @mutation(
   'tokenizer: special tokens of other names',
-  'bertjax/convert/tokenizer/source.py',
-  '  _check_roles(file, vocabulary, settings)\n',
+  'bertjax/data/vocab/beside.py',
+  '  _check_roles(vocabulary, file, settings)\n',
   '',
   case='roles',
 )
 @mutation(
   'tokenizer: added tokens that are not in the file',
-  'bertjax/convert/tokenizer/source.py',
-  '  _check_added(file, vocabulary, settings)\n',
+  'bertjax/data/vocab/beside.py',
+  '  _check_added(vocabulary, file)\n',
   '',
   case='added',
 )
@@ -515,8 +515,8 @@ def test_what_would_be_read_wrong_is_refused(shared, tmp_path, name):
 
 @mutation(
   'tokenizer: tokenizer.json wins over the class beside it',
-  'bertjax/convert/tokenizer/source.py',
-  '    _check_agreement(file, settings)\n',
+  'bertjax/data/vocab/beside.py',
+  '    _check_rules(vocabulary, file, settings, name, asked)\n',
   '    pass\n',
 )
 def test_files_that_disagree_are_refused(shared, tmp_path):
@@ -524,7 +524,9 @@ def test_files_that_disagree_are_refused(shared, tmp_path):
   change(tmp_path / 'tokenizer_config.json', do_lower_case=True)
   assert read(tmp_path)  # tokenizer.json is taken as it stands, whatever is beside it
   change(tmp_path / 'tokenizer_config.json', tokenizer_class='BertTokenizerFast')
-  with pytest.raises(ValueError, match='lowercase=False and do_lower_case=True.*BertTokenizerFast'):
+  with pytest.raises(
+    ValueError, match='lowercase=False and do_lower_case=True.*BertTokenizer follows'
+  ):
     read(tmp_path)
 
 
@@ -532,6 +534,6 @@ def test_directories_without_a_tokenizer(lines, tmp_path):
   assert read(tmp_path) is None
   change(tmp_path / 'config.json', model_type='bert')
   assert read(tmp_path) is None
-  trained(tmp_path, lines[:200]).files[0].rename(tmp_path / 'spm.model')
-  with pytest.raises(ValueError, match='spm.model is of a tokenizer that we cannot read'):
+  trained(tmp_path / 'own', lines[:200]).files[0].rename(tmp_path / 'spm.model')
+  with pytest.raises(ValueError, match='spm.model is of BertTokenizer that we cannot read'):
     read(tmp_path)

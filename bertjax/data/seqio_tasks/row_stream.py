@@ -17,7 +17,7 @@ from absl import logging
 from bertjax.data.seqio_tasks.windows import vocabulary_store
 from bertjax.data.store.reader import Store
 from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import read_vocabulary
 from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
@@ -149,19 +149,18 @@ def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
       f'{data.mixture or data.input} does not say which vocabulary its ids are of: set '
       'config.data.vocab to a file or directory'
     )
-  vocabulary = load_vocabulary(own or given, None if own else data.lowercase)
-  if own and given and load_vocabulary(given, data.lowercase).meta != vocabulary.meta:
+  if own and given and read_vocabulary(given, data.lowercase).meta != read_vocabulary(own).meta:
     raise UserError(
       f'config.data.vocab={given}, but the examples of {data.mixture} are made with {own}: leave '
       'config.data.vocab empty'
     )
-  kept.keep(vocabulary, pathlib.Path(workdir, 'vocab'))
+  kept.bring(own or given, None if own else data.lowercase, pathlib.Path(workdir, 'vocab'))
   return workdir
 
 
 def open_vocabulary(workdir: str) -> Store:
   """The store without text that `ensure_vocabulary` made possible."""
-  return vocabulary_store(pathlib.Path(workdir), load_vocabulary(pathlib.Path(workdir, 'vocab')))
+  return vocabulary_store(pathlib.Path(workdir), read_vocabulary(pathlib.Path(workdir, 'vocab')))
 
 
 def is_finished(data: Any) -> bool:

@@ -47,6 +47,21 @@ def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any
   )
 
 
+def with_symbols(encode: Callable, index: Mapping[str, int]) -> Callable:
+  """Makes an `_encode` to which symbols, name -> id, are tokens, and what is between them texts;
+  those that it knows itself are left to it."""
+  names = [name for name, i in index.items() if i not in encode([f'a{name}b'])[0]]
+  pattern = re.compile(f'({"|".join(map(re.escape, sorted(names, key=len, reverse=True)))})')
+
+  def whole(text: str) -> list[int]:
+    parts = pattern.split(text)
+    between = iter(encode(parts[::2]))
+    ids = ([index[part]] if number % 2 else next(between) for number, part in enumerate(parts))
+    return list(itertools.chain.from_iterable(ids))
+
+  return (lambda texts: [*map(whole, texts)]) if names else encode
+
+
 def _parts(pattern: re.Pattern[str], text: str) -> list[int]:
   """Where the parts of a text begin and end, so that none of them holds a name."""
   cuts, start = [0], 0

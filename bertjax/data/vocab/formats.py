@@ -16,13 +16,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from bertjax.data.vocab import fastbpe, patterns, refusals, sentencepiece_model, whole_words
+from bertjax.data.vocab import (
+  fastbpe,
+  patterns,
+  refusals,
+  sentencepiece_model,
+  special,
+  whole_words,
+)
 from bertjax.data.vocab.as_text import Encoding
 from bertjax.data.vocab.unique import unique_keys, unique_pieces
 from bertjax.errors import UserError, writing
 
-CONFIG = 'tokenizer_config.json'
+CONFIG = special.CONFIG
 CODES = 'codes'  # how the names of fastBPE's files of codes begin
+NAMES = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
 BYTE_SPACE = 'Ġ'  # of byte-level BPE
 _NO_ACCENTS = normalizers.BertNormalizer(False, False, strip_accents=True, lowercase=False)
 MOST = 2**24  # ids; a file that names a larger one would fill the memory with gaps
@@ -48,6 +56,12 @@ class Found(NamedTuple):
   accents: bool = True
 
 
+def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
+  """Lists the files of NAMES in a directory, of the first of these kinds that is there."""
+  found = [sorted(directory.glob(name)) for name in NAMES]
+  return next((files for files in found if files), [])
+
+
 def find(path: pathlib.Path) -> pathlib.Path:
   """The file of a vocabulary that a path names; of a directory the one in it.
 
@@ -55,12 +69,10 @@ def find(path: pathlib.Path) -> pathlib.Path:
     UserError: there is none, or of several kinds, or of none that we know.
   """
   if path.is_dir():
-    names = ('tokenizer.json', 'vocab.txt', 'vocab.json', '*.model', f'{CODES}*')
-    found = [sorted(path.glob(name)) for name in names]
-    found = next((files for files in found if files), [])
+    found = files_of(path)
     if len(found) != 1:
       raise UserError(
-        f'{path}: expected one of {", ".join(names)}, got {[f.name for f in found] or "none"}. '
+        f'{path}: expected one of {", ".join(NAMES)}, got {[f.name for f in found] or "none"}. '
         'Name the file, or train a vocabulary with `python -m bertjax.vocab`'
       )
     return found[0]
@@ -105,23 +117,11 @@ def settings_of(file: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: it is no JSON object.
   """
-  found = _settings(file.parent / CONFIG)
+  found = special.json_beside(file, CONFIG)
   if file.suffix == '.model' and not found.get('tokenizer_class'):
-    model = _settings(file.parent / 'config.json')
+    model = special.json_beside(file, 'config.json')
     implied = sentencepiece_model.CLEANED.get(str(model.get('model_type')))
     found |= dict(tokenizer_class=model.get('tokenizer_class') or implied or '')
-  return found
-
-
-def _settings(config: pathlib.Path) -> dict[str, Any]:
-  if not config.is_file():
-    return {}
-  try:
-    found = refusals.json_of(refusals.text_of(config))
-  except UserError as error:
-    raise UserError(f'{config}: {error}') from error
-  if not isinstance(found, dict):
-    raise UserError(f'{config}: expected a JSON object, got {type(found).__name__}')
   return found
 
 
@@ -142,8 +142,11 @@ def _case(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> tupl
   return lowers, not strip
 
 
-def _rust(tokenizer: Tokenizer, most: int | None = None) -> dict[str, Any]:
-  """The pieces and functions of a Rust tokenizer; pieces from the id `most` on are unknown."""
+def _rust(
+  tokenizer: Tokenizer, file: pathlib.Path, kind: str, most: int | None = None
+) -> dict[str, Any]:
+  """The pieces and functions of a Rust tokenizer, with the tokens that the files beside its own
+  make of its pieces; those from the id `most` on are unknown."""
   index = tokenizer.get_vocab(with_added_tokens=True)
   if not index:
     raise UserError('expected pieces, got none')
@@ -156,13 +159,16 @@ def _rust(tokenizer: Tokenizer, most: int | None = None) -> dict[str, Any]:
       raise UserError(f'{pieces[i]!r} and {piece!r} have the same id, {i}: expected one for each')
     pieces[i] = piece
 
+  for token in special.inside(file, pieces).values():
+    (tokenizer.add_special_tokens if token.special else tokenizer.add_tokens)([token])
+  reader = special.reading(tokenizer, kind, pieces)
+
   def encode(texts):
-    batch = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    batch = reader.encode_batch_fast(texts, add_special_tokens=False)
     return [encoding.ids for encoding in batch]
 
-  tokenizer.encode_special_tokens = True  # where the text spells them it is text
-  spans = functools.partial(tokenizer.encode_batch, add_special_tokens=False)
-  coder = dict(pieces=pieces, _encode=encode, _decode=tokenizer.decode, _spans=spans)
+  spans = functools.partial(reader.encode_batch, add_special_tokens=False)
+  coder = dict(pieces=pieces, _encode=encode, _decode=reader.decode, _spans=spans)
   if most and most < len(pieces):
     known = np.arange(len(pieces))
     known[most:] = index['<unk>']
@@ -195,7 +201,8 @@ def _read_wordpiece(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: not piece.startswith('##')
-  return Found('wordpiece', (file,), lowercase, starts_word, _rust(tokenizer), accents)
+  coder = _rust(tokenizer, file, 'wordpiece')
+  return Found('wordpiece', (file,), lowercase, starts_word, coder, accents)
 
 
 def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
@@ -220,7 +227,7 @@ def _read_bpe(file: pathlib.Path, lowercase: bool | None) -> Found:
   named = ('<s>', '<pad>', '</s>', '<unk>', '<mask>') if '<s>' in index else ('<|endoftext|>',)
   tokenizer.add_special_tokens([piece for piece in named if piece in index])
   starts_word = lambda piece: piece.startswith(BYTE_SPACE)
-  coder = _rust(tokenizer, settings.get('max_vocab'))
+  coder = _rust(tokenizer, file, 'bpe', settings.get('max_vocab'))
   return Found('bpe', files, lowercase, starts_word, coder)
 
 
@@ -243,14 +250,16 @@ def _read_tokenizer(file: pathlib.Path, lowercase: bool | None) -> Found:
   change = tokenizer.normalizer
   accents = change is None or change.normalize_str('é') != change.normalize_str('e')
   kind = type(tokenizer.model).__name__.lower()  # the file may leave it out
-  rust = _rust(tokenizer, settings_of(file).get('max_vocab'))
   stream = whole_words.kind_of(spec)
+  rust = _rust(tokenizer, file, stream or kind, settings_of(file).get('max_vocab'))
   if stream:
     coder = whole_words.coder(stream, rust['pieces'], lowers) | dict(tokenizer=rust['tokenizer'])
     return Found(stream, (file,), lowers, lambda piece: True, coder, accents)
   prefix = spec['model'].get('continuing_subword_prefix')
   if prefix:
     starts_word = lambda piece: not piece.startswith(prefix)
+  elif spec['model'].get('end_of_word_suffix'):
+    starts_word = lambda piece: True  # as fastBPE's, which the piece before says
   else:
     starting = lambda mark: sum(piece.startswith(mark) for piece in rust['pieces'])
     if starting(sentencepiece_model.SPACE) > starting(BYTE_SPACE):

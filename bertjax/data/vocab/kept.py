@@ -4,7 +4,7 @@ import pathlib
 import shutil
 
 from bertjax.data.vocab import formats
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 from bertjax.errors import UserError, writing
 
 
@@ -17,12 +17,18 @@ def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
   if not directory.exists():
     return False
   try:
-    return load_vocabulary(directory).meta == vocabulary.meta
+    return read_vocabulary(directory).meta == vocabulary.meta
   except UserError:
     own = {formats.CONFIG, 'vocab.txt', 'tokenizer.json', *(f.name for f in vocabulary.files)}
     if any(path.name not in own for path in directory.iterdir()):
       raise
     return False
+
+
+def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:
+  """Copies the vocabulary that a config names; one that is there was looked at when it came."""
+  if not holds(directory, read_vocabulary(path, lowercase)):
+    keep(load_vocabulary(path, lowercase), directory)
 
 
 def keep(vocabulary: Vocabulary, directory: pathlib.Path | str) -> None:

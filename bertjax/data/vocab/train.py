@@ -22,7 +22,7 @@ from tokenizers import (
 )
 
 from bertjax.data.vocab import formats, whole_words
-from bertjax.data.vocab.vocabulary import SPECIAL
+from bertjax.data.vocab.special import ROLES
 from bertjax.errors import UserError
 
 # Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers; but where
@@ -199,8 +199,7 @@ def _whole(tokenizer: Tokenizer, name: str, lowercase: bool, **options: Any) -> 
   """tokenizer.json and tokenizer_config.json, by name."""
   pieces = set(tokenizer.get_vocab())
   special = {
-    f'{role}_token': next(name for name in names if name in pieces)
-    for role, names in SPECIAL.items()
+    f'{role}_token': next(name for name in names if name in pieces) for role, names in ROLES.items()
   }
   config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **special, **options))
   return {'tokenizer.json': tokenizer.to_str(pretty=True), **config}

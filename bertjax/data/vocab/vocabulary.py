@@ -1,7 +1,7 @@
 """Vocabularies: text to ids and back, whatever files they are read from (`formats.py`).
 
-Ids equal those of the `transformers` tokenizer of the same files, with `split_special_tokens`: text
-that spells a special token, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces. Only
+Ids equal those of the `transformers` tokenizer of the same files; but text that spells one of the
+five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces (`special.py`). Only
 NumPy, tokenizers and sentencepiece are imported here: the workers of `prepare` start in a moment,
 and so does training.
 """
@@ -17,20 +17,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 from tokenizers import Tokenizer
 
-from bertjax.data.vocab import as_text, formats, refusals, whole_words
+from bertjax.data.vocab import as_text, beside, formats, refusals, special, whole_words
 from bertjax.errors import UserError
 from bertjax.storage import copies
 
+LEAST_USED = 0.9  # of the rows of a word table, without a word
 MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
-SPECIAL = dict(
-  cls=('[CLS]', '<cls>', '<s>'),
-  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
-  pad=('[PAD]', '<pad>'),
-  mask=('[MASK]', '<mask>', '<special1>'),
-  unk=('[UNK]', '<unk>'),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,11 +176,16 @@ class Vocabulary:
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
     if self.files[0].suffix == '.txt':
       config['strip_accents'] = not self.accents
+    if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
+      config['added_tokens_decoder'] = {
+        i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
+        for i, token in added.items()
+      }
     (directory / formats.CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
 
 
 def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
-  """Reads a vocabulary.
+  """Reads a vocabulary that a user names, wherever: the same path has the same ids or is refused.
 
   Args:
     path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
@@ -195,13 +195,32 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
       says, else if no piece has a capital; tokenizer.json says itself.
 
   Raises:
-    UserError: no such file, not a vocabulary, or `lowercase` contradicts tokenizer.json.
+    UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the files
+      beside it say of it what we do not do.
   """
+  found = read_vocabulary(path, lowercase)
+  beside.check(found, lowercase)
+  return found
+
+
+def read_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
+  """Reads as `load_vocabulary` does, without a look beside: what was looked at when it came."""
   file = formats.find(copies.local(path, beside=True))
   try:
     return _vocabulary(formats.read(file, lowercase))
   except UserError as error:
     raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
+
+
+def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
+  """Refuses a vocabulary that is not the one of a model's word table, and warns of rows that no
+  text has; `where` says for people where both come from."""
+  if vocabulary is None or LEAST_USED * rows <= vocabulary.size <= rows:
+    return
+  said = f'the vocabulary of {where} has {vocabulary.size} ids, the word table {rows} rows'
+  if vocabulary.size > rows or vocabulary.size < rows / 2:
+    raise UserError(f'{said}: expected the vocabulary that the model was trained with')
+  logging.warning('%s: the others are never read', said)
 
 
 def much_unknown(share: float) -> str:
@@ -218,29 +237,27 @@ def _vocabulary(found: formats.Found) -> Vocabulary:
   """A vocabulary from what differs between kinds."""
   kind, coder, pieces = found.kind, found.coder, found.coder['pieces']
   index = {piece: i for i, piece in enumerate(pieces)}
-  special = {
-    role: next((index[name] for name in names if name in index), None)
-    for role, names in SPECIAL.items()
-  }
-  if '<special1>' in index:  # XLM, whose </s> stands at both ends
-    special['cls'] = special['sep']
-  if '<eod>' in index:  # XLNet, whose documents end with it
-    special['eod'] = index['<eod>']
-  if kind in whole_words.END:
-    special['eos'] = index[whole_words.END[kind]]
-  names = as_text.names(pieces, special)
+  roles = special.of(pieces, kind)
+  names = as_text.names(pieces, roles)
+  symbols = special.inside(found.files[0], pieces)
+  if rust := coder.get('tokenizer'):
+    symbols |= rust.get_added_tokens_decoder()
+  symbols = {i: token for i, token in symbols.items() if i < len(pieces)}
   if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
     with refusals.theirs():  # an unknown piece, where there is no [UNK]
       coder = as_text.keep(coder, {name: index[name] for name in names})
+      if kind == 'sentencepiece':
+        own = {pieces[i]: i for i in symbols.keys() - {*roles.values()}}
+        coder = dict(coder, _encode=as_text.with_symbols(coder['_encode'], own))
   starts = np.array([found.starts_word(piece) for piece in pieces], bool)
-  starts[[i for i in special.values() if i is not None]] = True
+  starts[[*symbols, *(i for i in roles.values() if i is not None)]] = True
   return Vocabulary(
     type=kind,
     lowercase=found.lowercase,
     accents=found.accents,
     files=found.files,
     word_starts=starts,
-    special=special,
+    special=roles,
     sha256=hashlib.sha256(b''.join(file.read_bytes() for file in found.files)).hexdigest(),
     **coder,
   )

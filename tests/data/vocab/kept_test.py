@@ -7,7 +7,8 @@ import pytest
 from mutation import mutation
 
 from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.train import TRAINERS
+from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 from bertjax.errors import UserError
 
 PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film')
@@ -86,3 +87,43 @@ def test_a_folder_is_not_taken_for_what_should_be_in_it(tmp_path, left):
   with pytest.raises(UserError, match='expected one of tokenizer.json'):
     kept.keep(vocabulary, copy)
   assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+
+
+@mutation(
+  'kept: a copy is read as its files say and not as it was',
+  'bertjax/data/vocab/vocabulary.py',
+  'do_lower_case=self.lowercase)',
+  'do_lower_case=False)',
+)
+@pytest.mark.parametrize('kind', ['wordpiece', 'bpe', 'unigram'])
+def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
+  TRAINERS[kind](
+    ['The Cat sat', 'a DOG and the cat'] * 40, 22 if kind == 'unigram' else 300, False, tmp_path
+  )
+  for name in ('tokenizer.json', 'tokenizer_config.json'):
+    (tmp_path / name).unlink(missing_ok=True)
+  asked = load_vocabulary(tmp_path, lowercase=True)
+  kept.keep(asked, tmp_path / 'kept')
+  assert kept.holds(tmp_path / 'kept', asked)
+  found = read_vocabulary(tmp_path / 'kept')
+  assert found.lowercase
+  for text in ('The CAT', 'a Dog'):
+    assert found.encode_batch([text])[0].tolist() == asked.encode_batch([text])[0].tolist()
+
+
+@mutation(
+  'kept: what a run keeps is looked at again',
+  'bertjax/data/vocab/kept.py',
+  'if not holds(directory, read_vocabulary(path, lowercase)):',
+  'if True:',
+)
+def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
+  """A run that began with what is refused today goes on."""
+  vocabulary(tmp_path / 'a')
+  (tmp_path / 'a/tokenizer_config.json').write_text('{"do_basic_tokenize": false}')
+  with pytest.raises(UserError, match='do_basic_tokenize=False'):
+    kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
+  (tmp_path / 'a/tokenizer_config.json').unlink()
+  kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
+  (tmp_path / 'a/tokenizer_config.json').write_text('{"do_basic_tokenize": false}')
+  kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')

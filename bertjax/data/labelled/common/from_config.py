@@ -12,7 +12,7 @@ from bertjax.data.labelled.common.rows import Rows
 from bertjax.data.store.reader import Store
 from bertjax.data.types import Task
 from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
+from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError
 
 
@@ -63,7 +63,7 @@ def open_rows(
 def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
   """The vocabulary of the encoder, for examples in a language; arguments and errors as
   `open_rows`."""
-  found = load_vocabulary(store.path / 'vocab')
+  found = read_vocabulary(store.path / 'vocab')
   if found.check_language is None:
     return found
   return found.of_language(extra_ids.name(config, language, store.languages))
@@ -152,5 +152,5 @@ def ensure_vocabulary(data: Any, workdir: str) -> str:
       'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '
       'brings its own, --config.init_from=hf:DIR or a run'
     )
-  kept.keep(load_vocabulary(data.vocab, data.lowercase), pathlib.Path(workdir, 'vocab'))
+  kept.bring(data.vocab, data.lowercase, pathlib.Path(workdir, 'vocab'))
   return workdir
