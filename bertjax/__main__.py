@@ -23,8 +23,6 @@ COMMANDS = (
   'preflight.flax_bert',
   'bench',
   'metrics.curves',
-  'studies.compare_masks',
-  'studies.known_language',
 )
 
 

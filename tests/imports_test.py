@@ -115,13 +115,6 @@ ARROWS = {
   'bertjax.train.segments': (
     'bertjax.convert.tokenizer.layouts', 'bertjax.data.labelled.common', 'bertjax.models',
   ),
-  'bertjax.studies': (
-    'bertjax.config.command_line', 'bertjax.data', 'bertjax.metrics', 'bertjax.train',
-  ),
-  'bertjax.studies.known_language': (
-    'bertjax.config.command_line', 'bertjax.data', 'bertjax.evals', 'bertjax.metrics',
-    'bertjax.train', 'configs',
-  ),
   'bertjax.bench': ('bertjax',),
   'bertjax.preflight': ('bertjax',),
   'bertjax.use': (

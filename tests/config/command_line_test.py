@@ -141,7 +141,7 @@ def test_a_config_file_that_returns_no_config_is_named(tmp_path):
   assert error.endswith('mine.py: expected a ConfigDict of get_config(), got 3\n'), error
 
 
-@pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep', 'studies.compare_masks'])
+@pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep'])
 @mutation(
   'recipe: the text of --help is made outside of the door',
   'bertjax/recipe.py',
