@@ -19,8 +19,6 @@ COMMANDS = (
   'recipe',
   'convert',
   'preflight',
-  'preflight.papers',
-  'preflight.flax_bert',
   'bench',
   'metrics.curves',
 )
