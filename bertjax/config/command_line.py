@@ -12,6 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 
+from bertjax.config import removed
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
@@ -119,6 +120,7 @@ def _unknown(argv: list[str]) -> str:
       if not hasattr(section, 'keys'):
         break
       if part not in section:
+        removed.refuse(whole)
         hint = nearest(part, section)
         known = ', '.join(sorted(section)) or 'none'
         return f'the config has no key {whole}: {above} has {known}{hint}'

@@ -74,7 +74,6 @@ ALBERT_MASK = BERT_MASK.without('rule') | cited(
   static=True,
   whole_word=True,
   ngram=3,
-  favor_longer=False,
   max_targets=20,
 )
 
