@@ -9,11 +9,14 @@ from bertjax.config import dotted
 from bertjax.errors import UserError
 
 _JUDGED_OUTSIDE = 'bertjax.convert --to=hf --sentence-transformers=mean writes what mteb judges'
-# Key, but for `phases.NAME.` -> (the value that is as now; None: any; what to do in its place)
+# Key, but for `phases.NAME.` -> (the value that is as now; None: any; what to do in its place).
+# `KEY@NAME` is of what is chosen by this name, where others have such a key.
 REMOVED: dict[str, tuple[Any, str]] = {
   'evals.similarity.file': ('', _JUDGED_OUTSIDE),
   'evals.similarity*': (None, _JUDGED_OUTSIDE),
   'data.mask.favor_longer': (False, 'n-grams have P(n) ~ 1 / n; a masking of your own may differ'),
+  'data.mask.alpha': (0.0, 'each token has a coin of its own; DistilBERT masks rare words more'),
+  'data.mask.block@xlm': (None, 'each token has a coin of its own'),
   'objective.disallow_correct': (False, 'the original word may be drawn, as by default before'),
   'optimizer.trust': ('decayed', 'the ratio is of the tensors whose optimizer.decay is not 0'),
   'optimizer.trust_rules': ([], 'the ratio is of the tensors whose optimizer.decay is not 0'),
@@ -32,9 +35,9 @@ def without(config: Mapping[str, Any]) -> dict[str, Any]:
   Raises:
     UserError: the run had a value that nothing can have now.
   """
-  kept = {}
-  for key, value in dotted.flat(config).items():
-    row = _row(key)
+  flat, kept = dotted.flat(config), {}
+  for key, value in flat.items():
+    row = _row(key, str(flat.get(f'{key.rpartition(".")[0]}.name')))
     if row is None:
       kept[key] = value
     elif row[0] is not None and value != row[0]:
@@ -42,6 +45,10 @@ def without(config: Mapping[str, Any]) -> dict[str, Any]:
   return dotted.nested(kept)
 
 
-def _row(key: str) -> tuple[Any, str] | None:
+def _row(key: str, chosen: str = '') -> tuple[Any, str] | None:
   plain = re.sub(r'^phases\.[^.]+\.', '', key)
-  return next((row for name, row in REMOVED.items() if fnmatch.fnmatchcase(plain, name)), None)
+  for name, row in REMOVED.items():
+    pattern, _, of = name.partition('@')
+    if fnmatch.fnmatchcase(plain, pattern) and (not of or chosen in ('', of)):
+      return row
+  return None

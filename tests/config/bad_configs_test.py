@@ -274,7 +274,7 @@ DATA = [
   ('ernie:test_dialogues', {'data.mask.word_prob': 0.0}, "has no column 'role'"),
   ('ernie:test_dialogues', {'data.plan.turns': 1}, 'turns: expected int >= 2'),
   ('xlm', {}, "has no column 'language'"),
-  ('xlm', {'data.mask.alpha': -1.0}, 'alpha'),
+  ('xlm', {'data.mask.alpha': 0.5}, 'alpha was removed in 0.2'),
   ('xlm', {'phases.tlm.data.plan.lead': 'mask'}, 'lead: expected one of'),
   ('xlnet', {}, 'has no eod'),
   ('xlnet', {'data.mask': XLNET_MASK}, 'reuse_len must be the same in both'),

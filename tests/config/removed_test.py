@@ -35,8 +35,12 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
   older['optimizer'] |= dict(trust='decayed')
   older['data']['mask']['favor_longer'] = False
   older['evals']['similarity'] = dict(type='similarity', every=5, file='', text=['a', 'b'])
-  older['phases'] = dict(one=dict(optimizer=dict(trust='decayed', b1=0.5)))
-  c.phases = dict(one=dict(optimizer=dict(b1=0.5)))
+  masks = dict(name='xlm', rate=0.1), dict(name='ernie', block=8)  # whose blocks are read
+  of_phases = [dict(data=dict(mask=mask), optimizer=dict(b1=0.5)) for mask in masks]
+  c.phases = dict(zip(('one', 'two'), of_phases, strict=True))
+  older['phases'] = json.loads(c.phases.to_json_best_effort())
+  older['phases']['one']['optimizer']['trust'] = 'decayed'
+  older['phases']['one']['data']['mask'] |= dict(alpha=0.0, block=32)
   path = tmp_path / 'config.json'
   write = lambda: path.write_text(json.dumps(dict(format=resume.FORMAT, config=older, given={})))
   write()
@@ -52,4 +56,4 @@ def test_a_run_with_the_usual_values_goes_on(tmp_path):
 def test_the_names_are_no_keys_of_any_more():
   for key in removed.REMOVED:
     with pytest.raises(UserError, match='was removed'):
-      removed.refuse(f'config.phases.one.{key}')
+      removed.refuse(f'config.phases.one.{key.partition("@")[0]}')
