@@ -62,8 +62,10 @@ def _others(environ: Mapping[str, str]) -> str:
   """The system by which jax knows of other processes; '' where this one is alone, which
   jax.distributed.initialize() refuses."""
   for cluster in clusters.ClusterEnv._cluster_types:
-    on_tpus = cluster.name.endswith('tpu')
+    on_tpus, on_pods = cluster.name.endswith('tpu'), cluster is clusters.K8sCluster
     if cluster.opt_in_only_method or (on_tpus and environ.get('JAX_PLATFORMS') == 'cpu'):
+      continue
+    if on_pods and 'JOB_COMPLETION_INDEX' not in environ:  # of no Job: jax would not find its own
       continue
     if cluster.is_env_present():
       return (cluster.name or 'jax') if cluster.get_process_count() > 1 else ''
