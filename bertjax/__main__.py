@@ -19,12 +19,8 @@ COMMANDS = (
   'recipe',
   'convert',
   'preflight',
-  'preflight.papers',
-  'preflight.flax_bert',
   'bench',
   'metrics.curves',
-  'studies.compare_masks',
-  'studies.known_language',
 )
 
 

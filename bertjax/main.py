@@ -7,12 +7,12 @@ import os
 import pathlib
 import sys
 
-from absl import flags, logging
+from absl import flags
 from ml_collections import config_flags
 
 from bertjax.config import command_line, presets, registry
 from bertjax.errors import UserError, door
-from bertjax.machine import cluster, compiled, malloc
+from bertjax.machine import compiled, malloc
 from bertjax.storage import copies
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -42,7 +42,7 @@ _OVERRIDE = flags.DEFINE_multi_string(
 _COORDINATOR = flags.DEFINE_string(
   'coordinator',
   None,
-  'HOST:PORT of process 0, where neither a TPU pod nor Kubernetes nor SLURM says it.',
+  'HOST:PORT of process 0, where jax does not find it: neither a TPU pod nor SLURM nor Open MPI.',
 )
 _PROCESSES = flags.DEFINE_integer(
   'processes', None, 'How many processes, with --coordinator; 1 without it: this one, alone.'
@@ -51,26 +51,11 @@ _PROCESS = flags.DEFINE_integer('process', None, 'Index of this process, with --
 flags.mark_flag_as_required('config')
 
 
-def _join_the_others() -> None:
-  """Connects the processes of the run, if there are several."""
-  place = cluster.find(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
-  if place is None:
-    warning = cluster.unused()
-    if warning and _PROCESSES.value is None:
-      logging.warning(warning)
-    return
-  if place.process == 0:
-    print(
-      f'Process 0 of {place.processes}, coordinator {place.coordinator}, by {place.told_by}',
-      flush=True,
-    )
-  cluster.join(place)
-
-
 def main() -> None:
   """Trains or evaluates."""
   # After the flags, so that --help is quick.
   from bertjax.data.labelled.common import durations
+  from bertjax.machine import distributed
   from bertjax.train import loop as train_loop
   from bertjax.train import pace
 
@@ -88,7 +73,7 @@ def main() -> None:
     raise UserError('--override is for training: --evaluate takes --config.KEY=VALUE as it is')
   if _STEP.value and not _EVALUATE.value:
     raise UserError('--step is for --evaluate: a run goes on from its newest checkpoint')
-  _join_the_others()
+  distributed.join(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if _EVALUATE.value:
     train_loop.evaluate(_CONFIG.value, _WORKDIR.value, _STEP.value)
   else:

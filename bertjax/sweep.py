@@ -24,15 +24,13 @@ from bertjax.errors import UserError, choose, door
 from bertjax.launch.arguments import without_flags
 from bertjax.launch.grid import Job, Point, jobs, judged, table
 from bertjax.storage import remote
-from configs.finetune.grids import GRIDS
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
 _GRID = flags.DEFINE_multi_string(
   'grid',
   [],
-  'KEY=VALUE,VALUE,...: a key of the config, without "config."; several make a grid. Or '
-  f'what a paper chose from (configs/finetune/grids.py): {", ".join(GRIDS)}.',
+  'KEY=VALUE,VALUE,...: a key of the config, without "config."; several make a grid.',
 )
 _SEEDS = flags.DEFINE_integer(
   'seeds', 1, 'Runs of each point: config.seed and those after it.', lower_bound=1
@@ -80,8 +78,6 @@ def main() -> int:
   if _BEST.value and metric != config.best.metric:
     raise UserError(f'--best is by config.best.metric={config.best.metric}, got --metric={metric}')
   found = jobs(config, _GRID.value, _SEEDS.value, _settle)
-  for name in filter(GRIDS.__contains__, map(str.strip, _GRID.value)):
-    print(f'{name}: {GRIDS[name].source}', flush=True)
   one_store = _has_one_store(config, [job.point for job in found])
   for job in found:
     if one_store:

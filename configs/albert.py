@@ -76,7 +76,6 @@ def get_config(arg: str | None = None):
         b2=0.999,
         eps=1e-6,
         bias_correction=False,
-        trust='decayed',
       )
     )
   full = c.total_steps

@@ -57,7 +57,6 @@ def get_config(arg: str | None = None):
       b2=0.999,
       eps=1e-6,
       bias_correction=True,
-      trust='decayed',
       clip=1.0,
     )
   )

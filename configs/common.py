@@ -130,11 +130,6 @@ def evals(c: ConfigDict) -> ConfigDict:
   e.held_out.every = each()
   # Rows scored token by token; 0: none.
   e.pseudo_perplexity = dict(type='pseudo_perplexity', every=0, rows=8, rows_of='held_out')
-  # Pairs of texts whose similarity people judged, as in STS-B; no file: none.
-  e.similarity = dict(
-    type='similarity', every=each(), file='', text=('sentence1', 'sentence2'), score='score',
-    header=(), examples=0, batch_size=64, language='',
-  )  # fmt: skip
   # A linear classifier on the frozen model, fitted to `train` and judged on `dev`; no file: none.
   e.linear_probe = dict(
     type='linear_probe', every=each(), train='', dev='', text=('sentence',), label='label',

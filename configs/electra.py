@@ -102,7 +102,6 @@ def get_config(arg: str | None = None):
       generator_weight=1.0,
       discriminator_weight=50.0,
       temperature=1.0,
-      disallow_correct=False,
       electric=False,
       train='both',  # electra_objective=True
     )

@@ -181,7 +181,7 @@ def test_overrides_move_what_refers_to_them(monkeypatch):
 )
 def test_a_set_may_be_judged_at_the_end_alone(monkeypatch):
   config = parse(monkeypatch, '--config.evals.held_out.every=0', '--config.eval_steps=7')
-  assert config.eval_steps == config.evals.similarity.every == 7
+  assert config.eval_steps == config.evals.linear_probe.every == 7
   assert config.evals.held_out.every == 0 and schema.check(config) is None
 
 

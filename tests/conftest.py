@@ -74,7 +74,6 @@ PARTS = {
     'checkpoint/',
     'data/',
     'metrics/',
-    'studies/',
     'launch/',
     'machine/',
     'faults/',

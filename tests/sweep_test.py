@@ -16,9 +16,6 @@ from bertjax.errors import UserError
 from bertjax.launch import arguments
 from bertjax.launch import grid as grids
 from configs import bert
-from configs.distill import kd
-from configs.finetune import glue
-from configs.finetune.grids import GRIDS
 
 
 def config():
@@ -39,30 +36,11 @@ def test_points_of_a_grid():
   ]  # fmt: skip
 
 
-RECIPES = dict(roberta='mrpc,roberta')  # of glue.py; others are mrpc
-
-
-@pytest.mark.parametrize('name', GRIDS)
-@mutation(
-  'sweep: a batch size of a grid is another',
-  'configs/finetune/grids.py',
-  "('epochs=10', 'batch_size=16,32'",
-  "('epochs=10', 'batch_size=16'",
-  case='roberta',
-)
-def test_the_grid_of_a_paper_fits_its_recipe(name):
-  recipe = kd.get_config(name) if name in kd.KINDS else glue.get_config(RECIPES.get(name, 'mrpc'))
-  count = dict(bert=18, bert_small=20, roberta=6, spanbert=10, kd=9, pkd=12)[name]
-  assert len(grids.jobs(recipe, [name], 2)) == 2 * count
-
-
 @pytest.mark.parametrize(
   'grid, message',
   [
     (['batch_size'], 'KEY=VALUE'),
-    (['bart'], "did you mean 'bert'"),
-    (['bert', 'epochs=5'], 'epochs or one of its values is there twice'),
-    (['pkd'], 'keys of config.objective'),
+    (['bert'], 'KEY=VALUE'),
     (['batch_size=8,'], 'KEY=VALUE'),
     (['batch_sise=8'], 'batch_size'),
     (['optimizer.schedule.peek=1'], 'peak'),

@@ -2,7 +2,7 @@
 
 python -m bertjax.bench NAME [flags]
 
-NAME is distill, embed, finetune, input, kernel, plans, prepare, recurrence, squad or step.
+NAME is input, kernel or step.
 """
 
 import importlib
@@ -18,9 +18,6 @@ from bertjax.config import command_line, presets, registry
 from bertjax.errors import door
 from bertjax.machine import malloc
 
-# These compute nothing with XLA, and rivals of theirs have threads in the process, which one arena
-# would make wait for each other.
-OF_TEXT = ('input', 'plans', 'prepare', 'squad')
 BENCHES = [name for name in registry.names_in('bertjax.bench') if name != '__main__']
 
 
@@ -30,7 +27,9 @@ def prepare_memory(words: Sequence[str]) -> None:
   Args:
     words: of the command, the bench before all.
   """
-  if words and words[0] not in OF_TEXT:
+  # Nothing of `input` is computed with XLA, and its rival has threads in the process, which one
+  # arena would make wait for each other.
+  if words and words[0] != 'input':
     malloc.huge_pages()
     malloc.one_arena()
 

@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import history
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
-from bertjax.config import dotted, registry
+from bertjax.config import dotted, registry, removed
 from bertjax.data.vocab import kept
 from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError, nearest, writing
@@ -79,7 +79,7 @@ def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
   if not all(isinstance(found.get(key), dict) for key in ('config', 'given')):
     raise UserError(f'{path}: expected the config of a run, got the keys {", ".join(found)}')
   registry.note_elsewhere(found, str(path))
-  return found
+  return dict(found, config=removed.without(found['config']))
 
 
 def note_saved(workdir: pathlib.Path | str, step: int) -> None:

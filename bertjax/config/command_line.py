@@ -12,7 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from bertjax.config import registry
+from bertjax.config import registry, removed
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'
@@ -129,6 +129,7 @@ def _unknown(argv: list[str]) -> str:
       if not hasattr(section, 'keys'):
         break
       if part not in section:
+        removed.refuse(whole)
         hint = nearest(part, section)
         known = ', '.join(sorted(section)) or 'none'
         return f'the config has no key {whole}: {above} has {known}{hint}'

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ml_collections import ConfigDict
 
+from bertjax.config import removed
 from bertjax.config.field_types import Bounds
 from bertjax.errors import UserError, choose
 
@@ -99,6 +100,7 @@ def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str)
   """As `check`, against fields that are known already."""
   for name in given:
     if name not in known:
+      removed.refuse(f'{key.partition(" ")[0]}.{name}')  # what is chosen stands behind it
       if not known:
         raise UserError(f'{key} takes no fields, got {name}: remove it')
       choose(name, known, f'fields of {key}')

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax.config import options, registry, sources
+from bertjax.config import options, registry, removed, sources
 from bertjax.config.field_types import Natural
 from bertjax.config.keys import (
   LEAST_PIECES,
@@ -116,6 +116,7 @@ def sections(config: Any) -> Iterator[Described]:
     yield _described('config.objective.teacher', teacher, Teacher)
   yield from _of_optimizer(_section(config, 'optimizer'))
   for name, given in _section(config, 'evals').items():
+    removed.refuse(f'config.evals.{name}')
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
 
 

@@ -74,7 +74,6 @@ ALBERT_MASK = BERT_MASK.without('rule') | cited(
   static=True,
   whole_word=True,
   ngram=3,
-  favor_longer=False,
   max_targets=20,
 )
 
@@ -155,9 +154,6 @@ XLM_MASK = (
     'XLM/README.md:word_pred, word_mask_keep_rand', rate=0.15, mask_share=0.8, random_share=0.1
   )
   | cited('ours: mean and 5 deviations', max_targets=0)
-  | cited('XLM/train.py:sample_alpha', alpha=0.0)
-  # Rows of a batch of the original.
-  | cited('XLM/README.md:batch_size', block=32)
 )
 TRANSLATION_PLAN = cited(
   'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True

@@ -17,35 +17,30 @@ from bertjax.kernels.look_up import one_of
 
 Array = jax.Array
 
-_BAN = 1000.0  # off the logit of a banned id; its probability is 0 in float32
-
 
 def uniform(bits: Array) -> Array:
   """uint32 bits as float32 multiples of 2^-23 in [0, 1), so that u * x < x for every x > 0."""
   return (bits >> 9).astype(jnp.float32) * jnp.float32(2.0**-23)
 
 
-def sample(
-  scores: Scores, uniform_BP: Array, temperature: float = 1.0, banned_BP: Array | None = None
-) -> Array:
+def sample(scores: Scores, uniform_BP: Array, temperature: float = 1.0) -> Array:
   """Draws an id per position from softmax(logits / temperature).
 
   Args:
     scores: see `Scores`; padding rows are never drawn.
     uniform_BP: float32 from `uniform`. Probabilities are exact to its 2^-23.
     temperature: static, above 0.
-    banned_BP: an id per position that is not drawn there.
 
   Returns:
     int32 [B, P]; no gradient flows through it.
   """
   chunks = ce.chunks_of_a_device(uniform_BP.size, scores.table_VE.shape[0])
   if chunks:
-    return chunked_sample(scores, uniform_BP, temperature, banned_BP, chunks)
-  hidden_nE, table_VE, bias_V, uniform_n, banned_n = _flat(scores, uniform_BP, banned_BP)
+    return chunked_sample(scores, uniform_BP, temperature, chunks)
+  hidden_nE, table_VE, bias_V, uniform_n = _flat(scores, uniform_BP)
   id_V = np.arange(table_VE.shape[0])
   logits_nV = ce.flat_logits(hidden_nE, table_VE, bias_V, id_V >= scores.vocab_size)
-  logits_nV = _changed(logits_nV, id_V, temperature, banned_n)
+  logits_nV = _cooled(logits_nV, temperature)
   top_n = jnp.max(logits_nV, 1)
   weight_nGK = jnp.exp(logits_nV - top_n[:, None]).reshape(len(uniform_n), ce.BLOCKS, -1)
   group_n, rest_n = _choose(jnp.sum(weight_nGK, -1), uniform_n)
@@ -54,20 +49,18 @@ def sample(
   return _ids(scores, group_n, place_n).reshape(uniform_BP.shape)
 
 
-def chunked_sample(
-  scores: Scores, uniform_BP: Array, temperature: float, banned_BP: Array | None, chunks: int
-) -> Array:
+def chunked_sample(scores: Scores, uniform_BP: Array, temperature: float, chunks: int) -> Array:
   """`sample` in so many chunks of the vocabulary, or as many as its tiles admit."""
   rows = scores.table_VE.shape[0]
   tiles = ce.chunk_tiles(rows, chunks)
   each = jnp.arange(ce.chunk_count(rows, tiles))
-  hidden_nE, table_VE, bias_V, uniform_n, banned_n = _flat(scores, uniform_BP, banned_BP)
+  hidden_nE, table_VE, bias_V, uniform_n = _flat(scores, uniform_BP)
 
   def logits_of(at: Array) -> Array:
     part = ce.chunk(tiles, scores.vocab_size, table_VE, bias_V, at)
     left_out_K = part.padding_K | part.again_K
     logits_nK = ce.flat_logits(hidden_nE, part.table_KE, part.bias_K, left_out_K)
-    return _changed(logits_nK, part.id_K, temperature, banned_n)
+    return _cooled(logits_nK, temperature)
 
   def weigh(running, at):
     """The running maximum, and each block's sum of exponentials below it."""
@@ -96,18 +89,15 @@ def chunked_sample(
   return _ids(scores, group_n, place_n).reshape(uniform_BP.shape)
 
 
-def _flat(scores: Scores, uniform_BP: Array, banned_BP: Array | None):
-  """(hidden_nE, table_VE, bias_V, uniform_n, banned_n or None), cut off from the gradient."""
+def _flat(scores: Scores, uniform_BP: Array):
+  """(hidden_nE, table_VE, bias_V, uniform_n), cut off from the gradient."""
   parts = (scores.hidden_BPE, scores.table_VE, scores.bias_V)
   hidden_BPE, table_VE, bias_V = jax.tree.map(jax.lax.stop_gradient, parts)
-  banned_n = None if banned_BP is None else banned_BP.reshape(-1)
   hidden_nE = hidden_BPE.reshape(-1, hidden_BPE.shape[-1])
-  return hidden_nE, table_VE, bias_V, uniform_BP.reshape(-1), banned_n
+  return hidden_nE, table_VE, bias_V, uniform_BP.reshape(-1)
 
 
-def _changed(logits_nK: Array, id_K: Array, temperature: float, banned_n: Array | None) -> Array:
-  if banned_n is not None:
-    logits_nK -= _BAN * (id_K[None] == banned_n[:, None])
+def _cooled(logits_nK: Array, temperature: float) -> Array:
   return logits_nK if temperature == 1.0 else logits_nK / temperature
 
 

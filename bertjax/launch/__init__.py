@@ -1,1 +1,1 @@
-"""Starts runs: on this machine, over ssh, on TPU VMs and on GKE; the scripts of launch/ call it."""
+"""Starts runs: on this machine and over ssh; scripts and files of launch/ call it."""

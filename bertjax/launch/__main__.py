@@ -1,14 +1,11 @@
-"""Starts a run in many places, here or in a cloud:
-
-python -m bertjax.launch local|gpu|tpu_vm|gke|resumable ...
-"""
+"""Starts a run in many processes: python -m bertjax.launch local|gpu|resumable ..."""
 
 import importlib
 import sys
 
 from bertjax.errors import door
 
-PLACES = ('local', 'gpu', 'tpu_vm', 'gke', 'resumable')
+PLACES = ('local', 'gpu', 'resumable')
 
 
 def main(argv: list[str]) -> int:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from bertjax.errors import UserError, choose
-from configs.finetune.grids import GRIDS
 
 Point = Mapping[str, str]  # key -> value, as text
 
@@ -38,14 +37,14 @@ def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
   """The points of a grid, the last key changing fastest.
 
   Args:
-    grid: KEY=VALUE,VALUE,... each, or the name of a paper's grid (configs/finetune/grids.py).
+    grid: KEY=VALUE,VALUE,... each.
     config: that the keys are of.
 
   Raises:
-    UserError: a line that is neither, or an unknown key; the nearest is named.
+    UserError: a line that is no such, or an unknown key; the nearest is named.
   """
   axes: dict[str, list[str]] = {}
-  for line in itertools.chain.from_iterable(map(_axes, grid)):
+  for line in grid:
     key, equals, text = line.partition('=')
     key = key.strip().removeprefix('config.')
     values = _split(text)
@@ -58,13 +57,6 @@ def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
   if 'seed' in axes:
     raise UserError('--grid: seeds are counted by --seeds, from config.seed on')
   return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
-
-
-def _axes(line: str) -> Sequence[str]:
-  """The axes of a paper's grid, or the one that the line is."""
-  if '=' in line or not line.strip():
-    return [line]
-  return GRIDS[choose(line.strip(), GRIDS, '--grid: expected KEY=VALUE,VALUE,... or a name')].axes
 
 
 def jobs(

@@ -3,7 +3,7 @@
   python -m bertjax.launch resumable --config=... --workdir=...
 
 The same as `bertjax.main`, which ends with 0 when a signal has stopped it: what starts runs again
-(SLURM's batch script, a JobSet, launch/tpu_vm.sh) must know whether there is more to do.
+(SLURM's batch script, a JobSet, SkyPilot) must know whether there is more to do.
 """
 
 import sys

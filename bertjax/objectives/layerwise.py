@@ -113,7 +113,7 @@ def make(config) -> Objective:
     fitted = flops_lib.head_flops(real * (student.layers + 1), student.width * teacher.width)
     return pair.flops(batch) + student.layers * attention.flops(batch, student, teacher) + fitted
 
-  evals = ('loss', 'similarity', 'linear_probe')
+  evals = ('loss', 'linear_probe')
   return Objective(init, loss, pair.predict, lambda batch: (), flops, evals=evals)
 
 

@@ -82,7 +82,7 @@ def make(config) -> Objective:
   # A causal position does not see the tokens after it, so none is hidden to be completed.
   causal = 'attend' in config.model and config.model.attend == 'causal'
   of_words = () if causal else ('pseudo_perplexity', 'fill_mask')
-  evals = ('loss', 'similarity', 'linear_probe', *of_words)
+  evals = ('loss', 'linear_probe', *of_words)
   return Objective(model.init, loss, predict, lambda batch: (), model.flops, evals=evals)
 
 

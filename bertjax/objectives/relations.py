@@ -97,7 +97,7 @@ def make(config) -> Objective:
   def flops(batch: Batch) -> float:
     return pair.flops(batch) + len(relations) * attention.flops(batch, student, teacher)
 
-  evals = ('loss', 'similarity', 'linear_probe')
+  evals = ('loss', 'linear_probe')
   return Objective(pair.init, loss, pair.predict, lambda batch: (), flops, evals=evals)
 
 

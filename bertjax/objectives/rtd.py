@@ -56,7 +56,6 @@ class Options(NamedTuple):
     plus: added to the weights of both losses.
     generator_weight, discriminator_weight: of the losses.
     temperature: of the generator's draws.
-    disallow_correct: the original id is never drawn.
     electric, train, copy_generator: see above.
   """
 
@@ -64,7 +63,6 @@ class Options(NamedTuple):
   generator_weight: NonNegative
   discriminator_weight: NonNegative
   temperature: Positive
-  disallow_correct: bool
   electric: bool
   train: Trained
   copy_generator: bool
@@ -103,7 +101,7 @@ def bits(batch: Batch, noise: Noise) -> Array:
   return at_targets(bits_BT, batch)
 
 
-def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float, correct: bool) -> Array:
+def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float) -> Array:
   """Ids of the generator at the targets, int32 [B, P].
 
   Args:
@@ -111,11 +109,8 @@ def draw(scores: Scores, batch: Batch, noise: Noise, temperature: float, correct
     batch: the masked batch.
     noise: keys of the step.
     temperature: of the softmax.
-    correct: whether the original id may be drawn.
   """
-  banned_BP = None if correct else batch['target_BP']
-  uniform_BP = sampling.uniform(bits(batch, noise))
-  return sampling.sample(scores, uniform_BP, temperature, banned_BP)
+  return sampling.sample(scores, sampling.uniform(bits(batch, noise)), temperature)
 
 
 def text_weight(batch: Batch) -> Array:
@@ -223,7 +218,7 @@ def make(config) -> Objective:
   pair = _Pair(model, settings, _log_odds(config) if settings.electric else 0.0)
   enter = copy_generator if settings.copy_generator else None
   words = () if model.generator == 'uniform' else ('pseudo_perplexity', 'fill_mask')
-  evals = ('loss', 'similarity', 'linear_probe', *words)
+  evals = ('loss', 'linear_probe', *words)
   carry = lambda batch: ()
   return Objective(model.init, pair.loss, pair.predict, carry, pair.flops, finish, enter, evals)
 
@@ -265,7 +260,7 @@ class _Pair(NamedTuple):
       if self.settings.train == 'generator':
         return Out(terms, carry)
       settings = self.settings
-      id_BP = draw(picked, batch, noise, settings.temperature, not settings.disallow_correct)
+      id_BP = draw(picked, batch, noise, settings.temperature)
     fake_BT = replace(batch['token_BT'], id_BP, batch)
     shown = dict(batch, token_BT=fake_BT), dropout.fork(dropped, 'fake')
     logit_BT = self._apply(self.model.discriminate, variables, *shown)['rtd_BT']

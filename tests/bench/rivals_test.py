@@ -1,4 +1,4 @@
-"""The step and prepare benches: the rivals get the same model, batch and text."""
+"""The step bench: the rivals get the same model and batch."""
 
 import os
 import pathlib
@@ -11,10 +11,9 @@ import torch
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.bench.parts import own_step, rival_prepare, rival_step, timing
+from bertjax.bench.parts import own_step, rival_step, timing
 from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.convert import huggingface
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.objectives import mlm, plm
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
@@ -164,15 +163,3 @@ def test_a_family_without_a_rival_is_refused():
 def test_the_synthetic_batch_has_the_labels_of_the_model():
   batch = synthetic_batch(make_config('albert'))
   assert batch['order_BG'].shape == (8, 1) and 'next_BG' not in batch
-
-
-def test_raw_tokenizer_gives_the_ids_of_the_store(tmp_path):
-  pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'cat', '##s', 'sit', '.', 'é']
-  path = tmp_path / 'vocab.txt'
-  path.write_text('\n'.join(pieces), encoding='utf-8')
-  texts = ['The cats sit.', 'Sit, cats', '']
-  raw = rival_prepare.raw_tokenizer(str(path)).encode_batch(texts, add_special_tokens=False)
-  ours = load_vocabulary(str(path)).encode_batch(texts)
-  assert [list(ids) for ids in ours] == [encoding.ids for encoding in raw]
-  with pytest.raises(ValueError, match='tokenizer.json'):
-    rival_prepare.raw_tokenizer('spiece.model')

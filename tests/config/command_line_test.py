@@ -62,6 +62,7 @@ def test_a_config_file_that_fails_keeps_its_traceback(tmp_path):
       'total_step=5',
       "no key config.total_step: config has batch_size, .*; did you mean 'total_steps'",
     ),
+    ('evals.similarity.file=x', 'config.evals.similarity.file was removed in 0.2, remove it: '),
     ('evals.zz.file=x', 'no key config.evals.zz.file: config.evals has fill_mask, held_out, '),
     ('evals.heldout.every=1', "config.evals has .*; did you mean 'held_out'"),
     ('total_steps=1e6', "config.total_steps: expected an integer such as 1000000, got '1e6'"),
@@ -141,7 +142,7 @@ def test_a_config_file_that_returns_no_config_is_named(tmp_path):
   assert error.endswith('mine.py: expected a ConfigDict of get_config(), got 3\n'), error
 
 
-@pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep', 'studies.compare_masks'])
+@pytest.mark.parametrize('module', ['recipe', 'preflight', 'sweep'])
 @mutation(
   'recipe: the text of --help is made outside of the door',
   'bertjax/recipe.py',

@@ -63,7 +63,7 @@ CASES = {
   'distilbert_sequences_packed_128': (distilbert(pack=8, mask__block=4), 128),
   'mbert_pairs_128': (recipe(plan__dupe_factor=5, language_alpha=0.7), 128),
   'xlm_stream_64': (
-    xlm(recipes.XLM_PLAN, language_alpha=0.7, language_block=8, mask__alpha=0.5, mask__block=8),
+    xlm(recipes.XLM_PLAN, language_alpha=0.7, language_block=8),
     64,
   ),
   'xlm_causal_64': (recipe(recipes.XLM_PLAN, recipes.CAUSAL_MASK, language_alpha=0.0), 64),

@@ -9,6 +9,7 @@ from systems import tiny
 
 from bertjax.errors import UserError
 from bertjax.evals import linear_probe
+from bertjax.evals.held_out import vectors
 from bertjax.train import evaluation, first_state, setup
 
 RNG = np.random.default_rng(3)
@@ -85,6 +86,43 @@ def test_it_is_logistic_regression_on_the_means_of_last_states(system, files, ri
   assert scores['eval/linear_probe/majority'] == pytest.approx(26 / 39)
   assert 26 / 39 < scores['eval/linear_probe/accuracy'] < 1  # some texts are misleading
   assert scores['eval/linear_probe/cut'] == 0
+
+
+@mutation(
+  'vectors: texts are in language 0, whatever they are in',
+  'bertjax/evals/held_out/vectors.py',
+  '0, batch_size, extra_ids=ids)',
+  '0, batch_size)',
+)
+def test_texts_are_in_the_language_that_is_said(files, rich_store, monkeypatch):
+  seen = {}
+  for language in ('de', 'en', '1', ''):
+    c = config(files, language=language)
+    c.model.update({'extra': (('language', 3),), 'init_std': 0.5})
+    if not language:
+      with pytest.raises(UserError, match='or in language of an evaluation, .* one of de, en, fr'):
+        setup.make_run(c, rich_store, jax.devices()[:1])
+      continue
+    run = setup.make_run(c, rich_store, jax.devices()[:1])
+    variables = first_state.initial_state(c, run).variables
+    keep = lambda train_nD, label_n, dev_nD, to=language: (
+      seen.update({to: train_nD}) or label_n[:39]
+    )
+    monkeypatch.setattr(linear_probe, 'fitted', keep)
+    evaluation.run(run.phases, False, variables, 1, True)
+  np.testing.assert_array_equal(seen['en'], seen['1'])
+  assert np.abs(seen['en'] - seen['de']).max() > 1e-3
+
+
+@mutation(
+  'vectors: padding counts as a token',
+  'bertjax/evals/held_out/vectors.py',
+  '(example_BT > 0).astype',
+  '(example_BT >= 0).astype',
+)
+def test_an_empty_row_has_no_direction():
+  found = vectors.masked_mean(np.ones((2, 3, 4), np.float32), np.array([[1, 1, 0], [0, 0, 0]]))
+  assert not np.asarray(found[1]).any()
 
 
 def test_three_classes_are_told_apart():

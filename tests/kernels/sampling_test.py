@@ -57,22 +57,20 @@ def split(scores):
   return scores[:3], lambda parts: Scores(*parts, scores.vocab_size)
 
 
-def drawn(scores, uniform, temperature=1.0, banned=None, chunks=0):
+def drawn(scores, uniform, temperature=1.0, chunks=0):
   parts, join = split(scores)
 
   def run(parts):
     if chunks:
-      return sampling.chunked_sample(join(parts), uniform, temperature, banned, chunks)
-    return sampling.sample(join(parts), uniform, temperature, banned)
+      return sampling.chunked_sample(join(parts), uniform, temperature, chunks)
+    return sampling.sample(join(parts), uniform, temperature)
 
   return np.asarray(jax.jit(run)(parts))
 
 
-def cumulative(scores, temperature=1.0, banned=None):
+def cumulative(scores, temperature=1.0):
   """The distribution function in float64, [B, P, V]."""
   x = np.asarray(logits(scores), np.float64)
-  if banned is not None:
-    np.put_along_axis(x, banned[..., None], -np.inf, -1)
   x = np.exp((x - x.max(-1, keepdims=True)) / temperature)
   return np.cumsum(x, -1) / x.sum(-1, keepdims=True)
 
@@ -123,18 +121,6 @@ def test_extreme_uniforms_draw_words_of_some_probability(chunks):
     ids = drawn(scores, jnp.full((4, 500), value), chunks=chunks)
     assert ids.max() < WORDS
     assert (np.asarray(jax.nn.log_softmax(logits(scores)))[0, 0, ids[0, 0]]) > -30
-  banned = np.zeros((4, 500), np.int32)
-  assert drawn(scores, jnp.zeros((4, 500)), banned=banned, chunks=chunks).min() > 0
-
-
-@pytest.mark.parametrize('chunks', [0, 8])
-def test_a_banned_id_is_never_drawn_and_the_rest_keeps_its_odds(chunks):
-  scores, uniform = scores_of(std=2.0), uniforms()
-  banned = np.asarray(jnp.argmax(logits(scores), -1))
-  assert (drawn(scores, uniform, chunks=chunks) == banned).mean() > 0.5
-  ids = drawn(scores, uniform, banned=banned, chunks=chunks)
-  assert not (ids == banned).any()
-  assert lies_between(ids, cumulative(scores, banned=banned), uniform)
 
 
 def test_no_gradient_flows_through_a_draw():
@@ -142,7 +128,7 @@ def test_no_gradient_flows_through_a_draw():
   parts, join = split(scores)
   ways = (
     lambda parts: sampling.sample(join(parts), uniform),
-    lambda parts: sampling.chunked_sample(join(parts), uniform, 1.0, None, 8),
+    lambda parts: sampling.chunked_sample(join(parts), uniform, 1.0, 8),
   )
   for way in ways:
     grads = jax.grad(lambda parts, way=way: jnp.sum(way(parts) * 1.0))(parts)

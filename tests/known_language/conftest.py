@@ -7,8 +7,8 @@ from collections.abc import Callable
 import prepare_runs
 import pytest
 
-from bertjax.data.text import known_language
-from bertjax.studies.known_language.systems import TEXTS
+from tests.known_language import language as known_language
+from tests.known_language.systems import TEXTS
 
 
 @pytest.fixture(scope='session')

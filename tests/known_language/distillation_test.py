@@ -9,12 +9,12 @@ import jax
 import pytest
 from mutation import mutation
 
-from bertjax.data.text import known_language
 from bertjax.metrics import curves
-from bertjax.studies.known_language import arms
-from bertjax.studies.known_language.systems import SYSTEMS, config_of
 from bertjax.train import loop, setup
 from configs.distill import distilbert
+from tests.known_language import arms
+from tests.known_language import language as known_language
+from tests.known_language.systems import SYSTEMS, config_of
 
 SYSTEM = SYSTEMS['roberta']
 TEACHER_STEPS, STEPS = 150, 1000

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.data.text import known_language
-from bertjax.data.text.known_language import SPECIAL
-from bertjax.studies.known_language import optimum, readings
+from tests.known_language import language as known_language
+from tests.known_language import optimum, readings
+from tests.known_language.language import SPECIAL
 
 PAD, _, CLS, SEP, MASK, _ = range(len(SPECIAL))
 FIRST, WORDS = len(SPECIAL), 3
@@ -82,7 +82,7 @@ ALL_HIDDEN = dict(rate=0.15, mask_share=1.0, random_share=0.0)
 @pytest.mark.parametrize('name', LANGUAGES)
 @mutation(
   'known_language: what follows a hidden word tells nothing of it',
-  'bertjax/studies/known_language/inference.py',
+  'tests/known_language/inference.py',
   '    belief_RTK[:, t] *= after_RK\n',
   '',
   case='lag1 noise0.0',
@@ -118,7 +118,7 @@ def test_hidden_words_and_pairs(name):
 
 @mutation(
   'known_language: B goes before A where they are in order',
-  'bertjax/studies/known_language/readings.py',
+  'tests/known_language/readings.py',
   'place_BT + second_B1)',
   'place_BT)',
 )
@@ -142,7 +142,7 @@ def test_the_order_of_two_sentences():
 @pytest.mark.parametrize('name', LANGUAGES)
 @mutation(
   'known_language: a visible target is told to be what it shows',
-  'bertjax/studies/known_language/optimum.py',
+  'tests/known_language/optimum.py',
   'own_BTW = channel(kept, other)',
   'own_BTW = channel(1.0, other)',
   case='lag1 noise0.0',
@@ -229,7 +229,7 @@ def test_a_row_and_a_stream_from_left_to_right(name):
 
 @mutation(
   'known_language: a permuted target is predicted from all others',
-  'bertjax/studies/known_language/optimum.py',
+  'tests/known_language/optimum.py',
   "seen_BPT = query_BP[:, :, None] > batch['order_k_BT'][:, None, :]",
   "seen_BPT = query_BP[:, :, None] > batch['order_k_BT'][:, None, :] - 99",
 )

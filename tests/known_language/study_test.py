@@ -7,15 +7,14 @@ import sys
 import pytest
 from processes import ROOT
 
-from bertjax.studies.known_language import table
-from bertjax.studies.known_language.systems import SYSTEMS
+from tests.known_language.systems import SYSTEMS, shares_of
 
 
 @pytest.mark.full
 def test_the_study_closes_the_gaps_and_prints_them(tmp_path):
   """All systems, each for one to three minutes; what falls short of `Task.shares` closes at least
   `Task.short`: see docs/learning.md."""
-  arguments = ['-m', 'bertjax.studies.known_language', f'--workdir={tmp_path}']
+  arguments = ['-m', 'tests.known_language', f'--workdir={tmp_path}']
   quiet = dict(os.environ, XLA_FLAGS='', JAX_PLATFORMS='cpu')
   done = subprocess.run(
     [sys.executable, *arguments], cwd=ROOT, env=quiet, check=True, capture_output=True, text=True
@@ -25,5 +24,5 @@ def test_the_study_closes_the_gaps_and_prints_them(tmp_path):
   assert len(rows) == losses, done.stdout
   for row in rows:
     system, loss, *_, closed, asked = (cell.strip() for cell in row.strip('|').split('|'))
-    _, floor = table.shares_of(system, loss)
+    _, floor = shares_of(system, loss)
     assert float(closed.rstrip('%')) >= 100 * floor, (row, asked, done.stdout)

@@ -1,8 +1,12 @@
-"""The scripts of launch/, each run to its end with stand-ins for gcloud, kubectl, srun and ssh."""
+"""The scripts of launch/, each run to its end with stand-ins for gcloud, srun and ssh."""
 
+import importlib
+import importlib.util
 import json
 import os
 import pathlib
+import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -10,8 +14,10 @@ import textwrap
 import pytest
 import yaml
 from mutation import mutation
+from processes import wait_for
 
-from bertjax.launch import arguments, gke, gpu, local, tpu_vm
+from bertjax.launch import arguments, gpu, local
+from bertjax.launch.processes import UNFINISHED
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = [*sorted((ROOT / 'launch').glob('*.sh')), ROOT / 'launch' / 'slurm.sbatch']
@@ -53,11 +59,10 @@ def test_shellcheck_finds_nothing(path):
 
 @pytest.mark.parametrize('path', SCRIPTS, ids=lambda path: path.name)
 def test_without_arguments_or_with_dry_run_nothing_is_started(path, tmp_path, stand_in):
-  for name in ('gcloud', 'kubectl', 'srun', 'ssh', 'scontrol'):
+  for name in ('gcloud', 'srun', 'ssh', 'scontrol'):
     stand_in(name, 'open("started", "w")')
   first = ['2x4'] if path.name == 'local.sh' else []
-  environ = dict(TPU='t', ZONE='z', IMAGE='i', TYPE='v5litepod-16', TOPOLOGY='4x4')
-  done = run(path.name, *first, '--dry-run', *FLAGS, folder=tmp_path, **environ)
+  done = run(path.name, *first, '--dry-run', *FLAGS, folder=tmp_path, TPU='t', ZONE='z')
   assert done.returncode == 0, done.stderr
   assert 'configs/bert.py:test' in done.stdout
   assert [p.name for p in tmp_path.iterdir()] == ['bin']
@@ -169,191 +174,175 @@ def test_gpu_hosts_get_every_argument_whole(tmp_path, stand_in, monkeypatch, hos
   assert not list(tmp_path.rglob('pwned'))
 
 
-GKE = {
-  'tpu': dict(IMAGE='gcr.io/p/bertjax:1', TYPE='tpu-v5-lite-podslice', TOPOLOGY='4x4', SLICES='2'),
-  'gpu': dict(IMAGE='i@sha256:00', TYPE='nvidia-h100-80gb', TOPOLOGY='3', NAME='mine'),
-}
+def manifest(*edit) -> dict:
+  """launch/gke.yaml, edited as its first lines say."""
+  path = ROOT / 'launch' / 'gke.yaml'
+  if edit:
+    command = next(line for line in path.read_text().splitlines() if line.startswith('#   sed '))
+    words = shlex.split(command.lstrip('# ').partition(' | ')[0])
+    return yaml.safe_load(subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout)
+  return yaml.safe_load(path.read_text())
 
 
+@pytest.mark.parametrize('kind', ['tpu', 'gpu'])
 @mutation(
-  'launch: Kubernetes puts its variables into flags',
-  'bertjax/launch/gke.py',
-  "flag.replace('$(', '$$(')",
-  'flag',
+  'launch: a pod that a signal has stopped is a run that failed',
+  'launch/gke.yaml',
+  'values: [75]',
+  'values: [1]',
   case='tpu',
 )
-@pytest.mark.parametrize('kind', GKE)
-def test_gke_applies_a_job_set(kind, tmp_path, stand_in):
-  stand_in('kubectl', """
-    import sys
-    open('applied.yaml', 'w').write(sys.stdin.read())
-    sys.exit(sys.argv[1:] != ['apply', '-f', '-'])
-  """)  # fmt: skip
-  done = run('gke.sh', *FLAGS, folder=tmp_path, **GKE[kind])
-  assert done.returncode == 0 and 'kubectl logs' in done.stdout, done.stderr
-  job_set = yaml.safe_load((tmp_path / 'applied.yaml').read_text())
-  assert job_set['kind'] == 'JobSet' and job_set['apiVersion'] == 'jobset.x-k8s.io/v1alpha2'
+def test_the_job_set_of_gke_has_the_fields_of_its_schema(kind):
+  job_set = manifest(*['edited'] * (kind == 'gpu'))
+  assert (job_set['apiVersion'], job_set['kind']) == ('jobset.x-k8s.io/v1alpha2', 'JobSet')
+  assert job_set.keys() == {'apiVersion', 'kind', 'metadata', 'spec'}
+  policy = job_set['spec']['failurePolicy']
+  assert job_set['spec'].keys() == {'failurePolicy', 'replicatedJobs'}
+  assert policy == dict(maxRestarts=3, rules=[dict(
+    action='RestartJobSetAndIgnoreMaxRestarts', onJobFailureReasons=['PodFailurePolicy'],
+  )])  # fmt: skip
   (group,) = job_set['spec']['replicatedJobs']
+  assert group.keys() == {'name', 'replicas', 'template'} and group['template'].keys() == {'spec'}
   job = group['template']['spec']
+  assert job.keys() == {
+    'completionMode', 'parallelism', 'completions', 'backoffLimit', 'podFailurePolicy', 'template',
+  }  # fmt: skip
+  assert job['completions'] == job['parallelism'] and job['completionMode'] == 'Indexed'
+  codes = [rule['onExitCodes']['values'] for rule in job['podFailurePolicy']['rules'][:1]]
   pod = job['template']['spec']
+  assert codes == [[UNFINISHED]] and pod['restartPolicy'] == 'Never' and job['backoffLimit'] == 0
   (container,) = pod['containers']
-  # Kubernetes makes $$ a $ and leaves the rest.
-  assert [a.replace('$$(', '$(') for a in container['args']] == [*FLAGS, f'--config.preset={kind}']
-  assert not any('$(' in a.replace('$$(', '') for a in container['args'])
-  assert job['completions'] == job['parallelism'] == {'tpu': 4, 'gpu': 3}[kind]
-  assert group['replicas'] == {'tpu': 2, 'gpu': 1}[kind]
-  codes = [rule['onExitCodes']['values'] for rule in job['podFailurePolicy']['rules']
-           if 'onExitCodes' in rule]  # fmt: skip
-  assert codes == [[75]] and pod['restartPolicy'] == 'Never' and job['backoffLimit'] == 0
-  limits = container['resources']['limits']
-  assert limits == {'google.com/tpu': 4} if kind == 'tpu' else {'nvidia.com/gpu': 8}
-  if kind == 'gpu':
-    environ = {entry['name']: entry['value'] for entry in container['env']}
-    assert environ == {'JAX_COORDINATOR_ADDRESS': 'mine-node-0-0.mine:8482',
-                       'JAX_NUM_PROCESSES': '3'}  # fmt: skip
+  assert container['command'] == ['python', '-m', 'bertjax.launch', 'resumable']
+  (limit,) = container['resources']['limits']
+  assert limit == {'tpu': 'google.com/tpu', 'gpu': 'nvidia.com/gpu'}[kind]
+  place = [word for word in container['args'] if not word.startswith(('--config', '--workdir'))]
+  name = f'{job_set["metadata"]["name"]}-{group["name"]}-0-0.{job_set["metadata"]["name"]}'
+  assert place == [] if kind == 'tpu' else place == [
+    f'--coordinator={name}:8482', f'--processes={job["completions"]}',
+    '--process=$(JOB_COMPLETION_INDEX)',
+  ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-  'change',
-  [dict(IMAGE=''), dict(TOPOLOGY='4'), dict(TOPOLOGY='3x3'), dict(NAME='A b'), dict(TYPE='a: b')],
+SKY = {
+  'tpu': ('', [], 1), 'one node': ('nvidia0', [], 1),
+  'two nodes': ('nvidia0', ['--coordinator=10.0.0.1:8482', '--processes=2', '--process=1'], 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize('kind', SKY)
+@mutation(
+  'launch: a node of SkyPilot takes the place of the first one',
+  'launch/sky.yaml',
+  '--process=$SKYPILOT_NODE_RANK',
+  '--process=0',
+  case='two nodes',
 )
-def test_a_manifest_takes_no_nonsense(change):
-  with pytest.raises(ValueError):
-    gke.manifest_of(FLAGS, GKE['tpu'] | change)
+def test_a_job_of_skypilot_resumes_by_the_same_command(kind, tmp_path, stand_in):
+  device, place, nodes = SKY[kind]
+  path = ROOT / 'launch' / 'sky.yaml'
+  task = yaml.safe_load(path.read_text())
+  if importlib.util.find_spec('sky'):  # none of the requirements
+    importlib.import_module('sky').Task.from_yaml(str(path))
+  assert task.keys() <= {'name', 'workdir', 'envs', 'resources', 'setup', 'run'}
+  resources = task['resources']
+  assert resources.keys() == {'accelerators', 'use_spot', 'job_recovery'} and resources['use_spot']
+  assert resources['job_recovery']['recover_on_exit_codes'] == [UNFINISHED]
+  stand_in('ls', f"print('null {device}')")
+  stand_in('recorder', 'import json, sys\nprint(json.dumps(sys.argv[1:]))')
+  (tmp_path / '.venv' / 'bin').mkdir(parents=True)
+  (tmp_path / '.venv' / 'bin' / 'python').symlink_to(tmp_path / 'bin' / 'recorder')
+  environ = dict(
+    os.environ, FLAGS='--config=a --workdir=gs://b', SKYPILOT_NUM_NODES=str(nodes),
+    SKYPILOT_NODE_RANK='1', SKYPILOT_NODE_IPS='10.0.0.1\n10.0.0.2',
+  )  # fmt: skip
+  said = subprocess.check_output(['bash', '-c', task['run']], cwd=tmp_path, env=environ)
+  preset = f'--config.preset={"gpu" if device else "tpu"}'
+  started = ['-m', 'bertjax.launch', 'resumable', '--config=a', '--workdir=gs://b', preset]
+  assert json.loads(said) == started + place
 
 
-# Two workers whose homes are folders; a TPU that is made, preempted, made again.
+# A pod of two workers, whose homes are folders.
 GCLOUD = """
-import json, os, pathlib, shutil, subprocess, sys
+import os, pathlib, shutil, subprocess, sys
 home, words = pathlib.Path(os.environ['CLOUD']), sys.argv[1:]
-with open(home / 'gcloud.jsonl', 'a') as file:
-  file.write(json.dumps(words) + '\\n')
-assert words[:2] == ['compute', 'tpus'] and '--zone=z' in words, words
-kind, verb = words[2:4]
-state = home / 'state'
+assert words[:3] == ['compute', 'tpus', 'tpu-vm'] and '--zone=z' in words, words
 flags = dict(w[2:].split('=', 1) for w in words if '=' in w and w[:2] == '--')
 workers = [home / f'worker-{i}' for i in range(2)]
-if verb == 'describe':
-  found = state.read_text() if state.exists() and kind == 'queued-resources' else ''
-  if not found:
-    sys.exit('ERROR: NOT_FOUND: no such resource')
-  print(found)
-  if found == 'WAITING_FOR_RESOURCES':
-    state.write_text('ACTIVE')
-elif verb == 'create':
-  state.write_text('WAITING_FOR_RESOURCES')
-  for worker in workers:
-    if worker.exists():  # what still runs there goes on elsewhere, as on a machine that is gone
-      worker.rename(home / f'gone-{worker.name}')
-    worker.mkdir()
-elif verb == 'delete':
-  assert '--force' in words and '--quiet' in words
-  state.unlink()
-elif state.read_text() != 'ACTIVE':
-  sys.exit('ERROR: the machine does not answer')
-elif verb == 'scp':
-  for worker in workers:
-    shutil.copy(words[4], worker / words[5].partition(':')[2])
-elif verb == 'ssh':
-  chosen = workers if flags['worker'] == 'all' else [workers[int(flags['worker'])]]
-  for worker in chosen:
+chosen = workers if flags['worker'] == 'all' else [workers[int(flags['worker'])]]
+for worker in chosen:
+  worker.mkdir(exist_ok=True)
+  if words[3] == 'scp':
+    shutil.copy(words[4], worker / words[5].removeprefix('t:'))
+  else:
+    assert words[3:5] == ['ssh', 't']
     done = subprocess.run(['bash', '-c', flags['command']], cwd=worker,
                           env=dict(os.environ, HOME=str(worker)))
     if done.returncode:
       sys.exit(done.returncode)
 """
-# Stands for the python of a worker, and of its environment. Its first run ends with a preemption,
-# its second one with status 75, its third one well.
+# Stands for the python of a worker, and of its environment. Its first run lasts until a signal.
 PYTHON = """
-import json, os, pathlib, shutil, sys, time
+import json, os, pathlib, shutil, signal, sys, time
 home, words = pathlib.Path(os.environ['CLOUD']), sys.argv[1:]
-if words[:2] == ['-m', 'venv']:
-  pathlib.Path(words[2], 'bin').mkdir(parents=True)
-  shutil.copy(sys.argv[0], pathlib.Path(words[2], 'bin', 'python'))
-elif words[:2] == ['-m', 'bertjax.launch']:
+if words[:3] == ['-m', 'uv', 'venv']:
+  pathlib.Path(words[-1], 'bin').mkdir(parents=True)
+  shutil.copy(sys.argv[0], pathlib.Path(words[-1], 'bin', 'python'))
+elif words[:2] == ['-m', 'bertjax.main']:
   me = pathlib.Path(os.environ['HOME']).name
+  stopped = []
+  signal.signal(signal.SIGTERM, lambda *_: stopped.append(True))
+  again = (home / f'{me}.jsonl').exists()
   with open(home / f'{me}.jsonl', 'a') as file:
     file.write(json.dumps([words, os.path.exists('not_committed.txt')]) + '\\n')
-  run = len((home / f'{me}.jsonl').read_text().splitlines())
-  print(f'run {run} of {me}', flush=True)
-  if run == 1:
-    time.sleep(0.5)
-    (home / 'state').write_text('SUSPENDED')
-    time.sleep(1)
-  sys.exit({1: 1, 2: 75, 3: 0}[run])
+  print(f'run of {me}', flush=True)
+  while not again and not stopped:
+    time.sleep(0.05)
+  (home / f'{me}.saved').touch()
+  sys.exit(3 if again else 0)
 """
 
 
 @mutation(
   'launch: what is not committed is not copied',
-  'bertjax/launch/tpu_worker.py',
-  "'--cached', '--others', '--exclude-standard'",
-  "'--cached'",
+  'launch/tpu_vm.sh',
+  '--cached --others --exclude-standard',
+  '--cached',
 )
 @mutation(
-  'launch: a preempted TPU ends the launcher',
-  'bertjax/launch/tpu_vm.py',
-  "        print(f'{target.name} was preempted', flush=True)\n        return None\n",
-  '        return 1\n',
-)
-@mutation(
-  'launch: a run on a TPU that was stopped does not start again',
-  'bertjax/launch/tpu_vm.py',
-  "      print('The run was stopped before its end and starts again', flush=True)\n"
-  '      return None\n',
-  '      return 75\n',
+  'launch: a run on a TPU goes on beside the one that follows it',
+  'launch/tpu_vm.sh',
+  'kill -TERM -- "-$(cat run.pid)" 2> /dev/null',
+  'false',
 )
 @mutation(
   'launch: flags on a TPU are taken apart',
-  'bertjax/launch/tpu_worker.py',
-  'RUN.format(flags=shlex.join(flags))',
-  "RUN.format(flags=' '.join(flags))",
+  'launch/tpu_vm.sh',
+  '$(printf \'%q \' "$@")',
+  '$*',
 )
-def test_a_run_on_a_tpu_is_brought_to_its_end(tmp_path, stand_in, monkeypatch):
-  cloud = tmp_path / 'cloud'
-  cloud.mkdir()
+def test_the_same_command_on_a_tpu_stops_and_resumes(tmp_path, stand_in):
+  cloud, tree = tmp_path / 'cloud', tmp_path / 'tree'
+  for name in (cloud, tree / 'launch'):
+    name.mkdir(parents=True)
   stand_in('gcloud', GCLOUD)
-  for name in ('python3.12', 'python3.11', 'python3'):
-    stand_in(name, PYTHON)
-  tree = tmp_path / 'tree'
-  for name in ('bertjax', 'launch'):
-    (tree / name).parent.mkdir(exist_ok=True)
-    subprocess.run(['cp', '-r', ROOT / name, tree / name], check=True)
+  stand_in('python3', PYTHON)
+  shutil.copy(ROOT / 'launch' / 'tpu_vm.sh', tree / 'launch')
+  (tree / 'deleted.txt').touch()
   subprocess.run(['git', 'init', '-q', tree], check=True)
-  subprocess.run(['git', '-C', tree, 'add', 'launch'], check=True)
+  subprocess.run(['git', '-C', tree, 'add', 'launch', 'deleted.txt'], check=True)
+  (tree / 'deleted.txt').unlink()
   (tree / 'not_committed.txt').write_text('mine')
-  environ = dict(os.environ, TPU='t', ZONE='z', TYPE='v5litepod-8', SPOT='1', POLL='0.1',
-                 CLOUD=str(cloud))  # fmt: skip
-  done = subprocess.run(
-    ['bash', tree / 'launch' / 'tpu_vm.sh', *FLAGS], cwd=tmp_path, env=environ, text=True,
-    capture_output=True, timeout=120, check=False,
-  )  # fmt: skip
-  assert done.returncode == 0, done.stdout + done.stderr
+  command = ['bash', tree / 'launch' / 'tpu_vm.sh', *FLAGS]
+  environ = dict(os.environ, TPU='t', ZONE='z', CLOUD=str(cloud))
+  first = subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE, text=True)
+  wait_for(lambda: len(list(cloud.glob('*.jsonl'))) == 2, first)
+  second = subprocess.run(
+    command, cwd=tmp_path, env=environ, text=True, capture_output=True, timeout=120, check=False
+  )
+  assert second.returncode == 3 and second.stdout.count('run of worker-0') == 1, second.stderr
+  first.communicate(timeout=60)
   for worker in ('worker-0', 'worker-1'):
     runs = [json.loads(line) for line in (cloud / f'{worker}.jsonl').read_text().splitlines()]
-    expected = ['-m', 'bertjax.launch', 'resumable', *FLAGS, '--config.preset=tpu']
-    assert runs == [[expected, True]] * 3
-  called = [json.loads(line) for line in (cloud / 'gcloud.jsonl').read_text().splitlines()]
-  made = [words for words in called if words[3] == 'create']
-  assert len(made) == 2 and sum(words[3] == 'delete' for words in called) == 1
-  assert made[0][4:] == [
-    't', '--zone=z', '--accelerator-type=v5litepod-8', '--runtime-version=v2-alpha-tpuv5-lite',
-    '--node-id=t', '--spot',
-  ]  # fmt: skip
-  assert 't was preempted' in done.stdout and done.stdout.count('run 3 of worker-0') == 1
+    assert runs == [[['-m', 'bertjax.main', *FLAGS, '--config.preset=tpu'], True]] * 2
+    assert (cloud / f'{worker}.saved').exists()
   assert not list(tmp_path.rglob('pwned'))
-
-
-def test_a_tpu_that_is_not_there_is_not_made_without_a_type(tmp_path, stand_in):
-  (tmp_path / 'cloud').mkdir()
-  stand_in('gcloud', GCLOUD)
-  done = run('tpu_vm.sh', *FLAGS, folder=tmp_path, TPU='t', ZONE='z', CLOUD=str(tmp_path / 'cloud'))
-  assert done.returncode == 1 and 'TYPE=' in done.stderr and 'Traceback' not in done.stderr
-
-
-def test_slices_are_nodes_of_one_queued_resource():
-  target = tpu_vm.target_of(dict(TPU='t', ZONE='z', TYPE='v6e-16', SLICES='3'))
-  assert target.nodes == ['t-0', 't-1', 't-2'] and target.runtime == 'v2-alpha-tpuv6e'
-  assert '--node-count=3' in tpu_vm._create(target)
-  with pytest.raises(ValueError, match='TPU'):
-    tpu_vm.target_of(dict(TPU='t;rm', ZONE='z'))

@@ -137,20 +137,12 @@ def test_the_logit_under_uniform_draws(monkeypatch):
 @mutation(
   'rtd: the temperature is not applied',
   'bertjax/objectives/rtd.py',
-  'settings.temperature, not settings.disallow_correct',
-  '1.0, not settings.disallow_correct',
+  'draw(picked, batch, noise, settings.temperature)',
+  'draw(picked, batch, noise, 1.0)',
 )
-@mutation(
-  'rtd: the original may be drawn',
-  'bertjax/objectives/rtd.py',
-  'settings.temperature, not settings.disallow_correct',
-  'settings.temperature, True',
-)
-def test_the_logit_where_the_original_is_never_drawn(monkeypatch):
-  """log of rate sum over the other words y of p(y) q(x) / (1 - q(y)), over (1 - rate) p(x)."""
+def test_the_logit_where_draws_are_colder(monkeypatch):
   c = cases.config('electra', vocab_size=WORDS)
-  c.objective.update(dict(disallow_correct=True, temperature=0.5))
+  c.objective.temperature = 0.5
   q = Q**2 / np.sum(Q**2)
-  drawn_V = np.array([sum(P[y] * q[x] / (1 - q[y]) for y in range(3) if y != x) for x in range(3)])
-  expected = np.log(RATE * drawn_V / ((1 - RATE) * P))
+  expected = np.log(RATE * q * (1 - P) / (P * (1 - RATE + RATE * q)))
   np.testing.assert_allclose(best_logits(c, Q, monkeypatch), expected, atol=0.1)

@@ -213,7 +213,6 @@ def test_phases_of_one_net_train_that_net_alone():
     pytest.param(dict(generator='uniform'), {}, id='uniform', marks=pytest.mark.full),
     pytest.param(dict(generator='two_tower'), {}, id='towers', marks=pytest.mark.full),
     pytest.param(dict(generator='two_tower'), dict(electric=True), id='electric'),
-    pytest.param({}, dict(disallow_correct=True, temperature=0.7), id='never correct'),
   ],
 )
 def test_every_arm_trains_all_it_has(fields, objective):
@@ -224,8 +223,6 @@ def test_every_arm_trains_all_it_has(fields, objective):
     assert np.abs(leaf).max() > 0, jax.tree_util.keystr(path)
   found = rtd.finish(jax.device_get(sums))
   used = batch['weight_BP'].sum() / (batch['example_BT'] > 0).sum()
-  if objective.get('disallow_correct'):
-    np.testing.assert_allclose(found['rtd_replaced'], used, rtol=1e-6)
   assert 0 < found['rtd_replaced'] <= used * 1.00001 and 0 < found['rtd_auc'] < 1
 
 

@@ -103,14 +103,9 @@ def reference(row, path, p, grads):
     return numpy_stable_adamw(p, grads, decay)
   if row == 'muon' and path.endswith('kernel'):
     return numpy_muon(p, grads, decay)
-  trusted = {
-    'lamb_decayed': is_weight(path),
-    'lamb_corrected': is_weight(path),
-    'lamb_listed': '/layers/1/' not in path and not path.endswith('scale'),
-    'lamb_all': True,
-  }
+  trusted = row.startswith('lamb') and is_weight(path)
   corrected = row in ('torch', 'fairseq', 'lamb_corrected', 'muon')
-  return numpy_adam(p, grads, corrected, decay, trusted.get(row, False), row == 'fairseq')
+  return numpy_adam(p, grads, corrected, decay, trusted, row == 'fairseq')
 
 
 @rows
@@ -152,14 +147,14 @@ def reference(row, path, p, grads):
   'bertjax/optim/directions/lamb.py',
   'lambda v: v != 0',
   'lambda v: v == v',
-  case='lamb_decayed',
+  case='lamb',
 )
 @mutation(
   'optimizer: the ratio of all is where one is chosen',
   'bertjax/optim/stacked.py',
   'chosen, changed, updates), state',
   'chosen, updates, changed), state',
-  case='lamb_decayed',
+  case='lamb',
 )
 @mutation(
   'optimizer: Adafactor does not clip',
@@ -307,8 +302,6 @@ def one_tensor(row, p, g, **changes):
   """p after one step of a single tensor."""
   everything = (('.*', 1.0),)
   changes = dict(schedule=dict(name='constant', peak=0.1), decay=everything) | changes
-  if 'trust_rules' in ROWS[row]:
-    changes['trust_rules'] = everything
   return train(config(row, **changes), {'w': np.float32(p)}, [{'w': np.float32(g)}])['w']
 
 

@@ -40,7 +40,6 @@ MASKS = {
   'ernie': recipes.ERNIE_MASK | dict(block=4),
   'spanbert': recipes.SPANBERT_MASK | dict(entity_prob=0.5),
   'xlm': recipes.XLM_MASK,
-  'xlm, rare words first': recipes.XLM_MASK | dict(alpha=0.5, block=4),
   'xlnet_permutation': dict(
     name='xlnet_permutation', reuse_len=REUSE, perm_size=12, context=6, max_words=5,
     whole_word=False, static=False, max_targets=0,

@@ -17,17 +17,14 @@ FACTORS = dict(
   decay_rate=0.8, eps=1e-30, min_factored=4, clip_rms=0.7, min_scale=1e-3, weight_decay=0.1
 )
 MATRICES = ((r'.*/layers/.*kernel', 1.0), (r'.*', 0.0))
-LISTED = ((r'.*/layers/1/.*', 0.0), (r'.*scale', 0.0), (r'.*', 1.0))
 
 # Every optimizer in every mode; a new one is a new row and gets every test below that uses ROWS.
 ROWS = dict(
   bert=dict(name='adamw', **ADAM),
   torch=dict(name='adamw', **ADAM | dict(bias_correction=True)),
   fairseq=dict(name='adamw', **ADAM | dict(bias_correction=True), eps_first=True),
-  lamb_decayed=dict(name='lamb', **ADAM, trust='decayed'),
-  lamb_corrected=dict(name='lamb', **ADAM | dict(bias_correction=True), trust='decayed'),
-  lamb_listed=dict(name='lamb', **ADAM, trust='listed', trust_rules=LISTED),
-  lamb_all=dict(name='lamb', **ADAM, trust='all'),
+  lamb=dict(name='lamb', **ADAM),
+  lamb_corrected=dict(name='lamb', **ADAM | dict(bias_correction=True)),
   adafactor=dict(name='adafactor', **FACTORS),
   muon=dict(
     name='muon', matrices=MATRICES, momentum=0.9, nesterov=True, newton_schulz_steps=5,

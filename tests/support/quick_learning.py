@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 import jax
 from compiling import optimized
 
-from bertjax.data.text import known_language
-from bertjax.studies.known_language import arms
-from bertjax.studies.known_language.systems import SYSTEMS, config_of
 from bertjax.train import evaluation, first_state, setup
+from tests.known_language import arms
+from tests.known_language import language as known_language
+from tests.known_language.systems import SYSTEMS, config_of
 
 LANGUAGE = known_language.make()
 SMALL = {

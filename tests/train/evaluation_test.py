@@ -90,7 +90,7 @@ def test_a_set_is_due_every_so_many_steps_and_at_the_end(every, due):
     ({'evals.pseudo_perplexity.rows_of': 'heldout'}, "rows_of: .* did you mean 'held_out'"),
     (
       {'model.attend': 'causal'},
-      "can be judged by loss, similarity, linear_probe, got type='pseudo_perplexity'",
+      "can be judged by loss, linear_probe, got type='pseudo_perplexity'",
     ),
     ({'best.metric': 'eval/mlm_maskd'}, "best.metric: .* did you mean 'eval/mlm_masked'"),
   ],

@@ -117,11 +117,6 @@ def system(config: Any, batch: Batch) -> System:
   return System(objective, boxed, tx)
 
 
-def initial_variables(objective: Objective, batch: Batch, seed: int) -> Any:
-  """The objective's variables from a seed, unboxed."""
-  return nn.meta.unbox(objective.init(jax.random.key(seed), batch))
-
-
 def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
   """Our train step, lowered for the devices of a mesh, which need not be there.
 

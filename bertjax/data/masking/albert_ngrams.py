@@ -1,10 +1,9 @@
 """ALBERT's n-gram masking (google-research/albert, create_pretraining_data.py).
 
 Every word starts n-grams of 1 to `mask.ngram` words; the starts are shuffled and tried one by one
-until max(1, round(rate * length)) tokens are chosen. A start draws its n with P(n) ~ 1/n, or the
-other way round with `mask.favor_longer`; takes fewer words while they exceed what is left, down to
-one; and is skipped if that is still too much, or if any of its tokens is chosen already. Each token
-is then decided by itself as in BERT.
+until max(1, round(rate * length)) tokens are chosen. A start draws its n with P(n) ~ 1/n; takes
+fewer words while they exceed what is left, down to one; and is skipped if that is still too much,
+or if any of its tokens is chosen already. Each token is then decided by itself as in BERT.
 
 [CLS] and [SEP] are no candidates but end no n-gram either: one may straddle the inner [SEP]. What
 begins a word is the vocabulary's to say (`vocabulary.py` has ALBERT's test for SentencePiece); with
@@ -33,18 +32,16 @@ class Options(targets.MaskOptions):
   Attributes:
     whole_word: n-grams are of words, not of pieces.
     ngram: the longest, in words.
-    favor_longer: P(n) ~ 1 / (ngram + 1 - n).
   """
 
   whole_word: bool
   ngram: Count
-  favor_longer: bool
 
 
-def pmf(ngram: int, favor_longer: bool) -> np.ndarray:
+def pmf(ngram: int) -> np.ndarray:
   """Returns the probability of 1, 2, .. ngram words, float64."""
   share_n = 1 / np.arange(1, ngram + 1)
-  return (share_n[::-1] if favor_longer else share_n) / share_n.sum()
+  return share_n / share_n.sum()
 
 
 def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
@@ -58,7 +55,7 @@ def corrupt(rows: Rows, options: Options, store) -> dict[str, np.ndarray]:
 
   lead_n = candidate_n[words.first_n]
   u_n = counter_rng.uniform(targets.at_tokens(rows, _LENGTH, lead_n))
-  until = np.cumsum(pmf(options.ngram, options.favor_longer))[:-1]
+  until = np.cumsum(pmf(options.ngram))[:-1]
   length_n = 1 + np.searchsorted(until, u_n, 'right')
   order_n = targets.shuffle(rows, words, candidate_n)
   taken_n = np.flatnonzero(_cover(words, order_n, length_n, room_E))

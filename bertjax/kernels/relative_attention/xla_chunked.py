@@ -5,11 +5,8 @@ rows, this is the reference to the bit. Queries come in runs, so that keys which
 window hides from all of a run take no time.
 """
 
-import contextlib
-import contextvars
 import dataclasses
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -33,18 +30,6 @@ WHOLE = 2**23
 # at least so many queries. With eight a causal operation computes nine sixteenths of its scores.
 SPANS, SPAN = 8, 128
 
-_DENSE: contextvars.ContextVar[bool] = contextvars.ContextVar('dense', default=False)
-
-
-@contextlib.contextmanager
-def dense() -> Iterator[None]:
-  """Within it hidden scores are computed too: what is traced there is compared with it."""
-  token = _DENSE.set(True)
-  try:
-    yield
-  finally:
-    _DENSE.reset(token)
-
 
 def block_size(queries: int, keys: int) -> int:
   """Queries of a block: the largest power of two that makes at most SCORES for a row and head."""
@@ -61,7 +46,7 @@ def spans(mask: Mask, near: int | None, queries: int, keys: int) -> list[tuple[s
   """
   window = mask.window if mask.global_q_BT is None else None
   hides = near is not None or window is not None
-  count = min(max(queries // SPAN, 1), SPANS) if hides and not _DENSE.get() else 1
+  count = min(max(queries // SPAN, 1), SPANS) if hides else 1
   ends = [queries * i // count for i in range(count + 1)]
   found = []
   for begin, end in itertools.pairwise(ends):

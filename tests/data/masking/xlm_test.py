@@ -1,15 +1,13 @@
-"""XLM's masks: coins, draws by frequency over a block of rows, slots."""
+"""XLM's masks: coins and slots."""
 
 import math
 
 import numpy as np
-import pytest
 from masking import at_targets, corrupted, mask_options, masked
 from mutation import mutation
 from toy_store import MASK, VOCABULARY, random_store
 from toy_store import xlm as recipe
 
-from bertjax.data import examples as examples_lib
 from bertjax.data.masking import xlm
 
 SEP = 3
@@ -22,8 +20,8 @@ def near(count, total, share):
 @mutation(
   'XLM masking: the first token has a coin',
   'bertjax/data/masking/xlm.py',
-  'rows.position_n[index_n] > 0',
-  'rows.position_n[index_n] >= 0',
+  'rows.position_n > 0',
+  'rows.position_n >= 0',
 )
 def test_every_token_but_the_first_has_its_coin():
   batch = corrupted(recipe(), random_store(3), [64] * 4000, capacity=64)
@@ -66,69 +64,3 @@ def test_what_has_no_slot_is_dropped_by_lot_and_counted():
   # The early ones are not preferred.
   pos_n = batch['target_pos_BP'][full_B].ravel()
   assert abs(pos_n.mean() - 32) < 4 * 18.2 / math.sqrt(len(pos_n))
-
-
-@pytest.mark.parametrize('lengths', [[64] * 64, [20, 64] * 32])
-@mutation(
-  'XLM masking: padding does not count',
-  'bertjax/data/masking/xlm.py',
-  'tokens_B.reshape(-1, options.block).max(1)',
-  'tokens_B.reshape(-1, options.block).mean(1)',
-)
-def test_a_block_draws_its_number_of_positions(lengths):
-  """ceil(.15 * longest * 32), first positions among them, which are then left out."""
-  store = random_store(3)
-  store.counts = np.full(VOCABULARY, 50)
-  config = recipe(mask__alpha=0.5, mask__block=32)
-  batch = corrupted(config, store, lengths, capacity=64)
-  asked = math.ceil(0.15 * 64 * 32)
-  number_b = (batch['weight_BP'] > 0).sum(1).reshape(2, 32).sum(1)
-  assert (number_b < asked).all() and (number_b > asked - 25).all()
-  store.counts[[2, SEP]] = 0  # no first position can be drawn
-  batch = corrupted(config, store, lengths, capacity=64)
-  assert ((batch['weight_BP'] > 0).sum(1).reshape(2, 32).sum(1) == asked).all()
-  assert not np.isin(batch['target_BP'][batch['weight_BP'] > 0], [2, SEP]).any()
-
-
-@mutation(
-  'XLM masking: rare words come last',
-  'bertjax/data/masking/xlm.py',
-  '-np.log1p(-turn_n) / weight_n',
-  '-np.log1p(-turn_n) * weight_n',
-)
-def test_rare_words_come_first():
-  """Without exhausting them, two words are drawn in the ratio of their weights."""
-  store = random_store(3)
-  store.counts = np.where(np.arange(VOCABULARY) % 2, 100, 1600)
-  config = recipe(mask__alpha=0.5, mask__rate=0.02, mask__block=20)
-  batch = corrupted(config, store, [64] * 4000, capacity=64)
-  rare = batch['target_BP'][batch['weight_BP'] > 0] % 2 == 1
-  near(rare.sum(), len(rare), 0.8)  # 1600^.5 : 100^.5 = 4 : 1; the rare half thins out by 3%
-
-
-@mutation(
-  'XLM masking: a row alone is a block',
-  'bertjax/data/examples.py',
-  'self.recipe.masking.block(self.recipe.mask_options)',
-  '1',
-)
-def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
-  config = recipe(mask__alpha=0.5, mask__block=8)
-  examples = examples_lib.examples_in_memory(random_store(), config, 64, 0)
-  batch = examples.batch(np.arange(64), True)
-  some_n = np.array([3, 40, 41, 17])
-  part = examples.batch(some_n, True)
-  for name, value in part.items():
-    np.testing.assert_array_equal(value, batch[name][some_n], err_msg=name)
-
-
-@pytest.mark.parametrize(
-  'change, message',
-  [
-    (dict(mask__alpha=-1.0), 'alpha: expected float >= 0, got -1.0'),
-    (dict(mask__block=0), 'block: expected int >= 1, got 0'),
-  ],
-)
-def test_a_wrong_recipe_is_refused(change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

@@ -68,7 +68,7 @@ def test_the_trust_ratio_is_that_of_the_vocabulary(name):
 
   grads = jax.jit(jax.grad(loss))(params)
   assert not table(grads)[size:].any()
-  ours = optimizer_cases.config('lamb_all', decay=(('.*', 0.0),))
+  ours = optimizer_cases.config('lamb', decay=(('.*', 1.0),), weight_decay=0.0)
   tx, _ = optimizer.make(ours, params, axes)
   moved, _ = tx.update(grads, tx.init(params), params, rate=optimizer_cases.LR)
   old_VE, grad_VE, moved_VE = (table(x).astype(np.float64) for x in (params, grads, moved))

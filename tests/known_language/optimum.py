@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data.text.known_language import SPECIAL, Language
-from bertjax.studies.known_language import inference
-from bertjax.studies.known_language.inference import Reading
-from bertjax.studies.known_language.readings import original
 from bertjax.types import Batch
+from tests.known_language import inference
+from tests.known_language.inference import Reading
+from tests.known_language.language import SPECIAL, Language
+from tests.known_language.readings import original
 
 Readings = Callable[[np.ndarray, Batch], list[Reading]]
 Sums = dict[str, tuple[float, float]]

@@ -5,13 +5,13 @@ import pathlib
 from typing import Any, NamedTuple
 
 from bertjax.data import ensure_store
-from bertjax.data.text import known_language
-from bertjax.data.text.known_language import Language
 from bertjax.evals.held_out import rows
 from bertjax.metrics import curves
-from bertjax.studies.known_language.systems import TEXTS, System, config_of
 from bertjax.train import loop, setup
 from configs import common
+from tests.known_language import language as known_language
+from tests.known_language.language import Language
+from tests.known_language.systems import TEXTS, System, config_of
 
 
 class Found(NamedTuple):
@@ -38,8 +38,12 @@ class Found(NamedTuple):
   def closed(self) -> float:
     """The share of the gap that the run has closed, from its arm without attention if it has one,
     else from what such an arm cannot go below."""
-    start = self.blind if self.alone is None else self.alone
-    return (start - self.reached) / (start - self.optimum)
+    return (self.start - self.reached) / (self.start - self.optimum)
+
+  @property
+  def start(self) -> float:
+    """Where the gap begins."""
+    return self.blind if self.alone is None else self.alone
 
 
 def ensure_text(folder: pathlib.Path, language: Language, documents: int) -> None:
@@ -77,9 +81,8 @@ def least(system: System, language: Language, run: setup.Run) -> dict[str, tuple
 
 
 def compare(
-  system: System, language: Language, store: str, workdir: pathlib.Path, seed: int = 0,
-  with_alone: bool = True,
-) -> dict[str, Found]:  # fmt: skip
+  system: System, language: Language, store: str, workdir: pathlib.Path, seed: int
+) -> dict[str, Found]:
   """Trains a system, and its arm without attention, and compares each of its losses.
 
   Args:
@@ -88,14 +91,13 @@ def compare(
     store: of the system's text.
     workdir: of the runs and the least losses; what is there is not made again.
     seed: of the runs; the rows that judge them are the same for all.
-    with_alone: whether to train the arm without attention, where the system has one.
 
   Returns:
     As `least` names them -> what was found.
   """
   config = config_of(system, store, seed)
   series, alone = _series(config, workdir / f'seed{seed}'), None
-  if with_alone and system.alone is not None:
+  if system.alone is not None:
     alone = _series(config_of(system, store, seed, alone=True), workdir / f'seed{seed}-alone')
   known = workdir / 'least.json'
   if not known.exists():

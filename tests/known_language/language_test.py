@@ -5,12 +5,12 @@ import json
 import numpy as np
 from mutation import mutation
 
-from bertjax.data.text import known_language
+from tests.known_language import language as known_language
 
 
 @mutation(
   'known_language: words follow their neighbour',
-  'bertjax/data/text/known_language.py',
+  'tests/known_language/language.py',
   'chain_NT[:, t - language.lag]',
   'chain_NT[:, t - 1]',
 )

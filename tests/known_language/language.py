@@ -5,7 +5,8 @@ word's theme or goes on to the next one, so that the order of two sentences show
 words by any others, so that the chain itself is hidden. Every word is as frequent as every other:
 without its context nothing is known of a word, and the loss is log(words). The chain runs through
 the sentences of a document, which are equally long, and begins anew with the next document.
-`bertjax.studies.known_language` computes the losses, and compares what runs reach with them.
+`optimum.py` computes the losses, and `python -m tests.known_language` compares what runs reach with
+them.
 
 What `write` makes, each in DIR/NAME and, drawn anew, in DIR/heldout/NAME:
 

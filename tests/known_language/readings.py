@@ -6,9 +6,9 @@ taken from the batch: it is the same in every row, since all sentences are equal
 
 import numpy as np
 
-from bertjax.data.text.known_language import SPECIAL, TURNS
-from bertjax.studies.known_language.inference import Reading
 from bertjax.types import Batch
+from tests.known_language.inference import Reading
+from tests.known_language.language import SPECIAL, TURNS
 
 
 def original(batch: Batch) -> np.ndarray:

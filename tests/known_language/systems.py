@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bertjax.data import recipes
-from bertjax.data.text.known_language import SENTENCE, TURNS
-from bertjax.studies.known_language import optimum, readings
+from tests.known_language import optimum, readings
+from tests.known_language.language import SENTENCE, TURNS
 
 PAIR = 2 * SENTENCE + 3  # tokens of [CLS] A [SEP] B [SEP]
 SMALL = {
@@ -31,7 +31,7 @@ UNIFORM = {
 }  # fmt: skip
 
 
-SEGMENTER = 'bertjax.data.text.known_language:in_twos'
+SEGMENTER = 'tests.known_language.language:in_twos'
 # What `prepare` is told of each text; {} is the folder.
 TEXTS: dict[str, dict[str, Any]] = dict(
   documents=dict(input='{}/documents.txt', segmenter=SEGMENTER),
@@ -172,6 +172,13 @@ SYSTEMS = dict(
     steps=300, alone=None,
   ),
 )  # fmt: skip
+
+
+def shares_of(name: str, loss: str) -> tuple[float, float]:
+  """How much of the gap a system's loss is to close, and how much it does at least."""
+  phase, _, term = loss.rpartition('/')
+  task = SYSTEMS[name].tasks[phase or 'main']
+  return task.shares[term], task.short.get(term, task.shares[term])
 
 
 def config_of(system: System, store: str, seed: int = 0, steps: int = 0, alone: bool = False):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse
 
-from bertjax.data.text.known_language import Language
+from tests.known_language.language import Language
 
 
 class Chain(NamedTuple):

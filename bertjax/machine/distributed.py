@@ -1,0 +1,95 @@
+"""Connects the processes of a run: by flags, or as jax finds them."""
+
+import os
+import re
+from collections.abc import Mapping
+
+import jax
+from absl import logging
+from jax._src import clusters, distributed  # what jax has found, and would find
+
+from bertjax.errors import UserError
+
+_NAMED = {'JAX_COORDINATOR_ADDRESS', 'JAX_NUM_PROCESSES'}
+_LOOPBACK = ('127.', 'localhost', '[::1]')
+
+
+def join(coordinator: str | None, processes: int | None, process: int | None) -> None:
+  """Connects this process with the others; to be called before jax looks for devices.
+
+  Args:
+    coordinator, processes, process: the flags of `bertjax.main`; None: not given. Without them the
+      environment is asked: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, or in its
+      place Kubernetes' JOB_COMPLETION_INDEX, and then whatever jax knows of. `processes` 1 alone is
+      a run of this process, whatever stands around it.
+
+  Raises:
+    UserError: the flags, or the GPUs of a node and its tasks, do not fit together.
+  """
+  environ = os.environ
+  if (coordinator, processes, process) == (None, None, None) and _NAMED <= environ.keys():
+    index = environ.get('JAX_PROCESS_ID', environ.get('JOB_COMPLETION_INDEX', ''))
+    coordinator, count = environ['JAX_COORDINATOR_ADDRESS'], environ['JAX_NUM_PROCESSES']
+    processes, process = (int(text) if text.isdecimal() else None for text in (count, index))
+  if (coordinator, processes, process) == (None, None, None):
+    name = _others(environ)
+    if name:
+      jax.distributed.initialize(local_device_ids=_gpus(environ) if name == 'slurm' else None)
+    elif int(environ.get('SLURM_NTASKS', '1')) > 1 and 'SLURM_STEP_NODELIST' not in environ:
+      tasks = environ['SLURM_NTASKS']
+      logging.warning(f'This process is none of the {tasks} tasks of SLURM: start it with srun')
+  elif coordinator or processes != 1 or process:
+    host, _, port = (coordinator or '').rpartition(':')
+    known = host and port.isdecimal() and processes is not None and process is not None
+    if not known or not 0 <= process < processes:  # pyright: ignore
+      raise UserError(
+        'expected --coordinator=HOST:PORT of process 0, --processes, how many there are, and '
+        f'--process, which of them this is, from 0; got {coordinator}, {processes} and {process}. '
+        '--processes=1 alone is a run of one process'
+      )
+    jax.distributed.initialize(
+      coordinator, processes, process, cluster_detection_method='deactivate',
+      coordinator_bind_address=coordinator if host.startswith(_LOOPBACK) else None,
+    )  # fmt: skip
+  found = distributed.global_state
+  if found.client and found.process_id == 0:
+    print(
+      f'Process 0 of {found.num_processes}, coordinator {found.coordinator_address}', flush=True
+    )
+
+
+def _others(environ: Mapping[str, str]) -> str:
+  """The system by which jax knows of other processes; '' where this one is alone, which
+  jax.distributed.initialize() refuses."""
+  for cluster in clusters.ClusterEnv._cluster_types:
+    on_tpus, on_pods = cluster.name.endswith('tpu'), cluster is clusters.K8sCluster
+    if cluster.opt_in_only_method or (on_tpus and environ.get('JAX_PLATFORMS') == 'cpu'):
+      continue
+    if on_pods and 'JOB_COMPLETION_INDEX' not in environ:  # of no Job: jax would not find its own
+      continue
+    if cluster.is_env_present():
+      return (cluster.name or 'jax') if cluster.get_process_count() > 1 else ''
+  return ''
+
+
+def _gpus(environ: Mapping[str, str]) -> list[int]:
+  """The GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
+
+  Raises:
+    UserError: the tasks of the node cannot have equally many.
+  """
+  parts = re.findall(r'(\d+)(?:\(x(\d+)\))?', environ.get('SLURM_STEP_TASKS_PER_NODE', '1'))
+  counts = [int(tasks) for tasks, times in parts for _ in range(int(times or 1))]  # '8(x2),4'
+  here = counts[int(environ.get('SLURM_NODEID', '0'))]
+  seen = [gpu for gpu in environ.get('CUDA_VISIBLE_DEVICES', '').split(',') if gpu]
+  given_out = len(seen) < int(environ.get('SLURM_GPUS_ON_NODE', '0'))
+  if here == 1 or given_out or 'SLURM_GPUS_PER_TASK' in environ:
+    return []
+  own, left = divmod(len(seen), here)
+  if left:
+    raise UserError(
+      f'SLURM has put {here} tasks on a node with {len(seen)} GPUs: give it a number of tasks that '
+      'divides them, or --ntasks-per-node=1, which takes them all'
+    )
+  local = int(environ['SLURM_LOCALID'])
+  return list(range(local * own, (local + 1) * own))

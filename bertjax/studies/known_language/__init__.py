@@ -1,1 +1,0 @@
-"""Runs on a language whose best possible losses are known, and the losses."""
