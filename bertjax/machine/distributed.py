@@ -67,6 +67,8 @@ def _others(environ: Mapping[str, str]) -> str:
       continue
     if on_pods and 'JOB_COMPLETION_INDEX' not in environ:  # of no Job: jax would not find its own
       continue
+    if cluster.name == 'slurm' and environ.get('SLURM_STEP_NUM_TASKS') == '1':
+      return ''  # as the shell of salloc, in which jax reads the number of tasks of the job
     if cluster.is_env_present():
       return (cluster.name or 'jax') if cluster.get_process_count() > 1 else ''
   return ''

@@ -58,6 +58,8 @@ def test_a_process_alone_waits_for_nobody(joined, monkeypatch):
   nothing = {'TPU_SKIP_MDS_QUERY': '1'}
   lone_tpu = POD | {'TPU_WORKER_HOSTNAMES': 'localhost', 'TPU_WORKER_ID': '0'}
   assert joined(nothing) == joined(lone_tpu) == joined(nothing | SLURM | LONE) == {}
+  shell = {'SLURM_STEP_NUM_TASKS': '1', 'SLURM_STEP_TASKS_PER_NODE': '1', 'SLURM_PROCID': '0'}
+  assert joined(nothing | SLURM | shell) == {}  # of salloc -n 16
   assert joined(nothing | {'KUBERNETES_SERVICE_HOST': 'a'}) == {}  # and no warning
   assert joined(POD, None, 1, None) == joined(POD | {'JAX_PLATFORMS': 'cpu'}) == {}
   assert joined(POD) == dict(places=(), called=True, local_device_ids=None)
