@@ -220,7 +220,7 @@ def steps_in(directory: pathlib.Path) -> list[int]:
 def first_intact(
   candidates: Sequence[pathlib.Path], fetch: Fetch = lambda step: None, known: Sequence[str] = ()
 ) -> pathlib.Path:
-  """The first checkpoint that matches its manifest; process 0 looks, the others follow. `known` are
+  """Finds the first checkpoint that matches its manifest; process 0 looks. `known` are
   problems with earlier ones."""
   chosen, problems = len(candidates), [*known]
   if jax.process_index() == 0:

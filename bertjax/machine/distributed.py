@@ -59,7 +59,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
 
 
 def _others(environ: Mapping[str, str]) -> str:
-  """The system by which jax knows of other processes; '' where this one is alone, which
+  """Names the system by which jax knows of other processes; '' where this one is alone, which
   jax.distributed.initialize() refuses."""
   for cluster in clusters.ClusterEnv._cluster_types:
     on_tpus, on_pods = cluster.name.endswith('tpu'), cluster is clusters.K8sCluster
@@ -75,7 +75,7 @@ def _others(environ: Mapping[str, str]) -> str:
 
 
 def _gpus(environ: Mapping[str, str]) -> list[int]:
-  """The GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
+  """Lists the GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
 
   Raises:
     UserError: the tasks of the node cannot have equally many.

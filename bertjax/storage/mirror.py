@@ -206,7 +206,7 @@ class Workdir:
     return dict(run=self._run, host=socket.gethostname(), pid=os.getpid())
 
   def _writer(self) -> dict[str, Any]:
-    """The run that has written its name last; {} where that cannot be read."""
+    """Returns the run that has written its name last; {} where that cannot be read."""
     if self.remote:
       return json.loads(self._copy.read(OWNER) or b'{}')
     with contextlib.suppress(OSError, ValueError):

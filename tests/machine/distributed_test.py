@@ -52,6 +52,12 @@ LONE = {'SLURM_NTASKS': '1', 'SLURM_PROCID': '0', 'SLURM_STEP_TASKS_PER_NODE': '
   'if cluster.get_process_count() > 1 else',
   'if cluster.get_process_count() > 0 else',
 )
+@mutation(
+  'distributed: the shell of salloc waits for the tasks of its job',
+  'bertjax/machine/distributed.py',
+  "environ.get('SLURM_STEP_NUM_TASKS') == '1'",
+  "environ.get('SLURM_STEP_NUM_TASKS') == ''",
+)
 def test_a_process_alone_waits_for_nobody(joined, monkeypatch):
   monkeypatch.setattr(cloud_tpu_cluster, 'running_in_cloud_tpu_vm', True)
   monkeypatch.setattr(cloud_tpu_cluster, 'get_tpu_env_value_from_metadata', lambda key: None)

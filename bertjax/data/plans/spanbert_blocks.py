@@ -53,7 +53,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def _blocks(store, low, high, block, keep_block):
-  """The blocks of the documents from `low` until `high`."""
+  """Makes the blocks of the documents from `low` until `high`."""
   bound = np.asarray(store.documents[low : high + 1])
   place = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
   bound = bound - bound[0]
