@@ -130,9 +130,8 @@ def _ready(run: Any, state: Any, done: int) -> tuple[Any, Any, Any]:
 def logged(workdir: str, step: int) -> dict[str, float] | None:
   """Loss and norm of the gradients of a step as the run has logged them; None if it has not, or
   only as part of a mean over several steps."""
-  path = remote.path(workdir) / 'metrics.jsonl'
-  rows = [row for _, row in lines.read(path)] if path.exists() else []
-  found = {row['step']: row for row in rows if 'tokens/real' in row}  # lines of training
+  rows = [row for row in lines.of_run(workdir) if 'tokens/real' in row]  # of training
+  found = {row['step']: row for row in rows}
   if 'loss' in found.get(step, {}) and (step == 1 or step - 1 in found):
     return {key: found[step][key] for key in FIGURES}
   spike = remote.path(workdir) / 'spikes' / f'{step}.json'

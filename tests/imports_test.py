@@ -139,7 +139,7 @@ ARROWS = {
   ),
   'bertjax.embed': ('bertjax.config.command_line', 'bertjax.use', 'bertjax.metrics'),
   'bertjax.__main__': (),
-  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema'),
+  'bertjax.launch': ('bertjax.checkpoint', 'bertjax.config.schema', 'bertjax.metrics.lines'),
   'bertjax.sweep': (
     'bertjax.checkpoint', 'bertjax.config.command_line', 'bertjax.config.presets', 'bertjax.data',
     'bertjax.launch', 'bertjax.train.pace',

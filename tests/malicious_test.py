@@ -443,3 +443,17 @@ def test_code_that_makes_a_store_of_a_run_is_trusted_first(fetched, monkeypatch,
   with pytest.raises(UserError, match='exit status 1'):
     ensure_store._run('bertjax.prepare', {key: data[key]})
   assert commands[0][1:4] == ['-P', '-m', 'bertjax.prepare']
+
+
+@mutation(
+  'names: capitals is a module, too',
+  'bertjax/data/ensure_store.py',
+  " if name != 'capitals'}",
+  '}',
+)
+def test_capitals_of_a_run_are_no_code(fetched, monkeypatch):
+  monkeypatch.setattr(ensure_store.children, 'run', lambda command, env: 1)
+  fetched.module = 'capitals'
+  fetched.name_it('data.segmenter')
+  with pytest.raises(UserError, match='exit status 1'):
+    ensure_store._run('bertjax.prepare', dict(segmenter=resume.stored_config('run').data.segmenter))

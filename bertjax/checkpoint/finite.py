@@ -44,8 +44,8 @@ def size(tree: Any, power: int = 4) -> jax.Array:
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _finite(mesh: Mesh | None, specs: Any, powers: tuple[int, ...], arrays: Any) -> jax.Array:
-  """Whether the sum of powers of each array is finite on all devices of the mesh; on a CPU it takes
-  a sixth of the time of a look at each number."""
+  """Tells of each array whether its sum of powers is finite on all devices of the mesh; on a CPU
+  that takes a sixth of the time of a look at each number."""
 
   def own(arrays):
     sizes = [size(x, power) for x, power in zip(arrays, powers, strict=True)]

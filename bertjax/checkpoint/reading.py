@@ -11,6 +11,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from jax.experimental import multihost_utils
 
+from bertjax import sharding
 from bertjax.checkpoint import finite, manifest
 from bertjax.errors import UserError
 from bertjax.storage import remote
@@ -219,7 +220,7 @@ def steps_in(directory: pathlib.Path) -> list[int]:
 def first_intact(
   candidates: Sequence[pathlib.Path], fetch: Fetch = lambda step: None, known: Sequence[str] = ()
 ) -> pathlib.Path:
-  """The first checkpoint that matches its manifest; process 0 looks, the others follow. `known` are
+  """Finds the first checkpoint that matches its manifest; process 0 looks. `known` are
   problems with earlier ones."""
   chosen, problems = len(candidates), [*known]
   if jax.process_index() == 0:
@@ -250,8 +251,7 @@ def first_intact(
 def describe(tree: Any) -> dict[str, str]:
   """Path -> dtype and shape of every leaf, as in 'float32[2, 64]'."""
   leaves = jax.tree_util.tree_leaves_with_path(tree)
-  name = lambda path: jax.tree_util.keystr(path, simple=True, separator='/')
-  return {name(path): f'{x.dtype}{list(x.shape)}' for path, x in leaves}
+  return {sharding.leaf_path(path): f'{x.dtype}{list(x.shape)}' for path, x in leaves}
 
 
 def _check_arrays(

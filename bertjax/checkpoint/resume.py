@@ -258,7 +258,7 @@ def changed_batches(workdir: pathlib.Path | str, resolved: Any, start: int) -> l
 
 
 def changes(workdir: pathlib.Path | str, resolved: Any, start: int) -> dict[str, Any]:
-  """Key -> {old, new} of what has changed, or is to change, after step `start`."""
+  """Returns key -> {old, new} of what has changed, or is to change, after step `start`."""
   changed = history.extended(stored(workdir), _as_json(resolved), start)
   return history.changed_from(changed, start)
 

@@ -156,7 +156,7 @@ def keys_help(argv: list[str]) -> str:
 
 
 def load(path: str) -> Any:
-  """The config of --config=PATH."""
+  """Runs the file of --config=PATH; returns its config."""
   name, _, argument = _located(path, '--config').partition(':')
   spec: Any = importlib.util.spec_from_file_location('config_for_help', name)
   module = importlib.util.module_from_spec(spec)

@@ -72,7 +72,7 @@ def load(name: str, key: str) -> ModuleType:
 
 
 def check(name: str, key: str) -> str:
-  """The file of a directory that names a module which the user does not; '' if there is none.
+  """Returns the file of a directory that names a module which the user does not; '' if none does.
 
   Raises:
     UserError: there is one, and the user does not trust the module.
@@ -99,13 +99,13 @@ def note_own(config: Any, given: Any = ()) -> None:
 
 
 def _words(values: Any) -> set[str]:
-  """All in nested values that may be the name of a module."""
+  """Collects all in nested values that may be the name of a module."""
   plain = lambda value: dict(value) if hasattr(value, 'keys') else str(value)
   return set(re.findall(r'[\w./-]+', json.dumps(values, ensure_ascii=False, default=plain)))
 
 
 def _here() -> list[str]:
-  """The current directory, as Python searches it, unless PYTHONPATH names it."""
+  """Finds the current directory, as Python searches it, unless PYTHONPATH names it."""
   here = os.path.realpath('.')
   named = map(os.path.realpath, filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep)))
   return [] if here in named else [each for each in sys.path if os.path.realpath(each) == here]

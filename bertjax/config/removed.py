@@ -30,7 +30,7 @@ def refuse(key: str) -> None:
 
 
 def without(config: Mapping[str, Any]) -> dict[str, Any]:
-  """The config of an older run, JSON values, without what was removed.
+  """Takes what was removed out of the config of an older run, JSON values.
 
   Raises:
     UserError: the run had a value that nothing can have now.

@@ -29,7 +29,8 @@ def _run(module: str, flags: dict[str, object]) -> None:
   given = {k: v for k, v in flags.items() if v not in ('', None)}
   arguments = [f'--{k}={str(v).lower() if isinstance(v, bool) else v}' for k, v in given.items()]
   quiet = dict(os.environ, CUDA_VISIBLE_DEVICES='-1')  # TensorFlow looks for a GPU otherwise
-  code = {key: str(given.get(key, '')).partition(':')[0] for key in ('module', 'segmenter')}
+  named = {key: str(given.get(key, '')) for key in ('module', 'segmenter')}
+  code = {key: name.partition(':')[0] for key, name in named.items() if name != 'capitals'}
   theirs = [registry.check(name, f'config.data.{key}') for key, name in code.items()]
   safe = ['-P'] if any(theirs) else []  # Python does not search the current directory
   status = children.run([sys.executable, *safe, '-m', module, *arguments], quiet)
@@ -130,26 +131,19 @@ def _prepare(data, seed: int, workdir: str, store: pathlib.Path) -> None:
   _run('bertjax.prepare', _flags(data, source, vocab, store, holdout))
 
 
+def _reading(data, source: str, output: pathlib.Path) -> dict[str, object]:
+  """Returns the flags that `vocab` and `prepare` share: what they read, how, and where it goes."""
+  keys = ('split', 'errors', 'field', 'skip_bad', 'lowercase', 'module')
+  read = {key: data[key] for key in keys} | dict(documents=data.documents or None)
+  return dict(input=source, output=output, **read)
+
+
 def _flags(data, source: str, vocab, output: pathlib.Path, holdout: float) -> dict[str, object]:
-  """Of `prepare`."""
-  return dict(
-    input=source,
-    vocab=vocab,
-    output=output,
-    holdout=holdout,
-    split=data.split,
-    errors=data.errors,
-    field=data.field,
-    skip_bad=data.skip_bad,
-    lowercase=data.lowercase,
-    documents=data.documents or None,
-    workers=data.workers or None,
-    module=data.module,
-    columns=','.join(data.columns),
-    languages=','.join(data.languages),
-    lexicon=data.lexicon,
-    segmenter=data.segmenter,
-  )
+  """Returns the flags of `prepare`."""
+  lists = {key: ','.join(data[key]) for key in ('columns', 'languages')}
+  units = dict(lexicon=data.lexicon, segmenter=data.segmenter)
+  own = dict(vocab=vocab, holdout=holdout, workers=data.workers or None)
+  return _reading(data, source, output) | own | lists | units
 
 
 def text(data) -> str:
@@ -176,21 +170,6 @@ def vocabulary(data, source: str, seed: int, workdir: str) -> str:
   vocab = pathlib.Path(workdir, 'vocab')
   if not any(vocab.glob('*')):  # an empty folder says nothing
     _record(data, seed, workdir)
-    _run(
-      'bertjax.vocab',
-      dict(
-        input=source,
-        type=data.train_vocab.type,
-        size=data.train_vocab.size,
-        split=data.split,
-        documents=data.documents or None,
-        output=vocab,
-        lowercase=data.lowercase,
-        module=data.module,
-        errors=data.errors,
-        field=data.field,
-        skip_bad=data.skip_bad,
-        seed=seed,
-      ),
-    )
+    own = dict(type=data.train_vocab.type, size=data.train_vocab.size, seed=seed)
+    _run('bertjax.vocab', _reading(data, source, vocab) | own)
   return str(vocab)

@@ -5,6 +5,7 @@ example), so that padding costs nothing and packed rows are no special case. `pl
 array out as [B, T].
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,6 +57,16 @@ def ragged(length_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
   """
   owner = np.repeat(np.arange(len(length_n)), length_n)
   return owner, np.arange(len(owner)) - starts(length_n)[owner]
+
+
+def windows(documents: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+  """Yields ranges (first, last) of documents with about this many sentences, or one document."""
+  first = 0
+  while first < len(documents) - 1:
+    full = np.searchsorted(documents, documents[first] + most, 'right') - 1
+    last = max(first + 1, int(full))
+    yield first, last
+    first = last
 
 
 def starts(length_n: np.ndarray) -> np.ndarray:

@@ -54,9 +54,3 @@ def without_flags(
       skip = not skip and not equals and name in valued
     else:
       yield argument
-
-
-def with_preset(argv: Sequence[str], preset: str) -> list[str]:
-  """The arguments, with `--config.preset` of the launcher's machines unless they name one."""
-  given = value(argv, 'config.preset') is not None
-  return list(argv) if given else [*argv, f'--config.preset={preset}']

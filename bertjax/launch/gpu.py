@@ -40,7 +40,8 @@ def commands_of(argv: list[str], folder: str) -> list[Command]:
   flags = list(arguments.without_flags(argv, ('hosts', 'port'), ()))
   arguments.required(flags, 'workdir')
   hosts = [host for host in (arguments.value(argv, 'hosts') or '').split(',') if host]
-  run = [sys.executable, '-m', 'bertjax.main', *arguments.with_preset(flags, 'gpu')]
+  preset = [] if arguments.value(flags, 'config.preset') is not None else ['--config.preset=gpu']
+  run = [sys.executable, '-m', 'bertjax.main', *flags, *preset]
   if not hosts:
     return [Command(run, {}, None, 'run')]
   coordinator = f'{hosts[0].rpartition("@")[2]}:{arguments.value(argv, "port") or PORT}'

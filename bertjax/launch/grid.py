@@ -3,7 +3,6 @@
 import ast
 import copy
 import itertools
-import json
 import math
 import pathlib
 import statistics
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 from rich.table import Table
 
 from bertjax.errors import UserError, choose
+from bertjax.metrics import lines
 
 Point = Mapping[str, str]  # key -> value, as text
 
@@ -161,7 +161,7 @@ def judged(run: pathlib.Path, config: Any, metric: str, best: bool = False) -> d
   last = scores_at(run, resume.last_step(run, config.total_steps))
   if not best or metric not in last:
     return last
-  rows = [row for row in _rows(run) if not math.isnan(row.get(metric, math.nan))]
+  rows = [row for row in lines.of_run(run) if not math.isnan(row.get(metric, math.nan))]
   choose_best = max if config.best.mode == 'max' else min
   at = choose_best(rows, key=lambda row: row[metric])['step'] if rows else last['step']
   return scores_at(run, int(at))
@@ -170,17 +170,10 @@ def judged(run: pathlib.Path, config: Any, metric: str, best: bool = False) -> d
 def scores_at(run: pathlib.Path, step: int) -> dict[str, float]:
   """All that was logged at a step."""
   found = {}
-  for row in _rows(run):
+  for row in lines.of_run(run):
     if row['step'] == step:
       found |= row
   return found
-
-
-def _rows(run: pathlib.Path) -> list[dict[str, float]]:
-  """The lines of metrics.jsonl; a last one torn by a kill is left out."""
-  path = run / 'metrics.jsonl'
-  lines = path.read_text(encoding='utf-8').splitlines(keepends=True) if path.exists() else []
-  return [json.loads(line) for line in lines if line.endswith('\n')]
 
 
 def _beside(metric: str, score: str) -> str:

@@ -29,7 +29,10 @@ def main(argv: list[str]) -> int:
     return 0 if argv else 2
   dry_run, rest = arguments.own(argv, 'dry-run')
   size, flags = (rest or [''])[0], rest[1:]
-  commands = commands_of(size, flags, _free_port())
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    port = free.getsockname()[1]
+  commands = commands_of(size, flags, port)
   if dry_run:
     for command in commands:
       environ = [f'{key}={shlex.quote(value)}' for key, value in command.environ.items()]
@@ -83,9 +86,3 @@ def _log_base(workdir: str) -> pathlib.Path:
   if '://' in workdir:
     return pathlib.Path(tempfile.gettempdir(), re.sub(r'\W+', '-', workdir))
   return pathlib.Path(workdir).absolute()
-
-
-def _free_port() -> int:
-  with socket.socket() as tried:
-    tried.bind(('127.0.0.1', 0))
-    return tried.getsockname()[1]

@@ -59,7 +59,7 @@ def join(coordinator: str | None, processes: int | None, process: int | None) ->
 
 
 def _others(environ: Mapping[str, str]) -> str:
-  """The system by which jax knows of other processes; '' where this one is alone, which
+  """Names the system by which jax knows of other processes; '' where this one is alone, which
   jax.distributed.initialize() refuses."""
   for cluster in clusters.ClusterEnv._cluster_types:
     on_tpus, on_pods = cluster.name.endswith('tpu'), cluster is clusters.K8sCluster
@@ -67,13 +67,15 @@ def _others(environ: Mapping[str, str]) -> str:
       continue
     if on_pods and 'JOB_COMPLETION_INDEX' not in environ:  # of no Job: jax would not find its own
       continue
+    if cluster.name == 'slurm' and environ.get('SLURM_STEP_NUM_TASKS') == '1':
+      return ''  # as the shell of salloc, in which jax reads the number of tasks of the job
     if cluster.is_env_present():
       return (cluster.name or 'jax') if cluster.get_process_count() > 1 else ''
   return ''
 
 
 def _gpus(environ: Mapping[str, str]) -> list[int]:
-  """The GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
+  """Lists the GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
 
   Raises:
     UserError: the tasks of the node cannot have equally many.

@@ -25,8 +25,7 @@ def read(workdir: pathlib.Path | str) -> list[dict[str, float]]:
   Raises:
     UserError: the file is missing or empty, or a line of it is torn.
   """
-  path = remote.path(workdir) / 'metrics.jsonl'
-  rows = [row for _, row in lines.read(path)] if path.exists() else []
+  rows = lines.of_run(workdir)
   if not rows:
     raise UserError(f'expected a run with metrics.jsonl, got {workdir}: nothing is logged there')
   return rows
@@ -66,7 +65,12 @@ def plot(
   for index, (name, rows) in enumerate(runs.items()):
     _draw(axes.flat, rows, name, COLORS[index % len(COLORS)])
   for axis, title, unit in zip(axes.flat, TITLES, UNITS, strict=True):
-    _dress(axis, title, unit)
+    axis.set_title(title, fontsize=11, loc='left')
+    axis.set_ylabel(unit, fontsize=9)
+    axis.grid(alpha=0.25)
+    axis.spines[['top', 'right']].set_visible(False)
+    axis.tick_params(labelsize=9, labelbottom=True)
+    axis.ticklabel_format(axis='y', scilimits=(-3, 5), useMathText=True)
   for axis in axes[0]:
     axis.legend(frameon=False, fontsize=9)
   for axis in axes[1]:
@@ -94,15 +98,6 @@ def _smooth(values: Sequence[float]) -> list[float]:
   half = len(values) // 20
   windows = (values[max(0, i - half) : i + half + 1] for i in range(len(values)))
   return [sum(window) / len(window) for window in windows]
-
-
-def _dress(axis: Any, title: str, unit: str) -> None:
-  axis.set_title(title, fontsize=11, loc='left')
-  axis.set_ylabel(unit, fontsize=9)
-  axis.grid(alpha=0.25)
-  axis.spines[['top', 'right']].set_visible(False)
-  axis.tick_params(labelsize=9, labelbottom=True)
-  axis.ticklabel_format(axis='y', scilimits=(-3, 5), useMathText=True)
 
 
 def main() -> None:

@@ -26,9 +26,7 @@ class Interval:
     self._waiting: list[tuple[str, Mapping[str, Any]]] = []
     self._clear()
     if saved:
-      self._steps, self._loss, self._norm = saved['steps'], saved['loss'], saved['grad_norm']
-      self._lr = saved['lr']
-      self._skipped, self._left_out = saved.get('skipped', 0), saved.get('left_out', 0)
+      self._of |= {key: value for key, value in saved.items() if key != 'sums'}
       self._sums = {
         phase: {k: (np.float64(total), np.float64(weight)) for k, (total, weight) in sums.items()}
         for phase, sums in saved['sums'].items()
@@ -48,7 +46,7 @@ class Interval:
 
   def leave_out(self) -> None:
     """Counts a step whose batch is left out."""
-    self._left_out += 1
+    self._of['left_out'] += 1
 
   def close(
     self, finish: Mapping[str, Callable[[Any], dict[str, float]]], interleaved: bool
@@ -65,10 +63,10 @@ class Interval:
       left_out, steps that trained nothing and are in no mean, where there were any.
     """
     self._fetch()
-    counts = dict(skipped=self._skipped, left_out=self._left_out)
-    found: dict[str, float] = {name: count for name, count in counts.items() if count}
-    if self._steps:
-      found |= dict(loss=self._loss / self._steps, grad_norm=self._norm / self._steps, lr=self._lr)
+    found = {name: self._of[name] for name in ('skipped', 'left_out') if self._of[name]}
+    if steps := self._of['steps']:
+      found |= {name: self._of[name] / steps for name in ('loss', 'grad_norm')}
+      found['lr'] = self._of['lr']
     for phase, function in finish.items():
       if phase in self._sums:
         name = f'{phase}/' if interleaved else ''
@@ -82,19 +80,12 @@ class Interval:
     plain = lambda sums: {
       k: [np.asarray(total).tolist(), float(weight)] for k, (total, weight) in sums.items()
     }
-    return dict(
-      steps=self._steps,
-      loss=self._loss,
-      grad_norm=self._norm,
-      lr=self._lr,
-      skipped=self._skipped,
-      left_out=self._left_out,
-      sums={phase: plain(sums) for phase, sums in self._sums.items()},
-    )
+    return dict(self._of, sums={phase: plain(sums) for phase, sums in self._sums.items()})
 
   def _clear(self) -> None:
-    self._steps, self._loss, self._norm, self._lr = 0, 0.0, 0.0, 0.0
-    self._skipped = self._left_out = 0
+    self._of: dict[str, float] = dict(
+      steps=0, loss=0.0, grad_norm=0.0, lr=0.0, skipped=0, left_out=0
+    )
     self._sums: dict[str, dict[str, tuple[Any, Any]]] = {}
 
   def _fetch(self) -> None:
@@ -102,12 +93,12 @@ class Interval:
     self._waiting = []
     for phase, found in zip(phases, jax.device_get(waiting), strict=True):
       if found.get('skipped', False):
-        self._skipped += 1
+        self._of['skipped'] += 1
         continue
-      self._steps += 1
-      self._loss += float(found['loss'])
-      self._norm += float(found['grad_norm'])
-      self._lr = float(found['lr'])
+      self._of['steps'] += 1
+      for name in ('loss', 'grad_norm'):
+        self._of[name] += float(found[name])
+      self._of['lr'] = float(found['lr'])
       sums = self._sums.setdefault(phase, {})
       for name, (total, weight) in found['sums'].items():
         before = sums.get(name, (0.0, 0.0))

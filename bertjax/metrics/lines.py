@@ -1,6 +1,7 @@
 """The lines of metrics.jsonl, as they are read back."""
 
 import json
+import pathlib
 from typing import Any
 
 from bertjax.errors import UserError
@@ -17,6 +18,12 @@ def read(path: remote.Place) -> list[tuple[bytes, dict[str, Any]]]:
   if lines and not lines[-1].endswith(b'\n'):
     lines.pop()
   return [(line, _row(path, number, line)) for number, line in enumerate(lines, 1)]
+
+
+def of_run(workdir: pathlib.Path | str) -> list[dict[str, Any]]:
+  """Returns what the lines of a run say, [] before its first one; errors as `read`."""
+  path = remote.path(workdir) / 'metrics.jsonl'
+  return [row for _, row in read(path)] if path.exists() else []
 
 
 def _row(path: remote.Place, number: int, line: bytes) -> dict[str, Any]:

@@ -2,20 +2,10 @@
 
 from collections.abc import Mapping
 
-# Part of the wall time -> what a run is called that spends more than a tenth of it there, beside
-# computing, and nowhere more.
-WORDS = {
-  'compute': 'compute-bound',
-  'input': 'input-bound',
-  'checkpoint': 'checkpoint-bound',
-  'eval': 'eval-bound',
-  'compile': 'compile-bound',
-  'other': 'host-bound',
-}
-
 
 def verdict(seconds: Mapping[str, float]) -> str:
-  """The word of the largest part besides compute with more than a tenth.
+  """Returns the word of the largest part besides compute with more than a tenth; `other` is the
+  host's.
 
   Args:
     seconds: of each part.
@@ -29,4 +19,5 @@ def verdict(seconds: Mapping[str, float]) -> str:
   worst = max(waits, key=lambda part: waits[part], default='compute')
   total = sum(seconds.values())
   slow = total and waits.get(worst, 0.0) > 0.1 * total
-  return WORDS[worst] if slow else WORDS['compute']
+  part = worst if slow else 'compute'
+  return f'{"host" if part == "other" else part}-bound'

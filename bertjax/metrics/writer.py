@@ -162,13 +162,13 @@ class _Events:
 
 
 def _stays(row: Mapping[str, Any], step: int) -> bool:
-  """Whether a line was there when the checkpoint of a step was saved."""
+  """Tells whether a line was there when the checkpoint of a step was saved."""
   later = all(name.startswith('eval/') or name == CHANGED for name in row if name != 'step')
   return row['step'] < step or row['step'] == step and not later
 
 
 def _same(kept: Sequence[bytes], saved: Mapping[str, Any]) -> bool:
-  """Whether lines are those that were saved; early stopping may log one after its save."""
+  """Compares lines with those that were saved; early stopping may log one after its save."""
   own, more = kept[: saved['lines']], kept[saved['lines'] :]
   whole = hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256']
   return whole and len(more) < 2 and not {*more} & {*own}

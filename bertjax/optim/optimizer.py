@@ -130,9 +130,9 @@ def describe(config: Any, params: Any, axes: Any) -> str:
     config, params, axes: as in `make`, which has accepted them.
 
   Returns:
-    A line for each rule of decay, lr_scale, freeze, layer_decay and the direction's own (LAMB's
-    trust_rules, Muon's matrices): its pattern, its value, the number of parameters, and which; 1
-    of freeze is frozen. A key that says the same of every parameter has one line.
+    A line for each rule of decay, lr_scale, freeze, layer_decay and the direction's own (Muon's
+    matrices): its pattern, its value, the number of parameters, and which; 1 of freeze is frozen.
+    A key that says the same of every parameter has one line.
   """
   rules = dict(decay=config.decay, lr_scale=config.lr_scale, freeze=_freeze_rules(config))
   if by_depth := _by_depth(config, params, axes):

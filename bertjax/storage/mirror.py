@@ -15,9 +15,9 @@ A workdir that is a directory is one for all processes, which is seen to at the 
 
 import contextlib
 import json
-import logging
 import os
 import pathlib
+import re
 import shutil
 import socket
 import time
@@ -30,11 +30,12 @@ from bertjax.machine import hosts
 from bertjax.storage import copies, durable, remote
 
 CHECKPOINTS, MANIFEST, SCORES = 'checkpoints', 'manifest.json', 'scores.json'
+_COMPLETE = re.compile(f'{CHECKPOINTS}/([^/]+)/{MANIFEST}')
 OWNER = 'owner.json'  # the run that writes to a URL; in a directory only while processes meet
 VISIBLE_S = 90.0  # in which a network file system shows what another host has written
 STORE, _STORE_JSON = 'store', 'store/store.json'  # of a run that was given text
 _KEPT = ('lock', 'plans', 'store.partial')  # of this host: neither sent nor removed
-_CONFIG, _MADE_OF = 'config.json', 'made_of.json'
+_MADE_OF = 'made_of.json'
 _MADE = (STORE, 'vocab', _MADE_OF)  # of text
 _OWN = (*_KEPT, STORE, CHECKPOINTS)  # not sent with the small files
 _SHOWN = ('tensorboard', 'profile')  # sent, and not fetched: nothing here reads them
@@ -87,25 +88,23 @@ class Workdir:
 
   def _fetch(self) -> None:
     there, here = self._copy.names(), self._copy.here
-    complete = {name.split('/')[1] for name in there if _is_manifest(name)}
+    complete = {found[1] for found in map(_COMPLETE.fullmatch, there) if found}
     if not self._reads and hosts.index() == 0:
       self._copy.write(OWNER, json.dumps(self._owner()).encode())
       begun = {name.split('/')[1] for name in there if name.startswith(f'{CHECKPOINTS}/')}
       for step in begun - complete:
         self._copy.remove(f'{CHECKPOINTS}/{step}', MANIFEST)
     # They are sent file by file, and may be a part before a marker behind them is there.
-    unsure = set() if complete or self._reads else {_CONFIG, *_MADE}
-    if _STORE_JSON in there:
-      unsure -= {*_MADE}
+    begins = not complete and not self._reads
+    unsure = {'config.json', *(() if _STORE_JSON in there else _MADE)} if begins else set()
     kept = {*_KEPT, *unsure & {_MADE_OF}}  # which says what store.partial is of
     for path in sorted(here.rglob('*'), reverse=True):  # a folder comes after what is in it
       name = path.relative_to(here)
       if path.is_dir():
         if not any(path.iterdir()):  # empty folders are not sent, and say nothing
           path.rmdir()
-      elif name.parts[0] not in kept:
-        if name.as_posix() not in there or name.parts[0] in unsure:
-          path.unlink()
+      elif name.parts[0] not in kept and (name.as_posix() not in there or name.parts[0] in unsure):
+        path.unlink()
     for folder in (here / CHECKPOINTS).glob('*'):
       if folder.name not in complete:
         shutil.rmtree(folder)
@@ -130,13 +129,9 @@ class Workdir:
         pathlib.Path(self.text).mkdir(parents=True, exist_ok=True)
         durable.write_json(pathlib.Path(file), self._owner())
     run = hosts.gather('workdir', self._run)[0]
-    if first:
-      self._say(f'Waiting until every process has read {file}: they need one workdir')
-    end, waits = time.monotonic() + VISIBLE_S, False
+    self._say(f'Every process needs one workdir: waiting up to {VISIBLE_S:g} s for its {file}')
+    end = time.monotonic() + VISIBLE_S
     while not (seen := self._writer().get('run') == run) and time.monotonic() < end:
-      if not waits:
-        logging.warning('waiting up to %g s for %s of process 0', VISIBLE_S, file)
-      waits = True
       time.sleep(hosts.POLL_S)
     found = 'seen' if seen else f'not in {self.text} after {VISIBLE_S:g} s'
     remedy = 'give all the same --workdir, on a file system that they share, or a URL'
@@ -211,7 +206,7 @@ class Workdir:
     return dict(run=self._run, host=socket.gethostname(), pid=os.getpid())
 
   def _writer(self) -> dict[str, Any]:
-    """The run that has written its name last; {} where that cannot be read."""
+    """Returns the run that has written its name last; {} where that cannot be read."""
     if self.remote:
       return json.loads(self._copy.read(OWNER) or b'{}')
     with contextlib.suppress(OSError, ValueError):
@@ -261,8 +256,3 @@ def opened(
   place.fetch()
   here = pathlib.Path(place.path)
   return here / CHECKPOINTS / step if step else here, place.fetch_checkpoint
-
-
-def _is_manifest(name: str) -> bool:
-  parts = name.split('/')
-  return len(parts) == 3 and parts[0] == CHECKPOINTS and parts[2] == MANIFEST

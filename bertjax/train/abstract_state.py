@@ -9,6 +9,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from bertjax import sharding
+from bertjax.checkpoint import reading
 from bertjax.errors import UserError
 from bertjax.optim import optimizer
 from bertjax.train.phase import Phase
@@ -57,11 +58,7 @@ def make(parts: Sequence[Phase], phases: Sequence[Phase], devices: sharding.Devi
 
 def _check_shared(first: str, expected: Any, name: str, got: Any) -> None:
   """Refuses a phase whose parameters or optimizer state are not those of the first phase."""
-  described = [
-    {sharding.leaf_path(path): f'{x.dtype}{list(x.shape)}' for path, x in leaves}
-    for leaves in map(jax.tree_util.tree_leaves_with_path, (expected, got))
-  ]
-  theirs, ours = described
+  theirs, ours = map(reading.describe, (expected, got))
   differing = [k for k in sorted({*theirs, *ours}) if theirs.get(k) != ours.get(k)]
   if differing or jax.tree.structure(expected) != jax.tree.structure(got):
     leaf = differing[0] if differing else 'the kind of optimizer state'

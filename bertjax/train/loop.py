@@ -88,7 +88,7 @@ def _run(
   del source  # it may hold a whole model
   session.catch_up()
   for done in range(session.start + 1, config.total_steps + 1):
-    if session.out_of_patience:
+    if session.patience.over:
       break
     session.step(done)
     last, leaving = done == config.total_steps, stop.at(done)

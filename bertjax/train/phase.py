@@ -107,9 +107,10 @@ class Phase:
       abstract = {
         k: jax.ShapeDtypeStruct(shapes[k], v.dtype, sharding=rows) for k, v in self.template.items()
       }
+      rate = jax.ShapeDtypeStruct((), np.float32, sharding=self._abstract.step.sharding)
       self._train[key] = self.devices.compile(
         function,
-        (self._abstract, abstract, self._seed, self._rate_like()),
+        (self._abstract, abstract, np.uint32(self.config.seed), rate),
         donate_argnums=0,
         out_shardings=(shardings, None),
       )
@@ -122,22 +123,14 @@ class Phase:
     arguments = self._arguments(state, batch)
     return self.devices.compile(lambda *given: function(*given)[1]['norms'], arguments)(*arguments)
 
-  @property
-  def _seed(self) -> np.uint32:
-    """Of the draws."""
-    return np.uint32(self.config.seed)
-
   @functools.cached_property
   def _rate(self) -> Callable:
     """The learning rate at a step, made where the step is: nobody waits for its number."""
     return jax.jit(self.schedule)
 
-  def _rate_like(self) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((), np.float32, sharding=self._abstract.step.sharding)
-
   def _arguments(self, state: step_lib.State, batch: Batch) -> tuple[Any, ...]:
     """Of the step."""
-    return state, self.devices.put(batch), self._seed, self._rate(state.step)
+    return state, self.devices.put(batch), np.uint32(self.config.seed), self._rate(state.step)
 
   def _step_function(self, watched: bool) -> Callable:
     return step_lib.make_train_step(

@@ -44,6 +44,7 @@ class Session:
     state: after the last step.
     previous: the last step, its metrics (None of one that was left out) and its batch; None before
       the first.
+    patience: counts the scores that are no better, see `config.best.patience`.
     verified: the check of the store's files, which goes on beside the steps.
   """
 
@@ -89,7 +90,7 @@ class Session:
     self._watch = spikes.Watch(
       workdir, run, meta.get('spikes'), progress.note, self._checkpoints.latest
     )
-    self._patience = patience.Patience(config.best, meta.get('patience'))
+    self.patience = patience.Patience(config.best, meta.get('patience'))
     self._profile = profile.Profile(config.profile, workdir)
     stack.callback(self._profile.close)
     self.previous: tuple[int, Any, Batch] | None = None
@@ -106,7 +107,7 @@ class Session:
       if last:
         known = self._with_rest(known)
       self._writer.write(self.start, known)
-      self._patience.look(self.start, known)
+      self.patience.look(self.start, known)
     elif self.is_judged(self.start, last):
       self.evaluate(self.start, last)
 
@@ -133,7 +134,11 @@ class Session:
     if index == 0:
       self.state = phase.enter(self.state)
     with self._book.time('compute'):
-      found = self._train(phase, done, batch)
+      if self._run.timeline.leaves_out(done):
+        self._progress.note(f'Step {done}: its batch is left out (config.skip_steps)')
+        self.state, found = phase.leave_out(self.state), None
+      else:
+        self.state, found = phase.train(self.state, batch)
       if done == self.start + 1:
         self._claim(done, found, batch)
       # One step late, so that the device never waits for the host.
@@ -178,7 +183,7 @@ class Session:
         replicas_sha256=digests.check_replicas(done, self.state.variables),
         interval=self._interval.state(), ledger=self._book.state(),
         vocabulary=self._run.store.meta['vocabulary']['sha256'],
-        spikes=self._watch.state(), patience=self._patience.state(),
+        spikes=self._watch.state(), patience=self.patience.state(),
         metrics=self._writer.sync(done),
       )  # fmt: skip
       self._checkpoints.save(done, held, meta, wait=wait)
@@ -195,21 +200,16 @@ class Session:
     )
     with self._book.time('eval'):
       scores = judge(last)
-      self._patience.look(done, scores)
-      if self._patience.over and not last:
+      self.patience.look(done, scores)
+      if self.patience.over and not last:
         scores = judge(True, before=scores)
-    if self._patience.over and not last and done % self._config.log_steps:
+    if self.patience.over and not last and done % self._config.log_steps:
       self.log(done)
-    if self._patience.over and not self._checkpoints.has(done):
+    if self.patience.over and not self._checkpoints.has(done):
       self.save(wait=True)
     if self._checkpoints.has(done):
       self._checkpoints.score(done, scores)
     self._writer.write(done, scores)
-
-  @property
-  def out_of_patience(self) -> bool:
-    """Whether the scores are no longer getting better, see `config.best.patience`."""
-    return self._patience.over
 
   def finish(self) -> None:
     """Waits for the last save, and shows what the run was."""
@@ -217,7 +217,7 @@ class Session:
     done, early = self.previous[0] if self.previous else self.start, ''
     if done < self._config.total_steps:
       early = f'stopped early, after step {done} of {self._config.total_steps}'
-      self._progress.note(f'{early.capitalize()}: {self._patience.said}')
+      self._progress.note(f'{early.capitalize()}: {self.patience.said}')
       resume.note_stopped(self._workdir, done)
     self.verified.finish()
     self._progress.close()
@@ -244,15 +244,6 @@ class Session:
       phase.compile(self._run.abstract, batch)
       # Collectives of CPUs give up where one process begins 30 s after another.
       hosts.barrier(f'compiled/{phase.name}/{lengths}', math.inf)
-
-  def _train(self, phase: Phase, done: int, batch: Batch) -> Any:
-    """The metrics of the step; None of one whose batch is left out."""
-    if self._run.timeline.leaves_out(done):
-      self._progress.note(f'Step {done}: its batch is left out (config.skip_steps)')
-      self.state, found = phase.leave_out(self.state), None
-    else:
-      self.state, found = phase.train(self.state, batch)
-    return found
 
   def _claim(self, done: int, found: Any, batch: Batch) -> None:
     """The first step has worked: from now on the workdir is this run's."""

@@ -106,18 +106,15 @@ def make_run(
   if timeline.factors:
     phases = (summed.phase(parts, timeline.factors),)
   abstract = abstract_state.make(parts, phases, placed)
-  return Run(config, timeline, phases, store, _vocabulary_of(store), placed, abstract)
+  own = store.path / 'vocab'
+  vocabulary = read_vocabulary(own) if own.is_dir() else None
+  return Run(config, timeline, phases, store, vocabulary, placed, abstract)
 
 
 def _factory(config: Any) -> Factory:
   return registry.find(
     'bertjax.objectives', config.objective.name, 'config.objective.name'
   ).OBJECTIVE
-
-
-def _vocabulary_of(store: Store) -> Vocabulary | None:
-  path = store.path / 'vocab'
-  return read_vocabulary(path) if path.is_dir() else None
 
 
 def _held_out(store: Store) -> Store | None:

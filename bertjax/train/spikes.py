@@ -136,7 +136,7 @@ class Watch:
     """Judges a step as `look` does, and then the state that its update has made."""
     self.look(done, found, batch)
     try:
-      finite.require(state, 'the state after it')
+      finite.require(state, f'the state after step {done}')
     except finite.NotFinite as error:
       if found is None:
         raise
@@ -157,7 +157,7 @@ class Watch:
       f'the loss of step {done} is {float(found["loss"])}, the norm of its gradients '
       f'{float(found["grad_norm"])} (phase {phase!r}, batch {index}, rows {rows[0]} to {rows[1]})'
     )
-    if skipped and self._skipped < limit:
+    if skipped and not spoiled and self._skipped < limit:
       self._skipped += 1
       self._say(f'Step {done} was skipped, {self._skipped} of at most {limit}: {said}: {path}')
       return

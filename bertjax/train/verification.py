@@ -7,7 +7,7 @@ step and without a checkpoint, since nobody knows which batches were fed from it
 
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -40,7 +40,8 @@ class Verification:
     self._thread = threading.Thread(target=self._verify, name='verification', daemon=True)
 
   def __enter__(self) -> 'Verification':
-    if _first_of_host(hosts.gather('verification', socket.gethostname())):
+    names = hosts.gather('verification', socket.gethostname())
+    if names.index(names[hosts.index()]) == hosts.index():  # the first of its host
       self._thread.start()
     return self
 
@@ -110,7 +111,3 @@ class Verification:
     self._found = (
       f'damaged: {said}. This process was fed from it since step {self._start}: remove {what}'
     )
-
-
-def _first_of_host(names: Sequence[str]) -> bool:
-  return names.index(names[hosts.index()]) == hosts.index()

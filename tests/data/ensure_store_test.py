@@ -87,8 +87,8 @@ def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
 @mutation(
   'ensure_store: the vocabulary is of text that the store has not',
   'bertjax/data/ensure_store.py',
-  '        documents=data.documents or None,\n        output=vocab,\n',
-  '        output=vocab,\n',
+  '_reading(data, source, vocab) | own',
+  '_reading(data, source, vocab) | own | dict(documents=None)',
 )
 def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
   (tmp_path / 'a.txt').write_text('the cat\n\na mat\n\nmany other words\n')

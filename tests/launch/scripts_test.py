@@ -93,7 +93,8 @@ def test_a_run_in_the_working_directory_has_its_log_beside_it():
 def test_arguments_are_found_in_all_their_forms():
   assert arguments.value(['--workdir', 'a', '-workdir=b=c'], 'workdir') == 'b=c'
   assert arguments.value(['--workdirs=a'], 'workdir') is None
-  assert arguments.with_preset(['--config.preset=cpu'], 'gpu') == ['--config.preset=cpu']
+  [command] = gpu.commands_of(['--workdir=a', '--config.preset=cpu'], '.')
+  assert command.arguments[-2:] == ['--workdir=a', '--config.preset=cpu']
 
 
 SRUN = """

@@ -52,12 +52,20 @@ LONE = {'SLURM_NTASKS': '1', 'SLURM_PROCID': '0', 'SLURM_STEP_TASKS_PER_NODE': '
   'if cluster.get_process_count() > 1 else',
   'if cluster.get_process_count() > 0 else',
 )
+@mutation(
+  'distributed: the shell of salloc waits for the tasks of its job',
+  'bertjax/machine/distributed.py',
+  "environ.get('SLURM_STEP_NUM_TASKS') == '1'",
+  "environ.get('SLURM_STEP_NUM_TASKS') == ''",
+)
 def test_a_process_alone_waits_for_nobody(joined, monkeypatch):
   monkeypatch.setattr(cloud_tpu_cluster, 'running_in_cloud_tpu_vm', True)
   monkeypatch.setattr(cloud_tpu_cluster, 'get_tpu_env_value_from_metadata', lambda key: None)
   nothing = {'TPU_SKIP_MDS_QUERY': '1'}
   lone_tpu = POD | {'TPU_WORKER_HOSTNAMES': 'localhost', 'TPU_WORKER_ID': '0'}
   assert joined(nothing) == joined(lone_tpu) == joined(nothing | SLURM | LONE) == {}
+  shell = {'SLURM_STEP_NUM_TASKS': '1', 'SLURM_STEP_TASKS_PER_NODE': '1', 'SLURM_PROCID': '0'}
+  assert joined(nothing | SLURM | shell) == {}  # of salloc -n 16
   assert joined(nothing | {'KUBERNETES_SERVICE_HOST': 'a'}) == {}  # and no warning
   assert joined(POD, None, 1, None) == joined(POD | {'JAX_PLATFORMS': 'cpu'}) == {}
   assert joined(POD) == dict(places=(), called=True, local_device_ids=None)

@@ -542,8 +542,8 @@ def finish(sums):
 @mutation(
   'interval: the loss of the last step alone',
   'bertjax/metrics/interval.py',
-  "self._loss += float(found['loss'])",
-  "self._loss = float(found['loss'])",
+  'self._of[name] += float(found[name])',
+  'self._of[name] = float(found[name])',
 )
 def test_training_metrics_are_means_over_the_interval():
   book = interval.Interval()

@@ -112,7 +112,7 @@ def test_a_file_that_shows_late_is_waited_for_and_said(tmp_path):
   one.mkdir()
   with loops(tmp_path, one, two, visible=60.0) as both:
     log = tmp_path / '1.log'
-    wait_for(lambda: 'waiting up to 60 s for ' in log.read_text(), *both)
+    wait_for(lambda: 'waiting up to 60 s for its ' in log.read_text(), *both)
     two.symlink_to(one)  # one directory by two names, from now on
     ended(tmp_path, both)
   assert [path.name for path in one.iterdir()] == ['1'], 'the file of the start is left behind'

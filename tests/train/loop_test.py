@@ -235,7 +235,7 @@ def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(
   done = run(rich_store, tmp_path / 'run', *FEW, **one_update)
   assert done.returncode == 1 and 'Traceback' not in done.stderr
   assert 'the loss of step 2 is ' in done.stderr and ' is nan' not in done.stderr
-  assert 'the state after it has NaN, infinity or too large numbers in ' in done.stderr
+  assert 'the state after step 2 has NaN, infinity or too large numbers in ' in done.stderr
   assert "(phase 'phase1', batch 1, rows 8 to 15)" in done.stderr
   assert (
     'learning rate with --override, leave the step out with --config.skip_steps=2, ' in done.stderr

@@ -198,8 +198,8 @@ def stopped(files, tmp_path_factory):
 @mutation(
   'patience: the run goes on',
   'bertjax/train/loop.py',
-  'if session.out_of_patience:\n      break',
-  'if session.out_of_patience:\n      pass',
+  'if session.patience.over:\n      break',
+  'if session.patience.over:\n      pass',
 )
 @mutation(
   'patience: the steps before an early end are not logged',

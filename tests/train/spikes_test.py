@@ -5,6 +5,8 @@ import json
 import re
 import subprocess
 import sys
+import types
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from mutation import mutation
 from processes import ROOT, STEPS, environment, exact, kill_at, lines, run, steps_logged
 
+from bertjax.checkpoint import finite
 from bertjax.train import layer_norms, spikes
 
 PLANTED = ('--config.objective.name=tests.support.planted', '--config.optimizer.clip=0.0')
@@ -160,6 +163,26 @@ def test_a_peak_is_changed_on_purpose_and_each_step_repeated_with_its_own(rich_s
   for step in (9, 15):
     done = replay(tmp_path, step)
     assert 'The run has logged the same, to the bit' in done.stdout, done.stdout + done.stderr
+
+
+@mutation(
+  'spikes: a skipped step excuses the state that is saved',
+  'bertjax/train/spikes.py',
+  'if skipped and not spoiled and',
+  'if skipped and',
+)
+def test_a_spoiled_state_is_not_saved_after_a_step_that_was_skipped(tmp_path, monkeypatch):
+  """Its memory, say, which no step looks at, and because of which all are skipped from now on."""
+  config = types.SimpleNamespace(skip_nonfinite=3, spike=0.0)
+  monkeypatch.setattr(spikes.Watch, '_record', lambda *given: tmp_path / 'spikes' / '5.json')
+  monkeypatch.setattr(spikes, 'where', lambda *given: ('main', 4, (32, 39)))
+  run = types.SimpleNamespace(config=config)
+  watch = spikes.Watch(tmp_path, cast('Any', run), None, lambda line: None, lambda: None)
+  found = dict(loss=np.nan, grad_norm=np.nan, skipped=True)
+  watch.check(5, found, {}, dict(carry=jnp.zeros(2)))
+  assert watch.state()['skipped'] == 1
+  with pytest.raises(finite.NotFinite, match='the state after step 5 has NaN.* arrays, carry; 1 s'):
+    watch.check(5, found, {}, dict(carry=jnp.array([0.0, jnp.nan])))
 
 
 def test_norms_are_of_each_layer_of_a_stack_and_of_modules_outside():

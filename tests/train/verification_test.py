@@ -40,8 +40,8 @@ def store(rich_store, tmp_path):
 @mutation(
   'rescue: the state of a run over damaged data is saved',
   'bertjax/train/session.py',
-  'isinstance(error, verification.Damaged)',
-  'False',
+  'isinstance(error, (verification.Damaged, finite.NotFinite))',
+  'isinstance(error, finite.NotFinite)',
 )
 def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
   flip(store / 'tokens-00000.npy')

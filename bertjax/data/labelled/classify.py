@@ -106,12 +106,6 @@ def _label(record: Record, options: Options) -> Any:
   return _number(record, options.label)
 
 
-def _value(record: Record, name: str) -> Any:
-  if name not in record.values:
-    raise UserError(f'{record.place}: expected {name!r}, which the lines before it have')
-  return record.values[name]
-
-
 def _number(record: Record, name: str) -> float:
   said = str(record.values[name])
   try:
@@ -136,7 +130,11 @@ def _soft_labels(found: Sequence[Record], options: Options) -> dict[str, np.ndar
 
 
 def _soft_label(record: Record, options: Options) -> list[float]:
-  said = _value(record, options.soft_label)
+  if options.soft_label not in record.values:
+    raise UserError(
+      f'{record.place}: expected {options.soft_label!r}, which the lines before it have'
+    )
+  said = record.values[options.soft_label]
   if not options.classes:
     return [_number(record, options.soft_label)]
   known = isinstance(said, dict) and said.keys() == set(options.classes)

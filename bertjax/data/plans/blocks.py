@@ -189,10 +189,10 @@ def _blocks(store, kind_S, block, within_documents, window):
     complete = (limit <= place[-1]) | (last == total)
     following = np.searchsorted(edge, limit, 'right') - 1
     following[~complete] = len(edge)  # the next window finishes it
-    chain = _chain(following, int(np.searchsorted(edge, begin)), len(edge) - 1)
-    if chain[-1] == len(edge):
-      chain.pop()
-    at, end = np.array(chain[:-1], np.int64), np.array(chain[1:], np.int64)
+    links = chain(following, int(np.searchsorted(edge, begin)), len(edge) - 1)
+    if links[-1] == len(edge):
+      links.pop()
+    at, end = np.array(links[:-1], np.int64), np.array(links[1:], np.int64)
     column = _columns(first, place, owner[at], (edge[at], edge[end]))
     if kind is not None:
       column['group'] = kind[owner[at]].astype(np.int32) // 2
@@ -200,8 +200,8 @@ def _blocks(store, kind_S, block, within_documents, window):
       column = {name: value[of_text_n] for name, value in column.items()}
     # A cut sentence fills one block with its first piece, so its second begins the next one.
     yield column, dict(cut_sentences=int((column['offset'] == block).sum()))
-    begin = edge[chain[-1]]
-    first += int(owner[chain[-1]])
+    begin = edge[links[-1]]
+    first += int(owner[links[-1]])
 
 
 def _contiguous_blocks(store, block, window):
@@ -243,13 +243,13 @@ def _kind_ends(kind, place, owner):
   return end[np.searchsorted(change, owner, 'right')]
 
 
-def _chain(following: np.ndarray, at: int, end: int) -> list[int]:
+def chain(following: np.ndarray, at: int, end: int) -> list[int]:
   """Follows the links from `at` until `end` or beyond."""
-  link, chain = following.tolist(), [at]
+  link, found = following.tolist(), [at]
   while at < end:
     at = link[at]
-    chain.append(at)
-  return chain
+    found.append(at)
+  return found
 
 
 def _columns(first, place, owner, span):

@@ -64,7 +64,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
       f'random replies need another dialogue: expected at least 2 documents in {store.path}, got '
       f'{len(store.documents) - 1}'
     )
-  return _pieces(store, spec, window)
+  return (_window(store, spec, part) for part in layout.windows(store.documents, window))
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
@@ -93,15 +93,6 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
     label=dict(fake=column['fake'].astype(np.int32)),
     table=dict(role=np.repeat(role_n, whole_n).astype(np.int32)),
   )
-
-
-def _pieces(store, spec, window):
-  documents, low = store.documents, 0
-  while low < len(documents) - 1:
-    full = np.searchsorted(documents, documents[low] + window, 'right') - 1
-    high = max(int(full), low + 1)
-    yield _window(store, spec, (low, high))
-    low = high
 
 
 def _window(store, spec, between):

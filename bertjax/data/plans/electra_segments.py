@@ -137,13 +137,10 @@ def _cut(size_n, segment_n, limit_S):
 
 
 def _pieces(store, options, length, key, window):
-  documents, low = store.documents, 0
-  while low < len(documents) - 1:
-    high = max(np.searchsorted(documents, documents[low] + window, 'right') - 1, low + 1)
-    bound = np.asarray(documents[low : high + 1])
+  for low, high in layout.windows(store.documents, window):
+    bound = np.asarray(store.documents[low : high + 1])
     offset = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
     yield _columns(offset, *_walk(bound, offset, options, length, key), options, length, key)
-    low = int(high)
 
 
 def _targets(key_n, options, length) -> np.ndarray:

@@ -110,7 +110,7 @@ def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
     )
   if spec.length < 5:
     raise UserError(f'pairs need length >= 5 ([CLS] a [SEP] b [SEP]), got {spec.length}')
-  windows = _windows(store.documents, max(window // spec.options.dupe_factor, 1))
+  windows = layout.windows(store.documents, max(window // spec.options.dupe_factor, 1))
   return ahead.in_order(lambda window: _window(store, peers, spec, window, task), windows)
 
 
@@ -163,16 +163,6 @@ def truncated(a_n: np.ndarray, b_n: np.ndarray, limit: int) -> tuple[np.ndarray,
   b_first_n = np.clip(b_n - a_n, 0, excess_n)
   rest_n = excess_n - a_first_n - b_first_n  # by now both are equally long
   return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2
-
-
-def _windows(documents, sentences):
-  """Yields ranges (first, last) of documents with about this many sentences, or one document."""
-  first = 0
-  while first < len(documents) - 1:
-    full = np.searchsorted(documents, documents[first] + sentences, 'right') - 1
-    last = max(first + 1, int(full))
-    yield first, last
-    first = last
 
 
 def _window(store, peers, spec, documents, task):

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bertjax.data import layout
+from bertjax.data.plans import blocks
 from bertjax.data.plans.sequences import ranges  # [CLS] tokens [SEP]
 from bertjax.data.types import Piece, Plan, Spec
 from bertjax.errors import UserError
@@ -46,21 +48,15 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """
   if spec.length < 3:
     raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
-  return _pieces(store, spec.length - 2, spec.options.keep_block, window)
+  parts = layout.windows(store.documents, window)
+  return (_blocks(store, *part, spec.length - 2, spec.options.keep_block) for part in parts)
 
 
-def _pieces(store, block, keep_block, window):
-  documents, low = store.documents, 0
-  while low < len(documents) - 1:
-    high = max(np.searchsorted(documents, documents[low] + window, 'right') - 1, low + 1)
-    bound = np.asarray(documents[low : high + 1]) - documents[low]
-    place = np.asarray(store.sentences[documents[low] : documents[high] + 1])
-    yield _blocks(place, bound, block, keep_block)
-    low = int(high)
-
-
-def _blocks(place, bound, block, keep_block):
-  """The blocks of the sentences place[i] .. place[i + 1], in documents that begin at `bound`."""
+def _blocks(store, low, high, block, keep_block):
+  """Makes the blocks of the documents from `low` until `high`."""
+  bound = np.asarray(store.documents[low : high + 1])
+  place = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
+  bound = bound - bound[0]
   size = np.diff(place)
   sentences, long = len(size), size > block
   document_end = bound[1:][np.searchsorted(bound, np.arange(sentences), 'right') - 1]
@@ -69,7 +65,8 @@ def _blocks(place, bound, block, keep_block):
   short = np.minimum.accumulate(np.where(long, sentences, number)[::-1])[::-1]
   # No block reaches over one that is: together they would not fit.
   end = np.minimum(np.searchsorted(place, place[:-1] + block, 'right') - 1, document_end)
-  first = np.array(_chain(np.where(long, number + 1, end)), np.int64)
+  chain = blocks.chain(np.where(long, number + 1, end), 0, sentences)
+  first = np.array(chain[:-1], np.int64)
   first = first[~long[first]]
   last, own_end = end[first], document_end[first]
   lost = (last < own_end) & (np.append(short, sentences)[last] >= own_end) & (not keep_block)
@@ -80,15 +77,6 @@ def _blocks(place, bound, block, keep_block):
     lost_blocks=int(lost.sum()),
     lost_tokens=int(size[long].sum() + (stop - start)[lost].sum()),
   )
-
-
-def _chain(following: np.ndarray) -> list[int]:
-  """Follows the links from 0 until the end, which is not part of the chain."""
-  link, chain, at = following.tolist(), [], 0
-  while at < len(link):
-    chain.append(at)
-    at = link[at]
-  return chain
 
 
 PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

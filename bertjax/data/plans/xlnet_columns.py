@@ -22,6 +22,7 @@ import numpy as np
 from bertjax.config.field_types import Count
 from bertjax.data import counter_rng, layout
 from bertjax.data.column_stream import ColumnStream, Order
+from bertjax.data.plans import pairs
 from bertjax.data.types import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
 
@@ -136,16 +137,8 @@ def _segments(column, after_E, room, key_E):
   low_E, high_E = np.maximum(low_E, 0), np.minimum(high_E, column.size - 1)
   b_from_E = np.where(follows_E, after_E + a_E, low_E)
   b_E = np.where(follows_E, beyond_E - a_E, high_E - low_E)
-  return *_trim(a_E, b_from_E, b_E, room), follows_E
-
-
-def _trim(a_E, b_from_E, b_E, room):
-  """Takes tokens off the longer one, B of two equal ones, until both have `room` together."""
-  excess_E = np.maximum(a_E + b_E - room, 0)
-  apart_E = np.minimum(np.abs(a_E - b_E), excess_E)
-  both_E = excess_E - apart_E
-  a_E = a_E - apart_E * (a_E > b_E) - both_E // 2
-  return a_E, b_from_E, room - a_E
+  a_E = a_E - pairs.truncated(a_E, b_E, room)[0]
+  return a_E, b_from_E, room - a_E, follows_E
 
 
 class _Columns:

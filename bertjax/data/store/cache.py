@@ -115,11 +115,8 @@ def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | Non
     record = _record(path)
     if record['identity'] != identity:
       raise _Damaged(f'{path / RECORD}: it was built from something else')
-    if sum(size for size, _ in record['files'].values()) <= AT_ONCE:
-      wrong = checksums.faults(path, record['files'])
-    else:
-      wrong = checksums.size_faults(path, record['files'])
-    if wrong:
+    small = sum(size for size, _ in record['files'].values()) <= AT_ONCE
+    if wrong := checksums.faults(path, record['files'], reads=small):
       raise _Damaged(wrong[0])
   except _Damaged as damage:
     _warn(f'a cached plan is damaged and counts as missing: {damage}')

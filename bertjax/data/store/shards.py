@@ -129,7 +129,10 @@ def _encode(file: pathlib.Path, shard: Shard, vocabulary: Vocabulary) -> None:
     ):
       batch = encode(records, vocabulary, shard.options)
       batch = batch._replace(token_n=batch.token_n.astype(dtype))
-      arrays = _arrays(batch) | {_RECORD: np.array([len(record) for record in records])}
+      arrays = dict(token_n=batch.token_n, length_S=batch.length_S, size_D=batch.size_D)
+      arrays |= {} if batch.unit_n is None else dict(unit_n=batch.unit_n)
+      arrays |= {f'column/{name}': value_S for name, value_S in batch.column.items()}
+      arrays |= {**batch.counted, _RECORD: np.array([len(record) for record in records])}
       for name, array in arrays.items():
         with archive.open(f'{count - 1}/{name}.npy', 'w') as entry:
           np.save(entry, array, allow_pickle=False)
@@ -138,13 +141,6 @@ def _encode(file: pathlib.Path, shard: Shard, vocabulary: Vocabulary) -> None:
     left_out = shard.files.left_out
     index = dict(blocks=count, bad_lines=left_out.count, bad_first=left_out.named)
     archive.writestr('index.json', json.dumps(index))
-
-
-def _arrays(batch: Encoded) -> dict[str, np.ndarray]:
-  plain = dict(token_n=batch.token_n, length_S=batch.length_S, size_D=batch.size_D)
-  units = {} if batch.unit_n is None else dict(unit_n=batch.unit_n)
-  columns = {f'column/{name}': value_S for name, value_S in batch.column.items()}
-  return plain | units | columns | dict(batch.counted)
 
 
 def _write(path: remote.Place, write: Callable[[pathlib.Path], Any]) -> None:

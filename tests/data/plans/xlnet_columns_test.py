@@ -82,8 +82,8 @@ def split(token, sentence, begin, room, draw):
 @mutation(
   'xlnet: A is cut of two equal segments',
   'bertjax/data/plans/xlnet_columns.py',
-  'both_E // 2',
-  '(both_E + 1) // 2',
+  'pairs.truncated(a_E, b_E, room)[0]',
+  'pairs.truncated(b_E, a_E, room)[1]',
 )
 @mutation(
   'xlnet: backward sentences start where forward ones do',

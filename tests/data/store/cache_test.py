@@ -88,8 +88,8 @@ def say_again():
 @mutation(
   'cache: a damaged plan is used',
   'bertjax/data/store/cache.py',
-  '    if wrong:\n',
-  '    if False:\n',
+  "checksums.faults(path, record['files'], reads=small)",
+  '[]',
 )
 @mutation(
   'cache: the record is believed',
@@ -117,8 +117,8 @@ def test_flipped_bytes_of_a_plan_are_found_and_it_is_built_again(store, expected
 @mutation(
   'cache: a large plan is read when it is opened',
   'bertjax/data/store/cache.py',
-  '<= AT_ONCE:',
-  '>= 0:',
+  '<= AT_ONCE\n',
+  '>= 0\n',
 )
 def test_a_large_plan_is_opened_by_its_sizes_and_verified_later(store, expected, monkeypatch):
   monkeypatch.setattr(cache, 'AT_ONCE', 1000)

@@ -9,7 +9,7 @@ What is not on disk is downloaded by TFDS, to its data directory (TFDS_DATA_DIR)
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,6 @@ PREFIX = 'tfds:'
 _NAME = re.compile(
   rf'{PREFIX}(?P<name>[\w/.-]+(:\d[\d.*]*)?)(:(?P<split>[A-Za-z_]\w*(\[[^]]*\])?))(:(?P<language>\w+))?'
 )
-
-
-class _Names(NamedTuple):
-  """What a name says; `language` is '' where there is none."""
-
-  name: str
-  split: str
-  language: str
 
 
 def examples(path: str) -> Iterator[Mapping[str, Any]]:
@@ -39,25 +31,30 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
     UserError: a name that is not of this form, that TFDS does not know (the nearest is named), or
       that it cannot prepare; a language that is not there.
   """
-  names = _names(path)
+  if not (match := _NAME.fullmatch(path)):
+    raise UserError(
+      f'{path!r}: expected tfds:NAME:SPLIT, as in tfds:glue/mrpc:train, and :LANGUAGE behind it '
+      'where there are several'
+    )
+  data_set, language = match['name'], match['language'] or ''
   from bertjax.data.seqio_tasks.loaded import tfds
 
   try:
-    builder: Any = tfds.builder(names.name)
+    builder: Any = tfds.builder(data_set)
     builder.download_and_prepare()
-    found = tfds.as_numpy(builder.as_dataset(split=names.split, shuffle_files=False))
+    found = tfds.as_numpy(builder.as_dataset(split=match['split'], shuffle_files=False))
   except (ValueError, AssertionError) as error:  # the latter of a version
     said = str(error).splitlines()[0].partition(' Here are ')[0].rstrip('. ')
-    raise UserError(f'{path}: {said}{_nearest(tfds, names.name)}') from error
+    raise UserError(f'{path}: {said}{_nearest(tfds, data_set)}') from error
   except OSError as error:
     raise UserError(
       f'{path} is not on disk and TFDS could not get it ({str(error)[:200]}): run `tfds build '
-      f'{names.name}` where there is a network, and set TFDS_DATA_DIR to where it is'
+      f'{data_set}` where there is a network, and set TFDS_DATA_DIR to where it is'
     ) from error
   features: Any = builder.info.features
   for each in found:
     yield {
-      name: _value(tfds.features, features[name], value, path, names.language)
+      name: _value(tfds.features, features[name], value, path, language)
       for name, value in each.items()
     }
 
@@ -72,23 +69,16 @@ def _nearest(tfds: Any, name: str) -> str:
   return '' if own in known else nearest(own, known)
 
 
-def _names(path: str) -> _Names:
-  found = _NAME.fullmatch(path)
-  if not found:
-    raise UserError(
-      f'{path!r}: expected tfds:NAME:SPLIT, as in tfds:glue/mrpc:train, and :LANGUAGE behind it '
-      'where there are several'
-    )
-  return _Names(found['name'], found['split'], found['language'] or '')
-
-
 def _value(kinds: Any, feature: Any, value: Any, path: str, language: str) -> Any:
   """What stands in an example under a feature, in types of Python."""
   if isinstance(feature, kinds.TranslationVariableLanguages):
-    texts = dict(zip(map(_text, value['language']), map(_text, value['translation']), strict=True))
+    texts = {
+      name.decode(): text.decode()
+      for name, text in zip(value['language'], value['translation'], strict=True)
+    }
     return _spoken(texts, path, language)
   if isinstance(feature, kinds.Translation):
-    return _spoken({name: _text(text) for name, text in value.items()}, path, language)
+    return _spoken({name: text.decode() for name, text in value.items()}, path, language)
   inner = lambda feature, value: _value(kinds, feature, value, path, language)
   if isinstance(feature, kinds.Sequence):
     if isinstance(feature.feature, kinds.FeaturesDict):  # a list for each field, of equal lengths
@@ -101,12 +91,8 @@ def _value(kinds: Any, feature: Any, value: Any, path: str, language: str) -> An
   if isinstance(feature, kinds.ClassLabel):
     return feature.int2str(int(value)) if value >= 0 else str(value)  # -1: nobody said
   if isinstance(value, bytes):
-    return _text(value)
+    return value.decode()
   return value.item() if isinstance(value, np.generic) else value
-
-
-def _text(value: bytes) -> str:
-  return value.decode()
 
 
 def _spoken(texts: Mapping[str, str], path: str, language: str) -> str:

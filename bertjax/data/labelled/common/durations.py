@@ -32,7 +32,10 @@ def apply(config: Any, given: Collection[str]) -> list[str]:
     )
   if 'total_steps' in given:
     return [f'config.total_steps={config.total_steps}, as given, and not {config.epochs:g} epochs']
-  counts = _counts(config)
+  line, counts = timeline.make(config), []  # (examples, rows of a batch) of each task
+  for phase in line.phases if line.draws else [timeline.PhaseConfig('main', config)]:
+    with timeline.named(phase):
+      counts.append((from_config.count(phase.config), phase.config.batch_size))
   examples = sum(count for count, _ in counts)
   config.total_steps = max(math.ceil(sum(config.epochs * n / batch for n, batch in counts)), 1)
   said = [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
@@ -41,14 +44,3 @@ def apply(config: Any, given: Collection[str]) -> list[str]:
     if key not in given:
       config[key] = once
   return said
-
-
-def _counts(config: Any) -> list[tuple[int, int]]:
-  """(examples, rows of a batch) of each task of the run."""
-  line = timeline.make(config)
-  phases = line.phases if line.draws else [timeline.PhaseConfig('main', config)]
-  found = []
-  for phase in phases:
-    with timeline.named(phase):
-      found.append((from_config.count(phase.config), phase.config.batch_size))
-  return found

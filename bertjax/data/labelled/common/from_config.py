@@ -51,7 +51,7 @@ def open_rows(
   cls_last = parts.is_cls_last(config.model)
   own = task.encode_cls_last if cls_last else None
   more = extra_ids.ids(config, language)
-  records = _records(task, options, path, key, limit)
+  records = list(_read(task, options, path, key, limit))
   vocabulary = vocabulary_of(config, store, language)
   examples = (own or task.encode)(records, options, vocabulary, config.length)
   if cls_last and own is None:
@@ -71,14 +71,7 @@ def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
 
 def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
   """The records of a file of labelled examples; arguments and errors as `open_rows`."""
-  return _records(*task_of(config.data.task), path, key, limit)
-
-
-def _records(task: Task, options: Any, path: str, key: str, limit: int) -> list[Any]:
-  records = list(_read(task, options, path, key, limit))
-  if not records:
-    raise _empty(path, key)
-  return records
+  return list(_read(*task_of(config.data.task), path, key, limit))
 
 
 def count(config: Any) -> int:
@@ -87,25 +80,22 @@ def count(config: Any) -> int:
   Raises:
     UserError: as `open_rows`.
   """
-  path, key = config.data.train, 'config.data.train'
-  task, options = task_of(config.data.task)
-  counted = sum(1 for _ in _read(task, options, path, key, config.data.examples))
-  if not counted:
-    raise _empty(path, key)
-  return counted
+  data = config.data
+  found = _read(*task_of(data.task), data.train, 'config.data.train', data.examples)
+  return sum(1 for _ in found)
 
 
 def _read(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator[Any]:
   if not path:
     raise UserError(f'{key} names no file: expected one with labelled examples')
+  record = None
   try:
-    yield from itertools.islice(task.read(path, options), limit or None)
+    for record in itertools.islice(task.read(path, options), limit or None):
+      yield record
   except UserError as error:
     raise UserError(f'{key}: {error}') from error
-
-
-def _empty(path: str, key: str) -> UserError:
-  return UserError(f'{key}={path} has no examples: expected one at least')
+  if record is None:
+    raise UserError(f'{key}={path} has no examples: expected one at least')
 
 
 def task_of(given: Any) -> tuple[Task, Any]:

@@ -98,17 +98,14 @@ def lines(file: pathlib.Path) -> Iterator[str]:
   """
   with file.open('rb') as raw:
     for number, line in enumerate(compressed.lines(file, raw, LONGEST), 1):
-      yield _text(file, number, line)
-
-
-def _text(file: pathlib.Path, number: int, line: bytes) -> str:
-  try:
-    return line.decode('utf-8-sig' if number == 1 else 'utf-8')
-  except UnicodeDecodeError as error:
-    raise UserError(
-      f'{file}, line {number}: expected UTF-8, got {error}; convert it, as `iconv -f latin1` does '
-      'with Latin-1'
-    ) from error
+      try:
+        text = line.decode('utf-8-sig' if number == 1 else 'utf-8')
+      except UnicodeDecodeError as error:
+        raise UserError(
+          f'{file}, line {number}: expected UTF-8, got {error}; convert it, as `iconv -f latin1` '
+          'does with Latin-1'
+        ) from error
+      yield text
 
 
 def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:

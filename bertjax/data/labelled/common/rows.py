@@ -82,7 +82,11 @@ class Rows:
       shuffle: whether each epoch has an order of its own.
     """
     number_n = self._examples_of(row_n, shuffle)
-    length = self._length(row_n, shuffle)
+    # Of all rows of the batches that these are of, so that hosts agree.
+    first = int(np.min(row_n)) // self.together * self.together
+    stop = int(np.max(row_n)) // self.together * self.together + self.together
+    whole_n = np.arange(first, stop) if shuffle else row_n
+    length = self.bucket(int(self.size_n[self._examples_of(whole_n, shuffle)].max()))
     batch: dict[str, Any] = {
       f'{name}_BT': np.zeros((len(row_n), length), np.int32)
       for name in ('token', 'example', 'type', 'position')
@@ -94,7 +98,8 @@ class Rows:
       batch[f'{name}_BT'] = np.zeros((len(row_n), length), value_n[0].dtype)
     first_n = []
     for row, number in enumerate(number_n):
-      size, part_T = int(self.size_n[int(number)]), self._part(number)
+      size, part_n = int(self.size_n[int(number)]), self.examples.part_n
+      part_T = part_n[number] if part_n else np.ones(size, np.int32)
       starts = parts.starts(part_T)
       first_n.append(parts.ends(part_T) if self.cls_last else starts)
       batch['token_BT'][row, :size] = self.examples.id_n[number]
@@ -119,12 +124,6 @@ class Rows:
     return {
       name: np.zeros(shape(name, x), x.dtype) for name, x in row.items() if name != 'dropped_B'
     }
-
-  def _part(self, number: int) -> np.ndarray:
-    """The part that each token of an example is of, int32 [T]."""
-    if self.examples.part_n:
-      return self.examples.part_n[number]
-    return np.ones(self.size_n[number], np.int32)
 
   def _examples_of(self, row_n: np.ndarray, shuffle: bool) -> np.ndarray:
     epoch_n, number_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
@@ -159,13 +158,6 @@ class Rows:
     """The rows from the shortest to the longest, and the number of each here, int64 [rows]."""
     number_n = np.argsort(self.size_n, kind='stable')
     return dataclasses.replace(self, examples=self.examples.take(number_n)), number_n
-
-  def _length(self, row_n: np.ndarray, shuffle: bool) -> int:
-    """Of all rows of the batches that some rows are of, so that hosts agree."""
-    first = int(np.min(row_n)) // self.together * self.together
-    stop = int(np.max(row_n)) // self.together * self.together + self.together
-    whole_n = np.arange(first, stop) if shuffle else row_n
-    return self.bucket(int(self.size_n[self._examples_of(whole_n, shuffle)].max()))
 
   def bucket(self, size: int) -> int:
     """The least length of a row that holds so many tokens."""

@@ -71,12 +71,7 @@ def _file(path: str) -> Iterator[tuple[str, str, Any]]:
     raise UserError(
       f'{path}: expected one JSON object in the form of SQuAD, got {error}'
     ) from error
-  yield from _questions(whole, str(path))
-
-
-def _questions(whole: Any, path: str) -> Iterator[tuple[str, str, Any]]:
-  """The context of each question, where it stands, and what is said of it."""
-  for article, among in _list(whole, 'data', path):
+  for article, among in _list(whole, 'data', str(path)):
     for paragraph, where in _list(article, 'paragraphs', among):
       questions = _list(paragraph, 'qas', where)
       context = _string(paragraph, 'context', where)

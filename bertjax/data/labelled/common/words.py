@@ -49,12 +49,12 @@ def rows(sentences: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int
   if not all(len(piece_n) for piece_n in pieces.values()):
     unk_n = np.array(texts.special(vocabulary, ('unk',)), np.int32)
     pieces = {word: piece_n if len(piece_n) else unk_n for word, piece_n in pieces.items()}
-  return [_row([pieces[word] for word in words], cls, sep, length) for words in sentences]
-
-
-def _row(pieces: Sequence[np.ndarray], cls: int, sep: int, length: int) -> Row:
-  size_n = np.fromiter(map(len, pieces), np.int64, len(pieces))
-  first_n = 1 + np.cumsum(size_n) - size_n
-  kept_n = np.concatenate([[cls], *pieces])[: length - 1]
-  id_n = np.append(kept_n, sep).astype(np.int32)
-  return Row(id_n, first_n[first_n < length - 1], int(size_n.sum()) + 2)
+  rows = []
+  for words in sentences:
+    own = [pieces[word] for word in words]
+    size_n = np.fromiter(map(len, own), np.int64, len(own))
+    first_n = 1 + np.cumsum(size_n) - size_n
+    kept_n = np.concatenate([[cls], *own])[: length - 1]
+    id_n = np.append(kept_n, sep).astype(np.int32)
+    rows.append(Row(id_n, first_n[first_n < length - 1], int(size_n.sum()) + 2))
+  return rows
