@@ -41,15 +41,6 @@ def published_vocabulary(name: str) -> int:
   return family_lib.find(name if known else 'bert').vocab_size
 
 
-def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[str, Any]:
-  """The parameters of `take`, of a state dict that has all heads of the model."""
-
-  def absent(row, shape):
-    raise UserError(f'the state dict lacks {row.theirs}, and the model has it at {row.ours}')
-
-  return take(state_dict, model, absent).params
-
-
 def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
   """A state dict of NumPy arrays as our parameters.
 
@@ -73,25 +64,6 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> 
   _check_derived(state, layout)
   left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
   return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
-
-
-def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
-  """Our parameters as a state dict of NumPy arrays: the inverse of `from_huggingface`.
-
-  Args:
-    params: nested dict of arrays, without partitioning boxes.
-    model: `config.model` with the vocabulary size filled in.
-
-  Returns:
-    float32 arrays under the names of the class, tied copies included, so that its
-    `load_state_dict(strict=True)` takes it.
-
-  Raises:
-    UserError: no class of transformers computes the model, or the parameters are not its own.
-  """
-  layout = layout_of(model)
-  state = {name: array for name, _, array in tensors(params, model)}
-  return state | {copy: state[source] for copy, source in layout.tied.items()}
 
 
 def shapes(model: Any) -> dict[str, tuple[int, ...]]:
