@@ -62,9 +62,13 @@ def _import(
       f'of the {model.vocab_size:,} rows of the word table the vocabulary in {opened.vocabulary} '
       f'uses the first {vocabulary.size:,}'
     )
+  try:
+    model_class = family_lib.class_of(model)
+  except UserError as error:
+    model_class = f'none: {error}'
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
-    model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=assumed,
+    model_class=model_class, tensors=arrays, made=taken.made, assumed=assumed,
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
   )  # fmt: skip
   with target as directory:
@@ -76,7 +80,9 @@ def _import(
       with writing('the slots', directory / SLOTS):
         weights.save(directory / SLOTS, _slots(opened, model))
     said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
-    said['tokenizer'] = _ids(source, opened.path, vocabulary)
+    said['tokenizer'] = dict(skipped='no tokenizer of transformers is there: ids were not compared')
+    if source.startswith('hf:'):
+      said['tokenizer'] = receipt.compared_ids(opened.path, vocabulary)
     wrong = receipt.faults(said)
     if wrong:
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
@@ -94,14 +100,6 @@ def _slots(opened: Opening, model: Any) -> dict[str, Any]:
   return {f'{name}/{path}': x for name, tree in found.items() for path, x in tables.flat(tree)}
 
 
-def _class_of(model: Any) -> str:
-  """The class of transformers that computes the model, or why there is none."""
-  try:
-    return family_lib.class_of(model)
-  except UserError as error:
-    return f'none: {error}'
-
-
 def _digests(opened: Opening) -> dict[str, str]:
   """sha256 of the files of the source."""
   if opened.path.is_dir():
@@ -117,9 +115,3 @@ def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dic
   found = receipt.compared(path, model, inputs, mine)
   found.pop('unexpected', None)  # what the file has besides is in left_out
   return found
-
-
-def _ids(source: str, path: pathlib.Path, vocabulary) -> dict[str, Any]:
-  if not source.startswith('hf:'):
-    return dict(skipped='no tokenizer of transformers is there: ids were not compared')
-  return receipt.compared_ids(path, vocabulary)

@@ -198,15 +198,15 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 @mutation(
   'vocabulary: classes of Python read tokenizer.json',
   'bertjax/data/vocab/beside.py',
-  'name in (*_PYTHON, _CODE) if whole',
+  'name in _PYTHON if whole',
   'False if whole',
   case='japanese whole',
 )
 @mutation(
   'vocabulary: </w> is a piece like others',
   'bertjax/data/vocab/beside.py',
-  'if ends > vocabulary.word_starts.sum():',
-  'if not ends:',
+  'if ends > vocabulary.word_starts.sum() else',
+  'if not ends else',
   case='</w>',
 )
 @mutation(

@@ -106,8 +106,8 @@ USED = {
 @mutation(
   'embed: an imported run forgets how its vectors are made',
   'bertjax/use/load.py',
-  "Sentences(**run.meta.get('sentences', {}))",
-  'MEAN',
+  "Sentences(**meta.get('sentences', {}))",
+  'Sentences()',
   case='cls, of length 1',
 )
 def test_vectors_are_those_that_modules_json_declares(case, path, tmp_path):
@@ -177,8 +177,8 @@ REFUSED = {
 @mutation(
   'embed: modules that are not computed are passed over',
   'bertjax/convert/sentence_modules.py',
-  "names not in known or root / modules[0]['path'] != path",
-  'False',
+  ': not known,',
+  ': False,',
   case='the modules Transformer, Pooling, Dense',
 )
 def test_what_is_declared_and_not_computed_is_refused(case, path, caplog):
