@@ -8,7 +8,7 @@ from typing import Any
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables, weights
 from bertjax.convert.directory import whole_model
-from bertjax.convert.originals.original import Opening, Wanted
+from bertjax.convert.originals.original import Opening
 from bertjax.convert.sources import open_source
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError, writing
@@ -34,8 +34,7 @@ def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
   with tempfile.TemporaryDirectory() as made:
-    wanted = Wanted(slots=slots, into=pathlib.Path(made))
-    opened = open_source(source, '--input', wanted)
+    opened = open_source(source, '--input', pathlib.Path(made))
     return _import(source, target, opened, slots, started)
 
 

@@ -60,15 +60,13 @@ class Part(NamedTuple):
 
 def load() -> Any:
   """The model that the flags name."""
-  from bertjax import sharding
   from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
   from bertjax.model import Model
 
   step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
-  mesh = None if MESH.value is None else sharding.typed_mesh(MESH.value)
-  return Model.load(WORKDIR.value, step, mesh, language, TASK.value)
+  return Model.load(WORKDIR.value, step, MESH.value, language, TASK.value)
 
 
 def parts(size: int) -> Iterator[Part]:

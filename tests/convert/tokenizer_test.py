@@ -12,6 +12,7 @@ from mutation import mutation
 from tokenizers import Tokenizer
 
 from bertjax.convert.tokenizer import FIXED_TEXTS, differences, write
+from bertjax.data.vocab import formats
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
@@ -431,8 +432,8 @@ def test_another_model_of_that_name_is_refused(lines, tmp_path):
 @mutation(
   'tokenizer: byte-level BPE never begins with a space',
   'bertjax/data/vocab/formats.py',
-  'spaced = bool(settings_of',
-  'spaced = bool({} and settings_of',
+  "spaced = bool(settings.get('add_prefix_space', False))",
+  'spaced = False',
 )
 def test_settings_beside_the_files_are_followed(shared, tmp_path):
   """vocab.txt, vocab.json: as the class of transformers reads them, and after a save."""
