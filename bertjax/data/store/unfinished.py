@@ -13,7 +13,7 @@ from typing import Any
 
 from bertjax.data.store.reader import read_meta
 from bertjax.data.store.writer import remove_sides
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data.vocab.vocabulary import read_vocabulary
 from bertjax.errors import UserError
 from bertjax.storage import durable, locks
 
@@ -56,7 +56,7 @@ def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
     return False
   found = read_meta(output)
   if 'accents' not in found['vocabulary']:  # older stores leave them to their copy
-    found['vocabulary']['accents'] = load_vocabulary(output / 'vocab').accents
+    found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents
   _compare(output, found, identity)
   return True
 
