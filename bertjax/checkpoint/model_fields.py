@@ -21,7 +21,7 @@ HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
 STACK, NETS = ('encoder', 'layers'), ('params', 'discriminator', 'generator_net')
 NORMS = (*STACK, 'embeddings/norm', 'mlm', 'final_norm', 'head', 'boundary', 'answers')
 SHAPELESS = dict.fromkeys(
-  ('window', 'global_every', 'theta', 'local_theta', 'clamp_len', 'same_length', 'attention'), STACK
+  'window global_every theta local_theta distances clamp_len same_length attention'.split(), STACK
 ) | dict(
   activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
   position_offset=('embeddings/position',), pooler_activation=('pooler',),

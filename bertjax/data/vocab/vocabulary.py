@@ -174,6 +174,8 @@ class Vocabulary:
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
     if self.files[0].suffix == '.txt':
       config['strip_accents'] = not self.accents
+    if self.type == 'bpe' and self.lowercase:
+      config['tokenizer_class'] = 'PreTrainedTokenizerFast'  # RobertaTokenizer would not lowercase
     if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
       config['added_tokens_decoder'] = {
         i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
