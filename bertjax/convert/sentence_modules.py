@@ -45,11 +45,11 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   """Reads what is declared of a model; as in that library, without modules.json it is the mean.
 
   Args:
-    path: of the directory of the model, which may be a folder that modules.json names first.
+    path: of the directory of the model, which may be 0_Transformer below modules.json.
     model: its `config.model.name`.
   """
-  above = [each['path'] for each in _json(path.parent / NAME) or ()]
-  root = path.parent if above[:1] == [path.name] else path
+  above = path.name.startswith('0_') and not (path / NAME).is_file()
+  root = path.parent if above else path
   modules = _json(root / NAME)
   if not modules:
     return MEAN

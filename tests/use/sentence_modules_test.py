@@ -143,6 +143,19 @@ def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
   np.testing.assert_allclose(found, want, atol=2e-5)
 
 
+@mutation(
+  'embed: any modules.json above a directory is taken for its own',
+  'bertjax/convert/sentence_modules.py',
+  "path.name.startswith('0_') and not",
+  'not',
+)
+def test_a_file_of_that_name_above_is_somebody_elses(path):
+  """As of a plain directory beside a project of another kind."""
+  (path.parent / 'modules.json').write_text('{"Modules": []}')
+  found = bertjax.Model.load(path).embed(TEXTS)
+  np.testing.assert_allclose(found, right(path, 'mean', TEXTS), atol=2e-5)
+
+
 REFUSED = {
   'pooling by max': dict(modules=(PLAIN[0], ('Pooling', dict(pooling_mode_max_tokens=True)))),
   'pooling by mean_tokens, max': dict(
