@@ -198,8 +198,8 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 @mutation(
   'vocabulary: classes of Python read tokenizer.json',
   'bertjax/data/vocab/beside.py',
-  'name in _PYTHON if whole',
-  'False if whole',
+  'if name in _PYTHON if whole',
+  'if False if whole',
   case='japanese whole',
 )
 @mutation(

@@ -52,44 +52,6 @@ def test_a_copy_is_whole_or_the_one_before_it(tmp_path, monkeypatch):
 
 
 @mutation(
-  'kept: a vocabulary that is cut short stays so',
-  'bertjax/data/vocab/kept.py',
-  'if any(path.name not in own for path in directory.iterdir()):',
-  'if True:',
-)
-@mutation(
-  "kept: somebody's files are removed",
-  'bertjax/data/vocab/kept.py',
-  '      raise\n',
-  '      pass\n',
-)
-@pytest.mark.parametrize('left', [(), ('vocab.json',), ('merges.txt', 'tokenizer_config.json')])
-def test_a_folder_is_not_taken_for_what_should_be_in_it(tmp_path, left):
-  """An empty folder, and a part of two files, are made whole; what is somebody's stays."""
-  given, copy = tmp_path / 'given', tmp_path / 'vocab'
-  given.mkdir()
-  characters = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 256 + 68))]
-  names = ['<s>', '<pad>', '</s>', '<unk>', '<mask>', *characters]
-  (given / 'vocab.json').write_text(json.dumps({name: i for i, name in enumerate(names)}))
-  (given / 'merges.txt').write_text('#version: 0.2\n')
-  vocabulary = load_vocabulary(given)
-  kept.keep(vocabulary, copy)
-  for path in copy.iterdir():
-    if path.name not in left:
-      path.unlink()
-  assert not kept.holds(copy, vocabulary)
-  kept.keep(vocabulary, copy)
-  assert (copy / 'merges.txt').read_bytes() == (given / 'merges.txt').read_bytes()
-  assert load_vocabulary(copy).meta == vocabulary.meta and kept.holds(copy, vocabulary)
-
-  (copy / 'vocab.json').rename(copy / 'notes.txt')
-  before = {path.name: path.read_bytes() for path in copy.iterdir()}
-  with pytest.raises(UserError, match='expected one of tokenizer.json'):
-    kept.keep(vocabulary, copy)
-  assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
-
-
-@mutation(
   'kept: a copy is read as its files say and not as it was',
   'bertjax/data/vocab/vocabulary.py',
   'do_lower_case=self.lowercase)',
@@ -146,3 +108,41 @@ def test_a_run_of_before_goes_on_with_the_ids_that_it_had(tmp_path):
   assert kept.holds(copy, given)
   kept.bring(str(tmp_path / 'a'), None, copy)
   assert read_vocabulary(copy).encode_batch(['Über'])[0].tolist() == [7]
+
+
+@mutation(
+  'kept: a vocabulary that is cut short stays so',
+  'bertjax/data/vocab/kept.py',
+  'if any(path.name not in own for path in directory.iterdir()):',
+  'if True:',
+)
+@mutation(
+  "kept: somebody's files are removed",
+  'bertjax/data/vocab/kept.py',
+  '      raise\n',
+  '      pass\n',
+)
+@pytest.mark.parametrize('left', [(), ('vocab.json',), ('merges.txt', 'tokenizer_config.json')])
+def test_a_folder_is_not_taken_for_what_should_be_in_it(tmp_path, left):
+  """An empty folder, and a part of two files, are made whole; what is somebody's stays."""
+  given, copy = tmp_path / 'given', tmp_path / 'vocab'
+  given.mkdir()
+  characters = [chr(i) for i in (*range(33, 127), *range(161, 173), *range(174, 256 + 68))]
+  names = ['<s>', '<pad>', '</s>', '<unk>', '<mask>', *characters]
+  (given / 'vocab.json').write_text(json.dumps({name: i for i, name in enumerate(names)}))
+  (given / 'merges.txt').write_text('#version: 0.2\n')
+  vocabulary = load_vocabulary(given)
+  kept.keep(vocabulary, copy)
+  for path in copy.iterdir():
+    if path.name not in left:
+      path.unlink()
+  assert not kept.holds(copy, vocabulary)
+  kept.keep(vocabulary, copy)
+  assert (copy / 'merges.txt').read_bytes() == (given / 'merges.txt').read_bytes()
+  assert load_vocabulary(copy).meta == vocabulary.meta and kept.holds(copy, vocabulary)
+
+  (copy / 'vocab.json').rename(copy / 'notes.txt')
+  before = {path.name: path.read_bytes() for path in copy.iterdir()}
+  with pytest.raises(UserError, match='expected one of tokenizer.json'):
+    kept.keep(vocabulary, copy)
+  assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
