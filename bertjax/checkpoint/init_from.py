@@ -175,7 +175,7 @@ def _fields(name: str) -> Mapping[str, Any]:
   path = checkpoint.parent.parent / resume.NAME
   found = json.loads(path.read_bytes()) if path.is_file() else {}
   if found.get('format') == resume.FORMAT and checkpoint.name.isdecimal():
-    return dict(runs.model_at(resume.as_config(found['config']), int(checkpoint.name)))
+    return dict(runs.model_at(resume.stored_config(path.parent), int(checkpoint.name)))
   return found.get('config', {}).get('model', {})  # of an older format
 
 

@@ -21,7 +21,7 @@ HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
 STACK, NETS = ('encoder', 'layers'), ('params', 'discriminator', 'generator_net')
 NORMS = (*STACK, 'embeddings/norm', 'mlm', 'final_norm', 'head', 'boundary', 'answers')
 SHAPELESS = dict.fromkeys(
-  ('window', 'global_every', 'theta', 'local_theta', 'clamp_len', 'same_length', 'attention'), STACK
+  'window global_every theta local_theta distances clamp_len same_length attention'.split(), STACK
 ) | dict(
   activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
   position_offset=('embeddings/position',), pooler_activation=('pooler',),
@@ -74,7 +74,7 @@ def of_parts(
   Raises:
     UserError: subtrees are read by different values of a field.
   """
-  model, found, said = config.model, {}, []
+  model, found = config.model, {}
   if stored is not None:
     old, given = stored['config']['model'], stored['given']
     keys = [key for key in SHAPELESS if key in model and given.get(f'model.{key}') == model[key]]
@@ -82,22 +82,20 @@ def of_parts(
     return []
   models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in config.init_from)}
   for name, path, *_ in config.init_from:
-    parts, theirs = [part for part in path.split('/') if part not in NETS], models[name]
-    for key, places in SHAPELESS.items():
-      both = [zip(parts, place.split('/'), strict=False) for place in places]  # as long as one is
-      if key not in theirs or not any(all(a == b for a, b in pair) for pair in both):
+    here = ''.join(f'{part}/' for part in path.split('/') if part not in NETS)
+    for key, value in models[name].items():
+      places = [f'{place}/' for place in SHAPELESS.get(key, ())]
+      if not any(place.startswith(here) or here.startswith(place) for place in places):
         continue
-      if found.setdefault(key, theirs[key]) != theirs[key]:
+      if found.setdefault(key, value) != value:
         raise UserError(
-          f'config.init_from: {name}:{path} is read with config.model.{key}={theirs[key]!r}, what '
+          f'config.init_from: {name}:{path} is read with config.model.{key}={value!r}, what '
           f'stands before it with {found[key]!r}: expected subtrees of models that agree'
         )
-  if changed := _set(model, found):
-    said = [f'config.init_from sets config.model: {", ".join(changed)}']
-  lacking = [name for name, theirs in models.items() if not theirs]
-  return said + [
-    f'{name} comes without its config.model, which is not compared' for name in lacking
-  ]
+  changed = _set(model, found)
+  said = [f'config.init_from sets config.model: {", ".join(changed)}'] if changed else []
+  absent = [name for name, theirs in models.items() if not theirs]
+  return said + [f'{name} comes without its config.model, which is not compared' for name in absent]
 
 
 def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:

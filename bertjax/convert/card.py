@@ -1,27 +1,25 @@
 """README.md of an exported model, from the run's own facts."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from bertjax.convert.runs import Run
 
 
-def card(
-  run: Run, model: Any, name: str, versions: Mapping[str, str], tensors: int, parameters: int
-) -> str:
-  """The text of the model card.
+def card(run: Run, model: Any, said: Mapping[str, Any]) -> str:
+  """Returns the text of the model card.
 
   Args:
     run: that is exported.
     model: `config.model` of what is.
-    name: of its class.
-    versions: package -> version.
-    tensors, parameters: how many there are.
+    said: its receipt.
   """
-  config = run.config
+  config, name, tensors = run.config, said['model_class'], said['tensors']
+  parameters = sum(math.prod(tensor['shape']) for tensor in tensors)
   rows = [
     ('class', f'`{name}`'),
-    ('parameters', f'{parameters:,} in {tensors} tensors'),
+    ('parameters', f'{parameters:,} in {len(tensors)} tensors'),
     ('layers, width, heads', f'{model.layers}, {model.width}, {model.heads}'),
     ('vocabulary', f'{model.vocab_size:,} ids'),
     ('objective', f'`{config.objective.name}`'),
@@ -47,7 +45,7 @@ are apart. The licence is for you to choose: add `license:` to the head of this 
 | fact | value |
 |---|---|
 {facts}{held_out}
-Versions: {', '.join(f'{name} {version}' for name, version in versions.items())}.
+Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.
 
 ```python
 from transformers import AutoTokenizer, {name}

@@ -11,6 +11,7 @@ from bertjax import models
 from bertjax.convert import config_json, huggingface, sentence_modules, tokenizer, weights
 from bertjax.convert import family as family_lib
 from bertjax.convert.originals.original import Opening
+from bertjax.data.vocab import formats
 from bertjax.data.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
 from bertjax.errors import UserError, writing
 from bertjax.models.layers import pad_id
@@ -45,7 +46,8 @@ def open_directory(path: pathlib.Path) -> Opening:
     return taken._replace(left_out=[*left_out, *taken.left_out])
 
   files = tuple(weights.files_of(path))
-  vocabulary, classes = tokenizer.read(path), config_json.classes(given, model)
+  vocabulary = load_vocabulary(path).files[0] if formats.files_of(path) else None
+  classes = config_json.classes(given, model)
   sentences = sentence_modules.read(path, family.model)
   return Opening(
     path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,

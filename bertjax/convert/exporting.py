@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax.checkpoint import head_classes
-from bertjax.convert import card, directory, parity, receipt, runs, tables
+from bertjax.convert import card, directory, parity, receipt, runs, sentence_modules, tables
 from bertjax.convert import family as family_lib
 from bertjax.convert.families import electra_net
-from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError, writing
 
 
@@ -115,17 +114,18 @@ def export(
       said = _write_part(folder, run, part.model, params, dtype, shard_bytes)
       receipts[part.folder] = said
       with writing('the model card', folder / 'README.md'):
-        (folder / 'README.md').write_text(_card(run, part.model, said))
+        (folder / 'README.md').write_text(card.card(run, part.model, said))
     del whole, params
     for part in parts:
-      _compare_part(partial / part.folder, part.model, run.vocabulary, receipts[part.folder])
+      said, folder = receipts[part.folder], partial / part.folder
+      said['outputs'] = receipt.compared(folder, part.model, *said['outputs'])
+      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary)
     said = receipts.pop('')
     said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
     said['parts'] = receipts
     if sentence_transformers:
-      from bertjax.convert import sentence_transformers as modules
-
-      modules.write(partial, parts[0].model, sentence_transformers)
+      length = directory.max_length(parts[0].model)
+      sentence_modules.write(partial, parts[0].model, sentence_transformers, length)
     said['resources'] = receipt.resources(started, size)
     receipt.write(partial / receipt.NAME, said)
     wrong = receipt.faults(said)
@@ -167,17 +167,3 @@ def _write_part(
   )  # fmt: skip
   said['outputs'] = (inputs, parity.ours(model, params, inputs))
   return said
-
-
-def _compare_part(
-  folder: pathlib.Path, model: Any, vocabulary: Vocabulary | None, said: dict[str, Any]
-) -> None:
-  """Puts the comparison in the place of our outputs."""
-  inputs, mine = said['outputs']
-  said['outputs'] = receipt.compared(folder, model, inputs, mine)
-  said['tokenizer'] = receipt.compared_ids(folder, vocabulary)
-
-
-def _card(run: runs.Run, model: Any, said: Mapping[str, Any]) -> str:
-  count = sum(int(np.prod(t['shape'])) for t in said['tensors'])
-  return card.card(run, model, said['model_class'], said['versions'], len(said['tensors']), count)

@@ -14,6 +14,7 @@ from bertjax.config import registry
 from bertjax.convert import family as family_lib
 from bertjax.convert import tables
 from bertjax.convert.family import Layout
+from bertjax.convert.weights import Lazy
 from bertjax.errors import UserError
 
 # How TensorFlow-era files on the hub name the parameters of a norm.
@@ -41,15 +42,6 @@ def published_vocabulary(name: str) -> int:
   return family_lib.find(name if known else 'bert').vocab_size
 
 
-def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[str, Any]:
-  """The parameters of `take`, of a state dict that has all heads of the model."""
-
-  def absent(row, shape):
-    raise UserError(f'the state dict lacks {row.theirs}, and the model has it at {row.ours}')
-
-  return take(state_dict, model, absent).params
-
-
 def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
   """A state dict of NumPy arrays as our parameters.
 
@@ -69,29 +61,10 @@ def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> 
   rows = layout.rows + layout.side
   known = {*layout.tied, *layout.spare, *layout.derived}
   made, left_out = tables.check_names(state, rows, known, layout.ignored, model)
-  _check_tied(state, layout)
+  tables.check_tied(state, layout.tied)
   _check_derived(state, layout)
   left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
   return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
-
-
-def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
-  """Our parameters as a state dict of NumPy arrays: the inverse of `from_huggingface`.
-
-  Args:
-    params: nested dict of arrays, without partitioning boxes.
-    model: `config.model` with the vocabulary size filled in.
-
-  Returns:
-    float32 arrays under the names of the class, tied copies included, so that its
-    `load_state_dict(strict=True)` takes it.
-
-  Raises:
-    UserError: no class of transformers computes the model, or the parameters are not its own.
-  """
-  layout = layout_of(model)
-  state = {name: array for name, _, array in tensors(params, model)}
-  return state | {copy: state[source] for copy, source in layout.tied.items()}
 
 
 def shapes(model: Any) -> dict[str, tuple[int, ...]]:
@@ -143,13 +116,13 @@ def derived(each: family_lib.Derived, state: Mapping[str, np.ndarray]) -> np.nda
   return np.asarray(state[each.source], np.float32) * np.float32(each.factor)
 
 
-class _Renamed(Mapping[str, np.ndarray]):
+class _Renamed(Lazy):
   """A state dict under the names of today's classes: with prefix, new endings, and the sources of
   tied copies in their place."""
 
   def __init__(self, state: Mapping[str, np.ndarray], base: str, layout: Layout):
+    super().__init__({})
     self._state = state
-    self._names = {}
     encoder = {row.theirs for row in layout.rows if row.theirs.startswith(f'{base}.')}
     tops = {name.removeprefix(f'{base}.').partition('.')[0] for name in encoder}
     bare = not any(name.startswith(f'{base}.') for name in state)
@@ -159,32 +132,17 @@ class _Renamed(Mapping[str, np.ndarray]):
         new = new.replace(old, ending)
       if bare and new.partition('.')[0] in {*tops, 'pooler'}:
         new = f'{base}.{new}'
-      self._names[new] = name
+      self.names[new] = name
     for copy, source in layout.tied.items():
-      if copy in self._names and source not in self._names:
-        self._names[source] = self._names[copy]
+      if copy in self.names and source not in self.names:
+        self.names[source] = self.names[copy]
 
   def __getitem__(self, name: str) -> np.ndarray:
-    return self._state[self._names[name]]
-
-  def __iter__(self) -> Iterator[str]:
-    return iter(self._names)
-
-  def __len__(self) -> int:
-    return len(self._names)
-
-  def __contains__(self, name: object) -> bool:
-    return name in self._names
+    return self._state[self.names[name]]
 
   def shape(self, name: str) -> tuple[int, ...]:
     """Of a tensor, without reading it where it is in a file."""
-    return tables.shape_of(self._state, self._names[name])
-
-
-def _check_tied(state: Mapping[str, np.ndarray], layout: Layout) -> None:
-  for copy, source in layout.tied.items():
-    if copy in state and source in state and not np.array_equal(state[copy], state[source]):
-      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
+    return tables.shape_of(self._state, self.names[name])
 
 
 def _check_derived(state: Mapping[str, np.ndarray], layout: Layout) -> None:

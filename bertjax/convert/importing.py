@@ -8,7 +8,7 @@ from typing import Any
 from bertjax.convert import family as family_lib
 from bertjax.convert import fresh, parity, receipt, runs, tables, weights
 from bertjax.convert.directory import whole_model
-from bertjax.convert.originals.original import Opening, Wanted
+from bertjax.convert.originals.original import Opening
 from bertjax.convert.sources import open_source
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError, writing
@@ -34,8 +34,7 @@ def import_model(source: str, output: pathlib.Path | str, slots: bool = False) -
   started = time.perf_counter()
   target = runs.Output(pathlib.Path(output))
   with tempfile.TemporaryDirectory() as made:
-    wanted = Wanted(slots=slots, into=pathlib.Path(made))
-    opened = open_source(source, '--input', wanted)
+    opened = open_source(source, '--input', pathlib.Path(made))
     return _import(source, target, opened, slots, started)
 
 
@@ -62,9 +61,13 @@ def _import(
       f'of the {model.vocab_size:,} rows of the word table the vocabulary in {opened.vocabulary} '
       f'uses the first {vocabulary.size:,}'
     )
+  try:
+    model_class = family_lib.class_of(model)
+  except UserError as error:
+    model_class = f'none: {error}'
   said: dict[str, Any] = dict(
     title=f'{source} as a run', versions=receipt.versions(), source=source,
-    model_class=_class_of(model), tensors=arrays, made=taken.made, assumed=assumed,
+    model_class=model_class, tensors=arrays, made=taken.made, assumed=assumed,
     left_out=taken.left_out, sha256=dict(theirs=_digests(opened)),
   )  # fmt: skip
   with target as directory:
@@ -76,7 +79,9 @@ def _import(
       with writing('the slots', directory / SLOTS):
         weights.save(directory / SLOTS, _slots(opened, model))
     said['outputs'] = _compared(source, opened.path, model, inputs, mine, said['made'])
-    said['tokenizer'] = _ids(source, opened.path, vocabulary)
+    said['tokenizer'] = dict(skipped='no tokenizer of transformers is there: ids were not compared')
+    if source.startswith('hf:'):
+      said['tokenizer'] = receipt.compared_ids(opened.path, vocabulary)
     wrong = receipt.faults(said)
     if wrong:
       raise UserError(f'{source} does not say the same here: {"; ".join(wrong)}')
@@ -94,14 +99,6 @@ def _slots(opened: Opening, model: Any) -> dict[str, Any]:
   return {f'{name}/{path}': x for name, tree in found.items() for path, x in tables.flat(tree)}
 
 
-def _class_of(model: Any) -> str:
-  """The class of transformers that computes the model, or why there is none."""
-  try:
-    return family_lib.class_of(model)
-  except UserError as error:
-    return f'none: {error}'
-
-
 def _digests(opened: Opening) -> dict[str, str]:
   """sha256 of the files of the source."""
   if opened.path.is_dir():
@@ -117,9 +114,3 @@ def _compared(source: str, path: pathlib.Path, model, inputs, mine, made) -> dic
   found = receipt.compared(path, model, inputs, mine)
   found.pop('unexpected', None)  # what the file has besides is in left_out
   return found
-
-
-def _ids(source: str, path: pathlib.Path, vocabulary) -> dict[str, Any]:
-  if not source.startswith('hf:'):
-    return dict(skipped='no tokenizer of transformers is there: ids were not compared')
-  return receipt.compared_ids(path, vocabulary)

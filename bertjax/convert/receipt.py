@@ -17,16 +17,7 @@ from bertjax.errors import writing
 from bertjax.storage import checksums
 
 NAME = 'parity.json'
-LIBRARIES = (
-  'bertjax',
-  'jax',
-  'numpy',
-  'orbax-checkpoint',
-  'safetensors',
-  'tokenizers',
-  'torch',
-  'transformers',
-)
+LIBRARIES = 'bertjax jax numpy orbax-checkpoint safetensors tokenizers torch transformers'.split()
 
 
 def versions() -> dict[str, str]:

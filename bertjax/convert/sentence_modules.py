@@ -1,13 +1,17 @@
-"""Vectors of texts as a directory of sentence-transformers declares them, in modules.json."""
+"""The modules of sentence-transformers beside a model: how they make the vector of a text."""
 
 import json
 import pathlib
 from typing import Any, NamedTuple
 
-from bertjax.errors import UserError
+from bertjax.errors import UserError, choose, writing
 
 NAME = 'modules.json'
+MODULES = ('Transformer', 'Pooling', 'Normalize')
+WRITTEN = dict(mean='pooling_mode_mean_tokens', first='pooling_mode_cls_token')
 POOLS = dict(mean='mean', mean_tokens='mean', cls='first', cls_token='first')  # theirs -> ours
+ENDS_WITH_CLS = ('xlnet', 'transformer_xl')  # or have none: their first token stands for no text
+ANY = 1 << 30  # tokens
 
 
 class Sentences(NamedTuple):
@@ -24,7 +28,7 @@ class Sentences(NamedTuple):
 
   pool: str = 'mean'
   normalize: bool = False
-  length: int = 1 << 30
+  length: int = ANY
   prompt: str = ''
   lowercase: bool = False
   refused: str = ''
@@ -41,46 +45,87 @@ def read(path: pathlib.Path, model: str) -> Sentences:
   """Reads what is declared of a model; as in that library, without modules.json it is the mean.
 
   Args:
-    path: of the directory of the model, which may be a folder that modules.json names first.
+    path: of the directory of the model, which may be 0_Transformer below modules.json.
     model: its `config.model.name`.
   """
-  above = [each['path'] for each in _json(path.parent / NAME) or ()]
-  root = path.parent if above[:1] == [path.name] else path
+  above = path.name.startswith('0_') and not (path / NAME).is_file()
+  root = path.parent if above else path
   modules = _json(root / NAME)
   if not modules:
     return MEAN
   names = [each['type'] for each in modules]
   names = [x.split('.')[-1] if x.startswith('sentence_transformers.') else x for x in names]
-  own = {n: _json(root / m['path'] / 'config.json') for n, m in zip(names, modules, strict=True)}
-  pooling, whole = own.get('Pooling', {}), _json(root / 'config_sentence_transformers.json')
+  paths = {name: root / each['path'] for name, each in zip(names, modules, strict=True)}
+  pooling = _json(paths['Pooling'] / 'config.json') if 'Pooling' in paths else {}
+  whole = _json(root / 'config_sentence_transformers.json')
   net = {key: x for file in path.glob('sentence_*_config.json') for key, x in _json(file).items()}
   start, modes = 'pooling_mode_', pooling.get('pooling_mode')
-  modes = [modes] if isinstance(modes, str) else modes or [
-    key.removeprefix(start) for key, on in pooling.items() if key.startswith(start) and on
-  ] or ['mean']  # fmt: skip
+  if not modes:
+    on = [key for key in pooling if key.startswith(start) and pooling[key]]
+    modes = [key.removeprefix(start) for key in on] or ['mean']
+  modes = [modes] if isinstance(modes, str) else modes
+  pool = POOLS.get(modes[0], '')
   prompts, prompt = whole.get('prompts') or {}, whole.get('default_prompt_name')
   options = [key for key, x in net.items() if x and key.endswith('args')]
-  known = [['Transformer', 'Pooling', 'Normalize'][:n] for n in (2, 3)]
-  last = model in ('xlnet', 'transformer_xl')  # whose first token stands for no text
+  known = names in ([*MODULES[:2]], [*MODULES]) and paths['Transformer'] == path
   wrong = {
-    f'the modules {", ".join(names)}': names not in known or root / modules[0]['path'] != path,
-    f'pooling by {", ".join(modes)}': len(modes) > 1 or modes[0] not in POOLS,
-    f'the first token of {model}': last and POOLS.get(modes[0]) == 'first',
+    f'the modules {", ".join(names)}': not known,
+    f'pooling by {", ".join(modes)}': len(modes) > 1 or not pool,
+    f'the first token of {model}': model in ENDS_WITH_CLS and pool == 'first',
     f'the options {", ".join(options)}': bool(options),
     f'the prompt {prompt!r}': prompt not in (None, *prompts),
     'a prompt that is not pooled': bool(prompt) and not pooling.get('include_prompt', True),
   }
   usual = _json(path / 'tokenizer_config.json').get('model_max_length')
   return Sentences(
-    POOLS.get(modes[0], 'mean'), 'Normalize' in names,
-    min(int(net.get('max_seq_length') or usual or 1 << 30), 1 << 30),
+    pool, 'Normalize' in names, min(int(net.get('max_seq_length') or usual or ANY), ANY),
     prompts.get(prompt, ''), bool(net.get('do_lower_case')),
     ', '.join(said for said, is_so in wrong.items() if is_so),
   )  # fmt: skip
 
 
+def write(directory: pathlib.Path, model: Any, pool: str, length: int) -> None:
+  """Writes modules.json and what it names.
+
+  Args:
+    directory: of an exported model.
+    model: its `config.model`.
+    pool: 'mean' or 'first'.
+    length: tokens that are read at most.
+
+  Raises:
+    UserError: another pooling, or the first token of a model whose [CLS] is the last, or that has
+      none.
+  """
+  choose(pool, WRITTEN, '--sentence-transformers')
+  if pool == 'first' and model.name in ENDS_WITH_CLS:
+    raise UserError(
+      f'--sentence-transformers=first: the first token of {model.name} stands for no text, and is '
+      'padding there: expected mean'
+    )
+  folders = ['', *(f'{i}_{name}' for i, name in enumerate(MODULES) if i)]
+  modules = [
+    dict(idx=i, name=str(i), path=folder, type=f'sentence_transformers.models.{name}')
+    for i, (folder, name) in enumerate(zip(folders, MODULES, strict=True))
+  ]
+  pooling = {key: name == pool for name, key in WRITTEN.items()}
+  pooling |= dict(pooling_mode_max_tokens=False, pooling_mode_mean_sqrt_len_tokens=False)
+  files = {
+    NAME: modules,
+    # The tokenizer lowercases.
+    'sentence_bert_config.json': dict(max_seq_length=length, do_lower_case=False),
+    '1_Pooling/config.json': dict(word_embedding_dimension=model.width) | pooling,
+  }
+  with writing('the modules of sentence-transformers', directory / NAME):
+    for folder in folders[1:]:
+      (directory / folder).mkdir()
+    (directory / folders[-1] / '.keep').touch()
+    for name, value in files.items():
+      (directory / name).write_text(json.dumps(value, indent=2) + '\n')
+
+
 def _json(path: pathlib.Path) -> Any:
-  """What a file holds, {} where there is none."""
+  """Reads what a file holds, {} where there is none."""
   try:
     return json.loads(path.read_bytes()) if path.is_file() else {}
   except ValueError as error:

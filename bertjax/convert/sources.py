@@ -4,7 +4,7 @@ import importlib
 import pathlib
 
 from bertjax.convert import directory
-from bertjax.convert.originals.original import NOTHING_ELSE, Opening, Wanted
+from bertjax.convert.originals.original import Opening
 from bertjax.errors import UserError, choose
 
 # Format -> the module of originals that reads it; imported when it is asked for.
@@ -17,13 +17,14 @@ def is_source(text: str) -> bool:
   return text.partition(':')[0] in FORMATS
 
 
-def open_source(text: str, where: str, wanted: Wanted = NOTHING_ELSE) -> Opening:
+def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Opening:
   """Opens 'FORMAT:PATH'.
 
   Args:
     text: names the model.
     where: the key or flag that says it, for messages.
-    wanted: of a checkpoint of an original program.
+    into: an empty directory for a vocabulary that is not there as a file that we read; None: a
+      temporary one, which is gone when the program ends.
 
   Raises:
     UserError: no such format, nothing there, or nothing that we compute.
@@ -38,4 +39,4 @@ def open_source(text: str, where: str, wanted: Wanted = NOTHING_ELSE) -> Opening
       )
     return directory.open_directory(pathlib.Path(path))
   module = importlib.import_module(f'bertjax.convert.originals.{ORIGINALS[name]}')
-  return module.open_checkpoint(pathlib.Path(path), wanted)
+  return module.open_checkpoint(pathlib.Path(path), into)

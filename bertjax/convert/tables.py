@@ -267,6 +267,13 @@ def _check_copies(state, names: Sequence[str]) -> None:
     )
 
 
+def check_tied(state, tied: Mapping[str, str]) -> None:
+  """Refuses a copy that differs from its source; `tied` is name -> name."""
+  for copy, source in tied.items():
+    if copy in state and source in state and not np.array_equal(state[copy], state[source]):
+      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
+
+
 def _groups(row: Row) -> tuple[list[str], str]:
   theirs, ours = row.axes.split('->')
   return theirs.split(','), ours

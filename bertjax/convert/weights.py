@@ -32,7 +32,27 @@ READ = {code: kind for code, kind in DTYPES.values()} | {
 }
 
 
-class Tensors(Mapping[str, np.ndarray]):
+class Lazy(Mapping[str, np.ndarray]):
+  """Tensors that are read when they are asked for; to ask whether one is there reads nothing.
+
+  Attributes:
+    names: by name, what a subclass needs to read it.
+  """
+
+  def __init__(self, names: dict[str, Any]):
+    self.names = names
+
+  def __contains__(self, name: object) -> bool:
+    return name in self.names
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self.names)
+
+  def __len__(self) -> int:
+    return len(self.names)
+
+
+class Tensors(Lazy):
   """The tensors of safetensors files, each read when it is asked for, as float32.
 
   They are read, not mapped: pages of a mapped file would count as memory of this process.
@@ -44,7 +64,7 @@ class Tensors(Mapping[str, np.ndarray]):
     Raises:
       UserError: a file is truncated or no safetensors file, or has a dtype that we do not read.
     """
-    self._where: dict[str, tuple[pathlib.Path, int, dict[str, Any]]] = {}
+    where: dict[str, tuple[pathlib.Path, int, dict[str, Any]]] = {}
     for path in files:
       try:
         with safetensors.safe_open(path, framework='np'):
@@ -60,27 +80,19 @@ class Tensors(Mapping[str, np.ndarray]):
           raise UserError(
             f'{path}: {name} is of {entry["dtype"]}, expected one of {", ".join(READ)}'
           )
-        self._where[name] = path, 8 + length, entry
+        where[name] = path, 8 + length, entry
+    super().__init__(where)
 
   def __getitem__(self, name: str) -> np.ndarray:
-    path, start, entry = self._where[name]
+    path, start, entry = self.names[name]
     begin, end = entry['data_offsets']
     kind = READ[entry['dtype']]
     flat = np.fromfile(path, kind, (end - begin) // kind.itemsize, offset=start + begin)
     return flat.reshape(entry['shape']).astype(np.float32, copy=False)
 
-  def __iter__(self) -> Iterator[str]:
-    return iter(self._where)
-
-  def __len__(self) -> int:
-    return len(self._where)
-
-  def __contains__(self, name: object) -> bool:
-    return name in self._where  # Mapping would read the tensor to find out
-
   def shape(self, name: str) -> tuple[int, ...]:
     """The shape of a tensor, which is not read for it."""
-    return tuple(self._where[name][2]['shape'])
+    return tuple(self.names[name][2]['shape'])
 
 
 def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:

@@ -60,15 +60,13 @@ class Part(NamedTuple):
 
 def load() -> Any:
   """The model that the flags name."""
-  from bertjax import sharding
   from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
   from bertjax.model import Model
 
   step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():
     language = int(language)
-  mesh = None if MESH.value is None else sharding.typed_mesh(MESH.value)
-  return Model.load(WORKDIR.value, step, mesh, language, TASK.value)
+  return Model.load(WORKDIR.value, step, MESH.value, language, TASK.value)
 
 
 def parts(size: int) -> Iterator[Part]:
@@ -84,16 +82,12 @@ def parts(size: int) -> Iterator[Part]:
   return itertools.chain([first], found)
 
 
+# Each of these takes `config.data.task`, which says where things stand in the file, and the size of
+# a part. They raise UserError where there is no such file, or it is not as the task says.
+
+
 def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
-  """The texts or pairs of a table, so many at a time.
-
-  Args:
-    task: `config.data.task`: names of their columns.
-    size: of a part.
-
-  Raises:
-    UserError: no such file, or a column that it lacks.
-  """
+  """Yields the texts or pairs of a table, so many at a time."""
   found = records.read(_file(), task['text'], task['header'])
   for first, some in _batches(found, size):
     texts = [[records.string(record, name) for record in some] for name in task['text']]
@@ -103,15 +97,7 @@ def table_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
 
 
 def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
-  """The sentences of a file of words, so many at a time; it needs no tags.
-
-  Args:
-    task: `config.data.task`: where its words stand.
-    size: of a part.
-
-  Raises:
-    UserError: as `tagged.read`.
-  """
+  """Yields the sentences of a file of words, so many at a time; it needs no tags."""
   where = tagged.Where((task['words'],), task['columns'][:1], task['separator'])
   for first, some in _batches(tagged.read(_file(), where), size):
     words = [sentence.words for sentence in some]
@@ -119,26 +105,14 @@ def word_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
 
 
 def question_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
-  """The questions of a file, so many at a time; it needs no right answers.
-
-  Args:
-    task: `config.data.task`: its form and columns.
-    size: of a part.
-
-  Raises:
-    UserError: as `questions.read`.
-  """
+  """Yields the questions of a file, so many at a time; it needs no right answers."""
   where = questions.Where(task['context'], task['question'], task['choices'], '')
   for first, some in _batches(questions.read(_file(), task['form'], where), size):
     yield Part([each.context for each in some], first, None, asked=some)
 
 
 def span_parts(task: Mapping[str, Any], size: int) -> Iterator[Part]:
-  """The questions on texts of a file in the form of SQuAD, so many at a time; it needs no answers.
-
-  Raises:
-    UserError: as `squad_json.read`.
-  """
+  """Yields the questions of a file like SQuAD's, so many at a time; it needs no answers."""
   del task
   for first, some in _batches(squad_json.read(_file(), answers=False), size):
     column = lambda key, some=some: [record.values[key] for record in some]

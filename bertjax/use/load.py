@@ -13,7 +13,7 @@ from bertjax import sharding
 from bertjax.checkpoint import finite, reading
 from bertjax.convert import directory as directory_lib
 from bertjax.convert import runs
-from bertjax.convert.sentence_modules import MEAN, Sentences
+from bertjax.convert.sentence_modules import Sentences
 from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
 from bertjax.models.layers import pad_id
@@ -50,8 +50,8 @@ class Found(NamedTuple):
   language: str | int | None
   task: Mapping[str, Any]
   tasks: tuple[str, ...]
+  sentences: Sentences
   read: Callable[[Any], tuple[Any, list[str]]]
-  sentences: Sentences = MEAN
 
 
 def find(path: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Found:
@@ -83,9 +83,8 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
     return _put(dict(params={key: params[key] for key in abstract['params']}), abstract), []
 
   languages = runs.languages_of(run.workdir, run.config)
-  found = _found(run.checkpoint, run.config, run.vocabulary, languages, read)
-  sentences = Sentences(**run.meta.get('sentences', {}))
-  return found._replace(tasks=run.tasks, sentences=sentences)
+  found = _found(run.checkpoint, run.config, run.vocabulary, languages, run.meta, read)
+  return found._replace(tasks=run.tasks)
 
 
 def make_mesh(mesh: Any) -> jax.sharding.Mesh:
@@ -170,13 +169,11 @@ def _of_directory(path: pathlib.Path) -> Found:
 
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
-  return _found(path, config, vocabulary, opened.languages, read)._replace(
-    sentences=Sentences(**opened.meta['sentences'])
-  )
+  return _found(path, config, vocabulary, opened.languages, opened.meta, read)
 
 
 def _found(
-  source: pathlib.Path, config: Any, vocabulary: Vocabulary | None, languages, read: Callable
+  source: pathlib.Path, config: Any, vocabulary: Vocabulary | None, languages, meta, read: Callable
 ) -> Found:
   if vocabulary is None:
     raise UserError(
@@ -198,7 +195,10 @@ def _found(
     task |= _limits(config['evals'])
   said = config['data'].get('language', '') if task else ''
   language = int(said) if said.isdecimal() else said or None
-  return Found(source, model, rules, vocabulary, tuple(languages), language, task, (), read)
+  sentences = Sentences(**meta.get('sentences', {}))
+  return Found(
+    source, model, rules, vocabulary, tuple(languages), language, task, (), sentences, read
+  )  # fmt: skip
 
 
 def _put(variables: Any, abstract: Any) -> Any:

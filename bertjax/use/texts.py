@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from absl import logging
 
-from bertjax.convert.sentence_modules import MEAN
+from bertjax.convert.sentence_modules import ANY
 from bertjax.data import sentences as sentences_lib
 from bertjax.data.sentences import Frame, Sentence
 from bertjax.data.vocab.vocabulary import Vocabulary
@@ -65,9 +65,7 @@ class Texts:
     self._source, self._frame, self._room = source, frame, room
     self._said = False
 
-  def plain(
-    self, texts: Iterable[str], cut: bool, first: int, length: int = MEAN.length
-  ) -> list[Sentence]:
+  def plain(self, texts: Iterable[str], cut: bool, first: int, length: int = ANY) -> list[Sentence]:
     """The texts as they are.
 
     Args:
@@ -144,7 +142,7 @@ class Texts:
         self._said = True
 
   def _fitting(
-    self, found: list[Sentence], cut: bool, first: int, length: int = MEAN.length
+    self, found: list[Sentence], cut: bool, first: int, length: int = ANY
   ) -> list[Sentence]:
     room = min(self._room or length, length)
     self.check_rows([len(sentence.id_n) for sentence in found], room, cut, first)

@@ -7,13 +7,13 @@ import cases
 import jax
 import numpy as np
 import pytest
+import state_dicts
 import torch
 from flax.core import meta
 from mutation import mutation
 
 from bertjax.bench.parts import own_step, rival_step, timing
 from bertjax.bench.parts.synthetic import synthetic_batch
-from bertjax.convert import huggingface
 from bertjax.objectives import mlm, plm
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
@@ -32,7 +32,7 @@ def test_the_rival_has_our_model_and_our_loss(family):
   rival = rival_step.rival_of(c)
   model = rival.make(c)
   state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = mlm.make(c)
   ctx = Context(jax.random.key(0), np.int32(0), train=True)
   terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
@@ -51,7 +51,7 @@ def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
   rival = rival_step.rival_of(c)
   model = rival.make(c)
   state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = plm.make(c)
   ctx = Context(jax.random.key(0), np.int32(0), train=True)
   carry = objective.carry(batch)  # of zeros that are attended to, as theirs

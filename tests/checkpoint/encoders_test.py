@@ -5,13 +5,14 @@ import json
 import jax
 import numpy as np
 import pytest
+import state_dicts
 import torch_models
 from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
 from bertjax.checkpoint import encoders, init_from, resume
-from bertjax.convert import exporting, huggingface, importing
+from bertjax.convert import exporting, importing
 from bertjax.errors import UserError
 from configs import electra, spanbert, transformer_xl
 from configs.finetune import text
@@ -67,7 +68,7 @@ def test_of_electra_it_is_the_discriminator(tmp_path):
   state = {k: v.numpy() for k, v in state.items() if not k.startswith('discriminator_pred')}
   headless = c.model.copy_and_resolve_references()
   headless.labels = ()
-  want = huggingface.from_huggingface(state, headless)
+  want = state_dicts.from_huggingface(state, headless)
   for key, tree in want.items():
     jax.tree.map(np.testing.assert_array_equal, new['params'][key], tree)
 

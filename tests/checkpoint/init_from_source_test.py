@@ -11,12 +11,12 @@ import torch_models
 import transformers
 from mutation import mutation
 
-from bertjax.checkpoint import init_from, resume
+from bertjax.checkpoint import init_from, model_fields, resume
 from bertjax.convert import parity, runs, tables
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
 from bertjax.objectives import mlm
-from configs import bert
+from configs import bert, modernbert
 
 SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
@@ -288,8 +288,8 @@ def test_subtrees_say_what_their_model_says(tmp_path):
 @mutation(
   'init_from: a table of words is read by an activation',
   'bertjax/checkpoint/model_fields.py',
-  'if key not in theirs or not any(all(a == b for a, b in pair) for pair in both):',
-  'if key not in theirs:',
+  'if not any(place.startswith(here) or here.startswith(place) for place in places):',
+  'if not places:',
   case='embeddings/word-brings5',
 )
 def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
@@ -299,6 +299,20 @@ def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
   config, said, _ = init_from.adopt(given, tmp_path)
   changed = {k: x for k, x in config.model.items() if given.model[k] != x}
   assert changed == brings and len(said) == bool(brings)
+
+
+@mutation(
+  'init_from: an encoder of rotary distances is read by biases of them',
+  'bertjax/checkpoint/model_fields.py',
+  'local_theta distances clamp_len',
+  'local_theta clamp_len',
+)
+def test_an_encoder_brings_how_it_knows_distances():
+  given = modernbert.get_config('test')
+  given.model.distances = 'alibi'  # has no parameters either
+  given.init_from = parts_of(('any', 'encoder'))
+  (said,) = model_fields.of_parts(given, None, lambda name: dict(distances='rotary'))
+  assert given.model.distances == 'rotary' and "distances 'alibi' -> 'rotary'" in said
 
 
 def test_subtrees_of_models_that_disagree_are_refused(tmp_path):

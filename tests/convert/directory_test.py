@@ -12,9 +12,8 @@ from flax.core import meta
 from mutation import mutation
 from no_room import no_room
 
-from bertjax.convert import config_json, directory, fresh, parity, receipt, runs
+from bertjax.convert import config_json, directory, fresh, parity, receipt, runs, sentence_modules
 from bertjax.convert import family as family_lib
-from bertjax.convert import sentence_transformers as modules
 from bertjax.errors import UserError
 from bertjax.objectives import span_boundary
 
@@ -372,4 +371,4 @@ def test_a_full_disk_names_the_model(saved, tmp_path):
     receipt.write(tmp_path / receipt.NAME, dict(outputs={}))
   said = "while writing the modules of sentence-transformers: '.*modules.json"
   with pytest.raises(OSError, match=said), no_room():
-    modules.write(tmp_path, model, 'mean')
+    sentence_modules.write(tmp_path, model, 'mean', 8)

@@ -212,8 +212,8 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 @mutation(
   'vocabulary: five pieces do for a table of hundreds',
   'bertjax/data/vocab/vocabulary.py',
-  ' or vocabulary.size < rows / 2:',
-  ':',
+  'not rows / 2 <= vocabulary.size <= rows',
+  'not vocabulary.size <= rows',
   case='few',
 )
 @pytest.mark.parametrize('name', REFUSED)

@@ -4,11 +4,12 @@ import cases
 import jax
 import numpy as np
 import pytest
+import state_dicts
 import torch
 import transformers
 from flax.core import meta
 
-from bertjax.convert import family, huggingface
+from bertjax.convert import family
 from bertjax.objectives import mlm, plm
 
 NEXT = (('next', 2),)
@@ -55,13 +56,13 @@ def torch_class(c):
 def test_round_trip(family, fields):
   c = cases.config(family, **fields)
   params = make_params(c)
-  state = huggingface.to_huggingface(params, c.model)
+  state = state_dicts.to_huggingface(params, c.model)
   model = torch_class(c)
   model.load_state_dict({k: torch.tensor(v) for k, v in state.items()}, strict=True)
   for name, tensor in model.state_dict().items():
     np.testing.assert_array_equal(tensor.numpy(), state[name], err_msg=name)
 
-  back = huggingface.from_huggingface(state, c.model)
+  back = state_dicts.from_huggingface(state, c.model)
   assert jax.tree.structure(back) == jax.tree.structure(params)
   padding = {'embeddings/word', 'mlm/bias'}
   for path, want in jax.tree_util.tree_flatten_with_path(params)[0]:
@@ -78,13 +79,13 @@ def test_xlnet_round_trip_and_what_it_has_no_class_for():
   c = cases.config('xlnet')
   shapes = jax.eval_shape(plm.make(c).init, jax.random.key(0), cases.batch([[8]], 8))
   params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
-  state = huggingface.to_huggingface(params, c.model)
+  state = state_dicts.to_huggingface(params, c.model)
   m = c.model
   fields = dict(d_model=m.width, n_layer=m.layers, n_head=m.heads, d_inner=m.ffn)
   hf = transformers.XLNetConfig(vocab_size=m.vocab_size, **fields)
   model = transformers.XLNetLMHeadModel(hf)
   model.load_state_dict({k: torch.tensor(v) for k, v in state.items()}, strict=True)
-  back = huggingface.from_huggingface(state, c.model)
+  back = state_dicts.from_huggingface(state, c.model)
   params['word'][cases.VOCAB :] = params['head']['bias'][cases.VOCAB :] = 0
   jax.tree.map(np.testing.assert_array_equal, back, params)
   c.model.untie_r = False
@@ -94,17 +95,17 @@ def test_xlnet_round_trip_and_what_it_has_no_class_for():
 
 def test_takes_what_published_files_hold():
   c = cases.config('bert')
-  state = huggingface.to_huggingface(make_params(c), c.model)
-  want = huggingface.from_huggingface(state, c.model)
+  state = state_dicts.to_huggingface(make_params(c), c.model)
+  want = state_dicts.from_huggingface(state, c.model)
   old = {k.replace('LayerNorm.weight', 'LayerNorm.gamma'): v for k, v in state.items()}
   old = {k.replace('LayerNorm.bias', 'LayerNorm.beta'): v for k, v in old.items()}
   del old['cls.predictions.decoder.bias']
   old['bert.embeddings.position_ids'] = np.arange(64)[None]
-  got = huggingface.from_huggingface(old, c.model)
+  got = state_dicts.from_huggingface(old, c.model)
   jax.tree.map(np.testing.assert_array_equal, got, want)
 
   c.model.labels = ()  # heads that the model lacks are left out
-  assert 'pooler' not in huggingface.from_huggingface(state, c.model)
+  assert 'pooler' not in state_dicts.from_huggingface(state, c.model)
 
 
 @pytest.mark.parametrize(
@@ -118,10 +119,10 @@ def test_takes_what_published_files_hold():
 )
 def test_refuses_a_state_dict_that_does_not_fit(change, message):
   c = cases.config('bert')
-  state = huggingface.to_huggingface(make_params(c), c.model)
+  state = state_dicts.to_huggingface(make_params(c), c.model)
   change(state)
   with pytest.raises(ValueError, match=message):
-    huggingface.from_huggingface(state, c.model)
+    state_dicts.from_huggingface(state, c.model)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,8 @@ import transformers
 from mutation import mutation
 from tokenizers import Tokenizer
 
-from bertjax.convert.tokenizer import FIXED_TEXTS, differences, read, write
+from bertjax.convert.tokenizer import FIXED_TEXTS, differences, write
+from bertjax.data.vocab import formats
 from bertjax.data.vocab.train import TRAINERS
 from bertjax.data.vocab.vocabulary import load_vocabulary
 
@@ -71,7 +72,7 @@ def check(vocabulary, path, family, texts):
   ours, ends = ids_of(vocabulary, texts), vocabulary.special.get('eos') is not None
   got = theirs(texts, add_special_tokens=ends, verbose=False)['input_ids']
   assert [t for t, a, b in zip(texts, ours, got, strict=True) if a != b] == []
-  back = load_vocabulary(read(path))
+  back = load_vocabulary(path)
   assert ids_of(back, texts) == ours and back.lowercase == vocabulary.lowercase
   assert (back.special, list(back.pieces)) == (vocabulary.special, list(vocabulary.pieces))
 
@@ -401,7 +402,7 @@ def save_model(path, texts, name='sentencepiece.bpe.model'):
 def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
   texts = lines[:300]
   file = save_model(tmp_path / 'xlmr', texts)
-  vocabulary = load_vocabulary(read(file.parent))
+  vocabulary = load_vocabulary(file.parent)
   plain = sentencepiece.SentencePieceProcessor(model_file=str(file))
   shifted = {0: 3, 1: 0, 2: 2}
   wanted = [[shifted.get(i, i + 1) for i in ids] for ids in plain.encode(texts)]
@@ -417,7 +418,7 @@ def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
   check(vocabulary, tmp_path / 'export', 'xlm-roberta', texts)
   assert (tmp_path / 'export/sentencepiece.bpe.model').is_file()
   theirs.save_pretrained(str(tmp_path / 'json'))  # tokenizer.json alone
-  json_alone = load_vocabulary(read(tmp_path / 'json'))
+  json_alone = load_vocabulary(tmp_path / 'json')
   assert json_alone.special == vocabulary.special
   assert ids_of(json_alone, ['A cat']) == ids_of(vocabulary, ['A cat'])
 
@@ -425,14 +426,14 @@ def test_the_model_of_xlm_r_has_the_ids_of_fairseq(lines, tmp_path):
 def test_another_model_of_that_name_is_refused(lines, tmp_path):
   trained(tmp_path, lines[:200]).files[0].rename(tmp_path / 'sentencepiece.bpe.model')
   with pytest.raises(ValueError, match='ids of fairseq.*without <pad> and <mask>'):
-    read(tmp_path)
+    load_vocabulary(tmp_path)
 
 
 @mutation(
   'tokenizer: byte-level BPE never begins with a space',
   'bertjax/data/vocab/formats.py',
-  'spaced = bool(settings_of',
-  'spaced = bool({} and settings_of',
+  "spaced = bool(settings.get('add_prefix_space', False))",
+  'spaced = False',
 )
 def test_settings_beside_the_files_are_followed(shared, tmp_path):
   """vocab.txt, vocab.json: as the class of transformers reads them, and after a save."""
@@ -448,7 +449,7 @@ def test_settings_beside_the_files_are_followed(shared, tmp_path):
   for path, kind in ((roberta, 'RobertaTokenizer'), (bert, 'BertTokenizer')):
     theirs = getattr(transformers, kind).from_pretrained(str(path))
     wanted = theirs(texts, add_special_tokens=False)['input_ids']
-    vocabulary = load_vocabulary(read(path))
+    vocabulary = load_vocabulary(path)
     assert ids_of(vocabulary, texts) == wanted
     vocabulary.save(tmp_path / 'run' / kind)
     assert ids_of(load_vocabulary(tmp_path / 'run' / kind), texts) == wanted
@@ -461,7 +462,7 @@ def test_added_tokens_of_tokenizer_json_have_their_ids(shared, tmp_path):
   theirs.add_tokens(['newword'])
   theirs.add_special_tokens(dict(additional_special_tokens=['[NEW]']))
   theirs.save_pretrained(str(tmp_path))
-  vocabulary = load_vocabulary(read(tmp_path))
+  vocabulary = load_vocabulary(tmp_path)
   assert vocabulary.size == len(theirs) == 28_998
   assert vocabulary.pieces[-2:] == ['newword', '[NEW]']
   assert vocabulary.special == dict(cls=101, sep=102, pad=0, mask=103, unk=100)
@@ -482,7 +483,7 @@ REFUSED = {
 @mutation(
   'tokenizer: classes with rules of their own are read as BERT',
   'bertjax/data/vocab/beside.py',
-  'name not in (*known, *_BACKENDS)',
+  'name not in (*known, *GENERIC)',
   'name is None',
   case='class',
 )
@@ -504,13 +505,13 @@ REFUSED = {
 def test_what_would_be_read_wrong_is_refused(shared, tmp_path, name):
   vocab = shared / 'tokenizers/bert-base-cased/vocab.txt'
   (tmp_path / 'vocab.txt').write_bytes(vocab.read_bytes())
-  assert read(tmp_path) == tmp_path / 'vocab.txt'
+  assert load_vocabulary(tmp_path).files[0] == tmp_path / 'vocab.txt'
   settings, files, said = REFUSED[name]
   change(tmp_path / 'tokenizer_config.json', **settings)
   for file, content in files.items():
     change(tmp_path / file, **content)
   with pytest.raises(ValueError, match=said):
-    read(tmp_path)
+    load_vocabulary(tmp_path)
 
 
 @mutation(
@@ -522,18 +523,17 @@ def test_what_would_be_read_wrong_is_refused(shared, tmp_path, name):
 def test_files_that_disagree_are_refused(shared, tmp_path):
   write(load(shared, 'bert-base-cased'), tmp_path, 'bert', 64)
   change(tmp_path / 'tokenizer_config.json', do_lower_case=True)
-  assert read(tmp_path)  # tokenizer.json is taken as it stands, whatever is beside it
+  assert load_vocabulary(tmp_path)  # tokenizer.json is taken as it stands, whatever is beside it
   change(tmp_path / 'tokenizer_config.json', tokenizer_class='BertTokenizerFast')
   with pytest.raises(
     ValueError, match='lowercase=False and do_lower_case=True.*BertTokenizer follows'
   ):
-    read(tmp_path)
+    load_vocabulary(tmp_path)
 
 
 def test_directories_without_a_tokenizer(lines, tmp_path):
-  assert read(tmp_path) is None
+  assert not formats.files_of(tmp_path)
   change(tmp_path / 'config.json', model_type='bert')
-  assert read(tmp_path) is None
   trained(tmp_path / 'own', lines[:200]).files[0].rename(tmp_path / 'spm.model')
   with pytest.raises(ValueError, match='spm.model is of BertTokenizer that we cannot read'):
-    read(tmp_path)
+    load_vocabulary(tmp_path)

@@ -5,13 +5,13 @@ import cases
 import jax
 import numpy as np
 import pytest
+import state_dicts
 import torch
 import transformers
 from mutation import mutation
 
 from bertjax.bench.parts import rival_step
 from bertjax.bench.parts.synthetic import synthetic_batch
-from bertjax.convert import huggingface
 from bertjax.convert.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
@@ -67,8 +67,8 @@ def torch_pair(c, tied: bool):
 
 def ours_of(generator, judge, c) -> dict:
   """State dicts of the two, of weights or of gradients, as our parameters."""
-  judged = huggingface.from_huggingface(judge, c.model)
-  generated = huggingface.from_huggingface(generator, electra_net.model_of(c.model))
+  judged = state_dicts.from_huggingface(judge, c.model)
+  generated = state_dicts.from_huggingface(generator, electra_net.model_of(c.model))
   return electra_net.join(judged, generated, c.model)
 
 
@@ -209,10 +209,10 @@ def test_generator_and_discriminator_are_written_for_their_classes():
   state = lambda model: {k: v.detach().numpy() for k, v in model.state_dict().items()}
   params = ours_of(state(generator), state(judge), c)
   for model, written in (
-    (judge, huggingface.to_huggingface(params, c.model)),
+    (judge, state_dicts.to_huggingface(params, c.model)),
     (
       generator,
-      huggingface.to_huggingface(
+      state_dicts.to_huggingface(
         electra_net.select(params, c.model), electra_net.model_of(c.model)
       ),
     ),

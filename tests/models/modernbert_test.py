@@ -5,12 +5,12 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import torch
 import transformers
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.models import modernbert
 from bertjax.models.layers.basic import padded_rows
 from bertjax.models.layers.flops import attended_pairs
@@ -52,7 +52,7 @@ def run_both(c, rows, std: float = 0.1):
   model = torch_model(c, std)
   state = {k: v.detach().numpy().copy() for k, v in model.state_dict().items()}
   batch = cases.batch(rows, 32, types=1)
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   loss, weight, hidden, logits = 0.0, batch['weight_BP'].sum(), [], []
   for b, g in ((b, g) for b, row in enumerate(rows) for g in range(len(row))):
     columns = np.flatnonzero(batch['example_BT'][b] == g + 1)
@@ -75,7 +75,7 @@ def run_both(c, rows, std: float = 0.1):
     parity.LOGITS, 'logits',
   )  # fmt: skip
   assert our_loss == pytest.approx(loss.item() / weight, rel=parity.LOSS)
-  expected = huggingface.from_huggingface(grads, c.model)
+  expected = state_dicts.from_huggingface(grads, c.model)
   for path, want in jax.tree_util.tree_leaves_with_path(expected):
     got = our_grads
     for key in path:

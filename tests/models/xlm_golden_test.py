@@ -7,9 +7,8 @@ import numpy as np
 import original_goldens as goldens
 import parity
 import pytest
+import state_dicts
 from mutation import mutation
-
-from bertjax.convert import huggingface
 
 
 def batch_of(file: goldens.Golden, case: str) -> dict[str, np.ndarray]:
@@ -37,7 +36,7 @@ def params_of(file: goldens.Golden, c, prefix: str):
   """What stands under a prefix; transformers' names are the originals' behind `transformer.`."""
   tree = file.tree(prefix).items()
   own = {n if n.startswith('pred_layer') else f'transformer.{n}': x for n, x in tree}
-  return huggingface.from_huggingface(own, c.model)
+  return state_dicts.from_huggingface(own, c.model)
 
 
 @pytest.mark.parametrize(

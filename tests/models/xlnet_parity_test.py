@@ -5,13 +5,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import state_dicts
 import torch
 import xlnet_cases
 from mutation import mutation
 from parity import GRADIENT, HIDDEN, LOGITS, LOSS, close
 from xlnet_cases import LENGTH, MEMORY, REUSE, ROWS, make_case, torch_inputs
 
-from bertjax.convert import huggingface
 from bertjax.models.layers.memory import Memory
 from bertjax.objectives import plm
 from bertjax.train.step import trained_loss, with_rows
@@ -32,7 +32,7 @@ def our_gradients(c, params, memory, batch):
 
 def compare(c, state, batches, model) -> None:
   """Two batches in a row, the second with the memory that the first left."""
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = plm.make(c)
   memory, mems = objective.carry(batches[0]), None
   for batch in batches:
@@ -68,7 +68,7 @@ def compare(c, state, batches, model) -> None:
 
 def compare_gradients(c, model, grads) -> None:
   found = {k: p.grad.numpy() for k, p in model.named_parameters()}
-  expected = huggingface.from_huggingface(found, c.model)
+  expected = state_dicts.from_huggingface(found, c.model)
   assert jax.tree.structure(expected) == jax.tree.structure(grads)
   for (path, want), got in zip(
     jax.tree_util.tree_flatten_with_path(expected)[0], jax.tree.leaves(grads), strict=True
@@ -128,7 +128,7 @@ def test_memory_begins_as_zeros_and_no_epoch_clears_it(monkeypatch):
   monkeypatch.setattr(xlnet_cases, 'LENGTHS', (LENGTH,) * ROWS)  # padding is seen there, not here
   c, state, batches, model = make_case('large')
   c.objective.memory = cases.config('xlnet').objective.memory
-  objective, params = plm.make(c), huggingface.from_huggingface(state, c.model)
+  objective, params = plm.make(c), state_dicts.from_huggingface(state, c.model)
   predict, memory = jax.jit(objective.predict), objective.carry(batches[0])
   mems = [torch.zeros(MEMORY, ROWS, c.model.width)] * c.model.layers
   for batch in batches:

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import state_dicts
 from flax.core import meta
 from mutation import mutation
 from xlnet_cases import LENGTH, ROWS, SLOTS, config, make_batch, make_case, torch_inputs
 
-from bertjax.convert import huggingface
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import xlnet
 from bertjax.objectives import plm
@@ -123,7 +123,7 @@ def test_reversed_rows_mirror_the_distances():
 
 def test_fine_tuning_has_no_query_stream_and_equals_transformers():
   c, state, (batch, _), theirs = make_case('large')
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   alone = without(batch, 'target', 'weight', 'order')
   out = jax.jit(plm.make(c).predict)(dict(params=params), (), alone)
   want = theirs.transformer(**torch_inputs(batch, predicts=False)).last_hidden_state

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import torch
 import transformers
 from flax.core import meta
@@ -19,7 +20,6 @@ from mutation import mutation
 from transformers.models.xlnet import modeling_xlnet
 
 from bertjax import models
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import classify, spans
 from bertjax.objectives.spans import answer_terms
@@ -161,7 +161,7 @@ def params_of(theirs, c, of):
   bare = c.copy_and_resolve_references()
   bare.model.answers = 'none'
   named = {k: of(v) for k, v in theirs.encoder.named_parameters()}
-  encoder = huggingface.from_huggingface(
+  encoder = state_dicts.from_huggingface(
     {k: v for k, v in named.items() if not k.startswith('pooler.')}, bare.model
   )
   return dict(encoder, answers=theirs.head.ours(of))

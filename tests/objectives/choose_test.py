@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import transformers
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import choose
 
@@ -66,13 +66,13 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family, pooling):
     attention_mask=(unpacked(batch, 'example_BT') > 0).astype(np.int64),
     token_type_ids=unpacked(batch, 'type_BT'), labels=np.array([2, 0]),
   )  # fmt: skip
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = choose.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch)
   logits = jax.jit(objective.predict)(dict(params=params), (), batch)['label_BGC']['right'][..., 0]
   parity.close(logits, their_logits, parity.LOGITS, 'logits')
   assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  expected = huggingface.from_huggingface(their_gradients, c.model)
+  expected = state_dicts.from_huggingface(their_gradients, c.model)
   finetuned.close_but_for_the_bias('right', gradients, expected)
 
 

@@ -6,12 +6,12 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import transformers
 from flax.core import meta
 from mutation import mutation
 
 from bertjax import models
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.objectives import classify
@@ -87,13 +87,13 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family, pooling, cl
     model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
     token_type_ids=batch['type_BT'], labels=label,
   )  # fmt: skip
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = classify.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch)
   logits = jax.jit(objective.predict)(dict(params=params), (), batch)['label_BGC']['label'][:, 0]
   parity.close(logits, their_logits, parity.LOGITS, 'logits')
   assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  expected = huggingface.from_huggingface(their_gradients, c.model)
+  expected = state_dicts.from_huggingface(their_gradients, c.model)
   parity.close_gradients(gradients, expected)
 
 

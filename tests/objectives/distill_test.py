@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import torch
 import torch.nn.functional as F
 import transformers
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.objectives import distill, teaching
@@ -48,7 +48,7 @@ def random_model(kind, theirs, seed):
 
 
 def ours_of(model, c):
-  return huggingface.from_huggingface(
+  return state_dicts.from_huggingface(
     {k: v.detach().numpy() for k, v in model.state_dict().items()}, c
   )
 
@@ -57,7 +57,7 @@ def check(c, student, teacher, loss, batch):
   """Loss and gradients of the objective are those of a loss of torch."""
   loss.backward()
   gradients = {k: p.grad.numpy() for k, p in student.named_parameters() if p.grad is not None}
-  expected = huggingface.from_huggingface(gradients, c.model)
+  expected = state_dicts.from_huggingface(gradients, c.model)
   found, ours = parity.loss_and_gradients(
     distill.make(c), ours_of(student, c.model), batch,
     teacher=ours_of(teacher, c.objective.teacher.model),

@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import torch
 import transformers
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import span_boundary
 from bertjax.train.step import trained_loss, with_rows
@@ -130,7 +130,7 @@ def both():
     state = {k: value(v).numpy().copy() for k, v in bert.named_parameters()}
     plain = m.copy_and_resolve_references()
     plain.update(dict(name='bert', family='bert'))
-    params = huggingface.from_huggingface(state, plain)
+    params = state_dicts.from_huggingface(state, plain)
     pad = padded_rows(VOCAB) - VOCAB
     dense = lambda layer: dict(
       kernel=value(layer.weight).numpy().T.copy(), bias=value(layer.bias).numpy().copy()

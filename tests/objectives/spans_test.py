@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import transformers
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import spans
 
@@ -72,14 +72,14 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family, lengths):
   c = config(family)
   batch = batch_of(lengths, 40)
   state, their_loss, their_logits, their_gradients = theirs(family, c, batch)
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = spans.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch)
   logits = jax.jit(objective.predict)(dict(params=params), (), batch)['token_label_BTC']['span']
   real_BT = batch['example_BT'] > 0
   parity.close(np.asarray(logits)[real_BT], their_logits[real_BT], parity.LOGITS, 'logits')
   assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  expected = huggingface.from_huggingface(their_gradients, c.model)
+  expected = state_dicts.from_huggingface(their_gradients, c.model)
   finetuned.close_but_for_the_bias('span', gradients, expected)
 
 

@@ -6,10 +6,10 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import transformers
 from mutation import mutation
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
 from bertjax.objectives import tag
 
@@ -60,14 +60,14 @@ def test_logits_loss_and_gradients_are_those_of_transformers(family):
     model, input_ids=batch['token_BT'], attention_mask=batch['example_BT'],
     token_type_ids=batch['type_BT'], labels=labels,
   )  # fmt: skip
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   objective = tag.make(c)
   loss, gradients = parity.loss_and_gradients(objective, params, batch)
   logits = jax.jit(objective.predict)(dict(params=params), (), batch)['token_label_BTC']['tag']
   real_BT = batch['example_BT'] > 0
   parity.close(np.asarray(logits)[real_BT], their_logits[real_BT], parity.LOGITS, 'logits')
   assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  parity.close_gradients(gradients, huggingface.from_huggingface(their_gradients, c.model))
+  parity.close_gradients(gradients, state_dicts.from_huggingface(their_gradients, c.model))
 
 
 @pytest.mark.parametrize(

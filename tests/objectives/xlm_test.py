@@ -5,12 +5,13 @@ import jax
 import numpy as np
 import parity
 import pytest
+import state_dicts
 import torch
 import transformers
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.convert import family, huggingface
+from bertjax.convert import family
 from bertjax.models.layers import pad_id, positions
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import mlm
@@ -90,8 +91,8 @@ def test_a_wrong_model_is_caught(kind, fault):
 
 def test_state_dicts_round_trip():
   c, state, _, model = case('mlm')
-  ours = huggingface.from_huggingface(state, c.model)
-  back = huggingface.to_huggingface(ours, c.model)
+  ours = state_dicts.from_huggingface(state, c.model)
+  back = state_dicts.to_huggingface(ours, c.model)
   assert set(back) == set(state)
   for name, value in state.items():
     np.testing.assert_array_equal(back[name], value, err_msg=name)

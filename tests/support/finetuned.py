@@ -6,9 +6,9 @@ import cases
 import jax
 import numpy as np
 import parity
+import state_dicts
 import torch
 
-from bertjax.convert import huggingface
 from bertjax.convert.families import electra_net
 from bertjax.train.step import with_rows
 from bertjax.types import Context
@@ -148,12 +148,12 @@ def compared(objective, c, batch, found, ours):
     ours: (what `objective.predict` gives, their logits) -> the pair that is to be the same.
   """
   state, their_loss, their_logits, their_gradients = found
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   loss, gradients = parity.loss_and_gradients(objective, params, batch)
   out = jax.jit(objective.predict)(dict(params=params), (), batch)
   parity.close(*ours(out, their_logits), parity.LOGITS, 'logits')
   assert abs(loss - their_loss) <= parity.LOSS * their_loss
-  return gradients, huggingface.from_huggingface(their_gradients, c.model)
+  return gradients, state_dicts.from_huggingface(their_gradients, c.model)
 
 
 def close_but_for_the_bias(head, gradients, expected):

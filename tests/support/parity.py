@@ -3,9 +3,9 @@
 import cases
 import jax
 import numpy as np
+import state_dicts
 import torch
 
-from bertjax.convert import huggingface
 from bertjax.objectives import mlm
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
@@ -86,7 +86,7 @@ def close(ours, theirs, tolerance: float, what: str) -> None:
 
 
 def compare(c, state, batch, model) -> None:
-  params = huggingface.from_huggingface(state, c.model)
+  params = state_dicts.from_huggingface(state, c.model)
   label = c.model.labels[0][0] if c.model.labels else None
   pad = 1 if c.model.position_offset else 0
   theirs, their_grads = torch_run(model, batch, pad, label)
@@ -107,7 +107,7 @@ def compare(c, state, batch, model) -> None:
     close(ours_BC[some_B], theirs[label][some_B], LOGITS, f'logits of {label}')
   assert abs(loss - theirs['loss']) <= LOSS * theirs['loss']
 
-  close_gradients(grads, huggingface.from_huggingface(their_grads, c.model))
+  close_gradients(grads, state_dicts.from_huggingface(their_grads, c.model))
 
 
 def close_gradients(grads, expected) -> None:

@@ -4,10 +4,10 @@ import cases
 import flax.linen as nn
 import jax
 import numpy as np
+import state_dicts
 import torch
 import transformers
 
-from bertjax.convert import huggingface
 from bertjax.types import TEACHER
 
 ENCODER = dict(words=False, labels=(), pooler=False, types=3, positions=45)
@@ -52,7 +52,7 @@ def run(model, batch):
 
 def ours_of(state, model):
   """A state dict as our parameters."""
-  return huggingface.from_huggingface({k: v.detach().numpy() for k, v in state.items()}, model)
+  return state_dicts.from_huggingface({k: v.detach().numpy() for k, v in state.items()}, model)
 
 
 def gradients_of(student, model):

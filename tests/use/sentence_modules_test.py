@@ -106,8 +106,8 @@ USED = {
 @mutation(
   'embed: an imported run forgets how its vectors are made',
   'bertjax/use/load.py',
-  "Sentences(**run.meta.get('sentences', {}))",
-  'MEAN',
+  "Sentences(**meta.get('sentences', {}))",
+  'Sentences()',
   case='cls, of length 1',
 )
 def test_vectors_are_those_that_modules_json_declares(case, path, tmp_path):
@@ -141,6 +141,19 @@ def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
   path.rename(root / '0_Transformer')
   found = bertjax.Model.load(root / '0_Transformer').embed(TEXTS)
   np.testing.assert_allclose(found, want, atol=2e-5)
+
+
+@mutation(
+  'embed: any modules.json above a directory is taken for its own',
+  'bertjax/convert/sentence_modules.py',
+  "path.name.startswith('0_') and not",
+  'not',
+)
+def test_a_file_of_that_name_above_is_somebody_elses(path):
+  """As of a plain directory beside a project of another kind."""
+  (path.parent / 'modules.json').write_text('{"Modules": []}')
+  found = bertjax.Model.load(path).embed(TEXTS)
+  np.testing.assert_allclose(found, right(path, 'mean', TEXTS), atol=2e-5)
 
 
 REFUSED = {
@@ -177,8 +190,8 @@ REFUSED = {
 @mutation(
   'embed: modules that are not computed are passed over',
   'bertjax/convert/sentence_modules.py',
-  "names not in known or root / modules[0]['path'] != path",
-  'False',
+  ': not known,',
+  ': False,',
   case='the modules Transformer, Pooling, Dense',
 )
 def test_what_is_declared_and_not_computed_is_refused(case, path, caplog):

@@ -1,6 +1,6 @@
 """RoBERTa and XLM-R as fairseq writes them: a .pt file with `args` or `cfg`, and `model`.
 
-  read(pathlib.Path('roberta.base/model.pt'), absent)
+  open_checkpoint(pathlib.Path('roberta.base/model.pt'))
 
 The file is read by `torch_files.load`, which runs nothing of it; dict.txt beside it becomes a
 vocabulary (`fairseq_vocabulary.py`).
@@ -12,16 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from bertjax.convert import tables
 from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals import fairseq_vocabulary, roberta, torch_files
 from bertjax.convert.originals.original import (
-  NOTHING_ELSE,
   Absent,
   Cut,
   Opening,
-  Original,
-  Wanted,
-  check_family,
   naming,
   take,
 )
@@ -32,32 +29,25 @@ PREFIXES = ('encoder.', 'decoder.')
 HEADS = ('lm_head.', 'classification_heads.')
 
 
-def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> Original:
-  """A checkpoint as ours.
+def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
+  """Reads a file and finds out what is in it.
 
   Args:
     path: the .pt file, or a directory with one; dict.txt is looked for beside it.
-    absent: (row, our shape) -> the array of a head that the checkpoint lacks.
-    wanted: see `Wanted`.
+    into: as of `fairseq_vocabulary.write`.
 
   Raises:
     UserError: no such file, one that cannot be read or carries more than tensors, plain containers
       and argparse.Namespace, one of another model, or tensors that do not fit.
   """
-  return open_checkpoint(path, wanted).read(absent, wanted)
-
-
-def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Opening:
-  """Reads a file and finds out what is in it; arguments and errors as `read`."""
   file = find(pathlib.Path(path))
   with naming(file):
     found = torch_files.load(file)
     _check_format(found)
     state = _renamed(torch_files.arrays(found['model'], 'model'))
     fields, assumed = roberta.fields(state, arguments(found))
-    check_family(fields['family'], f'a {fields["family"]}', wanted)
-    _check_tied(state)
-    vocabulary, said = fairseq_vocabulary.write(file.parent, fields['vocab_size'], wanted.into)
+    tables.check_tied(state, roberta.TIED)
+    vocabulary, said = fairseq_vocabulary.write(file.parent, fields['vocab_size'], into)
 
   def take_all(model: Any, absent: Absent) -> Taken:
     whole = Cut(state, roberta.cuts(state))
@@ -133,12 +123,6 @@ def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     for name, array in state.items()
     if not name.endswith(roberta.IGNORED)
   }
-
-
-def _check_tied(state: Mapping[str, np.ndarray]) -> None:
-  for copy, source in roberta.TIED.items():
-    if copy in state and source in state and not np.array_equal(state[copy], state[source]):
-      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
 
 
 def _step(found: Mapping[str, Any]) -> int | None:

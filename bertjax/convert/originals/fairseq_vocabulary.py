@@ -63,8 +63,8 @@ def write(
     return _byte_level(symbols, directory, into)
   if len(pieces) == 1:
     return _sentencepiece(symbols, pieces[0], into)
-  plain = [s for s in symbols if not (s in (*FIRST, LAST) or s.startswith(FILLER))]
-  plain = [s for s in plain if not s.endswith(UNUSED)]
+  own = lambda s: s in (*FIRST, LAST) or s.startswith(FILLER) or s.endswith(UNUSED)
+  plain = [symbol for symbol in symbols if not own(symbol)]
   if all(symbol.isdigit() for symbol in plain):
     return None, [f'{DICTIONARY} names ids of a BPE: {" and ".join(BPE)} are not beside it']
   if any(SPACE in symbol or symbol.endswith('@@') for symbol in plain):
@@ -127,11 +127,9 @@ def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.P
 def _sentencepiece(symbols: Sequence[str], file: pathlib.Path, into: pathlib.Path):
   """tokenizer.json: the pieces of a unigram model in the order of dict.txt."""
   try:
-    from sentencepiece import sentencepiece_model_pb2 as protocol
-  except ImportError:  # sentencepiece itself does without protobuf
-    return None, [f'to read {file.name} needs protobuf: pip install protobuf']
-  proto = protocol.ModelProto()  # type: ignore
-  proto.ParseFromString(file.read_bytes())
+    proto = sentencepiece_json.parse(file)
+  except UserError as error:
+    return None, [str(error)]
   if proto.trainer_spec.model_type != UNIGRAM:
     return None, [f'{file.name} is no unigram model, whose pieces {DICTIONARY} could order']
   scores = sentencepiece_json.scores(proto)

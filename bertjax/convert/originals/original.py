@@ -1,4 +1,4 @@
-"""What is read from a checkpoint of an original program, and what may be asked of it."""
+"""What is read from a checkpoint of an original program."""
 
 import contextlib
 import itertools
@@ -10,61 +10,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from ml_collections import ConfigDict
 
 from bertjax.convert import tables
 from bertjax.convert.huggingface import Taken
 from bertjax.convert.tables import Row
+from bertjax.convert.weights import Lazy
 from bertjax.errors import UserError
 
 Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
-
-
-class Wanted(NamedTuple):
-  """What a reader is asked for besides the parameters.
-
-  Attributes:
-    family: the `config.model.family` that is expected; '': any.
-    heads: fields of `config.model` (words, pooler, labels, token_labels) that the model is to have
-      whatever the checkpoint has; None: those of the checkpoint.
-    slots: whether the optimizer's slots are taken along.
-    into: an empty directory for a vocabulary that is not there as a file that we read; None: a
-      temporary one, which is gone when the program ends.
-  """
-
-  family: str = ''
-  heads: Mapping[str, Any] | None = None
-  slots: bool = False
-  into: pathlib.Path | None = None
-
-
-NOTHING_ELSE = Wanted()
-
-
-class Original(NamedTuple):
-  """A checkpoint as ours.
-
-  Attributes:
-    model: the fields of `config.model` that it determines; those of the recipe are the others.
-    recipe: module of `configs/` whose recipe goes with it.
-    params: nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded.
-    made: our paths of heads that it lacked.
-    left_out: names of what was not taken; of optimizer slots, how many there are.
-    vocabulary: what `load_vocabulary` may be given, or None.
-    step: of the training, if the checkpoint says it.
-    assumed: what is not in the files and was taken for granted, or could not be made; sentences.
-    slots: name of an optimizer's slot -> tree like `params`; None where none were asked for.
-  """
-
-  model: dict[str, Any]
-  recipe: str
-  params: dict[str, Any]
-  made: list[str]
-  left_out: list[str]
-  vocabulary: pathlib.Path | None
-  step: int | None
-  assumed: list[str]
-  slots: dict[str, Any] | None = None
 
 
 class Opening(NamedTuple):
@@ -73,9 +26,14 @@ class Opening(NamedTuple):
   Attributes:
     path: what was named.
     files: that hold the tensors.
-    model, recipe, vocabulary, step, assumed: as in `Original`.
+    model: the fields of `config.model` that it determines; those of the recipe are the others.
+    recipe: module of `configs/` whose recipe goes with it.
+    vocabulary: what `load_vocabulary` may be given, or None.
+    step: of the training, if the checkpoint says it.
+    assumed: what is not in the files and was taken for granted, or could not be made; sentences.
     take: (whole `config.model`, absent) -> its parameters.
-    take_slots: whole `config.model` -> `Original.slots`; None where no slots are read.
+    take_slots: whole `config.model` -> slot of an optimizer -> tree like the parameters; None
+      where no slots are read.
     classes: head -> names of the classes that it tells apart, by their ids, where they are said.
     languages: names of those of its table, by their ids, likewise.
     meta: what is kept with it besides: `problem_type` of a head for texts, '' where it is not said,
@@ -95,55 +53,12 @@ class Opening(NamedTuple):
   languages: tuple[str, ...] = ()
   meta: Mapping[str, Any] = MappingProxyType({})
 
-  def read(self, absent: Absent, wanted: Wanted) -> Original:
-    """The checkpoint with its tensors, and heads or slots that are asked for.
-
-    Raises:
-      UserError: tensors that do not fit, or slots where none are read.
-    """
-    model = ConfigDict(self.model | dict(wanted.heads or {}))
-    slots = None
-    if wanted.slots:
-      if self.take_slots is None:
-        raise UserError(
-          f'{self.path}: the slots of its optimizer are kept by number, not by name, and they are '
-          'not taken: leave them out'
-        )
-      slots = self.take_slots(model)
-    params, made, left_out = self.take(model, absent)
-    if slots is not None:
-      left_out = [name for name in left_out if name.partition(' (')[0] not in slots]
-    return Original(
-      model.to_dict(), self.recipe, params, made, left_out, self.vocabulary, self.step,
-      self.assumed, slots,
-    )  # fmt: skip
-
 
 class Part(NamedTuple):
   """Rows of a table and the `config.model` that their sizes are of: a net, or all of a model."""
 
   rows: tuple[Row, ...]
   model: Any
-
-
-class Lazy(Mapping[str, np.ndarray]):
-  """Tensors that are read when they are asked for; to ask whether one is there reads nothing.
-
-  Attributes:
-    names: by name, what a subclass needs to read it.
-  """
-
-  def __init__(self, names: Mapping[str, Any]):
-    self.names = names
-
-  def __contains__(self, name: object) -> bool:
-    return name in self.names
-
-  def __iter__(self) -> Iterator[str]:
-    return iter(self.names)
-
-  def __len__(self) -> int:
-    return len(self.names)
 
 
 class Cut(Lazy):
@@ -214,14 +129,6 @@ def naming(path: pathlib.Path) -> Iterator[None]:
   except UserError as error:
     said = str(error)
     raise UserError(said if said.startswith(str(path)) else f'{path}: {said}') from error
-
-
-def check_family(found: str, title: str, wanted: Wanted) -> None:
-  """Refuses a checkpoint of another family than the one that is expected."""
-  if wanted.family not in ('', found):
-    raise UserError(
-      f'this is {title} checkpoint: expected one of config.model.family={wanted.family!r}'
-    )
 
 
 @contextlib.contextmanager

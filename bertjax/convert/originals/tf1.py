@@ -1,6 +1,6 @@
 """Checkpoints of TensorFlow 1, as the original programs write them: BERT, ALBERT, ELECTRA, XLNet.
 
-  read(pathlib.Path('uncased_L-12_H-768_A-12'), absent)
+  open_checkpoint(pathlib.Path('uncased_L-12_H-768_A-12'))
 
 Which of them it is, the names of the variables say. The tables are in `originals/`. TensorFlow is
 imported when a checkpoint is read, and nowhere else in the conversion.
@@ -16,14 +16,9 @@ import numpy as np
 from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals import albert, bert, electra, xlnet
 from bertjax.convert.originals.original import (
-  NOTHING_ELSE,
   Absent,
   Cut,
-  Lazy,
   Opening,
-  Original,
-  Wanted,
-  check_family,
   even,
   naming,
   read_json,
@@ -31,6 +26,7 @@ from bertjax.convert.originals.original import (
 )
 from bertjax.convert.originals.tensorflow_rows import Kind
 from bertjax.convert.tables import names_of
+from bertjax.convert.weights import Lazy
 from bertjax.errors import UserError
 
 KINDS: tuple[Kind, ...] = (albert.KIND, bert.KIND, electra.KIND, xlnet.KIND)
@@ -47,30 +43,24 @@ SCALARS = (STEP, 'beta1_power', 'beta2_power')
 VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
-def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> Original:
-  """A checkpoint as ours.
+def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
+  """Finds out what a checkpoint is, and reads no tensors.
 
   Args:
     path: a directory, or how the files of one checkpoint begin: DIR/model.ckpt-1000. The JSON file
       and the vocabulary are looked for beside it.
-    absent: (row, our shape) -> the array of a head that the checkpoint lacks.
-    wanted: see `Wanted`.
+    into: not used: a vocabulary is there as a file that we read.
 
   Raises:
-    UserError: no checkpoint, one that cannot be read, one of another family, or tensors that do not
-      fit, all of which are listed.
+    UserError: no checkpoint, one that cannot be read, or tensors that do not fit, all of which are
+      listed.
   """
-  return open_checkpoint(path, wanted).read(absent, wanted)
-
-
-def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Opening:
-  """Finds out what a checkpoint is, and reads no tensors; arguments and errors as `read`."""
+  del into
   prefix = find(pathlib.Path(path))
   with naming(prefix):
     checkpoint = Checkpoint(prefix)
     slots, scalars, state = sort(checkpoint)
     kind = kind_of(state)
-    check_family(kind.family, kind.title, wanted)
     file = prefix.parent / kind.config
     given = read_json(file) if kind.config and file.is_file() else {}
     fields, assumed = kind.fields(state, given)
@@ -184,7 +174,7 @@ class Checkpoint(Lazy):
 class View(Lazy):
   """Some tensors of a checkpoint, by other names."""
 
-  def __init__(self, checkpoint: Checkpoint, names: Mapping[str, str]):
+  def __init__(self, checkpoint: Checkpoint, names: dict[str, str]):
     super().__init__(names)
     self.checkpoint = checkpoint
 

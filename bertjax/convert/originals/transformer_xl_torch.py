@@ -1,6 +1,6 @@
 """The original Transformer-XL: kimiyoung/transformer-xl, pytorch/mem_transformer.py.
 
-  read(pathlib.Path('wt103/state.pt'), absent)
+  open_checkpoint(pathlib.Path('wt103/state.pt'))
 
 Its `model.pt` is a whole pickled module, which is not read; save the numbers of it where the code
 is: `torch.save(dict(args=vars(args), model=model.state_dict()), 'state.pt')`. A state dict alone is
@@ -19,21 +19,17 @@ import numpy as np
 from bertjax.convert.huggingface import Taken
 from bertjax.convert.originals import torch_files
 from bertjax.convert.originals.original import (
-  NOTHING_ELSE,
   Absent,
   Cut,
   Opening,
-  Original,
   Part,
-  Wanted,
-  check_family,
   count,
   even,
   naming,
   shape,
   take,
 )
-from bertjax.convert.tables import Row, dense, norm
+from bertjax.convert.tables import Row, check_tied, dense, norm
 from bertjax.errors import UserError
 
 WORDS, HEAD = 'word_emb.emb_layers', 'crit.out_layers'
@@ -43,24 +39,19 @@ LAYER = 'layers.{layer}'
 ATTENTION = f'{LAYER}.dec_attn'
 
 
-def read(path: pathlib.Path, absent: Absent, wanted: Wanted = NOTHING_ELSE) -> Original:
-  """A state dict as ours.
+def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
+  """Reads a file and finds out what is in it.
 
   Args:
     path: of the file.
-    absent: not called: the original has all that our model has.
-    wanted: see `Wanted`.
+    into: not used: there is no vocabulary.
 
   Raises:
     UserError: no such file, one that cannot be read or carries more than tensors, plain containers
       and argparse.Namespace, another model, what our model does not compute, or tensors that do not
       fit.
   """
-  return open_checkpoint(path, wanted).read(absent, wanted)
-
-
-def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Opening:
-  """Reads a file and finds out what is in it; arguments and errors as `read`."""
+  del into
   path = pathlib.Path(path)
   with naming(path):
     found = torch_files.load(path)
@@ -72,7 +63,6 @@ def open_checkpoint(path: pathlib.Path, wanted: Wanted = NOTHING_ELSE) -> Openin
         f'this is no Transformer-XL: expected tensors like {WORDS}.0.weight, got '
         f'{", ".join(sorted(state)[:3])}'
       )
-    check_family('transformer_xl', 'a Transformer-XL', wanted)
     fields, assumed = fields_of(state, args)
     state = _without_copies(state, len(fields['cutoffs']) + 1)
 
@@ -240,7 +230,5 @@ def _without_copies(state: dict[str, np.ndarray], clusters: int) -> dict[str, np
   """
   tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(clusters)}
   tied |= {f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, clusters)}
-  for copy, source in tied.items():
-    if copy in state and source in state and not np.array_equal(state[copy], state[source]):
-      raise UserError(f'{copy} differs from {source}: this model ties them, untied ones do not fit')
+  check_tied(state, tied)
   return {name: array for name, array in state.items() if name not in tied}

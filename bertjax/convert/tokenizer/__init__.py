@@ -14,4 +14,3 @@ ends a line there, in vocabularies of characters and bytes; to ours it is unknow
 from bertjax.convert.tokenizer.compare import FIXED_TEXTS as FIXED_TEXTS
 from bertjax.convert.tokenizer.compare import differences as differences
 from bertjax.convert.tokenizer.export import write as write
-from bertjax.convert.tokenizer.source import read as read

@@ -92,8 +92,10 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
     if r in layouts.ROLES and i is not None
   }
   added = {token['id']: token for token in spec['added_tokens']}
+  flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
   for name in (*control, *roles):
-    added.setdefault(index[name], _added(index[name], name))['special'] = True
+    own = dict(id=index[name], content=name, **flags)
+    added.setdefault(index[name], own)['special'] = True
   mask = vocabulary.special['mask']
   if mask is not None and vocabulary.type != 'wordpiece':
     added[mask]['lstrip'] = True  # pieces carry the space before them: so does the mask
@@ -110,11 +112,6 @@ def _as_python(vocabulary: Vocabulary, normalizer: Any) -> dict[str, Any]:
     found.append((sentencepiece_json.FINAL_SIGMA, 'ς'))
   parts = [dict(type='Replace', pattern=dict(Regex=a), content=b) for a, b in found]
   return dict(type='Sequence', normalizers=[*parts, *filter(None, [normalizer])])
-
-
-def _added(number: int, name: str) -> dict[str, Any]:
-  flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
-  return dict(id=number, content=name, **flags)
 
 
 def _processor(

@@ -9,20 +9,9 @@ ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
 # What stands around a text and around a pair, by role; behind a colon the token type, if not 0.
 _BERT = ('cls A sep', 'cls A sep B:1 sep:1')
 _ROBERTA = ('cls A sep', 'cls A sep sep B sep')
+_LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert'
 LAYOUTS: dict[str, tuple[str, str]] = {
-  **dict.fromkeys(
-    (
-      'bert',
-      'albert',
-      'electra',
-      'electra_net',
-      'ernie',
-      'distilbert',
-      'spanbert',
-      'modernbert',
-    ),
-    _BERT,
-  ),
+  **dict.fromkeys(_LIKE_BERT.split(), _BERT),
   **dict.fromkeys(('roberta', 'xlm_roberta'), _ROBERTA),
   'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
   'xlm': ('cls A sep', 'cls A sep B sep'),

@@ -36,7 +36,7 @@ def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
     UserError: the model does something that tokenizer.json cannot express; it is named.
   """
   file = vocabulary.files[0]
-  proto = _parse(file)
+  proto = parse(file)
   _check(proto, file)
   tokenizer = Tokenizer(_model(proto, vocabulary))
   tokenizer.normalizer = normalizers.Sequence([*_cleaning(vocabulary), *normalizers_of(proto)])
@@ -49,13 +49,14 @@ def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
   return tokenizer, [name for name in vocabulary.pieces if name in control]
 
 
-def _parse(file: pathlib.Path) -> Any:
+def parse(file: pathlib.Path) -> Any:
+  """Returns the parts of a model; raises UserError where protobuf, which reads them, is missing."""
   try:
     module: Any = importlib.import_module('sentencepiece.sentencepiece_model_pb2')
   except ImportError as error:
     raise UserError(
-      f'{file}: the export of a SentencePiece model reads its parts with protobuf, which is not '
-      'installed: pip install protobuf'
+      f'{file}: the parts of a SentencePiece model are read with protobuf, which is not installed: '
+      'pip install protobuf'
     ) from error
   proto = module.ModelProto()
   proto.ParseFromString(file.read_bytes())

@@ -42,8 +42,8 @@ def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any
   pattern = re.compile('|'.join(map(re.escape, made)))
   return dict(
     coder,
-    _encode=lambda texts: _encode(encode, pattern, texts),
-    _spans=spans and (lambda texts: _spans(spans, pattern, texts)),
+    _encode=lambda texts: _cut(encode, pattern, texts, lambda cuts, ids: sum(ids, [])),
+    _spans=spans and (lambda texts: _cut(spans, pattern, texts, _joined)),
   )
 
 
@@ -71,21 +71,18 @@ def _parts(pattern: re.Pattern[str], text: str) -> list[int]:
   return [*cuts, len(text)]
 
 
-def _encode(encode: Callable, pattern: re.Pattern[str], texts: Sequence[str]) -> list[list[int]]:
-  found = encode(texts)
-  for number, text in enumerate(texts):
-    if pattern.search(text):
-      parts = [text[a:b] for a, b in itertools.pairwise(_parts(pattern, text))]
-      found[number] = list(itertools.chain.from_iterable(encode(parts)))
-  return found
-
-
-def _spans(spans: Callable, pattern: re.Pattern[str], texts: Sequence[str]) -> list[Any]:
-  found = list(spans(texts))
+def _cut(function: Callable, pattern: re.Pattern[str], texts: Sequence[str], join: Callable) -> Any:
+  """Gives the answers of a function of texts, with join(cuts, answers) for one in which the pattern
+  is: cuts are where its parts begin and end."""
+  found = list(function(texts))
   for number, text in enumerate(texts):
     if pattern.search(text):
       cuts = list(itertools.pairwise(_parts(pattern, text)))
-      parts = list(zip(cuts, spans([text[a:b] for a, b in cuts]), strict=True))
-      offsets = [(a + i, a + j) for (a, _), part in parts for i, j in part.offsets]
-      found[number] = Encoding([i for _, part in parts for i in part.ids], offsets)
+      found[number] = join(cuts, function([text[a:b] for a, b in cuts]))
   return found
+
+
+def _joined(cuts: Sequence[tuple[int, int]], parts: Sequence[Any]) -> Encoding:
+  pairs = zip(cuts, parts, strict=True)
+  offsets = [(a + i, a + j) for (a, _), part in pairs for i, j in part.offsets]
+  return Encoding([i for part in parts for i in part.ids], offsets)

@@ -6,12 +6,11 @@ import pathlib
 from typing import Any
 
 from bertjax.data.vocab import special
-from bertjax.data.vocab.sentencepiece_model import FAIRSEQ
+from bertjax.data.vocab.sentencepiece_model import CLEANED, FAIRSEQ, GENERIC
 from bertjax.errors import UserError
 
 # The classes of transformers, without Fast, whose files we read as they do. Others read files of
 # these names too, and cut text by rules that are not ours: CLIPTokenizer, CamembertTokenizer, ...
-_BACKENDS = ('', 'PreTrainedTokenizer', 'TokenizersBackend', 'PythonBackend')
 _BERT = (
   'BertTokenizer', 'DistilBertTokenizer', 'ElectraTokenizer', 'ErnieTokenizer',
   'MobileBertTokenizer', 'ConvBertTokenizer', 'LayoutLMTokenizer', 'SqueezeBertTokenizer',
@@ -51,7 +50,7 @@ def check(vocabulary: Any, asked: bool | None) -> None:
   settings = special.json_beside(file, special.CONFIG)
   name = _class(file, settings)
   _check_class(vocabulary, file, name)
-  if name not in _BACKENDS and vocabulary.tokenizer:
+  if name not in GENERIC and vocabulary.tokenizer:
     _check_rules(vocabulary, file, settings, name, asked)
   _check_added(vocabulary, file)
   _check_roles(vocabulary, file, settings)
@@ -78,7 +77,7 @@ def _check_class(vocabulary: Any, file: pathlib.Path, name: str) -> None:
   if vocabulary.type == 'bpe' and not whole:
     ends = sum(piece.endswith('</w>') for piece in vocabulary.pieces)
     name = 'a BPE of words that end in </w>' if ends > vocabulary.word_starts.sum() else name
-  if name in _PYTHON if whole else name not in (*known, *_BACKENDS):
+  if name in _PYTHON if whole else name not in (*known, *GENERIC):
     raise UserError(
       f'{file} is of {name} that we cannot read: expected {", ".join(known) or "another class"}, '
       f'or a tokenizer.json. Save it with transformers as one: {_SAVE}'
@@ -126,7 +125,7 @@ def _rules(name: str, settings: dict[str, Any]) -> dict[str, Any]:
     spaced = settings.get('add_prefix_space', False)
     whole = dict(normalizer=None, pre_tokenizer='ByteLevel', end_of_word_suffix=None)
     return dict(whole, add_prefix_space=spaced)
-  if name in ('AlbertTokenizer', 'XLNetTokenizer'):
+  if name in CLEANED.values():
     return dict(lowercase=settings.get('do_lower_case', name == 'AlbertTokenizer'))
   return {}
 

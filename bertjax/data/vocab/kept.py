@@ -11,18 +11,25 @@ from bertjax.errors import UserError, writing
 def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
   """Returns whether a directory keeps this vocabulary; False where it is empty or holds a part.
 
+  A copy of vocab.txt that an older version made does not say what becomes of accents, and is not
+  asked: the run goes on with what it does.
+
   Raises:
     UserError: it holds no vocabulary, and files that are not of this one.
   """
   if not directory.exists():
     return False
   try:
-    return read_vocabulary(directory).meta == vocabulary.meta
+    found = read_vocabulary(directory)
   except UserError:
     own = {formats.CONFIG, 'vocab.txt', 'tokenizer.json', *(f.name for f in vocabulary.files)}
     if any(path.name not in own for path in directory.iterdir()):
       raise
     return False
+  file, wanted = found.files[0], vocabulary.meta
+  if file.suffix == '.txt' and 'strip_accents' not in formats.settings_of(file):
+    wanted['accents'] = found.accents
+  return found.meta == wanted
 
 
 def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:

@@ -24,7 +24,7 @@ from bertjax.errors import UserError
 SPACE = '▁'
 FAIRSEQ = 'sentencepiece.bpe.model'
 CLEANED = dict(albert='AlbertTokenizer', xlnet='XLNetTokenizer')  # model_type: class
-_GENERIC = ('', 'PreTrainedTokenizer', 'TokenizersBackend', 'PythonBackend')  # classes of any model
+GENERIC = ('', 'PreTrainedTokenizer', 'TokenizersBackend', 'PythonBackend')  # classes of any model
 _LAYOUTS = (  # the first pieces of their models
   ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]'),
   ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>', '<eod>', '<eop>'),
@@ -58,7 +58,7 @@ def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | Non
   keep = settings.get('keep_accents')
   name = str(settings.get('tokenizer_class') or '').removesuffix('Fast')
   cleaned = keep is not None or name in CLEANED.values()
-  if name in _GENERIC:
+  if name in GENERIC:
     cleaned |= any(tuple(pieces[: len(layout)]) == layout for layout in _LAYOUTS)
   return bool(keep) if cleaned else None
 

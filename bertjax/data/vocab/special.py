@@ -6,6 +6,7 @@ says them itself; of other vocabularies the files beside them do (`added`).
 """
 
 import itertools
+import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -101,16 +102,11 @@ def reading(tokenizer: Tokenizer, kind: str, pieces: Sequence[str]) -> Tokenizer
   """Makes a Rust tokenizer by which the roles are text and all that was added besides is tokens;
   the given one where that is enough."""
   roles = {pieces[i] for i in of(pieces, kind).values() if i is not None}
-  tokens = [token for _, token in sorted(tokenizer.get_added_tokens_decoder().items())]
-  symbols = {token.content for token in tokens if token.special} - roles
-  found = tokenizer
-  if symbols:
-    found = Tokenizer(tokenizer.model)
-    for part in ('normalizer', 'pre_tokenizer', 'decoder'):
-      if getattr(tokenizer, part) is not None:
-        setattr(found, part, getattr(tokenizer, part))
-    for token in tokens:
-      token.special &= token.content not in symbols
-    found.add_tokens(tokens)
-  found.encode_special_tokens = True  # where the text spells them it is text
-  return found
+  added = tokenizer.get_added_tokens_decoder().values()
+  if any(token.special and token.content not in roles for token in added):
+    spec = json.loads(tokenizer.to_str())
+    for token in spec['added_tokens']:
+      token['special'] &= token['content'] in roles
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+  tokenizer.encode_special_tokens = True  # where the text spells them it is text
+  return tokenizer

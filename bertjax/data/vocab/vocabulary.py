@@ -17,14 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from absl import logging
 from tokenizers import Tokenizer
 
 from bertjax.data.vocab import as_text, beside, formats, refusals, special, whole_words
 from bertjax.errors import UserError
 from bertjax.storage import copies
 
-LEAST_USED = 0.9  # of the rows of a word table, without a word
 MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
 
 
@@ -176,6 +174,8 @@ class Vocabulary:
     config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
     if self.files[0].suffix == '.txt':
       config['strip_accents'] = not self.accents
+    if self.type == 'bpe' and self.lowercase:
+      config['tokenizer_class'] = 'PreTrainedTokenizerFast'  # RobertaTokenizer would not lowercase
     if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
       config['added_tokens_decoder'] = {
         i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
@@ -213,14 +213,13 @@ def read_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
 
 
 def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
-  """Refuses a vocabulary that is not the one of a model's word table, and warns of rows that no
-  text has; `where` says for people where both come from."""
-  if vocabulary is None or LEAST_USED * rows <= vocabulary.size <= rows:
-    return
-  said = f'the vocabulary of {where} has {vocabulary.size} ids, the word table {rows} rows'
-  if vocabulary.size > rows or vocabulary.size < rows / 2:
-    raise UserError(f'{said}: expected the vocabulary that the model was trained with')
-  logging.warning('%s: the others are never read', said)
+  """Refuses a vocabulary that is not the one of a model's word table; `where` says for people where
+  both come from."""
+  if vocabulary is not None and not rows / 2 <= vocabulary.size <= rows:
+    raise UserError(
+      f'the vocabulary of {where} has {vocabulary.size} ids, the word table {rows} rows: expected '
+      'the vocabulary that the model was trained with'
+    )
 
 
 def much_unknown(share: float) -> str:

@@ -11,6 +11,7 @@ import zipfile
 import cases
 import jax
 import numpy as np
+import original_reading
 import parity
 import pytest
 import torch
@@ -20,7 +21,6 @@ from mutation import mutation
 
 from bertjax.convert import exporting, importing
 from bertjax.convert.originals import fairseq
-from bertjax.convert.originals.original import Wanted
 from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.metrics.progress import Progress
 from bertjax.objectives import mlm
@@ -138,7 +138,7 @@ NEW = dict(
 def test_roberta(names, more, tmp_path):
   state = state_of(oracle(), **names)
   state[names.get('prefix', 'encoder.') + 'sentence_encoder.version'] = torch.tensor([3.0])
-  original = fairseq.read(save(tmp_path, state, **more), absent)
+  original = original_reading.read(fairseq, save(tmp_path, state, **more), absent)
   m = original.model
   assert (m['heads'], m['dropout'], m['attention_dropout']) == (3, 0.2, 0.3)
   assert (m['positions'], m['position_offset'], m['family']) == (POSITIONS, 2, 'roberta')
@@ -178,11 +178,11 @@ def test_a_pickle_that_carries_more_is_refused_and_does_not_run(tmp_path):
   sprung = tmp_path / 'sprung'
   file = save(tmp_path, state_of(oracle()), extra_state=Trap(sprung))
   with pytest.raises(ValueError, match=r'model\.pt carries more than tensors.*mkdir'):
-    fairseq.read(file, absent)
+    original_reading.read(fairseq, file, absent)
   assert not sprung.exists()
   file = save(tmp_path, state_of(oracle()), args=pathlib.PurePosixPath('x'))
   with pytest.raises(ValueError, match='carries more than tensors.*pathlib'):
-    fairseq.read(file, absent)
+    original_reading.read(fairseq, file, absent)
 
 
 @pytest.mark.parametrize('keep', [0, 100, 0.5, 0.99], ids=str)
@@ -191,7 +191,7 @@ def test_a_file_that_is_cut_off_is_named(keep, tmp_path):
   size = file.stat().st_size
   file.write_bytes(file.read_bytes()[: keep if keep in (0, 100) else int(keep * size)])
   with pytest.raises(ValueError, match=r'model\.pt (cannot be read|carries more)'):
-    fairseq.read(file, absent)
+    original_reading.read(fairseq, file, absent)
 
 
 @pytest.mark.parametrize(
@@ -215,29 +215,29 @@ def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
   state = state_of(oracle())
   change(state)
   with pytest.raises(ValueError, match=message):
-    fairseq.read(save(tmp_path, state), absent)
+    original_reading.read(fairseq, save(tmp_path, state), absent)
 
 
 @pytest.mark.parametrize(
-  'content, wanted, message',
+  'content, message',
   [
-    (dict(weights={}), Wanted(), r'expected a checkpoint of fairseq.*got weights'),
-    (dict(model={'a': torch.ones(1)}), Wanted(), 'no checkpoint of RoBERTa or XLM-R.*got a'),
-    (None, Wanted(slots=True), 'slots of its optimizer are kept by number'),
-    (None, Wanted(family='xlm_roberta'), "this is a roberta checkpoint: .*family='xlm_roberta'"),
+    (dict(weights={}), r'expected a checkpoint of fairseq.*got weights'),
+    (dict(model={'a': torch.ones(1)}), 'no checkpoint of RoBERTa or XLM-R.*got a'),
   ],
 )
-def test_what_is_none_of_it_is_refused(content, wanted, message, tmp_path):
-  torch.save(content or dict(model=state_of(oracle())), tmp_path / 'model.pt')
+def test_what_is_none_of_it_is_refused(content, message, tmp_path):
+  torch.save(content, tmp_path / 'model.pt')
   with pytest.raises(ValueError, match=message):
-    fairseq.read(tmp_path, absent, wanted)
+    original_reading.read(fairseq, tmp_path, absent)
 
 
 def test_a_head_that_is_not_there_is_made_where_it_is_asked_for(tmp_path):
   state = {n: t for n, t in state_of(oracle()).items() if 'lm_head' not in n}
   file = save(tmp_path, state)
-  assert not fairseq.read(file, absent).model['words']
-  made = fairseq.read(file, lambda row, s: np.ones(s, np.float32), Wanted(heads=dict(words=True)))
+  assert not original_reading.read(fairseq, file, absent).model['words']
+  made = original_reading.read(
+    fairseq, file, lambda row, s: np.ones(s, np.float32), dict(words=True)
+  )
   assert {path.partition('/')[0] for path in made.made} == {'mlm'}
 
 
@@ -290,7 +290,7 @@ def scores(original, vocabulary) -> np.ndarray:
 @pytest.mark.full
 @pytest.mark.weights
 def test_trained_weights_give_the_scores_of_their_readme(sapiens, tmp_path):
-  original = fairseq.read(sapiens / 'checkpoint_vh.pt', absent)
+  original = original_reading.read(fairseq, sapiens / 'checkpoint_vh.pt', absent)
   vocabulary = load_vocabulary(original.vocabulary)
   assert vocabulary.size == 25 and original.assumed == []
   found = scores(original, vocabulary)
@@ -300,7 +300,7 @@ def test_trained_weights_give_the_scores_of_their_readme(sapiens, tmp_path):
   assert best == BEST
 
   # The other checkpoint has no printed scores: it likes a light chain better than the first does.
-  light = fairseq.read(sapiens / 'checkpoint_vl.pt', absent, Wanted(into=tmp_path))
+  light = original_reading.read(fairseq, sapiens / 'checkpoint_vl.pt', absent, into=tmp_path)
   other = scores(light, vocabulary)
   at = np.arange(len(BEST)), [vocabulary.pieces.index(letter) - 4 for letter in BEST]
   assert np.log(found[at]).mean() > np.log(other[at]).mean() + 0.5

@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import original_goldens as goldens
+import original_reading
 import pytest
 import tensorflow_cases as originals
 from mutation import mutation
@@ -38,7 +39,7 @@ def read(path, file: goldens.Golden, prefix: str):
   originals.write(path / 'model.ckpt', file.tree(prefix))
   activation = file.given['ff_activation']
   originals.describe(path, 'xlnet_config.json', ff_activation=activation)
-  return tf1.read(path, lambda row, shape: pytest.fail(row.theirs))
+  return original_reading.read(tf1, path, lambda row, shape: pytest.fail(row.theirs))
 
 
 @pytest.mark.parametrize('name', ['bi_memory', 'odd_clamp', 'tied_bias'])

@@ -3,6 +3,7 @@
 import cases
 import jax
 import numpy as np
+import original_reading
 import parity
 import pytest
 import tensorflow_cases as originals
@@ -70,7 +71,7 @@ def test_bert(tmp_path):
   originals.describe(tmp_path, 'bert_config.json', **given)
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n')
   originals.write(tmp_path / 'bert_model.ckpt', tensors)
-  original = tf1.read(tmp_path / 'bert_model.ckpt', absent)
+  original = original_reading.read(tf1, tmp_path / 'bert_model.ckpt', absent)
   assert original.recipe == 'bert' and original.model['dropout'] == 0.2
   assert original.model['attention_dropout'] == 0.3 and original.model['norm_eps'] == 1e-12
   assert original.model['labels'] == (('next', 2),) and original.vocabulary.name == 'vocab.txt'
@@ -88,7 +89,7 @@ def test_albert(tmp_path):
   model, tensors, given = originals.albert()
   originals.describe(tmp_path, 'albert_config.json', **given)
   originals.write(tmp_path / 'model.ckpt-best', tensors)
-  original = tf1.read(tmp_path, absent)
+  original = original_reading.read(tf1, tmp_path, absent)
   assert original.recipe == 'albert' and original.model['labels'] == (('order', 2),)
   assert original.model['groups'] == original.model['inner_groups'] == 2
   compare(original, model, 'order')
@@ -103,7 +104,7 @@ def test_albert(tmp_path):
 def test_electra(tmp_path):
   (judge, maker), tensors = originals.electra()
   originals.write(tmp_path / 'model.ckpt-7', tensors, step=7)
-  original = tf1.read(tmp_path, absent)
+  original = original_reading.read(tf1, tmp_path, absent)
   m = original.model
   assert original.step == 7 and m['heads'] == 2 and m['generator'] == 'own'
   assert (m['generator_width'], m['generator_layers'], m['generator_head']) == (0.5, 1.0, 64)
@@ -151,7 +152,7 @@ def test_xlnet(tmp_path):
     tmp_path, 'xlnet_config.json', **fields, n_token=m.vocab_size, d_head=m.width // m.heads,
     ff_activation='gelu',
   )  # fmt: skip
-  original = tf1.read(tmp_path, absent)
+  original = original_reading.read(tf1, tmp_path, absent)
   assert original.recipe == 'xlnet' and original.model['activation'] == 'gelu_tanh'
   c = config_of(original)
   c.model.mem_len = 0

@@ -8,13 +8,13 @@ import argparse
 
 import numpy as np
 import original_goldens as goldens
+import original_reading
 import pytest
 import torch
 import transformer_xl_cases
 from mutation import mutation
 
 from bertjax.convert.originals import transformer_xl_torch
-from bertjax.convert.originals.original import Wanted
 
 
 def absent(row, shape):
@@ -69,7 +69,9 @@ def test_the_numbers_of_the_original(name, golden, tmp_path):
   state, file = golden(name)
   given = file.given
   args = argparse.Namespace(**{k: given[k] for k in ('n_head', 'pre_lnorm', 'dropout', 'dropatt')})
-  read = lambda state: transformer_xl_torch.read(save(tmp_path, state, args), absent)
+  read = lambda state: original_reading.read(
+    transformer_xl_torch, save(tmp_path, state, args), absent
+  )
   original = read(state)
   m = original.model
   assert (m['layers'], m['heads'], m['head_size']) == (2, 3, given['d_head'])
@@ -88,8 +90,10 @@ def test_one_table_is_cut_to_clusters(golden, tmp_path):
   state['crit.cluster_weight'] = torch.randn(2, 24)
   state['crit.cluster_bias'] = torch.randn(2)
   with pytest.raises(ValueError, match="2 clusters over 127 words.*args.'cutoffs'. with 2 numbers"):
-    transformer_xl_torch.read(save(tmp_path, state), absent)
-  original = transformer_xl_torch.read(save(tmp_path, state, dict(cutoffs=[40, 90])), absent)
+    original_reading.read(transformer_xl_torch, save(tmp_path, state), absent)
+  original = original_reading.read(
+    transformer_xl_torch, save(tmp_path, state, dict(cutoffs=[40, 90])), absent
+  )
   words, table = original.params['words'], state['word_emb.emb_layers.0.weight'].numpy()
   bias = state['crit.out_layers.0.bias'].numpy()
   for i, part in enumerate((slice(0, 40), slice(40, 90), slice(90, 127))):
@@ -103,7 +107,7 @@ def test_one_table_is_cut_to_clusters(golden, tmp_path):
 
 def test_a_state_dict_alone_says_what_it_assumes(golden, tmp_path):
   state, _ = golden('plain')
-  original = transformer_xl_torch.read(save(tmp_path, state), absent)
+  original = original_reading.read(transformer_xl_torch, save(tmp_path, state), absent)
   assert 'no args say pre_lnorm' in original.assumed[0] and 'dropout' not in original.model
 
 
@@ -121,18 +125,18 @@ def test_a_state_dict_alone_says_what_it_assumes(golden, tmp_path):
 def test_what_does_not_fit_is_refused(name, change, message, golden, tmp_path):
   state, _ = golden(name)
   with pytest.raises(ValueError, match=message):
-    transformer_xl_torch.read(save(tmp_path, state | change), absent)
+    original_reading.read(transformer_xl_torch, save(tmp_path, state | change), absent)
 
 
 @pytest.mark.parametrize(
-  'content, wanted, message',
+  'content, message',
   [
-    ({'a': torch.ones(1)}, Wanted(), 'this is no Transformer-XL: .*got a'),
-    (dict(model=[1]), Wanted(), 'expected a state dict of tensors, got list'),
-    (torch.nn.Linear(2, 2), Wanted(), r'state\.pt carries more than tensors.*Linear'),
+    ({'a': torch.ones(1)}, 'this is no Transformer-XL: .*got a'),
+    (dict(model=[1]), 'expected a state dict of tensors, got list'),
+    (torch.nn.Linear(2, 2), r'state\.pt carries more than tensors.*Linear'),
   ],
   ids=['another', 'no state dict', 'a whole module'],
 )
-def test_what_is_none_is_refused(content, wanted, message, tmp_path):
+def test_what_is_none_is_refused(content, message, tmp_path):
   with pytest.raises(ValueError, match=message):
-    transformer_xl_torch.read(save(tmp_path, content), absent, wanted)
+    original_reading.read(transformer_xl_torch, save(tmp_path, content), absent)

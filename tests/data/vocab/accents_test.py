@@ -71,7 +71,7 @@ CLASS, MODEL = 'tokenizer_config.json', 'config.json'
 @mutation(
   'accents: the pieces decide, whatever class is said',
   'bertjax/data/vocab/sentencepiece_model.py',
-  'if name in _GENERIC:',
+  'if name in GENERIC:',
   'if True:',
   case='albert-other',
 )

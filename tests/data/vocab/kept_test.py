@@ -64,10 +64,12 @@ def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
   )
   for name in ('tokenizer.json', 'tokenizer_config.json'):
     (tmp_path / name).unlink(missing_ok=True)
+  if kind == 'bpe':
+    (tmp_path / 'tokenizer_config.json').write_text('{"tokenizer_class": "RobertaTokenizer"}')
   asked = load_vocabulary(tmp_path, lowercase=True)
   kept.keep(asked, tmp_path / 'kept')
   assert kept.holds(tmp_path / 'kept', asked)
-  found = read_vocabulary(tmp_path / 'kept')
+  found = load_vocabulary(tmp_path / 'kept')  # as a run that begins with this one reads it
   assert found.lowercase
   for text in ('The CAT', 'a Dog'):
     assert found.encode_batch([text])[0].tolist() == asked.encode_batch([text])[0].tolist()
@@ -89,6 +91,23 @@ def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
   (tmp_path / 'a/tokenizer_config.json').write_text('{"do_basic_tokenize": false}')
   kept.bring(str(tmp_path / 'a'), None, tmp_path / 'vocab')
+
+
+@mutation(
+  'kept: a copy of before is made anew, with other ids',
+  'bertjax/data/vocab/kept.py',
+  "    wanted['accents'] = found.accents\n",
+  '    pass\n',
+)
+def test_a_run_of_before_goes_on_with_the_ids_that_it_had(tmp_path):
+  """Its copy of a vocab.txt with accents lowercases and strips, and does not say the latter."""
+  given, copy = vocabulary(tmp_path / 'a', 'über', 'uber'), tmp_path / 'vocab'
+  kept.keep(given, copy)
+  assert read_vocabulary(copy).encode_batch(['Über'])[0].tolist() == [6]
+  (copy / 'tokenizer_config.json').write_text('{"do_lower_case": true}')
+  assert kept.holds(copy, given)
+  kept.bring(str(tmp_path / 'a'), None, copy)
+  assert read_vocabulary(copy).encode_batch(['Über'])[0].tolist() == [7]
 
 
 @mutation(

@@ -100,8 +100,8 @@ def directory(request, tmp_path):
 @mutation(
   'special: symbols that people add are text, as the roles are',
   'bertjax/data/vocab/special.py',
-  '- roles\n',
-  '- {*pieces}\n',
+  'token.special and token.content not in roles',
+  'not roles',
 )
 @mutation(
   'special: what the files beside a vocabulary add is not read',

@@ -1,0 +1,38 @@
+"""Checkpoints of original programs with all that is read of them."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict
+
+
+class Original(NamedTuple):
+  """A checkpoint; see `bertjax.convert.originals.original.Opening` and `huggingface.Taken`.
+
+  Attributes:
+    slots: name of an optimizer's slot -> tree like `params`; None where none were asked for.
+  """
+
+  model: dict[str, Any]
+  recipe: str
+  params: dict[str, Any]
+  made: list[str]
+  left_out: list[str]
+  vocabulary: Any
+  step: int | None
+  assumed: list[str]
+  slots: dict[str, Any] | None = None
+
+
+def read(
+  program: Any, path: Any, absent: Any, heads: Mapping[str, Any] = {}, slots=False, into=None
+) -> Original:
+  """Reads a checkpoint by a module of `convert/originals`, as a model with these `heads`."""
+  opened = program.open_checkpoint(path, into)
+  model = ConfigDict(opened.model | dict(heads))
+  params, made, left_out = opened.take(model, absent)
+  found = opened.take_slots(model) if slots else None
+  return Original(
+    model.to_dict(), opened.recipe, params, made, left_out, opened.vocabulary, opened.step,
+    opened.assumed, found,
+  )  # fmt: skip

@@ -1,0 +1,37 @@
+"""Whole state dicts of transformers to and from our parameters."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bertjax.convert import huggingface
+from bertjax.errors import UserError
+
+
+def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[str, Any]:
+  """The parameters of `take`, of a state dict that has all heads of the model."""
+
+  def absent(row, shape):
+    raise UserError(f'the state dict lacks {row.theirs}, and the model has it at {row.ours}')
+
+  return huggingface.take(state_dict, model, absent).params
+
+
+def to_huggingface(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
+  """Our parameters as a state dict of NumPy arrays: the inverse of `from_huggingface`.
+
+  Args:
+    params: nested dict of arrays, without partitioning boxes.
+    model: `config.model` with the vocabulary size filled in.
+
+  Returns:
+    float32 arrays under the names of the class, tied copies included, so that its
+    `load_state_dict(strict=True)` takes it.
+
+  Raises:
+    UserError: no class of transformers computes the model, or the parameters are not its own.
+  """
+  layout = huggingface.layout_of(model)
+  state = {name: array for name, _, array in huggingface.tensors(params, model)}
+  return state | {copy: state[source] for copy, source in layout.tied.items()}
