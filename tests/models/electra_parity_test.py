@@ -111,7 +111,7 @@ def fakes(c, params, batch):
     params
   )
   noise = noise_from_key(jax.random.key(0), with_rows(batch)['row_B'])
-  id_BP = rtd.draw(Scores(*scores, c.model.vocab_size), batch, noise, 1.0, True)
+  id_BP = rtd.draw(Scores(*scores, c.model.vocab_size), batch, noise, 1.0)
   return np.asarray(rtd.replace(batch['token_BT'], id_BP, batch))
 
 

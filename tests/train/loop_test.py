@@ -286,6 +286,8 @@ def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
   monkeypatch.setattr(loop.reading, 'choose', lambda *given: tmp_path / '7')
   monkeypatch.setattr(loop.reading, 'read_variables', lambda *given: {})
   monkeypatch.setattr(loop, 'held_out_scores', lambda *given: scores)
+  (tmp_path / '7').mkdir()
+  (tmp_path / '7/manifest.json').touch()
   loop.evaluate(mock.MagicMock(total_steps=9), str(tmp_path))
   refuse = lambda token: pytest.fail(f'{token} is no JSON')
   found = json.loads(capsys.readouterr().out.splitlines()[-1], parse_constant=refuse)

@@ -83,7 +83,7 @@ def test_lists_are_words():
   'path, said',
   [
     ('seqio:reviews:train', 'expected seqio:MODULE:NAME:SPLIT'),
-    ('seqio:no_such_module:reviews:train', "no module 'no_such_module'"),
+    ('seqio:no_such_module:reviews:train', "No module named 'no_such_module'"),
     ('seqio:tasks_of_mine:review:train', "did you mean 'reviews'"),
     ('seqio:tasks_of_mine:reviews:test', 'expected one of dev, train'),
   ],
