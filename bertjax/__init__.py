@@ -11,7 +11,7 @@ if sys.argv[:1] == ['-m'] and signal.getsignal(signal.SIGINT) is signal.default_
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-  from bertjax.model import Model as Model
+  from bertjax.use.model import Model as Model
 
 __all__ = ['Model']
 
@@ -20,6 +20,6 @@ def __getattr__(name: str) -> Any:
   """`bertjax.Model`, imported when it is asked for: jax and the models take seconds."""
   if name != 'Model':
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-  from bertjax.model import Model
+  from bertjax.use.model import Model
 
   return Model

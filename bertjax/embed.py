@@ -18,8 +18,8 @@ from absl import flags
 
 from bertjax.config import command_line
 from bertjax.errors import UserError, door
+from bertjax.machine import remote
 from bertjax.metrics.progress import Bar
-from bertjax.storage import remote
 from bertjax.use import flags as use_flags
 from bertjax.use import vectors
 from bertjax.use.answers import Pool

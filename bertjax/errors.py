@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import FrameType
 from typing import Any, NoReturn
 
-from bertjax.machine import children
+from bertjax import children
 
 
 class UserError(ValueError):

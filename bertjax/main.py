@@ -10,10 +10,10 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from bertjax.config import command_line, presets, registry
+from bertjax import registry
+from bertjax.config import command_line, presets
 from bertjax.errors import UserError, door
-from bertjax.machine import compiled, malloc
-from bertjax.storage import copies
+from bertjax.machine import compiled, copies, malloc
 
 _CONFIG = config_flags.DEFINE_config_file(
   'config', None, 'Config file, e.g. configs/bert.py:base; override with --config.KEY=VALUE.'
@@ -54,10 +54,9 @@ flags.mark_flag_as_required('config')
 def main() -> None:
   """Trains or evaluates."""
   # After the flags, so that --help is quick.
-  from bertjax.data.labelled.common import durations
   from bertjax.machine import distributed
+  from bertjax.train import durations, pace
   from bertjax.train import loop as train_loop
-  from bertjax.train import pace
 
   if _REMAP.value:
     _CONFIG.value.remap_vocab = True

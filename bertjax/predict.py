@@ -31,9 +31,9 @@ from typing import Any
 from absl import flags
 
 from bertjax.config import command_line
-from bertjax.data.sentences import BLANK
 from bertjax.errors import UserError, door, writing
 from bertjax.metrics.progress import Bar
+from bertjax.text.sentences import BLANK
 from bertjax.use import flags as use_flags
 from bertjax.use.flags import Part
 

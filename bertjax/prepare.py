@@ -41,19 +41,19 @@ from typing import Any
 from absl import app, flags
 
 from bertjax.config import command_line
-from bertjax.data.seqio_tasks import flags as text_flags
-from bertjax.data.store import encode, ernie_records, shards, summary
-from bertjax.data.store.builder import Kind, Partial
-from bertjax.data.store.reader import open_store
-from bertjax.data.store.unfinished import is_finished, owned
-from bertjax.data.store.verify import faults, plan_faults
-from bertjax.data.text import phrases, sentence_split
-from bertjax.data.text.files import find_files
-from bertjax.data.text.left_out import LeftOut
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, door
+from bertjax.examples.seqio_tasks import flags as text_flags
+from bertjax.machine import copies, remote
 from bertjax.metrics.progress import Bar
-from bertjax.storage import copies, remote
+from bertjax.store import encode, ernie_records, shards, summary
+from bertjax.store.builder import Kind, Partial
+from bertjax.store.reader import open_store
+from bertjax.store.unfinished import is_finished, owned
+from bertjax.store.verify import faults, plan_faults
+from bertjax.text import phrases, sentence_split
+from bertjax.text.files import find_files
+from bertjax.text.left_out import LeftOut
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 _VOCAB = flags.DEFINE_string(
   'vocab',
@@ -262,7 +262,7 @@ def _beam(words: Sequence[str]) -> Any:
       'DirectRunner, --num_workers of DataflowRunner'
     )
   try:
-    from bertjax.data.store import on_beam
+    from bertjax.store import on_beam
   except ModuleNotFoundError as error:
     raise UserError(
       f'--runner={_RUNNER.value} needs Apache Beam: pip install bertjax[beam] ({error})'
@@ -276,7 +276,7 @@ def _on_beam(corpus, vocabulary: Vocabulary, options: encode.Options, skip: int,
   Raises:
     UserError: the text is not files, or is refused.
   """
-  from bertjax.data.store import on_beam
+  from bertjax.store import on_beam
 
   if getattr(corpus, 'files', None) is None:
     raise UserError(

@@ -16,8 +16,8 @@ from ml_collections import config_flags
 from rich.console import Console
 from rich.table import Table
 
+from bertjax.cited import UNVERIFIED
 from bertjax.config import command_line, schema
-from bertjax.config.sources import UNVERIFIED
 from bertjax.errors import door
 
 _CONFIG = config_flags.DEFINE_config_file(

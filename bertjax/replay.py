@@ -17,8 +17,8 @@ from absl import flags
 
 from bertjax.config import command_line
 from bertjax.errors import UserError, door
+from bertjax.machine import remote
 from bertjax.metrics import lines
-from bertjax.storage import remote
 
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
 _STEP = flags.DEFINE_integer('step', None, 'To repeat, counted from 1.', 1, required=True)
@@ -45,7 +45,7 @@ def replay(workdir: str, step: int, say: Any) -> dict[str, Any] | None:
   import jax
 
   from bertjax.checkpoint import history, reading, resume
-  from bertjax.storage import mirror
+  from bertjax.machine import mirror
   from bertjax.train import opening
 
   place = mirror.Workdir(workdir, say.note, reads=True)

@@ -23,7 +23,7 @@ from bertjax.config import command_line
 from bertjax.errors import UserError, choose, door
 from bertjax.launch.arguments import without_flags
 from bertjax.launch.grid import Job, Point, jobs, judged, table
-from bertjax.storage import remote
+from bertjax.machine import remote
 
 _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file of all runs.')
 _WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the runs.')
@@ -119,8 +119,7 @@ def _settle(config: Any, point: Collection[str]) -> None:
   """Sets what the run itself will: its preset, and the steps of a run over labelled examples; those
   of minutes it finds."""
   from bertjax.config import presets
-  from bertjax.data.labelled.common import durations
-  from bertjax.train import pace
+  from bertjax.train import durations, pace
 
   given = {*config_flags.get_override_values(flags.FLAGS['config']), *point}
   presets.apply(config, given, dict(os.environ))
@@ -135,7 +134,7 @@ def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str
 
 def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:
   """Whether all runs have text in common, of which one store is to be made."""
-  from bertjax.data import ensure_store
+  from bertjax.store import ensure as ensure_store
 
   made_of = {f'data.{key}' for key in ensure_store.MADE_OF}
   own = any(key in made_of or key.rpartition('.')[0] in made_of for key in grid[0])
@@ -146,7 +145,7 @@ def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:
 
 def _made_store(config: Any, workdir: pathlib.Path) -> list[str]:
   """Makes the store of all runs; returns the flags that name it."""
-  from bertjax.data import ensure_store
+  from bertjax.store import ensure as ensure_store
 
   data = config.data
   store = ensure_store.ensure_store(data, config.seed, str(workdir))

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from bertjax.data.types import HeldOutRows
+from bertjax.data_contracts import HeldOutRows
 
 Array = jax.Array
 Batch = Mapping[str, Any]  # arrays of the device or of the host

@@ -17,8 +17,8 @@ The other arms of the paper's comparisons:
   groups           --config.model.groups=4, and with inner_groups=2 two blocks in each
 """
 
-from bertjax.config.sources import cited
-from bertjax.data import recipes
+from bertjax.cited import cited
+from bertjax.examples import recipes
 from configs import bert, common
 
 PAPER = 'ALBERT paper, table 1'

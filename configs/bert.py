@@ -11,8 +11,8 @@ this and the other systems, has a laptop's batches and rates: see `common.laptop
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
 from configs import common
 

@@ -13,7 +13,7 @@ Not as there: it begins the second phase by counting the steps of the bias corre
 over the moments of the first; here the count goes on.
 """
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from configs import bert, common
 
 NVIDIA = 'DeepLearningExamples/PyTorch/LanguageModeling/BERT'

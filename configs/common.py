@@ -1,7 +1,7 @@
 """Every key that the framework reads, with its default, and the parsing of `configs/FILE.py:SIZE`.
 
 A system's config starts from `base()` and says only what is its own, each value with its source
-(bertjax/config/sources.py). Values that follow from others are references, so that
+(bertjax/cited.py). Values that follow from others are references, so that
 `--config.total_steps=1000` moves the warm-up and the phases with it. One that repeats another key
 is a `config.get_oneway_ref`: set by itself it leaves that key, and what follows from it, as it was.
 """
@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from ml_collections import ConfigDict
 from ml_collections.config_dict import FieldReference, placeholder
 
-from bertjax.config.sources import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
-from bertjax.data import recipes
+from bertjax.cited import DEFAULT, THE_RUN, Cited, Recipe, attribute, cited
 from bertjax.errors import UserError, nearest
+from bertjax.examples import recipes
 
 # Logical parameter and activation axes -> mesh axes. Activations keep their width whole.
 SHARDING_RULES = (
@@ -86,9 +86,9 @@ def base() -> Recipe:
   c.data = data()
   c.evals = evals(c)
 
-  c.phases = ConfigDict()  # name -> overrides, in the order of the names: train/timeline.py
+  c.phases = ConfigDict()  # name -> overrides, in the order of the names: config/timeline.py
   # 'runs/bert', 'hf:DIR', or ((checkpoint, from path, to path, layers), ..): see
-  # bertjax/checkpoint/init_from.py
+  # bertjax/sources/init_from.py
   c.init_from = FieldReference((), field_type=object)
   c.fresh_layers = (
     0  # the last so many, and the pooler, are made anew: bertjax/train/fresh_layers.py
@@ -187,10 +187,10 @@ def data() -> Recipe:
   d.train = d.dev = ''  # .tsv, .csv or .jsonl; tfds:NAME:SPLIT
   d.examples = 0  # of train; 0: all
   d.length_block = 50  # batches whose rows are sorted by length together; 1: rows in any batch
-  d.task = ConfigDict()  # what their columns mean (bertjax/data/labelled)
+  d.task = ConfigDict()  # what their columns mean (bertjax/examples/labelled)
   d.threads = 2  # that build batches ahead of the step
 
-  # Which tokens make up an example (bertjax/data/plans), and what is hidden (bertjax/data/masking).
+  # Which tokens make up an example (examples/plans), and what is hidden (examples/noise).
   d.plan = recipes.BERT_PLAN
   d.mask = recipes.BERT_MASK
   d.pack = 1  # examples per row at most; more put several short ones in a row, isolated

@@ -19,8 +19,8 @@ Other arms:
   Electric              --config.model.generator=two_tower --config.objective.electric=True
 """
 
-from bertjax.config.sources import cited
-from bertjax.data import recipes
+from bertjax.cited import cited
+from bertjax.examples import recipes
 from bertjax.models import bert as bert_model
 from configs import bert, common
 

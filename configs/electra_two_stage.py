@@ -9,7 +9,7 @@ its own here: a frozen one could share only frozen ones. The paper does not say 
 how it divided the steps; half and half, each stage with its own warm-up and decay, are ours.
 """
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from configs import common, electra
 
 SIZES = electra.SIZES

@@ -7,7 +7,7 @@
 Sizes: those of configs/bert.py; base is the paper's. SIZE_dialogues is the dialogue task of section
 3.3 of the paper: who speaks in place of segments, and whether a reply belongs to its dialogue. It
 takes JSON lines, a dialogue each, {"text": "turn\\nturn", "role": [0, 1]}, and goes on from a model
-without dialogues by config.init_from; bertjax/data/plans/dialogues.py says what is ours in it.
+without dialogues by config.init_from; bertjax/examples/plans/dialogues.py says what is ours in it.
 
 The authors' own records are read with --config.data.input=ernie1:demo_train_set.gz; their ids
 belong to the vocabulary of ERNIE 1.0, 17,964 pieces of which the released model makes 18,000 rows.
@@ -15,8 +15,8 @@ belong to the vocabulary of ERNIE 1.0, 17,964 pieces of which the released model
 The other arm of the paper's comparison is --config.data.mask.word_prob=0, characters alone.
 """
 
-from bertjax.config.sources import cited
-from bertjax.data import recipes
+from bertjax.cited import cited
+from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
 from configs import bert, common
 

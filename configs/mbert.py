@@ -9,7 +9,7 @@ the sentences of files alike, and those of a seqio Mixture by its rates. Batch, 
 are not published: they are English BERT's (unverified).
 """
 
-from bertjax.config.sources import cited, reattribute
+from bertjax.cited import cited, reattribute
 from bertjax.models.bert import SIZES
 from configs import bert, common
 

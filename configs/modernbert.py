@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from bertjax.models.modernbert import SIZES
 from configs import common
 

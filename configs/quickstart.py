@@ -10,7 +10,7 @@ learning rate, larger initial weights, no next-sentence task.
 comes from copying and from word frequencies, and the gap to it is what comes from context.
 """
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from configs import bert, common
 
 OURS = 'ours: four minutes on two cores'  # as many steps as they have room for elsewhere

@@ -7,8 +7,8 @@ prediction.
 Sizes: test, tiny, mini, small, medium (BERT's shapes), base, large (the paper's).
 """
 
-from bertjax.config.sources import cited
-from bertjax.data import recipes
+from bertjax.cited import cited
+from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
 from configs import bert, common
 

@@ -20,8 +20,8 @@ cut to it, so that they cannot overflow. Here they are float32, where no such sc
 one of 1e4 is a softmax of one key with or without the cut: it is left out.
 """
 
-from bertjax.config.sources import cited
-from bertjax.data import recipes
+from bertjax.cited import cited
+from bertjax.examples import recipes
 from bertjax.models.bert import SIZES
 from configs import bert, common
 

@@ -29,8 +29,8 @@ Evaluation is on shorter segments with a longer memory: `length` and `model` of
 
 from typing import Any
 
-from bertjax.config.sources import Cited, Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Cited, Recipe, cited
+from bertjax.examples import recipes
 from configs import common
 
 # Of the paper's losses: wt103 24.0 and 18.3 (perplexity), enwik8 1.06 and 0.99 (bits per

@@ -13,8 +13,8 @@ What a translation tells: `--evaluate` scores a run's newest checkpoint, and sco
 the other language in sight with --config.phases.tlm.model.attend=language.
 """
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from bertjax.models.bert import SIZES as SHAPES
 from configs import bert, common
 

@@ -14,8 +14,8 @@ turns, so that as many steps see half of either text.
 Not as there: its gated relative position bias is not built: positions are learned.
 """
 
-from bertjax.config.sources import cited
-from bertjax.data import recipes
+from bertjax.cited import cited
+from bertjax.examples import recipes
 from configs import common, electra
 
 SIZES = {name: electra.SIZES[name] for name in ('test', 'tiny', 'base')}

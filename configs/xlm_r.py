@@ -7,7 +7,7 @@ Sizes: those of configs/roberta.py. One SentencePiece vocabulary of 250,002 piec
 the fairseq repository does not give are from memory of the paper (unverified).
 """
 
-from bertjax.config.sources import cited, reattribute
+from bertjax.cited import cited, reattribute
 from bertjax.models.bert import SIZES
 from configs import common, roberta
 

@@ -17,8 +17,8 @@ would be:
   --config.model.dropout=0 --config.model.attention_dropout=0
 """
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from configs import common
 
 README = 'xlnet/README.md, the pretraining command'

@@ -10,9 +10,10 @@ from absl import flags
 from ml_collections import config_flags
 from mutation import mutation
 
-from bertjax.config import dotted, schema
+from bertjax import dotted
+from bertjax.config import schema
+from bertjax.config import timeline as timeline_lib
 from bertjax.models.bert import SIZES
-from bertjax.train import timeline as timeline_lib
 
 CONFIGS = sorted(
   p.stem

@@ -43,8 +43,8 @@ def test_every_page_is_found_from_the_first():
 @mutation(
   'docs: a file that is answered with is not there',
   'CONTRIBUTING.md',
-  '`bertjax/data/masking/albert_ngrams.py`',
-  '`bertjax/data/masking/ngrams.py`',
+  '`bertjax/examples/noise/albert_ngrams.py`',
+  '`bertjax/examples/noise/ngrams.py`',
 )
 @pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
 def test_every_file_that_a_page_names_is_there(page):

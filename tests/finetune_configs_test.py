@@ -4,13 +4,13 @@ import pytest
 import recipes
 from mutation import mutation
 
-from bertjax.data.labelled import classify, tags
-from bertjax.data.labelled.common import from_config
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.config import timeline
 from bertjax.errors import UserError
 from bertjax.evals import choice, classification, tagging
 from bertjax.evals.squad import scores
-from bertjax.train import timeline
+from bertjax.examples.labelled import classify, tags
+from bertjax.examples.labelled.common import from_config
+from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import chinese, families, glue, squad, tasks, tfds, xnli
 
 RECIPES = [

@@ -19,20 +19,20 @@ from mutation import mutation
 from toy_store import on_disk, recipe
 
 import bertjax
-from bertjax import models, replay
-from bertjax.checkpoint import init_from, manifest, resume
-from bertjax.config import registry
-from bertjax.convert import exporting
-from bertjax.data import ensure_store
-from bertjax.data.examples import make_examples
-from bertjax.data.store import cache
-from bertjax.data.store.reader import open_store
-from bertjax.data.store.writer import write_store
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax import models, registry, replay
+from bertjax.checkpoint import manifest, resume
 from bertjax.errors import UserError
+from bertjax.examples.examples import make_examples
+from bertjax.export import exporting
+from bertjax.machine import checksums
 from bertjax.metrics.progress import Progress
-from bertjax.storage import checksums
+from bertjax.sources import init_from
+from bertjax.store import cache
+from bertjax.store import ensure as ensure_store
+from bertjax.store.reader import open_store
+from bertjax.store.writer import write_store
 from bertjax.train import loop as train_loop
+from bertjax.vocab.vocabulary import load_vocabulary
 
 OUTSIDE = ('../outside.npy', 'columns/../../outside.npy', '/etc/passwd')
 
@@ -59,7 +59,7 @@ def sign(file, body):
 
 @mutation(
   'store: any file may be named',
-  'bertjax/data/store/reader.py',
+  'bertjax/store/reader.py',
   "if name.startswith('/') or '..' in",
   "if False or '...' in",
 )
@@ -77,9 +77,7 @@ def test_a_store_stays_within_its_directory(tmp_path, name):
     open_store(tmp_path / 'store')
 
 
-@mutation(
-  'plans: any file may be named', 'bertjax/data/store/cache.py', '  if outside:', '  if False:'
-)
+@mutation('plans: any file may be named', 'bertjax/store/cache.py', '  if outside:', '  if False:')
 @pytest.mark.parametrize('name', OUTSIDE)
 def test_a_plan_stays_within_its_directory(tmp_path, name):
   (tmp_path / 'outside.npy').write_bytes(b'secret')
@@ -161,13 +159,13 @@ RUNAWAY = (
 
 @mutation(
   'tokenizer: any pattern will do',
-  'bertjax/data/vocab/formats.py',
+  'bertjax/vocab/formats.py',
   '  patterns.check(spec)\n',
   '',
 )
 @mutation(
   'tokenizer: a group may be repeated that matches in several ways',
-  'bertjax/data/vocab/patterns.py',
+  'bertjax/vocab/patterns.py',
   'if most > 1 and',
   'if most < 0 and',
   case='(a+)+$',
@@ -194,7 +192,7 @@ LONG_TAIL = (
 
 @mutation(
   'tokenizer: two repetitions are too many',
-  'bertjax/data/vocab/patterns.py',
+  'bertjax/vocab/patterns.py',
   '_MOST_LOOPS = 2',
   '_MOST_LOOPS = 1',
 )
@@ -209,7 +207,7 @@ def test_patterns_of_published_tokenizers_are_read(tmp_path, pattern):
 
 @mutation(
   'tokenizer: any id will do',
-  'bertjax/data/vocab/formats.py',
+  'bertjax/vocab/formats.py',
   'if index[last] >= MOST:',
   'if index[last] < 0:',
   case='16777216',  # the others would take all memory
@@ -231,7 +229,7 @@ NASTY = 'a b\'c"d;touch pwned $(touch pwned) `touch pwned` | touch pwned & > pwn
 
 @mutation(
   'store: the words of a child are a line of a shell',
-  'bertjax/data/ensure_store.py',
+  'bertjax/store/ensure.py',
   'children.run([sys.executable',
   "children.run(['sh', '-c', ' '.join(arguments)] if arguments else [sys.executable",
 )
@@ -336,7 +334,7 @@ HIDDEN = 'finds outside of the current directory'
 
 @mutation(
   'names: those of a directory are looked for here',
-  'bertjax/config/registry.py',
+  'bertjax/registry.py',
   'hidden = _here() if place else []',
   'hidden = []',
   case='trusted',
@@ -424,7 +422,7 @@ def test_paths_and_relative_names_are_no_modules(fetched, name):
 
 @mutation(
   'names: the child that makes a store imports anything',
-  'bertjax/data/ensure_store.py',
+  'bertjax/store/ensure.py',
   "  theirs = [registry.check(name, f'config.data.{key}') for key, name in code.items()]\n",
   '  theirs = []\n',
 )
@@ -447,7 +445,7 @@ def test_code_that_makes_a_store_of_a_run_is_trusted_first(fetched, monkeypatch,
 
 @mutation(
   'names: capitals is a module, too',
-  'bertjax/data/ensure_store.py',
+  'bertjax/store/ensure.py',
   " if name != 'capitals'}",
   '}',
 )

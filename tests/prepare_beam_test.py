@@ -19,27 +19,27 @@ from mutation import mutation
 from no_room import no_room
 from prepare_runs import contents, run, stop_after, write_text, write_vocabulary
 
-from bertjax.data.store import shards as shards_lib
-from bertjax.data.text import corpus as corpus_lib
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.store import shards as shards_lib
+from bertjax.text import corpus as corpus_lib
+from bertjax.vocab.vocabulary import load_vocabulary
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 mutation(
   'shards: a block ends with its file',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   '(0 if whole else int(size_D[-1]))',
   '0',
 )
 mutation(
   'shards: a part of the store ends in the middle of a block',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   'min(last, len(record_D)), whole)',
   'min(last, len(record_D)), True)',
 )
 mutation(
   'shards: what was left out by one of them counts',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   "found.count += index['bad_lines']",
   "found.count = index['bad_lines']",
 )
@@ -66,7 +66,7 @@ def any_runner(monkeypatch):
 
   stub = types.ModuleType('on_beam')
   stub.options_of, stub.make = list, make
-  monkeypatch.setitem(sys.modules, 'bertjax.data.store.on_beam', stub)
+  monkeypatch.setitem(sys.modules, 'bertjax.store.on_beam', stub)
   return made
 
 
@@ -94,7 +94,7 @@ def test_shards_join_to_the_store_of_one_machine(tmp_path, any_runner):
 
 @mutation(
   'shards: a resumed join begins with the first document',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   'first = min(skip, len(record_D))',
   'first = 0',
 )
@@ -141,7 +141,7 @@ def divided(folder, pattern, vocab):
 
 @mutation(
   'shards: blocks of another share of the text are taken for these',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   'reading=[*reading, files.total],',
   'reading=[*reading, files.total if files.verbatim else 0],',
 )
@@ -156,7 +156,7 @@ def test_a_shard_of_more_text_is_another_one(tmp_path):
 
 @mutation(
   'shards: the text is not looked at where it is encoded',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   'if name != shard.name:',
   'if False:',
 )
@@ -171,7 +171,7 @@ def test_a_worker_that_reads_another_vocabulary_is_refused(tmp_path):
 
 @mutation(
   'shards: a full disk does not say what was being written',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   "with writing('encoded text', file):",
   'if True:',
 )
@@ -187,7 +187,7 @@ def test_a_full_disk_names_the_shard(tmp_path):
 
 @mutation(
   'shards: damage is not noticed',
-  'bertjax/data/store/shards.py',
+  'bertjax/store/shards.py',
   'zipfile.BadZipFile, ',
   'ZeroDivisionError, ',
 )
@@ -216,7 +216,7 @@ def test_what_cannot_be_divided_is_refused_before_anything_is_written(tmp_path, 
 
 def test_what_is_missing_is_named(tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, 'apache_beam', None)
-  monkeypatch.delitem(sys.modules, 'bertjax.data.store.on_beam', raising=False)
+  monkeypatch.delitem(sys.modules, 'bertjax.store.on_beam', raising=False)
   with pytest.raises(UserError, match=r'pip install bertjax\[beam\]'):
     run(output=tmp_path / 'many', runner='Any', workers=0, input='a', vocab='b')
 
@@ -251,7 +251,7 @@ def workers_of(parent: int) -> list[int]:
 
 @mutation(
   'beam: a killed worker is waited for',
-  'bertjax/data/store/on_beam.py',
+  'bertjax/store/on_beam.py',
   "_KILLED = 'run_worker'",
   "_KILLED = 'nobody'",
 )

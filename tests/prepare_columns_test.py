@@ -11,23 +11,23 @@ import seqio
 from mutation import mutation
 from prepare_runs import contents, run, sentences_of
 
-from bertjax.data import layout
-from bertjax.data.seqio_tasks import corpora
-from bertjax.data.store.reader import open_store
-from bertjax.data.text import corpus as corpus_lib
-from bertjax.data.text import phrases
-from bertjax.data.types import Ranges
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.data_contracts import Ranges
+from bertjax.examples import layout
+from bertjax.examples.seqio_tasks import corpora
+from bertjax.store.reader import open_store
+from bertjax.text import corpus as corpus_lib
+from bertjax.text import phrases
+from bertjax.vocab.vocabulary import load_vocabulary
 
 mutation(
   'prepare: languages numbered batch by batch',
-  'bertjax/data/store/builder.py',
+  'bertjax/store/builder.py',
   "self._numbers(batch.languages)[column['language']]",
   "column['language']",
 )
 mutation(
   'prepare: languages forgotten by a run that goes on',
-  'bertjax/data/store/builder.py',
+  'bertjax/store/builder.py',
   "self.languages, self._begun = progress['languages'], set",
   'self._begun = set',
 )
@@ -54,7 +54,7 @@ def values(store, name):
 
 @mutation(
   'prepare: a language that is one document is held out',
-  'bertjax/data/store/builder.py',
+  'bertjax/store/builder.py',
   ' & ~self._begins_language(column, size_D)',
   '',
 )
@@ -184,7 +184,7 @@ def test_tasks_say_languages_and_roles(tmp_path, vocab):
     for name, language in (('speaking', 'en'), ('talking', 'de')):
       seqio.TaskRegistry.add_provider(name, task(name, language))
     seqio.MixtureRegistry.add('spoken', ['speaking', 'talking'], default_rate=1)
-  given = dict(vocab=vocab, holdout=0.0, module='bertjax.data.seqio_tasks.registered')
+  given = dict(vocab=vocab, holdout=0.0, module='bertjax.examples.seqio_tasks.registered')
   store = run(input='spoken', output=tmp_path / 's', **given)
   assert store.languages == ['en', 'de'] and values(store, 'language') == [0] * 6 + [1] * 6
   assert values(store, 'role') == [0, 5] * 6

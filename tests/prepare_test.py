@@ -32,19 +32,19 @@ from prepare_runs import (
 )
 from pyarrow import parquet
 
-from bertjax.data.store import builder as store_builder
-from bertjax.data.store import encode, unfinished
-from bertjax.data.store import writer as store_writer
-from bertjax.data.store.reader import open_store
-from bertjax.data.text import corpus as corpus_lib
-from bertjax.data.text import sentence_split
-from bertjax.data.vocab.train import TRAINERS
-from bertjax.data.vocab.vocabulary import load_vocabulary
-from bertjax.storage import durable
+from bertjax.machine import durable
+from bertjax.store import builder as store_builder
+from bertjax.store import encode, unfinished
+from bertjax.store import writer as store_writer
+from bertjax.store.reader import open_store
+from bertjax.text import corpus as corpus_lib
+from bertjax.text import sentence_split
+from bertjax.vocab.train import TRAINERS
+from bertjax.vocab.vocabulary import load_vocabulary
 
 mutation(
   'prepare: a kill in the first part is not noted',
-  'bertjax/data/store/builder.py',
+  'bertjax/store/builder.py',
   'if not self.train.parts:',
   'if False:',
 )
@@ -84,7 +84,7 @@ def test_a_stream_is_the_text_with_the_ends_of_its_lines(tmp_path, capsys, kind)
 @pytest.mark.parametrize('kind', ['words', 'bytes'])
 @mutation(
   'verbatim: blank lines are lost',
-  'bertjax/data/text/sentence_split.py',
+  'bertjax/text/sentence_split.py',
   "'[^\\n]*\\n|[^\\n]+'",
   "'[^\\n]+\\n|[^\\n]+'",
 )
@@ -222,13 +222,13 @@ def _interrupt(*_):
 
 @mutation(
   'locks: closing the lock hides what a full disk has no room for',
-  'bertjax/storage/locks.py',
+  'bertjax/machine/locks.py',
   'os.write(file.fileno(), json.dumps(said).encode())',
   'file.write(json.dumps(said))',
 )
 @mutation(
   'prepare: what was killed before its first note is refused for ever',
-  'bertjax/data/store/unfinished.py',
+  'bertjax/store/unfinished.py',
   "<= {f'{_PROGRESS}.tmp'}:",
   '<= set():',
 )
@@ -312,13 +312,13 @@ def test_finished_store_is_not_made_again_and_another_is_not_mixed_in(tmp_path, 
 
 @mutation(
   'prepare: a store from before accents were said is another one',
-  'bertjax/data/store/unfinished.py',
+  'bertjax/store/unfinished.py',
   "found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents",
   'pass',
 )
 @mutation(
   'prepare: a store from before goes on with whatever becomes of accents now',
-  'bertjax/data/store/unfinished.py',
+  'bertjax/store/unfinished.py',
   "whole = whole and 'accents' in progress['identity']['vocabulary']",
   'pass',
 )
@@ -400,7 +400,7 @@ def test_mistakes_write_nothing(tmp_path, vocab):
 
 @mutation(
   'prepare: a full disk does not say what was being written',
-  'bertjax/data/store/builder.py',
+  'bertjax/store/builder.py',
   "with writing('a part of the store', self._path):",
   'if True:',
 )
@@ -478,7 +478,7 @@ def test_command_line_in_several_processes(tmp_path, vocab):
 
 @mutation(
   'prepare: two may write one store',
-  'bertjax/data/store/unfinished.py',
+  'bertjax/store/unfinished.py',
   "with locks.alone(lock, f'another process is writing {partial}'):",
   'with contextlib.nullcontext():',
 )
@@ -525,7 +525,7 @@ def test_a_torn_note_of_progress_is_named(tmp_path, vocab, text):
 
 @mutation(
   'prepare: workers that begin hear Ctrl-C',
-  'bertjax/data/store/encode.py',
+  'bertjax/store/encode.py',
   'signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])',
   'signal.pthread_sigmask(signal.SIG_BLOCK, [])',
 )
@@ -549,7 +549,7 @@ def test_ctrl_c_of_a_terminal_while_workers_begin_is_one_line(tmp_path, vocab):
 
 HEARS = """
 import os, signal, threading, time
-from bertjax.data.store import encode
+from bertjax.store import encode
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 heard = []
 signal.signal(signal.SIGINT, lambda *given: heard.append(given[0]))
@@ -564,7 +564,7 @@ print(len(heard))
 
 @mutation(
   'prepare: a Ctrl-C that another thread hears comes while a worker is started',
-  'bertjax/data/store/encode.py',
+  'bertjax/store/encode.py',
   'is threading.main_thread() and callable(handler)',
   'is None',
 )
@@ -584,7 +584,7 @@ def commands_of_children(pid: int) -> list[bytes]:
 
 
 def test_workers_import_no_tensorflow():
-  code = 'import sys, bertjax.prepare, bertjax.data.store.encode; print(*sys.modules)'
+  code = 'import sys, bertjax.prepare, bertjax.store.encode; print(*sys.modules)'
   done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True)
   assert not {'tensorflow', 'seqio', 'jax', 'torch'} & set(done.stdout.split())
 

@@ -12,9 +12,8 @@ import systems
 from jax.sharding import PartitionSpec as P
 from mutation import mutation
 
-from bertjax import sharding
-from bertjax.bench.parts import own_step, synthetic
-from bertjax.config import registry
+from bertjax import registry, sharding
+from bertjax.tools.bench.parts import own_step, synthetic
 
 RULES = [('embed', 'fsdp'), ('ffn', 'tensor'), ('norm', None), ('both', ('fsdp', 'tensor'))]
 

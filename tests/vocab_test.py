@@ -20,10 +20,10 @@ from absl.testing import flagsaver
 from mutation import mutation
 from no_room import no_room
 
-from bertjax import vocab
-from bertjax.data.seqio_tasks import corpora, registered
-from bertjax.data.vocab.train import TRAINERS
-from bertjax.data.vocab.vocabulary import load_vocabulary, much_unknown
+from bertjax.examples.seqio_tasks import corpora, registered
+from bertjax.vocab import __main__ as vocab
+from bertjax.vocab.train import TRAINERS
+from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
@@ -86,7 +86,7 @@ def test_equal_seeds_give_equal_files(tmp_path):
   command = [sys.executable, '-c', 'import sys\nfrom tests_seed import train\ntrain(sys.argv[1:])']
   (tmp_path / 'tests_seed.py').write_text(
     'import pathlib\n'
-    'from bertjax.data.vocab.train import TRAINERS\n'
+    'from bertjax.vocab.train import TRAINERS\n'
     'def train(arguments):\n'
     '  for kind in TRAINERS:\n'
     '    path = pathlib.Path(arguments[1], kind)\n'
@@ -119,7 +119,7 @@ def test_files_are_what_the_tokenizers_themselves_write(tmp_path):
 @pytest.mark.parametrize('kind', TRAINERS)
 @mutation(
   'vocab: a full disk does not say what was being written',
-  'bertjax/data/vocab/formats.py',
+  'bertjax/vocab/formats.py',
   "with writing('the vocabulary', directory):",
   'if True:',
 )
@@ -153,7 +153,7 @@ def test_sample_is_uniform_bounded_and_repeatable():
 
 @mutation(
   'vocab: a Mixture in one pass',
-  'bertjax/vocab.py',
+  'bertjax/vocab/__main__.py',
   'if corpus.members > 1 and not',
   'if corpus.members > 9 and not',
 )
@@ -168,7 +168,7 @@ def test_a_mixture_is_sampled_at_its_rates():
     sizes = dict(large=2000, little=100)
     rate = lambda task: sizes[task.name] ** registered.SMOOTHING
     seqio.MixtureRegistry.add('smooth', ['large', 'little'], default_rate=rate)
-  given = dict(module='bertjax.data.seqio_tasks.registered', sample=2100, output='')
+  given = dict(module='bertjax.examples.seqio_tasks.registered', sample=2100, output='')
   with flagsaver.flagsaver(input='smooth', type='wordpiece', size=300, **given):
     flags.FLAGS.mark_as_parsed()
     read = collections.Counter(vocab._sentences())
@@ -195,13 +195,13 @@ def test_command_line(tmp_path):
 
 @mutation(
   'vocab: --keep_accents is not heard',
-  'bertjax/vocab.py',
+  'bertjax/vocab/__main__.py',
   'dict(keep_accents=_KEEP_ACCENTS.value)',
   'dict(keep_accents=False)',
 )
 @mutation(
   'vocabulary: vocab.json is read as cased, whatever the file beside it says',
-  'bertjax/data/vocab/formats.py',
+  'bertjax/vocab/formats.py',
   "bool(settings.get('do_lower_case')) if",
   'False if',
   case='bpe',
@@ -233,7 +233,7 @@ def test_lowercased_text_may_keep_its_accents(tmp_path, capsys, kind):
 
 @mutation(
   'vocab: words of the first sentences alone',
-  'bertjax/vocab.py',
+  'bertjax/vocab/__main__.py',
   'itertools.chain(first, sentences) if first else []',
   'first',
 )
@@ -257,7 +257,7 @@ def test_many_unknown_tokens_are_a_warning():
 
 @mutation(
   'vocab: of many characters a thousand are kept',
-  'bertjax/data/vocab/train.py',
+  'bertjax/vocab/train.py',
   'max(_ALPHABET, covering)',
   '_ALPHABET',
 )

@@ -26,8 +26,7 @@ from absl import logging
 
 from bertjax.checkpoint import finite, manifest, reading
 from bertjax.errors import UserError
-from bertjax.machine import hosts
-from bertjax.storage import durable, mirror
+from bertjax.machine import durable, hosts, mirror
 
 TIMEOUT_S = 1800  # of one save; a longer one is an error, not a hang
 _saves = itertools.count()  # tried in this process, as in all others

@@ -9,7 +9,7 @@ With it the config of every step is known, so that any step can be repeated.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bertjax.config import dotted
+from bertjax import dotted
 
 Change = dict[str, Any]  # step, changes
 

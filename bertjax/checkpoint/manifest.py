@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.storage import checksums, durable
+from bertjax.machine import checksums, durable
 
 FORMAT = 2  # 1 had the scores in the manifest, and no sums of what is not logged yet
 NAME, SCORES = 'manifest.json', 'scores.json'

@@ -4,7 +4,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bertjax.config import dotted
+from bertjax import dotted
 
 # Keys that may differ when a run is resumed, with all that is below them. Whatever follows from
 # total_steps by reference (warm-up, length of the schedule) follows it.

@@ -14,7 +14,7 @@ from jax.experimental import multihost_utils
 from bertjax import sharding
 from bertjax.checkpoint import finite, manifest
 from bertjax.errors import UserError
-from bertjax.storage import remote
+from bertjax.machine import remote
 from bertjax.types import FIT
 
 Fetch = Callable[[str], None]  # makes the checkpoint of a step complete here

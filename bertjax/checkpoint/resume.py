@@ -17,13 +17,13 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
+from bertjax import dotted, registry, removed
 from bertjax.checkpoint import history
 from bertjax.checkpoint.may_differ import DECIDE_BATCHES, MAY_DIFFER, config_differences, covers
-from bertjax.config import dotted, registry, removed
-from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
 from bertjax.errors import UserError, nearest, writing
-from bertjax.storage import durable, locks, remote
+from bertjax.machine import durable, locks, remote
+from bertjax.vocab import kept
+from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 # 1 was the config alone, 2 had models without fields for their heads, 3 ids of special tokens, 4 a
 # model.remat of True or False, 5 none of the keys of labelled examples, 6 models without fields for

@@ -12,7 +12,7 @@ from typing import Any
 from absl import app, flags, logging
 from ml_collections import ConfigDict, config_flags
 
-from bertjax.config import registry, removed
+from bertjax import registry, removed
 from bertjax.errors import nearest
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / 'configs'

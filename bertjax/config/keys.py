@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from bertjax.config.field_types import Bounds, Count, Natural, NonNegative, Positive, Seed
+from bertjax.field_types import Bounds, Count, Natural, NonNegative, Positive, Seed
 
 Section = Mapping[str, Any]  # has a schema of its own
 MeshSize = Annotated[int, Bounds(-1)]

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax.config import options, registry, removed, sources
-from bertjax.config.field_types import Natural
+from bertjax import cited as sources
+from bertjax import options, registry, removed
 from bertjax.config.keys import (
   LEAST_PIECES,
   Best,
@@ -25,13 +25,14 @@ from bertjax.config.keys import (
   TrainVocab,
 )
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Natural
 from configs import common
 
 # Sections of `config.data` that a reader may have its rows made by: (key, folder, export).
 OF_THE_ROWS = (
-  ('plan', 'bertjax.data.plans', 'PLAN'),
-  ('mask', 'bertjax.data.masking', 'MASKING'),
-  ('task', 'bertjax.data.labelled', 'TASK'),
+  ('plan', 'bertjax.examples.plans', 'PLAN'),
+  ('mask', 'bertjax.examples.noise', 'MASKING'),
+  ('task', 'bertjax.examples.labelled', 'TASK'),
 )
 # Keys of `config.data` that say how a store is made.
 OF_THE_TEXT = (
@@ -70,7 +71,7 @@ def check(config: ConfigDict) -> None:
     UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
       there is not, or a field that the chosen thing does not read; the key is named.
   """
-  from bertjax.train import timeline
+  from bertjax.config import timeline
 
   # What follows from others by reference cannot be computed before those are sound.
   options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
@@ -152,7 +153,7 @@ def listing(config: Any) -> list[Row]:
   Raises:
     UserError: as `check`.
   """
-  from bertjax.train import timeline
+  from bertjax.config import timeline
 
   check(config)
   found = table(config.copy_and_resolve_references())
@@ -199,7 +200,9 @@ def _check_read(data: Any) -> None:
   for key in data:
     default = unsaid.get(key, '')  # '': a key of fine-tuning alone
     if key not in read and _plain(data[key]) != _plain(default):
-      others = [name for name in registry.names_in('bertjax.data.readers') if key in _reads(name)]
+      others = [
+        name for name in registry.names_in('bertjax.examples.readers') if key in _reads(name)
+      ]
       raise UserError(
         f'config.data.{key} is not read with config.data.reader={reader!r}: expected '
         f'{default!r}, got {data[key]!r}; leave it out, or set config.data.reader to one that '
@@ -213,7 +216,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reads(reader: str) -> Sequence[str]:
-  return registry.find('bertjax.data.readers', reader, 'config.data.reader').READER.reads
+  return registry.find('bertjax.examples.readers', reader, 'config.data.reader').READER.reads
 
 
 def _described(key: str, given: Any, source: Callable[..., Any]) -> Described:

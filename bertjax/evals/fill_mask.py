@@ -7,10 +7,10 @@ import jax
 import numpy as np
 from rich.table import Table
 
-from bertjax.data import sentences as sentences_lib
-from bertjax.data.labelled.common import extra_ids, from_config
-from bertjax.data.sentences import BLANK
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common import extra_ids, from_config
+from bertjax.text import sentences as sentences_lib
+from bertjax.text.sentences import BLANK
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 

@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.config.field_types import Count, Natural
-from bertjax.data.labelled import classify
-from bertjax.data.labelled.common import from_config
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled, vectors
+from bertjax.examples.labelled import classify
+from bertjax.examples.labelled.common import from_config
+from bertjax.field_types import Count, Natural
 from bertjax.objectives.classify import LABEL
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 

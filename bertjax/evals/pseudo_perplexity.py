@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.config.field_types import Natural
 from bertjax.errors import UserError
 from bertjax.evals.held_out import rows as rows_lib
+from bertjax.field_types import Natural
 from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variables
 
 

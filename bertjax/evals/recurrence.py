@@ -2,9 +2,9 @@
 
 from typing import NamedTuple
 
-from bertjax.config.field_types import Natural
 from bertjax.evals import loss
 from bertjax.evals.held_out import rows as rows_lib
+from bertjax.field_types import Natural
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 

@@ -7,17 +7,17 @@ answer to be said, and the thresholds that would have been best for these questi
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bertjax.config.field_types import Count, Natural
-from bertjax.data.labelled import spans as spans_data
-from bertjax.data.labelled.common import extra_ids, from_config, parts
-from bertjax.data.labelled.common import rows as rows_lib
-from bertjax.data.labelled.common.records import Record
-from bertjax.data.store.reader import Store
-from bertjax.data.vocab.vocabulary import read_vocabulary
 from bertjax.evals.held_out import labelled
 from bertjax.evals.squad import decoding, scores
+from bertjax.examples.labelled import spans as spans_data
+from bertjax.examples.labelled.common import extra_ids, from_config, parts
+from bertjax.examples.labelled.common import rows as rows_lib
+from bertjax.examples.labelled.common.records import Record
+from bertjax.field_types import Count, Natural
 from bertjax.objectives import spans as objective
+from bertjax.store.reader import Store
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
+from bertjax.vocab.vocabulary import read_vocabulary
 
 
 class Options(NamedTuple):

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data.labelled.common import tag_sets
-from bertjax.data.types import Labelled
+from bertjax.data_contracts import Labelled
 from bertjax.evals.classification import nll
 from bertjax.evals.held_out import labelled
 from bertjax.evals.held_out.labelled import Options
+from bertjax.examples.labelled.common import tag_sets
 from bertjax.objectives.tag import TAG
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bertjax.errors import UserError, door
+from bertjax.machine import remote
 from bertjax.metrics import lines
-from bertjax.storage import remote
 
 COLORS = ('#2a6fbb', '#d1495b', '#3a9d5d', '#8e5ea2', '#e08e2b', '#5c6770')
 

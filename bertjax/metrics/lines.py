@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.storage import remote
+from bertjax.machine import remote
 
 
 def read(path: remote.Place) -> list[tuple[bytes, dict[str, Any]]]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import jax
 from absl import logging
 
-from bertjax.config import dotted, registry
+from bertjax import dotted, registry
 from bertjax.errors import UserError
 
 RECORD = 'trackers.json'  # of a workdir: tracker -> id of the run there

@@ -12,9 +12,9 @@ import jax
 from absl import logging
 
 from bertjax.errors import writing
+from bertjax.machine import durable
 from bertjax.metrics import lines as lines_lib
 from bertjax.metrics.tracking import Trackers
-from bertjax.storage import durable
 
 CHANGED = 'changed'  # in the line of a resume with another config: key -> {old, new}
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bertjax.config import registry
+from bertjax import registry
 
 
 def build(model: Any) -> Any:

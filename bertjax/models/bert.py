@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Fraction, IdOfPad, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Count, Positive
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Positive
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise, fork
 from bertjax.kernels.relative_attention import Mask

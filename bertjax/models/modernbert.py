@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Count, Fraction, Natural, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib

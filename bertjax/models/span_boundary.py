@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Count
 from bertjax.errors import UserError
+from bertjax.field_types import Count
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import Noise
 from bertjax.models import bert

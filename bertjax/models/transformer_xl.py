@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.errors import UserError, choose
+from bertjax.field_types import Count, Fraction, Natural, NonNegative, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Relative

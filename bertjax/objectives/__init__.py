@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bertjax.config import registry
+from bertjax import registry
 from bertjax.errors import UserError
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import Model

@@ -21,8 +21,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Natural, NonNegative, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import Natural, NonNegative, Positive
 from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax.config.field_types import NonNegative
+from bertjax.field_types import NonNegative
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits, score
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import TargetModel

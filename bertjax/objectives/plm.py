@@ -1,7 +1,7 @@
 """Permutation language modelling: XLNet's pretraining (zihangdai/xlnet, function_builder.py).
 
 sum(w nll) / sum(w) over the slots of all rows. What a slot sees is the masking's to say
-(`bertjax.data.masking.xlnet_permutation`), memory is the carry.
+(`bertjax.examples.noise.xlnet_permutation`), memory is the carry.
 """
 
 from typing import NamedTuple

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import Count, Fraction
 from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction
 from bertjax.kernels.dropout import Noise, noise_from_key
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers.basic import INITS

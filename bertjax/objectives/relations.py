@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax.config.field_types import Natural
 from bertjax.errors import UserError
+from bertjax.field_types import Natural
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.layers.contracts import AttendingModel
 from bertjax.objectives import teaching

@@ -31,8 +31,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.config.field_types import NonNegative, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels import dropout, sampling
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import Noise, noise_from_key

@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax.config.field_types import NonNegative, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative, Positive
 from bertjax.models.layers.contracts import LabelModel
 from bertjax.objectives import classify, model_of, of_heads
 from bertjax.objectives.teaching import KEY, divergence, scaled, term

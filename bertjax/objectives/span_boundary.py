@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax.config.field_types import NonNegative, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative, Positive
 from bertjax.kernels.cross_entropy import cross_entropy
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models.span_boundary import SpanBert
@@ -41,7 +41,7 @@ def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str,
 
   Args:
     scores: of the boundary head at every target; those outside pairs do not count.
-    batch: see `bertjax.data.masking.spanbert`.
+    batch: see `bertjax.examples.noise.spanbert`.
     scale: of the loss.
     plus: added to the number of targets.
   """

@@ -17,10 +17,9 @@ import numpy as np
 import optax
 from jax.sharding import PartitionSpec
 
-from bertjax import sharding
-from bertjax.config import options, registry
-from bertjax.config.field_types import NonNegative, PositiveShare
+from bertjax import options, registry, sharding
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative, PositiveShare
 from bertjax.optim import layer_decay, param_rules, schedules
 from bertjax.optim.leaves import WHAT, Leaves
 from bertjax.types import Array

@@ -15,8 +15,8 @@ import numpy as np
 from absl import logging
 
 from bertjax import sharding
-from bertjax.config.field_types import NonNegative
 from bertjax.errors import UserError
+from bertjax.field_types import NonNegative
 
 LAYERS = 'layers'
 

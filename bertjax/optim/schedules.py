@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from bertjax.config import options
-from bertjax.config.field_types import Count, Natural, NonNegative, Positive, Share
+from bertjax import options
 from bertjax.errors import UserError
+from bertjax.field_types import Count, Natural, NonNegative, Positive, Share
 from bertjax.types import Array
 
 WHAT = 'config.optimizer.schedule'

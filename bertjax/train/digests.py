@@ -13,9 +13,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bertjax.config import dotted
-from bertjax.data import readers
+from bertjax import dotted
 from bertjax.errors import UserError
+from bertjax.examples import readers
 from bertjax.machine import hosts
 
 LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')

@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from bertjax.config import options as options_lib
-from bertjax.config import registry
+from bertjax import options as options_lib
+from bertjax import registry
 from bertjax.errors import UserError
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 

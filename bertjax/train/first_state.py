@@ -7,12 +7,14 @@ import jax
 import numpy as np
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import finite, history, init_from, resume, teacher
+from bertjax.checkpoint import finite, history, resume
 from bertjax.checkpoint.may_differ import covers
+from bertjax.config import timeline
 from bertjax.errors import UserError
 from bertjax.metrics.progress import Progress
 from bertjax.optim import schedules
-from bertjax.train import fresh_layers, setup, timeline
+from bertjax.sources import init_from, teacher
+from bertjax.train import fresh_layers, setup
 from bertjax.train.step import State
 from bertjax.types import TEACHER
 

@@ -16,15 +16,14 @@ from typing import Any
 
 import jax
 
+from bertjax import registry
 from bertjax.checkpoint import reading, resume
-from bertjax.config import registry
 from bertjax.errors import UserError
-from bertjax.machine import hosts
+from bertjax.machine import checksums, hosts, mirror
+from bertjax.machine.stop import Stop
 from bertjax.metrics.progress import Progress
-from bertjax.storage import checksums, mirror
 from bertjax.train import first_state, opening, pace
 from bertjax.train.session import Session, held_out_scores
-from bertjax.train.stop import Stop
 
 
 def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:

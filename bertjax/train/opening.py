@@ -7,14 +7,14 @@ from typing import Any
 
 import jax
 
-from bertjax.checkpoint import init_from, resume, teacher
-from bertjax.config import presets, schema
-from bertjax.data import readers
-from bertjax.machine import hosts
+from bertjax.checkpoint import resume
+from bertjax.config import presets, schema, timeline
+from bertjax.examples import readers
+from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
-from bertjax.storage import mirror, remote
-from bertjax.train import digests, pace, segments, setup, timeline
+from bertjax.sources import init_from, teacher
+from bertjax.train import digests, pace, segments, setup
 
 
 def open_run(

@@ -11,8 +11,8 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.data import loader, readers
-from bertjax.data.types import TrainingRows
+from bertjax.data_contracts import TrainingRows
+from bertjax.examples import loader, readers
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
 from bertjax.train.evaluation import EvalSet

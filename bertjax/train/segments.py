@@ -3,9 +3,9 @@
 from typing import Any
 
 from bertjax import models
-from bertjax.convert.tokenizer import layouts
-from bertjax.data.labelled.common.rows import Rows
-from bertjax.data.types import TrainingRows
+from bertjax.data_contracts import TrainingRows
+from bertjax.examples.labelled.common.rows import Rows
+from bertjax.formats.tokenizer import layouts
 
 
 def note(name: str, config: Any, examples: TrainingRows) -> str:

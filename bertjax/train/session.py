@@ -12,15 +12,15 @@ from typing import Any
 import jax
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import finite, init_from, resume
-from bertjax.data import loader, readers
+from bertjax.checkpoint import finite, resume
 from bertjax.errors import UserError
-from bertjax.machine import hosts
+from bertjax.examples import loader, readers
+from bertjax.machine import hosts, mirror
 from bertjax.metrics import curves, goodput, ledger, tracking
 from bertjax.metrics import interval as interval_lib
 from bertjax.metrics import writer as metrics_writer
 from bertjax.metrics.progress import Progress
-from bertjax.storage import mirror
+from bertjax.sources import init_from
 from bertjax.train import (
   digests,
   evaluation,

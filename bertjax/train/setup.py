@@ -7,21 +7,21 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from bertjax import models, sharding
-from bertjax.config import registry, schema
-from bertjax.data import readers
-from bertjax.data.store.reader import Store, open_store
-from bertjax.data.vocab.vocabulary import Vocabulary, read_vocabulary
+from bertjax import models, registry, sharding
+from bertjax.config import schema
+from bertjax.config import timeline as timeline_lib
 from bertjax.errors import UserError, choose
+from bertjax.examples import readers
 from bertjax.models.layers import pad_id
 from bertjax.objectives import labels_of
 from bertjax.optim import optimizer
+from bertjax.store.reader import Store, open_store
 from bertjax.train import abstract_state, evaluation, summed, tasks
 from bertjax.train import step as step_lib
-from bertjax.train import timeline as timeline_lib
 from bertjax.train.phase import Phase
 from bertjax.train.step import State
 from bertjax.types import Batch, Factory, Objective, Subject
+from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
 
 class Run(NamedTuple):

@@ -25,13 +25,12 @@ import jax
 import numpy as np
 
 from bertjax.checkpoint import finite, resume
-from bertjax.data import loader, readers
-from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import writing
-from bertjax.machine import hosts
-from bertjax.storage import durable
+from bertjax.examples import loader, readers
+from bertjax.machine import durable, hosts
 from bertjax.train import layer_norms, setup
 from bertjax.types import Batch
+from bertjax.vocab.vocabulary import Vocabulary
 
 FOLDER = 'spikes'
 STEPS = 100  # about so many are remembered

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.data.types import TrainingRows
+from bertjax.data_contracts import TrainingRows
 from bertjax.errors import UserError
 from bertjax.train.phase import Phase
 from bertjax.types import Batch, Context, Objective, Out, Variables

@@ -15,9 +15,9 @@ import jax
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import task_heads
-from bertjax.data.labelled.common import from_config
+from bertjax.config import timeline
 from bertjax.errors import UserError
-from bertjax.train import timeline
+from bertjax.examples.labelled.common import from_config
 from bertjax.types import Batch, Context, Objective, Out, Variables
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from bertjax.data import readers
-from bertjax.data.store import cache, verify
 from bertjax.errors import UserError
+from bertjax.examples import readers
 from bertjax.machine import hosts
-from bertjax.train.stop import Stop
+from bertjax.machine.stop import Stop
+from bertjax.store import cache, verify
 
 
 class Damaged(UserError):

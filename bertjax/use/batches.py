@@ -13,8 +13,8 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from bertjax import sharding
-from bertjax.data.sentences import Frame, Row, as_batch
 from bertjax.errors import UserError
+from bertjax.text.sentences import Frame, Row, as_batch
 from bertjax.types import Variables
 
 TOKENS = dict(cpu=1024)  # columns of a batch; times the devices that share its rows

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.data.labelled import spans
-from bertjax.data.labelled.common import questions, tag_sets, words
-from bertjax.data.labelled.common import texts as pairs
-from bertjax.data.labelled.common.questions import Question
-from bertjax.data.sentences import Row
 from bertjax.errors import UserError
 from bertjax.evals.squad import decoding
+from bertjax.examples.labelled import spans
+from bertjax.examples.labelled.common import questions, tag_sets, words
+from bertjax.examples.labelled.common import texts as pairs
+from bertjax.examples.labelled.common.questions import Question
+from bertjax.text.sentences import Row
 from bertjax.use import labelled, nets
 from bertjax.use.answers import Answer, Choice, Label, Tag
 from bertjax.use.batches import Runner

@@ -8,9 +8,9 @@ from typing import IO, Any, NamedTuple
 
 from absl import flags
 
-from bertjax.data.labelled.common import questions, records, squad_json, tagged
-from bertjax.data.text import compressed
 from bertjax.errors import UserError
+from bertjax.examples.labelled.common import questions, records, squad_json, tagged
+from bertjax.text import compressed
 
 WORKDIR = flags.DEFINE_string(
   'workdir', None, 'The run, one of its checkpoints, or a directory of transformers.', required=True
@@ -61,7 +61,7 @@ class Part(NamedTuple):
 def load() -> Any:
   """The model that the flags name."""
   from bertjax.checkpoint import reading  # jax: after the flags, so that --help is quick
-  from bertjax.model import Model
+  from bertjax.use.model import Model
 
   step, language = reading.as_step(STEP.value), LANGUAGE.value
   if language is not None and language.isdecimal():

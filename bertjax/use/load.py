@@ -11,13 +11,13 @@ from absl import logging
 
 from bertjax import sharding
 from bertjax.checkpoint import finite, reading
-from bertjax.convert import directory as directory_lib
-from bertjax.convert import runs
-from bertjax.convert.sentence_modules import Sentences
-from bertjax.data.vocab.vocabulary import Vocabulary, load_vocabulary
 from bertjax.errors import UserError, choose
+from bertjax.formats import directory as directory_lib
+from bertjax.formats.sentence_modules import Sentences
+from bertjax.machine import copies, remote
 from bertjax.models.layers import pad_id
-from bertjax.storage import copies, remote
+from bertjax.sources import runs
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 LIMITS = ('best', 'longest', 'threshold')  # of evals/spans.py
 ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows

@@ -1,6 +1,6 @@
 """What a trained model can do, whatever its kind, as functions of (variables, batch).
 
-A batch is `bertjax.data.sentences.as_batch`'s: one text a row, in segment 0, no memory.
+A batch is `bertjax.text.sentences.as_batch`'s: one text a row, in segment 0, no memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from bertjax import models
-from bertjax.data.sentences import Frame, bert_frame
 from bertjax.errors import UserError
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
@@ -18,6 +17,7 @@ from bertjax.models.electra import Electra
 from bertjax.models.layers.contracts import StreamModel, TargetModel
 from bertjax.models.layers.heads import gather_positions
 from bertjax.models.xlnet import Labelled, XLNet
+from bertjax.text.sentences import Frame, bert_frame
 from bertjax.types import Array, Batch, Variables
 from bertjax.use.answers import Pool
 

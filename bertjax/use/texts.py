@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 
 from absl import logging
 
-from bertjax.convert.sentence_modules import ANY
-from bertjax.data import sentences as sentences_lib
-from bertjax.data.sentences import Frame, Sentence
-from bertjax.data.vocab.vocabulary import Vocabulary
 from bertjax.errors import UserError
+from bertjax.formats.sentence_modules import ANY
+from bertjax.text import sentences as sentences_lib
+from bertjax.text.sentences import Frame, Sentence
+from bertjax.vocab.vocabulary import Vocabulary
 
 
 def listed(texts: Iterable[str], first: int = 1) -> list[str]:

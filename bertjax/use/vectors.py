@@ -18,8 +18,8 @@ from typing import IO, Any
 import numpy as np
 from absl import logging
 
-from bertjax.convert.sentence_modules import MEAN, Sentences
 from bertjax.errors import UserError, writing
+from bertjax.formats.sentence_modules import MEAN, Sentences
 
 ENDINGS = ('.npy', '.safetensors', '.jsonl')
 _HEADER = 512  # bytes of a header of safetensors, which is written again when the counts are known

@@ -16,8 +16,8 @@ position table stays as it was. It exports as DistilBertForMaskedLM, and fine-tu
 classes for sequences, choices, tokens and questions.
 """
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from configs import common, roberta
 from configs.distill.kd import NO_TEACHER
 

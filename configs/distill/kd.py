@@ -13,7 +13,7 @@ The student is a BERT base of 6 layers; config.model says otherwise. The teacher
 vocabulary. Sources name intersun/PKD-for-BERT-Model-Compression.
 """
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import common
 from configs.finetune import text
 

@@ -12,8 +12,8 @@ fine-tuning begins with `--config.init_from=runs/minilm`. The teacher brings the
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from configs import bert, common
 from configs.distill.kd import NO_TEACHER
 

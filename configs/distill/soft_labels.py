@@ -11,7 +11,7 @@ config.objective.hard=0.0 and config.data.task.unlabelled. The file has the text
 input beside soft_label.
 """
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import common
 from configs.distill import kd
 

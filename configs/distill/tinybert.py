@@ -24,8 +24,8 @@ Sources name huawei-noah/Pretrained-Language-Model.
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import Recipe, cited
-from bertjax.data import recipes
+from bertjax.cited import Recipe, cited
+from bertjax.examples import recipes
 from configs import bert, common
 from configs.distill import kd
 from configs.finetune import text

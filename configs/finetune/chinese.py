@@ -9,7 +9,7 @@ joined by the character U+0002, and XNLI's second texts are in text_b. CMRC 2018
 The rest of the recipe is BERT's.
 """
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import common
 from configs.finetune import tagging, text
 from configs.finetune.glue import ENTAILMENT

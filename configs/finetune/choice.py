@@ -16,7 +16,7 @@ BERT's for SWAG, and for RACE and DREAM, with the same form, RoBERTa's for RACE.
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from configs import common
 from configs.finetune import text
 

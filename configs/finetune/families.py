@@ -8,7 +8,7 @@ of questions with which head; which model it is follows from `config.init_from`.
 
 from collections.abc import Callable
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import common
 
 FAIRSEQ = 'fairseq/examples/roberta/README.glue.md'

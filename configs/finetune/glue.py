@@ -16,7 +16,7 @@ electra_large (families.py). What the papers chose from is a grid of `bertjax.sw
 (grids.py).
 """
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from configs import common
 from configs.finetune import families, text
 

@@ -13,7 +13,7 @@ a linear map; `--config.objective.kind=linear` is the map alone. The encoder, a 
 as it is. Only scores come out of such a run: predict and convert do not take it.
 """
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from configs import common
 from configs.finetune import tagging
 

@@ -21,7 +21,7 @@ import re
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from bertjax.errors import UserError
 from configs import bert, common
 from configs.finetune import families

@@ -13,7 +13,7 @@ entities, or accuracy. `init_from` names the encoder; for names a cased one is b
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import common
 from configs.finetune import text
 

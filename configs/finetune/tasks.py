@@ -20,7 +20,7 @@ each step is drawn anew.
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from bertjax.errors import UserError, choose
 from configs import common
 from configs.finetune import choice, glue, squad, tagging, text, tfds, xnli

@@ -14,7 +14,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import bert, common
 
 PAPER = 'BERT paper, appendix A.3'

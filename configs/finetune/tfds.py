@@ -12,7 +12,7 @@ other recipes: `--config.data.train=tfds:NAME:SPLIT`, with the columns and class
 
 from collections.abc import Callable
 
-from bertjax.config.sources import Recipe, cited
+from bertjax.cited import Recipe, cited
 from configs import common
 from configs.finetune import choice, glue, squad, tagging, xnli
 

@@ -13,7 +13,7 @@ config.data.language, en, that of training and of dev; where it does not say the
 numbers, --config.evals.de.language=2.
 """
 
-from bertjax.config.sources import cited
+from bertjax.cited import cited
 from bertjax.errors import UserError
 from configs import common
 from configs.finetune import text

@@ -20,9 +20,9 @@ from mutation import mutation
 import bertjax
 from bertjax import sharding
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.checkpoint import finite, init_from, manifest, reading
-from bertjax.convert import runs
+from bertjax.checkpoint import finite, manifest, reading
 from bertjax.errors import UserError
+from bertjax.sources import init_from, runs
 
 BEST = ConfigDict(dict(metric='eval/loss', mode='min'))
 TWO = pathlib.Path(__file__).parents[1] / 'support' / 'look_together.py'
@@ -210,7 +210,7 @@ def test_what_training_alone_has_spoils_no_answer(tmp_path):
 )
 @mutation(
   'convert: a model with NaN becomes a run',
-  'bertjax/convert/runs.py',
+  'bertjax/sources/runs.py',
   "  finite.require(state, 'the model', ': nothing is written, take another one')\n",
   '',
 )

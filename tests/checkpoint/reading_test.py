@@ -4,7 +4,7 @@ from mutation import mutation
 
 from bertjax.checkpoint import manifest, reading
 from bertjax.launch.resumable import finished
-from bertjax.storage import durable
+from bertjax.machine import durable
 
 
 @mutation(

@@ -10,9 +10,9 @@ from mutation import mutation
 
 from bertjax.checkpoint import resume
 from bertjax.checkpoint.may_differ import MAY_DIFFER, config_differences
-from bertjax.data.vocab import kept
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.vocab import kept
+from bertjax.vocab.vocabulary import load_vocabulary
 from configs import bert, quickstart
 from configs.finetune import glue
 

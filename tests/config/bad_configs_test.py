@@ -16,8 +16,8 @@ from mutation import mutation
 
 from bertjax.checkpoint import resume
 from bertjax.config import schema
-from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
+from bertjax.store.writer import write_store
 from bertjax.train import setup
 from configs import common
 
@@ -394,21 +394,21 @@ def changed(name: str, changes) -> ConfigDict:
 )
 @mutation(
   'phases: the store of one phase alone',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   'for key in readers.of(data).of_run}',
   'for key in ()}',
   case="bert-{'phases.phase1.data': {'store': 'S'}}-phase1.data.store: the whole run has one",
 )
 @mutation(
   'schema: seeds that are the same to jax',
-  'bertjax/config/field_types.py',
+  'bertjax/field_types.py',
   'Bounds(0, 2**32 - 1)',
   'Bounds(0)',
   case="bert-{'evals.held_out.seed': 18446744073709551616}-config.evals.held_out.seed",
 )
 @mutation(
   'phases: turns that never come',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   'if not steps or end - steps >= self.total',
   'if not steps',
   case="xlm-{'total_steps': 2}-phases.tlm gets no step of config.total_steps=2",

@@ -8,8 +8,9 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.config import options, registry
-from bertjax.config.field_types import (
+from bertjax import options, registry
+from bertjax.errors import UserError
+from bertjax.field_types import (
   Bounds,
   Count,
   Fraction,
@@ -20,7 +21,6 @@ from bertjax.config.field_types import (
   PositiveShare,
   Share,
 )
-from bertjax.errors import UserError
 
 
 class Masks(NamedTuple):
@@ -70,31 +70,31 @@ NAN, INF = math.nan, math.inf
 )
 @mutation(
   'options: true is 1',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   'return value if type(value) is base or',
   'return value if isinstance(value, base) or',
 )
 @mutation(
   'options: true is 1.0',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   'numeric = isinstance(value, int | float) and not isinstance(value, bool)',
   'numeric = isinstance(value, int | float)',
 )
 @mutation(
   'options: infinity is a number',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   'return float(value) if numeric and math.isfinite(value) else _WRONG',
   'return float(value) if numeric and value == value else _WRONG',
 )
 @mutation(
   'options: ranges are wishes',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   'return found if found is not _WRONG and bounds.hold(found) else _WRONG',
   'return found',
 )
 @mutation(
   'options: an open end counts',
-  'bertjax/config/field_types.py',
+  'bertjax/field_types.py',
   'above = value > self.low if self.open_low else value >= self.low',
   'above = value >= self.low',
 )
@@ -140,7 +140,7 @@ def test_tuples_may_come_as_lists(kind, given, found):
 )
 @mutation(
   'options: a tuple of any length',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   '  if len(arguments) != len(value):\n    return _WRONG\n',
   '',
 )
@@ -209,7 +209,7 @@ def test_a_mistake_is_refused_by_the_name_of_its_field(change, message):
 
 @mutation(
   'options: what lacks is met later',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   '  if lacking:\n',
   '  if False:\n',
 )
@@ -255,7 +255,7 @@ def test_of_a_function_the_keywords_are_fields():
 
 @mutation(
   'options: the help of a field ends with its line',
-  'bertjax/config/options.py',
+  'bertjax/options.py',
   r'(.*(?:\n {4,}.*)*)',
   '(.*)',
 )
@@ -267,10 +267,10 @@ def test_docstrings_say_what_a_field_means():
   assert found['words'] == options.Field(Count, False, 'of a span.')
 
 
-@pytest.mark.parametrize('folder', ['plans', 'masking'])
+@pytest.mark.parametrize('folder', ['plans', 'noise'])
 def test_every_field_of_a_plan_and_a_masking_is_required_and_explained(folder):
-  for name in registry.names_in(f'bertjax.data.{folder}'):
-    module = registry.find(f'bertjax.data.{folder}', name, 'k')
+  for name in registry.names_in(f'bertjax.examples.{folder}'):
+    module = registry.find(f'bertjax.examples.{folder}', name, 'k')
     found = module.PLAN if folder == 'plans' else module.MASKING
     for key, field in options.fields_of(found.options).items():
       assert field.required and field.help, (name, key)

@@ -5,8 +5,9 @@ import json
 import pytest
 from mutation import mutation
 
+from bertjax import removed
 from bertjax.checkpoint import resume
-from bertjax.config import removed, schema
+from bertjax.config import schema
 from bertjax.errors import UserError
 from configs import albert
 

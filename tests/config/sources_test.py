@@ -8,8 +8,9 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.config import schema, sources
-from bertjax.config.sources import Recipe, attribute, cited, reattribute, source_of
+from bertjax import cited as sources
+from bertjax.cited import Recipe, attribute, cited, reattribute, source_of
+from bertjax.config import schema
 from bertjax.errors import UserError
 
 CONFIGS = sorted(
@@ -52,7 +53,7 @@ def arguments_of(name: str) -> list[str]:
 )
 @mutation(
   'recipes: a mask that says nothing of its source',
-  'bertjax/data/recipes.py',
+  'bertjax/examples/recipes.py',
   "'electra/pretrain/pretrain_helpers.py:mask'",
   "'as the original does'",
   case='electra',
@@ -123,7 +124,7 @@ def test_a_source_goes_with_its_value_into_every_section():
 )
 @mutation(
   'sources: a new value keeps the source of the old one',
-  'bertjax/config/sources.py',
+  'bertjax/cited.py',
   'self._sources.pop(key, None)',
   'self._sources.get(key)',
 )
@@ -148,7 +149,7 @@ def test_the_later_source_holds():
 
 @mutation(
   'sources: a source vouches for another number',
-  'bertjax/config/sources.py',
+  'bertjax/cited.py',
   'same = found.value == value or',
   'same = True or',
 )

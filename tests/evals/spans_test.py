@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from mutation import mutation
 
-from bertjax.data.labelled.spans import Context, Window
 from bertjax.evals.squad import decoding, scores
+from bertjax.examples.labelled.spans import Context, Window
 from bertjax.types import Beam
 
 WORDS = 'the cat sat on the mat and the dog sat by it'.split()

@@ -16,9 +16,9 @@ import pytest
 import wheels
 from mutation import mutation
 
-from bertjax.data.labelled import spans
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.evals.squad import decoding, scores
+from bertjax.examples.labelled import spans
+from bertjax.vocab.vocabulary import load_vocabulary
 
 WHEEL = 'transformers-4.57.1-py3-none-any.whl'
 SHA256 = 'b10d05da8fa67dc41644dbbf9bc45a44cb86ae33da6f9295f5fbf5b7890bd267'

@@ -34,7 +34,7 @@ CASES = {
 )
 @mutation(
   'tagging: an I does not begin an entity',
-  'bertjax/data/labelled/common/tag_sets.py',
+  'bertjax/examples/labelled/common/tag_sets.py',
   'inside, start = kind, place',
   "inside, start = kind if mark == 'B' else '', place",
   case='begun by I',

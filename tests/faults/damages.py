@@ -12,12 +12,12 @@ import processes
 import toy_store
 
 from bertjax.checkpoint import manifest, reading, resume
-from bertjax.data import ensure_store
-from bertjax.data.store import cache, verify
-from bertjax.data.store.reader import open_store
 from bertjax.errors import UserError
+from bertjax.machine import checksums, durable
 from bertjax.metrics import lines
-from bertjax.storage import checksums, durable
+from bertjax.store import cache, verify
+from bertjax.store import ensure as ensure_store
+from bertjax.store.reader import open_store
 from configs import bert
 from tests.faults import small
 from tests.faults.campaign import Bench, Case, Silent, bit_equal

@@ -12,9 +12,9 @@ import prepare_runs
 import toy_store
 from processes import ROOT
 
-from bertjax.data import examples as examples_lib
-from bertjax.data.store import cache
-from bertjax.data.store.reader import open_store
+from bertjax.examples import examples as examples_lib
+from bertjax.store import cache
+from bertjax.store.reader import open_store
 from tests.faults.campaign import Silent
 
 # Opens the plan of the store argv[1]; building it takes argv[2] seconds longer, at length argv[3].
@@ -23,9 +23,9 @@ import logging, sys, time
 logging.basicConfig(format='%(message)s')
 sys.path.insert(0, 'tests/support')
 import toy_store
-from bertjax.data import examples
-from bertjax.data.store import npy_files
-from bertjax.data.store.reader import open_store
+from bertjax.examples import examples
+from bertjax.store import npy_files
+from bertjax.store.reader import open_store
 write = npy_files.write_columns
 def slow(directory, pieces):
   (directory / 'begun').touch()

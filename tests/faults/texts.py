@@ -19,8 +19,8 @@ import numpy as np
 import prepare_runs
 import systems
 
-from bertjax.data.store.reader import Store
 from bertjax.errors import UserError
+from bertjax.store.reader import Store
 from bertjax.train import setup
 from tests.faults.campaign import Bench, Case, Silent
 

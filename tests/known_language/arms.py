@@ -4,9 +4,9 @@ import json
 import pathlib
 from typing import Any, NamedTuple
 
-from bertjax.data import ensure_store
 from bertjax.evals.held_out import rows
 from bertjax.metrics import curves
+from bertjax.store import ensure as ensure_store
 from bertjax.train import loop, setup
 from configs import common
 from tests.known_language import language as known_language

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from bertjax.data import recipes
+from bertjax.examples import recipes
 from tests.known_language import optimum, readings
 from tests.known_language.language import SENTENCE, TURNS
 

@@ -10,13 +10,13 @@ import torch
 import transformers
 from mutation import mutation
 
-from bertjax.bench.parts import rival_step
-from bertjax.bench.parts.synthetic import synthetic_batch
-from bertjax.convert.families import electra_net
+from bertjax.formats.families import electra_net
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.kernels.dropout import noise_from_key
 from bertjax.models import electra
 from bertjax.objectives import rtd
+from bertjax.tools.bench.parts import rival_step
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 
@@ -224,7 +224,7 @@ def test_generator_and_discriminator_are_written_for_their_classes():
 
 @mutation(
   'bench: the rival of ELECTRA judges the masked tokens',
-  'bertjax/bench/rivals/electra.py',
+  'bertjax/tools/bench/rivals/electra.py',
   'judged = self.judge(fake,',
   'judged = self.judge(input_ids,',
 )

@@ -9,12 +9,12 @@ import systems
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.bench.parts import own_step
-from bertjax.bench.parts.synthetic import synthetic_batch
-from bertjax.config import registry
+from bertjax import registry
 from bertjax.kernels.relative_attention.reference import visible
 from bertjax.models.layers import block, encoder, memory
 from bertjax.models.layers.attend import example_mask
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.train.step import trained_loss, with_rows
 from bertjax.types import Context
 

@@ -124,7 +124,7 @@ def test_equals_transformers(case, kind):
 )
 @mutation(
   'convert: blocks of groups in another order',
-  'bertjax/convert/tables.py',
+  'bertjax/formats/tables.py',
   'return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]',
   'return [row.theirs.format(group=g, inner=i) for g, i in sorted(numbers, key=lambda n: n[1])]',
 )

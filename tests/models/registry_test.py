@@ -9,7 +9,7 @@ import pytest
 import systems
 from mutation import mutation
 
-from bertjax.config import registry
+from bertjax import registry
 from bertjax.models import bert
 from bertjax.models.layers import basic, encoder
 from bertjax.objectives import lm, mlm

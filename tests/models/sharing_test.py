@@ -8,13 +8,13 @@ import pytest
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.bench.parts import own_step
-from bertjax.bench.parts.synthetic import synthetic_batch
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Mask
 from bertjax.models import bert
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.encoder import PARTS, Encoder
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from configs import albert as albert_config
 from configs import bert as bert_config
 

@@ -11,7 +11,7 @@ import transformers
 from flax.core import meta
 from mutation import mutation
 
-from bertjax.convert import family
+from bertjax.formats import family
 from bertjax.models.layers import pad_id, positions
 from bertjax.models.layers.basic import padded_rows
 from bertjax.objectives import mlm

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 import torch
 
-from bertjax.bench.parts import passes
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import IMPLEMENTATIONS, relative_attention
 from bertjax.kernels.relative_attention.arg_specs import SHAPES, Operands, Shape
+from bertjax.tools.bench.parts import passes
 
 DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
 NAMES = ('r_RNH', 'bias_NR', 'u_NH', 'w_NH')  # float fields of Relative

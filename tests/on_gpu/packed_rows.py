@@ -25,9 +25,9 @@ import numpy as np
 import torch
 from jax._src.cudnn import fused_attention_stablehlo as library
 
-from bertjax.bench.parts import timing
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.relative_attention import Dropout, Mask, relative_attention
+from bertjax.tools.bench.parts import timing
 
 # Lengths of the documents of each row; what is left of a row is padding.
 CASES: dict[str, tuple[int, list[list[int]]]] = {

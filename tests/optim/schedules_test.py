@@ -9,7 +9,7 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.config import options
+from bertjax import options
 from bertjax.optim import schedules
 
 

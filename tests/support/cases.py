@@ -5,9 +5,9 @@ import importlib
 import jax
 import numpy as np
 
-from bertjax.data.store.writer import write_store
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.models.layers import pad_id
+from bertjax.store.writer import write_store
+from bertjax.vocab.vocabulary import load_vocabulary
 
 VOCAB = 211  # padded to 256 rows
 

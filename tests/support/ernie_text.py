@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from bertjax.data.store.reader import open_store
-from bertjax.data.store.writer import write_store
+from bertjax.store.reader import open_store
+from bertjax.store.writer import write_store
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 VOCABULARY = dict(type='t', size=3000, sha256='', special=SPECIAL)

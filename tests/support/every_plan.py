@@ -3,9 +3,9 @@
 import numpy as np
 from toy_store import ANYWHERE, DIALOGUES, WHOLE_DOCUMENTS, random_store, spoken, with_units
 
-from bertjax.data import recipes
-from bertjax.data.store.reader import Store, open_store
-from bertjax.data.store.writer import write_store
+from bertjax.examples import recipes
+from bertjax.store.reader import Store, open_store
+from bertjax.store.writer import write_store
 
 LENGTH, ROWS, REUSE = 48, 8, 24
 PLANS = dict(

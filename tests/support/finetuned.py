@@ -9,7 +9,7 @@ import parity
 import state_dicts
 import torch
 
-from bertjax.convert.families import electra_net
+from bertjax.formats.families import electra_net
 from bertjax.train.step import with_rows
 from bertjax.types import Context
 from configs.distill import distilbert

@@ -7,7 +7,7 @@ import task_files
 import toy_questions
 from ml_collections import ConfigDict
 
-from bertjax.data import readers
+from bertjax.examples import readers
 
 SMALL = dict(layers=2, width=64, heads=8, ffn=128)
 STARS = {'data.task.label': 'stars', 'data.task.classes': ('bad', 'good')}

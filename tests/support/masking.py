@@ -13,9 +13,10 @@ from toy_store import (
   with_units,
 )
 
-from bertjax.data import counter_rng, layout, plan_and_mask, recipes
-from bertjax.data import examples as examples_lib
-from bertjax.data.types import Ranges
+from bertjax import counter_rng
+from bertjax.data_contracts import Ranges
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import layout, plan_and_mask, recipes
 
 MASKED_LM = {
   'bert': recipe(),

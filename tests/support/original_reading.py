@@ -7,7 +7,7 @@ from ml_collections import ConfigDict
 
 
 class Original(NamedTuple):
-  """A checkpoint; see `bertjax.convert.originals.original.Opening` and `huggingface.Taken`.
+  """A checkpoint; see `bertjax.formats.originals.original.Opening` and `huggingface.Taken`.
 
   Attributes:
     slots: name of an optimizer's slot -> tree like `params`; None where none were asked for.

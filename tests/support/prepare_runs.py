@@ -9,8 +9,8 @@ from absl import flags
 from absl.testing import flagsaver
 
 from bertjax import prepare
-from bertjax.data.store.reader import open_store
-from bertjax.storage import durable
+from bertjax.machine import durable
+from bertjax.store.reader import open_store
 
 WORDS = 'the cat sat on a mat and saw dogs run far away over hills'.split()
 

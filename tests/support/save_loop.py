@@ -17,7 +17,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.storage import mirror
+from bertjax.machine import mirror
 
 
 def main(directory: str, steps: str, port: str = '', count: str = '1', index: str = '0') -> None:

@@ -5,9 +5,9 @@ import random
 import numpy as np
 from toy_store import laid
 
-from bertjax.data import counter_rng
-from bertjax.data.plans import pairs
-from bertjax.data.types import Spec
+from bertjax import counter_rng
+from bertjax.data_contracts import Spec
+from bertjax.examples.plans import pairs
 
 
 class KeyedDraws:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from bertjax.convert import huggingface
 from bertjax.errors import UserError
+from bertjax.formats import huggingface
 
 
 def from_huggingface(state_dict: Mapping[str, np.ndarray], model: Any) -> dict[str, Any]:

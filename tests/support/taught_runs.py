@@ -3,8 +3,7 @@
 import jax
 from systems import tiny
 
-from bertjax.checkpoint import teacher
-from bertjax.convert import runs
+from bertjax.sources import runs, teacher
 from bertjax.train import first_state, setup
 
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.vocab.vocabulary import load_vocabulary
 
 
 def mean_of(run, variables):

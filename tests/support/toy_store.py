@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax.data import layout, plan_and_mask, recipes
-from bertjax.data.store.reader import Store, open_store
-from bertjax.data.store.writer import Writer, remove_sides
-from bertjax.data.types import Chosen, Ranges, Spec
+from bertjax.data_contracts import Chosen, Ranges, Spec
+from bertjax.examples import layout, plan_and_mask, recipes
+from bertjax.store.reader import Store, open_store
+from bertjax.store.writer import Writer, remove_sides
 
 SPECIAL = dict(pad=0, unk=1, cls=2, sep=3, mask=4)
 XLNET_EOD = 7
@@ -160,7 +160,7 @@ def recipe(plan=recipes.BERT_PLAN, mask=recipes.BERT_MASK, **changes):
   """`config.data` of a plan and a mask.
 
   Args:
-    plan, mask: of `bertjax.data.recipes`; pairs make two passes.
+    plan, mask: of `bertjax.examples.recipes`; pairs make two passes.
     **changes: plan__FIELD and mask__FIELD of these two, or fields of `config.data`.
   """
   r = ConfigDict(

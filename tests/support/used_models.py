@@ -11,9 +11,10 @@ import tokenizers
 import transformers
 from flax.core import meta
 
-from bertjax.convert import directory, runs
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.formats import directory
+from bertjax.sources import runs
 from bertjax.use import nets
+from bertjax.vocab.vocabulary import load_vocabulary
 
 BERT = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 XLNET = ('<unk>', '<pad>', '<cls>', '<sep>', '<mask>')

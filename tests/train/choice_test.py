@@ -47,7 +47,7 @@ def straight(files, tmp_path_factory):
 
 @mutation(
   'choice: a row is no longer than a part may be',
-  'bertjax/data/labelled/common/from_config.py',
+  'bertjax/examples/labelled/common/from_config.py',
   'config.length * parts.count(examples), config.data',
   'config.length, config.data',
 )

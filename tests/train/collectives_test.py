@@ -9,8 +9,8 @@ import systems
 from mutation import mutation
 
 from bertjax import sharding
-from bertjax.bench.parts import own_step, synthetic
-from bertjax.preflight.collectives import Collective, collectives
+from bertjax.tools.bench.parts import own_step, synthetic
+from bertjax.tools.preflight.collectives import Collective, collectives
 
 SCALARS = 64  # bytes: weights and metrics are sums over devices too
 

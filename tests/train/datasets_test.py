@@ -9,7 +9,7 @@ from processes import exact
 
 PREPARE = """
 import sys
-from bertjax.data.seqio_tasks.loaded import tfds
+from bertjax.examples.seqio_tasks.loaded import tfds
 
 builder = tfds.builder('glue/mrpc', data_dir=sys.argv[1])
 words = dict(fine=1, poor=0)

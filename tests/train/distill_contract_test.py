@@ -12,8 +12,7 @@ import taught_runs
 from mutation import mutation
 from tiers import in_tiers
 
-from bertjax.checkpoint import teacher
-from bertjax.convert import runs
+from bertjax.sources import runs, teacher
 from bertjax.train import setup
 
 # Weights so large that attention is no mean of all tokens, whose relations would not differ.

@@ -10,11 +10,11 @@ import taught_runs
 from mutation import mutation
 from processes import exact
 
-from bertjax.checkpoint import init_from, manifest, teacher
-from bertjax.convert import runs
-from bertjax.data.vocab.vocabulary import load_vocabulary
+from bertjax.checkpoint import manifest
 from bertjax.errors import UserError
+from bertjax.sources import init_from, runs, teacher
 from bertjax.train import first_state, loop, setup
+from bertjax.vocab.vocabulary import load_vocabulary
 from configs.distill import distilbert
 
 pytestmark = pytest.mark.usefixtures('one_device')
@@ -48,7 +48,7 @@ def student(store, source, **fields):
 
 @mutation(
   'distill: the teacher is in the checkpoints',
-  'bertjax/checkpoint/teacher.py',
+  'bertjax/sources/teacher.py',
   'if name != TEACHER}',
   "if name != 'none'}",
 )
@@ -85,7 +85,7 @@ def test_a_resume_changes_no_bit_and_checkpoints_hold_the_student_alone(
 
 @mutation(
   'distill: any teacher will do at a resume',
-  'bertjax/checkpoint/teacher.py',
+  'bertjax/sources/teacher.py',
   "if begun and begun['sha256'] != teacher.sha256:",
   'if not begun and stored:',
 )
@@ -140,7 +140,7 @@ def test_a_student_begins_as_layers_of_its_teacher(rich_store, taught, one_devic
 
 @mutation(
   'distill: a teacher of other ids is taken',
-  'bertjax/checkpoint/teacher.py',
+  'bertjax/sources/teacher.py',
   'not vocab_rows.same_ids(source.vocabulary, vocabulary)',
   'source.vocabulary is vocabulary',
 )

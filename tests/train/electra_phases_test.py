@@ -6,7 +6,7 @@ import pytest
 from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.data.store.writer import write_store
+from bertjax.store.writer import write_store
 from bertjax.train import first_state, setup
 from configs import electra_two_stage
 

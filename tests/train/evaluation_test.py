@@ -10,8 +10,8 @@ from mutation import mutation
 from processes import ROOT
 from systems import tiny
 
-from bertjax.data.store.writer import write_store
 from bertjax.errors import UserError
+from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase

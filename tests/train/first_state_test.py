@@ -8,7 +8,8 @@ from ml_collections import ConfigDict
 from mutation import mutation
 
 from bertjax.checkpoint import resume
-from bertjax.train import first_state, timeline
+from bertjax.config import timeline
+from bertjax.train import first_state
 from configs import bert
 
 PEAK, WARM = 1e-4, 10

@@ -6,9 +6,8 @@ import pytest
 from mutation import mutation
 from systems import tiny
 
-from bertjax.checkpoint import init_from
-from bertjax.convert import runs
 from bertjax.errors import UserError
+from bertjax.sources import init_from, runs
 from bertjax.train import first_state, fresh_layers, setup
 
 LAYERS = 4
@@ -83,7 +82,7 @@ def test_without_it_all_is_taken(source):
 
 @mutation(
   'init_from: a head for other classes is a mistake',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/sources/init_from.py',
   'other_classes or shapes(params[key]) != shapes(mine.get(key))',
   'False',
 )

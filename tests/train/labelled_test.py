@@ -30,7 +30,7 @@ def straight(files, tmp_path_factory):
 
 @mutation(
   'labelled: a run lasts one epoch',
-  'bertjax/data/labelled/common/durations.py',
+  'bertjax/train/durations.py',
   'math.ceil(sum(config.epochs * n / batch for n, batch in counts))',
   'math.ceil(sum(n / batch for n, batch in counts))',
 )

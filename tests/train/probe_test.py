@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tagged_files
 
-from bertjax.convert import runs
+from bertjax.sources import runs
 
 
 @pytest.fixture(scope='module')

@@ -9,7 +9,7 @@ import task_files
 import toy_questions
 from mutation import mutation
 
-from bertjax.data.labelled.common import from_config
+from bertjax.examples.labelled.common import from_config
 from bertjax.train import segments, setup
 from configs import bert, modernbert, xlnet
 from configs.finetune import choice, squad
@@ -79,7 +79,7 @@ PAIRS = dict(classify=lambda files: task_files.alone(files, 'points'), choice=ch
 )
 @mutation(
   "segments: the family's separators are not known",
-  'bertjax/convert/tokenizer/layouts.py',
+  'bertjax/formats/tokenizer/layouts.py',
   'LAYOUTS.get(family, _BERT)[1].partition',
   'LAYOUTS.get(family, _BERT)[0].partition',
   case='choice',

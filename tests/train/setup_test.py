@@ -9,8 +9,8 @@ import pytest
 from mutation import mutation
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.data.store.writer import write_store
 from bertjax.evals.held_out import rows
+from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from configs import bert, roberta, spanbert, transformer_xl, xlm, xlnet
 

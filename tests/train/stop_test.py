@@ -26,10 +26,10 @@ from processes import (
   wait_for,
 )
 
-from bertjax.storage import locks
+from bertjax.machine import locks
+from bertjax.machine.stop import ONE_S
 from bertjax.train import loop
 from bertjax.train import phase as phase_lib
-from bertjax.train.stop import ONE_S
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -81,14 +81,14 @@ def test_a_run_goes_on_from_a_signal_to_the_same_bits(rich_store, straight, tmp_
 
 @mutation(
   'stop: a second signal is one more request',
-  'bertjax/train/stop.py',
+  'bertjax/machine/stop.py',
   'elif time.monotonic() - first > ONE_S:',
   'elif time.monotonic() - first > 1e9:',
 )
 def test_a_second_signal_stops_at_once():
   """In a step that does not come to its end; the first two are one, told twice."""
   code = (
-    'import time; from bertjax.train.stop import Stop\n'
+    'import time; from bertjax.machine.stop import Stop\n'
     'with Stop(print) as stop:\n'
     "  stop.begin(0); print('ready', flush=True)\n"
     '  while not stop.at(1): time.sleep(.01)\n'
@@ -181,7 +181,7 @@ def read(path: pathlib.Path) -> bytes:
 @pytest.mark.parametrize('number, process', [*zip(SIGNALS, (1, 0, 1), strict=True)])
 @mutation(
   'stop: each process stops where it is',
-  'bertjax/train/stop.py',
+  'bertjax/machine/stop.py',
   "hosts.gather('stop/steps', str(here), GRACE_S)",
   '[str(here + hosts.index())]',
 )
@@ -211,7 +211,7 @@ def test_two_processes_leave_together_before_the_first_step(rich_store, tmp_path
 @pytest.mark.full
 @mutation(
   'warm start: the model of another run is read onto the devices of process 0',
-  'bertjax/convert/runs.py',
+  'bertjax/sources/runs.py',
   '    if jax.process_count() > 1:\n',
   '    if False:\n',
 )
@@ -233,7 +233,7 @@ def test_two_processes_begin_with_the_model_of_a_run(rich_store, straight, tmp_p
 @pytest.mark.full
 @mutation(
   'stop: an error of one process is not told to the others',
-  'bertjax/train/stop.py',
+  'bertjax/machine/stop.py',
   'if error := self._failed_elsewhere():',
   'if error := None:',
 )

@@ -7,7 +7,7 @@ import pytest
 from mutation import mutation
 from systems import tiny
 
-from bertjax.data import loader
+from bertjax.examples import loader
 from bertjax.train import first_state, setup
 from bertjax.train import step as step_lib
 from bertjax.types import Context
@@ -80,7 +80,7 @@ def test_the_gradient_is_the_sum_of_the_gradients_of_the_phases(run):
 )
 @mutation(
   'loader: tokens of the first phase alone are counted',
-  'bertjax/data/loader.py',
+  'bertjax/examples/loader.py',
   "if key.rpartition('/')[2] == name]",
   "if key.rpartition('/')[2] == name][:1]",
 )

@@ -33,7 +33,7 @@ def ask(workdir, *more):
 
 @mutation(
   'tasks: an epoch is that of the first task',
-  'bertjax/data/labelled/common/durations.py',
+  'bertjax/train/durations.py',
   'once = math.ceil(sum(n / batch for n, batch in counts))',
   'once = math.ceil(counts[0][0] / counts[0][1])',
 )
@@ -112,7 +112,7 @@ def test_each_task_is_exported_to_its_class(straight, tmp_path):
 
 @mutation(
   'tasks: the next run has no head of this one',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/sources/init_from.py',
   'params=task_heads.together(new)',
   'params=dict(new, tasks=variables["params"]["tasks"])',
 )
@@ -136,7 +136,7 @@ def test_a_run_begins_with_another_and_its_heads_of_one_name(files, straight, tm
 
 @mutation(
   'init_from: the classes of several tasks are told by their number alone',
-  'bertjax/checkpoint/head_classes.py',
+  'bertjax/sources/head_classes.py',
   'if line.draws:',
   'if False:',
 )

@@ -6,9 +6,9 @@ import pytest
 import task_files
 from mutation import mutation
 
-from bertjax.data import loader
-from bertjax.data.labelled.common import from_config
 from bertjax.errors import UserError
+from bertjax.examples import loader
+from bertjax.examples.labelled.common import from_config
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train.step import with_rows
 from bertjax.types import Context

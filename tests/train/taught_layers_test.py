@@ -12,7 +12,8 @@ from processes import exact, lines
 
 from bertjax import Model
 from bertjax.checkpoint import manifest
-from bertjax.convert import exporting, runs
+from bertjax.export import exporting
+from bertjax.sources import runs
 from bertjax.train import loop
 from configs.finetune import text
 
@@ -61,7 +62,7 @@ def finetuned(store, source, files):
 
 @mutation(
   'relations: the teacher is in the checkpoints',
-  'bertjax/checkpoint/teacher.py',
+  'bertjax/sources/teacher.py',
   'if name != TEACHER}',
   "if name != 'none'}",
   case='minilm:l6_h384',
@@ -75,7 +76,7 @@ def finetuned(store, source, files):
 )
 @mutation(
   'layerwise: the dense layer leaves with the student',
-  'bertjax/convert/runs.py',
+  'bertjax/sources/runs.py',
   'if name != FIT}',
   "if name != 'none'}",
   case='tinybert:4l_312',

@@ -11,9 +11,9 @@ from mutation import mutation
 from processes import lines
 
 from bertjax import models
-from bertjax.checkpoint import teacher
-from bertjax.convert import exporting, runs
 from bertjax.errors import UserError
+from bertjax.export import exporting
+from bertjax.sources import runs, teacher
 from bertjax.train import first_state, loop, phase, setup
 from configs.finetune import text
 
@@ -81,7 +81,7 @@ TAUGHT = [
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
 @mutation(
   'teachers: the generator of ELECTRA comes along',
-  'bertjax/checkpoint/encoders.py',
+  'bertjax/sources/encoders.py',
   'TEACHING = dict(electra=_electra, span_boundary=_span_boundary)',
   'TEACHING = dict(span_boundary=_span_boundary)',
   case='minilm:l6_h384-electra-terms5',

@@ -4,12 +4,12 @@ import pytest
 from ml_collections import ConfigDict
 from mutation import mutation
 
-from bertjax.train import timeline as timeline_lib
+from bertjax.config import timeline as timeline_lib
 from configs import bert, bert_lamb
 
 mutation(
   'phases: the data index forgets earlier cycles',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   'return phase, cycle * length + rest',
   'return phase, rest',
 )
@@ -44,7 +44,7 @@ def test_every_step_is_met_once_whatever_the_shares():
 
 @mutation(
   'phases: phase10 comes before phase2',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   'for name in _in_order(resolved.phases):',
   'for name in sorted(resolved.phases):',
 )
@@ -110,7 +110,7 @@ def drawn(total, temperature, seed=0, **examples):
 @pytest.mark.parametrize('temperature', [1.0, 2.0, 1000.0])
 @mutation(
   'phases: the temperature makes small tasks smaller',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   '** (1 / self.temperature)',
   '** self.temperature',
   case='2.0',
@@ -131,13 +131,13 @@ def test_phases_are_drawn_by_size_and_temperature(temperature):
 
 @mutation(
   'phases: the batches of a drawn phase are numbered by the steps of the run',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   'phase, np.arange(len(own))',
   'phase, own',
 )
 @mutation(
   'phases: draws that the seed does not change',
-  'bertjax/train/timeline.py',
+  'bertjax/config/timeline.py',
   "counter_rng.root(self.seed, 'phase of a step')",
   "counter_rng.root(0, 'phase of a step')",
 )

@@ -95,7 +95,7 @@ def test_soft_labels_of_a_file_teach_what_their_teacher_does(files, taught, tmp_
 @pytest.mark.full
 @mutation(
   'transfer: the classes of a teacher are told by their number alone',
-  'bertjax/checkpoint/head_classes.py',
+  'bertjax/sources/head_classes.py',
   'in both if theirs[head] != ours[head]}',
   'in both if len(theirs[head]) != len(ours[head])}',
 )
@@ -109,7 +109,7 @@ def test_a_teacher_of_classes_in_another_order_is_refused(files, taught, tmp_pat
 @pytest.mark.full
 @mutation(
   'init_from: a head is taken for classes in another order',
-  'bertjax/checkpoint/init_from.py',
+  'bertjax/sources/init_from.py',
   'differs = lambda key: key in other_classes or',
   'differs = lambda key:',
 )

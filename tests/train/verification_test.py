@@ -11,9 +11,9 @@ from mutation import mutation
 from processes import run, start_pair
 from toy_store import recipe
 
-from bertjax.data import examples as examples_lib
-from bertjax.data.store import cache
-from bertjax.data.store.reader import open_store
+from bertjax.examples import examples as examples_lib
+from bertjax.store import cache
+from bertjax.store.reader import open_store
 from bertjax.train.verification import Damaged, Verification
 
 

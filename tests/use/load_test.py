@@ -9,10 +9,11 @@ import used_models
 from mutation import mutation
 
 import bertjax
-from bertjax.convert import directory, runs
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.formats import directory
+from bertjax.sources import runs
 from bertjax.use import load
+from bertjax.vocab.vocabulary import load_vocabulary
 
 
 @mutation(

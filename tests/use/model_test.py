@@ -12,11 +12,12 @@ from used_models import BERT, STREAM, XLNET, numbers
 
 import bertjax
 from bertjax import sharding
-from bertjax.convert import directory, runs
-from bertjax.data.vocab.train import TRAINERS
-from bertjax.data.vocab.vocabulary import load_vocabulary
 from bertjax.errors import UserError
+from bertjax.formats import directory
+from bertjax.sources import runs
 from bertjax.use.texts import Texts
+from bertjax.vocab.train import TRAINERS
+from bertjax.vocab.vocabulary import load_vocabulary
 
 CLS, SEP, MASK = 2, 3, 4
 TWO = ['w9 [MASK] w10 w77 [MASK] w8', 'w100 [MASK]', 'w12 w13 w14 w15 w16 w17 w18 w19 w20 [MASK]']
@@ -73,7 +74,7 @@ def theirs(twin, ids, **keys):
 
 @mutation(
   'use: a blank is looked up one column to the right',
-  'bertjax/data/sentences.py',
+  'bertjax/text/sentences.py',
   '    blanks.append(len(ids))\n',
   '    blanks.append(len(ids) + 1)\n',
 )
@@ -100,7 +101,7 @@ def test_a_generator_fills_blanks(made):
 
 @mutation(
   'use: tokens are scored where they can be seen',
-  'bertjax/data/sentences.py',
+  'bertjax/text/sentences.py',
   '    id_n[column] = mask\n',
   '    id_n[column] += 0 * mask\n',
 )
@@ -120,7 +121,7 @@ def test_pseudo_perplexity_is_that_of_a_loop(bert):
 
 @mutation(
   'use: a causal model is asked for the token that it sees',
-  'bertjax/data/sentences.py',
+  'bertjax/text/sentences.py',
   'return Row(sentence.id_n, [column - 1 for column in columns], targets)',
   'return Row(sentence.id_n, list(columns), targets)',
 )
@@ -346,7 +347,7 @@ def test_texts_may_come_one_by_one_and_the_mesh_as_it_is_typed(bert):
 
 @mutation(
   'use: a blank is filled with what no text has',
-  'bertjax/model.py',
+  'bertjax/use/model.py',
   'tops = likeliest(predict, top, size)',
   'tops = likeliest(predict, top)',
 )

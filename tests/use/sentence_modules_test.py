@@ -14,8 +14,8 @@ import used_models
 from mutation import mutation
 
 import bertjax
-from bertjax.convert import exporting, importing
 from bertjax.errors import UserError
+from bertjax.export import exporting, importing
 
 TEXTS = ['w7 w8 w9', 'w30', 'w11 W12 w13 w14 w15 w16 w17 w18 w19']
 MEAN = dict(pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
@@ -145,7 +145,7 @@ def test_what_is_declared_of_a_folder_above_is_read(path, tmp_path):
 
 @mutation(
   'embed: any modules.json above a directory is taken for its own',
-  'bertjax/convert/sentence_modules.py',
+  'bertjax/formats/sentence_modules.py',
   "path.name.startswith('0_') and not",
   'not',
 )
@@ -189,7 +189,7 @@ REFUSED = {
 @pytest.mark.parametrize('case', REFUSED)
 @mutation(
   'embed: modules that are not computed are passed over',
-  'bertjax/convert/sentence_modules.py',
+  'bertjax/formats/sentence_modules.py',
   ': not known,',
   ': False,',
   case='the modules Transformer, Pooling, Dense',

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.config.field_types import Count, Natural
-from bertjax.data import loader
-from bertjax.data.labelled.common import from_config
-from bertjax.data.labelled.common.rows import Rows
 from bertjax.errors import UserError
+from bertjax.examples import loader
+from bertjax.examples.labelled.common import from_config
+from bertjax.examples.labelled.common.rows import Rows
+from bertjax.field_types import Count, Natural
 from bertjax.types import Batch, Subject, Variables
 
 CUT = 'cut'  # the score that says how many examples are longer than a row

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from bertjax.config.field_types import Count, Natural, Seed
-from bertjax.config.options import override
-from bertjax.data import examples as examples_lib
-from bertjax.data import loader
-from bertjax.data.types import HeldOutRows
+from bertjax.data_contracts import HeldOutRows
 from bertjax.errors import UserError, choose
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import loader
+from bertjax.field_types import Count, Natural, Seed
+from bertjax.options import override
 from bertjax.types import Batch, Context, Objective, Subject, Variables
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from bertjax.data.labelled import classify
-from bertjax.data.labelled.common import extra_ids
-from bertjax.data.labelled.common.records import Record
-from bertjax.data.labelled.common.rows import Rows
-from bertjax.data.types import Labelled
+from bertjax.data_contracts import Labelled
 from bertjax.errors import UserError
 from bertjax.evals.held_out import labelled
+from bertjax.examples.labelled import classify
+from bertjax.examples.labelled.common import extra_ids
+from bertjax.examples.labelled.common.records import Record
+from bertjax.examples.labelled.common.rows import Rows
 from bertjax.types import Batch, Subject, Variables
 
 

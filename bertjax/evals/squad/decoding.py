@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bertjax.data.labelled.spans import Context, Window
+from bertjax.examples.labelled.spans import Context, Window
 from bertjax.types import Beam
 
 NOTHING = 0.0  # the score of the answer '' where no pair is a candidate

@@ -2,7 +2,7 @@
 
 import optax
 
-from bertjax.config.field_types import Count, NonNegative, Positive
+from bertjax.field_types import Count, NonNegative, Positive
 from bertjax.optim.leaves import Leaves
 
 

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bertjax.config.field_types import Fraction, NonNegative, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import Fraction, NonNegative, Positive
 from bertjax.optim.leaves import WHAT, Leaves
 
 

@@ -3,7 +3,7 @@
 import jax
 import optax
 
-from bertjax.config.field_types import Fraction, NonNegative, Positive
+from bertjax.field_types import Fraction, NonNegative, Positive
 from bertjax.optim import stacked
 from bertjax.optim.directions.adamw import adamw
 from bertjax.optim.leaves import Leaves

@@ -8,8 +8,8 @@ import optax
 from optax.contrib import MuonDimensionNumbers, scale_by_muon
 
 from bertjax import sharding
-from bertjax.config.field_types import Count, Fraction, NonNegative, Positive
 from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction, NonNegative, Positive
 from bertjax.optim import param_rules
 from bertjax.optim.leaves import WHAT, Leaves
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import optax
 
-from bertjax.config.field_types import Fraction, NonNegative, Positive
+from bertjax.field_types import Fraction, NonNegative, Positive
 from bertjax.optim.leaves import Leaves
 from bertjax.types import Array
 

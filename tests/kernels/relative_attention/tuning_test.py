@@ -6,10 +6,10 @@ import json
 import pytest
 from mutation import mutation
 
-from bertjax.bench.parts import kernel_tune
 from bertjax.kernels.relative_attention import arg_specs, tuning
 from bertjax.kernels.relative_attention.gpu import forward as gpu_forward
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
+from bertjax.tools.bench.parts import kernel_tune
 
 TPU = {'timed': None, 'entries': [{'kernels': {'both': {'queries': 128, 'keys': 128}}}]}
 
@@ -80,13 +80,13 @@ def test_refuses_tables_that_leave_calls_out_and_unknown_fields(tmp_path, monkey
 
 @mutation(
   'tiles: the tuner leaves the depth as it is',
-  'bertjax/bench/parts/kernel_tune.py',
+  'bertjax/tools/bench/parts/kernel_tune.py',
   'for tile in depths(impl, best[kernel])',
   'for tile in ()',
 )
 @mutation(
   'tiles: the tuner keeps the slowest',
-  'bertjax/bench/parts/kernel_tune.py',
+  'bertjax/tools/bench/parts/kernel_tune.py',
   'if seconds < least:',
   'if seconds > least:',
 )

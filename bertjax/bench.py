@@ -1,0 +1,64 @@
+"""Measured speed, memory and traffic, one JSON line each:
+
+python -m bertjax.bench NAME [flags]
+
+NAME is input, kernel or step.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from absl import flags
+from ml_collections import config_flags
+
+from bertjax import registry
+from bertjax.config import command_line, presets
+from bertjax.errors import door
+from bertjax.machine import malloc
+
+BENCHES = registry.names_in('bertjax.tools.bench')
+
+
+def prepare_memory(words: Sequence[str]) -> None:
+  """Gives a bench that computes with XLA the allocator that a run has; to be called first.
+
+  Args:
+    words: of the command, the bench before all.
+  """
+  # Nothing of `input` is computed with XLA, and its rival has threads in the process, which one
+  # arena would make wait for each other.
+  if words and words[0] != 'input':
+    malloc.huge_pages()
+    malloc.one_arena()
+
+
+def main() -> None:
+  """Runs `main()` of the bench module that the first argument names, with the flags it has."""
+  name = sys.argv[1] if len(sys.argv) > 1 else ''
+  if name in ('-h', '--help'):
+    sys.exit(print(__doc__, '\nThe flags of one: python -m bertjax.bench step --help'))
+  if name not in BENCHES:
+    sys.exit(f'bertjax.bench: expected one of {", ".join(BENCHES)}, got {name!r}')
+  bench = importlib.import_module(f'bertjax.tools.bench.{name}')
+  flags.adopt_module_key_flags(bench)  # so that --help shows them
+  if 'config' in flags.FLAGS:
+    sys.modules['__main__'].__doc__ = bench.__doc__
+  arguments = [sys.argv[0], *sys.argv[2:]]
+  command_line.run(lambda: _run(bench), 'bertjax.bench', arguments)
+
+
+def _run(bench: ModuleType) -> None:
+  if 'config' in flags.FLAGS and flags.FLAGS['config'].value is not None:
+    given = config_flags.get_override_values(flags.FLAGS['config'])
+    for line in presets.apply(flags.FLAGS['config'].value, given, os.environ):
+      print(line, file=sys.stderr)  # standard output is JSON
+  bench.main()
+
+
+if __name__ == '__main__':
+  with door('bertjax.bench'):
+    prepare_memory(sys.argv[1:])
+    main()

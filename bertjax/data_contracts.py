@@ -1,0 +1,284 @@
+"""The contracts of the data path, from a store or a file to the rows of a batch.
+
+  Reader    where the rows of a run come from     examples/readers/NAME.py
+  Plan      which tokens make up which example    examples/plans/NAME.py
+  Masking   what is hidden and predicted          examples/noise/NAME.py
+  Task      what people have labelled             examples/labelled/NAME.py
+
+The arrays of a batch and the letters of their axes are in bertjax/types.py.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+
+class Ranges(NamedTuple):
+  """Where the tokens of some examples lie in the store; suffix n: one entry per token, r: per
+  range, s: per special token, E: per example.
+
+  The examples are laid end to end. Their special tokens are not in the store; all other places are
+  filled, in order, with the tokens of the ranges.
+
+  Attributes:
+    start_r, length_r: int64, first token and tokens (>= 0) of each range of the store.
+    special_s: int64, places of the special tokens; one may be named twice.
+    id_s: int32, their ids.
+    length_E: int64, tokens of each example, special ones included.
+    type_n: int32 segment, 0, 1 or 2; None: all 0.
+    label: name -> int32 [E]; becomes the batch's `<name>_BG`.
+    table: name -> int32 [n]; becomes the batch's `<name>_BT`.
+    position_n: int32 positions that the model sees; None: each token's place in its example.
+    row: name -> [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
+    order_n: int64, for each token that is not special its place among those of the ranges, where
+      text is read in another order than the store's; None: as they come.
+    ahead: whether each example is followed, in the ranges and places, by one more token, which is
+      not part of it: the one that the next batch begins with.
+  """
+
+  start_r: np.ndarray
+  length_r: np.ndarray
+  special_s: np.ndarray
+  id_s: np.ndarray
+  length_E: np.ndarray
+  type_n: np.ndarray | None = None
+  label: Mapping[str, np.ndarray] = {}
+  table: Mapping[str, np.ndarray] = {}
+  position_n: np.ndarray | None = None
+  row: Mapping[str, np.ndarray] = {}
+  order_n: np.ndarray | None = None
+  ahead: bool = False
+
+
+Columns = Mapping[str, np.ndarray]  # one entry per example: what a plan keeps
+Piece = tuple[dict[str, np.ndarray], dict[str, int]]  # some examples' columns, and counts
+Kept = tuple[np.ndarray, dict[str, int]]  # which examples stay, bool [E], and counts
+
+
+class Spec(NamedTuple):
+  """What a plan's examples follow from, besides the store.
+
+  Attributes:
+    options: an instance of `Plan.options`.
+    length: T, tokens per row, special tokens included.
+    seed: of all draws.
+    rows: rows of a batch; plans that are `ordered` alone read it.
+  """
+
+  options: Any
+  length: int
+  seed: int
+  rows: int = 0
+
+
+class Chosen(NamedTuple):
+  """Examples whose ranges are asked for.
+
+  Attributes:
+    column: the plan's columns at these examples.
+    index_E: int64, their numbers in the epoch.
+    epoch: of an ordered plan, whose rows are asked for epoch by epoch.
+    shuffle: of an ordered plan: whether the epoch has an order of its own.
+  """
+
+  column: Columns
+  index_E: np.ndarray
+  epoch: int = 0
+  shuffle: bool = False
+
+
+class Plan(NamedTuple):
+  """Which tokens make up which example: examples/plans/NAME.py exports it as PLAN.
+
+  Attributes:
+    options: a frozen dataclass, the fields of `config.data.plan` besides its name.
+    special: names of the special tokens that it needs.
+    build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
+      and columns, never its tokens. The column `length` is each example's tokens, special ones
+      included; `group`, where there is one, its language, and `weight` what it counts for its
+      language's share, 1 where there is none. What cannot work is refused at the call.
+    ranges: (store, spec, chosen) -> where the tokens of these examples lie.
+    ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
+      and every example is a row.
+    row: names of the `<name>_B` that it gives.
+    columns: of the store, language or role, that it cannot do without.
+    keep: of a plan that leaves out examples for what their tokens are: (store, options, their
+      tokens end to end, tokens of each) -> which of them stay. They are asked
+      for before they have their numbers in the epoch. None: all stay, and no token is read.
+  """
+
+  options: type
+  special: Sequence[str]
+  build: Callable[[Any, Spec], Iterator[Piece]]
+  ranges: Callable[[Any, Spec, Chosen], Ranges]
+  ordered: bool = False
+  row: Sequence[str] = ()
+  columns: Sequence[str] = ()
+  keep: Callable[[Any, Any, np.ndarray, np.ndarray], Kept] | None = None
+
+
+def one_row(options: Any) -> int:
+  """Rows are corrupted one by one."""
+  del options
+  return 1
+
+
+def no_units(options: Any) -> bool:
+  """Phrases and entities are not read."""
+  del options
+  return False
+
+
+class Masking(NamedTuple):
+  """What is hidden and predicted: examples/noise/NAME.py exports it as MASKING.
+
+  Attributes:
+    options: a frozen dataclass, the fields of `config.data.mask` besides its name. One that draws
+      has `static`: whether it draws the same in every epoch.
+    special: names of the special tokens that it needs.
+    check: (options, store, length); refuses what cannot work.
+    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`.
+    slots: (options, length) -> P, predicted slots of a row.
+    block: options -> how many rows must be corrupted together.
+    row: names of the `<name>_B` that it reads, which the plan must give.
+    units: options -> whether it reads the store's units, phrases and entities.
+  """
+
+  options: type
+  special: Sequence[str]
+  check: Callable[[Any, Any, int], None]
+  corrupt: Callable[[Any, Any, Any], dict[str, np.ndarray]]
+  slots: Callable[[Any, int], int]
+  block: Callable[[Any], int] = one_row
+  row: Sequence[str] = ()
+  units: Callable[[Any], bool] = no_units
+
+
+class Labelled(NamedTuple):
+  """Labelled examples as rows of tokens; suffix n: one entry per example.
+
+  Attributes:
+    id_n: int32 ids of each, special tokens included.
+    type_n: int32 segments of its tokens.
+    label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`. Or
+      [n, G, C], `<name>_BGC`.
+    cut: how many lost tokens, since they were too long.
+    token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
+    part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
+      and every row has as many. (): each row is one part.
+    truth: what an evaluator compares predictions with, where the rows do not hold all of it.
+  """
+
+  id_n: Sequence[np.ndarray]
+  type_n: Sequence[np.ndarray]
+  label: Mapping[str, np.ndarray]
+  cut: int
+  token_label: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
+  part_n: Sequence[np.ndarray] = ()
+  truth: Sequence[Any] = ()
+
+  def take(self, number_n: np.ndarray) -> 'Labelled':
+    """The examples of these numbers, in this order."""
+    chosen = lambda found: [found[number] for number in number_n] if len(found) else found
+    return Labelled(
+      chosen(self.id_n), chosen(self.type_n), {k: v[number_n] for k, v in self.label.items()},
+      self.cut, {k: chosen(v) for k, v in self.token_label.items()}, chosen(self.part_n),
+      chosen(self.truth),
+    )  # fmt: skip
+
+
+class Task(NamedTuple):
+  """What people have labelled: examples/labelled/NAME.py exports it as TASK.
+
+  Attributes:
+    options: a frozen dataclass, the fields of `config.data.task` besides its name.
+    check: options -> None; refuses what cannot work.
+    read: (path, options) -> the records of a file, one by one.
+    classes: options -> label of examples or of tokens -> how many classes it has; 1: it is a
+      number.
+    encode: (records, options, vocabulary, length) -> examples, whose parts are no longer than
+      length.
+    encode_cls_last: the same for encoders whose [CLS] is the last token; None: the rows of `encode`
+      with the [CLS] of each part behind it.
+  """
+
+  options: type
+  check: Callable[[Any], None]
+  read: Callable[[str, Any], Iterator[Any]]
+  classes: Callable[[Any], Mapping[str, int]]
+  encode: Callable[[Sequence[Any], Any, Any, int], Labelled]
+  encode_cls_last: Callable[[Sequence[Any], Any, Any, int], Labelled] | None = None
+
+
+class RowSource(Protocol):
+  """Rows by number: `Examples` over a store, a seqio stream, or labelled ones in memory."""
+
+  @property
+  def ordered(self) -> bool:
+    """Whether rows go on where those of the batch before them stopped."""
+    ...
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """What is worth saying of it before a run."""
+    ...
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
+    """These rows, counted over all epochs, as a batch with dropped_B."""
+    ...
+
+
+class TrainingRows(RowSource, Protocol):
+  """Rows to train on."""
+
+  def template(self) -> dict[str, np.ndarray]:
+    """One of them, as long as the longest, without dropped_B: for its shapes and dtypes."""
+    ...
+
+
+class HeldOutRows(RowSource, Protocol):
+  """Rows to evaluate on: `Examples` over a store, or rows in memory."""
+
+  @property
+  def rows(self) -> int:
+    """Rows of an epoch."""
+    ...
+
+  @property
+  def store(self) -> Any:
+    """Knows the vocabulary."""
+    ...
+
+
+class Reader(NamedTuple):
+  """Where the rows of a run come from: examples/readers/NAME.py exports it as READER.
+
+  Attributes:
+    reads: the keys of `config.data` that it reads, besides those of every run (reader, languages,
+      vocab, lowercase, threads): also plan and mask, or task, which say what is made of its rows.
+    ensure: (config.data, seed, workdir) -> the directory that `open` takes; makes what is missing.
+    open: that directory -> the store, of the vocabulary alone where there is no text in it.
+    rows: (config of a phase, store, directory for plans) -> the rows to train on, and those that
+      their source holds out, or None.
+    says: (configs of all phases, directory of the store) -> what is read, a line for people.
+    text: whether the store has the text, in files that are compared with their record.
+    repeats: whether every host can make any batch at any time; else they come in order, and one
+      thread asks for them.
+    unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
+    of_run: keys of `config.data` that `ensure` alone reads: the phases of a run share their values.
+    check: (config of a phase) -> nothing; refuses what `rows` would, as far as can be told
+      before `ensure`, which may take hours.
+  """
+
+  reads: Sequence[str]
+  ensure: Callable[[Any, int, str], str]
+  open: Callable[[Any], Any]
+  rows: Callable[[Any, Any, str | None], tuple[TrainingRows, HeldOutRows | None]]
+  says: Callable[[Sequence[Any], str], str]
+  text: bool = False
+  repeats: bool = True
+  unit: int = 0
+  of_run: Sequence[str] = ()
+  check: Callable[[Any], None] = lambda config: None

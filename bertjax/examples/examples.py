@@ -1,0 +1,328 @@
+"""Rows of a plan over a store, masked: every batch is a pure function of its row numbers.
+
+  plan     which ranges of the store make up which example     examples/plans/
+  packing  which examples share a row                          packing.py
+  order    which rows a batch has                              counter_rng.py, language_sampling.py
+  tokens   gathered and laid out                               layout.py
+  masking  what is hidden and predicted                        examples/noise/
+
+A plan is a set of columns, one entry per example. It is kept beside the store, in `plans/HASH/`, or
+in a directory of the caller's where the store is read-only. Tokens, units and columns of the store
+are gathered here alone, from the ranges that the plan names, so that every masking works with every
+plan, or is refused by `plan_and_mask.open_recipe`.
+"""
+
+import dataclasses
+import functools
+import logging
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Chosen, Plan, Spec
+from bertjax.errors import UserError
+from bertjax.examples import languages as language_sampling
+from bertjax.examples import layout, packing
+from bertjax.examples.plan_and_mask import Recipe, check_special, open_recipe
+from bertjax.machine import checksums
+from bertjax.store import cache, npy_files
+
+FORMAT = 2  # of the cached plans
+
+
+def held_out_data(data: Any) -> Any:
+  """`config.data` for evaluation: every example once, and its masks for good."""
+  changed = data.copy_and_resolve_references()
+  if 'dupe_factor' in changed.plan:
+    changed.plan.dupe_factor = 1
+  if 'static' in changed.mask:
+    changed.mask.static = True
+  return changed
+
+
+def tables_of(model: Any) -> tuple[str, ...]:
+  """Names of the embedding tables of `config.model` that read ids of the batch."""
+  return tuple(name for name, _ in model.extra) if 'extra' in model else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+  """The rows of an endless sequence of epochs; `types.TrainingRows`.
+
+  Attributes:
+    store: the token store.
+    recipe: how batches are made of it.
+    spec: what the plan follows from.
+    column: name -> [examples], the plan.
+    row_start: int64 [rows + 1], where each row's examples begin in row_example; None where rows are
+      examples.
+    row_example: int64 [examples], row by row; None where rows are examples.
+    count: what the plan counted.
+    tables: names of the store's columns that batches show as `<name>_BT`.
+    plan: the directory of the plan, None of one in memory.
+  """
+
+  store: Any
+  recipe: Recipe
+  spec: Spec
+  column: dict[str, np.ndarray]
+  row_start: np.ndarray | None
+  row_example: np.ndarray | None
+  count: dict[str, int]
+  tables: Sequence[str] = ()
+  plan: pathlib.Path | None = None
+
+  @property
+  def length(self) -> int:
+    """Tokens per row."""
+    return self.spec.length
+
+  @property
+  def examples(self) -> int:
+    """Examples per epoch."""
+    return len(self.column['length'])
+
+  @property
+  def rows(self) -> int:
+    """Rows per epoch."""
+    return self.examples if self.row_start is None else len(self.row_start) - 1
+
+  @property
+  def ordered(self) -> bool:
+    """Whether rows go on where those of the batch before them stopped."""
+    return self.recipe.plan.ordered
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """The plan in figures: its own counts, examples, rows, real tokens per row and their share."""
+    tokens_per_row = self.count['tokens'] / self.rows
+    stats = dict(self.count, examples=self.examples, rows=self.rows)
+    return stats | dict(tokens_per_row=tokens_per_row, fill=tokens_per_row / self.length)
+
+  def template(self) -> dict[str, np.ndarray]:
+    """A row, for its shapes and dtypes."""
+    row = self.batch(np.zeros(1, np.int64), shuffle=True)
+    return {name: value for name, value in row.items() if name != 'dropped_B'}
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
+    """Builds rows.
+
+    Args:
+      row_n: int64 row numbers counted over all epochs, >= 0.
+      shuffle: permute the rows of every epoch, or with language_alpha those of every language;
+        otherwise they keep the corpus's order.
+
+    Returns:
+      The batch of `bertjax.types`, and dropped_B int32: targets that had no slot.
+    """
+    row_n, block = np.asarray(row_n, np.int64), self.recipe.masking.block(self.recipe.mask_options)
+    if self.ordered:
+      return self._by_epoch(row_n, shuffle)
+    if block == 1:
+      return self._build(row_n, *self._rows_at(row_n, shuffle))
+    # Whatever rows are asked for, whole blocks are built.
+    block_n, at_n = np.unique(row_n // block, return_inverse=True)
+    whole_n = np.repeat(block_n * block, block) + np.tile(np.arange(block), len(block_n))
+    batch = self._build(whole_n, *self._rows_at(whole_n, shuffle))
+    return {name: value[at_n * block + row_n % block] for name, value in batch.items()}
+
+  def _by_epoch(self, row_n, shuffle) -> dict[str, np.ndarray]:
+    """Builds rows of an ordered plan epoch by epoch."""
+    epoch_n, index_n = np.divmod(row_n, self.rows)
+    parts, at_n = [], np.argsort(epoch_n, kind='stable')
+    for epoch in np.unique(epoch_n).tolist():
+      mine_n = np.flatnonzero(epoch_n == epoch)
+      chosen = self._chosen(index_n[mine_n])._replace(epoch=epoch, shuffle=shuffle)
+      parts.append(self._masked(chosen, row_n[mine_n], epoch_n[mine_n]))
+    inverse_n = np.argsort(at_n)
+    return {name: np.concatenate([p[name] for p in parts])[inverse_n] for name in parts[0]}
+
+  @functools.cached_property
+  def _schedule(self) -> language_sampling.Schedule | None:
+    alpha = self.recipe.language_alpha
+    if alpha is None:
+      return None
+    column, block = self.column, self.recipe.language_block
+    return language_sampling.schedule(column['group'], alpha, block, column.get('weight'))
+
+  def _rows_at(self, row_n, shuffle) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the epoch and the index in the epoch of these rows."""
+    if shuffle and self._schedule:
+      return language_sampling.rows_at(row_n, self._schedule, self.spec.seed)
+    epoch_n, index_n = np.divmod(row_n, self.rows)
+    if shuffle:
+      key_n = counter_rng.fold(counter_rng.root(self.spec.seed, 'shuffle'), epoch_n)
+      index_n = counter_rng.permute(key_n, index_n, self.rows)
+    return epoch_n, index_n
+
+  def _build(self, row_n, epoch_n, index_n) -> dict[str, np.ndarray]:
+    if self.row_start is None or self.row_example is None:
+      return self._masked(self._chosen(index_n), row_n, epoch_n)
+    start_n = self.row_start[index_n]
+    row_E, offset_E = layout.ragged(self.row_start[index_n + 1] - start_n)
+    example_E = self.row_example[start_n[row_E] + offset_E]
+    return self._masked(self._chosen(example_E), row_n, epoch_n, row_E)
+
+  def _chosen(self, example_E) -> Chosen:
+    return Chosen({k: column[example_E] for k, column in self.column.items()}, example_E)
+
+  def _masked(self, chosen: Chosen, row_n, epoch_n, row_E=None) -> dict[str, np.ndarray]:
+    """Makes the batch of examples, by default one a row."""
+    recipe = self.recipe
+    row_E = np.arange(len(row_n)) if row_E is None else row_E
+    # What draws nothing has no field `static`.
+    static = getattr(recipe.mask_options, 'static', True)
+    epoch_E = np.zeros_like(row_E) if static else epoch_n[row_E]
+    root = counter_rng.root(self.spec.seed, 'corrupt')
+    key_E = counter_rng.fold(counter_rng.fold(root, epoch_E), chosen.index_E)
+    rows = layout.lay_out(
+      recipe.plan.ranges(self.store, self.spec, chosen), self.store, row_E, key_E,
+      (len(row_n), self.length), row_n, self.spec.seed,
+    )  # fmt: skip
+    batch = layout.frame(rows, recipe.pack)
+    for name in self.tables:
+      if f'{name}_BT' not in batch:
+        batch[f'{name}_BT'] = layout.place(rows, layout.column(rows, self.store, name))
+    return batch | recipe.masking.corrupt(rows, recipe.mask_options, self.store)
+
+
+def make_examples(
+  store,
+  data: Any,
+  length: int,
+  seed: int,
+  fallback: str | None = None,
+  rows: int = 0,
+  tables: Sequence[str] = (),
+) -> Examples:
+  """Opens the plan of a recipe over a store, building it on first use.
+
+  Args:
+    store: the token store.
+    data: `config.data`.
+    length: tokens per row, special tokens included.
+    seed: of the plan, the order and the masks.
+    fallback: directory for plans where the store's own cannot be written; where none can, the plan
+      is kept in memory.
+    rows: of a batch; an ordered plan has a column for each.
+    tables: names of embedding tables that read a column of the store: see `Examples.tables`.
+
+  Raises:
+    UserError: as `open_recipe`; a special token that the vocabulary lacks, or a store or length
+      that the plan cannot use.
+  """
+  store, recipe, spec = _opened(store, data, length, seed, rows, tables)
+  _pieces(store, recipe, spec)  # meets all mistakes before anything is written
+  identity = dict(
+    format=FORMAT,
+    store=checksums.digest(store.meta),
+    plan=[recipe.plan_name, dataclasses.asdict(recipe.plan_options)],
+    pack=recipe.pack,
+    **spec._replace(rows=rows if recipe.plan.ordered else 0, options=None)._asdict(),
+  )
+  roots = [pathlib.Path(store.path, 'plans'), *([pathlib.Path(fallback)] if fallback else [])]
+
+  def build(path: pathlib.Path) -> dict[str, int]:
+    count = npy_files.write_columns(path, _pieces(store, recipe, spec))
+    if recipe.pack > 1:
+      length_E = np.load(path / 'length.npy', mmap_mode='r')
+      npy_files.write_columns(path, _packed(length_E, recipe, length))
+    return count
+
+  try:
+    directory, count = cache.directory(roots, identity, build)
+  except cache.NoRoom as error:
+    logging.warning('the plan is kept in memory, and made again at each start: %s', error)
+    return examples_in_memory(store, data, length, seed, rows, tables)
+  files = sorted(directory.glob('*.npy'))
+  column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
+  packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
+  old = count.get('random_next') and 'no_other_document' not in count
+  if old and 1 in language_sampling.peers(store).size_l:
+    said = 'takes text of the same document for random text where a language has no other'
+    logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
+  examples = Examples(store, recipe, spec, column, count=count, tables=tables, **packed)
+  return _checked(dataclasses.replace(examples, plan=directory))
+
+
+def examples_in_memory(
+  store, data: Any, length: int, seed: int, rows: int = 0, tables: Sequence[str] = ()
+) -> Examples:
+  """As `make_examples`, for a store that has no directory: nothing is written."""
+  store, recipe, spec = _opened(store, data, length, seed, rows, tables)
+  column, count = npy_files.join_columns(_pieces(store, recipe, spec))
+  packed: dict[str, Any] = dict(row_start=None, row_example=None)  # so it stays where none are
+  if recipe.pack > 1:
+    packed |= npy_files.join_columns(_packed(column['length'], recipe, length))[0]
+  return _checked(Examples(store, recipe, spec, column, count=count, tables=tables, **packed))
+
+
+def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec]:
+  recipe = open_recipe(data)
+  if recipe.plan.ordered and rows < 1:
+    raise UserError(
+      f'config.data.plan {recipe.plan_name!r} reads columns of the whole text side by side: '
+      'expected a store, got text that is streamed. Set config.data.reader=store'
+    )
+  store = store.numbered(data.languages)
+  for name in (*recipe.plan.columns, *tables):
+    store.column(name)  # refuses a store that lacks it, with the remedy
+  if recipe.masking.units(recipe.mask_options):
+    store.check_units()
+  return store, recipe, Spec(recipe.plan_options, length, seed, rows)
+
+
+def _pieces(store, recipe: Recipe, spec: Spec):
+  """Returns the plan's pieces, which are made as they are read; all mistakes are met before
+  that."""
+  check_special(recipe, store.special, str(store.path))
+  if len(store.documents) < 2:
+    raise UserError(f'{store.path}: expected at least one document, got none')
+  recipe.masking.check(recipe.mask_options, store, spec.length)
+  pieces, keep = recipe.plan.build(store, spec), recipe.plan.keep
+  return _counted(pieces if keep is None else _kept(pieces, keep, store, recipe.plan, spec))
+
+
+def _kept(pieces, keep, store, plan: Plan, spec: Spec):
+  """The pieces without the examples that the plan leaves out for what their tokens are."""
+  for column, count in pieces:
+    chosen = Chosen(column, np.arange(len(column['length'])))
+    ranges = plan.ranges(store, spec, chosen)
+    token_n, _ = layout.tokens(ranges, store)
+    stays_E, left_out = keep(store, spec.options, token_n, ranges.length_E)
+    yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out
+
+
+def _checked(examples: Examples) -> Examples:
+  """Refuses a plan without rows, and to sample languages that it does not know."""
+  recipe = examples.recipe
+  if not examples.examples:
+    raise UserError(
+      f'the plan {recipe.plan_name!r} makes no row of {examples.length} tokens of '
+      f'{examples.store.path}, its counts are {examples.count}: raise config.length or give more '
+      'text'
+    )
+  if recipe.language_alpha is not None and 'group' not in examples.column:
+    raise UserError(
+      f'config.data.language_alpha={recipe.language_alpha} needs the language of every row, which '
+      f'the plan {recipe.plan_name!r} over {examples.store.path} does not know: prepare the store '
+      'with languages, or set language_alpha=None'
+    )
+  return examples
+
+
+def _counted(pieces):
+  for column, count in pieces:
+    yield column, count | dict(tokens=int(column['length'].sum()))
+
+
+def _packed(length_E, recipe, capacity):
+  yield dict(row_start=np.zeros(1, np.int64)), {}
+  packed = 0
+  for example_n, count_n in packing.pack(length_E, capacity, recipe.pack):
+    stop_n = packed + np.cumsum(count_n)
+    packed = int(stop_n[-1])
+    yield dict(row_start=stop_n, row_example=example_n), {}

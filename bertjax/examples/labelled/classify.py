@@ -1,0 +1,152 @@
+"""A text or a pair of texts has a class, or a number."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.data_contracts import Labelled, Task
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import records, texts
+from bertjax.examples.labelled.common.records import Record
+from bertjax.field_types import Count
+from bertjax.vocab.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """The fields of `config.data.task`.
+
+  Attributes:
+    text: columns of the text, or of the two texts of a pair.
+    label: column of the class or number.
+    classes: as they are spelled there, in the order of their ids; (): a number is predicted.
+    header: names of the columns of a table whose first line is none.
+    separators: [SEP] between the texts of a pair; RoBERTa has 2.
+    unlabelled: no label is read: a student can learn from a text what its teacher says.
+    soft_label: column of what a teacher says (`bertjax.predict --soft_labels`): the probability of
+      each class, or a number; '': none.
+  """
+
+  text: tuple[str, ...]
+  label: str
+  classes: tuple[str, ...]
+  header: tuple[str, ...]
+  separators: Count
+  unlabelled: bool
+  soft_label: str
+
+
+def check(options: Options, at: str = 'config.data.task.') -> None:
+  """Refuses what cannot be learned; `at` begins the names of the keys.
+
+  Raises:
+    UserError: no text, more than two, or fewer than two different classes.
+  """
+  if len(options.text) not in (1, 2):
+    raise UserError(f'{at}text: expected one column or two, got {options.text!r}')
+  if options.classes and len(set(options.classes)) < max(2, len(options.classes)):
+    raise UserError(
+      f'{at}classes: expected two different classes or more, or () where a number is '
+      f'predicted, got {options.classes!r}'
+    )
+
+
+def read(path: str, options: Options) -> Iterator[Record]:
+  """The records of a table; errors as `records.read`."""
+  needed = () if options.unlabelled else (options.label,)
+  return records.read(path, (*options.text, *needed), options.header)
+
+
+def classes(options: Options) -> dict[str, int]:
+  """How many the label has; 1: it is a number."""
+  return dict(label=len(options.classes) or 1)
+
+
+def encode(
+  found: Sequence[Record], options: Options, vocabulary: Vocabulary, length: int
+) -> Labelled:
+  """The records as rows with `label_BG`, int32 ids of classes or float32 numbers, and
+  `soft_label_BGC`, log-probabilities of the classes, or a number, where the first record has it.
+
+  Raises:
+    UserError: a label that is none of the classes, or no number, or one that is not there; a soft
+      label that is not that of these classes; the line is named.
+  """
+  said = [[records.string(r, name) for r in found] for name in options.text]
+  rows = texts.rows(said, vocabulary, length, options.separators)
+  return Labelled(
+    id_n=[row.id_n for row in rows],
+    type_n=[row.type_n for row in rows],
+    label=labels(found, options) | _soft_labels(found, options),
+    cut=sum(row.cut > 0 for row in rows),
+  )
+
+
+def labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
+  """`label` -> int32 ids of classes or float32 numbers; nothing where none is read; errors as
+  `encode`."""
+  if options.unlabelled:
+    return {}
+  label_n = np.array([_label(r, options) for r in found])
+  return dict(label=label_n.astype(np.int32 if options.classes else np.float32))
+
+
+def _label(record: Record, options: Options) -> Any:
+  said = str(record.values[options.label])
+  if options.classes:
+    if said not in options.classes:
+      raise UserError(
+        f'{record.place}: expected one of {", ".join(map(repr, options.classes))} in '
+        f'{options.label!r}, got {said!r}: mend the line or the classes of the config'
+      )
+    return options.classes.index(said)
+  return _number(record, options.label)
+
+
+def _number(record: Record, name: str) -> float:
+  said = str(record.values[name])
+  try:
+    number = float(said)
+  except ValueError:
+    number = math.nan
+  if not math.isfinite(number):
+    raise UserError(
+      f'{record.place}: expected a number in {name!r}, got {said!r}; classes are named, as in '
+      "config.data.task.classes=('no','yes')"
+    )
+  return number
+
+
+def _soft_labels(found: Sequence[Record], options: Options) -> dict[str, np.ndarray]:
+  """`soft_label` -> float32 [n, 1, C], of a number C is 1; nothing where the first record has
+  none."""
+  if not options.soft_label or options.soft_label not in found[0].values:
+    return {}
+  soft_nC = np.array([_soft_label(r, options) for r in found], np.float32)
+  return dict(soft_label=soft_nC[:, None])
+
+
+def _soft_label(record: Record, options: Options) -> list[float]:
+  if options.soft_label not in record.values:
+    raise UserError(
+      f'{record.place}: expected {options.soft_label!r}, which the lines before it have'
+    )
+  said = record.values[options.soft_label]
+  if not options.classes:
+    return [_number(record, options.soft_label)]
+  known = isinstance(said, dict) and said.keys() == set(options.classes)
+  p_C = np.array([said[name] for name in options.classes] if known else [], np.float64)
+  if not known or not (p_C >= 0).all() or abs(p_C.sum() - 1) > 1e-3:
+    raise UserError(
+      f'{record.place}: expected in {options.soft_label!r} the probability of each of '
+      f'{", ".join(map(repr, options.classes))}, got {said!r}: write the file with a teacher of '
+      'this task (bertjax.predict --soft_labels)'
+    )
+  with np.errstate(divide='ignore'):  # a class may have none
+    return np.log(p_C).tolist()
+
+
+TASK = Task(Options, check, read, classes, encode)

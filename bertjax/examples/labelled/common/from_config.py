@@ -1,0 +1,146 @@
+"""What a config says of labelled examples: their task, files and vocabulary."""
+
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from bertjax import registry
+from bertjax.data_contracts import Task
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import extra_ids, parts
+from bertjax.examples.labelled.common.rows import Rows
+from bertjax.options import read
+from bertjax.store.reader import Store
+from bertjax.vocab import kept
+from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
+
+
+def open_rows(
+  config: Any,
+  path: str,
+  key: str,
+  store: Store,
+  limit: int,
+  together: int,
+  language: str = '',
+  judged: bool = False,
+) -> Rows:
+  """The rows of a file of labelled examples.
+
+  Args:
+    config: of the run; `data.task` says what its columns mean.
+    path: of the file.
+    key: of the config that names it, for messages.
+    store: of `open_vocabulary`.
+    limit: examples from the first one on; 0: all.
+    together: rows of a batch.
+    language: as of `extra_ids.ids`.
+    judged: whether the labels are what a model is judged by; `config.data.task.unlabelled` is of
+      what it learns from.
+
+  Raises:
+    UserError: no file, another kind of file, a column that it lacks, a label that is wrong, no
+      example, an encoder that does not fit the task, or no language where it or its vocabulary
+      needs one.
+  """
+  given = dict(config.data.task.items())
+  if judged and 'unlabelled' in given:
+    given['unlabelled'] = False
+  task, options = task_of(given)
+  cls_last = parts.is_cls_last(config.model)
+  own = task.encode_cls_last if cls_last else None
+  more = extra_ids.ids(config, language)
+  records = list(_read(task, options, path, key, limit))
+  vocabulary = vocabulary_of(config, store, language)
+  examples = (own or task.encode)(records, options, vocabulary, config.length)
+  if cls_last and own is None:
+    examples = parts.with_cls_last(examples)
+  length, block = config.length * parts.count(examples), config.data.length_block
+  return Rows(store, examples, length, config.seed, together, block, cls_last, more)
+
+
+def vocabulary_of(config: Any, store: Store, language: str = '') -> Vocabulary:
+  """The vocabulary of the encoder, for examples in a language; arguments and errors as
+  `open_rows`."""
+  found = read_vocabulary(store.path / 'vocab')
+  if found.check_language is None:
+    return found
+  return found.of_language(extra_ids.name(config, language, store.languages))
+
+
+def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
+  """The records of a file of labelled examples; arguments and errors as `open_rows`."""
+  return list(_read(*task_of(config.data.task), path, key, limit))
+
+
+def count(config: Any) -> int:
+  """How many examples the run is trained on, without encoding them.
+
+  Raises:
+    UserError: as `open_rows`.
+  """
+  data = config.data
+  found = _read(*task_of(data.task), data.train, 'config.data.train', data.examples)
+  return sum(1 for _ in found)
+
+
+def _read(task: Task, options: Any, path: str, key: str, limit: int) -> Iterator[Any]:
+  if not path:
+    raise UserError(f'{key} names no file: expected one with labelled examples')
+  record = None
+  try:
+    for record in itertools.islice(task.read(path, options), limit or None):
+      yield record
+  except UserError as error:
+    raise UserError(f'{key}: {error}') from error
+  if record is None:
+    raise UserError(f'{key}={path} has no examples: expected one at least')
+
+
+def task_of(given: Any) -> tuple[Task, Any]:
+  """The task that `config.data.task` names, and its options, checked."""
+  module = registry.find('bertjax.examples.labelled', given['name'], 'config.data.task.name')
+  fields = {name: value for name, value in given.items() if name != 'name'}
+  options = read(module.TASK.options, fields, 'config.data.task')
+  module.TASK.check(options)
+  return module.TASK, options
+
+
+def fill_labels(model: Any, given: Any) -> None:
+  """Gives the labels of `config.model`, of examples and of tokens, that have 0 classes as many as
+  the task has.
+
+  Args:
+    model: `config.model`.
+    given: `config.data.task`.
+
+  Raises:
+    UserError: a head for another number of classes.
+  """
+  task, options = task_of(given)
+  known = task.classes(options)
+  for key in ('labels', 'token_labels'):
+    labels = tuple((name, classes or known.get(name, 0)) for name, classes in model[key])
+    for name, classes in labels:
+      if classes != known.get(name, classes):
+        raise UserError(
+          f'config.model.{key} has {classes} classes for {name!r}, config.data.task {known[name]}: '
+          'leave it at 0 to take those of the task'
+        )
+    model[key] = labels
+
+
+def ensure_vocabulary(data: Any, workdir: str) -> str:
+  """Copies the vocabulary to WORKDIR/vocab; returns WORKDIR.
+
+  Raises:
+    UserError: `config.data` names none.
+  """
+  if not data.vocab:
+    raise UserError(
+      'config.data.vocab is empty: name the vocabulary of the encoder, or begin with a model that '
+      'brings its own, --config.init_from=hf:DIR or a run'
+    )
+  kept.bring(data.vocab, data.lowercase, pathlib.Path(workdir, 'vocab'))
+  return workdir

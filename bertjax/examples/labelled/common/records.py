@@ -1,0 +1,203 @@
+"""Records of tables, by the names of their columns: TSV, CSV and JSON lines, compressed or not, and
+examples of TFDS (`datasets`) and of seqio Tasks.
+
+TSV has no quotes: what stands between TABs is the field, as GLUE's files have it.
+"""
+
+import csv
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from bertjax.errors import UserError, choose
+from bertjax.examples.labelled.common import datasets
+from bertjax.machine import copies
+from bertjax.text import compressed, kinds
+from bertjax.text.formats import tables
+
+LONGEST = 2**24  # bytes of a line
+TABLES = (kinds.TSV, kinds.CSV, kinds.JSON)
+TASKS = 'seqio:'  # how the names of Tasks begin
+OBJECT = 'a JSON object on each line (`jq -c .[]` makes that of an array)'
+
+
+class Record(NamedTuple):
+  """One line of a table, or one example.
+
+  Attributes:
+    place: file and line, for messages.
+    values: column -> what stands there.
+  """
+
+  place: str
+  values: Mapping[str, Any]
+
+
+def read(path: str, columns: Sequence[str], header: Sequence[str] = ()) -> Iterator[Record]:
+  """Yields the records of a file, or of a split of TFDS or of a seqio Task.
+
+  Args:
+    path: .tsv, .csv, .json or .jsonl, perhaps .gz, .xz, .bz2 or .zst; or tfds:NAME:SPLIT,
+      or seqio:MODULE:NAME:SPLIT.
+    columns: that every record must have.
+    header: names of the columns of a table whose first line is none; a first line that has all of
+      `columns` is the header all the same, as GLUE's test files have one where the others do not.
+
+  Raises:
+    UserError: no such file, another kind of file, a column that it lacks, or a record that is
+      broken; as `datasets.examples` and `task_columns.examples`.
+  """
+  if by_name(path):
+    yield from _examples(path, columns)
+    return
+  file = existing(path)
+  kind = kinds.check(file)
+  if kind not in TABLES:
+    raise UserError(f'{path}: expected .tsv, .csv or .jsonl, got {kind}')
+  if kind == kinds.JSON:
+    yield from _objects(file, lines(file), columns)
+  else:
+    yield from _rows(file, lines(file), kind, columns, header)
+
+
+def string(record: Record, name: str) -> str:
+  """The text of a column.
+
+  Raises:
+    UserError: it is none; the line is named.
+  """
+  value = record.values[name]
+  if not isinstance(value, str):
+    raise UserError(f'{record.place}: expected a string in {name!r}, got {value!r}')
+  return value
+
+
+def by_name(path: str) -> bool:
+  """Whether it names what TFDS or seqio knows, and no file."""
+  return path.startswith((datasets.PREFIX, TASKS))
+
+
+def existing(path: str) -> pathlib.Path:
+  """The file of that name, on this machine.
+
+  Raises:
+    UserError: there is none.
+  """
+  file = copies.local(path)
+  if not file.is_file():
+    raise UserError(f'there is no file {path}: expected labelled examples')
+  return file
+
+
+def lines(file: pathlib.Path) -> Iterator[str]:
+  """The lines of a file with their line feeds, decompressed as its name says.
+
+  Raises:
+    UserError: a damaged archive, or a line that is not UTF-8.
+  """
+  with file.open('rb') as raw:
+    for number, line in enumerate(compressed.lines(file, raw, LONGEST), 1):
+      try:
+        text = line.decode('utf-8-sig' if number == 1 else 'utf-8')
+      except UnicodeDecodeError as error:
+        raise UserError(
+          f'{file}, line {number}: expected UTF-8, got {error}; convert it, as `iconv -f latin1` '
+          'does with Latin-1'
+        ) from error
+      yield text
+
+
+def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
+  if path.startswith(TASKS):
+    from bertjax.examples.seqio_tasks import task_columns
+
+    found = task_columns.examples(path)
+  else:
+    found = datasets.examples(path)
+  for number, values in enumerate(found, 1):
+    place = f'{path}, example {number}'
+    _check(place, values, columns)
+    yield Record(place, values)
+
+
+def parsed(text: str | bytes, **options: Any) -> Any:
+  """What JSON says; options as of `json.loads`.
+
+  Raises:
+    ValueError: it is none, or has an escape of half a surrogate pair (\\ud83d), as a text has that
+      was cut within an emoji: no UTF-8 holds that.
+    RecursionError: it is nested too deeply.
+  """
+  if isinstance(text, bytes):
+    text = text.decode(json.detect_encoding(text))
+  value = json.loads(text, **options)
+  if '\\ud' in text.lower():
+    try:
+      json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+      around = error.object[max(error.start - 20, 0) : error.end]
+      raise ValueError(
+        f'half of a surrogate pair, which is no text, at the end of {around!r}'
+      ) from error
+  return value
+
+
+def _objects(file: pathlib.Path, lines: Iterator[str], columns: Sequence[str]) -> Iterator[Record]:
+  for number, line in enumerate(lines, 1):
+    if not line.strip():
+      continue
+    place = f'{file}, line {number}'
+    try:
+      value = parsed(line, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+      raise UserError(f'{place}: expected {OBJECT}, got {line[:60]!r} ({error})') from error
+    if not isinstance(value, dict):
+      raise UserError(f'{place}: expected {OBJECT}, got {line[:60]!r}')
+    _check(place, value, columns)
+    yield Record(place, value)
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+  found = dict(pairs)
+  if len(found) < len(pairs):
+    raise ValueError('a key is there twice')
+  return found
+
+
+def _rows(
+  file: pathlib.Path,
+  lines: Iterator[str],
+  kind: str,
+  columns: Sequence[str],
+  header: Sequence[str],
+) -> Iterator[Record]:
+  if kind == kinds.CSV:
+    rows = tables.csv_rows(lines, LONGEST)
+  else:
+    rows = ((n, line.rstrip('\r\n').split('\t')) for n, line in enumerate(lines, 1))
+  names: Sequence[str] = ()
+  for number, row in rows:
+    if isinstance(row, csv.Error):
+      raise UserError(f'{file}, line {number}: expected CSV, got {row}')
+    if not row or (row == [''] and len(names) != 1):  # where one column is all, it is empty
+      continue
+    place = f'{file}, line {number}'
+    if not names:
+      own = not header or {*columns} <= {*row}
+      names = row if own else header
+      if kind == kinds.CSV and len(names) == 1 and ';' in names[0] and names[0] not in columns:
+        raise UserError(f'{place}: expected columns with commas between them, got {names[0]!r}')
+      _check(place, dict.fromkeys(names), columns)
+      if twice := [name for name in columns if names.count(name) > 1]:
+        raise UserError(f'{place}: the column {twice[0]!r} is there twice: expected it once')
+      if own:
+        continue
+    if len(row) != len(names):
+      raise UserError(f'{place}: expected {len(names)} columns, got {len(row)}: {names}')
+    yield Record(place, dict(zip(names, row, strict=True)))
+
+
+def _check(place: str, found: Mapping[str, Any], columns: Sequence[str]) -> None:
+  for column in columns:
+    choose(column, found, f'columns of {place}')

@@ -1,0 +1,188 @@
+"""Labelled examples as the rows of a run: `types.TrainingRows`, and `types.HeldOutRows`.
+
+All are in memory. An epoch is a permutation of them, drawn from the seed; any batch of it is made
+at once, so that a resumed run reads nothing twice. A row is no longer than the longest example of
+its batch asks for, by `LENGTHS` lengths that fit the examples, since each is compiled for. Batches
+have little padding, since examples of like lengths come together: of each `config.data.
+length_block` whole batches of an epoch the rows are put in order of length, and then the batches
+are shuffled.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Labelled
+from bertjax.examples.labelled.common import parts
+from bertjax.store.reader import Store
+
+LENGTHS = 4  # of rows, at most
+UNIT = 8  # tokens: each is a multiple, or `config.length`
+_SITE = 'labelled epoch'
+_BLOCK_SITE = 'labelled batches'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+  """The rows of a file.
+
+  Attributes:
+    store: knows the vocabulary.
+    examples: of the file.
+    length: of a row at most.
+    seed: of the order of an epoch.
+    together: rows from a multiple of this number on have one length: those of a batch.
+    length_block: batches whose rows are put in order of length together; 1: rows lie in any batch.
+    cls_last: whether the [CLS] of each part is its last token.
+    extra_ids: table of `config.model.extra` -> the id of all tokens, `<name>_BT`.
+  """
+
+  store: Store
+  examples: Labelled
+  length: int
+  seed: int
+  together: int
+  length_block: int = 1
+  cls_last: bool = False
+  extra_ids: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+  @property
+  def rows(self) -> int:
+    """Rows of an epoch."""
+    return len(self.examples.id_n)
+
+  @property
+  def ordered(self) -> bool:
+    """Each row stands for itself."""
+    return False
+
+  @functools.cached_property
+  def size_n(self) -> np.ndarray:
+    """Tokens of each example, int64 [rows]."""
+    return np.fromiter(map(len, self.examples.id_n), np.int64, self.rows)
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """Examples, those that were cut, tokens of the mean and the longest one."""
+    size_n = self.size_n
+    return dict(
+      examples=self.rows, cut=self.examples.cut, mean_tokens=float(size_n.mean()),
+      longest=int(size_n.max()),
+    )  # fmt: skip
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
+    """Rows, counted over all epochs, in the order asked for.
+
+    Args:
+      row_n: int64.
+      shuffle: whether each epoch has an order of its own.
+    """
+    number_n = self._examples_of(row_n, shuffle)
+    # Of all rows of the batches that these are of, so that hosts agree.
+    first = int(np.min(row_n)) // self.together * self.together
+    stop = int(np.max(row_n)) // self.together * self.together + self.together
+    whole_n = np.arange(first, stop) if shuffle else row_n
+    length = self.bucket(int(self.size_n[self._examples_of(whole_n, shuffle)].max()))
+    batch: dict[str, Any] = {
+      f'{name}_BT': np.zeros((len(row_n), length), np.int32)
+      for name in ('token', 'example', 'type', 'position')
+    }
+    batch['token_BT'][:] = self.store.special['pad']
+    for name, value in self.extra_ids.items():
+      batch[f'{name}_BT'] = np.full((len(row_n), length), value, np.int32)
+    for name, value_n in self.examples.token_label.items():
+      batch[f'{name}_BT'] = np.zeros((len(row_n), length), value_n[0].dtype)
+    first_n = []
+    for row, number in enumerate(number_n):
+      size, part_n = int(self.size_n[int(number)]), self.examples.part_n
+      part_T = part_n[number] if part_n else np.ones(size, np.int32)
+      starts = parts.starts(part_T)
+      first_n.append(parts.ends(part_T) if self.cls_last else starts)
+      batch['token_BT'][row, :size] = self.examples.id_n[number]
+      batch['type_BT'][row, :size] = self.examples.type_n[number]
+      batch['example_BT'][row, :size] = part_T
+      batch['position_BT'][row, :size] = np.arange(size) - starts[part_T - 1]
+      for name, value_n in self.examples.token_label.items():
+        batch[f'{name}_BT'][row, :size] = value_n[number]
+    batch['first_BG'] = np.stack(first_n).astype(np.int32)
+    batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
+    for name, label_n in self.examples.label.items():
+      own = label_n[number_n]
+      suffix = 'BGC' if own.ndim == 3 else 'BG'
+      batch[f'{name}_{suffix}'] = own[:, None] if own.ndim == 1 else own
+    batch['dropped_B'] = np.zeros(len(row_n), np.int32)
+    return batch
+
+  def template(self) -> dict[str, np.ndarray]:
+    """A row of the full length, of zeros."""
+    row = self.batch(np.zeros(1, np.int64), shuffle=False)
+    shape = lambda name, x: (1, self.length) if name.endswith('_BT') else x.shape
+    return {
+      name: np.zeros(shape(name, x), x.dtype) for name, x in row.items() if name != 'dropped_B'
+    }
+
+  def _examples_of(self, row_n: np.ndarray, shuffle: bool) -> np.ndarray:
+    epoch_n, number_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
+    if not shuffle:
+      return number_n
+    found_n = np.empty_like(number_n)
+    for epoch in np.unique(epoch_n).tolist():
+      mine_n = epoch_n == epoch
+      found_n[mine_n] = self._order_of(epoch)[number_n[mine_n]]
+    return found_n
+
+  @functools.cached_property
+  def _order_of(self) -> Callable[[int], np.ndarray]:
+    """Epoch -> the order of its examples, int64 [rows]; a batch seldom is of more than two."""
+    return functools.lru_cache(maxsize=2)(self._make_order)
+
+  def _make_order(self, epoch: int) -> np.ndarray:
+    order_n = _shuffled(counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch), self.rows)
+    block_key = counter_rng.fold(counter_rng.root(self.seed, _BLOCK_SITE), epoch)
+    # The batches that an epoch shares with those before and after it stay as they are.
+    first = -epoch * self.rows % self.together
+    stop = first + (self.rows - first) // self.together * self.together
+    block = self.length_block * self.together
+    for start in range(first, stop, block):
+      mine_n = order_n[start : min(start + block, stop)]
+      by_length_n = mine_n[np.argsort(self.size_n[mine_n], kind='stable')]
+      batch_n = _shuffled(counter_rng.fold(block_key, start), len(mine_n) // self.together)
+      mine_n[:] = by_length_n.reshape(-1, self.together)[batch_n].reshape(-1)
+    return order_n
+
+  def by_length(self) -> tuple['Rows', np.ndarray]:
+    """The rows from the shortest to the longest, and the number of each here, int64 [rows]."""
+    number_n = np.argsort(self.size_n, kind='stable')
+    return dataclasses.replace(self, examples=self.examples.take(number_n)), number_n
+
+  def bucket(self, size: int) -> int:
+    """The least length of a row that holds so many tokens."""
+    return next(length for length in self.lengths if length >= size)
+
+  @functools.cached_property
+  def lengths(self) -> list[int]:
+    """Of rows: those with the least padding, if each example were in a row as long as it needs."""
+    unit_n = -(-self.size_n // UNIT)
+    units = int(unit_n.max())
+    below_u = np.searchsorted(np.sort(unit_n), np.arange(units + 1), 'right')  # examples that fit
+    tokens_u, chosen = np.where(np.arange(units + 1) > 0, np.inf, 0.0), []
+    for _ in range(LENGTHS):
+      # Of all that fit into u units those beyond v, the length before, are u long.
+      tokens_uv = tokens_u + (below_u[:, None] - below_u) * np.arange(units + 1)[:, None]
+      tokens_uv[np.triu_indices(units + 1, 1)] = np.inf
+      chosen.append(tokens_uv.argmin(1))
+      tokens_u = tokens_uv.min(1)
+    found, last = set(), units
+    for before_u in reversed(chosen):
+      found.add(min(last * UNIT, self.length))
+      last = int(before_u[last])
+    return sorted(found - {0})
+
+
+def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:
+  """The numbers below `size` in an order that the key gives, int64 [size]."""
+  return counter_rng.permute(np.repeat(key_1, size), np.arange(size), size)

@@ -1,0 +1,132 @@
+"""Sentences of tagged words: from columns as in CoNLL's files, and from tables and JSON lines.
+
+Columns: a line for each word, an empty one behind each sentence. Fields stand between TABs where
+the line has one, else between blanks. Lines that begin with -DOCSTART- end a sentence too, with an
+empty line beside them or without. Passed over are, in .conllu, which alone has them, comments (#),
+the ranges of words that are written as one (3-4) and words that are not written at all (3.1).
+Elsewhere # is a word: tweets begin with it.
+"""
+
+import pathlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import records
+from bertjax.examples.labelled.common.records import Record
+from bertjax.text import compressed, kinds
+
+_BLANKS = re.compile(' +')
+
+
+class Sentence(NamedTuple):
+  """A sentence of a file.
+
+  Attributes:
+    place: the file; with the line, where all of the sentence is in one.
+    words: may be empty strings: files have such.
+    tags: as many; () where they are not asked for.
+    lines: of each word; () where all are in one.
+  """
+
+  place: str
+  words: list[str]
+  tags: list[str]
+  lines: Sequence[int] = ()
+
+  def at(self, number: int) -> str:
+    """Where the word of that number is, for messages."""
+    return f'{self.place}, {f"line {self.lines[number]}" if self.lines else f"word {number + 1}"}'
+
+
+class Where(NamedTuple):
+  """Where words and tags stand.
+
+  Attributes:
+    names: of their columns in tables and JSON lines; of words alone, where no tags are asked for.
+    columns: their places elsewhere, from 1, or from the end with -1; likewise.
+    separator: between the words in a field of a table.
+  """
+
+  names: Sequence[str]
+  columns: Sequence[int]
+  separator: str
+
+
+def read(path: str, where: Where) -> Iterator[Sentence]:
+  """Yields the sentences of a file.
+
+  Args:
+    path: .tsv, .csv, .json and .jsonl are tables, and so is tfds:NAME:SPLIT; any other name is one
+      of columns. Perhaps .gz, .xz, .bz2 or .zst.
+    where: words and tags stand.
+
+  Raises:
+    UserError: no such file, a column that it lacks, a sentence without words, or as many tags as
+      words are not there.
+  """
+  if not records.by_name(path):
+    file = records.existing(path)
+    if kinds.kind_of(file) not in records.TABLES:
+      kinds.check(file, lines=True)
+      yield from _columns(file, where.columns)
+      return
+  for record in records.read(path, where.names):
+    words, *rest = (_list(record, name, where.separator) for name in where.names)
+    tags = rest[0] if rest else []
+    if not words:
+      raise UserError(
+        f'{record.place}: expected words in {where.names[0]!r}, got none: leave the line out'
+      )
+    if len(tags) != len(rest) * len(words):
+      raise UserError(
+        f'{record.place}: expected words and as many tags, got {len(words)} in '
+        f'{where.names[0]!r} and {len(tags)} in {where.names[-1]!r}'
+      )
+    yield Sentence(record.place, words, tags)
+
+
+def _list(record: Record, name: str, separator: str) -> list[str]:
+  value = record.values[name]
+  if isinstance(value, str):
+    return value.split(separator)
+  if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    raise UserError(f'{record.place}: expected a list of strings in {name!r}, got {value!r:.60}')
+  return value
+
+
+def _columns(file: pathlib.Path, columns: Sequence[int]) -> Iterator[Sentence]:
+  plain = file.with_suffix('') if compressed.suffix(file) else file
+  conllu = plain.suffix.lower() == '.conllu'
+  words, tags, lines = [], [], []
+  for number, line in enumerate(records.lines(file), 1):
+    line = '' if line.lstrip().startswith('-DOCSTART-') else line
+    if not line.strip():
+      if words:
+        yield Sentence(str(file), words, tags, lines)
+      words, tags, lines = [], [], []
+      continue
+    if conllu and line.startswith('#'):
+      continue
+    line = line.rstrip('\r\n')
+    fields = line.split('\t') if '\t' in line else _BLANKS.split(line.strip(' '))
+    if conllu and not fields[0].isdecimal():
+      continue
+    word, *tag = _picked(fields, columns, f'{file}, line {number}')
+    words.append(word)
+    tags += tag
+    lines.append(number)
+  if words:
+    yield Sentence(str(file), words, tags, lines)
+
+
+def _picked(fields: Sequence[str], columns: Sequence[int], place: str) -> list[str]:
+  found = [column - 1 if column > 0 else len(fields) + column for column in columns]
+  if not all(0 <= each < len(fields) for each in found) or len(set(found)) < len(found):
+    comment = ' (comments are known in .conllu files alone)' if fields[0].startswith('#') else ''
+    raise UserError(
+      f'{place}: expected words and tags in the columns {tuple(columns)} of '
+      f'config.data.task.columns, got {len(fields)} columns: {fields!r:.80}{comment}'
+    )
+  return [fields[each] for each in found]

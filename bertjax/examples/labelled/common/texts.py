@@ -1,0 +1,91 @@
+"""Texts and pairs of texts as rows: [CLS] a [SEP], [CLS] a [SEP] b [SEP].
+
+What is too long is cut from the longer of the two, of both alike (google-research/bert,
+run_classifier.py:_truncate_seq_pair).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.vocab.vocabulary import Vocabulary
+
+
+class Row(NamedTuple):
+  """A row of tokens.
+
+  Attributes:
+    id_n: int32, special tokens included.
+    type_n: int32, 0 of the first text, 1 of the second.
+    cut: tokens that were left out.
+  """
+
+  id_n: np.ndarray
+  type_n: np.ndarray
+  cut: int
+
+
+def rows(
+  columns: Sequence[Sequence[str]], vocabulary: Vocabulary, length: int, separators: int
+) -> list[Row]:
+  """The rows of some texts, or pairs of texts.
+
+  Args:
+    columns: the texts, and where there are pairs their seconds.
+    vocabulary: of the model.
+    length: tokens of a row at most.
+    separators: how many stand between the two; RoBERTa has 2.
+
+  Raises:
+    UserError: a vocabulary without the special tokens, or no room for texts.
+  """
+  cls_n, sep_n = ([number] for number in special(vocabulary, ('cls', 'sep')))
+  around = 2 if len(columns) == 1 else 2 + separators
+  if length <= around + len(columns) - 1:
+    raise UserError(f'config.length={length} leaves no room for texts: {around} tokens are special')
+  encoded = [_encoded(texts, vocabulary) for texts in columns]
+  found = []
+  for parts in zip(*encoded, strict=True):
+    kept = fitting([len(part) for part in parts], length - around)
+    cut = sum(map(len, parts)) - sum(kept)
+    first_n = [*cls_n, *parts[0][: kept[0]], *sep_n]
+    second_n = []
+    if len(parts) == 2:
+      first_n += sep_n * (separators - 1)
+      second_n = [*parts[1][: kept[1]], *sep_n]
+    type_n = np.repeat(np.arange(2, dtype=np.int32), (len(first_n), len(second_n)))
+    found.append(Row(np.array([*first_n, *second_n], np.int32), type_n, cut))
+  return found
+
+
+def _encoded(texts: Sequence[str], vocabulary: Vocabulary) -> list[np.ndarray]:
+  """The ids of each text; a text that stands there several times is encoded once."""
+  known = list(dict.fromkeys(texts))
+  ids = dict(zip(known, vocabulary.encode_batch(known), strict=True))
+  return [ids[text] for text in texts]
+
+
+def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:
+  """The ids of special tokens.
+
+  Raises:
+    UserError: the vocabulary lacks one.
+  """
+  found = [vocabulary.special[role] for role in roles]
+  lacking = [role for role, number in zip(roles, found, strict=True) if number is None]
+  if lacking:
+    raise UserError(f'the vocabulary has no {" and no ".join(lacking)}, which rows of texts need')
+  return [number for number in found if number is not None]
+
+
+def fitting(sizes: Sequence[int], room: int) -> list[int]:
+  """How many tokens of one or two texts are kept where there is room for so many: one by one is
+  taken from the longer, and of two equal ones from the second."""
+  if sum(sizes) <= room or len(sizes) == 1:
+    return [min(size, room) for size in sizes]
+  small = min(sizes)
+  if small <= room // 2:
+    return [size if size == small else room - small for size in sizes]
+  return [room - room // 2, room // 2]

@@ -1,0 +1,221 @@
+"""Examples of unequal lengths, end to end in flat arrays, and their places in the rows of a batch.
+
+Plans and maskings work on flat arrays (suffix n: one entry per real token of the batch; E: one per
+example), so that padding costs nothing and packed rows are no special case. `place` lays a flat
+array out as [B, T].
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.data_contracts import Ranges
+
+
+class Rows(NamedTuple):
+  """A batch before padding.
+
+  Attributes:
+    ranges: where its examples lie in the store, row by row, in the order of their columns.
+    token_n: int32 ids, special tokens included.
+    after_E: int32 token after each example, which goes on in the next batch; None: they end.
+    key_E: uint64 key of each example's draws.
+    row_E: int64 row of each example, ascending.
+    slot_E: int64 place of each example among those of its row, from 0.
+    example_n: int64 example of each token.
+    position_n: int64 position of each token in its example, from 0.
+    cell_n: int64 row * T + column of each token, ascending.
+    shape: (B, T).
+    number_B: int64 number of each row in the order of reading, over all epochs.
+    seed: of draws that rows share.
+  """
+
+  ranges: Ranges
+  token_n: np.ndarray
+  after_E: np.ndarray | None
+  key_E: np.ndarray
+  row_E: np.ndarray
+  slot_E: np.ndarray
+  example_n: np.ndarray
+  position_n: np.ndarray
+  cell_n: np.ndarray
+  shape: tuple[int, int]
+  number_B: np.ndarray
+  seed: int
+
+  @property
+  def length_E(self) -> np.ndarray:
+    """int64 tokens of each example, special ones included."""
+    return self.ranges.length_E
+
+
+def ragged(length_n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (owner, offset) of the elements of ranges of these lengths laid end to end, both int64.
+
+  Example: lengths 2, 0, 3 give owner 0 0 2 2 2 and offset 0 1 0 1 2.
+  """
+  owner = np.repeat(np.arange(len(length_n)), length_n)
+  return owner, np.arange(len(owner)) - starts(length_n)[owner]
+
+
+def windows(documents: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+  """Yields ranges (first, last) of documents with about this many sentences, or one document."""
+  first = 0
+  while first < len(documents) - 1:
+    full = np.searchsorted(documents, documents[first] + most, 'right') - 1
+    last = max(first + 1, int(full))
+    yield first, last
+    first = last
+
+
+def starts(length_n: np.ndarray) -> np.ndarray:
+  """Returns where each of these ranges begins when they are laid end to end, int64 [n]."""
+  return np.cumsum(length_n) - length_n
+
+
+def fill(total: int, special_n: np.ndarray, id_n: np.ndarray | int, body: np.ndarray) -> np.ndarray:
+  """Returns int32 [total]: the special ids at the places special_n, the body in all others."""
+  token_n = np.empty(total, np.int32)
+  plain_n = np.ones(total, bool)
+  plain_n[special_n] = False
+  token_n[special_n] = id_n
+  token_n[plain_n] = body
+  return token_n
+
+
+def tokens(ranges: Ranges, store: Any) -> tuple[np.ndarray, np.ndarray | None]:
+  """Gathers the tokens of examples.
+
+  Returns:
+    int32 [n], special tokens included, and the token after each example, int32 [E], where the
+    ranges read ahead.
+  """
+  body_n = _ordered(ranges, store.gather(ranges.start_r, ranges.length_r))
+  token_n = fill(_places(ranges), ranges.special_s, ranges.id_s, body_n)
+  if not ranges.ahead:
+    return token_n, None
+  after_E = np.cumsum(ranges.length_E + 1) - 1
+  return np.delete(token_n, after_E), token_n[after_E]
+
+
+def units(rows: Rows, store: Any) -> np.ndarray:
+  """Returns what the store's units say of each token, uint8; 1 for special tokens.
+
+  Raises:
+    UserError: the store has no units.
+  """
+  ranges = rows.ranges
+  body_n = _ordered(ranges, store.gather_units(ranges.start_r, ranges.length_r))
+  return _shown(ranges, fill(_places(ranges), ranges.special_s, 1, body_n)).astype(np.uint8)
+
+
+def column(rows: Rows, store: Any, name: str) -> np.ndarray:
+  """Returns the value of each token's sentence in a column of the store, int32.
+
+  A special token has that of the token before it in its example, or after it where there is none.
+
+  Raises:
+    UserError: the store has no such column.
+  """
+  ranges, value_S = rows.ranges, store.column(name)
+  kept_r = ranges.length_r > 0
+  start_r, length_r = ranges.start_r[kept_r], ranges.length_r[kept_r]
+  first_r = np.searchsorted(store.sentences, start_r, 'right') - 1
+  last_r = np.searchsorted(store.sentences, start_r + length_r, 'left')
+  # Most ranges are several sentences: their tokens are counted sentence by sentence.
+  owner_n, offset_n = ragged(last_r - first_r)
+  sentence_n = first_r[owner_n] + offset_n
+  end_n = (start_r + length_r)[owner_n]
+  size_n = np.minimum(store.sentences[sentence_n + 1], end_n) - np.maximum(
+    store.sentences[sentence_n], start_r[owner_n]
+  )
+  value_n = _ordered(ranges, np.repeat(value_S[sentence_n], size_n))
+  plain_n = np.ones(_places(ranges), bool)
+  plain_n[ranges.special_s] = False
+  until_n = np.cumsum(plain_n)
+  length_E = ranges.length_E + ranges.ahead
+  before_E = (until_n - plain_n)[starts(length_E)]
+  at_n = np.maximum(until_n - 1, np.repeat(before_E, length_E))
+  return _shown(ranges, value_n[np.minimum(at_n, len(value_n) - 1)]).astype(np.int32)
+
+
+def _places(ranges: Ranges) -> int:
+  """How many places the examples take, with the tokens read ahead."""
+  return int(ranges.length_E.sum()) + ranges.ahead * len(ranges.length_E)
+
+
+def _ordered(ranges: Ranges, body_n: np.ndarray) -> np.ndarray:
+  return body_n if ranges.order_n is None else body_n[ranges.order_n]
+
+
+def _shown(ranges: Ranges, value_n: np.ndarray) -> np.ndarray:
+  """Without what was read ahead."""
+  return np.delete(value_n, np.cumsum(ranges.length_E + 1) - 1) if ranges.ahead else value_n
+
+
+def lay_out(
+  ranges: Ranges,
+  store: Any,
+  row_E: np.ndarray,
+  key_E: np.ndarray,
+  shape: tuple[int, int],
+  number_B: np.ndarray | None = None,
+  seed: int = 0,
+) -> Rows:
+  """Gathers the tokens of examples and places them side by side in their rows.
+
+  Args:
+    ranges: of E examples, in row order.
+    store: that they lie in.
+    row_E: int64, ascending, below shape[0].
+    key_E: uint64.
+    shape: (B, T); the examples of a row have at most T tokens together.
+    number_B: of the rows; 0, 1, .. by default.
+    seed: of draws that rows share.
+  """
+  example_n, position_n = ragged(ranges.length_E)
+  start_E = starts(ranges.length_E)
+  slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
+  column_E = start_E - start_E[np.arange(len(row_E)) - slot_E]
+  cell_n = (row_E * shape[1] + column_E)[example_n] + position_n
+  number_B = np.arange(shape[0]) if number_B is None else number_B
+  return Rows(
+    ranges, *tokens(ranges, store), key_E, row_E, slot_E, example_n, position_n, cell_n, shape,
+    number_B, seed,
+  )  # fmt: skip
+
+
+def place(rows: Rows, value_n: np.ndarray, fill_value: int = 0) -> np.ndarray:
+  """Lays one integer per token out as int32 [B, T], with fill_value where there is no token."""
+  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, np.int32)
+  cell[rows.cell_n] = value_n
+  return cell.reshape(rows.shape)
+
+
+def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
+  """Returns the keys of the batch schema that do not depend on the masking.
+
+  Args:
+    rows: the batch.
+    max_examples: G, packed examples per row; 1 where rows are not packed.
+  """
+
+  def slots(value_E, dtype):
+    out_BG = np.zeros((rows.shape[0], max_examples), dtype)
+    out_BG[rows.row_E, rows.slot_E] = value_E
+    return out_BG
+
+  ranges, first_n = rows.ranges, np.searchsorted(rows.example_n, np.arange(len(rows.row_E)))
+  type_n = np.zeros(len(rows.token_n), np.int32) if ranges.type_n is None else ranges.type_n
+  position_n = rows.position_n if ranges.position_n is None else ranges.position_n
+  batch = dict(
+    example_BT=place(rows, (rows.slot_E + 1)[rows.example_n]),
+    type_BT=place(rows, type_n),
+    position_BT=place(rows, position_n),
+    first_BG=slots(rows.cell_n[first_n] % rows.shape[1], np.int32),
+    example_weight_BG=slots(1.0, np.float32),
+  )
+  batch |= {f'{name}_B': value_E.astype(np.int32) for name, value_E in ranges.row.items()}
+  batch |= {f'{name}_BT': place(rows, value_n) for name, value_n in ranges.table.items()}
+  return batch | {f'{name}_BG': slots(label, np.int32) for name, label in ranges.label.items()}

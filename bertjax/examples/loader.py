@@ -1,0 +1,127 @@
+"""From `Examples` to the batches of a run: batch i is made of rows i * batch_size and on.
+
+Over a store there is no iterator state: starting at any index costs nothing, and the hosts, however
+many, build their shares of the same global batch.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import grain
+import numpy as np
+
+from bertjax.data_contracts import HeldOutRows, RowSource
+from bertjax.errors import UserError
+
+Batch = dict[str, np.ndarray]
+ENDLESS = 1 << 62  # batches; Grain wants a length
+
+
+class _Batches:
+  """Random access to the host's share of every global batch."""
+
+  def __init__(self, examples: RowSource, batch_size: int, hosts: tuple[int, int]):
+    host, count = hosts
+    if batch_size % count:
+      raise UserError(
+        f'each of {count} hosts builds an equal share of a batch: expected a batch_size divisible '
+        f'by {count}, got {batch_size}'
+      )
+    self._examples, self._batch_size = examples, batch_size
+    self._share = np.arange(batch_size * host // count, batch_size * (host + 1) // count)
+
+  def __len__(self) -> int:
+    return ENDLESS // self._batch_size
+
+  def __getitem__(self, index: Any) -> tuple[int, Batch, dict[str, int]]:
+    row_n = int(index) * self._batch_size + self._share
+    return int(index), *_counted(self._examples.batch(row_n, shuffle=True))
+
+
+def train_batches(
+  examples: RowSource,
+  batch_size: int,
+  start_index: int = 0,
+  hosts: tuple[int, int] = (0, 1),
+  threads: int = 1,
+) -> Iterator[tuple[int, Batch, dict[str, int]]]:
+  """Yields the batches of a run from any index on, shuffled anew every epoch, without end.
+
+  Args:
+    examples: of one recipe.
+    batch_size: rows of the global batch.
+    start_index: of the first batch; reached in constant time.
+    hosts: (this host, number of hosts); a host gets contiguous rows of the global batch.
+    threads: that build batches ahead, 2 batches each; 0 builds them when asked, which a `Stream`
+      needs. They change nothing else.
+
+  Yields:
+    (index, batch, counts): counts of this host's real and padding tokens, predicted targets, and
+    targets dropped for lack of slots.
+
+  Raises:
+    UserError: a batch_size that the hosts do not divide.
+  """
+  source = grain.MapDataset.source(_Batches(examples, batch_size, hosts))
+  options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * threads)
+  return iter(source[start_index:].to_iter_dataset(options))
+
+
+def batch_at(examples: RowSource, index: int, batch_size: int) -> Batch:
+  """Returns global batch `index` of a run: what `train_batches` yields there on a single host."""
+  return _Batches(examples, batch_size, (0, 1))[index][1]
+
+
+def eval_batches(examples: HeldOutRows, batch_size: int, limit: int = 0) -> Iterator[Batch]:
+  """Yields rows of the first epoch, each once, in order.
+
+  Args:
+    examples: of the held-out text.
+    batch_size: rows per batch. The last batch is filled up with rows of example 0 and weight 0.
+    limit: rows in all, taken evenly from the epoch, or its first ones where rows follow each other;
+      0 takes every row.
+  """
+  rows = min(limit or examples.rows, examples.rows)
+  evenly = not examples.ordered
+  chosen_n = np.arange(rows) * (examples.rows if evenly else rows) // rows
+  for first in range(0, rows, batch_size):
+    batch, _ = _counted(examples.batch(chosen_n[first : first + batch_size], shuffle=False))
+    missing = batch_size - len(batch['example_BT'])
+    yield {name: _fill_up(name, value, missing, examples) for name, value in batch.items()}
+
+
+def each(batch: Mapping[str, Any], name: str) -> list[Any]:
+  """The arrays of a name in a batch: one, or one of each phase that is summed in it."""
+  return [value for key, value in batch.items() if key.rpartition('/')[2] == name]
+
+
+def batch_sha256(batch: Mapping[str, Any]) -> str:
+  """Returns a digest of the names, dtypes, shapes and bytes of a batch, sorted by name."""
+  digest = hashlib.sha256()
+  for name in sorted(batch):
+    value = np.ascontiguousarray(batch[name])
+    digest.update(f'{name} {value.dtype.str} {value.shape}\n'.encode())
+    digest.update(value.data)
+  return digest.hexdigest()
+
+
+def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
+  """Takes dropped_B, which is for the ledger alone, out of the batch."""
+  real = sum(int(np.count_nonzero(example_BT)) for example_BT in each(batch, 'example_BT'))
+  weights = each(batch, 'weight_BP') or each(batch, 'example_weight_BG')  # of tokens, or labels
+  counts = dict(
+    real=real,
+    padding=sum(example_BT.size for example_BT in each(batch, 'example_BT')) - real,
+    predicted=sum(int(np.count_nonzero(weight)) for weight in weights),
+    dropped=int(batch.pop('dropped_B').sum()),
+  )
+  return batch, counts
+
+
+def _fill_up(name, value, missing, examples):
+  empty = examples.store.special['pad'] if name == 'token_BT' else 0
+  return np.pad(
+    value, ((0, missing), *itertools.repeat((0, 0), value.ndim - 1)), constant_values=empty
+  )

@@ -1,0 +1,60 @@
+"""ALBERT's pairs: are A and B in order? `create_pretraining_data.py` of google-research/albert.
+
+Chunks, target lengths and truncation are BERT's (`pairs.py`). A chunk of several sentences is cut
+into A and B, and a coin swaps the two: label 1. `random_b` says what becomes of a chunk
+of one sentence:
+
+  True   the original's quirk: B is random text of another document, and the label is 1, so that
+         label 1 mixes swapped and unrelated pairs.
+  False  mended: a chunk takes a second sentence even beyond its target, and a document's last
+         sentence alone makes no example (counted in lone_sentences). Label 1 is swapped, always.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
+from bertjax.examples.plans import pairs
+
+
+@dataclasses.dataclass(frozen=True)
+class Options(pairs.Options):
+  """Fields of `config.data.plan` besides those of pairs.
+
+  Attributes:
+    random_b: see above.
+  """
+
+  random_b: bool
+
+
+def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
+  """Makes the plan in pieces.
+
+  Args:
+    store, spec, window: as of `pairs.build`.
+
+  Returns:
+    As `pairs.build`, with the column order (0 in order, 1 not) for next; with random_b off also
+    the count lone_sentences.
+
+  Raises:
+    UserError: as `pairs.build`, or no document of two sentences.
+  """
+  task = pairs.Task('order', swap=True, least=1 if spec.options.random_b else 2)
+  found = pairs.pieces(store, spec, window, task)
+  pairs.require_two_sentences(
+    store,
+    'order_pairs predicts the order of sentences: expected documents of two and more',
+    ', or use config.data.plan.name=pairs',
+  )
+  return found
+
+
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where [CLS] A [SEP] B [SEP] of some examples lie."""
+  del spec
+  return pairs.pair_ranges(store, chosen.column, 'order')
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -1,0 +1,82 @@
+"""SpanBERT's blocks: [CLS] whole sentences of one document [SEP], no pairs.
+
+facebookresearch/SpanBERT, no_nsp_span_bert_dataset.py, break mode "doc". A block takes as many
+sentences as fit. A sentence too long for a block is dropped and ends the block before it. Where
+nothing but such sentences follow in the document, that block is lost too: `keep_block`
+keeps it.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from bertjax.data_contracts import Piece, Plan, Spec
+from bertjax.errors import UserError
+from bertjax.examples import layout
+from bertjax.examples.plans import blocks
+from bertjax.examples.plans.sequences import ranges  # [CLS] tokens [SEP]
+
+WINDOW = 1 << 19  # sentences whose offsets are held at once, unless a document has more
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    keep_block: a block with nothing but too long sentences behind it stays.
+  """
+
+  keep_block: bool
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
+  """Makes the plan in pieces of whole documents; no draws.
+
+  Args:
+    store: the token store; only its offsets are read.
+    spec: what the plan follows from.
+    window: sentences per piece; changes the pieces, not the plan.
+
+  Returns:
+    An iterator of (columns, counts): columns start int64 (into the tokens), length int32 (with the
+    two special tokens); counts of long_sentences, lost_blocks and lost_tokens, of both together.
+
+  Raises:
+    UserError: a length below 3.
+  """
+  if spec.length < 3:
+    raise UserError(f'spanbert_blocks need length >= 3 ([CLS] token [SEP]), got {spec.length}')
+  parts = layout.windows(store.documents, window)
+  return (_blocks(store, *part, spec.length - 2, spec.options.keep_block) for part in parts)
+
+
+def _blocks(store, low, high, block, keep_block):
+  """Makes the blocks of the documents from `low` until `high`."""
+  bound = np.asarray(store.documents[low : high + 1])
+  place = np.asarray(store.sentences[bound[0] : bound[-1] + 1])
+  bound = bound - bound[0]
+  size = np.diff(place)
+  sentences, long = len(size), size > block
+  document_end = bound[1:][np.searchsorted(bound, np.arange(sentences), 'right') - 1]
+  number = np.arange(sentences)
+  # The next sentence, from each on, that is not too long.
+  short = np.minimum.accumulate(np.where(long, sentences, number)[::-1])[::-1]
+  # No block reaches over one that is: together they would not fit.
+  end = np.minimum(np.searchsorted(place, place[:-1] + block, 'right') - 1, document_end)
+  chain = blocks.chain(np.where(long, number + 1, end), 0, sentences)
+  first = np.array(chain[:-1], np.int64)
+  first = first[~long[first]]
+  last, own_end = end[first], document_end[first]
+  lost = (last < own_end) & (np.append(short, sentences)[last] >= own_end) & (not keep_block)
+  start, stop = place[first], place[last]
+  column = dict(start=start[~lost], length=(stop - start + 2)[~lost].astype(np.int32))
+  return column, dict(
+    long_sentences=int(long.sum()),
+    lost_blocks=int(lost.sum()),
+    lost_tokens=int(size[long].sum() + (stop - start)[lost].sum()),
+  )
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges)

@@ -1,0 +1,134 @@
+"""Translation language modelling: a sentence and its translation in one row.
+
+facebookresearch/XLM, utils.py:concat_batches. A row is </s> source </s> </s> target </s>, positions
+begin anew with the target, and every token has the language of its side. With
+`reset_positions=False` the two </s> in the middle are one, which has the target's language, and
+positions run on. What is masked is the masking's to say; either side can be predicted from the
+other.
+
+InfoXLM and XLM-E begin a row with <s> and have the single </s>: lead='cls', reset_positions=False.
+
+A document of two sentences of different languages is a pair of translations. XLM's commands name
+both orders of each pair (`en-ar,ar-en`), as steps of their own: `orders='both'` makes two rows of
+it, and a group of each order. The original drops
+sentences above 100 tokens; here a pair that exceeds its row is left out and counted.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
+from bertjax.errors import UserError
+from bertjax.examples import languages as language_sampling
+from bertjax.examples import layout
+
+WINDOW = 1 << 20  # pairs per piece
+_BASE = 1 << 8  # languages are numbered by a byte
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Fields of `config.data.plan`.
+
+  Attributes:
+    lead: the special token that a row begins with.
+    reset_positions: see above.
+    orders: 'both': a pair is two rows, its second sentence first in the other; 'given': as it is.
+  """
+
+  lead: Literal['cls', 'sep']
+  reset_positions: bool
+  orders: Literal['both', 'given']
+
+
+def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
+  """Makes the plan in pieces; there are no draws.
+
+  Args:
+    store: the token store, which knows languages.
+    spec: what the plan follows from.
+    window: pairs per piece; changes the pieces, not the plan.
+
+  Returns:
+    An iterator of (columns, counts): columns source and target int64 (their sentences), a_length
+    int32 (of the source), length int32, single int8 (one </s> in the middle), lead int32 (id of the
+    first token), group int32 (256 * language of the source + language of the target); count of
+    long_pairs, which are left out.
+
+  Raises:
+    UserError: a length below 6, or no parallel text.
+  """
+  if spec.length < 6:
+    raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {spec.length}')
+  document_n = language_sampling.parallel(store)
+  if not len(document_n):
+    raise UserError(
+      f'{store.path} holds no parallel text: the plan translation_pairs expected documents of two '
+      f'sentences in two of its languages {", ".join(store.languages)}. Prepare it with pairs, or '
+      'leave the translation phase out'
+    )
+  return (
+    _pairs(store, spec, document_n[first : first + window])
+    for first in range(0, len(document_n), window)
+  )
+
+
+def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
+  """Where the two sides of some examples lie; language_BT is that of each side."""
+  del spec
+  column = chosen.column
+  a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
+  single_E = column['single'].astype(np.int64)
+  b_E, start_E = length_E - a_E - 4 + single_E, layout.starts(length_E)
+  two = lambda a, b: np.stack([a, b], 1).ravel()
+  sentence_n = two(column['source'], column['target'])
+  middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
+  # Where the middle is single, its place is named twice.
+  special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
+  id_n = np.repeat(store.special['sep'], len(special_n))
+  id_n[::4] = column['lead']
+  side_n = two(a_E + 2 - single_E, b_E + 2)
+  restart_n = two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))
+  language_n = np.repeat(two(*np.divmod(column['group'], _BASE)), side_n)
+  _, place_n = layout.ragged(length_E)
+  return Ranges(
+    start_r=store.sentences[sentence_n],
+    length_r=two(a_E, b_E),
+    special_s=special_n,
+    id_s=id_n,
+    length_E=length_E,
+    table=dict(language=language_n.astype(np.int32)),
+    position_n=(place_n - np.repeat(restart_n, side_n)).astype(np.int32),
+  )
+
+
+def _pairs(store, spec, document_n):
+  source_n = store.documents[document_n]
+  target_n, language_S = source_n + 1, store.column('language')
+  rows = 2 if spec.options.orders == 'both' else 1
+  if rows == 2:
+    both_n = np.stack([source_n, target_n], 1)
+    source_n, target_n = both_n.ravel(), both_n[:, ::-1].ravel()
+  group_n = language_S[source_n].astype(np.int64) * _BASE + language_S[target_n]
+  size_n = lambda sentence_n: store.sentences[sentence_n + 1] - store.sentences[sentence_n]
+  single = int(not spec.options.reset_positions)
+  length_n = size_n(source_n) + size_n(target_n) + 4 - single
+  kept = length_n <= spec.length
+  column = dict(
+    source=source_n,
+    target=target_n,
+    a_length=size_n(source_n).astype(np.int32),
+    length=length_n.astype(np.int32),
+    single=np.full(len(source_n), single, np.int8),
+    lead=np.full(len(source_n), store.special[spec.options.lead], np.int32),
+    group=group_n.astype(np.int32),
+  )
+  return {k: value[kept] for k, value in column.items()}, dict(
+    long_pairs=int((~kept).sum()) // rows
+  )
+
+
+PLAN = Plan(Options, ('cls', 'sep'), build, ranges, columns=('language',))

@@ -1,0 +1,18 @@
+"""Where the rows of a run come from: `config.data.reader`.
+
+Each is a module here and exports it as READER.
+"""
+
+from typing import Any
+
+from bertjax import registry
+from bertjax.data_contracts import Reader
+
+
+def of(data: Any) -> Reader:
+  """The one that a `config.data` names.
+
+  Raises:
+    UserError: there is none of this name; the nearest is named.
+  """
+  return registry.find('bertjax.examples.readers', data.reader, 'config.data.reader').READER

@@ -1,0 +1,235 @@
+"""The plans and masks of the systems, each value with its source: of configs and seqio Tasks.
+
+A plan is `config.data.plan`, a mask `config.data.mask`; `*_PAIRS` and their like are whole recipes
+of complete examples, `config.data` as far as it makes batches, for seqio Tasks.
+"""
+
+from typing import Any
+
+from bertjax.cited import cited
+
+BERT_PLAN = cited(
+  'bert/create_pretraining_data.py:create_instances_from_document', name='pairs'
+) | cited(
+  'bert/create_pretraining_data.py:dupe_factor, short_seq_prob', dupe_factor=10, short_prob=0.1
+)
+BERT_MASK = (
+  cited(
+    'bert/create_pretraining_data.py:create_masked_lm_predictions',
+    name='bert',
+    rule='bert',
+    mask_share=0.8,
+    random_share=0.1,
+    never_drawn=(),  # special tokens that are no random replacement
+  )
+  | cited('bert/create_pretraining_data.py:masked_lm_prob', rate=0.15)
+  | cited('bert/create_pretraining_data.py:do_whole_word_mask', whole_word=False)
+  # The same masks in every epoch.
+  | cited('bert/create_pretraining_data.py:create_training_instances', static=True)
+  # Slots per row; 0: ceil(rate * length).
+  | cited("bert/README.md's advice on max_predictions_per_seq", max_targets=0)
+)
+
+ROBERTA_PLAN = cited(
+  'fairseq/examples/roberta/config/pretraining/base.yaml:sample_break_mode',
+  name='blocks',
+  break_mode='complete',
+) | cited('RoBERTa paper, section 4.2; fairseq/examples/roberta: --keep-empty', separator=True)
+ROBERTA_MASK = BERT_MASK | (
+  cited(
+    'fairseq/fairseq/data/mask_tokens_dataset.py:MaskTokensDataset',
+    name='bert',
+    rule='roberta',
+    static=False,
+  )
+  # The original spares its first nspecial, <s> <pad> </s> <unk>, not <mask>, which comes last.
+  | cited(
+    'ours: all special tokens, by name; MaskTokensDataset may draw <mask>',
+    never_drawn=('pad', 'unk', 'cls', 'sep', 'mask'),
+  )
+  | cited(
+    'fairseq/fairseq/tasks/masked_lm.py:mask_prob, leave_unmasked_prob, random_token_prob',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+  )
+  | cited('fairseq/fairseq/tasks/masked_lm.py:mask_whole_words', whole_word=False)
+  | cited('ours: slots enough for every target', max_targets=0)
+)
+
+ALBERT_PLAN = cited(
+  'albert/create_pretraining_data.py:create_instances_from_document',
+  name='order_pairs',
+  random_b=True,
+) | cited(
+  'albert/create_pretraining_data.py:dupe_factor, short_seq_prob', dupe_factor=40, short_prob=0.1
+)
+ALBERT_MASK = BERT_MASK.without('rule') | cited(
+  'albert/create_pretraining_data.py:create_masked_lm_predictions and its flags',
+  name='albert_ngrams',
+  rate=0.15,
+  mask_share=0.8,
+  random_share=0.1,
+  never_drawn=(),
+  static=True,
+  whole_word=True,
+  ngram=3,
+  max_targets=20,
+)
+
+SPANBERT_PLAN = cited(
+  'SpanBERT/pretraining/fairseq/data/no_nsp_span_bert_dataset.py',
+  name='spanbert_blocks',
+  keep_block=False,
+)
+SPANBERT_MASK = BERT_MASK.without('whole_word') | (
+  cited(
+    'SpanBERT/pretraining/fairseq/data/masking.py:PairWithSpanMaskingScheme',
+    name='spanbert',
+    rule='spans',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+    never_drawn=(),
+    static=False,
+  )
+  | cited(
+    'SpanBERT/pretraining/README.md, the command',
+    max_words=10,
+    geometric_p=0.2,
+    max_pair_targets=15,
+  )
+  | cited('SpanBERT/pretraining/README.md: its scheme masks no entities', entity_prob=0.0)
+  | cited('ours: slots enough for every target', max_targets=0)
+)
+
+ELECTRA_PLAN = cited(
+  'electra/build_pretraining_dataset.py:ExampleBuilder',
+  name='electra_segments',
+  short_prob=0.05,
+  one_segment_prob=0.1,
+  rejoin=True,  # quirk: a short sentence joins the first segment even after the second has begun
+)
+ELECTRA_MASK = cited(
+  'electra/pretrain/pretrain_helpers.py:mask',
+  name='electra',
+  mask_share=0.85,
+  static=False,
+  replacement=True,  # quirk: slots are drawn with replacement; False makes them distinct
+) | cited(
+  'electra/configure_pretraining.py:mask_prob, max_predictions_per_seq',
+  rate=0.15,
+  max_targets=0,  # int((rate + .005) * length)
+)
+
+ERNIE_PLAN = (
+  cited('ERNIE/ERNIE/reader/pretraining.py:generate_neg_sample', name='ernie_pairs', dupe_factor=1)
+  | cited("ours: BERT's; the original's positives came ready made", short_prob=0.1)
+  | cited('ours: so that the length does not tell which pairs are next', halves=True)
+)
+ERNIE_MASK = (
+  cited(
+    'ERNIE/ERNIE/batching.py:mask',
+    name='ernie',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+    static=False,
+    never_drawn=('pad',),  # [1, V) of the original, whose [PAD] is 0
+  )
+  | cited('ours: mean and 5 deviations', max_targets=0)
+  | cited('ours: the original has one for every file, in its file list', word_prob=0.5)
+  # Rows that share the coin.
+  | cited("ours: the original's is a file", block=64)
+)
+
+XLM_PLAN = cited(
+  'XLM/xlm/data/dataset.py:StreamDataset, whose length is its sentences',
+  name='xlm_stream',
+  share='sentences',
+)
+XLM_MASK = (
+  cited('XLM/xlm/trainer.py:mask_out', name='xlm', static=False, never_drawn=())
+  | cited(
+    'XLM/README.md:word_pred, word_mask_keep_rand', rate=0.15, mask_share=0.8, random_share=0.1
+  )
+  | cited('ours: mean and 5 deviations', max_targets=0)
+)
+TRANSLATION_PLAN = cited(
+  'XLM/xlm/utils.py:concat_batches', name='translation_pairs', lead='sep', reset_positions=True
+) | cited("XLM/README.md's commands: en-ar and ar-en", orders='both')
+DISTILBERT_PLAN = cited(
+  'transformers/examples/research_projects/distillation/lm_seqs_dataset.py:LmSeqsDataset',
+  name='sequences',
+  min_tokens=12,
+  max_unknown=0.5,
+)
+DISTILBERT_MASK = (
+  cited(
+    'transformers/examples/research_projects/distillation/distiller.py:prepare_batch_mlm',
+    name='distilbert',
+    static=False,
+    never_drawn=(),
+  )
+  | cited(
+    'transformers/examples/research_projects/distillation/train.py:'
+    'mlm_mask_prop, word_mask, word_rand, mlm_smoothing',
+    rate=0.15,
+    mask_share=0.8,
+    random_share=0.1,
+    smoothing=0.7,
+  )
+  # Rows that are drawn from together.
+  | cited('transformers/examples/research_projects/distillation/train.py:batch_size', block=5)
+  | cited('ours: mean and 5 deviations', max_targets=0)
+)
+# zihangdai/xlnet; `reuse_len` and `perm_size` follow from the length.
+XLNET_PLAN = cited(
+  'xlnet/README.md:reuse_len, bi_data', name='xlnet_columns', reuse_len=256, both_directions=True
+)
+XLNET_MASK = (
+  cited(
+    'xlnet/README.md:mask_alpha, mask_beta, perm_size',
+    name='xlnet_permutation',
+    reuse_len=256,
+    perm_size=256,
+    context=6,  # mask_alpha=6 / mask_beta=1; num_predict=85 of 512 follows
+  )
+  | cited(
+    'xlnet/data_utils.py:_sample_mask',
+    max_words=5,  # max_gram
+    whole_word=False,  # it counts pieces where it means words; True mends it
+  )
+  | cited(
+    'ours: xlnet/data_utils.py draws once for each TFRecord, and num_passes of them', static=False
+  )
+  | cited('ours: slots enough for every target', max_targets=0)
+)
+CAUSAL_MASK = cited('ours: every token is a target', name='causal')
+
+_TEXT: dict[str, Any] = dict(
+  lowercase=None,
+  split='auto',
+  errors='strict',
+  field='text',
+  skip_bad=False,
+  documents=0,
+  columns=(),
+  lexicon='',
+  segmenter='',
+  languages=(),
+  language_alpha=None,
+  language_block=1,
+  pack=1,
+)
+BERT_PAIRS = _TEXT | dict(plan=BERT_PLAN, mask=BERT_MASK)
+ROBERTA_SENTENCES = _TEXT | dict(split='lines', plan=ROBERTA_PLAN, mask=ROBERTA_MASK)
+ALBERT_PAIRS = _TEXT | dict(plan=ALBERT_PLAN, mask=ALBERT_MASK)
+SPANBERT_BLOCKS = _TEXT | dict(plan=SPANBERT_PLAN, mask=SPANBERT_MASK)
+ELECTRA_SEGMENTS = _TEXT | dict(plan=ELECTRA_PLAN, mask=ELECTRA_MASK)
+DISTILBERT_SEQUENCES = _TEXT | dict(
+  split='lines', pack=16, plan=DISTILBERT_PLAN, mask=DISTILBERT_MASK
+)
+# Its units are ours for English: runs of capitalised words. A text of another language wants
+# another segmenter, or a lexicon.
+ERNIE_PAIRS = _TEXT | dict(segmenter='capitals', pack=8, plan=ERNIE_PLAN, mask=ERNIE_MASK)

@@ -1,0 +1,300 @@
+"""Complete training examples as seqio Tasks, made by the plans and maskings of the store.
+
+One example is one row of the batch of `bertjax.types`. Its features are named like the arrays,
+without their B: token_BT is token_T, dropped_B is dropped.
+"""
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.examples.examples import examples_in_memory
+from bertjax.examples.seqio_tasks.corpora import open_corpus
+from bertjax.examples.seqio_tasks.loaded import seqio, tf
+from bertjax.examples.seqio_tasks.windows import (
+  WINDOW,
+  batch_name,
+  encode_store,
+  feature_name,
+  probe,
+  window_seed,
+  windows,
+)
+from bertjax.store import encode
+from bertjax.text import sentence_split
+from bertjax.text.corpus import Corpus
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
+
+Provider = seqio.Task | seqio.Mixture
+_BLOCK = 256  # examples that cross from Python to tf.data at once
+
+
+class ExampleSource(seqio.DataSource):
+  """Windows of documents as a seqio source, and `examples`, which makes rows of them.
+
+  seqio repeats the source, before any example is made of it. So a window carries its number, and
+  the epoch follows from that.
+  """
+
+  def __init__(self, text: str, vocab: Callable[[], str], recipe: Any, length: int, options: dict):
+    """Reads nothing yet.
+
+    Args:
+      text, recipe, length: as of `example_task`.
+      vocab: returns the path of the vocabulary.
+      options: seed and window, as of `example_task`.
+
+    Raises:
+      UserError: a recipe that does not work.
+    """
+    self.failure: Exception | None = None  # tf.data turns an exception of a generator into text
+    self.vocab = functools.cache(vocab)
+    self.row = probe(recipe, length)
+    self._text, self._recipe, self._length, self._options = text, recipe, length, options
+    super().__init__(splits=['train'])
+
+  @property
+  def supports_arbitrary_sharding(self) -> bool:
+    """The documents are read in order."""
+    return False
+
+  @property
+  def performs_internal_shuffling(self) -> bool:
+    """The rows of a window are permuted where seqio asks for a shuffle."""
+    return True
+
+  def list_shards(self, split: str) -> list[str]:
+    """One; seqio deals the windows out where it needs more."""
+    return [split]
+
+  def get_dataset(
+    self, split: str = 'train', shuffle: bool = True, seed: int | None = None, **unused: Any
+  ) -> tf.data.Dataset:
+    """Windows, and how `examples` is to make rows of them.
+
+    Raises:
+      UserError: no such text, or one in languages that the recipe does not number.
+    """
+    del split, unused
+    # Here, since what is raised within a generator comes as TensorFlow's own.
+    if 'language' in self._corpus.columns and not self._recipe.languages:
+      raise UserError(
+        f'{self._text} is in several languages, and its rows are made of some documents at a time, '
+        'which would number them by what they have: expected the names of all in their order, '
+        'languages=(..) of the recipe (config.data.languages)'
+      )
+    spec = dict(documents=tf.TensorSpec([None], tf.string), window=tf.TensorSpec([], tf.int64))
+    how = dict(seed=np.int64(self._options['seed'] if seed is None else seed), shuffle=shuffle)
+    dataset = tf.data.Dataset.from_generator(self._windows, output_signature=spec)
+    return dataset.map(lambda window: window | how)
+
+  def examples(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Makes the rows of windows, as a preprocessor of seqio."""
+    spec = {
+      feature_name(key): tf.TensorSpec((None, *value.shape[1:]), value.dtype)
+      for key, value in self.row.items()
+    }
+
+    def number(state, window):
+      epoch, before = state
+      epoch += tf.cast(window['window'] <= before, tf.int64)
+      return (epoch, window['window']), dict(window, epoch=epoch)
+
+    def rows(window):
+      names = ('documents', 'window', 'epoch', 'seed', 'shuffle')
+      args = tuple(window[name] for name in names)
+      return tf.data.Dataset.from_generator(self._rows, args=args, output_signature=spec)
+
+    start = (tf.constant(0, tf.int64), tf.constant(-1, tf.int64))
+    return dataset.scan(start, number).flat_map(rows).unbatch()
+
+  def _windows(self) -> Iterator[dict[str, Any]]:
+    with self._keeping():
+      documents = itertools.chain.from_iterable(self._corpus.batches())
+      for number, window in enumerate(windows(documents, self._options['window'])):
+        yield dict(documents=window, window=number)
+
+  def _rows(self, documents_D, window, epoch, seed, shuffle) -> Iterator[dict[str, np.ndarray]]:
+    with self._keeping():
+      store = encode_store(self._text, list(documents_D), *self._coder)
+      seed = window_seed(int(seed), int(window))
+      examples = examples_in_memory(store, self._recipe, self._length, seed)
+      for first in range(0, examples.rows, _BLOCK):
+        row_n = int(epoch) * examples.rows + np.arange(first, min(first + _BLOCK, examples.rows))
+        batch = examples.batch(row_n, bool(shuffle))
+        yield {feature_name(key): value for key, value in batch.items()}
+
+  @functools.cached_property
+  def _corpus(self) -> Corpus:
+    recipe = self._recipe
+    return open_corpus(
+      self._text,
+      recipe.documents,
+      errors=recipe.errors,
+      field=recipe.field,
+      columns=tuple(recipe.columns),
+      verbatim=recipe.split == sentence_split.VERBATIM,
+      skip_bad=recipe.skip_bad,
+    )
+
+  @functools.cached_property
+  def _coder(self) -> tuple[Vocabulary, encode.Options]:
+    recipe = self._recipe
+    split = self._corpus.detect() if recipe.split == sentence_split.AUTO else recipe.split
+    options = encode.Options(
+      self.vocab(),
+      recipe.lowercase,
+      split,
+      recipe.errors,
+      tuple(self._corpus.columns),
+      recipe.lexicon,
+      recipe.segmenter,
+      recipe.skip_bad,
+    )
+    return load_vocabulary(options.vocab, options.lowercase), options
+
+  @contextlib.contextmanager
+  def _keeping(self):
+    try:
+      yield
+    except Exception as error:
+      self.failure = error
+      raise
+
+
+def example_task(
+  name: str,
+  text: str,
+  vocab: str | Callable[[], str],
+  recipe: Mapping[str, Any],
+  length: int,
+  seed: int = 0,
+  window: int = WINDOW,
+) -> seqio.Task:
+  """A Task of complete training examples, not registered.
+
+  Its documents are read in windows, and the rows of a window are those of a store of its documents:
+  where the whole corpus fits one, the rows and their order are the store's, with shuffle and
+  without. Otherwise rows are shuffled, and random next sentences drawn, within a window.
+
+  Args:
+    name: of the Task.
+    text: as of `corpora.open_corpus`: the name of a text Task or Mixture, files, or tfds:NAME.
+    vocab: path of the vocabulary, or a function that returns it, called when examples are made.
+    recipe: `config.data`, or a dict like `BERT_PAIRS`.
+    length: tokens per row, special tokens included.
+    seed: of the plan, the masking and the shuffle, unless `get_dataset` gets another.
+    window: documents of a window; a corpus of less than twice as many is one window.
+
+  Raises:
+    UserError: a recipe that does not work.
+  """
+  path = vocab if callable(vocab) else lambda: vocab
+  options = dict(seed=seed, window=window)
+  source = ExampleSource(text, path, ConfigDict(recipe), length, options)
+  passed = seqio.PassThroughVocabulary(size=0)
+  features = {
+    feature_name(key): seqio.Feature(
+      passed, add_eos=False, dtype=tf.as_dtype(value.dtype), rank=value.ndim - 1
+    )
+    for key, value in source.row.items()
+  }
+  return seqio.Task(
+    name,
+    source,
+    output_features=features,
+    preprocessors=[source.examples],
+    shuffle_buffer_size=None,
+  )
+
+
+def add_examples(name: str, *args: Any, **options: Any) -> None:
+  """Registers an `example_task`, whose arguments it takes."""
+  seqio.TaskRegistry.add_provider(name, example_task(name, *args, **options))
+
+
+def open_examples(data: Any, vocab: str, length: int) -> Provider:
+  """The Task or Mixture that a streaming run reads.
+
+  Args:
+    data: `config.data`; its mixture names a Task of examples, which is taken as it is, or a text
+      Task; its input names text. Of text an example Task is made.
+    vocab: path of the vocabulary, for text.
+    length: tokens per row, for text.
+
+  Raises:
+    UserError: the module or the recipe does not work.
+  """
+  provider = registered_examples(data)
+  return provider or example_task('streamed', data.mixture or data.input, vocab, data, length)
+
+
+def vocabulary_path(data: Any) -> str | None:
+  """The vocabulary with which the example Task that config.data.mixture names makes its examples;
+  None where it does not say.
+
+  Raises:
+    UserError: a Mixture of Tasks with several vocabularies.
+  """
+  provider = registered_examples(data)
+  sources = [task.source for task in seqio.get_subtasks(provider)] if provider else []
+  paths = {source.vocab() if isinstance(source, ExampleSource) else None for source in sources}
+  if len(paths) > 1:
+    raise UserError(
+      f'{data.mixture} mixes examples of several vocabularies: {sorted(map(str, paths))}. Register '
+      'its Tasks with one vocabulary'
+    )
+  return paths.pop() if paths else None
+
+
+def read_rows(
+  provider: Provider, skip: int = 0, split: str = 'train', seed: int | None = None, limit: int = 0
+) -> Iterator[dict[str, np.ndarray]]:
+  """Yields the examples of a Task as batches of any size in the schema of `bertjax.types`.
+
+  Args:
+    provider: whose features are named like those of an example Task.
+    skip: examples to leave out at the beginning.
+    split: to read.
+    seed: to shuffle with, and to repeat without end; None: one pass in order.
+    limit: examples in all; 0: no limit.
+
+  Raises:
+    UserError: what is wrong with the source.
+  """
+  again = seed is not None
+  dataset = provider.get_dataset(
+    None, split, shuffle=again, seed=seed, num_epochs=None if again else 1, try_in_mem_cache=False
+  )
+  dataset = dataset.skip(skip).take(limit or -1).batch(_BLOCK // 4)
+  failure = tf.errors.OpError  # `tf` is gone when the interpreter ends while rows are left
+  try:
+    for batch in dataset.as_numpy_iterator():
+      rows = {batch_name(name, value.ndim - 1): value for name, value in batch.items()}
+      yield {key: _as_schema(value) for key, value in rows.items()}
+  except failure as error:
+    found = (getattr(task.source, 'failure', None) for task in seqio.get_subtasks(provider))
+    raise next(
+      filter(None, found), ValueError(f'{provider.name} cannot be read: {error}')
+    ) from error
+
+
+def _as_schema(value: np.ndarray) -> np.ndarray:
+  return value.astype(np.float32 if np.issubdtype(value.dtype, np.floating) else np.int32)
+
+
+def registered_examples(data: Any) -> Provider | None:
+  """The Task or Mixture of finished examples that config.data.mixture names, if it is one."""
+  if data.module:
+    registry.load(data.module, 'config.data.module')
+  if data.mixture not in (*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()):
+    return None
+  provider = seqio.get_mixture_or_task(data.mixture)
+  return provider if feature_name('token_BT') in provider.output_features else None

@@ -1,0 +1,110 @@
+"""Labelled examples as seqio Tasks: the rows that a run of fine-tuning reads, in their order.
+
+One example is one row of the batch of `bertjax.types`, of the full length; its features are named
+like the arrays, without their B: token_BT is token_T, label_BG is label_G.
+
+  files = dict(train='train.tsv', validation='dev.tsv')
+  add_labelled('mine', glue.get_config('sst2').data.task, files, 'vocab.txt', length=128)
+  seqio.get_mixture_or_task('mine').get_dataset(None, split='train', shuffle=True)
+"""
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from bertjax.data_contracts import Labelled, Task
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config, parts, rows
+from bertjax.examples.seqio_tasks.loaded import seqio, tf
+from bertjax.examples.seqio_tasks.windows import feature_name
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
+
+Row = dict[str, np.ndarray]
+
+
+def labelled_task(
+  name: str,
+  task: Mapping[str, Any],
+  files: Mapping[str, str],
+  vocab: str,
+  length: int,
+  lowercase: bool | None = None,
+  language: str = '',
+) -> seqio.Task:
+  """A Task of rows of labelled examples, not registered; seqio shuffles them.
+
+  Args:
+    name: of the Task.
+    task: `config.data.task`, as of a recipe of configs/finetune.
+    files: split -> a file as `config.data.train` names one, tfds:NAME:SPLIT included.
+    vocab: path of the vocabulary.
+    length: tokens of a row, special tokens included; of each part where rows have parts.
+    lowercase: as `config.data.lowercase`.
+    language: of the texts, for a vocabulary that cuts words by its rules.
+
+  Raises:
+    UserError: no file, a task that does not work, no language where one is needed, or what
+      `from_config.open_rows` refuses in the first examples; in the others when they are read.
+  """
+  if not files:
+    raise UserError(f'the Task {name!r} has no files: expected a split and its file, or several')
+  kind, options = from_config.task_of(ConfigDict(task))
+  vocabulary = load_vocabulary(vocab, lowercase)
+  if vocabulary.check_language:
+    if not language:
+      raise UserError(
+        f'{vocab} cuts words by the rules of their language: expected language, got none'
+      )
+    vocabulary = vocabulary.of_language(language)
+  encoded = functools.partial(_encoded, kind, options, vocabulary, length)
+  whole = functools.cache(lambda split: encoded(files[split], None))  # seqio asks in each epoch
+  first = next(_rows(encoded(next(iter(files.values())), 1), vocabulary, length))
+  spec = {feature_name(k): tf.TensorSpec(v.shape[1:], v.dtype) for k, v in first.items()}
+
+  def dataset(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
+    del shuffle_files, seed
+
+    def read() -> Iterator[dict[str, np.ndarray]]:
+      for row in _rows(whole(split), vocabulary, length):
+        yield {feature_name(key): value[0] for key, value in row.items()}
+
+    return tf.data.Dataset.from_generator(read, output_signature=spec)
+
+  passed = seqio.PassThroughVocabulary(size=0)
+  features = {
+    key: seqio.Feature(passed, add_eos=False, dtype=given.dtype, rank=len(given.shape))
+    for key, given in spec.items()
+  }
+  source = seqio.FunctionDataSource(dataset, splits=tuple(files))
+  return seqio.Task(name, source, output_features=features, preprocessors=[])
+
+
+def add_labelled(name: str, *args: Any, **options: Any) -> None:
+  """Registers a `labelled_task`, whose arguments it takes."""
+  seqio.TaskRegistry.add_provider(name, labelled_task(name, *args, **options))
+
+
+def _encoded(
+  kind: Task, options: Any, vocabulary: Vocabulary, length: int, path: str, limit: int | None
+) -> Labelled:
+  records = list(itertools.islice(kind.read(path, options), limit))
+  if not records:
+    raise UserError(f'{path} has no examples')
+  return kind.encode(records, options, vocabulary, length)
+
+
+def _rows(examples: Labelled, vocabulary: Vocabulary, length: int) -> Iterator[Row]:
+  """Each example as a batch of one row of the full length."""
+  served: Any = vocabulary  # of a store they read the ids of special tokens alone
+  found = rows.Rows(served, examples, length * parts.count(examples), seed=0, together=1)
+  padding = {'token_BT': vocabulary.special['pad'] or 0}
+  for number in range(found.rows):
+    row = found.batch(np.array([number]), shuffle=False)
+    rest = found.length - row['token_BT'].shape[1]
+    for key in [key for key in row if key.endswith('_BT')]:
+      row[key] = np.pad(row[key], ((0, 0), (0, rest)), constant_values=padding.get(key, 0))
+    yield row

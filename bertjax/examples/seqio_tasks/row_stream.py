@@ -1,0 +1,221 @@
+"""Rows that are streamed from a seqio Task or Mixture, with the interface of `types.TrainingRows`.
+
+`config.data.reader='seqio'` reads so, without a store. A stream cannot be entered anywhere: a
+resumed run reads past all rows that it has seen. Nothing is held out, unless the Task has a split
+'validation'.
+"""
+
+import atexit
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bertjax.errors import UserError
+from bertjax.examples.seqio_tasks.windows import vocabulary_store
+from bertjax.store.reader import Store
+from bertjax.vocab import kept
+from bertjax.vocab.vocabulary import read_vocabulary
+
+Batch = dict[str, np.ndarray]
+
+
+class Stream:
+  """Rows by number, asked for in order, give or take the latest ones.
+
+  One thread at a time may ask.
+  """
+
+  def __init__(self, name: str, open_at: Callable[[int], Iterator[Batch]], keep: int):
+    """Opens nothing yet.
+
+    Args:
+      name: of the Task, for messages.
+      open_at: row number -> batches of any size, from that row on and without end.
+      keep: rows to remember behind the latest one asked for, so that a batch can be asked for again
+        and hosts can ask for their shares of it.
+    """
+    self._name, self._open_at, self._keep = name, open_at, keep
+    self._batches: Iterator[Batch] = iter(())
+    self._rows: Batch = {}
+    self._start = self._end = 1 << 62  # of the rows in memory; what is asked for first lies before
+
+  @property
+  def ordered(self) -> bool:
+    """Rows have nothing to do with each other."""
+    return False
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """Real tokens per row and their share, of the rows in memory; the first ones if there are none
+    yet."""
+    if not self._rows:
+      self.batch(np.zeros(1, np.int64), shuffle=True)
+    fill = float(np.mean(self._rows['example_BT'] > 0))
+    return dict(tokens_per_row=fill * self._rows['example_BT'].shape[1], fill=fill)
+
+  def template(self) -> Batch:
+    """A row, for its shapes and dtypes."""
+    row = self.batch(np.zeros(1, np.int64), shuffle=True)
+    return {name: value for name, value in row.items() if name != 'dropped_B'}
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
+    """Returns rows, as `plans.Examples.batch`.
+
+    Args:
+      row_n: int64, consecutive.
+      shuffle: unused; a stream has one order, which was fixed when it was made.
+
+    Raises:
+      UserError: the stream ends, or what is wrong with its source.
+    """
+    del shuffle
+    first, stop = int(row_n[0]), int(row_n[-1]) + 1
+    anew = first < self._start
+    past = first if anew else first - self._end
+    if past > self._keep:
+      logging.warning('%s: reading past %d rows, which takes a while', self._name, past)
+    if anew:
+      self._batches, self._rows, self._start, self._end = self._open_at(first), {}, first, first
+    while self._end < stop:
+      self._read(first)
+    return {name: value[row_n - self._start] for name, value in self._rows.items()}
+
+  def close(self) -> None:
+    """Lets go of the source."""
+    self._batches = iter(())
+
+  def _read(self, first: int) -> None:
+    """Appends the next rows; forgets those that are before `first` and more than `keep` back."""
+    batch = next(self._batches, None)
+    if batch is None:
+      raise UserError(f'{self._name} ends after {self._end} rows: expected a split that repeats')
+    old = max(min(first, self._end - self._keep) - self._start, 0)
+    self._start, self._end = self._start + old, self._end + len(batch['example_BT'])
+    join = lambda name, value: np.concatenate([self._rows[name][old:], value])
+    self._rows = {k: join(k, v) for k, v in batch.items()} if self._rows else batch
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+  """Rows in memory, to evaluate on.
+
+  Attributes:
+    store: knows the vocabulary.
+    row: the rows as one batch.
+  """
+
+  store: Store
+  row: Batch
+
+  @property
+  def rows(self) -> int:
+    """How many."""
+    return len(self.row['example_BT'])
+
+  @property
+  def ordered(self) -> bool:
+    """Each row stands for itself."""
+    return False
+
+  @property
+  def stats(self) -> dict[str, float]:
+    """How many rows there are."""
+    return dict(rows=self.rows)
+
+  def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
+    """Returns rows in the order asked for; they are not shuffled."""
+    del shuffle
+    return {name: value[row_n] for name, value in self.row.items()}
+
+
+def ensure_vocabulary(data: Any, workdir: str, given: str) -> str:
+  """Copies the vocabulary of the examples to WORKDIR/vocab; returns WORKDIR.
+
+  Args:
+    data: `config.data`.
+    workdir: of the run.
+    given: path of the vocabulary that the config names, or ''.
+
+  Raises:
+    UserError: there is no vocabulary, or the Task's examples were made with another one.
+  """
+  own = _example_tasks().vocabulary_path(data)
+  if not (given or own):
+    raise UserError(
+      f'{data.mixture or data.input} does not say which vocabulary its ids are of: set '
+      'config.data.vocab to a file or directory'
+    )
+  if own and given and read_vocabulary(given, data.lowercase).meta != read_vocabulary(own).meta:
+    raise UserError(
+      f'config.data.vocab={given}, but the examples of {data.mixture} are made with {own}: leave '
+      'config.data.vocab empty'
+    )
+  kept.bring(own or given, None if own else data.lowercase, pathlib.Path(workdir, 'vocab'))
+  return workdir
+
+
+def open_vocabulary(workdir: str) -> Store:
+  """The store without text that `ensure_vocabulary` made possible."""
+  return vocabulary_store(pathlib.Path(workdir), read_vocabulary(pathlib.Path(workdir, 'vocab')))
+
+
+def is_finished(data: Any) -> bool:
+  """Whether `config.data` names finished examples, and not text that it makes them of."""
+  return _example_tasks().registered_examples(data) is not None
+
+
+def open_streams(config: Any, store: Store) -> tuple[Stream, Fixed | None]:
+  """Opens what `config.data.mixture` or `config.data.input` names.
+
+  Args:
+    config: of a phase; names a Task of examples, or text that `config.data` makes examples of.
+    store: of `open_vocabulary`.
+
+  Returns:
+    The rows to train on, endless and shuffled by config.seed, and those of a split 'validation'.
+
+  Raises:
+    UserError: nothing has this name, or its examples are not of config.length or the vocabulary.
+  """
+  data, name = config.data, config.data.mixture or config.data.input
+  example_tasks = _example_tasks()
+  provider = example_tasks.open_examples(data, str(store.path / 'vocab'), config.length)
+
+  def read(skip: int, **options) -> Iterator[Batch]:
+    for batch in example_tasks.read_rows(provider, skip, **options):
+      yield _checked(name, batch, config.length, store.vocabulary_size)
+
+  training = Stream(name, lambda skip: read(skip, seed=config.seed), config.batch_size)
+  atexit.register(training.close)  # while there still is an interpreter for tf.data to call
+  if 'validation' not in provider.splits:
+    return training, None
+  counts = [s.examples for s in config.evals.values() if s.type == 'loss']
+  limit = 0 if 0 in counts else max(counts, default=0)
+  batches = list(read(0, split='validation', limit=limit))
+  row = {key: np.concatenate([batch[key] for batch in batches]) for key in batches[0]}
+  return training, Fixed(store, row)
+
+
+def _example_tasks() -> Any:
+  """The module, which imports TensorFlow; the names that come with bertjax are registered."""
+  from bertjax.examples.seqio_tasks import example_tasks, registered  # noqa: F401
+
+  return example_tasks
+
+
+def _checked(name: str, batch: Batch, length: int, vocabulary_size: int) -> Batch:
+  if batch['token_BT'].shape[1] != length:
+    raise UserError(
+      f'the examples of {name} have {batch["token_BT"].shape[1]} tokens, but config.length={length}'
+    )
+  highest = max(int(batch[key].max()) for key in ('token_BT', 'target_BP') if key in batch)
+  if highest >= vocabulary_size:
+    raise UserError(
+      f'{name} has the id {highest}, but the vocabulary of config.data.vocab has {vocabulary_size} '
+      'ids: name the one that its examples were made with'
+    )
+  return dict(dropped_B=np.zeros(len(batch['token_BT']), np.int32)) | batch

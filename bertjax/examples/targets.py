@@ -1,0 +1,340 @@
+"""What every masking needs, so that a rule is a short file.
+
+A rule says which tokens are predicted and what the input shows there; the rest is here. In order:
+
+  candidates_n   the tokens that may be chosen (`not_special`)
+  units          what is chosen or not as a whole: tokens (`single`), words (`words`), or either
+                 (`tokens_or_words`)
+  order_n        the units in random order within their example (`shuffle`)
+  asked_E        how many targets each example asks for; `share` cuts it to what the row has
+  index_n        the tokens chosen, ascending: `fit` and `tokens_of`; or any other way
+  shown_n        the ids that the input shows there (`show`)
+  batch          `emit`
+
+Every draw is a function of the example's key, a site and a position within the example, so it does
+not depend on the batch around the example. Sites below FREE are taken here; a rule of its own
+draws numbers its sites from FREE.
+"""
+
+import dataclasses
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from bertjax import counter_rng
+from bertjax.errors import UserError
+from bertjax.examples.layout import Rows, place, ragged, starts
+from bertjax.field_types import Natural, PositiveShare, Share
+
+Special = Literal['pad', 'unk', 'cls', 'sep', 'mask']
+
+# Sites of an example's key. COUNT is RoBERTa's, ID of any random id; a rule's own begin at FREE.
+COUNT, _SELECT, _SHOW, ID, FREE = range(5)
+# A sort key holds example, draw and position in 20, 28 and 16 bits, the same for every batch size.
+MAX_EXAMPLES, MAX_LENGTH = 1 << 20, 1 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskOptions:
+  """Fields of `config.data.mask` of every masking that shows random ids.
+
+  Attributes:
+    rate: share of the tokens that are predicted.
+    mask_share: of these, the share that shows [MASK].
+    random_share: of these, the share that shows a random id.
+    static: the same masks in every epoch.
+    max_targets: slots per row; 0: what the rate asks for.
+    never_drawn: special tokens that are never drawn as random replacements; the vocabulary says
+      their ids.
+  """
+
+  rate: PositiveShare
+  mask_share: Share
+  random_share: Share
+  static: bool
+  max_targets: Natural
+  never_drawn: tuple[Special, ...]
+
+
+class Units(NamedTuple):
+  """What is chosen or not as a whole: tokens, or words.
+
+  Attributes:
+    example_n: int64, ascending.
+    first_n: int64, index among the candidates of the unit's first one.
+    size_n: int64, candidates in it; they lie side by side.
+  """
+
+  example_n: np.ndarray
+  first_n: np.ndarray
+  size_n: np.ndarray
+
+
+def check(options, store, length: int) -> None:
+  """Checks what a masking with random replacements says of the store and the rows.
+
+  Raises:
+    UserError: shares that exceed 1 together, no id to draw, or rows that are too long.
+  """
+  check_length(length)
+  if options.mask_share + options.random_share > 1:
+    raise UserError(
+      'config.data.mask.mask_share and random_share must be at most 1 together, got '
+      f'{options.mask_share} and {options.random_share}'
+    )
+  if len(ids_of(options.never_drawn, store)) >= store.vocabulary_size:
+    raise UserError(
+      f'config.data.mask.never_drawn={options.never_drawn} leaves none of the '
+      f'{store.vocabulary_size} ids of the vocabulary to draw: name fewer'
+    )
+
+
+def check_length(length: int) -> None:
+  """Refuses rows that are too long to be sorted."""
+  if length > MAX_LENGTH:
+    raise UserError(f'masking handles rows of at most {MAX_LENGTH} tokens, got length {length}')
+
+
+def slots(options, length: int) -> int:
+  """Returns P, the predicted slots per row: max_targets, or ceil(rate * length) where it is 0.
+
+  At rate 0.15 that is 20 for 128 and 77 for 512, the flags of google-research/bert.
+  """
+  return options.max_targets or math.ceil(options.rate * length)
+
+
+def bert_count(rows: Rows, rate: float) -> np.ndarray:
+  """Returns max(1, round(rate * length)) of each example, int64 [E]; half rounds to even."""
+  return np.maximum(np.rint(rate * rows.length_E).astype(np.int64), 1)
+
+
+def bits(rows: Rows, site: int, example_n: np.ndarray, counter_n: np.ndarray | int):
+  """Draws uint64 [n] at one site of the keys of these examples."""
+  return counter_rng.fold(counter_rng.fold(rows.key_E, site)[example_n], counter_n)
+
+
+def at_tokens(rows: Rows, site: int, index_n: np.ndarray) -> np.ndarray:
+  """Draws uint64 [n], one per token, by its example and its position there."""
+  return bits(rows, site, rows.example_n[index_n], rows.position_n[index_n])
+
+
+def not_special(rows: Rows, store) -> np.ndarray:
+  """Returns the indices of the tokens other than [CLS] and [SEP], int64, ascending."""
+  token_n = rows.token_n
+  return np.flatnonzero(~is_special(token_n, store))
+
+
+def is_special(token_n: np.ndarray, store) -> np.ndarray:
+  """Returns bool [tokens], whether each is [CLS] or [SEP]."""
+  return (token_n == store.special['cls']) | (token_n == store.special['sep'])
+
+
+def single(rows: Rows, candidate_n: np.ndarray) -> Units:
+  """Each candidate as a unit."""
+  ones_n = np.ones(len(candidate_n), np.int64)
+  return Units(rows.example_n[candidate_n], np.arange(len(candidate_n)), ones_n)
+
+
+def words(rows: Rows, candidate_n: np.ndarray, starts_n: np.ndarray) -> Units:
+  """Groups candidates into words.
+
+  Args:
+    rows: the batch.
+    candidate_n: int64 indices of tokens, ascending.
+    starts_n: bool, whether a candidate begins a word. One that does not joins the candidate before
+      it, even across a [SEP], as in create_pretraining_data.py; the first of an example always
+      begins one.
+  """
+  example_n = rows.example_n[candidate_n]
+  begins_n = starts_n.copy()
+  begins_n[:1] = True
+  begins_n[1:] |= example_n[1:] != example_n[:-1]
+  first_n = np.flatnonzero(begins_n)
+  return Units(example_n[first_n], first_n, np.diff(np.append(first_n, len(candidate_n))))
+
+
+def tokens_or_words(rows: Rows, whole_word: bool, store, candidate_n: np.ndarray) -> Units:
+  """Candidates as words with `whole_word`, which begin where the vocabulary says; else alone."""
+  if not whole_word:
+    return single(rows, candidate_n)
+  return words(rows, candidate_n, store.word_starts[rows.token_n[candidate_n]])
+
+
+def shuffle(rows: Rows, units: Units, candidate_n: np.ndarray) -> np.ndarray:
+  """Returns the units in random order within each example, examples in order.
+
+  Raises:
+    UserError: more than 2**20 examples in one batch.
+  """
+  if len(rows.row_E) > MAX_EXAMPLES:
+    raise UserError(f'expected at most {MAX_EXAMPLES} examples per batch, got {len(rows.row_E)}')
+  lead_n = candidate_n[units.first_n]
+  position_n = rows.position_n[lead_n].astype(np.uint64)
+  site_E = counter_rng.fold(rows.key_E, _SELECT)
+  bits_n = counter_rng.fold(site_E[units.example_n], position_n) >> np.uint64(36) << np.uint64(16)
+  key_n = units.example_n.astype(np.uint64) << np.uint64(44) | bits_n | position_n
+  # Sorting the keys themselves is faster than argsort; the position leads back to the unit.
+  sorted_n = np.sort(key_n)
+  example_n = (sorted_n >> np.uint64(44)).astype(np.int64)
+  token_n = starts(rows.length_E)[example_n] + (sorted_n & np.uint64(MAX_LENGTH - 1)).astype(
+    np.int64
+  )
+  unit_of_n = np.empty(len(rows.token_n), np.int64)
+  unit_of_n[lead_n] = np.arange(len(lead_n))
+  return unit_of_n[token_n]
+
+
+def share(asked_E: np.ndarray, row_E: np.ndarray, limit: int) -> np.ndarray:
+  """Cuts what the examples of a row ask for down to the row's limit, in proportion.
+
+  Example: limit 77 and eight examples that ask for 10 each give 9 10 9 10 10 9 10 10.
+
+  Args:
+    asked_E: int64 >= 0.
+    row_E: int64, ascending.
+    limit: of the sum over a row.
+
+  Returns:
+    int64 [E], at most asked_E; equal to it in rows that keep the limit.
+  """
+  rows = int(row_E[-1]) + 1 if len(row_E) else 0
+  total_E = count(row_E, asked_E, rows)[row_E]
+  until_E = running(asked_E, row_E, rows)
+  scale_E = np.maximum(total_E, 1)
+  cut_E = until_E * limit // scale_E - (until_E - asked_E) * limit // scale_E
+  return np.where(total_E > limit, cut_E, asked_E)
+
+
+def fit(example_n: np.ndarray, size_n: np.ndarray, room_E: np.ndarray) -> np.ndarray:
+  """Returns the indices of the units taken: in order, skipping what exceeds its example's room.
+
+  Args:
+    example_n: int64, ascending, of units in the order in which they are tried.
+    size_n: int64.
+    room_E: int64, of the sum of the sizes taken.
+  """
+  room_E, open_n, chosen = room_E.copy(), np.arange(len(example_n)), []
+  while open_n.size:
+    open_example_n, open_size_n = example_n[open_n], size_n[open_n]
+    until_n = running(open_size_n, open_example_n, len(room_E))
+    fits_n = until_n <= room_E[open_example_n]
+    chosen.append(open_n[fits_n])
+    room_E -= count(open_example_n[fits_n], open_size_n[fits_n], len(room_E))
+    # What is too big now stays too big: the room only shrinks.
+    open_n = open_n[~fits_n & (open_size_n <= room_E[open_example_n])]
+  return np.concatenate(chosen) if chosen else open_n
+
+
+def tokens_of(
+  units: Units, taken_n: np.ndarray, candidate_n: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the tokens of some units, ascending, and the first token of the unit of each."""
+  owner_n, offset_n = ragged(units.size_n[taken_n])
+  first_n = units.first_n[taken_n][owner_n]
+  index_n = candidate_n[first_n + offset_n]
+  by_place = np.argsort(index_n)
+  return index_n[by_place], candidate_n[first_n][by_place]
+
+
+def count(group_n: np.ndarray, value_n: np.ndarray | int, groups: int) -> np.ndarray:
+  """Returns the sum of the values in each group, int64 [groups]."""
+  weight_n = np.broadcast_to(value_n, group_n.shape)
+  return np.bincount(group_n, weight_n, groups).astype(np.int64)
+
+
+def running(value_n: np.ndarray, group_n: np.ndarray, groups: int) -> np.ndarray:
+  """Returns the running sum of the values within each group (ascending), own value included."""
+  total_g = count(group_n, value_n, groups)
+  return np.cumsum(value_n) - (np.cumsum(total_g) - total_g)[group_n]
+
+
+def ids_of(names: tuple[str, ...], store) -> list[int]:
+  """Ids of the special tokens that the vocabulary has of these, ascending, each once."""
+  return sorted({store.special[name] for name in names if store.special.get(name) is not None})
+
+
+def uniform_ids(rows: Rows, never_drawn: tuple[str, ...], store, index_n: np.ndarray) -> np.ndarray:
+  """Draws an id per token, uniform over all but these special ones; maybe the original one."""
+  left_out = ids_of(never_drawn, store)
+  id_n = counter_rng.below(at_tokens(rows, ID, index_n), store.vocabulary_size - len(left_out))
+  for special_id in left_out:  # ascending: each shifts the ids from its own on
+    id_n = id_n + (id_n >= special_id)
+  return id_n
+
+
+def show(
+  rows: Rows,
+  mask,
+  store,
+  index_n: np.ndarray,
+  decide_n: np.ndarray,
+  random_id_n: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Decides what the input shows: mask_share [MASK], random_share a random id, else the original.
+
+  Args:
+    rows: the batch.
+    mask: the options, with mask_share and random_share.
+    store: for the id of [MASK].
+    index_n: int64, the chosen tokens.
+    decide_n: int64, the token at whose position each draws: index_n for one decision per token, the
+      first token of its group for one per group.
+    random_id_n: the random id of each.
+
+  Returns:
+    The ids shown, and bool, where they are [MASK] by decision.
+  """
+  u_n = counter_rng.uniform(at_tokens(rows, _SHOW, decide_n))
+  masked_n = u_n < mask.mask_share
+  random_n = ~masked_n & (u_n < mask.mask_share + mask.random_share)
+  kept_n = np.where(random_n, random_id_n, rows.token_n[index_n])
+  return np.where(masked_n, store.special['mask'], kept_n), masked_n
+
+
+def emit(
+  rows: Rows,
+  limit: int,
+  store,
+  index_n: np.ndarray,
+  shown: tuple[np.ndarray, np.ndarray],
+  dropped_E: np.ndarray,
+  **extra: np.ndarray,
+) -> dict[str, np.ndarray]:
+  """Makes the batch of the chosen tokens.
+
+  Args:
+    rows: the batch.
+    limit: P; the tokens chosen in a row are at most as many.
+    store: for the ids of [PAD], [CLS] and [SEP].
+    index_n: int64, the chosen tokens, ascending; one that comes twice takes two slots.
+    shown: as `show` returns it; equal tokens must show equal ids.
+    dropped_E: targets of each example that its row had no slot for.
+    **extra: name -> a value per chosen token; becomes name_BP in its own dtype.
+
+  Returns:
+    token_BT, target_pos_BP, target_BP, weight_BP, masked_BP as `bertjax.types` has them, the extra
+    arrays, and dropped_B int32, the targets that the rule asked for and the row had no slot for.
+  """
+  shown_n, masked_n = shown
+  token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]
+  token_n[index_n] = shown_n
+  # Where [CLS] and [SEP] stand says the layout, and a unigram does not know them.
+  masked_n = masked_n & ~is_special(target_n, store)
+  row_n, column_n = np.divmod(rows.cell_n[index_n], rows.shape[1])
+  slot_n = np.arange(len(row_n)) - np.searchsorted(row_n, row_n)
+
+  def spread(value_n, dtype):
+    out_BP = np.zeros((rows.shape[0], limit), dtype)
+    out_BP[row_n, slot_n] = value_n
+    return out_BP
+
+  return dict(
+    token_BT=place(rows, token_n, store.special['pad']),
+    target_pos_BP=spread(column_n, np.int32),
+    target_BP=spread(target_n, np.int32),
+    weight_BP=spread(1.0, np.float32),
+    masked_BP=spread(masked_n, np.float32),
+    dropped_B=np.bincount(rows.row_E, dropped_E, rows.shape[0]).astype(np.int32),
+    **{f'{name}_BP': spread(value_n, value_n.dtype) for name, value_n in extra.items()},
+  )

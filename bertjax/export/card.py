@@ -1,0 +1,69 @@
+"""README.md of an exported model, from the run's own facts."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.sources.runs import Run
+
+
+def card(run: Run, model: Any, said: Mapping[str, Any]) -> str:
+  """Returns the text of the model card.
+
+  Args:
+    run: that is exported.
+    model: `config.model` of what is.
+    said: its receipt.
+  """
+  config, name, tensors = run.config, said['model_class'], said['tensors']
+  parameters = sum(math.prod(tensor['shape']) for tensor in tensors)
+  rows = [
+    ('class', f'`{name}`'),
+    ('parameters', f'{parameters:,} in {len(tensors)} tensors'),
+    ('layers, width, heads', f'{model.layers}, {model.width}, {model.heads}'),
+    ('vocabulary', f'{model.vocab_size:,} ids'),
+    ('objective', f'`{config.objective.name}`'),
+    *_of_training(run),
+  ]
+  scores = ''.join(f'| {name} | {value:.4f} |\n' for name, value in sorted(run.scores.items()))
+  facts = ''.join(f'| {name} | {value} |\n' for name, value in rows)
+  read = run.step == 0 and 'source' in run.meta  # it was trained elsewhere
+  made = 'Read by bertjax, and written for' if read else 'Pretrained with bertjax and converted to'
+  held_out = f'\n## Held-out scores\n\n| score | value |\n|---|---|\n{scores}' if scores else ''
+  return f"""---
+library_name: transformers
+tags:
+- bertjax
+---
+
+# {config.name or model.family}
+
+{made} PyTorch `transformers`. `parity.json` beside this file is
+the receipt of the conversion: every tensor with its sha256, and how far the outputs of both sides
+are apart. The licence is for you to choose: add `license:` to the head of this file.
+
+| fact | value |
+|---|---|
+{facts}{held_out}
+Versions: {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.
+
+```python
+from transformers import AutoTokenizer, {name}
+
+tokenizer = AutoTokenizer.from_pretrained('DIR')
+model = {name}.from_pretrained('DIR')
+```
+"""
+
+
+def _of_training(run: Run) -> list[tuple[str, str]]:
+  """Steps, tokens and data, of a run that was trained here."""
+  meta, data = run.meta, run.config.data
+  if run.step == 0 and 'source' in meta:
+    return [('converted from', f'`{meta["source"]}`')]
+  rows = [('steps', f'{run.step:,}'), ('batch', f'{run.config.batch_size} rows')]
+  ledger = meta.get('ledger', {})
+  if ledger:
+    rows.append(('tokens seen', f'{ledger["total"]["real"]:,.0f}'))
+  text = data.mixture or data.input or data.store
+  return [*rows, ('data', f'`{text}`')] if text else rows

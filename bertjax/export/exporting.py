@@ -1,0 +1,170 @@
+"""A run as a directory of transformers: what `python -m bertjax.convert --to=hf` does."""
+
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError, writing
+from bertjax.export import card, parity, receipt
+from bertjax.formats import directory, sentence_modules, tables
+from bertjax.formats import family as family_lib
+from bertjax.formats.families import electra_net
+from bertjax.sources import head_classes, runs
+
+
+class Part(NamedTuple):
+  """A net that is written to a directory of its own.
+
+  Attributes:
+    folder: below the output; '' the output itself.
+    model: its `config.model`.
+    select: whole parameters -> its own.
+  """
+
+  folder: str
+  model: Any
+  select: Any
+
+
+def parts_of(model: Any) -> list[Part]:
+  """What a model is written as: ELECTRA's discriminator and its generator, others as they are."""
+  whole = Part('', model, lambda params: params)
+  if 'generator' not in model or model.generator not in ('own', 'shared'):
+    return [whole]
+  generator = electra_net.model_of(model)
+  return [whole, Part('generator', generator, lambda params: electra_net.select(params, model))]
+
+
+def behind_pad(part: Part, pad: int | None) -> Part:
+  """The part with its positions where its class counts them from: behind the vocabulary's [PAD].
+
+  The rows of the position table move along, and no number that the model says changes.
+  """
+  fields = family_lib.find(part.model.family).fields
+  if pad is None or not any(f.ours == 'position_offset' for f in fields):
+    return part
+  model = part.model.copy_and_resolve_references()
+  move = pad + 1 - model.position_offset
+  model.position_offset, model.positions = pad + 1, model.positions + move
+
+  def select(params):
+    found = dict(part.select(params))
+    table_TE = np.asarray(found['embeddings']['position'])
+    moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[-move:]
+    return found | dict(embeddings=dict(found['embeddings'], position=moved_TE))
+
+  return part._replace(model=model, select=select) if move else part
+
+
+def export(
+  workdir: pathlib.Path | str,
+  output: pathlib.Path | str,
+  step: int | str | None = None,
+  dtype: str = 'float32',
+  shard_bytes: int = 5 * 10**9,
+  sentence_transformers: str = '',
+  tokenizer: bool = True,
+  task: str = '',
+) -> dict[str, Any]:
+  """Writes a run's model for `transformers`, with its tokenizer, card and receipt.
+
+  Args:
+    workdir: of the run, or one of its checkpoints.
+    output: directory; must not exist, or be empty.
+    step: of the checkpoint; 'best'; None: the newest.
+    dtype: of the tensors, float32 or bfloat16.
+    shard_bytes: of a file of tensors, at most.
+    sentence_transformers: pooling of the modules of that library, mean or first; '': none.
+    tokenizer: whether the vocabulary is written too.
+    task: whose head is written, of a run on several.
+
+  Returns:
+    the receipt.
+
+  Raises:
+    UserError: no run, or what transformers cannot express, and nothing is written; or the two
+      sides say something else, and what was written is at OUTPUT.failed.
+  """
+  started = time.perf_counter()
+  target = runs.Output(pathlib.Path(output))
+  run = runs.open_run(workdir, step, task)
+  if run.tasks:
+    raise UserError(
+      f'{workdir} has heads for several tasks: expected --task, one of {", ".join(run.tasks)}'
+    )
+  if not tokenizer:
+    run = run._replace(vocabulary=None)
+  pad = run.vocabulary.special['pad'] if run.vocabulary else None
+  parts = [behind_pad(part, pad) for part in parts_of(run.config.model)]
+  for part in parts:
+    directory.check(part.model, run.vocabulary)
+  whole = run.params()
+  if run.task:
+    whole = _own(whole, run.config.model)
+  size = sum(np.asarray(x).nbytes for _, x in tables.flat(whole))
+  ours = {path: tables.digest(x) for path, x in tables.flat(whole)}
+  with target as partial:
+    receipts = {}
+    for part in parts:
+      folder = partial / part.folder
+      folder.mkdir(exist_ok=True)
+      params = part.select(whole)
+      said = _write_part(folder, run, part.model, params, dtype, shard_bytes)
+      receipts[part.folder] = said
+      with writing('the model card', folder / 'README.md'):
+        (folder / 'README.md').write_text(card.card(run, part.model, said))
+    del whole, params
+    for part in parts:
+      said, folder = receipts[part.folder], partial / part.folder
+      said['outputs'] = receipt.compared(folder, part.model, *said['outputs'])
+      said['tokenizer'] = receipt.compared_ids(folder, run.vocabulary)
+    said = receipts.pop('')
+    said['sha256'] = dict(ours=ours, theirs=receipt.files(partial))
+    said['parts'] = receipts
+    if sentence_transformers:
+      length = directory.max_length(parts[0].model)
+      sentence_modules.write(partial, parts[0].model, sentence_transformers, length)
+    said['resources'] = receipt.resources(started, size)
+    receipt.write(partial / receipt.NAME, said)
+    wrong = receipt.faults(said)
+    if wrong:
+      kept = target.keep_failed()
+      raise UserError(
+        f'transformers does not say what the run says: {"; ".join(wrong)}. What was written is at '
+        f'{kept}, with its {receipt.NAME}'
+      )
+  return said
+
+
+def _own(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters that the model of one of several tasks has, without what others alone read: the
+  pooler, of tags."""
+  rows = family_lib.find(model.family).layout(model).rows
+  own = {row.ours.partition('/')[0] for row in rows}
+  return {key: tree for key, tree in params.items() if key in own}
+
+
+def _write_part(
+  folder: pathlib.Path, run: runs.Run, model: Any, params: Mapping[str, Any], dtype, shard_bytes
+) -> dict[str, Any]:
+  """Writes the directory; the outputs of our side are kept for the comparison."""
+  params = parity.rounded(params, dtype)
+  pad = run.vocabulary.special['pad'] if run.vocabulary else None
+  inputs = parity.inputs_of(model, parity.pad_of(model, pad))
+  name = family_lib.class_of(model)
+  classes = head_classes.of_task(run.config) or next(iter(run.imported_classes.values()), ())
+  languages = runs.languages_of(run.workdir, run.config)
+  tensors = directory.write(
+    folder, params, model, run.vocabulary, dtype, shard_bytes, classes, languages,
+    run.meta.get('problem_type'),
+  )  # fmt: skip
+  said: dict[str, Any] = dict(
+    title=f'{run.checkpoint} as {name}',
+    versions=receipt.versions(), source=str(run.checkpoint), step=run.step,
+    model_class=name, dtype=dtype, tensors=tensors,
+  )  # fmt: skip
+  said['outputs'] = (inputs, parity.ours(model, params, inputs))
+  return said

@@ -1,0 +1,250 @@
+"""What our model and the class of transformers say of the same inputs, layer by layer."""
+
+import pathlib
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from bertjax import models
+from bertjax.errors import UserError
+from bertjax.formats import family as family_lib
+from bertjax.kernels.cross_entropy import logits
+
+# Of a hidden state and of logits in float32: of the largest value there, and of at least 1.
+HIDDEN, LOGITS = 2e-5, 1e-4
+LENGTHS = (17, 32, 9, 1)  # of the texts; the shorter ones are padded
+
+
+class Outputs(NamedTuple):
+  """What a model says at the tokens that are no padding.
+
+  Attributes:
+    hidden: of each layer, [tokens, D].
+    logits: name -> [tokens, classes], or [texts, classes] of a label.
+  """
+
+  hidden: list[np.ndarray]
+  logits: dict[str, np.ndarray]
+
+
+class Inputs(NamedTuple):
+  """The fixed texts.
+
+  Attributes:
+    token_BT, type_BT, example_BT, language_BT: see types.py.
+    pad: id of the padding.
+  """
+
+  token_BT: np.ndarray
+  type_BT: np.ndarray
+  example_BT: np.ndarray
+  language_BT: np.ndarray
+  pad: int
+
+
+def inputs_of(model: Any, pad: int) -> Inputs:
+  """Random ids of all lengths, both segments and, where there are any, all languages."""
+  rng = np.random.default_rng(17)
+  lengths = np.minimum(LENGTHS, models.build(model).room or max(LENGTHS))
+  shape = (len(lengths), int(lengths.max()))
+  column_1T = np.arange(shape[1])[None]
+  real_BT = column_1T < lengths[:, None]
+  token_BT = rng.integers(0, model.vocab_size, shape)
+  token_BT[token_BT == pad] = (pad + 1) % model.vocab_size
+  types = model.types if 'types' in model else 2
+  type_BT = np.where(column_1T * 2 > lengths[:, None], 1, 0) if types > 1 else np.zeros(shape, int)
+  languages = model.extra[0][1] if 'extra' in model and model.extra else 1
+  language_BT = np.broadcast_to(np.arange(len(lengths))[:, None] % languages, shape)
+  clean = lambda x, fill: np.where(real_BT, x, fill).astype(np.int32)
+  return Inputs(
+    clean(token_BT, pad), clean(type_BT, 0), real_BT.astype(np.int32), clean(language_BT, 0), pad
+  )
+
+
+def pad_of(model: Any, pad: int | None) -> int:
+  """The id that pads the texts: the vocabulary's, or the one that positions begin behind."""
+  if pad is not None:
+    return pad
+  return max(model.position_offset - 1, 0) if 'position_offset' in model else 0
+
+
+def rounded(params: Any, dtype: str) -> Any:
+  """Parameters as a file of that dtype holds them."""
+  if dtype == 'float32':
+    return params
+  return jax.tree.map(lambda x: np.asarray(x).astype(dtype).astype(np.float32), params)
+
+
+def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
+  """What our model says."""
+  module = models.build(model)
+  rows, length = inputs.token_BT.shape
+  place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
+  first_B1 = np.zeros((rows, 1), np.int32)
+  if _reads_last(model):
+    first_B1 += inputs.example_BT.sum(1, keepdims=True) - 1
+  batch = dict(
+    token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
+    language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
+    first_BG=first_B1,
+  )  # fmt: skip
+  real_BT = inputs.example_BT > 0
+
+  def run(params):
+    out = dict(module.apply({'params': params}, batch, method=module.read))
+    word = out.pop('word', None)
+    return out, None if word is None else logits(word)
+
+  device = jax.devices()[0]  # without a copy, where the memory of the arrays allows it
+  params = jax.tree.map(lambda x: jax.device_put(x, device, may_alias=True), params)
+  out, word_BTV = jax.device_get(jax.jit(run)(params))
+  found = {}
+  if word_BTV is not None:
+    found['word'] = word_BTV[real_BT][:, : model.vocab_size]
+  found |= {name: x_BGC[:, 0] for name, x_BGC in out.get('label_BGC', {}).items()}
+  found |= {name: x_BTC[real_BT] for name, x_BTC in out.get('token_label_BTC', {}).items()}
+  if 'answers' in out:
+    beam = out['answers']
+    found |= _answers(np.exp(beam.start_BK), np.exp(beam.end_BKK), beam.none_B)
+  if 'pooled_BGD' in out and not out['label_BGC']:
+    found['pooled'] = out['pooled_BGD'][:, 0]
+  if 'rtd_BT' in out:
+    found['replaced'] = out['rtd_BT'][real_BT][:, None]
+  return Outputs([h_BTD[real_BT] for h_BTD in out['hidden_LBTD']], found)
+
+
+def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> dict[str, Any]:
+  """The probabilities of the likeliest answers, in order, and the log-odds that there is none.
+
+  Of starts that are as likely as each other either may come first.
+  """
+  both_BKK = start_BK[:, :, None] * end_BKK
+  return dict(answers=np.sort(both_BKK.reshape(len(both_BKK), -1)), none=none_B[:, None])
+
+
+def _reads_last(model: Any) -> bool:
+  """Whether labels of a text are those of its last token, to which its class has it padded."""
+  return 'pooling' in model and model.pooling == 'last'
+
+
+def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
+  """The rows with their padding before them."""
+  left_B = inputs.example_BT.shape[1] - inputs.example_BT.sum(1)
+  return np.stack([np.roll(x_T, left) for x_T, left in zip(x_BT, left_B, strict=True)])
+
+
+def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
+  """What the class says that the directory holds, and the keys that it missed or did not expect.
+
+  Raises:
+    ImportError: torch or transformers is not installed.
+  """
+  import torch
+  import transformers
+
+  transformers.logging.set_verbosity_error()
+  transformers.logging.disable_progress_bar()
+  name = family_lib.class_of(model)
+  net, info = getattr(transformers, name).from_pretrained(
+    directory, output_loading_info=True, dtype=torch.float32, attn_implementation='eager'
+  )
+  net.eval()
+  place = (lambda x: _on_the_left(x, inputs)) if _reads_last(model) else np.asarray
+  tensor = lambda x: torch.tensor(place(x), dtype=torch.long)
+  given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
+  if model.name == 'xlnet' or 'types' in model and model.types:
+    given['token_type_ids'] = tensor(inputs.type_BT)
+  if 'extra' in model and model.extra:
+    given['langs'] = tensor(inputs.language_BT)
+  if 'answers' in model and model.answers != 'none':
+    given |= _asked(given['attention_mask'], tensor(inputs.type_BT), _reads_last(model))
+  if name.endswith('ForMultipleChoice'):  # it takes [texts, choices, tokens]
+    given = {key: value[:, None] for key, value in given.items()}
+  with torch.no_grad():
+    if model.name == 'transformer_xl':  # a causal XLNet takes no mask of several rows
+      rows = zip(given['input_ids'], inputs.example_BT.sum(1), strict=True)
+      found = [_outputs(net(row[None, :n], output_hidden_states=True), model) for row, n in rows]
+      each = zip(*(x.hidden for x in found), strict=True)
+      words = np.concatenate([x.logits['word'] for x in found])
+      outputs = Outputs([np.concatenate(x) for x in each], dict(word=words))
+    else:
+      out = net(**given, output_hidden_states=True)
+      outputs = _outputs(out, model, place(inputs.example_BT) > 0)
+  keys = {key: sorted(map(str, info.get(key) or ())) for key in ('missing_keys', 'unexpected_keys')}
+  return outputs, keys
+
+
+def _asked(real_BT: Any, type_BT: Any, last: bool) -> dict[str, Any]:
+  """Which tokens may not be in an answer, as in the original, and the column of [CLS], the last or
+  the first; the text is in segment 0, or 1."""
+  text_BT = (type_BT == (0 if last else 1)) & (real_BT > 0)
+  # Behind the last token of the text, which is [SEP], and behind padding there is none.
+  allowed_BT = text_BT & text_BT.roll(-1, 1)
+  column = real_BT.shape[1] - 1 if last else 0
+  allowed_BT[:, column] = True
+  column_B = column * real_BT.new_ones(len(real_BT))
+  return dict(p_mask=(~allowed_BT).float(), cls_index=column_B)
+
+
+# transformers' name of an output -> ours, and whether it is of every token.
+_LOGITS = dict(
+  prediction_logits=('word', True),
+  seq_relationship_logits=('next', False),
+  sop_logits=('order', False),
+  pooler_output=('pooled', False),
+)
+
+
+def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs:
+  """The outputs of a class under our names; None: of one text without padding."""
+  number = lambda x: x.float().numpy()
+  pick = lambda x: number(x)[0] if real_BT is None else number(x)[real_BT]
+  found = {}
+  for key, (name, tokens) in _LOGITS.items():
+    if out.get(key) is not None:
+      found[name] = pick(out[key]) if tokens else number(out[key])
+  if 'start_logits' in out:
+    found['span'] = np.stack([pick(out['start_logits']), pick(out['end_logits'])], -1)
+  if 'cls_logits' in out:  # which calls probabilities log_probs, and lays ends out before starts
+    start_BK, end_BKK = number(out['start_top_log_probs']), number(out['end_top_log_probs'])
+    end_BKK = end_BKK.reshape(len(start_BK), -1, start_BK.shape[1]).swapaxes(1, 2)
+    found |= _answers(start_BK, end_BKK, number(out['cls_logits']))
+  if 'logits' in out:  # what most classes call theirs
+    heads = family_lib.heads_of(model)
+    if model.name == 'electra':
+      found['replaced'] = pick(out['logits'])[:, None]
+    elif heads.label and not heads.words:
+      found[heads.label] = number(out['logits'])
+    else:
+      found['word' if heads.words else heads.token_label] = pick(out['logits'])
+  return Outputs([pick(h) for h in out.hidden_states[1:]], found)
+
+
+def differences(mine: Outputs, other: Outputs) -> list[dict[str, Any]]:
+  """One entry for each layer and head: how far the two are apart, and whether that is too far.
+
+  Raises:
+    UserError: they have other layers or heads.
+  """
+  if len(mine.hidden) != len(other.hidden) or mine.logits.keys() != other.logits.keys():
+    raise UserError(
+      f'the class has {len(other.hidden)} layers and the heads {sorted(other.logits)}, our model '
+      f'{len(mine.hidden)} and {sorted(mine.logits)}'
+    )
+  pairs = [
+    (f'hidden state {i + 1}', a, b, HIDDEN)
+    for i, (a, b) in enumerate(zip(mine.hidden, other.hidden, strict=True))
+  ]
+  pairs += [(name, mine.logits[name], other.logits[name], LOGITS) for name in sorted(mine.logits)]
+  found = []
+  for name, a, b, tolerance in pairs:
+    size = max(1.0, float(np.abs(b).max()))
+    off = float(np.abs(a - b).max()) if a.shape == b.shape else float('inf')
+    found.append(
+      dict(
+        of=name, absolute=off, relative=off / size, tolerance=tolerance,
+        ok=bool(off <= tolerance * size),
+      )
+    )  # fmt: skip
+  return found

@@ -1,0 +1,123 @@
+"""parity.json: what a conversion did, and the proof that both sides say the same."""
+
+import importlib.metadata
+import json
+import pathlib
+import platform
+import resource
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Table
+
+from bertjax.errors import writing
+from bertjax.export import parity
+from bertjax.formats import tokenizer
+from bertjax.machine import checksums
+from bertjax.vocab.vocabulary import Vocabulary
+
+NAME = 'parity.json'
+LIBRARIES = 'bertjax jax numpy orbax-checkpoint safetensors tokenizers torch transformers'.split()
+
+
+def versions() -> dict[str, str]:
+  """The versions of what took part."""
+  found = dict(python=platform.python_version())
+  for name in LIBRARIES:
+    try:
+      found[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+      continue
+  return found
+
+
+def files(directory: pathlib.Path) -> dict[str, str]:
+  """Name -> sha256 of the files of a directory, those below it included."""
+  found = sorted(p for p in directory.rglob('*') if p.is_file() and p.name != NAME)
+  return {path.relative_to(directory).as_posix(): checksums.of_file(path) for path in found}
+
+
+def compared(
+  directory: pathlib.Path, model: Any, inputs: Any, mine: parity.Outputs
+) -> dict[str, Any]:
+  """The parity block: our outputs beside those of the class that a directory holds.
+
+  Returns:
+    missing and unexpected keys and the differences; only `skipped` where torch or transformers is
+    not installed.
+  """
+  try:
+    other, keys = parity.theirs(directory, model, inputs)
+  except ImportError as error:
+    return dict(skipped=f'{error.name} is not installed: outputs were not compared')
+  return dict(
+    missing=keys['missing_keys'], unexpected=keys['unexpected_keys'],
+    differences=parity.differences(mine, other),
+  )  # fmt: skip
+
+
+def compared_ids(directory: pathlib.Path, vocabulary: Vocabulary | None) -> dict[str, Any]:
+  """The tokenizer block: our ids beside those of the tokenizer that a directory holds."""
+  if vocabulary is None:
+    return dict(skipped='there is no tokenizer: ids were not compared')
+  try:
+    return dict(differences=tokenizer.differences(vocabulary, directory))
+  except ImportError as error:
+    return dict(skipped=f'{error.name} is not installed: ids were not compared')
+
+
+def faults(receipt: dict[str, Any]) -> list[str]:
+  """What of a receipt is wrong, a sentence each; [] where nothing is."""
+  found = []
+  outputs = receipt['outputs']
+  for kind in ('missing', 'unexpected'):
+    if outputs.get(kind):
+      found.append(f'{len(outputs[kind])} {kind} keys: {", ".join(outputs[kind][:10])}')
+  for each in outputs.get('differences', ()):
+    if not each['ok']:
+      found.append(
+        f'{each["of"]} is off by {each["absolute"]:.2e} ({each["relative"]:.2e} of its largest '
+        f'value), allowed {each["tolerance"]:.0e}'
+      )
+  found += [f'tokenizer: {line}' for line in receipt['tokenizer'].get('differences', ())]
+  for name, part in receipt.get('parts', {}).items():
+    found += [f'{name}: {fault}' for fault in faults(part)]
+  return found
+
+
+def write(path: pathlib.Path, receipt: dict[str, Any]) -> None:
+  """Writes parity.json."""
+  with writing('the receipt', path):
+    path.write_text(json.dumps(receipt, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
+
+
+def resources(started: float, bytes_of_model: int) -> dict[str, float]:
+  """Seconds, and the peak of this process's memory beside the size of the model."""
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+  return dict(
+    seconds=round(time.perf_counter() - started, 2),
+    peak_bytes=peak, model_bytes=bytes_of_model, peak_by_model=round(peak / bytes_of_model, 2),
+  )  # fmt: skip
+
+
+def table(receipt: dict[str, Any]) -> Table:
+  """The receipt for people."""
+  shown = Table('what', 'absolute', 'relative', 'allowed', title=receipt['title'])
+  for each in _rows(receipt['outputs'].get('differences', ())):
+    shown.add_row(
+      each['of'], f'{each["absolute"]:.1e}', f'{each["relative"]:.1e}', f'{each["tolerance"]:.0e}'
+    )
+  for block in ('outputs', 'tokenizer'):
+    if 'skipped' in receipt[block]:
+      shown.add_row(receipt[block]['skipped'])
+  if 'differences' in receipt['tokenizer']:
+    shown.add_row(f'tokenizer: {len(receipt["tokenizer"]["differences"])} texts with other ids')
+  return shown
+
+
+def _rows(differences: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+  """The worst hidden state and every head."""
+  layers = [d for d in differences if d['of'].startswith('hidden state')]
+  worst = max(layers, key=lambda d: d['relative'], default=None)
+  return [*([worst] if worst else []), *(d for d in differences if d not in layers)]

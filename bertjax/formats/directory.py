@@ -1,0 +1,161 @@
+"""Directories of transformers: config.json, model.safetensors and a tokenizer."""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bertjax import models
+from bertjax.errors import UserError, writing
+from bertjax.formats import config_json, huggingface, sentence_modules, tokenizer, weights
+from bertjax.formats import family as family_lib
+from bertjax.formats.originals.original import Opening
+from bertjax.models.layers import pad_id
+from bertjax.vocab import formats
+from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
+
+CONFIG = 'config.json'
+SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
+
+
+def open_directory(path: pathlib.Path) -> Opening:
+  """Reads config.json and finds tensors and tokenizer.
+
+  Raises:
+    UserError: no such directory, a class that we have not, or options that we do not compute.
+  """
+  if not (path / CONFIG).is_file():
+    raise UserError(
+      f'expected a directory of transformers with {CONFIG}, got {path}: save the model with '
+      'save_pretrained(DIR)'
+    )
+  try:
+    given = json.loads((path / CONFIG).read_bytes())
+  except ValueError as error:
+    raise UserError(f'{path / CONFIG} is no JSON: {error}') from error
+  if 'model_type' not in given and 'given' in given:
+    raise UserError(f'{path} is a run and no directory of transformers: leave hf: out')
+  state = weights.read(path)
+  family, model = config_json.read(given, set(state))
+  left_out = config_json.left_out(given, family, model)
+
+  def take(whole: Any, absent: Any) -> huggingface.Taken:
+    taken = huggingface.take(state, whole, absent)
+    return taken._replace(left_out=[*left_out, *taken.left_out])
+
+  files = tuple(weights.files_of(path))
+  vocabulary = load_vocabulary(path).files[0] if formats.files_of(path) else None
+  classes = config_json.classes(given, model)
+  sentences = sentence_modules.read(path, family.model)
+  return Opening(
+    path, files, model, family.recipe, vocabulary, None, [], take, classes=classes,
+    languages=config_json.languages(given, model),
+    meta=dict(problem_type=config_json.problem(given, model), sentences=sentences._asdict()),
+  )  # fmt: skip
+
+
+def write(
+  directory: pathlib.Path,
+  params: Mapping[str, Any],
+  model: Any,
+  vocabulary: Vocabulary | None,
+  dtype: str,
+  shard_bytes: int,
+  classes: Sequence[str] = (),
+  languages: Sequence[str] = (),
+  problem: str | None = None,
+) -> list[dict[str, Any]]:
+  """Writes config.json, the tensors and, where there is one, the tokenizer.
+
+  Args:
+    directory: exists and is empty.
+    params: nested dict of arrays.
+    model: `config.model` with the vocabulary size filled in.
+    vocabulary: of the run.
+    dtype: of the tensors, float32 or bfloat16.
+    shard_bytes: of a file, at most.
+    classes: names of those that the model tells apart, where they are known.
+    languages: names of those of its table, likewise.
+    problem: see `config_json.write`.
+
+  Returns:
+    an entry for each tensor: theirs, ours, shape and sha256.
+
+  Raises:
+    UserError: what the class or its tokenizer cannot express, by name; nothing is written then.
+  """
+  check(model, vocabulary)
+  special = vocabulary.special if vocabulary else {}
+  config = config_json.write(model, special, dtype, classes, languages, problem)
+  shapes = huggingface.shapes(model)
+  paths: dict[str, str] = {}
+
+  def stream():
+    for name, ours, array in huggingface.tensors(params, model):
+      paths[name] = ours
+      yield name, array
+
+  with writing('the model', directory):
+    if vocabulary:
+      tokenizer.write(vocabulary, directory, model.family, max_length(model))
+    digests = weights.write(directory, shapes, stream(), dtype, shard_bytes)
+    if side := huggingface.side_tensors(params, model):
+      weights.save(directory / SIDE, side)
+    (directory / CONFIG).write_text(json.dumps(config, indent=2, sort_keys=True) + '\n')
+  return [
+    dict(theirs=name, ours=paths[name], shape=list(shapes[name]), sha256=digest)
+    for name, digest in digests.items()
+  ]
+
+
+def check(model: Any, vocabulary: Vocabulary | None) -> None:
+  """Refuses a model without a class, or a vocabulary that is not the model's.
+
+  Raises:
+    UserError: says which field.
+  """
+  family_lib.class_of(model)
+  if vocabulary and vocabulary.size > model.vocab_size:
+    raise UserError(
+      f'the vocabulary has {vocabulary.size} ids, the word table {model.vocab_size} rows: expected '
+      'the vocabulary that the model was trained with'
+    )
+
+
+def check_kind(source: Mapping[str, Any], model: Any, where: str) -> None:
+  """Refuses a source of another module of `models/` than a config's.
+
+  Args:
+    source: its `config.model`.
+    model: the config's.
+    where: the key that names the source.
+
+  Raises:
+    UserError: they are of two kinds.
+  """
+  if source['name'] != model.name:
+    raise UserError(
+      f'{where} is a model of config.model.name={source["name"]!r}, the config has '
+      f'{model.name!r}: begin with the config file of the former, or name the subtrees'
+    )
+
+
+def max_length(model: Any) -> int:
+  """Tokens that a text may have, special ones included."""
+  return models.build(model).room or 512
+
+
+def whole_model(opened: Opening, recipe: Any) -> Any:
+  """`config.model` of an opened model: its fields, and the recipe's where it says nothing."""
+  model: Any = ConfigDict(dict(recipe.copy_and_resolve_references().items()))
+  fields = dict(opened.model)
+  if 'generator' in model:
+    fields['generator'] = fields.get('generator', 'uniform')  # a discriminator alone
+  for key, value in fields.items():
+    model[key] = value
+  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
+  check_rows(vocabulary, model.vocab_size, str(opened.path))
+  pad_id.fill(model, vocabulary.special['pad'] if vocabulary else None)
+  return model

@@ -1,0 +1,170 @@
+"""BertForPreTraining, BertForMaskedLM, BertModel, and BERT with the heads of fine-tuning."""
+
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
+from bertjax.formats.tables import Row, dense, heads, norm
+
+
+def encoder(base: str, types: bool = True, net: str = 'encoder') -> tuple[Row, ...]:
+  """Embeddings and layers, the same in all families of this shape.
+
+  Args:
+    base: how their names begin.
+    types: whether there is a segment table.
+    net: our path of the stack of layers.
+  """
+  ours, theirs = f'{net}/layers', f'{base}.encoder.layer.{{layer}}'
+  kinds = Row('embeddings/type', f'{base}.embeddings.token_type_embeddings.weight', 'S,E->SE')
+  return (
+    Row('embeddings/word', f'{base}.embeddings.word_embeddings.weight', 'V,E->VE'),
+    Row('embeddings/position', f'{base}.embeddings.position_embeddings.weight', 'T,E->TE'),
+    *((kinds,) if types else ()),
+    *norm('embeddings/norm', f'{base}.embeddings.LayerNorm', 'E'),
+    *dense(f'{ours}/attention/query', f'{theirs}.attention.self.query', 'NH', 'D'),
+    *dense(f'{ours}/attention/key', f'{theirs}.attention.self.key', 'NH', 'D'),
+    *dense(f'{ours}/attention/value', f'{theirs}.attention.self.value', 'NH', 'D'),
+    *dense(f'{ours}/attention/out', f'{theirs}.attention.output.dense', 'D', 'NH'),
+    *norm(f'{ours}/attention_norm', f'{theirs}.attention.output.LayerNorm'),
+    *dense(f'{ours}/ffn_up', f'{theirs}.intermediate.dense', 'F', 'D'),
+    *dense(f'{ours}/ffn_down', f'{theirs}.output.dense', 'D', 'F'),
+    *norm(f'{ours}/ffn_norm', f'{theirs}.output.LayerNorm'),
+  )
+
+
+def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
+  """The masked-LM head: dense, norm, and the bias over the tied word table."""
+  return heads(
+    (
+      *dense('mlm/dense', dense_name, 'E', 'D'),
+      *norm('mlm/norm', norm_name, 'E'),
+      Row('mlm/bias', bias, 'V->V'),
+    )
+  )
+
+
+def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ...]:
+  """The pooler, where there is one, and the heads of `labels` and `token_labels`.
+
+  Args:
+    model: `config.model`.
+    pooler: their name; '': there is none, heads of labels read the token as it is.
+    names: label -> theirs; others are `classifier`.
+  """
+  rows: tuple[Row, ...] = ()
+  if pooler and (model.labels or 'pooler' in model and model.pooler):
+    rows += heads(dense('pooler', pooler, 'O', 'D'))
+  for name, classes in (*model.labels, *model.token_labels):
+    rows += heads(dense(name, names.get(name, 'classifier'), 'C', 'D'), C=classes)
+  return rows
+
+
+def dense_heads(model: Any, pooler: str) -> tuple[Row, ...]:
+  """`label_heads` of families whose class for sequences has a dense layer of its own.
+
+  Args:
+    model: `config.model`.
+    pooler: its name in their other classes.
+  """
+  of_sequences = [name for name, _ in model.labels if name != 'right']
+  names = {'span': 'qa_outputs', **dict.fromkeys(of_sequences, 'classifier.out_proj')}
+  return label_heads(model, 'classifier.dense' if of_sequences else pooler, names)
+
+
+def layout_of(base: str):
+  """`Family.layout` of classes with BERT's heads, whose encoder has this name."""
+  names = {'next': 'cls.seq_relationship', 'span': 'qa_outputs'}
+  words = word_head(
+    'cls.predictions.transform.dense', 'cls.predictions.transform.LayerNorm', 'cls.predictions.bias'
+  )
+  tied = {
+    'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
+    'cls.predictions.decoder.bias': 'cls.predictions.bias',
+  }
+  spare = [row.theirs for row in words]
+  spare += [f'{n}.{leaf}' for n in (f'{base}.pooler.dense', names['next']) for leaf in ENDS]
+
+  def layout(model: Any) -> Layout:
+    rows = encoder(base, bool(model.types)) + label_heads(model, f'{base}.pooler.dense', names)
+    if not model.words:
+      return Layout(rows, spare=(*spare, *tied))
+    return Layout(rows + words, tied, spare=tuple(spare))
+
+  return layout
+
+
+ENDS = ('weight', 'bias')
+
+FIELDS = (
+  Field('vocab_size', 'vocab_size', 30_522),
+  Field('width', 'hidden_size', 768),
+  Field('layers', 'num_hidden_layers', 12),
+  Field('heads', 'num_attention_heads', 12),
+  Field('ffn', 'intermediate_size', 3072),
+  Field('activation', 'hidden_act', 'gelu', ACTIVATIONS),
+  Field('dropout', 'hidden_dropout_prob', 0.1),
+  Field('attention_dropout', 'attention_probs_dropout_prob', 0.1),
+  Field('positions', 'max_position_embeddings', 512),
+  Field('types', 'type_vocab_size', 2),
+  Field('init_std', 'initializer_range', 0.02),
+  Field('norm_eps', 'layer_norm_eps', 1e-12),
+)
+# Of a model with learned positions, own layers and a head with a transform.
+PLAIN = dict(
+  sinusoid=False, extra=(), attend='example', transform=True, sharing='none', groups=1,
+  inner_groups=1, position_offset=0, embedding_width=0, pooler_activation='tanh',
+  pooling='first',
+)  # fmt: skip
+THEIRS = dict(
+  is_decoder=(False,),
+  add_cross_attention=(False,),
+  tie_word_embeddings=(True,),
+  position_embedding_type=('absolute', None),
+)
+
+
+def require_gelu(model: Any, name: str) -> None:
+  """Refuses a words' head with another activation than its class has.
+
+  Raises:
+    UserError: says which.
+  """
+  if model.words and model.activation != 'gelu_erf':
+    raise UserError(
+      f'the words of {name} are scored through the erf GELU: expected '
+      f"config.model.activation='gelu_erf', got {model.activation!r}"
+    )
+
+
+def tuned_classes(prefix: str) -> dict[str, Heads]:
+  """The classes of a family that fine-tuning makes."""
+  return {
+    f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
+    f'{prefix}ForMultipleChoice': Heads(label='right'),
+    f'{prefix}ForSequenceClassification': Heads(label=ANY),
+    f'{prefix}ForTokenClassification': Heads(token_label=ANY),
+  }
+
+
+def classes_of(prefix: str, label: str = 'next') -> dict[str, Heads]:
+  """The classes of a family with BERT's heads."""
+  return {
+    f'{prefix}ForPreTraining': Heads(words=True, label=label),
+    f'{prefix}ForMaskedLM': Heads(words=True),
+    f'{prefix}Model': Heads(pooler=True),
+    **tuned_classes(prefix),
+  }
+
+
+FAMILY = Family(
+  model='bert',
+  recipe='bert',
+  model_type='bert',
+  base='bert',
+  classes=classes_of('Bert'),
+  layout=layout_of('bert'),
+  fields=FIELDS,
+  fixed=PLAIN,
+  theirs=THEIRS,
+)

@@ -1,0 +1,143 @@
+"""One net of ELECTRA as a BERT: ElectraForMaskedLM, a run's generator; the headless ElectraModel,
+and a discriminator with the heads of fine-tuning.
+
+The heads of these classes have the erf GELU whatever `hidden_act` says.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.formats.families import bert, electra
+from bertjax.formats.family import Family, Heads, Layout
+from bertjax.formats.tables import dense
+from bertjax.models.electra import generator_size
+
+# Fields of `config.model` that a BERT has not.
+OF_TWO_NETS = (
+  'generator', 'generator_width', 'generator_layers', 'generator_head', 'tied_embeddings',
+)  # fmt: skip
+
+
+def layout(model: Any) -> Layout:
+  """The tables, their projection where widths differ, the layers and the heads."""
+  rows = bert.encoder('electra')
+  if model.embedding_width not in (0, model.width):
+    rows += dense('embeddings/projection', 'electra.embeddings_project', 'D', 'E')
+  words = bert.word_head(
+    'generator_predictions.dense', 'generator_predictions.LayerNorm', 'generator_lm_head.bias'
+  )
+  tied = {
+    'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight',
+  }
+  spare = tuple(row.theirs for row in words)
+  if model.words:
+    return Layout(rows + words, tied)
+  rows += bert.dense_heads(model, 'sequence_summary.summary')
+  return Layout(rows, spare=(*spare, *tied))
+
+
+def write(model: Any) -> dict[str, Any]:
+  """The width of the tables.
+
+  Raises:
+    UserError: as `bert.require_gelu`.
+  """
+  bert.require_gelu(model, 'ElectraForMaskedLM')
+  return dict(embedding_size=model.embedding_width or model.width)
+
+
+def model_of(model: Any) -> Any:
+  """The `config.model` of the generator in an ELECTRA model, of this family.
+
+  Raises:
+    UserError: a model whose generator is no single net.
+  """
+  if model.generator not in ('own', 'shared'):
+    raise UserError(
+      "the class of transformers holds one generator: expected config.model.generator='own' or "
+      f"'shared', got {model.generator!r}"
+    )
+  config = _as_bert(model)
+  if model.generator == 'own':
+    size = generator_size(model)
+    width = model.embedding_width or model.width
+    if not model.tied_embeddings:
+      width = min(width, size['width'])
+    config.update(size | dict(embedding_width=width))
+  return config
+
+
+def discriminator_of(model: Any) -> Any:
+  """The `config.model` of the discriminator in an ELECTRA model, of this family, without a head."""
+  config = _as_bert(model)
+  config.words = False
+  return config
+
+
+def _as_bert(model: Any) -> Any:
+  config = model.copy_and_resolve_references()
+  config.update(dict(name='bert', family='electra_net'))
+  for key in OF_TWO_NETS:
+    del config[key]
+  return config
+
+
+def select(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters of the generator in an ELECTRA model, as those of `model_of`."""
+  net = params['generator_net' if model.generator == 'own' else 'discriminator']
+  tables = params.get('generator_embeddings', params['embeddings'])
+  return dict(_encoder(tables, net), mlm=params['mlm'])
+
+
+def select_discriminator(params: Mapping[str, Any]) -> dict[str, Any]:
+  """The parameters of the discriminator in an ELECTRA model, as those of `discriminator_of`."""
+  return _encoder(params['embeddings'], params['discriminator'])
+
+
+def _encoder(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any]:
+  """Tables and one of the two nets as the encoder of a BERT, whose embeddings hold the
+  projection."""
+  projection = dict(projection=net['projection']) if 'projection' in net else {}
+  return dict(embeddings=dict(tables, **projection), encoder=net['encoder'])
+
+
+def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
+  """The parameters of an ELECTRA model with a generator of its own: the inverse of `select`.
+
+  Args:
+    judge: those of the discriminator.
+    generator: those of `model_of`; its tables are the discriminator's where they are tied.
+    model: `config.model` of both.
+  """
+  tables = dict(generator['embeddings'])
+  net = dict(encoder=generator['encoder'])
+  if 'projection' in tables:
+    net['projection'] = tables.pop('projection')
+  params = dict(judge, generator_net=net, mlm=generator['mlm'])
+  return params if model.tied_embeddings else dict(params, generator_embeddings=tables)
+
+
+FAMILY = Family(
+  model='bert',
+  recipe='bert',
+  model_type='electra',
+  base='electra',
+  classes={
+    'ElectraForMaskedLM': Heads(words=True),
+    'ElectraModel': Heads(),
+    **bert.tuned_classes('Electra'),
+  },
+  layout=layout,
+  fields=electra.FIELDS,
+  fixed=electra.FIXED,
+  # The summary is what ElectraForMultipleChoice reads.
+  theirs=dict(
+    bert.THEIRS,
+    summary_type=('first',),
+    summary_use_proj=(True,),
+    summary_activation=('gelu',),
+  ),
+  write=write,
+  read=lambda given: dict(pooler_dropout=True),
+)

@@ -1,0 +1,61 @@
+"""RobertaForMaskedLM, RobertaModel, and RoBERTa with the heads of fine-tuning."""
+
+from typing import Any
+
+from bertjax.formats.families import bert
+from bertjax.formats.family import Family, Field, Heads, Layout
+from bertjax.formats.tables import dense, heads
+
+
+def layout(model: Any) -> Layout:
+  """The encoder and the heads. A class for sequences has no pooler but a head of two layers, which
+  does what our pooler and label do."""
+  rows = bert.encoder('roberta')
+  words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
+  # Some published files hold a pooler that was never trained.
+  pooler = heads(dense('pooler', 'roberta.pooler.dense', 'O', 'D'))
+  tied = {
+    'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
+    'lm_head.decoder.bias': 'lm_head.bias',
+  }
+  spare = tuple(row.theirs for row in (*pooler, *words))
+  if model.words:
+    return Layout(rows + words, tied, spare=spare)
+  rows += bert.dense_heads(model, 'roberta.pooler.dense')
+  return Layout(rows, spare=(*spare, *tied))
+
+
+def write(model: Any) -> dict[str, Any]:
+  """Nothing more.
+
+  Raises:
+    UserError: as `bert.require_gelu`.
+  """
+  bert.require_gelu(model, 'RobertaForMaskedLM')
+  return {}
+
+
+OWN = {'vocab_size': 50_265}
+# The vector of the pad token is zero and stays out of training there; positions begin behind it.
+FIELDS = (
+  *(f._replace(default=OWN.get(f.ours, f.default)) for f in bert.FIELDS),
+  Field('position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1),
+)
+
+FAMILY = Family(
+  model='bert',
+  recipe='roberta',
+  model_type='roberta',
+  base='roberta',
+  classes={
+    'RobertaForMaskedLM': Heads(words=True),
+    'RobertaModel': Heads(pooler=True),
+    **bert.tuned_classes('Roberta'),
+  },
+  layout=layout,
+  fields=FIELDS,
+  fixed={k: v for k, v in bert.PLAIN.items() if k != 'position_offset'},
+  theirs=bert.THEIRS,
+  write=write,
+  vocab_size=50_265,
+)

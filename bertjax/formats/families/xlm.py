@@ -1,0 +1,135 @@
+"""XLMWithLMHeadModel, XLMModel, and XLM with the heads of fine-tuning; with or without language
+embeddings, masked and causal."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.formats.families import xlnet
+from bertjax.formats.families.bert import PLAIN, label_heads
+from bertjax.formats.family import ANY, Family, Field, Heads, Layout
+from bertjax.formats.tables import Row, dense, heads, norm
+
+SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
+
+
+def layout(model: Any) -> Layout:
+  """The tables, the layers and, where there is one, the words' head."""
+  ours, theirs = 'encoder/layers', 'transformer.{kind}.{{layer}}'
+  attention, ffn = theirs.format(kind='attentions'), theirs.format(kind='ffns')
+  language = Row('embeddings/language', 'transformer.lang_embeddings.weight', 'X,E->XE')
+  rows = (
+    Row('embeddings/word', 'transformer.embeddings.weight', 'V,E->VE'),
+    Row('embeddings/position', 'transformer.position_embeddings.weight', 'T,E->TE'),
+    *((language,) if model.extra else ()),
+    *norm('embeddings/norm', 'transformer.layer_norm_emb', 'E'),
+    *dense(f'{ours}/attention/query', f'{attention}.q_lin', 'NH', 'D'),
+    *dense(f'{ours}/attention/key', f'{attention}.k_lin', 'NH', 'D'),
+    *dense(f'{ours}/attention/value', f'{attention}.v_lin', 'NH', 'D'),
+    *dense(f'{ours}/attention/out', f'{attention}.out_lin', 'D', 'NH'),
+    *norm(f'{ours}/attention_norm', theirs.format(kind='layer_norm1')),
+    *dense(f'{ours}/ffn_up', f'{ffn}.lin1', 'F', 'D'),
+    *dense(f'{ours}/ffn_down', f'{ffn}.lin2', 'D', 'F'),
+    *norm(f'{ours}/ffn_norm', theirs.format(kind='layer_norm2')),
+  )
+  words = heads((Row('mlm/bias', 'pred_layer.proj.bias', 'V->V'),))
+  tied = {'pred_layer.proj.weight': 'transformer.embeddings.weight'}
+  spare = ('pred_layer.proj.bias',)
+  if model.words:
+    return Layout(rows + words, tied)
+  names = {name: 'sequence_summary.summary' for name, _ in model.labels}
+  names |= {'span': 'qa_outputs'} | ({'right': 'logits_proj'} if 'right' in names else {})
+  rows += xlnet.answers(model.width, 'qa_outputs.') if model.answers != 'none' else ()
+  return Layout(rows + label_heads(model, '', names), spare=(*spare, *tied))
+
+
+def write(model: Any) -> dict[str, Any]:
+  """Languages, and what the class computes by itself.
+
+  Raises:
+    UserError: another feed-forward width than the class has, or other extra tables.
+  """
+  if model.ffn != 4 * model.width:
+    raise UserError(
+      f'the classes of XLM have config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
+    )
+  names = [name for name, _ in model.extra]
+  if names not in ([], ['language']) or model.attend not in ('example', 'causal'):
+    raise UserError(
+      "the classes of XLM hold the extra table 'language' and config.model.attend='example' or "
+      f"'causal', got {names} and {model.attend!r}"
+    )
+  rows = model.extra[0][1] if model.extra else 1
+  found: dict[str, Any] = dict(n_langs=rows, use_lang_emb=bool(model.extra), asm=False)
+  found |= xlnet.beam(model)
+  if [name for name, _ in model.labels] == ['right']:
+    # Its class has two linear maps, one after the other, and leaves out the first of them.
+    found |= dict(summary_use_proj=False, num_labels=model.width)
+  return found
+
+
+def read(given: Mapping[str, Any]) -> dict[str, Any]:
+  """The table of languages, where there is none; refuses what heads of labels do not read here.
+
+  Raises:
+    UserError: another summary of a text than its first token.
+  """
+  names = given.get('architectures') or ('',)
+  choice = names[0] == CHOICE
+  if choice or names[0] == SEQUENCE:
+    ours = dict(summary_type='first', summary_activation=None, summary_use_proj=not choice)
+    ours |= {} if choice else dict(summary_proj_to_labels=True)
+    default = dict(ours, summary_use_proj=True)  # of transformers
+    wrong = {key: x for key in ours if (x := given.get(key, default[key])) != ours[key]}
+    if wrong:
+      raise UserError(
+        f'config.json has {wrong}, which our model does not compute: expected '
+        f'{ {key: ours[key] for key in wrong} }'
+      )
+  # XLM-17 and XLM-100 say how many languages they have read, and have no table of them.
+  return {} if given.get('use_lang_emb', True) else dict(extra=())
+
+
+FAMILY = Family(
+  model='bert',
+  recipe='xlm',
+  model_type='xlm',
+  base='transformer',
+  classes={
+    'XLMWithLMHeadModel': Heads(words=True),
+    'XLMModel': Heads(),
+    'XLMForQuestionAnswering': Heads(answers='xlnet'),
+    'XLMForQuestionAnsweringSimple': Heads(token_label='span'),
+    CHOICE: Heads(label='right'),
+    SEQUENCE: Heads(label=ANY),
+    'XLMForTokenClassification': Heads(token_label=ANY),
+  },
+  layout=layout,
+  fields=(
+    Field('vocab_size', 'vocab_size', 30_145),
+    Field('width', 'emb_dim', 2048),
+    Field('layers', 'n_layers', 12),
+    Field('heads', 'n_heads', 16),
+    Field('ffn', 'emb_dim', 2048, export=lambda ffn: ffn // 4, import_=lambda width: 4 * width),
+    Field('activation', 'gelu_activation', True, dict(gelu_erf=(True,), relu=(False,))),
+    Field('dropout', 'dropout', 0.1),
+    Field('attention_dropout', 'attention_dropout', 0.1),
+    Field('positions', 'max_position_embeddings', 512),
+    Field('init_std', 'embed_init_std', 2048**-0.5),
+    Field('norm_eps', 'layer_norm_eps', 1e-12),
+    Field('attend', 'causal', False, dict(example=(False,), causal=(True,))),
+    Field(
+      'extra',
+      'n_langs',
+      1,
+      export=lambda extra: extra[0][1] if extra else 1,
+      import_=lambda count: (('language', count),) if count > 1 else (),
+    ),
+  ),
+  fixed={k: v for k, v in PLAIN.items() if k not in ('extra', 'attend')}
+  | dict(transform=False, types=0, pooler_activation='none'),
+  theirs=dict(asm=(False,), is_encoder=(True,), tie_word_embeddings=(True,)),
+  write=write,
+  read=read,
+  vocab_size=95_000,  # of XLM-15
+)

@@ -1,0 +1,120 @@
+"""XLNetLMHeadModel, XLNetModel, and those of fine-tuning, whose query biases are those of each
+layer: `config.model.untie_r`."""
+
+from typing import Any
+
+from bertjax.formats.families.bert import label_heads
+from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
+from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.models.layers.answers import FORMS
+
+
+def layers() -> tuple[Row, ...]:
+  """The layers, without the query biases."""
+  ours, theirs = 'layers', 'transformer.layer.{layer}'
+  attention = f'{theirs}.rel_attn'
+  project = lambda name, letter: Row(
+    f'{ours}/attention/{name}/kernel', f'{attention}.{letter}', 'D,N,H->DNH'
+  )
+  return (
+    project('query', 'q'),
+    project('key', 'k'),
+    project('value', 'v'),
+    project('position', 'r'),
+    Row(f'{ours}/attention/out/kernel', f'{attention}.o', 'D,N,H->NHD'),
+    *norm(f'{ours}/attention_norm', f'{attention}.layer_norm'),
+    *dense(f'{ours}/ffn/up', f'{theirs}.ff.layer_1', 'F', 'D'),
+    *dense(f'{ours}/ffn/down', f'{theirs}.ff.layer_2', 'D', 'F'),
+    *norm(f'{ours}/ffn_norm', f'{theirs}.ff.layer_norm'),
+  )
+
+
+def layout(model: Any) -> Layout:
+  """The table, the mask's vector, the layers and the heads; of the words' it is a bias."""
+  attention = 'transformer.layer.{layer}.rel_attn'
+  rows = (
+    Row('word', 'transformer.word_embedding.weight', 'V,D->VD'),
+    Row('mask', 'transformer.mask_emb', 'A,A,D->D'),
+    *layers(),
+    Row('layers/u', f'{attention}.r_w_bias', 'N,H->NH'),
+    Row('layers/w', f'{attention}.r_r_bias', 'N,H->NH'),
+    Row('layers/z', f'{attention}.r_s_bias', 'N,H->NH'),
+    Row('layers/segment', f'{attention}.seg_embed', 'S,N,H->SNH'),
+  )
+  words = heads((Row('head/bias', 'lm_loss.bias', 'V->V'),))
+  tied = {'lm_loss.weight': 'transformer.word_embedding.weight'}
+  spare = ('lm_loss.bias', *tied)
+  if model.words:
+    return Layout(rows + words, tied, ignored=())
+  names = {'span': 'qa_outputs', **{name: 'logits_proj' for name, _ in model.labels}}
+  rows += label_heads(model, 'sequence_summary.summary', names)
+  return Layout(rows + (answers(model.width) if model.answers != 'none' else ()), spare=spare)
+
+
+def answers(width: int, base: str = '') -> tuple[Row, ...]:
+  """The head of answers to questions, below a module of its class; I is two states side by side."""
+  rows = (
+    *dense('answers/start', f'{base}start_logits.dense', 'A', 'D'),
+    *dense('answers/end_hidden', f'{base}end_logits.dense_0', 'O', 'I'),
+    *norm('answers/end_norm', f'{base}end_logits.LayerNorm'),
+    *dense('answers/end', f'{base}end_logits.dense_1', 'A', 'D'),
+    *dense('answers/none_hidden', f'{base}answer_class.dense_0', 'O', 'I'),
+    dense('answers/none', f'{base}answer_class.dense_1', 'A', 'D')[0],
+  )
+  return heads(rows, I=2 * width)
+
+
+def beam(model: Any) -> dict[str, Any]:
+  """That of answers, where there is their head."""
+  if model.answers == 'none':
+    return {}
+  return dict.fromkeys(('start_n_top', 'end_n_top'), FORMS[model.answers].beam)
+
+
+# Of both kinds of Transformer that transformers computes with these classes.
+COMMON = (
+  Field('vocab_size', 'vocab_size', 32_000),
+  Field('width', 'd_model', 1024),
+  Field('layers', 'n_layer', 24),
+  Field('heads', 'n_head', 16),
+  Field('ffn', 'd_inner', 4096),
+  Field('activation', 'ff_activation', 'gelu', ACTIVATIONS),
+  Field('dropout', 'dropout', 0.1),
+  Field('init_std', 'initializer_range', 0.02),
+  Field('norm_eps', 'layer_norm_eps', 1e-12),
+  Field('mem_len', 'mem_len', 512, export=lambda places: places or None, import_=lambda n: n or 0),
+  Field('clamp_len', 'clamp_len', -1, export=lambda n: n or -1, import_=lambda n: max(n, 0)),
+)
+
+FAMILY = Family(
+  model='xlnet',
+  recipe='xlnet',
+  model_type='xlnet',
+  base='transformer',
+  classes={
+    'XLNetLMHeadModel': Heads(words=True),
+    'XLNetModel': Heads(),
+    'XLNetForQuestionAnswering': Heads(answers='xlnet'),
+    'XLNetForQuestionAnsweringSimple': Heads(token_label='span'),
+    'XLNetForMultipleChoice': Heads(label='right'),
+    'XLNetForSequenceClassification': Heads(label=ANY),
+    'XLNetForTokenClassification': Heads(token_label=ANY),
+  },
+  layout=layout,
+  fields=(
+    *COMMON,
+    Field('pooling', 'summary_type', 'last', dict(last=('last',))),
+  ),
+  fixed=dict(untie_r=True),
+  theirs=dict(
+    attn_type=('bi',),
+    bi_data=(False,),
+    untie_r=(True,),
+    same_length=(False,),
+    tie_word_embeddings=(True,),
+    summary_use_proj=(True,),
+    summary_activation=('tanh',),
+  ),  # fmt: skip
+  write=beam,
+  vocab_size=32_000,
+)

@@ -1,0 +1,230 @@
+"""What a module of `families/` says of its classes of transformers: `FAMILY`.
+
+The name table gives both directions, the check that nothing is left over, and the documentation
+(`python -m bertjax.convert --table=bert`).
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.formats.tables import Row
+
+WHERE = 'config.model.family'
+ANY = '*'  # in place of the name of a label
+OF_POOLER = ('pooler_activation', 'pooling')  # which a model without one leaves unread
+
+# config.model.activation -> hidden_act of transformers, the one that is written first.
+ACTIVATIONS = dict(
+  gelu_erf=('gelu', 'gelu_python'),
+  gelu_tanh=('gelu_new', 'gelu_pytorch_tanh', 'gelu_fast'),
+  relu=('relu',),
+)
+
+
+class Heads(NamedTuple):
+  """What a class has on top of the encoder, in fields of `config.model`.
+
+  Attributes:
+    words: scores of the vocabulary.
+    pooler: dense and tanh of the first token, where no label reads it.
+    label: name of the label that the pooler is read for; '' none, '*' any.
+    token_label: name of the label of every token, likewise.
+    answers: form of the head of answers whose end is asked for behind a start.
+  """
+
+  words: bool = False
+  pooler: bool = False
+  label: str = ''
+  token_label: str = ''
+  answers: str = 'none'
+
+
+class Derived(NamedTuple):
+  """A tensor of theirs that is no parameter of ours.
+
+  Attributes:
+    shape: of zeros, which nothing reads; or
+    source: name of another tensor of theirs, and
+    factor: what it is multiplied with.
+  """
+
+  shape: tuple[int, ...] = ()
+  source: str = ''
+  factor: float = 1.0
+
+
+class Layout(NamedTuple):
+  """The tensors of a class.
+
+  Attributes:
+    rows: the table.
+    tied: name of a copy -> name of its source.
+    ignored: endings of names that carry nothing we train.
+    spare: names of heads that a file may have and the model may lack.
+    derived: name -> what it follows from.
+    side: rows that no class holds, written to a file of their own.
+    elsewhere: how our paths begin that another class holds.
+  """
+
+  rows: tuple[Row, ...]
+  tied: Mapping[str, str] = {}
+  ignored: tuple[str, ...] = ('.position_ids',)
+  spare: tuple[str, ...] = ()
+  derived: Mapping[str, Derived] = {}
+  side: tuple[Row, ...] = ()
+  elsewhere: tuple[str, ...] = ()
+
+
+class Field(NamedTuple):
+  """A number or choice of `config.model` and its name in config.json.
+
+  Attributes:
+    ours, theirs: the names.
+    default: theirs, where a config.json does not say it.
+    values: our value -> theirs, the one that is written first; {}: the same.
+    export: our value -> theirs, and
+    import_: theirs -> ours, where it is none of that.
+  """
+
+  ours: str
+  theirs: str
+  default: Any
+  values: Mapping[Any, tuple[Any, ...]] = {}
+  export: Callable[[Any], Any] | None = None
+  import_: Callable[[Any], Any] | None = None
+
+
+class Family(NamedTuple):
+  """A family of classes.
+
+  Attributes:
+    model: module of `models/` that computes them.
+    recipe: module of `configs/` whose recipe goes with them.
+    model_type: of config.json.
+    base: how the names of the encoder begin; the headless class leaves it out.
+    classes: name -> its heads.
+    layout: `config.model` -> the tensors.
+    fields: of config.json that are fields of `config.model`.
+    fixed: other fields of `config.model` -> the one value that the classes have.
+    theirs: fields of config.json -> what the model computes, the value that is written first.
+    write: `config.model` -> further fields of config.json; refuses what they cannot express.
+    read: config.json -> further fields of `config.model`; refuses what our model does not compute.
+    vocab_size: ids of the published base model.
+    read_as: the family that a directory of these classes is read as; '': this one.
+  """
+
+  model: str
+  recipe: str
+  model_type: str
+  base: str
+  classes: Mapping[str, Heads]
+  layout: Callable[[Any], Layout]
+  fields: tuple[Field, ...]
+  fixed: Mapping[str, Any]
+  theirs: Mapping[str, tuple[Any, ...]] = {}
+  write: Callable[[Any], dict[str, Any]] = lambda model: {}
+  vocab_size: int = 30_522
+  read_as: str = ''
+  read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
+
+
+def find(name: str, where: str = WHERE) -> Family:
+  """The family of that name.
+
+  Args:
+    name: of a module of families/.
+    where: the key or flag that gives it, for messages.
+
+  Raises:
+    UserError: no class of transformers holds it.
+  """
+  return registry.find('bertjax.formats.families', name, where).FAMILY
+
+
+def heads_of(model: Any) -> Heads:
+  """The heads of a `config.model`."""
+  if 'labels' not in model:
+    return Heads(words='words' not in model or model.words)
+  names = [name for name, _ in model.labels], [name for name, _ in model.token_labels]
+  answers = model.answers if 'answers' in model else 'none'
+  label, tag = map('+'.join, names)
+  return Heads(model.words, 'pooler' in model and model.pooler, label, tag, answers)
+
+
+def class_of(model: Any) -> str:
+  """The class of transformers that computes a model.
+
+  Raises:
+    UserError: there is none; the field that it cannot express is named.
+  """
+  family = find(model.family)
+  _check_fixed(family, model)
+  family.write(model)
+  heads = heads_of(model)
+  for name, wanted in family.classes.items():
+    if heads == wanted or heads == _named(wanted, heads):
+      return name
+  known = '; '.join(f'{name}: {_said(heads)}' for name, heads in family.classes.items())
+  raise UserError(
+    f'no class of transformers for {WHERE}={model.family!r} has these heads: {_said(heads)}. '
+    f'There are {known}'
+  )
+
+
+def bare(model: Any) -> str:
+  """What the names of a model's class leave out: those of a headless one have no prefix."""
+  heads = heads_of(model)
+  headless = heads._replace(pooler=False) == Heads()
+  return f'{find(model.family).base}.' if headless else ''
+
+
+def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
+  """The fields of `config.model` of a class, with so many classes of a label."""
+  heads = family.classes[name]
+  label = {ANY: 'label'}.get(heads.label, heads.label)
+  tag = {ANY: 'tag'}.get(heads.token_label, heads.token_label)
+  fixed = {'next': 2, 'order': 2, 'span': 2, 'right': 1}
+  pair = lambda name: ((name, fixed.get(name, classes)),) if name else ()
+  found = dict(
+    words=heads.words, pooler=heads.pooler, labels=pair(label), token_labels=pair(tag),
+    answers=heads.answers,
+  )  # fmt: skip
+  options = registry.find('bertjax.models', family.model, 'config.model.name').MODEL.options
+  known = {field.name for field in dataclasses.fields(options)}
+  return {key: value for key, value in found.items() if key in known}
+
+
+def _named(wanted: Heads, got: Heads) -> Heads:
+  """A class that takes any label, with the one label that the model has."""
+  label = got.label if wanted.label == ANY and '+' not in got.label and got.label else wanted.label
+  tag = got.token_label
+  tag = tag if wanted.token_label == ANY and '+' not in tag and tag else wanted.token_label
+  return wanted._replace(label=label, token_label=tag)
+
+
+def _said(heads: Heads) -> str:
+  label = 'any' if heads.label == ANY else heads.label or 'none'
+  tag = 'any' if heads.token_label == ANY else heads.token_label or 'none'
+  answers = '' if heads.answers == 'none' else f', answers={heads.answers!r}'
+  said = f'words={heads.words}, pooler={heads.pooler}, labels of {label}, token_labels of {tag}'
+  return said + answers
+
+
+def _check_fixed(family: Family, model: Any) -> None:
+  if model.name != family.model:
+    raise UserError(
+      f'{WHERE}={model.family!r} is of config.model.name={family.model!r}, got {model.name!r}'
+    )
+  heads = heads_of(model)
+  unread = () if heads.label or heads.pooler else OF_POOLER
+  fixed = {k: v for k, v in family.fixed.items() if k in model and k not in unread}
+  wrong = {k: model[k] for k, v in fixed.items() if model[k] != v}
+  if wrong:
+    expected = {key: family.fixed[key] for key in wrong}
+    raise UserError(
+      f'no class of transformers for {WHERE}={model.family!r} holds config.model with {wrong}: '
+      f'expected {expected}'
+    )

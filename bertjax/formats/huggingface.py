@@ -1,0 +1,156 @@
+"""Parameters to and from the state dicts of PyTorch `transformers`, family by family.
+
+The tables are in `families/`, one module for each `config.model.family`; directories with
+config.json and tokenizer are `directory.py`'s. Everything is NumPy: neither torch nor
+`transformers` is imported.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.formats import family as family_lib
+from bertjax.formats import tables
+from bertjax.formats.family import Layout
+from bertjax.formats.weights import Lazy
+
+# How TensorFlow-era files on the hub name the parameters of a norm.
+_OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'LayerNorm.bias'))
+
+
+class Taken(NamedTuple):
+  """What became of a state dict.
+
+  Attributes:
+    params: nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with
+      zero rows.
+    made: our paths of heads that it lacked.
+    left_out: its names of heads that the model lacks, and of what carries nothing we train.
+  """
+
+  params: dict[str, Any]
+  made: list[str]
+  left_out: list[str]
+
+
+def published_vocabulary(name: str) -> int:
+  """Ids of a family's published base model, of BERT where none is known."""
+  known = name in registry.names_in('bertjax.formats.families')
+  return family_lib.find(name if known else 'bert').vocab_size
+
+
+def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
+  """A state dict of NumPy arrays as our parameters.
+
+  Args:
+    state_dict: of a class of the family, or an encoder without prefix; of tied tensors one may be
+      missing. May read each tensor when it is asked for.
+    model: `config.model` with the vocabulary size filled in.
+    absent: (row, our shape) -> the array of a head that the state lacks.
+
+  Raises:
+    UserError: a missing, unexpected or untied tensor, or a shape that is not the config's; all of
+      them are listed.
+  """
+  family = family_lib.find(model.family)
+  layout = family.layout(model)
+  state = _Renamed(state_dict, family.base, layout)
+  rows = layout.rows + layout.side
+  known = {*layout.tied, *layout.spare, *layout.derived}
+  made, left_out = tables.check_names(state, rows, known, layout.ignored, model)
+  tables.check_tied(state, layout.tied)
+  _check_derived(state, layout)
+  left_out = [n for n in left_out if n not in layout.tied and n not in layout.derived]
+  return Taken(tables.to_ours(state, rows, model, absent), made, left_out)
+
+
+def shapes(model: Any) -> dict[str, tuple[int, ...]]:
+  """Name -> shape of what `tensors` yields, in its order."""
+  layout, prefix = layout_of(model), family_lib.bare(model)
+  found = tables.their_shapes(layout.rows, model)
+  for name, each in layout.derived.items():
+    found[name] = found[each.source] if each.source else each.shape
+  return {name.removeprefix(prefix): shape for name, shape in found.items()}
+
+
+def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
+  """The tensors of a class one at a time, without tied copies: (name, our path, float32)."""
+  layout, prefix = layout_of(model), family_lib.bare(model)
+  sources: dict[str, np.ndarray] = {}
+  needed = {each.source for each in layout.derived.values()}
+  elsewhere = (*layout.elsewhere, *(row.ours for row in layout.side))
+  for name, row, array in tables.to_theirs(params, layout.rows, model, elsewhere):
+    if name in needed:
+      sources[name] = array
+    yield name.removeprefix(prefix), row.ours, array
+  for name, each in layout.derived.items():
+    yield name, '', derived(each, sources)
+
+
+def side_tensors(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
+  """The tensors that no class holds: SpanBERT's boundary head."""
+  layout = layout_of(model)
+  if not layout.side:
+    return {}
+  elsewhere = (*layout.elsewhere, *(row.ours for row in layout.rows))
+  return {name: array for name, _, array in tables.to_theirs(params, layout.side, model, elsewhere)}
+
+
+def layout_of(model: Any) -> Layout:
+  """The tensors of the class that computes a model.
+
+  Raises:
+    UserError: there is none.
+  """
+  family_lib.class_of(model)
+  return family_lib.find(model.family).layout(model)
+
+
+def derived(each: family_lib.Derived, state: Mapping[str, np.ndarray]) -> np.ndarray:
+  """A tensor that follows from others."""
+  if not each.source:
+    return np.zeros(each.shape, np.float32)
+  return np.asarray(state[each.source], np.float32) * np.float32(each.factor)
+
+
+class _Renamed(Lazy):
+  """A state dict under the names of today's classes: with prefix, new endings, and the sources of
+  tied copies in their place."""
+
+  def __init__(self, state: Mapping[str, np.ndarray], base: str, layout: Layout):
+    super().__init__({})
+    self._state = state
+    encoder = {row.theirs for row in layout.rows if row.theirs.startswith(f'{base}.')}
+    tops = {name.removeprefix(f'{base}.').partition('.')[0] for name in encoder}
+    bare = not any(name.startswith(f'{base}.') for name in state)
+    for name in state:
+      new = name
+      for old, ending in _OLD_ENDINGS:
+        new = new.replace(old, ending)
+      if bare and new.partition('.')[0] in {*tops, 'pooler'}:
+        new = f'{base}.{new}'
+      self.names[new] = name
+    for copy, source in layout.tied.items():
+      if copy in self.names and source not in self.names:
+        self.names[source] = self.names[copy]
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    return self._state[self.names[name]]
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    """Of a tensor, without reading it where it is in a file."""
+    return tables.shape_of(self._state, self.names[name])
+
+
+def _check_derived(state: Mapping[str, np.ndarray], layout: Layout) -> None:
+  for name, each in layout.derived.items():
+    if name not in state or not each.source:
+      continue  # zeros that nothing reads may be anything
+    if not np.array_equal(np.asarray(state[name], np.float32), derived(each, state)):
+      raise UserError(
+        f'{name} is not {each.source} times {each.factor:g}: this model has one table for both, '
+        'others do not fit'
+      )

@@ -1,0 +1,115 @@
+"""google-research/bert: modeling.py, run_pretraining.py, run_classifier.py, run_squad.py."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.formats.families.bert import PLAIN
+from bertjax.formats.originals.original import Part, activation, count, shape
+from bertjax.formats.originals.tensorflow_rows import Kind, dense, embeddings, layers, word_head
+from bertjax.formats.tables import Row, heads
+
+HEAD = 64  # width of a head in all published sizes
+# The function that modeling.py calls gelu is the tanh approximation.
+ACTIVATIONS = dict(gelu='gelu_tanh', gelu_new='gelu_tanh', relu='relu')
+# Our field -> its name in bert_config.json.
+NAMES = dict(
+  vocab_size='vocab_size', width='hidden_size', layers='num_hidden_layers',
+  heads='num_attention_heads', ffn='intermediate_size', positions='max_position_embeddings',
+  types='type_vocab_size', dropout='hidden_dropout_prob', init_std='initializer_range',
+  attention_dropout='attention_probs_dropout_prob',
+)  # fmt: skip
+# Our label -> the scope of its output_weights and output_bias.
+LABELS = dict(next='cls/seq_relationship/', order='cls/seq_relationship/', label='')
+TOKEN_LABELS = dict(span='cls/squad/')
+HEADS = ('cls/', 'output_weights', 'output_bias', 'bert/pooler/')
+
+
+def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+  """The fields of `config.model`: those of bert_config.json, without it what the shapes say."""
+  layer = 'bert/encoder/layer_0'
+  found = table_fields(state, 'bert/embeddings')
+  found |= dict(
+    width=found.pop('embedding_width'), layers=count(state, 'bert/encoder/layer_'),
+    ffn=shape(state, f'{layer}/intermediate/dense/kernel')[-1],
+  )  # fmt: skip
+  found, assumed = described(found, given, NAMES, 'bert_config.json')
+  model = dict(PLAIN, **found, **head_fields(state, 'next'))
+  return dict(model, name='bert', family='bert', norm_eps=1e-12), assumed
+
+
+def table_fields(state: Mapping[str, Any], scope: str) -> dict[str, Any]:
+  """What the shapes of the tables say."""
+  vocab_size, width = shape(state, f'{scope}/word_embeddings')
+  return dict(
+    vocab_size=vocab_size, embedding_width=width,
+    positions=shape(state, f'{scope}/position_embeddings')[0],
+    types=shape(state, f'{scope}/token_type_embeddings')[0],
+  )  # fmt: skip
+
+
+def described(
+  found: dict[str, Any], given: Mapping[str, Any], names: Mapping[str, str], file: str
+) -> tuple[dict[str, Any], list[str]]:
+  """What the shapes say, what the JSON file says instead, and what both leave open."""
+  assumed = []
+  said = {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
+  found = dict(found, **{key: said[key] for key in said})
+  if 'heads' not in found:
+    found['heads'] = max(1, found['width'] // HEAD)
+    assumed.append(f'no {file} says the heads: {found["heads"]}, of {HEAD} each')
+  if 'hidden_act' not in given:
+    assumed.append(f"no {file} says the activation: 'gelu'")
+  found['activation'] = activation(given.get('hidden_act', 'gelu'), ACTIVATIONS)
+  return found, assumed
+
+
+def head_fields(state: Mapping[str, Any], pair: str) -> dict[str, Any]:
+  """The heads that are there; `pair` is our label of two segments."""
+  labels = tuple(
+    (name, shape(state, f'{LABELS[name]}output_bias')[0])
+    for name in (pair, 'label')
+    if f'{LABELS[name]}output_bias' in state
+  )
+  token_labels = tuple(
+    (name, 2) for name, scope in TOKEN_LABELS.items() if f'{scope}output_bias' in state
+  )
+  words = 'cls/predictions/output_bias' in state
+  # Every program makes a pooler; where another head is there, no one reads it but the labels.
+  pooler = 'bert/pooler/dense/kernel' in state and not (words or labels or token_labels)
+  return dict(words=words, pooler=pooler, labels=labels, token_labels=token_labels)
+
+
+def head_rows(model: Any) -> tuple[Row, ...]:
+  """The heads of a model."""
+  rows: tuple[Row, ...] = ()
+  if model.words:
+    rows += word_head('cls/predictions', 'cls/predictions/transform')
+  if model.labels or model.pooler:
+    rows += heads(dense('pooler', 'bert/pooler/dense', 'D', 'O'))
+  scopes = LABELS | TOKEN_LABELS
+  for name, classes in (*model.labels, *model.token_labels):
+    theirs = scopes.get(name, f'{name}/')
+    label = (
+      Row(f'{name}/kernel', f'{theirs}output_weights', 'C,D->DC'),
+      Row(f'{name}/bias', f'{theirs}output_bias', 'C->C'),
+    )
+    rows += heads(label, C=classes)
+  return rows
+
+
+def parts(model: Any) -> tuple[Part, ...]:
+  """The table."""
+  rows = embeddings('bert/embeddings') + layers('bert/encoder') + head_rows(model)
+  return (Part(rows, model),)
+
+
+KIND = Kind(
+  title='a BERT',
+  family='bert',
+  recipe='bert',
+  config='bert_config.json',
+  mark='bert/encoder/layer_',
+  fields=fields,
+  parts=parts,
+  heads=HEADS,
+)

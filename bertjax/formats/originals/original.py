@@ -1,0 +1,194 @@
+"""What is read from a checkpoint of an original program."""
+
+import contextlib
+import itertools
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.formats import tables
+from bertjax.formats.huggingface import Taken
+from bertjax.formats.tables import Row
+from bertjax.formats.weights import Lazy
+
+Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array of a missing head
+
+
+class Opening(NamedTuple):
+  """A checkpoint before its tensors are taken.
+
+  Attributes:
+    path: what was named.
+    files: that hold the tensors.
+    model: the fields of `config.model` that it determines; those of the recipe are the others.
+    recipe: module of `configs/` whose recipe goes with it.
+    vocabulary: what `load_vocabulary` may be given, or None.
+    step: of the training, if the checkpoint says it.
+    assumed: what is not in the files and was taken for granted, or could not be made; sentences.
+    take: (whole `config.model`, absent) -> its parameters.
+    take_slots: whole `config.model` -> slot of an optimizer -> tree like the parameters; None
+      where no slots are read.
+    classes: head -> names of the classes that it tells apart, by their ids, where they are said.
+    languages: names of those of its table, by their ids, likewise.
+    meta: what is kept with it besides: `problem_type` of a head for texts, '' where it is not said,
+      and the `Sentences` of sentence-transformers.
+  """
+
+  path: pathlib.Path
+  files: tuple[pathlib.Path, ...]
+  model: dict[str, Any]
+  recipe: str
+  vocabulary: pathlib.Path | None
+  step: int | None
+  assumed: list[str]
+  take: Callable[[Any, Absent], Taken]
+  take_slots: Callable[[Any], dict[str, Any]] | None = None
+  classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+  languages: tuple[str, ...] = ()
+  meta: Mapping[str, Any] = MappingProxyType({})
+
+
+class Part(NamedTuple):
+  """Rows of a table and the `config.model` that their sizes are of: a net, or all of a model."""
+
+  rows: tuple[Row, ...]
+  model: Any
+
+
+class Cut(Lazy):
+  """A state with some tensors cut along their first axis: NAME becomes NAME[0], NAME[1], ...
+
+  Args:
+    state: name -> tensor; has perhaps `shape(name)`.
+    bounds: name -> where its pieces begin, and the end.
+  """
+
+  def __init__(self, state: Mapping[str, Any], bounds: Mapping[str, Sequence[int]]):
+    pieces: dict[str, Any] = {name: (name, slice(None)) for name in state if name not in bounds}
+    for name in bounds.keys() & state.keys():
+      pairs = itertools.pairwise(bounds[name])
+      pieces |= {f'{name}[{i}]': (name, slice(*pair)) for i, pair in enumerate(pairs)}
+    super().__init__(pieces)
+    self._state = state
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    whole, piece = self.names[name]
+    tensor = self._state[whole]
+    return tensor if piece == slice(None) else tensor[piece]
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    """Of a piece, without reading it where the state is a file."""
+    whole, piece = self.names[name]
+    size = tables.shape_of(self._state, whole)
+    return size if piece == slice(None) else (len(range(size[0])[piece]), *size[1:])
+
+
+def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list[int]:
+  """The bounds of so many equal pieces of a tensor; None: of single rows."""
+  rows = tables.shape_of(state, name)[0]
+  pieces = rows if pieces is None else pieces
+  return [rows * i // pieces for i in range(pieces + 1)]
+
+
+def take(
+  state: Mapping[str, Any], parts: Sequence[Part], known: set[str], absent: Absent
+) -> tuple[list[dict[str, Any]], list[str], list[str]]:
+  """The parameters of each part, our paths of heads that were made, and names that are left out.
+
+  Raises:
+    UserError: tensors that are missing, unexpected or of another shape; those of all parts are
+      listed.
+  """
+  made, params = [], []
+  names = {name for part in parts for row in part.rows for name in tables.names_of(row, part.model)}
+  with together() as error_of:
+    for part in parts:
+      with error_of():
+        elsewhere = known | (names - {n for r in part.rows for n in tables.names_of(r, part.model)})
+        # What is unexpected is so to all parts: the first one says it.
+        elsewhere |= set() if part is parts[0] else set(state)
+        made += tables.check_names(state, part.rows, elsewhere, (), part.model)[0]
+  with together() as error_of:
+    for part in parts:
+      with error_of():
+        params.append(tables.to_ours(state, part.rows, part.model, absent))
+  return params, sorted({*made}), sorted(state.keys() & known - names)
+
+
+@contextlib.contextmanager
+def naming(path: pathlib.Path) -> Iterator[None]:
+  """Puts a file's name before the message of a UserError that has it not."""
+  try:
+    yield
+  except UserError as error:
+    said = str(error)
+    raise UserError(said if said.startswith(str(path)) else f'{path}: {said}') from error
+
+
+@contextlib.contextmanager
+def together() -> Iterator[Callable[[], Any]]:
+  """Yields a context for each of several checks, and raises what all of them say at the end."""
+  said: list[str] = []
+
+  @contextlib.contextmanager
+  def error_of():
+    try:
+      yield
+    except UserError as error:
+      said.append(str(error))
+
+  yield error_of
+  if said:
+    raise UserError('; '.join(said))
+
+
+def shape(state: Mapping[str, Any], name: str) -> tuple[int, ...]:
+  """The shape of a tensor that must be there.
+
+  Raises:
+    UserError: it is not.
+  """
+  if name not in state:
+    raise UserError(f'{name} is missing, whose shape says the size of the model')
+  return tables.shape_of(state, name)
+
+
+def count(state: Iterable[str], start: str) -> int:
+  """How many numbers, from 0 on, follow `start` in the names of a state."""
+  number = re.compile(re.escape(start) + r'(\d+)')
+  return max((int(found[1]) for name in state if (found := number.match(name))), default=-1) + 1
+
+
+def activation(name: str, known: Mapping[str, str]) -> str:
+  """Our name of an original's activation.
+
+  Raises:
+    UserError: our models have no such.
+  """
+  if name not in known:
+    raise UserError(
+      f'the activation is {name!r}, which our models do not compute: expected one of '
+      f'{", ".join(map(repr, known))}'
+    )
+  return known[name]
+
+
+def read_json(path: pathlib.Path) -> dict[str, Any]:
+  """The object in a JSON file.
+
+  Raises:
+    UserError: it holds none.
+  """
+  try:
+    found = json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as error:
+    raise UserError(f'{path} is no JSON: {error}') from error
+  if not isinstance(found, dict):
+    raise UserError(f'{path}: expected a JSON object, got {type(found).__name__}')
+  return found

@@ -1,0 +1,90 @@
+"""Rows of variables as TensorFlow 1 names them: kernels are [in, out], scales are called gamma."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from bertjax.formats.originals.original import Part
+from bertjax.formats.tables import Row, heads
+
+
+class Kind(NamedTuple):
+  """A program whose checkpoints are read.
+
+  Attributes:
+    title: what a message calls it.
+    family: `config.model.family`.
+    recipe: module of `configs/`.
+    config: the JSON file that it writes beside its checkpoints; '': none.
+    mark: how a name begins that it alone has.
+    fields: (names and shapes, the JSON or {}) -> the fields of `config.model`, and what is assumed.
+    parts: `config.model` -> the rows.
+    heads: how names of heads begin, which the model may lack.
+    stacked: `config.model` -> tensors that hold all layers.
+    join: (parameters of the parts, `config.model`) -> those of the model.
+  """
+
+  title: str
+  family: str
+  recipe: str
+  config: str
+  mark: str
+  fields: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[str]]]
+  parts: Callable[[Any], tuple[Part, ...]]
+  heads: tuple[str, ...]
+  stacked: Callable[[Any], tuple[str, ...]] = lambda model: ()
+  join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
+
+
+def dense(ours: str, theirs: str, into: str, out: str, **more: Any) -> tuple[Row, Row]:
+  """tf.layers.dense."""
+  kernel = Row(f'{ours}/kernel', f'{theirs}/kernel', f'{into},{out}->{into}{out}', **more)
+  return kernel, Row(f'{ours}/bias', f'{theirs}/bias', f'{out}->{out}', **more)
+
+
+def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Row]:
+  """tf.contrib.layers.layer_norm."""
+  scale = Row(f'{ours}/scale', f'{theirs}/gamma', f'{width}->{width}', **more)
+  return scale, Row(f'{ours}/bias', f'{theirs}/beta', f'{width}->{width}', **more)
+
+
+def embeddings(scope: str) -> tuple[Row, ...]:
+  """The tables of modeling.py (embedding_lookup, embedding_postprocessor)."""
+  return (
+    Row('embeddings/word', f'{scope}/word_embeddings', 'V,E->VE'),
+    Row('embeddings/position', f'{scope}/position_embeddings', 'T,E->TE'),
+    Row('embeddings/type', f'{scope}/token_type_embeddings', 'S,E->SE'),
+    *norm('embeddings/norm', f'{scope}/LayerNorm', 'E'),
+  )
+
+
+def layers(scope: str, net: str = 'encoder') -> tuple[Row, ...]:
+  """The layers of modeling.py (transformer_model)."""
+  ours, theirs = f'{net}/layers', f'{scope}/layer_{{layer}}'
+  return (
+    *attention(f'{ours}/attention', f'{theirs}/attention'),
+    *norm(f'{ours}/attention_norm', f'{theirs}/attention/output/LayerNorm'),
+    *dense(f'{ours}/ffn_up', f'{theirs}/intermediate/dense', 'D', 'F'),
+    *dense(f'{ours}/ffn_down', f'{theirs}/output/dense', 'F', 'D'),
+    *norm(f'{ours}/ffn_norm', f'{theirs}/output/LayerNorm'),
+  )
+
+
+def attention(ours: str, theirs: str) -> tuple[Row, ...]:
+  """Queries, keys, values and the output, whose kernels are matrices."""
+  project = [
+    dense(f'{ours}/{name}', f'{theirs}/self/{name}', 'D', 'NH')
+    for name in ('query', 'key', 'value')
+  ]
+  out = dense(f'{ours}/out', f'{theirs}/output/dense', 'NH', 'D')
+  return tuple(row for rows in (*project, out) for row in rows)
+
+
+def word_head(theirs: str, transform: str) -> tuple[Row, ...]:
+  """The masked-LM head: `theirs`/output_bias, and dense and norm at `transform`."""
+  return heads(
+    (
+      *dense('mlm/dense', f'{transform}/dense', 'D', 'E'),
+      *norm('mlm/norm', f'{transform}/LayerNorm', 'E'),
+      Row('mlm/bias', f'{theirs}/output_bias', 'V->V'),
+    )
+  )

@@ -1,0 +1,192 @@
+"""Writes the tokenizer of an export."""
+
+import importlib.util
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from bertjax.errors import UserError
+from bertjax.formats.tokenizer import layouts, sentencepiece_json
+from bertjax.formats.tokenizer.compare import FIXED_TEXTS
+from bertjax.vocab import fastbpe, whole_words
+from bertjax.vocab.formats import CONFIG
+from bertjax.vocab.sentencepiece_model import FAIRSEQ
+from bertjax.vocab.vocabulary import Vocabulary
+
+
+def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_length: int) -> None:
+  """Writes a tokenizer that AutoTokenizer reads, with the ids of a vocabulary.
+
+  tokenizer.json, tokenizer_config.json and special_tokens_map.json, with vocab.txt, vocab.json and
+  merges.txt, spiece.model or sentencepiece.bpe.model where the vocabulary is of that kind.
+
+  Args:
+    vocabulary: to write.
+    directory: made where it is missing.
+    family: config.model.family, which says what stands around a text.
+    max_length: tokens of a row, the special ones included.
+
+  Raises:
+    UserError: something that a tokenizer of transformers cannot express; it is named, and nothing
+      is written.
+  """
+  family = layouts.known(family)
+  around = layouts.of(vocabulary, family)
+  if vocabulary.type == 'fastbpe':
+    files = _xlm_files(vocabulary)
+    config: dict[str, Any] = dict(
+      tokenizer_class='XLMTokenizer',
+      do_lowercase_and_remove_accent=vocabulary.lowercase,
+      additional_special_tokens=list(fastbpe.SPECIAL[4:]),
+    )
+  else:
+    spec = _spec(vocabulary)
+    spec['post_processor'] = _processor(spec, vocabulary, around)
+    _check_ids(Tokenizer.from_str(json.dumps(spec)), vocabulary)
+    files = {'tokenizer.json': _json(spec), **_companions(vocabulary, spec)}
+    config = dict(tokenizer_class='PreTrainedTokenizerFast', **_normalization(spec, vocabulary))
+    config['added_tokens_decoder'] = {
+      str(token['id']): {key: token[key] for key in token if key != 'id'}
+      for token in spec['added_tokens']
+    }
+  names = layouts.names(vocabulary, family)
+  config |= dict(
+    model_max_length=max_length,
+    padding_side='left' if family in layouts.PADDED_LEFT else 'right',
+    clean_up_tokenization_spaces=False,
+    model_input_names=layouts.inputs(family),
+    **names,
+  )
+  directory.mkdir(parents=True, exist_ok=True)
+  for name, content in files.items():
+    (directory / name).write_bytes(content)
+  (directory / CONFIG).write_bytes(_json(config))
+  (directory / 'special_tokens_map.json').write_bytes(_json(names))
+
+
+def _json(value: Any) -> bytes:
+  return (json.dumps(value, ensure_ascii=False, indent=1) + '\n').encode()
+
+
+def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
+  """tokenizer.json of a vocabulary, with its special tokens; what is around a text is left out."""
+  control: Sequence[str] = ()
+  if vocabulary.type == 'sentencepiece':
+    tokenizer, control = sentencepiece_json.tokenizer_of(vocabulary)
+  else:
+    tokenizer = vocabulary.tokenizer
+  assert tokenizer is not None  # of all types but 'sentencepiece' and 'fastbpe'
+  if tokenizer.get_vocab_size() > vocabulary.size:
+    said = 'makes some pieces unknown, which tokenizer.json cannot express'
+    raise UserError(f'{vocabulary.files[0]} {said}: export without the tokenizer')
+  spec = json.loads(tokenizer.to_str())
+  if vocabulary.type in whole_words.END:
+    spec['normalizer'] = _as_python(vocabulary, spec['normalizer'])
+  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
+  roles = {
+    vocabulary.pieces[i]
+    for r, i in vocabulary.special.items()
+    if r in layouts.ROLES and i is not None
+  }
+  added = {token['id']: token for token in spec['added_tokens']}
+  flags = dict.fromkeys(('single_word', 'lstrip', 'rstrip', 'normalized'), False)
+  for name in (*control, *roles):
+    own = dict(id=index[name], content=name, **flags)
+    added.setdefault(index[name], own)['special'] = True
+  mask = vocabulary.special['mask']
+  if mask is not None and vocabulary.type != 'wordpiece':
+    added[mask]['lstrip'] = True  # pieces carry the space before them: so does the mask
+  spec['added_tokens'] = [added[i] for i in sorted(added)]
+  return spec
+
+
+def _as_python(vocabulary: Vocabulary, normalizer: Any) -> dict[str, Any]:
+  """What Python's split() and lower() do and the Rust library does not, before its normalizer."""
+  found = []
+  if vocabulary.type == whole_words.WORDS:
+    found.append(('[\\x1c-\\x1f]', ' '))
+  if vocabulary.lowercase:
+    found.append((sentencepiece_json.FINAL_SIGMA, 'ς'))
+  parts = [dict(type='Replace', pattern=dict(Regex=a), content=b) for a, b in found]
+  return dict(type='Sequence', normalizers=[*parts, *filter(None, [normalizer])])
+
+
+def _processor(
+  spec: dict[str, Any], vocabulary: Vocabulary, around: Sequence[Sequence[tuple[str, int]]]
+) -> dict[str, Any]:
+  """The post processor of tokenizer.json that puts the special tokens around a text."""
+  rows, used = [], {}
+  for layout in around:
+    row = []
+    for role, number in layout:
+      if role in 'AB':
+        row.append(dict(Sequence=dict(id=role, type_id=number)))
+        continue
+      i = vocabulary.special[role]
+      assert i is not None  # by layouts.of
+      name = vocabulary.pieces[i]
+      used[name] = dict(id=name, ids=[i], tokens=[name])
+      row.append(dict(SpecialToken=dict(id=name, type_id=number)))
+    rows.append(row)
+  single, pair = rows
+  template = dict(type='TemplateProcessing', single=single, pair=pair, special_tokens=used)
+  before = spec['pre_tokenizer'] or {}
+  if before.get('type') != 'ByteLevel':
+    return template
+  # It trims the space that a piece begins with from the piece's offsets, as RoBERTa's does.
+  return dict(type='Sequence', processors=[dict(before, trim_offsets=True), template])
+
+
+def _normalization(spec: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
+  """What tokenizer_config.json says of it, for who makes BertTokenizer of the directory."""
+  normalizer = spec['normalizer'] or {}
+  found: dict[str, Any] = dict(do_lower_case=vocabulary.lowercase)
+  if normalizer.get('type') == 'BertNormalizer':
+    found['strip_accents'] = normalizer['strip_accents']
+    found['tokenize_chinese_chars'] = normalizer['handle_chinese_chars']
+  return found
+
+
+def _companions(vocabulary: Vocabulary, spec: Mapping[str, Any]) -> dict[str, bytes]:
+  """The files that programs without tokenizer.json read."""
+  if vocabulary.type == 'sentencepiece':
+    file = vocabulary.files[0]
+    return {FAIRSEQ if file.name == FAIRSEQ else 'spiece.model': file.read_bytes()}
+  model = spec['model']
+  if len(model['vocab']) != vocabulary.size or vocabulary.type in whole_words.END:
+    return {}  # some ids are only in tokenizer.json
+  if model['type'] == 'WordPiece':
+    return {'vocab.txt': ''.join(piece + '\n' for piece in vocabulary.pieces).encode()}
+  if model['type'] == 'BPE' and (spec['pre_tokenizer'] or {}).get('type') == 'ByteLevel':
+    merges = [m if isinstance(m, str) else ' '.join(m) for m in model['merges']]
+    lines = ''.join(line + '\n' for line in ('#version: 0.2', *merges))
+    return {'vocab.json': _json(model['vocab']), 'merges.txt': lines.encode()}
+  return {}
+
+
+def _xlm_files(vocabulary: Vocabulary) -> dict[str, bytes]:
+  if importlib.util.find_spec('sacremoses') is None:
+    raise UserError(
+      f'{vocabulary.files[0]}: XLM cuts words with the package sacremoses, without which '
+      'transformers cannot read its tokenizer: pip install sacremoses'
+    )
+  first, second = vocabulary.files
+  codes = second if first.name == 'vocab.json' else first
+  merges = ''.join(f'{a} {b}\n' for a, b in fastbpe.merges_of(codes))
+  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
+  return {'vocab.json': _json(index), 'merges.txt': merges.encode()}
+
+
+def _check_ids(tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+  """Refuses a tokenizer.json that gives other ids than the vocabulary."""
+  ends = vocabulary.special.get('eos') is not None
+  for text, ids in zip(FIXED_TEXTS, vocabulary.encode_batch(FIXED_TEXTS), strict=True):
+    theirs = tokenizer.encode(text, add_special_tokens=ends).ids
+    if theirs != ids.tolist():
+      raise UserError(
+        f'{vocabulary.files[0]} cannot be expressed as a tokenizer.json: {text!r} is '
+        f'{ids.tolist()}, and would be {theirs}. Export without the tokenizer'
+      )

@@ -1,0 +1,91 @@
+"""What stands around a text and a pair of texts, in each family of transformers."""
+
+from bertjax.errors import UserError
+from bertjax.vocab import whole_words
+from bertjax.vocab.vocabulary import Vocabulary
+
+ROLES = ('cls', 'sep', 'pad', 'mask', 'unk')
+
+# What stands around a text and around a pair, by role; behind a colon the token type, if not 0.
+_BERT = ('cls A sep', 'cls A sep B:1 sep:1')
+_ROBERTA = ('cls A sep', 'cls A sep sep B sep')
+_LIKE_BERT = 'bert albert electra electra_net ernie distilbert spanbert modernbert'
+LAYOUTS: dict[str, tuple[str, str]] = {
+  **dict.fromkeys(_LIKE_BERT.split(), _BERT),
+  **dict.fromkeys(('roberta', 'xlm_roberta'), _ROBERTA),
+  'xlnet': ('A sep cls:2', 'A sep B:1 sep:1 cls:2'),
+  'xlm': ('cls A sep', 'cls A sep B sep'),
+  'transformer_xl': ('A', 'A B'),
+}
+_WITHOUT_TYPES = ('roberta', 'xlm_roberta', 'distilbert', 'modernbert', 'xlm', 'transformer_xl')
+PADDED_LEFT = ('xlnet', 'transformer_xl')
+
+
+def known(family: str) -> str:
+  """A family as LAYOUTS names it.
+
+  Raises:
+    UserError: it is not there.
+  """
+  name = family.replace('-', '_')
+  if name not in LAYOUTS:
+    raise UserError(
+      f'the tokenizers of the family {family!r} are not known to us: expected one of '
+      f'{", ".join(sorted(LAYOUTS))}'
+    )
+  return name
+
+
+def separators(family: str) -> int:
+  """How many stand between the texts of a pair; 1 of a family that is not known."""
+  between = LAYOUTS.get(family, _BERT)[1].partition('A')[2].partition('B')[0]
+  return between.split().count('sep')
+
+
+def inputs(family: str) -> list[str]:
+  """What the models of a family are given, as tokenizers name it."""
+  types = [] if family in _WITHOUT_TYPES else ['token_type_ids']
+  return ['input_ids', *types, 'attention_mask']
+
+
+def of(vocabulary: Vocabulary, family: str) -> list[list[tuple[str, int]]]:
+  """What stands around a text and around a pair: lists of (role, A or B; token type).
+
+  Raises:
+    UserError: the vocabulary lacks a role.
+  """
+  texts = LAYOUTS[family]
+  if family == 'transformer_xl' and vocabulary.special.get('eos') is not None:
+    texts = ('A eos', 'A eos B eos')
+  parts = [[part.partition(':') for part in text.split()] for text in texts]
+  layouts = [[(name, int(number or 0)) for name, _, number in row] for row in parts]
+  needed = {role for row in layouts for role, _ in row} - {'A', 'B'}
+  missing = sorted(role for role in needed if vocabulary.special.get(role) is None)
+  if missing:
+    raise UserError(
+      f'tokenizers of the family {family!r} put {", ".join(sorted(needed))} around a text, and '
+      f'{vocabulary.files[0]} has no {", ".join(missing)}: export without the tokenizer'
+    )
+  return layouts
+
+
+def names(vocabulary: Vocabulary, family: str) -> dict[str, str]:
+  """The special tokens as transformers calls them."""
+  found = {
+    f'{role}_token': vocabulary.pieces[i]
+    for role, i in vocabulary.special.items()
+    if role in ROLES and i is not None
+  }
+  cls, sep = found.get('cls_token'), found.get('sep_token')
+  if family == 'xlm':
+    # XLM trains with </s> at both ends, where XLMTokenizer puts its bos_token.
+    found['bos_token'] = found['cls_token']
+  elif family in ('roberta', 'xlm_roberta', 'albert') and cls and sep:
+    found |= dict(bos_token=cls, eos_token=sep)
+  elif family == 'xlnet' and {'<s>', '</s>'} <= {*vocabulary.pieces}:
+    found |= dict(bos_token='<s>', eos_token='</s>')
+  elif sep == '<|endoftext|>':  # GPT-2's only one
+    found |= dict(bos_token=sep, eos_token=sep, unk_token=sep)
+  elif vocabulary.type == whole_words.WORDS:
+    found['eos_token'] = whole_words.END[whole_words.WORDS]
+  return found

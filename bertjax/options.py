@@ -1,0 +1,220 @@
+"""Fields of the config read as an options class, where each has its type, range and meaning.
+
+An options class, or a function, has an annotated keyword argument for every field: `bool`, `int`,
+`float`, `str`, `Literal['a', 'b']`, a tuple, `X | None`, or one of the ranges of types.py
+(`Count`, `Share`, ..). Its docstring says what each means, under Attributes or Args.
+"""
+
+import inspect
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from ml_collections import ConfigDict
+
+from bertjax import removed
+from bertjax.errors import UserError, choose
+from bertjax.field_types import Bounds
+
+Options = TypeVar('Options')
+_FIELD = re.compile(r'^ {2}([\w, ]+): (.*(?:\n {4,}.*)*)', re.MULTILINE)
+
+
+class Field(NamedTuple):
+  """One field.
+
+  Attributes:
+    kind: its annotation.
+    required: whether it must be given.
+    help: what its class says of it, '' if nothing.
+  """
+
+  kind: Any
+  required: bool
+  help: str
+
+
+def fields_of(options: Callable[..., Any]) -> dict[str, Field]:
+  """Name -> field of an options class or function; the positional arguments of a function are not
+  its fields."""
+  hints = typing.get_type_hints(options, include_extras=True)
+  helps: dict[str, str] = {}
+  for holder in reversed(inspect.getmro(options) if inspect.isclass(options) else (options,)):
+    helps |= _helps(inspect.cleandoc(holder.__doc__ or ''))
+  is_class = inspect.isclass(options)
+  return {
+    p.name: Field(hints[p.name], p.default is p.empty, helps.get(p.name, ''))
+    for p in inspect.signature(options).parameters.values()
+    if p.name in hints and (is_class or p.kind is p.KEYWORD_ONLY)
+  }
+
+
+def named(
+  given: Mapping[str, Any], choices: Mapping[str, Callable[..., Any]], common: Any, key: str
+) -> dict[str, Field]:
+  """The fields of what `given` names among some functions: its own, those of all, and `name`.
+
+  Args:
+    given: has a name.
+    choices: name -> function.
+    common: an options class with the fields that all have.
+    key: of the config, for messages.
+
+  Raises:
+    UserError: no name, or none of the choices.
+  """
+  if 'name' not in given:
+    raise UserError(f'{key} lacks name: expected one of {", ".join(sorted(choices))}')
+  chosen = choices[choose(given['name'], choices, f'{key}.name')]
+  return fields_of(chosen) | fields_of(common) | {'name': Field(str, True, '')}
+
+
+def read(options: Callable[..., Options], given: Mapping[str, Any], key: str) -> Options:
+  """The options that some fields of the config make.
+
+  Args:
+    options: the class, or a function whose keyword arguments they are.
+    given: name -> value.
+    key: of the config, for messages.
+
+  Raises:
+    UserError: as `check`.
+  """
+  return options(**check(options, given, key))
+
+
+def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> dict[str, Any]:
+  """The fields, each of its type: integers where floats are expected become floats.
+
+  Raises:
+    UserError: a field that is not known (the nearest is named), one that is lacking, or a value of
+      another type or out of range.
+  """
+  return check_fields(fields_of(options), given, key)
+
+
+def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str) -> dict[str, Any]:
+  """As `check`, against fields that are known already."""
+  for name in given:
+    if name not in known:
+      removed.refuse(f'{key.partition(" ")[0]}.{name}')  # what is chosen stands behind it
+      if not known:
+        raise UserError(f'{key} takes no fields, got {name}: remove it')
+      choose(name, known, f'fields of {key}')
+  lacking = [name for name, field in known.items() if field.required and name not in given]
+  if lacking:
+    raise UserError(f'{key} lacks {", ".join(lacking)}; it has {", ".join(sorted(given))}')
+  return {name: convert(known[name].kind, value, f'{key}.{name}') for name, value in given.items()}
+
+
+def override(config: Any, changes: Any, where: str) -> None:
+  """Changes fields of a ConfigDict in place; a dict with another `name`, or `type`, replaces the
+  whole of it, since the fields of the one thing say nothing of the other.
+
+  Args:
+    config: e.g. `config.data`.
+    changes: field -> value, or a ConfigDict of them.
+    where: the key of the changes, for messages.
+
+  Raises:
+    UserError: there is no such field; the nearest is named.
+  """
+  for key, value in changes.items():
+    choose(key, config, f'fields of {where}')
+    nested = isinstance(value, ConfigDict) and isinstance(config[key], ConfigDict)
+    kinds = [by for by in ('name', 'type') if nested and by in value]
+    if nested and all(value[by] == config[key].get(by) for by in kinds):
+      override(config[key], value, f'{where}.{key}')
+    else:
+      config[key] = value
+
+
+def convert(kind: Any, value: Any, key: str) -> Any:
+  """The value as this type.
+
+  Raises:
+    UserError: it is of another type or out of range; says which is expected.
+  """
+  found = _convert(kind, value)
+  if found is _WRONG:
+    raise UserError(f'{key}: expected {describe(kind)}, got {value!r}')
+  return found
+
+
+def describe(kind: Any) -> str:
+  """A type for people: 'int >= 1', "one of 'a', 'b'", 'float or None'."""
+  base, bounds = _split(kind)
+  if bounds is not None:
+    return f'{describe(base)} {bounds}'
+  origin, arguments = typing.get_origin(base), typing.get_args(base)
+  if origin is Mapping:
+    return 'a dict of fields'
+  if origin is typing.Literal:
+    return 'one of ' + ', '.join(map(repr, arguments))
+  if origin in (typing.Union, types.UnionType):
+    return ' or '.join('None' if a is type(None) else describe(a) for a in arguments)
+  if origin is tuple and arguments:
+    if arguments[-1] is Ellipsis:
+      return f'a tuple of {describe(arguments[0])}'
+    return f'({", ".join(map(describe, arguments))})'
+  return getattr(base, '__name__', str(base)) if base is not Any else 'anything'
+
+
+_WRONG = object()
+
+
+def _convert(kind: Any, value: Any) -> Any:
+  base, bounds = _split(kind)
+  origin, arguments = typing.get_origin(base), typing.get_args(base)
+  if bounds is not None:
+    found = _convert(base, value)
+    return found if found is not _WRONG and bounds.hold(found) else _WRONG
+  if base is Any:
+    return value
+  if origin is Mapping:  # a ConfigDict is none to isinstance
+    return value if hasattr(value, 'items') else _WRONG
+  if origin is typing.Literal:
+    return next((a for a in arguments if type(a) is type(value) and a == value), _WRONG)
+  if origin in (typing.Union, types.UnionType):
+    tried = (_convert(argument, value) for argument in arguments)
+    return next((found for found in tried if found is not _WRONG), _WRONG)
+  if base is type(None):
+    return None if value is None else _WRONG
+  if origin is tuple:
+    return _convert_tuple(arguments, value)
+  if base is float:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if numeric and math.isfinite(value) else _WRONG
+  return value if type(value) is base or (base is not int and isinstance(value, base)) else _WRONG
+
+
+def _convert_tuple(arguments: tuple[Any, ...], value: Any) -> Any:
+  if not isinstance(value, tuple | list):
+    return _WRONG
+  if arguments[-1] is Ellipsis:
+    arguments = arguments[:1] * len(value)
+  if len(arguments) != len(value):
+    return _WRONG
+  found = tuple(_convert(a, v) for a, v in zip(arguments, value, strict=True))
+  return _WRONG if any(v is _WRONG for v in found) else found
+
+
+def _split(kind: Any) -> tuple[Any, Bounds | None]:
+  """The type without its bounds, and these."""
+  if typing.get_origin(kind) is not typing.Annotated:
+    return kind, None
+  base, *notes = typing.get_args(kind)
+  return base, next((note for note in notes if isinstance(note, Bounds)), None)
+
+
+def _helps(doc: str) -> dict[str, str]:
+  """Name -> text, of the Attributes or Args of a docstring."""
+  _, _, section = doc.partition('Attributes:') if 'Attributes:' in doc else doc.partition('Args:')
+  found = {}
+  for match in _FIELD.finditer(section.split('\n\n')[0]):
+    for name in match[1].split(','):
+      found[name.strip()] = ' '.join(match[2].split())
+  return found

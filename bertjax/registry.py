@@ -1,0 +1,111 @@
+"""Things chosen by name: each is a module, and the folder it lies in is the list of choices.
+
+A name with a dot is a module of the user's own, e.g. `my_project.my_masking`. To import it is to
+run it: what the command line and config files name is imported, what the config.json of a run alone
+names only where the user trusts it (--trust_code), and not from the current directory, which may be
+the one that was fetched.
+"""
+
+import functools
+import importlib
+import json
+import os
+import pkgutil
+import re
+import sys
+from types import ModuleType
+from typing import Any
+
+from bertjax.errors import UserError, choose
+
+TRUSTED: set[str] = set()  # modules that directories may name
+_OWN: set[str] = set()  # what the user names
+_ELSEWHERE: dict[str, str] = {}  # what directories name -> the file that does
+
+
+@functools.cache
+def names_in(package: str) -> tuple[str, ...]:
+  """The choices of a package, e.g. 'bertjax.examples.plans': the modules that lie directly in it.
+
+  What several of them share lies in a folder below it, or elsewhere.
+  """
+  path = importlib.import_module(package).__path__
+  return tuple(sorted(m.name for m in pkgutil.iter_modules(path) if not m.ispkg))
+
+
+def find(package: str, name: str, key: str) -> ModuleType:
+  """The module `package.name`.
+
+  Args:
+    package: whose modules are the choices.
+    name: of one of them, or with a dot that of any module.
+    key: of the config, for the message.
+
+  Raises:
+    UserError: there is no such module; the nearest is named. Or as `load`.
+  """
+  if '.' in str(name):
+    return load(str(name), key)
+  return importlib.import_module(f'{package}.{choose(name, names_in(package), key)}')
+
+
+def load(name: str, key: str) -> ModuleType:
+  """Imports a module that a config or a flag names.
+
+  Raises:
+    UserError: as `check`, or Python does not find it.
+  """
+  place = check(name, key)
+  hidden = _here() if place else []
+  sys.path[:] = [each for each in sys.path if each not in hidden]
+  try:
+    if not re.fullmatch(r'[\w-]+(\.[\w-]+)*', name):  # as `_words` knows them
+      raise ModuleNotFoundError('that is no name of a module')
+    return importlib.import_module(name)
+  except ModuleNotFoundError as error:
+    where = 'outside of the current directory (PYTHONPATH=DIR adds one)' if place else 'from here'
+    raise UserError(
+      f'{key}: expected a module that Python finds {where}, got {name!r}: {error}'
+    ) from error
+  finally:
+    sys.path[:0] = hidden
+
+
+def check(name: str, key: str) -> str:
+  """Returns the file of a directory that names a module which the user does not; '' if none does.
+
+  Raises:
+    UserError: there is one, and the user does not trust the module.
+  """
+  place = '' if name in _OWN else _ELSEWHERE.get(name, '')
+  if place and name not in TRUSTED:
+    raise UserError(
+      f'{key}: {place} names the module {name!r}, which would run: expected one that the command '
+      f'line or a config file names. If you trust its code give --trust_code={name}'
+    )
+  return place
+
+
+def note_elsewhere(values: Any, place: str) -> None:
+  """Notes what a directory names in this file of it."""
+  _ELSEWHERE.update(dict.fromkeys(_words(values), place))
+
+
+def note_own(config: Any, given: Any = ()) -> None:
+  """Notes what the user names: a config, but for what it has from a directory that was read before,
+  and the values that the command line has given it."""
+  words = _words(config) - _ELSEWHERE.keys() | _words(given)
+  _OWN.update(word for word in words if not os.path.exists(f'{word}/config.json'))  # a run's name
+
+
+def _words(values: Any) -> set[str]:
+  """Collects all in nested values that may be the name of a module."""
+  plain = lambda value: dict(value) if hasattr(value, 'keys') else str(value)
+  return set(re.findall(r'[\w./-]+', json.dumps(values, ensure_ascii=False, default=plain)))
+
+
+def _here() -> list[str]:
+  """Finds the current directory, as Python searches it, unless PYTHONPATH names it."""
+  here = os.path.realpath('.')
+  named = map(os.path.realpath, filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep)))
+  return [] if here in named else [each for each in sys.path if os.path.realpath(each) == here]

@@ -1,0 +1,42 @@
+"""Models that lie elsewhere, by format: hf:DIR, tf1:PATH, fairseq:PATH, transformer_xl:PATH."""
+
+import importlib
+import pathlib
+
+from bertjax.errors import UserError, choose
+from bertjax.formats import directory
+from bertjax.formats.originals.original import Opening
+
+# Format -> the module of originals that reads it; imported when it is asked for.
+ORIGINALS = dict(tf1='tf1', fairseq='fairseq', transformer_xl='transformer_xl_torch')
+FORMATS = ('hf', *ORIGINALS)
+
+
+def is_source(text: str) -> bool:
+  """Whether a text names a model by a format that we know."""
+  return text.partition(':')[0] in FORMATS
+
+
+def open_source(text: str, where: str, into: pathlib.Path | None = None) -> Opening:
+  """Opens 'FORMAT:PATH'.
+
+  Args:
+    text: names the model.
+    where: the key or flag that says it, for messages.
+    into: an empty directory for a vocabulary that is not there as a file that we read; None: a
+      temporary one, which is gone when the program ends.
+
+  Raises:
+    UserError: no such format, nothing there, or nothing that we compute.
+  """
+  name, _, path = text.partition(':')
+  choose(name, FORMATS, f'the format of {where}')
+  if name == 'hf':
+    if not pathlib.Path(path).exists():
+      raise UserError(
+        f'{where}: there is nothing at {path}. Nothing is fetched here: expected a directory, as '
+        'save_pretrained(DIR) makes one, or `hf download NAME --local-dir DIR`'
+      )
+    return directory.open_directory(pathlib.Path(path))
+  module = importlib.import_module(f'bertjax.formats.originals.{ORIGINALS[name]}')
+  return module.open_checkpoint(pathlib.Path(path), into)

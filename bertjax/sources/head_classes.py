@@ -1,0 +1,59 @@
+"""The classes that the heads of a model tell apart, by their ids, and whether two models agree.
+
+Scores are compared by their number, and numbers mean nothing without the names: a head is taken,
+and a teacher is believed, where its classes are those of the run in the same order.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bertjax.checkpoint import task_heads
+from bertjax.config import timeline
+from bertjax.examples.labelled.common import tag_sets
+
+Classes = Mapping[str, tuple[str, ...]]  # head, as `task_heads.apart` names it -> its classes
+
+
+def of(config: Any) -> dict[str, tuple[str, ...]]:
+  """The classes of a run over labelled examples; of any other run there are none."""
+  line = timeline.make(config)
+  if line.draws:
+    heads = {f'{task_heads.TASKS}/{phase.name}': phase.config for phase in line.phases}
+  else:
+    heads = {name: config for name in task_heads.names(config.model)}
+  return {head: found for head, own in heads.items() if (found := of_task(own))}
+
+
+def of_task(config: Any) -> tuple[str, ...]:
+  """The classes of the task of a run that was fine-tuned, by their ids, as its files spell them."""
+  task = config.data.task if 'task' in config.data else {}
+  if 'scheme' in task:
+    return tuple(tag_sets.tags(task['scheme'], task['classes']))
+  return tuple(task['classes']) if 'classes' in task else ()
+
+
+def different(theirs: Classes, ours: Classes, foreign: bool) -> set[str]:
+  """The heads whose classes are not ours: they have other names, or another order.
+
+  Args:
+    theirs, ours: of two models.
+    foreign: whether theirs comes from elsewhere and may have names of its own for the same classes
+      (NEGATIVE for 0); then only our names in another order are other classes.
+  """
+  both = theirs.keys() & ours.keys()
+  if not foreign:
+    return {head for head in both if theirs[head] != ours[head]}
+  fold = lambda names: [name.casefold() for name in names]
+  pairs = {head: (fold(theirs[head]), fold(ours[head])) for head in both}
+  return {head for head, (found, own) in pairs.items() if found != own and set(found) == set(own)}
+
+
+def by_number(theirs: Classes, ours: Classes, foreign: bool) -> list[str]:
+  """The heads whose classes are taken by their number, although their names differ."""
+  others = different(theirs, ours, foreign)
+  alike = lambda found, own: len(found) == len(own) and found != own
+  return [
+    head
+    for head, found in theirs.items()
+    if head in ours and head not in others and alike(found, ours[head])
+  ]

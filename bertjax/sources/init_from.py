@@ -1,0 +1,315 @@
+"""Warm starts: parameters copied from other models into a fresh state.
+
+`config.init_from` is one model, which also brings its fields of `config.model` and its vocabulary:
+
+  'runs/bert'        a run: its newest intact checkpoint; what is fine-tuned is its encoder, with
+                     the head of the same name
+  'hf:DIR'           a directory of transformers; tf1:PATH and fairseq:PATH likewise
+
+or a tuple of (checkpoint, from path, to path, layers), which copies subtrees, and brings the fields
+of `config.model` by which they are read and that no shape tells, as activation and norm_eps. A
+student that takes every second layer of its teacher:
+
+  (('runs/bert', 'params/encoder', 'params/encoder', (0, 2, 4, 6, 8, 10)),)
+
+There `checkpoint` is a run, one of its checkpoints, or hf:DIR. Paths name a subtree; `layers` picks
+from the leading axis of leaves under 'layers'. Parameters only: optimizer state and step start
+afresh. Ids mean nothing without their vocabulary, so one that differs is refused, unless, of one
+model, `config.remap_vocab` moves the rows of the pieces that both have.
+"""
+
+import copy
+import json
+import pathlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import jax
+
+from bertjax.checkpoint import history, manifest, reading, resume, task_heads
+from bertjax.errors import UserError
+from bertjax.formats import directory, fresh
+from bertjax.machine import mirror, remote
+from bertjax.sources import encoders, head_classes, model_fields, runs, subtrees, vocab_rows
+from bertjax.sources import foreign as sources
+from bertjax.sources.subtrees import Rows
+from bertjax.vocab.vocabulary import Vocabulary, check_rows, load_vocabulary
+
+KEY = 'config.init_from'
+
+
+class Source(NamedTuple):
+  """A whole model to begin with.
+
+  Attributes:
+    name: as it was given.
+    model: its fields of `config.model`.
+    vocabulary: or None where it has none.
+    params: () -> its parameters, without heads that it lacks.
+    languages: names of those of its table; () where nothing says them.
+    classes: head -> those that it tells apart, by their ids, where they are said.
+    foreign: whether these are the names of somebody else.
+  """
+
+  name: str
+  model: Mapping[str, Any]
+  vocabulary: Vocabulary | None
+  params: Callable[[], Any]
+  languages: tuple[str, ...] = ()
+  classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+  foreign: bool = False
+
+
+def whole(init_from: Any) -> str:
+  """The one model that `config.init_from` names; '' where it is a list of subtrees, or empty."""
+  if isinstance(init_from, str):
+    return init_from
+  return init_from[0] if len(init_from) == 1 and isinstance(init_from[0], str) else ''
+
+
+def open_source(name: str, key: str = KEY) -> Source:
+  """Opens a model.
+
+  Args:
+    name: a run, or FORMAT:PATH.
+    key: of the config that names it, for messages.
+
+  Raises:
+    UserError: there is none.
+  """
+  if not sources.is_source(name):
+    if not remote.is_remote(name) and not pathlib.Path(name).is_dir():
+      raise UserError(
+        f'{key}={name!r}: expected the workdir of a run, or one of '
+        f'{", ".join(f"{each}:PATH" for each in sources.FORMATS)}; there is no such directory'
+      )
+    run = runs.open_run(name)
+    languages = runs.languages_of(run.workdir, run.config)
+    imported = run.imported_classes
+    classes = imported or head_classes.of(resume.stored_config(run.workdir))
+    model = dict(run.config.model)
+    return Source(name, model, run.vocabulary, run.params, languages, classes, bool(imported))
+  opened = sources.open_source(name, key)
+  model = directory.whole_model(opened, runs.recipe_of(opened.recipe).model)
+
+  def params() -> Any:
+    taken = opened.take(model, fresh.heads_of(model.init_std))
+    made = {path.partition('/')[0] for path in taken.made}
+    return {k: v for k, v in taken.params.items() if k not in made}
+
+  vocabulary = load_vocabulary(opened.vocabulary) if opened.vocabulary else None
+  return Source(
+    name, dict(model), vocabulary, params, opened.languages, opened.classes, foreign=True
+  )
+
+
+class Adopted(NamedTuple):
+  """What `adopt` finds.
+
+  Attributes:
+    config: the run's, with what a whole model brings.
+    said: what was set, for people.
+    source: the whole model, if it was opened.
+  """
+
+  config: Any
+  said: Sequence[str] = ()
+  source: Source | None = None
+
+
+def adopt(given: Any, workdir: pathlib.Path | str) -> Adopted:
+  """The config with the fields of `config.model` and the vocabulary that a whole model brings.
+
+  Args:
+    given: the run's config.
+    workdir: of the run, which keeps the vocabulary; a run that has begun needs the model no more.
+
+  Raises:
+    UserError: there is no such model, or it is of another `config.model.name`.
+  """
+  name = whole(given.init_from)
+  if not given.init_from:
+    return Adopted(given)
+  config, stored = copy.deepcopy(given), resume.stored(workdir)
+  if not name:
+    return Adopted(config, model_fields.of_parts(config, stored, _fields))
+  if stored is not None:
+    old = stored['config']
+    model_fields.bring(given.model, config, resume.with_tuples(old['model']))
+    if history.brought_vocabulary(stored) and config.data.vocab in ('', old['data']['vocab']):
+      config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))  # wherever that lies by now
+    if config.data.reader == 'labelled':
+      config.data.languages = resume.with_tuples(old['data']['languages'])
+    return Adopted(config)
+  source = _for_run(name, config)
+  if config.data.reader == 'labelled':
+    if 'language' in dict(source.model.get('extra', ())):
+      config.data.languages = config.data.languages or source.languages
+  else:
+    directory.check_kind(source.model, config.model, f'{KEY}={name!r}')
+  changed = model_fields.bring(given.model, config, source.model)
+  said = [f'{KEY}={name} sets config.model: {", ".join(changed)}'] if changed else []
+  said += other_names(source, config)
+  data = config.data
+  if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
+    data.vocab = bring_vocabulary(source, workdir)
+    said.append(f'The vocabulary of {name} is kept in {data.vocab}')
+  return Adopted(config, said, source)
+
+
+def _fields(name: str) -> Mapping[str, Any]:
+  """Returns `config.model` of what subtrees are taken from; {} where it lies without a config."""
+  if sources.is_source(name):
+    return open_source(name).model
+  checkpoint = reading.newest(*mirror.opened(name))
+  path = checkpoint.parent.parent / resume.NAME
+  found = json.loads(path.read_bytes()) if path.is_file() else {}
+  if found.get('format') == resume.FORMAT and checkpoint.name.isdecimal():
+    return dict(runs.model_at(resume.stored_config(path.parent), int(checkpoint.name)))
+  return found.get('config', {}).get('model', {})  # of an older format
+
+
+def _for_run(name: str, config: Any) -> Source:
+  """A whole model as a run takes it: where that learns from labelled examples, its encoder.
+
+  Raises:
+    UserError: as `open_source`, or a model without an encoder.
+  """
+  source = open_source(name)
+  if config.data.reader != 'labelled':
+    return source
+  encoder = encoders.of(source.model, f'{KEY}={name!r}')
+  return source._replace(model=encoder.model, params=lambda: encoder.select(source.params()))
+
+
+def other_classes(source: Source, config: Any) -> set[str]:
+  """The heads of a model whose classes are not those of a run's head of that name."""
+  return head_classes.different(source.classes, head_classes.of(config), source.foreign)
+
+
+def other_names(source: Source, config: Any) -> list[str]:
+  """What is worth saying of heads whose classes are taken by their number: their names differ."""
+  ours = head_classes.of(config)
+  return [
+    f'{source.name} calls the classes of {head!r} {", ".join(source.classes[head])}; they are '
+    f'taken, in this order, for {", ".join(ours[head])}'
+    for head in head_classes.by_number(source.classes, ours, source.foreign)
+  ]
+
+
+def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
+  """Copies the vocabulary of a model into the workdir; returns its path there."""
+  resume.keep_vocabulary(workdir, source.vocabulary)
+  return str(pathlib.Path(workdir, resume.VOCAB))
+
+
+def loader(
+  config: Any, vocabulary: Vocabulary | None, source: Source | None = None
+) -> Callable[[Any], tuple[Any, list[str]]]:
+  """What loads what `config.init_from` names, opened and compared with the run's vocabulary.
+
+  Args:
+    config: the run's.
+    vocabulary: of the run; None where it is not known.
+    source: the whole model, if it has been opened.
+
+  Returns:
+    variables (collections of arrays) -> (variables with it in place, what is worth saying), which
+    refuses a path, structure or shape that does not match, and then changes nothing.
+
+  Raises:
+    UserError: there is no such model, or it is of another vocabulary and `config.remap_vocab` is
+      not set.
+  """
+  name = whole(config.init_from)
+  if name:
+    source = source or _for_run(name, config)
+    if source.vocabulary is None:
+      check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={name},')
+    rows, said = vocab_rows.moved(name, source.vocabulary, vocabulary, config.remap_vocab, KEY)
+    if rows is not None and source.model.get('cutoffs'):
+      raise UserError(
+        f'{KEY}={name} has its words in clusters by frequency (config.model.cutoffs), whose rows '
+        '--remap_vocab cannot move: expected its own vocabulary, config.data.vocab'
+      )
+    heads, other = task_heads.names(config.model), other_classes(source, config)
+    return lambda variables: _with_whole(variables, source, rows, said, heads, other)
+  if config.remap_vocab:
+    raise UserError(
+      'config.remap_vocab moves the rows of one model that config.init_from names, a run or '
+      f'FORMAT:PATH, got {config.init_from!r}: leave it out'
+    )
+  entries = [(_reader(entry[0], vocabulary), *entry) for entry in config.init_from]
+
+  def load(variables: Any) -> tuple[Any, list[str]]:
+    for entry in entries:
+      variables = _with_subtree(variables, *entry)
+    return variables, []
+
+  return load
+
+
+def _with_whole(
+  variables: Any,
+  source: Source,
+  rows: Rows | None,
+  said: Sequence[str],
+  heads: Collection[str],
+  other_classes: Collection[str],
+) -> tuple[Any, list[str]]:
+  """Variables with the parameters of a whole model, and what became of which.
+
+  A head for labels that has another number of classes there is none of ours (RTE after MNLI), nor
+  is one of `other_classes`. Of runs on several tasks the heads of tasks of one name are taken.
+  """
+  params, mine = (task_heads.apart(each) for each in (source.params(), variables['params']))
+  name, heads = source.name, {*heads, *(mine.keys() - variables['params'].keys())}
+  shapes = lambda tree: [x.shape for x in jax.tree.leaves(tree)]
+  differs = lambda key: key in other_classes or shapes(params[key]) != shapes(mine.get(key))
+  other = {key for key in params.keys() & heads if differs(key)}
+  params = {key: value for key, value in params.items() if key not in other}
+  made = sorted(mine.keys() - params.keys())
+  left_out = sorted(params.keys() - mine.keys())
+  new = dict(mine)
+  for key in mine.keys() & params.keys():
+    new[key] = subtrees.taken(params[key], mine[key], (), f'{name}:{key}', rows)
+  said = [*said, f'Parameters from {name}']
+  if other:
+    said.append(f'Made anew, {name} has them for other classes: {", ".join(sorted(other))}')
+  if made := [key for key in made if key not in other]:
+    said.append(f'Made anew, {name} has none of them: {", ".join(made)}')
+  if left_out:
+    said.append(f'Left out of {name}, the model has none of them: {", ".join(left_out)}')
+  return dict(variables, params=task_heads.together(new)), said
+
+
+def _with_subtree(
+  variables: Any,
+  read: Callable[[], Any],
+  given: str,
+  source_name: str,
+  target_name: str,
+  layers: Sequence[int],
+) -> Any:
+  """Variables with one named subtree replaced by that of a checkpoint, which `given` named."""
+  source = subtrees.find(read(), source_name, given)
+  target = subtrees.find(variables, target_name, 'the model')
+  new = subtrees.taken(source, target, layers, f'{given}:{source_name}', None)
+  return subtrees.replaced(variables, target_name.split('/'), new)
+
+
+def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
+  """What reads the variables of FORMAT:PATH, or of a run's newest intact checkpoint; refuses
+  another vocabulary, which older checkpoints do not say."""
+  if sources.is_source(path):
+    source = open_source(path)
+    theirs = source.vocabulary
+    if theirs and vocabulary and not vocab_rows.same_ids(theirs, vocabulary):
+      raise UserError(vocab_rows.refusal(path, theirs.sha256, vocabulary, KEY))
+    return lambda: dict(params=source.params())
+  directory = reading.newest(*mirror.opened(path))
+  theirs = manifest.read(directory)['meta'].get('vocabulary')
+  if vocabulary and theirs and theirs != vocabulary.sha256:
+    raise UserError(vocab_rows.refusal(path, theirs, vocabulary, KEY))
+  return lambda: reading.read_variables(directory)

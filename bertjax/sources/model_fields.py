@@ -1,0 +1,110 @@
+"""What a run takes of `config.model` from the model it begins with, and what stays its own."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bertjax.checkpoint.resume import with_tuples
+from bertjax.cited import source_of
+from bertjax.errors import UserError
+
+# Fields of `config.model` that a source does not set: how the model is trained, and its heads.
+OF_TRAINING = (
+  'size', 'dropout', 'attention_dropout', 'initializer', 'init_std', 'zero_row', 'remat', 'dtype',
+  'mem_len', 'reuse_len', 'words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers',
+  'pooling', 'attend', 'generator', 'generator_width', 'generator_layers', 'generator_head',
+  'tied_embeddings', 'boundary_positions', 'boundary_width',
+)  # fmt: skip
+HEADS = ('words', 'pooler', 'labels', 'token_labels', 'head_dropout', 'answers')
+# Fields that no shape of a parameter tells -> below what in 'params' the parameters are read by it.
+STACK, NETS = ('encoder', 'layers'), ('params', 'discriminator', 'generator_net')
+NORMS = (*STACK, 'embeddings/norm', 'mlm', 'final_norm', 'head', 'boundary', 'answers')
+SHAPELESS = dict.fromkeys(
+  'window global_every theta local_theta distances clamp_len same_length attention'.split(), STACK
+) | dict(
+  activation=(*STACK, 'mlm', 'rtd', 'boundary'), norm_eps=NORMS, norm=NORMS, pre_norm=STACK,
+  position_offset=('embeddings/position',), pooler_activation=('pooler',),
+)  # fmt: skip
+
+
+def bring(given: Any, config: Any, theirs: Mapping[str, Any]) -> list[str]:
+  """Sets `config.model` to what a whole model brings of it; returns what changed.
+
+  A model of another kind has other fields: it replaces the section, but for the heads, and for what
+  was said for this run alone, on the command line or by a preset.
+
+  Args:
+    given: the run's `config.model`, before anything was brought.
+    config: the run's; changed.
+    theirs: `config.model` of the whole model.
+
+  Raises:
+    UserError: a field was said that a model of that kind has not.
+  """
+  skipped = (*OF_TRAINING, *(('vocab_size',) if config.remap_vocab else ()))
+  if given.name == theirs['name']:
+    return _set(config.model, {k: v for k, v in theirs.items() if k not in skipped})
+  said = [key for key in given if key in skipped and not source_of(given, key)]
+  lacking = [key for key in said if key not in theirs and key not in HEADS]
+  if lacking:
+    raise UserError(
+      f'config.model.{lacking[0]} is no field of config.model.name={theirs["name"]!r}, which '
+      'config.init_from brings: leave it out'
+    )
+  own = (*HEADS, *said, *(('vocab_size',) if config.remap_vocab else ()))
+  kept = {key: given[key] for key in own if key in theirs and key in given}
+  config.model = ConfigDict({**theirs, **kept})
+  return [f'{key} {value!r}' for key, value in theirs.items() if key not in kept]
+
+
+def of_parts(
+  config: Any, stored: Mapping[str, Any] | None, fields: Callable[[str], Mapping[str, Any]]
+) -> list[str]:
+  """Sets the SHAPELESS fields by which the subtrees of `config.init_from` are read.
+
+  Args:
+    config: the run's; changed.
+    stored: config.json of a run that has begun: what it set is set again, where the same is given.
+    fields: name of a source -> its `config.model`.
+
+  Returns:
+    What was set, for people.
+
+  Raises:
+    UserError: subtrees are read by different values of a field.
+  """
+  model, found = config.model, {}
+  if stored is not None:
+    old, given = stored['config']['model'], stored['given']
+    keys = [key for key in SHAPELESS if key in model and given.get(f'model.{key}') == model[key]]
+    _set(model, {key: old[key] for key in keys if key in old})
+    return []
+  models = {name: fields(name) for name in dict.fromkeys(entry[0] for entry in config.init_from)}
+  for name, path, *_ in config.init_from:
+    here = ''.join(f'{part}/' for part in path.split('/') if part not in NETS)
+    for key, value in models[name].items():
+      places = [f'{place}/' for place in SHAPELESS.get(key, ())]
+      if not any(place.startswith(here) or here.startswith(place) for place in places):
+        continue
+      if found.setdefault(key, value) != value:
+        raise UserError(
+          f'config.init_from: {name}:{path} is read with config.model.{key}={value!r}, what '
+          f'stands before it with {found[key]!r}: expected subtrees of models that agree'
+        )
+  changed = _set(model, found)
+  said = [f'config.init_from sets config.model: {", ".join(changed)}'] if changed else []
+  absent = [name for name, theirs in models.items() if not theirs]
+  return said + [f'{name} comes without its config.model, which is not compared' for name in absent]
+
+
+def _set(model: Any, fields: Mapping[str, Any]) -> list[str]:
+  """Sets the fields that a model has; returns what changed."""
+  changed = []
+  for key, value in fields.items():
+    value = with_tuples(value)
+    if key in model and model[key] != value:
+      changed.append(f'{key} {model[key]!r} -> {value!r}')
+      with model.ignore_type():
+        model[key] = value
+  return changed

@@ -1,0 +1,228 @@
+"""The other side of a conversion: a run's workdir, read and written.
+
+A converted model is a workdir with one checkpoint, of step 0 and without optimizer state: what
+takes a run, `predict`, `embed`, `init_from`, takes it too.
+"""
+
+import importlib
+import json
+import pathlib
+import shutil
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+from ml_collections import ConfigDict
+
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
+from bertjax.config import timeline
+from bertjax.errors import UserError, choose, writing
+from bertjax.machine import mirror
+from bertjax.types import FIT
+from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
+
+
+class Run(NamedTuple):
+  """A run that is read.
+
+  Attributes:
+    workdir: of the run.
+    checkpoint: directory of the one that is taken.
+    config: the run's, resolved, with the model of the last step's phase; of one of several tasks as
+      a run on it alone would have it.
+    vocabulary: None where the run has none.
+    tasks: of a run on several of which none was chosen: then the config has no heads and no task,
+      and the parameters those of all.
+    task: that was chosen.
+  """
+
+  workdir: pathlib.Path
+  checkpoint: pathlib.Path
+  config: Any
+  vocabulary: Vocabulary | None
+  tasks: tuple[str, ...] = ()
+  task: str = ''
+
+  @property
+  def step(self) -> int:
+    """Steps taken at the checkpoint."""
+    return int(self.checkpoint.name)
+
+  @property
+  def meta(self) -> dict[str, Any]:
+    """What was saved beside the state."""
+    return manifest.read(self.checkpoint)['meta']
+
+  @property
+  def imported_classes(self) -> dict[str, tuple[str, ...]]:
+    """Head -> the names that a model from elsewhere had for its classes; its config has no task."""
+    return {head: tuple(names) for head, names in self.meta.get('classes', {}).items()}
+
+  @property
+  def scores(self) -> dict[str, float]:
+    """What the evaluation after that step found."""
+    return manifest.read_scores(self.checkpoint) or {}
+
+  def params(self) -> Any:
+    """The parameters of the model, as arrays of one device; of several processes each has them as
+    NumPy arrays."""
+    if jax.process_count() > 1:
+      found = reading.read_variables(self.checkpoint)['params']
+    else:
+      found = reading.variables_on(self.checkpoint, jax.devices()[0])['params']
+    found = {name: tree for name, tree in found.items() if name != FIT}
+    return task_heads.of_task(found, self.task) if self.task else found
+
+
+def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: str = '') -> Run:
+  """Finds a run's config, checkpoint and vocabulary.
+
+  Args:
+    workdir: of the run, or one of its checkpoints.
+    step: of the checkpoint; 'best' by the run's `config.best`; None the newest intact one.
+    task: of a run on several, the one whose head is meant; '': none.
+
+  Raises:
+    UserError: no run, no such or no intact checkpoint, one of another step, or no such task.
+  """
+  workdir, fetch = mirror.opened(workdir)
+  if (workdir / manifest.NAME).is_file():
+    own = workdir.name
+    if not own.isdecimal() or (step is not None and str(step) != own):
+      raise UserError(
+        f'{workdir} is a checkpoint, and step={step} was asked for: expected a checkpoint under '
+        'the name that the run gave it, its step, and no other one; or the workdir of the run'
+      )
+    step, workdir = int(own), workdir.parent.parent
+  config = resume.stored_config(workdir)
+  checkpoint = reading.choose(workdir, step, config.best, fetch)
+  vocabulary = vocabulary_of(workdir, config)
+  line = timeline.make(config)
+  names = tuple(phase.name for phase in line.phases) if line.draws else ()
+  if task:
+    if not names:
+      raise UserError(f'--task={task}: {workdir} has one task alone, if any: leave it out')
+    choose(task, names, f'--task of {workdir}')
+    config = line.phases[names.index(task)].config
+    return Run(workdir, checkpoint, config, vocabulary, task=task)
+  config.model = model_at(config, int(checkpoint.name))
+  if names:
+    config = _without_heads(config)
+  return Run(workdir, checkpoint, config, vocabulary, names)
+
+
+def _without_heads(config: Any) -> Any:
+  """The config of a run on several tasks as that of its encoder."""
+  none = dict(labels=(), token_labels=(), answers='none')
+  config.model.update({key: value for key, value in none.items() if key in config.model})
+  config.data.task = ConfigDict()
+  return config
+
+
+def model_at(config: Any, step: int) -> ConfigDict:
+  """`config.model` as it was in the last of so many steps: phases that follow each other may change
+  it, as ModernBERT's last ones do theta."""
+  phases = timeline.make(config)
+  if phases.side_by_side:
+    return config.model
+  last, _ = phases.at(min(max(step, 1), phases.total) - 1)
+  return phases.phases[last].config.model
+
+
+def languages_of(workdir: pathlib.Path, config: Any) -> tuple[str, ...]:
+  """The languages of a run in the order of their ids: the config's, or its store's where that is at
+  hand; () where nothing says them."""
+  meta = pathlib.Path(config.data.store or workdir / 'store', 'store.json')
+  if config.data.languages or not meta.is_file():
+    return tuple(config.data.languages)
+  return tuple(json.loads(meta.read_bytes()).get('languages') or ())
+
+
+def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
+  """The vocabulary of a run: its own copy, or that of the store it was trained on."""
+  for directory in (
+    workdir / resume.VOCAB,
+    pathlib.Path(config.data.store or workdir / 'store', resume.VOCAB),
+  ):
+    if directory.is_dir() and any(directory.iterdir()):
+      return read_vocabulary(directory)
+  return None
+
+
+def recipe_of(name: str) -> Any:
+  """The config of a family's recipe at its default size."""
+  return importlib.import_module(f'configs.{name}').get_config(None).copy_and_resolve_references()
+
+
+def write_run(
+  output: pathlib.Path,
+  config: ConfigDict,
+  params: Mapping[str, Any],
+  vocabulary: Vocabulary | None,
+  meta: Mapping[str, Any],
+) -> None:
+  """Writes a workdir with one checkpoint, of step 0.
+
+  Args:
+    output: exists and is empty.
+    config: the whole config, with the model that the parameters are of.
+    params: nested dict of arrays.
+    vocabulary: copied into it.
+    meta: of the checkpoint.
+
+  Raises:
+    UserError: the parameters are not finite.
+  """
+  state = dict(variables=dict(params=jax.tree.map(_on_device, dict(params))))
+  finite.require(state, 'the model', ': nothing is written, take another one')
+  saver = checkpoints_lib.Checkpoints(output / 'checkpoints', 1, config.best)
+  try:
+    sha256 = vocabulary.sha256 if vocabulary else None
+    saver.save(0, state, dict(meta, vocabulary=sha256), wait=True)
+  finally:
+    saver.close()
+  if vocabulary:
+    with writing('the vocabulary of the run', output / resume.VOCAB):
+      vocabulary.save(output / resume.VOCAB)
+  resume.claim_workdir(output, config, config)
+
+
+def _on_device(x: Any) -> Any:
+  """Without a copy, where the memory of the array allows it."""
+  return jax.device_put(x, jax.devices()[0], may_alias=True)
+
+
+class Output:
+  """A directory that is there whole or not at all: written as NAME.partial, renamed at the end."""
+
+  def __init__(self, path: pathlib.Path):
+    """Makes NAME.partial.
+
+    Raises:
+      UserError: the directory exists and is not empty.
+    """
+    self.path = path.absolute()
+    if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+      raise UserError(f'{path} exists and is not empty: give another --output, or remove it')
+    self.partial = self.path.with_name(self.path.name + '.partial')
+    self.failed = self.path.with_name(self.path.name + '.failed')
+
+  def __enter__(self) -> pathlib.Path:
+    shutil.rmtree(self.partial, ignore_errors=True)
+    self.partial.mkdir(parents=True)
+    return self.partial
+
+  def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+    if kind is None:
+      if self.path.exists():
+        self.path.rmdir()
+      self.partial.rename(self.path)
+    elif self.partial.exists():
+      shutil.rmtree(self.partial)
+
+  def keep_failed(self) -> pathlib.Path:
+    """Moves what was written aside, to be looked at; its name says what it is."""
+    shutil.rmtree(self.failed, ignore_errors=True)
+    self.partial.rename(self.failed)
+    return self.failed

@@ -1,0 +1,138 @@
+"""The teacher of a run that distils: `config.objective.teacher`, a model that is never trained.
+
+Its parameters are the collection TEACHER of the variables. Checkpoints do not hold it: it is read
+from its source whenever a run begins or goes on, and the sha256 of its parameters, which
+config.json keeps, tells whether it is the same.
+"""
+
+import copy
+import hashlib
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bertjax import dotted, sharding
+from bertjax.checkpoint import resume, task_heads
+from bertjax.errors import UserError
+from bertjax.sources import encoders, head_classes, init_from, vocab_rows
+from bertjax.types import TEACHER
+from bertjax.vocab.vocabulary import Vocabulary, check_rows
+
+KEY = 'config.objective.teacher.source'
+
+
+def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
+  """The config with what the teacher brings: its fields, its hash, and the vocabulary where the run
+  has none; and what is worth saying.
+
+  Args:
+    given: the run's config.
+    workdir: of the run, which keeps the vocabulary.
+
+  Raises:
+    UserError: no teacher is named, or there is none; or it is not the one that the run began with,
+      or has other classes or the heads of several tasks.
+  """
+  if TEACHER not in given.objective:
+    return given, ()
+  config = copy.deepcopy(given)
+  teacher, source = config.objective.teacher, _source(given)
+  params = source.params()
+  teacher.model, teacher.sha256 = ConfigDict(source.model), digest(params)
+  stored = resume.stored(workdir)
+  begun = stored['config']['objective'].get(TEACHER) if stored else None
+  if begun and begun['sha256'] != teacher.sha256:
+    raise UserError(
+      f'{KEY}={source.name} has other parameters (sha256 {teacher.sha256[:12]}) than the teacher '
+      f'that this run began with ({begun["sha256"][:12]}): name that checkpoint, as in '
+      'RUN/checkpoints/STEP, or give another --workdir'
+    )
+  if task_heads.TASKS in params and task_heads.names(config.model):
+    raise UserError(
+      f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
+      'expected a teacher that was fine-tuned on one, as its student is'
+    )
+  _check_classes(config, source)
+  said = [f'The teacher {source.name} has {parameters(params):,} parameters']
+  said += init_from.other_names(source, config)
+  data = config.data
+  if source.vocabulary and not (data.store or data.vocab or data.train_vocab.type):
+    data.vocab = init_from.bring_vocabulary(source, workdir)
+    said.append(f'The vocabulary of {source.name} is kept in {data.vocab}')
+  return config, said
+
+
+def _check_classes(config: Any, source: init_from.Source) -> None:
+  """Refuses a teacher whose answers are those of other classes, or in another order."""
+  for head in init_from.other_classes(source, config):
+    raise UserError(
+      f'{KEY}={source.name} tells {source.classes[head]!r} apart, in this order, the student '
+      f'{head_classes.of(config)[head]!r}: expected the classes that the teacher learned, '
+      'config.data.task.classes'
+    )
+
+
+def without(variables: Any) -> Any:
+  """Variables as checkpoints hold them."""
+  return {name: tree for name, tree in variables.items() if name != TEACHER}
+
+
+def read(config: Any, vocabulary: Vocabulary | None, abstract: Any) -> Any:
+  """The teacher's parameters.
+
+  Args:
+    config: of the run, as `adopt` returns it.
+    vocabulary: of the run; None where it is not known.
+    abstract: the collection as shapes with shardings.
+
+  Raises:
+    UserError: another vocabulary than the run's, or parameters that it lacks: a head that its
+      source has not.
+  """
+  source = _source(config)
+  if source.vocabulary is None:
+    check_rows(vocabulary, source.model['vocab_size'], f'this run, beside {KEY}={source.name},')
+  if vocabulary and source.vocabulary and not vocab_rows.same_ids(source.vocabulary, vocabulary):
+    raise UserError(
+      f'{KEY}={source.name} has another vocabulary ({source.vocabulary.size} ids) than this run '
+      f'({vocabulary.size} ids): a student learns what its teacher says of the same ids, so give '
+      'it that vocabulary (config.data.vocab)'
+    )
+  found, wanted = dotted.flat(source.params()), dotted.flat(abstract)
+  fits = lambda name: name in found and np.shape(found[name]) == wanted[name].shape
+  wrong = [name for name in sorted(wanted) if not fits(name)]
+  if wrong:
+    raise UserError(
+      f'{KEY}={source.name} lacks {", ".join(wrong[:3])} or has another shape of it: expected a '
+      'model with the head that the student learns from, one that was pretrained or fine-tuned'
+    )
+  put = lambda name, to: sharding.put_whole(np.asarray(found[name], to.dtype), to.sharding)
+  return dotted.nested({name: put(name, shape) for name, shape in wanted.items()})
+
+
+def digest(params: Any) -> str:
+  """sha256 of parameters: names, shapes and values."""
+  whole = hashlib.sha256()
+  for name, leaf in sorted(dotted.flat(params).items()):
+    array = np.ascontiguousarray(leaf)
+    whole.update(f'{name} {array.dtype} {array.shape}'.encode())
+    whole.update(array.data)
+  return whole.hexdigest()
+
+
+def parameters(params: Any) -> int:
+  """How many there are."""
+  return sum(np.size(leaf) for leaf in jax.tree.leaves(params))
+
+
+def _source(config: Any) -> init_from.Source:
+  name = config.objective.teacher.source
+  if not name:
+    raise UserError(f'{KEY} is empty: expected the teacher, a run or hf:DIR')
+  source = init_from.open_source(name, KEY)
+  encoder, whole = encoders.teaching(source.model), source.params
+  return source._replace(model=encoder.model, params=lambda: encoder.select(whole()))

@@ -1,0 +1,53 @@
+"""Which rows of a vocabulary's tables go where, between models of different vocabularies."""
+
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.sources.subtrees import Rows
+from bertjax.vocab.vocabulary import Vocabulary
+
+
+def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
+  """Whether the ids of two vocabularies mean the same pieces, perhaps from other files."""
+  return one.sha256 == other.sha256 or list(one.pieces) == list(other.pieces)
+
+
+def moved(
+  name: str, theirs: Vocabulary | None, ours: Vocabulary | None, remap: bool, key: str
+) -> tuple[Rows | None, list[str]]:
+  """The rows that move and what is worth saying; None: all stay, the vocabulary is the same.
+
+  Args:
+    name: of the model whose vocabulary is `theirs`.
+    theirs, ours: None where it is not known.
+    remap: whether rows may move.
+    key: of the config that names the model, for messages.
+
+  Raises:
+    UserError: the vocabularies differ, and rows must not move.
+  """
+  if theirs is None or ours is None:
+    return None, [f'{name} comes without a vocabulary: that its ids are ours is not checked']
+  if same_ids(theirs, ours):
+    return None, []
+  if not remap:
+    remedy = ', or give --remap_vocab, which moves the rows of the pieces that both have'
+    raise UserError(f'{refusal(name, theirs.sha256, ours, key)}{remedy}')
+  there = {piece: i for i, piece in enumerate(theirs.pieces)}
+  shared = {i: there[piece] for i, piece in enumerate(ours.pieces) if piece in there}
+  for role, mine in ours.special.items():  # [CLS] is <s>, whatever it is called
+    other = theirs.special.get(role)
+    if mine is not None and other is not None:
+      shared[mine] = other
+  here = np.array(sorted(shared), np.int64)
+  said = f'{len(shared):,} of {ours.size:,} pieces are in the vocabulary of {name}'
+  return (here, np.array([shared[i] for i in here], np.int64)), [f'{said}; the others start afresh']
+
+
+def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:
+  """What is said of a model of another vocabulary, whose sha256 is `theirs`."""
+  return (
+    f'{key}: {name} was trained with another vocabulary (sha256 {theirs[:12]}) than this run '
+    f'({ours.size} ids, {ours.sha256[:12]}), and its ids mean other pieces: take its '
+    'vocabulary (config.data.vocab)'
+  )

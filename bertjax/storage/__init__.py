@@ -1,1 +1,0 @@
-"""Files: whole or not there at all, locked, sealed with checksums, and elsewhere."""

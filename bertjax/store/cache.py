@@ -1,0 +1,184 @@
+"""Directories that are built once, found by what they were built from, and never half there.
+
+  ROOT/NAME/              what was built, with its record; NAME is a digest of what it follows from
+  ROOT/NAME.lock          held while it is built: of many processes one builds, the others wait
+  ROOT/.building-NAME-*/  is being built, or was when the process was killed: swept by the next one
+
+A cache may fail. Whatever cannot be read counts as not there, where it cannot be written the next
+root is tried, and both are said, once.
+"""
+
+import functools
+import json
+import logging
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bertjax.machine import checksums, durable, locks
+
+# Written last: what it was built from, its figures, size and sha256 of each file, and a sha256 of
+# the record itself.
+RECORD = 'record.json'
+AT_ONCE = 1 << 30  # bytes: what is larger is only compared with its sizes when it is opened
+
+_BUILDING = '.building-'
+
+
+class NoRoom(Exception):
+  """No root can be written; says why, of each."""
+
+
+def directory(
+  roots: Sequence[pathlib.Path],
+  identity: dict[str, Any],
+  build: Callable[[pathlib.Path], dict[str, int]],
+) -> tuple[pathlib.Path, dict[str, int]]:
+  """Finds the directory with this identity, or builds it under the first root that can be written.
+
+  Args:
+    roots: where it may be, best first; made if need be.
+    identity: what the contents follow from.
+    build: fills an empty directory and returns figures to be kept with it.
+
+  Returns:
+    The directory and its figures.
+
+  Raises:
+    NoRoom: it is not there and no root can be written.
+  """
+  identity = json.loads(json.dumps(identity))  # as it will be read: tuples are lists there
+  name = checksums.digest(identity)[:32]
+  for root in roots:
+    if (figures := _found(root / name, identity)) is not None:
+      return root / name, figures
+  reasons = []
+  for root in roots:
+    try:
+      return root / name, _built(root, name, identity, build)
+    except OSError as error:
+      reasons.append(f'{root}: {error.strerror or error}')
+      _warn(f'no plan can be kept in {reasons[-1]}')
+  raise NoRoom('; '.join(reasons))
+
+
+def fault(path: pathlib.Path) -> str:
+  """What is wrong with a directory, which is read from end to end: '' if nothing is."""
+  try:
+    record = _record(path)
+  except _Damaged as damage:
+    return str(damage)
+  return next(iter(checksums.faults(path, record['files'])), '')
+
+
+def discard(path: pathlib.Path) -> None:
+  """Makes a damaged directory count as missing from now on; those who read it may go on to."""
+  try:
+    (path / RECORD).unlink(missing_ok=True)
+  except OSError as error:
+    _warn(f'{path} is damaged and cannot be removed ({error.strerror}): remove it')
+
+
+class _Damaged(Exception):
+  """What is wrong with a directory."""
+
+
+def _record(path: pathlib.Path) -> dict[str, Any]:
+  """The record of a directory.
+
+  Raises:
+    _Damaged: it cannot be read, or is not as it was written.
+  """
+  file = path / RECORD
+  try:
+    record = json.loads(file.read_bytes())
+    sha256 = record.pop('sha256')
+    whole = sha256 == checksums.digest(record)
+    outside = [name for name in record['files'] if pathlib.PurePath(name).name != name]
+  except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+    raise _Damaged(f'{file}: {error!r}') from error
+  if not whole:
+    raise _Damaged(f'{file}: its sha256 is not that of what it says')
+  if outside:
+    raise _Damaged(f'{file} names {outside[0]!r}, which is outside of the plan')
+  return record
+
+
+def _found(path: pathlib.Path, identity: dict[str, Any]) -> dict[str, int] | None:
+  """The figures of a directory that holds all of this, or None; damage is said."""
+  if not os.path.lexists(path):  # False too where one may not look
+    return None
+  try:
+    record = _record(path)
+    if record['identity'] != identity:
+      raise _Damaged(f'{path / RECORD}: it was built from something else')
+    small = sum(size for size, _ in record['files'].values()) <= AT_ONCE
+    if wrong := checksums.faults(path, record['files'], reads=small):
+      raise _Damaged(wrong[0])
+  except _Damaged as damage:
+    _warn(f'a cached plan is damaged and counts as missing: {damage}')
+    return None
+  return record['figures']
+
+
+def _built(root, name, identity, build) -> dict[str, int]:
+  """Builds the directory under a root, unless another process does so first.
+
+  Raises:
+    OSError: the root cannot be written; nothing is left behind there.
+  """
+  path = root / name
+  root.mkdir(parents=True, exist_ok=True)
+  wait = lambda holder: logging.warning('waiting for %s, which builds %s', holder, path)
+  with locks.in_turn(root / f'{name}.lock', wait) as alone:
+    if (figures := _found(path, identity)) is not None:
+      return figures
+    _sweep(root, name if alone else '')
+    logging.info('building %s', path)
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=f'{_BUILDING}{name}-', dir=root))
+    try:
+      figures = build(temporary)
+      files = {
+        file.name: (file.stat().st_size, checksums.of_file(file)) for file in temporary.iterdir()
+      }
+      record = dict(identity=identity, figures=figures, files=files)
+      durable.write_json(temporary / RECORD, dict(record, sha256=checksums.digest(record)))
+      if (
+        _found(path, identity) is None
+      ):  # where there are no locks, another one may have been faster
+        _remove(path)  # damaged
+        os.rename(temporary, path)
+    finally:
+      shutil.rmtree(temporary, ignore_errors=True)
+  return figures
+
+
+def _sweep(root: pathlib.Path, mine: str) -> None:
+  """Removes what killed builds left under a root.
+
+  Args:
+    root: where to look.
+    mine: name of the directory whose lock this process holds, or ''.
+  """
+  for left in root.glob(f'{_BUILDING}*'):
+    name = left.name.removeprefix(_BUILDING).partition('-')[0]
+    if name == mine or locks.is_free(root / f'{name}.lock'):
+      _warn(f'{left} was left by a build that was killed: removed')
+      shutil.rmtree(left, ignore_errors=True)
+
+
+def _remove(path: pathlib.Path) -> None:
+  """Removes what lies in the place of a directory, be it one or a file."""
+  if path.is_dir() and not path.is_symlink():
+    shutil.rmtree(path)
+  else:
+    path.unlink(missing_ok=True)
+
+
+@functools.cache
+def _warn(said: str) -> None:
+  """Says something once; several plans of a run meet the same obstacle."""
+  logging.warning('%s', said)

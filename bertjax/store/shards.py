@@ -1,0 +1,238 @@
+"""Files of text, encoded one by one, anywhere and in any order, and joined to the store that one
+machine makes of them, bit for bit.
+
+A shard is an input file, of parallel text both. Its encoding follows from the file and the options
+alone, and so does its name, so what is there already is not made again:
+
+  SHARDS/NAME.shard     a zip, not compressed: NUMBER/FIELD.npy of each block of documents,
+                        NUMBER.json with what is no array, and last index.json
+  SHARDS/NAME.refused   what is wrong with the text, in a line
+
+Either appears whole or not at all. Where a part of a store may end, and which documents are held
+out, follows from all documents before it; so that is decided when shards are joined, in order.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import os
+import pathlib
+import tempfile
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax.errors import UserError, writing
+from bertjax.machine import checksums, durable, remote
+from bertjax.store.encode import COUNTED, Encoded, Options, encode, spaced
+from bertjax.store.writer import token_dtype
+from bertjax.text import corpus as corpus_lib
+from bertjax.text import documents as documents_lib
+from bertjax.text.files import Files, fingerprint
+from bertjax.text.left_out import LeftOut
+from bertjax.vocab.vocabulary import Vocabulary
+
+_RECORD = 'record_D'  # bytes of each record, which blocks are cut by
+
+
+class Shard(NamedTuple):
+  """What is to be encoded, and where the result goes.
+
+  Attributes:
+    files: one file, or the two sides of parallel text.
+    options: how documents become ids.
+    besides: what the ids follow from besides, e.g. the sha256 of a lexicon.
+    directory: of the results, which all workers see.
+    name: of the results, as it was found where the command was given.
+  """
+
+  files: Files
+  options: Options
+  besides: Sequence[Any]
+  directory: str
+  name: str
+
+  @property
+  def path(self) -> remote.Place:
+    """Of the encoded shard."""
+    return remote.path(f'{self.directory}/{self.name}.shard')
+
+  @property
+  def refusal(self) -> remote.Place:
+    """Of the message, where the text is refused."""
+    return remote.path(f'{self.directory}/{self.name}.refused')
+
+
+def divide(
+  files: Files, options: Options, vocabulary: Vocabulary, directory: str, besides: Sequence[Any]
+) -> list[Shard]:
+  """The shards of some files, in order."""
+  shards = []
+  for source in files.sources:
+    parallel = documents_lib.PARALLEL in source.language
+    for paths in [source.paths] if parallel else [[path] for path in source.paths]:
+      skip = LeftOut(files.left_out.skip)
+      some = dataclasses.replace(
+        files, sources=[source._replace(paths=paths)], left_out=skip, done=0
+      )
+      some.total = files.total  # blocks of undivided text are a share of all files
+      name = _name(some, options, vocabulary, besides)
+      shards.append(Shard(some, options, besides, directory, name))
+  return shards
+
+
+def _name(files: Files, options: Options, vocabulary: Vocabulary, besides: Sequence[Any]) -> str:
+  """A digest of what the ids of a shard follow from, as it is where this runs."""
+  reading = [files.errors, files.field, files.columns, files.verbatim, files.left_out.skip]
+  followed: dict[str, Any] = dict(
+    source=fingerprint(files.sources),
+    reading=[*reading, files.total],
+    options=options._replace(vocab='')._asdict(),
+    vocabulary=vocabulary.meta,
+    besides=list(besides),
+  )
+  if spaced(options.split, vocabulary):
+    followed['spaced'] = True
+  return checksums.digest(followed)[:32]
+
+
+def make(shard: Shard, vocabulary: Vocabulary) -> None:
+  """Encodes a shard; what is wrong with its text is written down, not raised.
+
+  Args:
+    shard: see above.
+    vocabulary: of its options, as it was read here.
+  """
+  try:
+    name = _name(shard.files, shard.options, vocabulary, shard.besides)
+    if name != shard.name:
+      raise UserError(
+        f'{shard.files.paths[0]} or {shard.options.vocab} is not, where it was read, what it was '
+        'where the command was given: expected the same size, time of change and contents'
+      )
+    _write(shard.path, lambda file: _encode(file, shard, vocabulary))
+  except UserError as error:
+    message = str(error)
+    _write(shard.refusal, lambda file: file.write_text(message, encoding='utf-8'))
+
+
+def _encode(file: pathlib.Path, shard: Shard, vocabulary: Vocabulary) -> None:
+  """Writes the blocks of a shard to a local file."""
+  dtype = token_dtype(vocabulary.size)
+  with zipfile.ZipFile(file, 'w', zipfile.ZIP_STORED) as archive:
+    count = 0
+    for count, records in enumerate(
+      documents_lib.blocks(iter(shard.files), corpus_lib.BLOCK_BYTES), 1
+    ):
+      batch = encode(records, vocabulary, shard.options)
+      batch = batch._replace(token_n=batch.token_n.astype(dtype))
+      arrays = dict(token_n=batch.token_n, length_S=batch.length_S, size_D=batch.size_D)
+      arrays |= {} if batch.unit_n is None else dict(unit_n=batch.unit_n)
+      arrays |= {f'column/{name}': value_S for name, value_S in batch.column.items()}
+      arrays |= {**batch.counted, _RECORD: np.array([len(record) for record in records])}
+      for name, array in arrays.items():
+        with archive.open(f'{count - 1}/{name}.npy', 'w') as entry:
+          np.save(entry, array, allow_pickle=False)
+      said = dict(languages=batch.languages, bad=batch.bad, arrays=list(arrays))
+      archive.writestr(f'{count - 1}.json', json.dumps(said))
+    left_out = shard.files.left_out
+    index = dict(blocks=count, bad_lines=left_out.count, bad_first=left_out.named)
+    archive.writestr('index.json', json.dumps(index))
+
+
+def _write(path: remote.Place, write: Callable[[pathlib.Path], Any]) -> None:
+  """Writes a file that appears whole or not at all, and that another worker may write too."""
+  elsewhere = remote.is_remote(path)
+  here = None if elsewhere else os.fspath(path.parent)
+  with tempfile.TemporaryDirectory(prefix='.', dir=here) as directory:
+    file = pathlib.Path(directory, path.name)
+    with writing('encoded text', file):
+      write(file)
+    if elsewhere:
+      remote.send(file, path)
+    else:
+      durable.sync(file)
+      os.replace(file, path)
+
+
+def joined(shards: Sequence[Shard], skip: int) -> Generator[Encoded, None, None]:
+  """The documents of all shards in order, in blocks as one machine makes them of the whole text.
+
+  Args:
+    shards: all are there.
+    skip: documents to leave out at the beginning, whole blocks.
+
+  Raises:
+    UserError: a shard is damaged.
+  """
+  size = 0  # bytes of the block so far
+  for shard in shards:
+    for batch, record_D in _blocks(shard.path):
+      first = min(skip, len(record_D))
+      skip -= first
+      while first < len(record_D):
+        size_D = size + np.cumsum(record_D[first:])
+        last = first + int(np.searchsorted(size_D, corpus_lib.BLOCK_BYTES)) + 1
+        whole = last <= len(record_D)
+        yield batch.between(first, min(last, len(record_D)), whole)
+        size, first = (0 if whole else int(size_D[-1])), last
+
+
+def left_out(shards: Sequence[Shard]) -> LeftOut:
+  """What was wrong with lines and records of all shards.
+
+  Raises:
+    UserError: a shard is damaged.
+  """
+  found = LeftOut(True)
+  for shard in shards:
+    with _opened(shard.path) as archive:
+      index = _json(archive, 'index.json')
+    found.count += index['bad_lines']
+    found.named += index['bad_first']
+  return found
+
+
+def _blocks(path: remote.Place) -> Iterator[tuple[Encoded, np.ndarray]]:
+  """Yields (documents, bytes of each record) of a shard."""
+  with _opened(path) as archive:
+    for block in range(_json(archive, 'index.json')['blocks']):
+      said = _json(archive, f'{block}.json')
+      array = {name: _array(archive, f'{block}/{name}.npy') for name in said['arrays']}
+      batch = Encoded(
+        array['token_n'],
+        array['length_S'],
+        array['size_D'],
+        {name: array[name] for name in COUNTED},
+        array.get('unit_n'),
+        {
+          name.removeprefix('column/'): value
+          for name, value in array.items()
+          if name.startswith('column/')
+        },
+        said['languages'],
+        {int(number): what for number, what in said['bad'].items()},
+      )
+      yield batch, array[_RECORD]
+
+
+@contextlib.contextmanager
+def _opened(path: remote.Place) -> Iterator[zipfile.ZipFile]:
+  try:
+    with path.open('rb') as file, zipfile.ZipFile(file) as archive:
+      yield archive
+  except (zipfile.BadZipFile, KeyError, ValueError) as error:
+    raise UserError(
+      f'{path} is damaged ({error}): remove it, and give the same command again'
+    ) from error
+
+
+def _json(archive: zipfile.ZipFile, name: str) -> dict[str, Any]:
+  return json.loads(archive.read(name))
+
+
+def _array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+  return np.load(io.BytesIO(archive.read(name)), allow_pickle=False)

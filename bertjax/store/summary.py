@@ -1,0 +1,67 @@
+"""What a store is, in a table for who made it."""
+
+from rich.console import Console
+from rich.table import Table
+
+from bertjax.store.reader import Store, open_store
+from bertjax.text import sentence_split
+from bertjax.vocab.vocabulary import Vocabulary, much_unknown
+
+_LINES_ARE = {
+  sentence_split.LINES: 'sentences',
+  sentence_split.SENTENCES: 'paragraphs',
+  sentence_split.VERBATIM: 'kept as they are',
+}
+
+
+def show(store: Store, vocabulary: Vocabulary, split: str, rate: float) -> None:
+  """Prints the table.
+
+  Args:
+    store: finished.
+    vocabulary: of it.
+    split: what a line of the text is.
+    rate: tokens per second.
+  """
+  meta, stats = store.meta, store.meta['stats']
+  held_out = open_store(store.path / 'heldout').meta if (store.path / 'heldout').exists() else None
+  unk = vocabulary.special['unk']
+  unknown = 0 if unk is None else store.counts[unk] / max(meta['tokens'], 1)
+  table = Table(title=str(store.path), show_header=held_out is not None)
+  for column in ('', 'train', 'held out'):
+    table.add_column(column, justify='right' if column else 'left')
+  for name in ('documents', 'sentences', 'tokens'):
+    table.add_row(name, f'{meta[name]:,}', f'{held_out[name]:,}' if held_out else '')
+  table.add_row('unknown tokens', f'{unknown:.4%}')
+  table.add_row('empty documents dropped', f'{stats["empty_documents"]:,}')
+  table.add_row('empty sentences dropped', f'{stats["empty_sentences"]:,}')
+  table.add_row('characters replaced', f'{stats["replaced"]:,}')
+  table.add_row('special tokens that are spelled in the text', f'{stats["spelled_special"]:,}')
+  bad = stats['bad_lines'] + stats['bad_documents']
+  if bad:
+    table.add_row('bad lines, records and documents left out', f'{bad:,}')
+  if stats['broken_pairs']:
+    table.add_row('pairs with an empty side dropped', f'{stats["broken_pairs"]:,}')
+  if meta['units']:
+    table.add_row('phrases and entities found', f'{stats["found_units"]:,}')
+  if meta['languages']:
+    table.add_row('languages', ', '.join(meta['languages']))
+  table.add_row('text', f'{stats["bytes"] / 1e6:,.1f} MB')
+  table.add_row('lines are', _LINES_ARE[split])
+  table.add_row('lowercase', str(vocabulary.lowercase).lower())
+  table.add_row('accents', 'kept' if vocabulary.accents else 'stripped')
+  table.add_row('tokens/s', f'{rate:,.0f}')
+  Console().print(table)
+  if warning := much_unknown(unknown):
+    print(warning)
+  tokens = held_out['tokens'] if held_out else 0
+  asked, share = meta['options']['holdout'], tokens / max(tokens + meta['tokens'], 1)
+  if share > 3 * asked + 0.01:
+    print(
+      f'Warning: {share:.0%} of the tokens are held out, where {asked:.0%} were asked for: few '
+      'documents are there, which empty lines separate; --holdout=0 keeps all for training'
+    )
+  for name in stats['bad_first']:
+    print(f'left out: {name}')
+  if bad > len(stats['bad_first']):
+    print(f'left out: {bad - len(stats["bad_first"]):,} more')

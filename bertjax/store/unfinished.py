@@ -1,0 +1,147 @@
+"""A store that is not finished: OUTPUT.partial, who is at it, how far it got, and of what it is.
+
+progress.json   identity, stats, parts and languages, after every part: how many documents of the
+                source lie behind it, so that a run that was killed goes on there
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.machine import durable, locks
+from bertjax.store.reader import read_meta
+from bertjax.store.writer import remove_sides
+from bertjax.vocab.vocabulary import read_vocabulary
+
+_PROGRESS = 'progress.json'
+
+
+def partial_of(output: pathlib.Path) -> pathlib.Path:
+  """OUTPUT.partial, which becomes OUTPUT in one rename."""
+  return output.with_name(output.name + '.partial')
+
+
+@contextlib.contextmanager
+def owned(output: pathlib.Path) -> Iterator[None]:
+  """Holds a store that is not finished, so that no other process writes to it.
+
+  Raises:
+    UserError: another process is at it; it is named.
+  """
+  if (output / 'store.json').is_file():
+    yield
+    return
+  partial = partial_of(output)
+  lock = partial.with_name(f'{partial.name}.lock')
+  output.parent.mkdir(parents=True, exist_ok=True)
+  with locks.alone(lock, f'another process is writing {partial}'):
+    yield
+
+
+def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
+  """Whether the directory holds the finished store of this identity.
+
+  Raises:
+    UserError: it holds the store of another one; the differences are listed.
+  """
+  partial = partial_of(output)
+  if (partial / 'store.json').is_file() and not (partial / _PROGRESS).exists():
+    _give_name(partial, output)  # killed in the last moment
+  file = output / 'store.json'
+  if not file.is_file():
+    return False
+  found = read_meta(output)
+  if 'accents' not in found['vocabulary']:  # older stores leave them to their copy
+    found['vocabulary']['accents'] = read_vocabulary(output / 'vocab').accents
+  _compare(output, found, identity)
+  return True
+
+
+def refuse_other_content(output: pathlib.Path) -> None:
+  """Refuses to begin a store where something else is.
+
+  Raises:
+    UserError: the directory is not empty, or is a file.
+  """
+  if output.exists() and (not output.is_dir() or any(output.iterdir())):
+    raise UserError(f'{output} exists and is not a token store: name another --output')
+
+
+def read_progress(path: pathlib.Path, identity: Mapping[str, Any]) -> dict[str, Any] | None:
+  """Returns how far a store was written that is to go on; None if nothing of it was.
+
+  Args:
+    path: OUTPUT.partial.
+    identity: of the store that is asked for.
+
+  Raises:
+    UserError: it cannot go on, or it is another store; the differences are listed.
+  """
+  file = path / _PROGRESS
+  if not path.exists():
+    return None
+  if path.is_dir() and {each.name for each in path.iterdir()} <= {f'{_PROGRESS}.tmp'}:
+    return None  # it was killed, or the disk was full, before its first note
+  if not file.is_file():
+    raise UserError(
+      f'{path} exists, but holds no part of a store that could be continued: remove it'
+    )
+  try:
+    progress = json.loads(file.read_bytes())
+    parts = [part for side in ('train', 'held_out') for part in progress['parts'][side]]
+    whole = all('sha256' in part for part in parts) and {'identity', 'stats', 'languages'} <= {
+      *progress
+    }
+    whole = whole and 'accents' in progress['identity']['vocabulary']
+  except (ValueError, KeyError, TypeError) as error:
+    raise UserError(
+      f'{file} is torn or damaged ({error!r}): remove {path}, to begin anew'
+    ) from error
+  if not whole:
+    raise UserError(f'{path} was begun by an older bertjax: remove it, to begin anew')
+  _compare(path, progress['identity'], identity)
+  return progress
+
+
+def note_progress(path: pathlib.Path, progress: Mapping[str, Any]) -> None:
+  """Writes how far a store is written, as `read_progress` returns it."""
+  durable.write_json(path / _PROGRESS, progress)
+
+
+def complete(path: pathlib.Path, output: pathlib.Path) -> None:
+  """Gives a store that is written its name."""
+  (path / _PROGRESS).unlink()
+  _give_name(path, output)
+
+
+def _give_name(partial: pathlib.Path, output: pathlib.Path) -> None:
+  for directory in (partial, partial / 'heldout'):
+    remove_sides(directory)
+  os.replace(partial, output)
+
+
+def _compare(path: pathlib.Path, found: Mapping, asked: Mapping) -> None:
+  """Raises UserError with every difference in what makes a store."""
+  lines = []
+  for key, value in asked.items():
+    if found.get(key) != value:
+      old, new = found.get(key), value
+      if isinstance(old, dict) and isinstance(new, dict):
+        old, new = (
+          {k: v for k, v in a.items() if b.get(k) != v} for a, b in ((old, new), (new, old))
+        )
+      lines.append(f'  {key}: there {_short(old)}, asked for {_short(new)}')
+  if lines:
+    raise UserError(
+      f'{path} was begun with something else:\n' + '\n'.join(lines) + '\n'
+      f'Repeat the command that began it, remove {path}, or name another --output'
+    )
+
+
+def _short(value: Any) -> str:
+  text = json.dumps(value, ensure_ascii=False)
+  return text if len(text) <= 300 else text[:300] + ' ...'

@@ -1,0 +1,46 @@
+"""Is a finished store what was written? Reads every file of it once, from end to end."""
+
+import pathlib
+from collections.abc import Iterator
+
+from bertjax.errors import UserError
+from bertjax.machine import checksums
+from bertjax.store import cache, reader
+
+HELD_OUT, PLANS = 'heldout', 'plans'
+
+
+def has_checksums(path: pathlib.Path) -> bool:
+  """Whether a store can be verified: older ones have no sha256.
+
+  Raises:
+    UserError: as `reader.read_meta`.
+  """
+  return 'sha256' in reader.read_meta(path)
+
+
+def faults(path: pathlib.Path) -> Iterator[str]:
+  """Yields what is wrong with the files of a store and of its `heldout/`, as it is found.
+
+  Raises:
+    UserError: there is no store, `store.json` is damaged, or it has no checksums.
+  """
+  meta = reader.read_meta(path)
+  if 'sha256' not in meta:
+    raise UserError(
+      f'{path} was made by a bertjax that wrote no sha256 of its files, so damage cannot be found: '
+      'make it again with `python -m bertjax.prepare`'
+    )
+  for name, size in meta['files'].items():
+    if said := checksums.fault(path / name, size, meta['sha256'].get(name, '')):
+      yield said
+  if (path / HELD_OUT).exists():
+    yield from faults(path / HELD_OUT)
+
+
+def plan_faults(path: pathlib.Path) -> Iterator[str]:
+  """Yields what is wrong with the plans beside a store and its `heldout/`."""
+  for directory in (path / PLANS, path / HELD_OUT / PLANS):
+    for record in sorted(directory.glob(f'*/{cache.RECORD}')):
+      if said := cache.fault(record.parent):
+        yield said

@@ -1,0 +1,260 @@
+"""Writes token stores part by part: memory is bounded by a part, and finished parts survive a kill.
+
+Beside each part of tokens lie the lengths of its sentences, the sizes of its documents and its
+counts, until `finish` streams them into the offsets. `store.json` is written last, with the sha256
+of every file, which is found while the file is written.
+"""
+
+import hashlib
+import io
+import itertools
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bertjax.machine import checksums, durable
+from bertjax.store.reader import FORMAT, column_name, part_name
+
+_NONE: Mapping[str, Any] = {}
+_SIDES = ('lengths', 'sizes', 'counts', 'column')
+
+
+def token_dtype(vocabulary_size: int) -> np.dtype:
+  """uint16 where every id fits, else uint32."""
+  return np.dtype(np.uint16 if vocabulary_size <= 2**16 else np.uint32)
+
+
+class Writer:
+  """Appends documents to a directory of parts.
+
+  Attributes:
+    path: the directory, made with the first part.
+    parts: what the finished parts hold, {'tokens', 'sentences', 'documents', 'sha256'} each, the
+      last by file; hand it to a new Writer to go on after a kill.
+  """
+
+  def __init__(
+    self,
+    path: pathlib.Path,
+    vocabulary_size: int,
+    parts: Sequence[Mapping] = (),
+    units: bool = False,
+    columns: Sequence[str] = (),
+  ):
+    """Begins a store, or goes on with one.
+
+    Args:
+      path: its directory.
+      vocabulary_size: V.
+      parts: what the finished parts hold.
+      units: whether documents come with units.
+      columns: names of what they come with per sentence.
+    """
+    self.path = path
+    self._has_units, self._names = units, tuple(columns)
+    self.parts = [dict(part) for part in parts]
+    self._size = vocabulary_size
+    self._dtype = token_dtype(vocabulary_size)
+    self._clear()
+
+  @property
+  def documents(self) -> int:
+    """Documents so far, those of the unfinished part included."""
+    return sum(part['documents'] for part in self.parts) + sum(map(len, self._sizes))
+
+  @property
+  def tokens(self) -> int:
+    """Tokens so far, those of the unfinished part included."""
+    return sum(part['tokens'] for part in self.parts) + sum(map(len, self._tokens))
+
+  @property
+  def buffered(self) -> int:
+    """Bytes of the tokens of the unfinished part."""
+    return sum(array.nbytes for array in self._tokens)
+
+  def add(
+    self,
+    token_n: np.ndarray,
+    length_S: np.ndarray,
+    size_D: np.ndarray,
+    unit_n: np.ndarray | None = None,
+    column: Mapping[str, np.ndarray] = _NONE,
+  ) -> None:
+    """Appends D documents of S sentences.
+
+    Args:
+      token_n: ids, all sentences end to end.
+      length_S: tokens of each sentence, > 0.
+      size_D: sentences of each document, > 0.
+      unit_n: uint8 per token, of a store with units.
+      column: name -> integer from 0 to 255 per sentence, of a store with columns.
+    """
+    if unit_n is not None:
+      self._units.append(unit_n.astype(np.uint8))
+    for name in self._names:
+      self._columns[name].append(column[name].astype(np.uint8))
+    self._tokens.append(token_n.astype(self._dtype))
+    self._lengths.append(length_S.astype(np.uint32))
+    self._sizes.append(size_D.astype(np.uint32))
+    self._counts += np.bincount(token_n, minlength=self._size)
+
+  def cut(self) -> None:
+    """Writes what was added since the last cut as a part, durably.
+
+    An empty part is written too, so that the parts of a held-out store keep step with the store's.
+    """
+    number = len(self.parts)
+    self.path.mkdir(parents=True, exist_ok=True)
+    sides = dict(lengths=self._lengths, sizes=self._sizes)
+    tokens, units = part_name('tokens', number), part_name('units', number)
+    sha256 = {tokens: _save(self.path / tokens, self._tokens, self._dtype)}
+    for kind, arrays in sides.items():
+      _save(self.path / part_name(kind, number), arrays, np.dtype(np.uint32))
+    _save(self.path / part_name('counts', number), [self._counts], np.dtype(np.int64))
+    byte = np.dtype(np.uint8)
+    if self._has_units:
+      sha256[units] = _save(self.path / units, self._units, byte)
+    for name, arrays in self._columns.items():
+      _save(self.path / part_name(f'column-{name}', number), arrays, byte)
+    held = dict(tokens=self._tokens, sentences=self._lengths, documents=self._sizes)
+    counted = {name: sum(map(len, arrays)) for name, arrays in held.items()}
+    self.parts.append(counted | dict(sha256=sha256))
+    self._clear()
+
+  def _clear(self) -> None:
+    self._tokens: list[np.ndarray] = []
+    self._lengths: list[np.ndarray] = []
+    self._sizes: list[np.ndarray] = []
+    self._units: list[np.ndarray] = []
+    self._columns: dict[str, list[np.ndarray]] = {name: [] for name in self._names}
+    self._counts = np.zeros(self._size, np.int64)
+
+  def finish(self, word_starts: np.ndarray, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Turns the parts into a store: offsets, counts, word starts and, last, store.json.
+
+    Args:
+      word_starts: bool [V].
+      meta: what store.json says of name, vocabulary, source and languages.
+
+    Returns:
+      The contents of store.json.
+    """
+    total = {k: sum(part[k] for part in self.parts) for k in ('tokens', 'sentences', 'documents')}
+    counts_V = np.zeros(self._size, np.int64)
+    for array in self._sides('counts'):
+      counts_V += array
+    sha256 = {name: value for part in self.parts for name, value in part['sha256'].items()}
+    for name, kind, key in (
+      ('sentences.npy', 'lengths', 'sentences'),
+      ('documents.npy', 'sizes', 'documents'),
+    ):
+      sha256[name] = _save_offsets(self.path / name, self._sides(kind), total[key])
+    starts_V = np.asarray(word_starts, bool)
+    for name, array in (('counts.npy', counts_V), ('word_starts.npy', starts_V)):
+      sha256[name] = _save(self.path / name, [array], array.dtype)
+    for name in self._names:
+      (self.path / 'columns').mkdir(exist_ok=True)
+      sides, file = self._sides(f'column-{name}'), column_name(name)
+      sha256[file] = _stream(self.path / file, sides, np.dtype(np.uint8), total['sentences'])
+    for path in sorted(self.path.glob('vocab/*')):
+      sha256[str(path.relative_to(self.path))] = checksums.of_file(path)
+    store = dict(
+      format=FORMAT,
+      **(dict(languages=[]) | dict(meta)),
+      units=self._has_units,
+      columns=list(self._names),
+      dtype=str(self._dtype),
+      **total,
+      parts=len(self.parts),
+      files={name: (self.path / name).stat().st_size for name in sha256},
+      sha256=sha256,
+    )
+    sha256['store.json'] = checksums.digest(store)
+    durable.write_json(self.path / 'store.json', store)
+    return store
+
+  def _sides(self, kind: str) -> Iterator[np.ndarray]:
+    for part in range(len(self.parts)):
+      yield np.load(self.path / part_name(kind, part))
+
+
+def write_store(
+  path: str | pathlib.Path,
+  documents: Sequence[Sequence[Sequence[int]]],
+  vocabulary: Mapping[str, Any],
+  word_starts: np.ndarray | None = None,
+  units: Sequence[Sequence[Sequence[int]]] = (),
+  columns: Mapping[str, Sequence[Sequence[int]]] = _NONE,
+  languages: Sequence[str] = (),
+) -> None:
+  """Writes a small store from memory, for tests and tools.
+
+  Args:
+    path: its directory.
+    documents: ids of each sentence of each document; none is empty.
+    vocabulary: {'type', 'size', 'sha256', 'special'}.
+    word_starts: bool [V]; all True if None.
+    units: as the documents, of a store with units.
+    columns: name -> an integer for each sentence of each document.
+    languages: names, by their number in the column `language`.
+  """
+  writer = Writer(pathlib.Path(path), vocabulary['size'], (), bool(units), tuple(columns))
+  sentences = [sentence for document in documents for sentence in document]
+  token_n = np.array([token for sentence in sentences for token in sentence], np.int64)
+  length_S = np.array([len(sentence) for sentence in sentences], np.int64)
+  unit_n = np.array([u for document in units for sentence in document for u in sentence], np.uint8)
+  column = {k: np.array([v for d in value for v in d], np.uint8) for k, value in columns.items()}
+  size_D = np.array([len(document) for document in documents], np.int64)
+  writer.add(token_n, length_S, size_D, unit_n if units else None, column)
+  writer.cut()
+  starts = np.ones(vocabulary['size'], bool) if word_starts is None else word_starts
+  writer.finish(
+    starts, dict(name='memory', vocabulary=vocabulary, source=[], languages=list(languages))
+  )
+  remove_sides(writer.path)
+
+
+def remove_sides(path: pathlib.Path) -> None:
+  """Removes what only `Writer.finish` needed; it may be called again after a kill."""
+  for kind in _SIDES:
+    for file in path.glob(f'{kind}-*.npy'):
+      file.unlink()
+
+
+def _save(path: pathlib.Path, arrays: Sequence[np.ndarray], dtype: np.dtype) -> str:
+  """Writes arrays end to end as one, durably, without joining them in memory; returns the file's
+  sha256."""
+  return _stream(path, arrays, dtype, sum(map(len, arrays)))
+
+
+def _save_offsets(path: pathlib.Path, sizes: Iterator[np.ndarray], total: int) -> str:
+  """Writes the running sums of some arrays, from 0, as one int64 [total + 1] array, as `_save`."""
+
+  def offsets():
+    end = np.zeros(1, np.int64)
+    yield end
+    for size_n in sizes:
+      offset_n = end[-1] + np.cumsum(size_n, dtype=np.int64)
+      yield offset_n
+      end = offset_n if len(offset_n) else end
+
+  return _stream(path, offsets(), np.dtype(np.int64), total + 1)
+
+
+def _stream(path: pathlib.Path, chunks: Iterable[np.ndarray], dtype: np.dtype, length: int) -> str:
+  header = io.BytesIO()
+  descr = np.lib.format.dtype_to_descr(dtype)
+  np.lib.format.write_array_header_1_0(
+    header, dict(descr=descr, fortran_order=False, shape=(length,))
+  )
+  sha256 = hashlib.sha256()
+  with open(path, 'wb') as file:
+    for data in itertools.chain([header.getvalue()], (chunk.data for chunk in chunks)):
+      file.write(data)
+      sha256.update(data)
+    file.flush()
+    os.fsync(file.fileno())
+  return sha256.hexdigest()

@@ -1,0 +1,130 @@
+"""A corpus: documents one after the other, here from files and from what Python carries.
+
+`seqio_tasks/corpora.py` makes the same of seqio Tasks and TFDS builders; TensorFlow is imported
+there alone.
+"""
+
+import dataclasses
+import itertools
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from bertjax.errors import UserError
+from bertjax.text import documents as documents_lib
+from bertjax.text import python_docs, sentence_split
+from bertjax.text.files import Files, find_sources, fingerprint
+from bertjax.text.left_out import LeftOut
+
+PYTHON_DOCS = 'python_docs'
+BLOCK_BYTES = 2**18  # of documents that go to a worker at once
+
+
+@dataclasses.dataclass
+class Corpus:
+  """Documents, one after the other.
+
+  Attributes:
+    name: of the corpus.
+    fingerprint: what its text depends on, for store.json.
+    records: how many documents to pass over -> the records of the rest.
+    documents: how many, or None where that is not known.
+    files: what tells how far reading has come, or None.
+    columns: of the records.
+    languages: those that are known before reading, in order.
+    members: seqio Tasks that it is a Mixture of; 1 of anything else.
+    left_out: what was wrong in the last pass.
+  """
+
+  name: str
+  fingerprint: list
+  records: Callable[[int], Iterator[bytes]]
+  documents: int | None = None
+  files: Files | None = None
+  columns: Sequence[str] = ()
+  languages: Sequence[str] = ()
+  members: int = 1
+  left_out: LeftOut = dataclasses.field(default_factory=LeftOut)
+
+  def first(self, documents: int) -> 'Corpus':
+    """The same corpus, so many documents of it."""
+    take = lambda skip: itertools.islice(self.records(skip), max(documents - skip, 0))
+    return dataclasses.replace(self, records=take, documents=documents, files=None)
+
+  def batches(self, skip: int = 0) -> Iterator[list[bytes]]:
+    """Yields groups of records, without the first `skip` documents.
+
+    Raises:
+      UserError: what is wrong with the source, by name and place.
+    """
+    yield from documents_lib.blocks(self.records(skip), BLOCK_BYTES)
+
+  def texts(self) -> Iterator[list[bytes]]:
+    """As `batches`, without the columns."""
+    for batch in self.batches():
+      yield [documents_lib.text_of(record, self.columns) for record in batch]
+
+  def detect(self) -> str:
+    """What the lines are, by `sentence_split.detect`: paragraphs, if those at the beginning of any
+    part of the text are; lines of one sentence stay whole in the main where lines are split."""
+    parts = (self.files.apart() if self.files else []) or [self.records(0)]
+    found = {sentence_split.detect(self._beginning(records)) for records in parts}
+    return sentence_split.SENTENCES if sentence_split.SENTENCES in found else sentence_split.LINES
+
+  def _beginning(self, records: Iterable[bytes]) -> Iterator[str]:
+    for block in itertools.islice(documents_lib.blocks(records, BLOCK_BYTES), 4):
+      for record in block:
+        yield documents_lib.text_of(record, self.columns).decode('utf-8', 'replace')
+
+  def done(self, position: int) -> float | None:
+    """Which part of the corpus lies before this document, if that is known."""
+    if self.files:
+      return self.files.done / max(self.files.total, 1)
+    return position / self.documents if self.documents else None
+
+
+def open_files(
+  name: str,
+  errors: str = 'strict',
+  field: str = 'text',
+  columns: Sequence[str] = (),
+  verbatim: bool = False,
+  skip_bad: bool = False,
+) -> Corpus:
+  """Opens files of text.
+
+  Args:
+    name: a comma list of files, folders and globs, as `files.find_sources` takes it.
+    errors: 'strict' or 'replace', of bytes that are not UTF-8.
+    field: of JSON lines and tables, which holds the text.
+    columns: fields that are read besides, among `documents.COLUMNS`, and the languages that the
+      name gives.
+    verbatim: of plain text: nothing in it separates documents; see `files.Files`.
+    skip_bad: whether lines and records that are wrong are left out.
+
+  Raises:
+    UserError: no such file, or one that is no text.
+  """
+  files = Files(find_sources(name), errors, field, verbatim=verbatim, left_out=LeftOut(skip_bad))
+  if not files.total:
+    raise UserError(f'{name}: all files are empty')
+  files.check()
+  asked = {*columns, *(['language'] if files.languages else [])}
+  files.columns = [name for name in documents_lib.COLUMNS if name in asked]
+  return Corpus(
+    name=files.paths[0].name,
+    fingerprint=fingerprint(files.sources),
+    records=lambda skip: itertools.islice(files, skip, None),
+    files=files,
+    columns=files.columns,
+    languages=files.languages,
+    left_out=files.left_out,
+  )
+
+
+def open_python_docs() -> Corpus:
+  """Opens the documentation that every Python carries."""
+  return Corpus(
+    name=PYTHON_DOCS,
+    fingerprint=[dict(task=PYTHON_DOCS, python=platform.python_version())],
+    records=lambda skip: itertools.islice(python_docs.documents(), skip, None),
+  )

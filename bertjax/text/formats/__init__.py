@@ -1,0 +1,34 @@
+"""Formats of files: each module turns the lines of a file, or the file, into documents."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bertjax.text.left_out import LeftOut
+
+Said = dict[str, str]  # column -> its value, of what a file says of a document
+
+
+class Reading(NamedTuple):
+  """How a file is read.
+
+  Attributes:
+    path: of the file.
+    errors: 'strict' or 'replace', of bytes that are not UTF-8.
+    field: that holds the text.
+    columns: that are read besides, where the file has them.
+    left_out: what is told of lines and records that are wrong.
+  """
+
+  path: pathlib.Path
+  errors: str
+  field: str
+  columns: Sequence[str]
+  left_out: LeftOut
+
+
+def joined(value) -> str:
+  """A column's value: a string, a number, or a list of them, one for each line; '' of none."""
+  if value is None:
+    return ''
+  return ' '.join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,100 @@
+"""Plain text: a blank line ends a document, except between `<doc ...>` and `</doc>` lines, where it
+ends a paragraph; verbatim, nothing ends one. What is not divided comes in blocks.
+"""
+
+import functools
+import logging
+import re
+from collections.abc import Iterable, Iterator
+
+from bertjax.text import documents as documents_lib
+from bertjax.text import left_out as left_out_lib
+from bertjax.text.formats import Reading
+
+_BLOCK = 2**16  # bytes of undivided text that go together, where that is no more than a hundredth
+_LONG = 2**20  # bytes of a document
+_DOC = re.compile(rb'<doc(\s[^>]*)?>\s*')
+_DOC_END = re.compile(rb'</doc>\s*')
+
+
+def checked(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
+  """Yields the lines in which nothing is wrong.
+
+  Raises:
+    UserError: a line that is no text and may not be left out.
+  """
+  for number, line in enumerate(lines, 1):
+    wrong = left_out_lib.wrong_with(line, reading.errors)
+    if wrong:
+      reading.left_out.refuse(f'{reading.path}, line {number}', wrong)
+    else:
+      yield line
+
+
+def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
+  """Yields blocks of lines, blank ones too: 64 KiB each, or a hundredth of `total` bytes."""
+  yield from _blocks(checked(lines, reading), total)
+
+
+def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
+  """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning.
+
+  Too long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB and than
+  a hundredth of the text: lines without empty ones are one text, and a share of it is to be held
+  out. Of many files, a document each, some can be.
+
+  Args:
+    lines: of the file.
+    reading: how.
+    total: bytes of all files.
+  """
+  divided = False
+  for parts, ended in _ended(checked(lines, reading)):
+    divided = divided or ended
+    size = sum(map(len, parts))
+    if size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG)):
+      yield b''.join(parts)
+    else:
+      _say_that_it_is_cut(str(reading.path))
+      yield from _blocks(parts, max(size, total))
+
+
+def _blocks(lines: Iterable[bytes], total: int) -> Iterator[bytes]:
+  """Yields blocks of lines: 64 KiB each, or a hundredth of `total` bytes."""
+  yield from map(b''.join, documents_lib.blocks(lines, min(_BLOCK, total // 100)))
+
+
+@functools.cache  # text is read more than once, and has more than one such document
+def _say_that_it_is_cut(path: str) -> None:
+  logging.warning(
+    '%s: no empty line ends a document where one is to be expected: blocks of its lines, of a '
+    'hundredth of the text or 64 KiB, are made documents', path,
+  )  # fmt: skip
+
+
+def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
+  """Yields the lines of each document, of MAX_DOCUMENT bytes at most, and whether a line ended it,
+  and not the limit or the end of the file."""
+  tagged = ended = False
+  parts, size = [], 0
+  for line in lines:
+    opens, closes = _DOC.fullmatch(line), _DOC_END.fullmatch(line)
+    if opens or closes or (not tagged and _is_blank(line)):
+      tagged, ended = bool(opens) or (tagged and not closes), bool(parts)
+      continue
+    if parts and (ended or size + len(line) > left_out_lib.MAX_DOCUMENT):
+      yield parts, ended
+      parts, size = [], 0
+    ended = False
+    parts.append(line)
+    size += len(line)
+  if parts:
+    yield parts, False
+
+
+def _is_blank(line: bytes) -> bool:
+  """Whether a line has white space alone, such as U+3000, too: create_pretraining_data.py strips
+  what it has decoded."""
+  rest = line.strip()
+  # The first bytes of all white space that is not ASCII.
+  return not rest or (rest[0] in b'\xc2\xe1\xe2\xe3' and not rest.decode(errors='replace').strip())

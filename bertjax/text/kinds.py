@@ -1,0 +1,145 @@
+"""What a file is: its kind by its name, and that its first bytes are what the name says."""
+
+import contextlib
+import csv
+import functools
+import itertools
+import pathlib
+import re
+
+from absl import logging
+
+from bertjax.errors import UserError
+from bertjax.text import compressed
+
+TEXT, JSON, CSV, TSV, PARQUET = 'text', 'JSON lines', 'CSV', 'TSV', 'Parquet'
+_KINDS = {
+  '.txt': TEXT, '.text': TEXT, '.json': JSON, '.jsonl': JSON, '.ndjson': JSON,
+  '.csv': CSV, '.tsv': TSV, '.parquet': PARQUET,
+}  # fmt: skip
+NAMES = f'{", ".join(_KINDS)}; compressed .gz, .xz, .bz2, .zst'
+
+_HEAD = 2**16  # bytes
+_WIKI = re.compile(r'wiki_\d+')  # how WikiExtractor names its files
+_JSON = re.compile(rb'\s*(\{\s*["}]|\[\s*[{\["])')
+_NAME = re.compile(r'[\w .-]{1,40}(?<!\.)')  # of a column
+_UTF_BOMS = {
+  b'\xff\xfe\0\0': 'UTF-32', b'\0\0\xfe\xff': 'UTF-32', b'\xff\xfe': 'UTF-16', b'\xfe\xff': 'UTF-16'
+}  # fmt: skip
+_ARCHIVES = {
+  b'\x1f\x8b': '.gz', b'\xfd7zXZ\0': '.xz', b'BZh91AY&SY': '.bz2', b'\x28\xb5\x2f\xfd': '.zst'
+}  # fmt: skip
+_FORMATS = {
+  b'PAR1': 'Parquet: give it a name that ends with .parquet',
+  b'PK\x03\x04': 'a zip archive: unpack it',
+  b'%PDF-': 'a PDF: extract its text',
+  b'\x93NUMPY': 'an array of NumPy: write its text to a file',
+  b'SQLite format 3': 'a database of SQLite: export its text',
+}
+
+
+def kind_of(path: pathlib.Path) -> str | None:
+  """TEXT, JSON, CSV, TSV or PARQUET by the file's name; None where the name does not say."""
+  plain = path.with_suffix('') if compressed.suffix(path) else path
+  if _WIKI.fullmatch(plain.name):
+    return TEXT
+  return _KINDS.get(plain.suffix.lower())
+
+
+def check(path: pathlib.Path, lines: bool = False) -> str:
+  """Looks at the beginning of a file.
+
+  Args:
+    path: of the file.
+    lines: whether it is read line by line whatever its name, as a side of parallel text is.
+
+  Returns:
+    Its kind: TEXT, where neither the name nor the beginning says otherwise. A name that says text
+    is taken at its word, and a beginning that looks like something else is logged once.
+
+  Raises:
+    UserError: UTF-16, lines that end with CR alone, an archive, or a name that says nothing of a
+      table, of JSON or of bytes that are no text.
+  """
+  kind = TEXT if lines else kind_of(path)
+  if kind == PARQUET:
+    if compressed.suffix(path):
+      raise UserError(f'{path}: Parquet is compressed inside; unpack the file')
+    return PARQUET
+  head = compressed.head(path, _HEAD)
+  _check_archive(path, head)  # before the encoding: an archive may be full of zeros
+  _check_encoding(path, head)
+  if kind is None:
+    _check_unnamed(path, head)
+  elif kind == TEXT and not lines and (looks := _looks_like(head)):
+    _say_once(
+      f'{path} looks like {looks[0]} and is read as plain text, by its name; to be read as '
+      f'that it needs a name that ends with {looks[1]}'
+    )
+  return kind or TEXT
+
+
+@functools.cache
+def _say_once(line: str) -> None:
+  logging.warning(line)
+
+
+def _check_encoding(path: pathlib.Path, head: bytes) -> None:
+  name = next((name for bom, name in _UTF_BOMS.items() if head.startswith(bom)), None)
+  # Letters of most scripts leave every second byte of UTF-16 empty.
+  if name is None and len(head) > 3 and head.count(0) > 0.2 * len(head):
+    share = max(head[i::2].count(0) for i in (0, 1)) / (len(head) / 2)
+    name = 'UTF-16 or UTF-32 without a mark' if share > 0.4 else None
+  if name:
+    code = name.split()[0]
+    raise UserError(
+      f'{path} is {name}: expected UTF-8. Convert it: iconv -f {code} -t UTF-8 {path} > NEW'
+    )
+  if b'\r' in head and b'\n' not in head:
+    raise UserError(
+      f'{path} ends its lines with CR alone, as old Macs did: expected LF or CRLF. Convert it: '
+      f"tr '\\r' '\\n' < {path} > NEW"
+    )
+
+
+def _check_archive(path: pathlib.Path, head: bytes) -> None:
+  for magic, end in _ARCHIVES.items():
+    if head.startswith(magic):
+      raise UserError(f'{path} is compressed: give it a name that ends with {end}')
+  for magic, what in _FORMATS.items():
+    if head.startswith(magic):
+      raise UserError(f'{path} is {what}')
+  if head[257:262] == b'ustar':
+    raise UserError(f'{path} is a tar archive: unpack it, and name the folder')
+
+
+def _check_unnamed(path: pathlib.Path, head: bytes) -> None:
+  """Refuses what would be taken for text although it looks like something else."""
+  if b'\0' in head:
+    raise UserError(
+      f'{path} holds bytes that are no text (a NUL at byte {head.index(0)}): expected {NAMES}'
+    )
+  if looks := _looks_like(head):
+    raise UserError(
+      f'{path} looks like {looks[0]}, but its name does not say so: give it a name that ends with '
+      f'{looks[1]}, or with .txt if it is to be read as plain text'
+    )
+
+
+def _looks_like(head: bytes) -> tuple[str, str] | None:
+  """What a file seems to be, and how its name should end; None: text."""
+  if _JSON.match(head):
+    return 'JSON', '.jsonl'
+  rows = [row for row in head.decode('utf-8', 'replace').split('\n') if row.strip()]
+  tables = (('\t', 'TSV', '.tsv'), (',', 'CSV', '.csv'))
+  return next(((name, end) for mark, name, end in tables if _is_table(rows, mark)), None)
+
+
+def _is_table(rows: list[str], delimiter: str) -> bool:
+  """Whether some lines, at least three, have equally many fields behind a line of short names."""
+  table = []
+  with contextlib.suppress(csv.Error):  # where the last record is cut
+    table.extend(itertools.islice(csv.reader(rows, delimiter=delimiter, strict=True), 20))
+  width = len(table[0]) if len(table) > 2 else 0
+  same = all(len(row) == width for row in table[:-1])  # the last may be cut
+  return width > 1 and same and all(_NAME.fullmatch(name) for name in table[0])

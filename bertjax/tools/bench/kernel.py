@@ -1,0 +1,85 @@
+"""python -m bertjax.bench kernel: the attention operation, forward and backward.
+
+  python -m bertjax.bench kernel                     time on this machine's device, each result
+                                                     compared with the reference's first
+  python -m bertjax.bench kernel --mode=compile      compile for TPUs, which need not be there
+  python -m bertjax.bench kernel --mode=memory       temporary memory by length, by the TPU compiler
+  python -m bertjax.bench kernel --mode=tune         time tiles of this device's kernel, and write
+                                                     kernels/relative_attention/tuning/KIND.json
+
+Every row is printed as it is known, then all as one JSON line. The shapes are those of
+`kernels/relative_attention/arg_specs.py`; --rows, --heads and --lengths make them smaller. memory
+takes one row of XLNet large and no more than --lengths; tune has no --impls.
+"""
+
+import datetime
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+from absl import flags
+
+from bertjax.errors import UserError
+from bertjax.kernels.relative_attention import IMPLEMENTATIONS, KERNELS
+from bertjax.kernels.relative_attention.arg_specs import SHAPES
+from bertjax.tools.bench.parts import kernel_compile, kernel_time, kernel_tune, timing
+from bertjax.tools.preflight import topology
+
+_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'What to do.')
+_IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')
+_KINDS = flags.DEFINE_list('kinds', list(topology.KINDS), 'TPUs of --mode=compile.')
+_KIND = flags.DEFINE_string('kind', 'v5e', 'TPU of --mode=memory.')
+_SHAPES = flags.DEFINE_list('shapes', list(SHAPES), 'Names of shapes.')
+_LENGTHS = flags.DEFINE_list('lengths', None, 'Queries, in place of those of the shape, no memory.')
+_ROWS = flags.DEFINE_integer('rows', None, 'Rows, in place of those of the shape.', lower_bound=1)
+_HEADS = flags.DEFINE_integer('heads', None, 'Heads, likewise.', lower_bound=1)
+_DTYPE = flags.DEFINE_enum('dtype', 'bfloat16', ['bfloat16', 'float32'], 'Of time and tune.')
+_CALLS = flags.DEFINE_integer('calls', 10, 'Timed calls of each side.', lower_bound=1)
+
+
+def _listed(name: str, got: list[str], known: Iterable[str]) -> list[str]:
+  unknown = [x for x in got if x not in known]
+  if unknown:
+    raise UserError(f'--{name}: expected names among {", ".join(known)}; got {unknown[0]!r}')
+  return got
+
+
+def _shapes() -> dict[str, Any]:
+  """The shapes that the flags ask for, by name."""
+  out = {}
+  sized = dict(rows=_ROWS.value, heads=_HEADS.value)
+  for name in _listed('shapes', _SHAPES.value, SHAPES):
+    shape = SHAPES[name]._replace(**{k: v for k, v in sized.items() if v})
+    for length in _LENGTHS.value or ():
+      out[f'{name}@{length}'] = shape._replace(queries=int(length), memory=0)
+    if not _LENGTHS.value:
+      out[name] = shape
+  return out
+
+
+def main() -> None:
+  """Prints the rows of a mode, then one JSON line."""
+  impls = _listed('impls', _IMPLS.value, IMPLEMENTATIONS)
+  if _MODE.value == 'compile':
+    kinds = _listed('kinds', _KINDS.value, topology.KINDS)
+    rows = kernel_compile.compiles(kinds, impls, _shapes())
+  elif _MODE.value == 'memory':
+    lengths = [int(x) for x in _LENGTHS.value or kernel_compile.LENGTHS]
+    rows = kernel_compile.memory(_KIND.value, impls, lengths)
+  elif _MODE.value == 'tune':
+    impl = jax.default_backend()
+    if impl not in KERNELS:
+      raise UserError(f'--mode=tune: expected a TPU or a GPU, got {impl}: it has no kernel to tune')
+    made = f'{datetime.date.today()}, jax {jax.__version__}'
+    rows = kernel_tune.rows(_shapes(), impl, _DTYPE.value, _CALLS.value, made)
+  else:
+    rows = kernel_time.rows(_shapes(), impls, _DTYPE.value, _CALLS.value)
+  result: dict[str, Any] = dict(bench='kernel', mode=_MODE.value, rows=[])
+  for row in rows:
+    print('  '.join(f'{key} {value}' for key, value in row.items()), flush=True)
+    result['rows'].append(row)
+  result |= timing.environment() | dict(device=jax.devices()[0].device_kind)
+  json.dump(result, sys.stdout)
+  sys.stdout.write('\n')

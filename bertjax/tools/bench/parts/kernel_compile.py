@@ -1,0 +1,55 @@
+"""What the TPU compiler says of the attention operation: whether it compiles, and its memory."""
+
+import functools
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from bertjax.kernels.relative_attention import relative_attention
+from bertjax.kernels.relative_attention.arg_specs import SHAPES, Shape
+from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+from bertjax.tools.bench.parts import passes
+from bertjax.tools.preflight import topology
+
+LENGTHS = (512, 1024, 2048, 4096, 8192)
+
+
+def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
+  """Compiles forward and backward for a device.
+
+  Returns:
+    seconds, and temp_bytes (the compiler's temporary memory) or reason (why it does not compile).
+  """
+  start, attention = time.perf_counter(), functools.partial(relative_attention, impl=impl)
+  if impl == 'tpu':  # which otherwise asks the devices that are there
+    attention = functools.partial(tpu_forward.attend, kind=target.device_kind)
+  arguments = topology.on(target, jax.eval_shape(lambda: passes.arguments(shape)))
+  try:
+    lowered = jax.jit(passes.forward_backward(attention)).lower(*arguments)
+    compiled = topology.compile_absent(lowered)
+    said: dict[str, Any] = dict(temp_bytes=topology.memory(compiled)['temp_bytes'])
+  except Exception as error:  # of many types; whatever it is goes into the table
+    said = dict(reason=topology.reason(error))
+  return said | dict(seconds=round(time.perf_counter() - start, 1))
+
+
+def compiles(
+  kinds: Sequence[str], impls: Sequence[str], shapes: Mapping[str, Shape]
+) -> Iterator[dict[str, Any]]:
+  """A row for each kind of TPU, shape and implementation."""
+  for kind in kinds:
+    target = topology.device(kind)
+    for name, shape in shapes.items():
+      for impl in impls:
+        yield dict(kind=kind, shape=name, impl=impl) | attempt(target, shape, impl)
+
+
+def memory(kind: str, impls: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
+  """A row for each length and implementation: XLNet large, one row of the batch, no memory."""
+  target = topology.device(kind)
+  for length in lengths:
+    shape = SHAPES['xlnet_large_content']._replace(rows=1, queries=length, memory=0)
+    for impl in impls:
+      yield dict(kind=kind, length=length, impl=impl) | attempt(target, shape, impl)

@@ -1,0 +1,180 @@
+"""Our train step on a batch, as the bench calls it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec
+
+from bertjax import models, registry, sharding
+from bertjax.errors import UserError
+from bertjax.formats import huggingface
+from bertjax.machine import malloc
+from bertjax.models.layers import pad_id
+from bertjax.optim import optimizer, schedules
+from bertjax.tools.bench.parts.synthetic import LANGUAGES
+from bertjax.train import step as step_lib
+from bertjax.train import summed
+from bertjax.types import Batch, Objective
+
+
+class System(NamedTuple):
+  """What a step is made of.
+
+  Attributes:
+    objective: its loss.
+    boxed: shapes of the variables, in flax.linen's partitioning boxes.
+    tx: the optimizer.
+  """
+
+  objective: Objective
+  boxed: Any
+  tx: Any
+
+  @property
+  def variables(self) -> Any:
+    """Their shapes, unboxed."""
+    return nn.meta.unbox(self.boxed)
+
+
+def sized(config: Any, batch_size: int, length: int) -> Any:
+  """A config's recipe for rows of a size, with what a store would tell.
+
+  The vocabulary is the config's, else that which the recipe trains, else the published one of the
+  family; languages are as many as `synthetic.LANGUAGES`.
+
+  Raises:
+    UserError: the model has fewer positions.
+  """
+  config.batch_size, config.length = batch_size, length
+  config = config.copy_and_resolve_references()
+  model = config.model
+  pad_id.fill(model, 1)  # any id: it costs no time
+  trained = config.data.train_vocab.size
+  model.vocab_size = model.vocab_size or trained or huggingface.published_vocabulary(model.family)
+  if 'extra' in model:
+    model.extra = tuple((name, rows or LANGUAGES) for name, rows in model.extra)
+  room = models.build(model).room
+  if room is not None and length > room:
+    raise UserError(f'--length must be at most {room}, what the model has room for; got {length}')
+  return config
+
+
+def side_by_side(configs: Mapping[str, Any], factors: Sequence[float]) -> Any:
+  """The config of a step that sums the losses of phases, a row of each beside those of the others.
+
+  Args:
+    configs: phase -> what `sized` made of its config.
+    factors: of their losses.
+  """
+  together = next(iter(configs.values())).copy_and_resolve_references()
+  together.length = sum(config.length for config in configs.values())
+  with together.unlocked():
+    together.summed = dict(phases=dict(configs), factors=tuple(factors))
+  return together
+
+
+def phases_of(config: Any) -> Mapping[str, Any]:
+  """Phase -> config, of a step that takes several at once; {} of others."""
+  return config.summed.phases if 'summed' in config else {}
+
+
+def objective_of(config: Any) -> Objective:
+  """What a step minimises."""
+  if phases := phases_of(config):
+    each = {name: objective_of(c) for name, c in phases.items()}
+    return summed.objective(each, config.summed.factors, config.batch_size)
+  name = config.objective.name
+  return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE.make(config)
+
+
+def footprint(config: Any, batch: Batch) -> dict[str, int]:
+  """Parameters, and bytes of them and the optimizer state; rows that pad the vocabulary count."""
+  _, boxed, tx = system(config, batch)
+  params = nn.meta.unbox(boxed)['params']
+  held = jax.tree.leaves((params, jax.eval_shape(tx.init, params)))
+  return dict(
+    parameters=sum(leaf.size for leaf in jax.tree.leaves(params)),
+    state_bytes=sum(leaf.size * leaf.dtype.itemsize for leaf in held),
+  )
+
+
+def flops(config: Any, batch: Batch) -> float:
+  """FLOPs of a step by the model's own count, see `types.Objective.flops`."""
+  return float(system(config, batch).objective.flops(batch))
+
+
+def system(config: Any, batch: Batch) -> System:
+  """What a config trains and how."""
+  objective = objective_of(config)
+  boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
+  shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
+  tx, _ = optimizer.make(config.optimizer, shapes['params'], axes['params'])
+  return System(objective, boxed, tx)
+
+
+def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
+  """Our train step, lowered for the devices of a mesh, which need not be there.
+
+  Returns:
+    (lowered step of (state, batch, seed, rate), key -> state, shardings of the state).
+  """
+  objective, boxed, tx = system(config, batch)
+  rules = sharding.as_rules(config.sharding_rules)
+  sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, hosts=1)
+  shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)
+  specs = sharding.param_specs(shapes, axes, rules, mesh)
+  opt_specs = optimizer.state_specs(tx, shapes['params'], specs['params'])
+  phase = 'bench'
+
+  def init(key: jax.Array) -> step_lib.State:
+    variables = nn.meta.unbox(objective.init(key, batch))
+    carry = {phase: objective.carry(batch)}
+    return step_lib.State(jnp.int32(0), variables, tx.init(variables['params']), carry)
+
+  whole: Any = PartitionSpec()
+  layout = step_lib.State(whole, specs, opt_specs, {phase: sharding.batch_spec()})
+  layout = sharding.named(mesh, layout)
+  function = step_lib.make_train_step(
+    objective, tx, phase, config.microbatches, reduce_dtype=config.reduce_dtype
+  )
+  # Outside of the mesh: a key is made on a device.
+  state = jax.eval_shape(init, jax.random.key(0))
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    # One sharding stands for every leaf below it, as in jit.
+    places = jax.tree.map(lambda place, part: jax.tree.map(lambda _: place, part), layout, state)
+    rows = sharding.named(mesh, sharding.batch_spec())
+    placed = lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place)
+    given = {k: placed(x, rows) for k, x in batch.items()}
+    numbers = (placed(x, sharding.named(mesh, whole)) for x in (np.uint32(0), np.float32(0)))
+    arguments = jax.tree.map(placed, state, places), given, *numbers
+    jitted = jax.jit(function, donate_argnums=0, out_shardings=(layout, None))
+    return jitted.lower(*arguments), init, layout
+
+
+def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
+  """A float32 product of matrices of these sizes, by XLA."""
+  left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
+  product = jax.jit(jnp.matmul)
+  return lambda: jax.block_until_ready(product(left, right))
+
+
+def make_step(config: Any, batch: Batch) -> Callable[[], None]:
+  """Our compiled train step as a call that runs it once on its own state and waits for it."""
+  mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
+  lowered, init, layout = lower(config, batch, mesh)
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    state = jax.jit(init, out_shardings=layout)(jax.random.key(config.seed))
+  compiled, device_batch = lowered.compile(), sharding.put_batch(batch, mesh)
+  numbers = np.uint32(config.seed), schedules.make(config.optimizer.schedule)(1)
+  malloc.keep_pages(compiled.memory_analysis().temp_size_in_bytes)
+
+  def call() -> None:
+    nonlocal state
+    state, metrics = compiled(state, device_batch, *numbers)
+    jax.block_until_ready((state, metrics))
+
+  return call

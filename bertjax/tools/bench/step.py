@@ -1,0 +1,104 @@
+"""python -m bertjax.bench step: the compiled train step (forward, backward, clip, optimizer).
+
+  python -m bertjax.bench step --config=configs/bert.py:base --batch_size=8 --length=128 \
+      --against=transformers,gathered,compiled
+
+The batch is made-up text in the recipe's own rows, or text of --config.data.store; dropout is on,
+and --nodropout takes it from all sides. `tokens_per_second` counts all positions of the rows,
+`real_tokens_per_second` those that are no padding, of which there are more in rows that several
+texts share (--config.data.pack). `state_bytes` are the parameters' and the
+optimizer's. With --against the same model, batch and optimizer run in PyTorch, each arm in a
+process of its own, in alternation; `ratio` is our tokens/s over theirs, and `matmul_gflops` what
+each library makes of one product of the model's size, [rows x tokens, width] by [width, ffn].
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from absl import flags
+from ml_collections import config_flags
+
+from bertjax.store.reader import open_store
+from bertjax.tools.bench.parts import own_step, timing
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
+from bertjax.types import Batch
+
+ARMS = ('transformers', 'gathered', 'compiled')
+
+_CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. configs/bert.py:base.')
+_BATCH_SIZE = flags.DEFINE_integer('batch_size', 8, 'Rows per step.', lower_bound=1)
+_LENGTH = flags.DEFINE_integer('length', 128, 'Tokens per row.', lower_bound=8)
+_AGAINST = flags.DEFINE_list(
+  'against', [], 'Also time PyTorch: transformers as it ships; gathered, with the logits of the '
+  'targets alone; compiled, that by torch.compile.',
+)  # fmt: skip
+_DROPOUT = flags.DEFINE_bool('dropout', True, 'Dropout at the rates of the config; else at none.')
+_CALLS = flags.DEFINE_integer('calls', 20, 'Timed calls of each side.', lower_bound=1)
+_WARMUP = flags.DEFINE_integer('warmup', 3, 'Discarded calls of each side.', lower_bound=3)
+flags.mark_flag_as_required('config')
+flags.register_validator(
+  'against',
+  lambda arms: set(arms) <= set(ARMS),
+  message=f'--against takes {", ".join(ARMS)}, one or several',
+)
+
+
+def main() -> None:
+  """Times the step and prints one JSON line."""
+  config, store = _CONFIG.value, None
+  if config.data.store:
+    store = open_store(config.data.store)
+    config.model.vocab_size = store.vocabulary_size
+  config = own_step.sized(config, _BATCH_SIZE.value, _LENGTH.value)
+  if not _DROPOUT.value:
+    config.model.update(dropout=0.0, attention_dropout=0.0)
+  batch = synthetic_batch(config, store)
+  seconds = _step_seconds(config, batch)
+  tokens, real = config.batch_size * config.length, int(np.count_nonzero(batch['example_BT']))
+  result: dict[str, Any] = dict(
+    bench='step', config=config.name, batch_size=config.batch_size, length=config.length,
+    dtype=config.model.dtype, dropout=_DROPOUT.value, calls=_CALLS.value,
+    text=config.data.store or 'made up', real_tokens=real,
+    **own_step.footprint(config, batch),
+    **{
+      name: timing.summary(s, tokens, 'tokens') | timing.summary(s, real, 'real_tokens')
+      for name, s in seconds.items()
+    },
+  )  # fmt: skip
+  if _AGAINST.value:
+    ours = np.median(seconds['ours'])
+    result['ratio'] = {
+      name: round(float(np.median(s) / ours), 4) for name, s in seconds.items() if name != 'ours'
+    }
+    result['matmul_gflops'] = _matmul_gflops(tokens, config.model.width, config.model.ffn)
+  result |= timing.environment() | dict(device=jax.devices()[0].device_kind)
+  json.dump(result, sys.stdout)
+  sys.stdout.write('\n')
+
+
+def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
+  """Of our step and of each arm, float64 [calls]."""
+  with contextlib.ExitStack() as stack:
+    arms = {}
+    for arm in _AGAINST.value:
+      from bertjax.tools.bench.parts import rival_step  # torch, which training does not need
+
+      arms[arm] = stack.enter_context(timing.apart(rival_step.make_step, config, batch, arm))
+    arms = dict(ours=own_step.make_step(config, batch)) | arms
+    return timing.alternate(arms, _CALLS.value, _WARMUP.value)
+
+
+def _matmul_gflops(*sizes: int) -> dict[str, float]:
+  """Of each library, 10^9 operations a second."""
+  from bertjax.tools.bench.parts import rival_step
+
+  with timing.apart(rival_step.make_product, *sizes) as theirs:
+    arms = dict(ours=own_step.make_product(*sizes), torch=theirs)
+    seconds = timing.alternate(arms, _CALLS.value, _WARMUP.value)
+  work = 2e-9 * np.prod(sizes)
+  return {name: round(float(work / np.median(s)), 1) for name, s in seconds.items()}

@@ -1,0 +1,122 @@
+"""The phases of a config, and what is found of each on a slice."""
+
+import json
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bertjax import sharding
+from bertjax.config import timeline
+from bertjax.errors import UserError
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
+from bertjax.tools.preflight import compiled_step, estimate, proposal, topology
+from bertjax.train import summed
+from bertjax.types import Batch
+
+COMPILED = (
+  'batch_size', 'length', 'microbatches', 'reduce_dtype', 'model', 'objective', 'optimizer'
+)  # fmt: skip
+WRONG = 0.1  # what an estimate may be off by
+SAMPLE = 64  # rows that are made up; a larger batch repeats them
+
+
+class Phase(NamedTuple):
+  """What is compiled: a phase's name and config, and its steps in the run; None: they are not those
+  of a recipe."""
+
+  name: str
+  config: Any
+  steps: int | None
+
+
+def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phase]:
+  """What is to be compiled, the heaviest last; phases whose steps are alike once, and those whose
+  losses are summed together.
+
+  Raises:
+    UserError: one of the two sizes alone.
+  """
+  if (batch_size is None) != (length is None):
+    raise UserError(
+      '--batch_size and --length: expected both, or none for the phases of the config'
+    )
+  if batch_size is not None and length is not None:
+    return [Phase('main', own_step.sized(config, batch_size, length), None)]
+  found, line = {}, timeline.make(config)
+  own = {
+    p.name: own_step.sized(p.config, p.config.batch_size, p.config.length) for p in line.phases
+  }
+  if line.factors:
+    return [Phase('+'.join(own), own_step.side_by_side(own, line.factors), line.total)]
+  for (name, sized), lasts in zip(own.items(), line.lengths, strict=True):
+    # What a step is compiled from: of the data the rows alone, and the rate is an argument.
+    known = sized.to_dict()
+    known['optimizer'].pop('schedule')
+    key = json.dumps([known[name] for name in COMPILED], default=str)
+    name, sized, before = found.get(key, Phase(name, sized, 0))
+    found[key] = Phase(name, sized, before + line.total * lasts // sum(line.lengths))
+  weight = lambda phase: phase.config.batch_size * phase.config.length
+  return sorted(found.values(), key=weight)
+
+
+def batch_of(config: Any) -> Batch:
+  """A batch of made-up text; its rows repeat where there are many."""
+  if each := own_step.phases_of(config):
+    return summed.join({name: batch_of(c) for name, c in each.items()})
+  rows = config.batch_size
+  few = config.copy_and_resolve_references()
+  few.batch_size = min(rows, SAMPLE)
+  repeated_n = np.arange(rows) % few.batch_size
+  return {name: x[repeated_n] for name, x in synthetic_batch(few).items()}
+
+
+def check(
+  phase: Phase, topology_name: str, impl: str = 'tpu', compiles: bool = True
+) -> dict[str, Any]:
+  """What is found of a phase, as JSON values.
+
+  Args:
+    phase: of a config.
+    topology_name: of a slice.
+    impl: of attention.
+    compiles: whether what may fit is compiled.
+
+  Returns:
+    phase, config, topology, chips; estimate, see `estimate.CLASSES`; flops_per_step, of all chips;
+    and what `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the
+    estimate, and None for what the compiler alone knows. proposal, flags or None, of what does not
+    fit; chip_hours of a recipe's phase, at the least.
+
+  Raises:
+    UserError: no such slice, or a mesh or batch that it does not divide.
+  """
+  config, where = phase.config, topology.select(topology_name)
+  limit = topology.CHIPS[where.kind].hbm_bytes
+  sizes, batch = sharding.mesh_sizes(config.mesh, where.chips), batch_of(config)
+  sharding.check_batch(config.batch_size, config.microbatches, sizes, where.hosts)
+  with compiled_step.kernels(impl, where.kind):
+    found = estimate.of(config, batch, sizes)
+  flops = compiled_step.flops(config, batch)
+  needed = sum(found.values())
+  said: dict[str, Any] = dict(
+    phase=phase.name, config=config.name, topology=topology_name, chips=where.chips,
+    mesh=sizes, impl=impl, batch_size=config.batch_size, length=config.length,
+    dtype=config.model.dtype, remat=config.model.get('remat'), microbatches=config.microbatches,
+    hbm_limit_bytes=limit, estimate=found, estimate_bytes=needed, fits=needed <= limit,
+    hbm_bytes=needed, compiled=False, flops_per_step=flops,
+    **dict.fromkeys(compiled_step.MEASURED),
+  )  # fmt: skip
+  if compiles and needed <= (1 + WRONG) * limit:
+    with topology.in_turn(lambda line: print(line, file=sys.stderr, flush=True)):
+      said |= compiled_step.check(config, batch, topology.devices(topology_name), impl, flops)
+    said['compiled'] = True
+  if not said['fits']:
+    with compiled_step.kernels(impl, where.kind):
+      proposed = proposal.search(config, batch, sizes, limit)
+    said['proposal'] = proposed and proposed.flags()
+  elif phase.steps is not None and said['compiled']:
+    seconds = phase.steps * max(said['roofline'].values())
+    said['chip_hours'] = round(seconds * where.chips / 3600, 1)
+  return said

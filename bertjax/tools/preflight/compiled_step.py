@@ -1,0 +1,123 @@
+"""What the TPU compiler says of a train step: memory, bytes, collectives, and what they allow."""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bertjax import sharding
+from bertjax.kernels import relative_attention
+from bertjax.kernels.relative_attention.tpu import forward as tpu_forward
+from bertjax.metrics.ledger import peak_flops
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.preflight import buffers, topology, traffic
+from bertjax.tools.preflight import collectives as collectives_lib
+from bertjax.tools.preflight.collectives import Collective
+from bertjax.types import Batch
+
+# What the compiler alone knows; None where it was not asked, or refused.
+MEASURED = (
+  'temporaries_bytes', 'arguments_bytes', 'bytes_per_token', 'bytes_per_token_padded', 'parts',
+  'by_operation', 'largest_buffers', 'collectives', 'roofline', 'mfu_bound',
+)  # fmt: skip
+PARTS = ('pallas', 'copy', 'prefetch', 'stacked')  # of the padded bytes
+MOST = 12  # operations, and kinds of buffers, that are named
+
+
+def flops(config: Any, batch: Batch) -> float:
+  """Of a step on all chips, if its rows are full: how full a batch is lies with the data."""
+  filled = lambda name, x: np.maximum(x, 1) if name.endswith('example_BT') else x
+  return own_step.flops(config, {name: filled(name, x) for name, x in batch.items()})
+
+
+def check(
+  config: Any, batch: Batch, devices: list[Any], impl: str, step_flops: float
+) -> dict[str, Any]:
+  """Compiles the step for TPUs that need not be there.
+
+  Args:
+    config: of a phase, `own_step.sized`.
+    batch: of it, of the whole mesh.
+    devices: of `topology.devices`.
+    impl: of attention.
+    step_flops: of `flops`.
+
+  Returns:
+    JSON values. fits; hbm_bytes of one chip; and if it fits all of MEASURED: more bytes of one
+    chip; of its row tokens bytes_per_token, bytes_per_token_padded, parts of the latter, and
+    by_operation; largest_buffers; collectives; roofline, in seconds a step, and mfu_bound, the
+    share of the peak that its largest term allows.
+
+  Raises:
+    JaxRuntimeError: the compiler refuses the step for another reason than its memory.
+  """
+  start, kind = time.perf_counter(), devices[0].device_kind
+  mesh = sharding.make_mesh(config.mesh, devices)
+  try:
+    with kernels(impl, kind):
+      compiled, text, assignment = topology.compile_to_text(own_step.lower(config, batch, mesh)[0])
+  except jax.errors.JaxRuntimeError as error:
+    needed = topology.needed_bytes(error)
+    if needed is None:
+      raise
+    seconds = round(time.perf_counter() - start, 1)
+    return dict(fits=False, hbm_bytes=needed, seconds=seconds)
+  said: dict[str, Any] = _memory(compiled)
+  tokens = config.batch_size * config.length / mesh.size
+  moved = traffic.account(text)
+  sent = collectives_lib.collectives(text, _sizes(mesh))
+  said |= dict(
+    bytes_per_token=round(moved.bytes / tokens),
+    bytes_per_token_padded=round(moved.padded_bytes / tokens),
+    parts={part: round(getattr(moved, f'{part}_bytes') / tokens) for part in PARTS},
+    by_operation=_largest(moved.by_operation, tokens),
+    largest_buffers=[b._asdict() for b in buffers.largest(text, assignment, MOST)],
+    collectives=[c._asdict() | dict(sent_bytes=round(c.sent_bytes)) for c in sent],
+  )
+  if moved.open_loops:  # they count as one turn in the bytes
+    said |= dict(open_loops=moved.open_loops)
+  said |= _roofline(kind, step_flops / mesh.size, moved.padded_bytes, sent)
+  return dict(fits=True, **said, seconds=round(time.perf_counter() - start, 1))
+
+
+@contextlib.contextmanager
+def kernels(impl: str, kind: str) -> Iterator[None]:
+  """Attention is that of an implementation, for a kind of device that need not be there."""
+  with relative_attention.default(impl), tpu_forward.compiled_for(kind):
+    yield
+
+
+def _sizes(mesh: Mesh) -> dict[str, int]:
+  return {axis: int(size) for axis, size in mesh.shape.items()}
+
+
+def _memory(compiled: Any) -> dict[str, int]:
+  found = topology.memory(compiled)
+  return dict(
+    hbm_bytes=found['all_bytes'], temporaries_bytes=found['temp_bytes'],
+    arguments_bytes=found['argument_bytes'],
+  )  # fmt: skip
+
+
+def _roofline(kind: str, flops: float, moved: int, sent: list[Collective]) -> dict[str, Any]:
+  """Seconds that a chip cannot do without, each term as if the others cost nothing."""
+  chip, peak = topology.CHIPS[kind], peak_flops(kind) or math.nan
+  seconds = dict(
+    compute=flops / peak,
+    memory=moved / chip.hbm_bytes_per_second,
+    network=sum(c.sent_bytes for c in sent) / chip.ici_bytes_per_second,
+  )
+  bound = seconds['compute'] / max(seconds.values())
+  return dict(roofline=seconds, mfu_bound=round(bound, 4))
+
+
+def _largest(by_operation: dict[str, int], tokens: float) -> dict[str, int]:
+  """The operations that move most, in bytes a token, and what all others do."""
+  first = list(by_operation.items())[:MOST]
+  rest = sum(by_operation.values()) - sum(moved for _, moved in first)
+  return {name: round(moved / tokens) for name, moved in [*first, ('others', rest)]}

@@ -1,0 +1,200 @@
+"""TPUs that are not there: libtpu compiles for them on a CPU machine."""
+
+import contextlib
+import math
+import os
+import pathlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+
+from bertjax.errors import UserError
+from bertjax.machine import locks
+
+# Kind -> the name of a small slice, one of whose chips stands for all.
+KINDS = {'v5e': 'v5e:2x2', 'v5p': 'v5p:2x2x1', 'v6e': 'v6e:2x2', 'v4': 'v4:2x2x1'}
+# The name of an accelerator, before the number of its chips or, where two cores are counted, cores;
+# and jax's name of the kind.
+_ACCELERATORS = {
+  'v5e': ('v5litepod', 1, 'TPU v5 lite'), 'v5p': ('v5p', 2, 'TPU v5'),
+  'v6e': ('v6e', 1, 'TPU v6 lite'), 'v4': ('v4', 2, 'TPU v4'),
+}  # fmt: skip
+
+
+class Chip(NamedTuple):
+  """What a chip of a kind has (cloud.google.com/tpu/docs, the page of each version).
+
+  Attributes:
+    hbm_bytes: that a program may use, as libtpu says it.
+    hbm_bytes_per_second: between the chip and its memory.
+    ici_bytes_per_second: from the chip to its neighbours, over all links.
+  """
+
+  hbm_bytes: int
+  hbm_bytes_per_second: float
+  ici_bytes_per_second: float
+
+
+GB = 2**30
+CHIPS = {
+  'TPU v4': Chip(int(30.75 * GB), 1.228e12, 300e9),
+  'TPU v5 lite': Chip(int(15.75 * GB), 0.819e12, 200e9),
+  'TPU v5': Chip(int(95.74 * GB), 2.765e12, 600e9),
+  'TPU v6 lite': Chip(int(31.25 * GB), 1.64e12, 448e9),
+}
+
+
+class Slice(NamedTuple):
+  """A slice by its name.
+
+  Attributes:
+    kind: as jax names it, a key of CHIPS.
+    chips: how many.
+    hosts: machines that they are in, four in each, as libtpu has it.
+  """
+
+  kind: str
+  chips: int
+
+  @property
+  def hosts(self) -> int:
+    return max(self.chips // 4, 1)
+
+
+def select(name: str) -> Slice:
+  """A slice such as v5e:4x4, which libtpu, when it is loaded, is told of by the environment.
+
+  Raises:
+    UserError: an unknown kind or shape.
+  """
+  found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
+  if not found or found[1] not in KINDS:
+    raise UserError(
+      f'expected a slice of TPUs as v5e:4x4 or v5p:4x4x4, of {", ".join(KINDS)}; got {name!r}'
+    )
+  accelerator, counted, kind = _ACCELERATORS[found[1]]
+  chips = math.prod(int(side) for side in found[2].split('x'))
+  os.environ['TPU_ACCELERATOR_TYPE'] = f'{accelerator}-{chips * counted}'
+  for key, value in dict(
+    TPU_SKIP_MDS_QUERY='1', TPU_WORKER_HOSTNAMES='localhost', ALLOW_MULTIPLE_LIBTPU_LOAD='1'
+  ).items():
+    os.environ.setdefault(key, value)
+  return Slice(kind, chips)
+
+
+@contextlib.contextmanager
+def in_turn(say: Callable[[str], None]) -> Iterator[None]:
+  """Waits until no other process of this user compiles for TPUs on this machine: two at once take
+  twice the memory and no less time.
+
+  Args:
+    say: shows who is being waited for.
+  """
+  path = pathlib.Path(tempfile.gettempdir(), f'bertjax-libtpu-{os.getuid()}.lock')
+  with locks.in_turn(path, lambda holder: say(f'libtpu is at work for {holder}: waiting')):
+    yield
+
+
+def devices(name: str) -> list[Any]:
+  """The chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run on.
+
+  Raises:
+    UserError: an unknown kind or shape, or libtpu is absent.
+  """
+  select(name)
+  from jax.experimental import topologies
+
+  # A real run has the two cores of a v4 chip as one device.
+  whole = dict(chip_config_name='megacore') if name.startswith('v4') else {}
+  try:
+    found = topologies.get_topology_desc(platform='tpu', topology_name=name, **whole)
+  except RuntimeError as error:  # jax's of no libtpu, and JaxRuntimeError of what libtpu refuses
+    raise UserError(
+      f'no compiler for TPUs {name}: {error}; give a slice that exists, or pip install libtpu, in '
+      f'the version that jax[tpu]=={jax.__version__} asks for'
+    ) from error
+  return list(found.devices)
+
+
+def device(kind: str) -> Any:
+  """One chip of a kind.
+
+  Raises:
+    UserError: an unknown kind, or libtpu is absent.
+  """
+  if kind not in KINDS:
+    raise UserError(f'expected a kind of TPU among {", ".join(KINDS)}; got {kind!r}')
+  return devices(KINDS[kind])[0]
+
+
+def on(target: Any, tree: Any) -> Any:
+  """The shapes of a tree, as arguments that live on a device."""
+  place = jax.sharding.SingleDeviceSharding(target)
+  return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
+
+
+def compile_to_text(lowered: Any) -> tuple[Any, str, str]:
+  """As `compile_absent`, and, as libtpu writes them, the program, which jaxlib cannot always read,
+  and where its values lie."""
+  with tempfile.TemporaryDirectory() as folder:
+    options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
+    compiled = compile_absent(lowered, options)
+    size = lambda path: path.stat().st_size
+    of = lambda kind: max(pathlib.Path(folder).glob(f'*{kind}.txt'), key=size).read_text()
+    return compiled, of('.after_optimizations'), of('buffer-assignment')
+
+
+def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:
+  """Compiles for devices that are not there, past the cache on disk: it writes such programs and
+  cannot read them."""
+  option = 'jax_persistent_cache_min_compile_time_secs'
+  before = getattr(jax.config, option)
+  jax.config.update(option, 1e9)
+  try:
+    return lowered.compile(compiler_options=options)
+  finally:
+    jax.config.update(option, before)
+
+
+def memory(compiled: Any) -> dict[str, int]:
+  """The compiler's account of a program's device memory, in bytes."""
+  said = compiled.memory_analysis()
+  used = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
+  used += said.generated_code_size_in_bytes - said.alias_size_in_bytes
+  return dict(
+    argument_bytes=said.argument_size_in_bytes, temp_bytes=said.temp_size_in_bytes, all_bytes=used
+  )
+
+
+_FULL = (  # how libtpu says that a program does not fit: what it needs, what there is
+  re.compile(r'Used ([\d.]+)([KMGT]) of ([\d.]+\w) hbm'),
+  re.compile(
+    r'memory required for HLO temporaries \(([\d.]+)([KMGT])\) exceeds available HBM \(([\d.]+\w)'
+  ),
+)
+
+
+def _full(error: Exception) -> re.Match | None:
+  text = _one_line(error)
+  return next((found for form in _FULL if (found := form.search(text))), None)
+
+
+def _one_line(error: Exception) -> str:
+  return re.sub(r'\s+', ' ', str(error)).strip()
+
+
+def needed_bytes(error: Exception) -> int | None:
+  """What a program that does not fit would need of a chip's memory; None: that is not its fault."""
+  full = _full(error)
+  return full and int(float(full[1]) * 1024 ** ('KMGT'.index(full[2]) + 1))
+
+
+def reason(error: Exception) -> str:
+  """Why something does not compile, on one line."""
+  full = _full(error)
+  if full:
+    return f'needs {full[1]}{full[2]} of {full[3]}'
+  return f'{type(error).__name__}: {_one_line(error)[:160]}'

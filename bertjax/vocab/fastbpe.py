@@ -1,0 +1,156 @@
+"""XLM's vocabularies: fastBPE codes over words that Moses finds, by the rules of each language.
+
+facebookresearch/XLM, tools/tokenize.sh and lower_and_remove_accent.py, and `XLMTokenizer` of
+transformers: punctuation is normalised, words are cut by the language's rules (sacremoses; Chinese,
+Thai and Japanese by packages of their own), lowercased and stripped of accents, then merged from
+characters by the codes. Ids are those of XLM's Dictionary: <s>, </s>, <pad>, <unk>, <special0> to
+<special9>, of which <special1> masks, then the vocabulary file line by line; `max_vocab` of
+tokenizer_config.json cuts it (95,000 for the published model of 15 languages). transformers saves
+the same as vocab.json, which says every id, and merges.txt, which are the codes.
+"""
+
+import functools
+import importlib
+import importlib.util
+import pathlib
+import unicodedata
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from bertjax.errors import UserError
+from bertjax.vocab import refusals
+from bertjax.vocab.unique import unique_pieces
+
+SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
+MASK = '<special1>'
+_UNK = SPECIAL.index('<unk>')
+_END = '</w>'  # of a word's last piece; the vocabulary file marks all others with @@
+
+# Language -> package that cuts its words, its name on PyPI, and how it is called.
+_CUTTERS: dict[str, tuple[str, str, Callable[[Any, str], Sequence[str]]]] = {
+  'zh': ('rjieba', 'rjieba', lambda package, text: package.cut(text)),
+  'th': ('pythainlp', 'pythainlp', lambda package, text: package.word_tokenize(text)),
+  'ja': ('Mykytea', 'kytea', lambda package, text: list(package.Mykytea('').getWS(text))),
+}
+
+
+def twin(codes: pathlib.Path) -> pathlib.Path:
+  """The vocabulary file that belongs to a file of codes: codes_x and vocab_x."""
+  return codes.with_name(codes.name.replace('codes', 'vocab', 1))
+
+
+def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
+  """The pieces of a vocabulary file, by id.
+
+  Args:
+    vocabulary: lines of a piece and its count, best first.
+    max_vocab: ids, special ones included; None: as many as the file has.
+
+  Raises:
+    UserError: no such file, or a piece that comes twice.
+  """
+  if not vocabulary.is_file():
+    raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
+  lines = refusals.text_of(vocabulary).removesuffix('\n').split('\n')
+  words = unique_pieces(line.rsplit(' ', 1)[0] for line in lines)
+  return [*SPECIAL, *(w[:-2] if w.endswith('@@') else w + _END for w in words)][:max_vocab]
+
+
+def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
+  """The pairs of a file of codes, best first: lines of two pieces and, mostly, their count.
+
+  Raises:
+    UserError: a line that is not of this kind.
+  """
+  lines = refusals.text_of(codes).removesuffix('\n').split('\n')
+  merges = [tuple(line.split(' ')[:2]) for line in lines if not line.startswith('#version')]
+  if any(len(merge) != 2 for merge in merges):
+    raise UserError('expected two pieces and a count on every line of the codes')
+  return merges
+
+
+def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
+  """The pieces and functions of a vocabulary, as `formats.Found` has them.
+
+  Args:
+    codes: as `merges_of` reads them.
+    pieces: by id, the special ones first.
+    lowercase: also strip accents.
+
+  Raises:
+    UserError: lines that are not of this kind.
+  """
+  tokenizer, id_n = _merger(pieces, merges_of(codes))
+
+  def encode(texts: Sequence[str], languages: Sequence[str]) -> list[list[int]]:
+    pairs = zip(texts, languages, strict=True)
+    cut = [' '.join(_words(text, language, lowercase)) for text, language in pairs]
+    batch = tokenizer.encode_batch_fast(cut, add_special_tokens=False)
+    return [id_n[encoding.ids].tolist() for encoding in batch]
+
+  def decode(ids: list[int]) -> str:
+    return ''.join(pieces[i] for i in ids).replace(_END, ' ').strip()
+
+  return dict(pieces=pieces, _encode=encode, _decode=decode, check_language=check_language)
+
+
+def check_language(language: str) -> None:
+  """Raises UserError where the package that cuts the words of a language is not installed."""
+  _package('sacremoses', 'sacremoses', language)
+  if language in _CUTTERS:
+    _package(*_CUTTERS[language][:2], language)
+
+
+def _merger(pieces, merges) -> tuple[Tokenizer, np.ndarray]:
+  """A Rust BPE over all that the codes make, and the id in the vocabulary of each of its pieces."""
+  index = {piece: i for i, piece in enumerate(pieces) if i >= len(SPECIAL)}
+  letters = [piece for piece in index if len(piece.removesuffix(_END)) == 1]
+  made = [part for a, b in merges for part in (a, b, a + b)]
+  inner = {piece: i for i, piece in enumerate(dict.fromkeys(('<unk>', *letters, *made)))}
+  with refusals.theirs():
+    bpe = models.BPE(inner, merges, unk_token='<unk>', end_of_word_suffix=_END)
+  tokenizer = Tokenizer(bpe)
+  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+  return tokenizer, np.array([index.get(piece, _UNK) for piece in inner], np.int32)
+
+
+def _words(text: str, language: str, lowercase: bool) -> list[str]:
+  moses = _moses(language)
+  if language == 'zh':  # cut before the punctuation is normalised
+    words = moses.normalise(' '.join(moses.cut(text))).split()
+  else:
+    words = list(moses.cut(moses.normalise(text)))
+  if not lowercase:
+    return words
+  plain = unicodedata.normalize('NFD', ' '.join(words).lower())
+  return ''.join(c for c in plain if unicodedata.category(c) != 'Mn').lower().split(' ')
+
+
+class _Moses:
+  """How the words of one language are found."""
+
+  def __init__(self, language: str):
+    check_language(language)
+    sacremoses = importlib.import_module('sacremoses')
+    self.normalise = sacremoses.MosesPunctNormalizer(
+      lang=language, pre_replace_unicode_punct=True, post_remove_control_chars=True
+    ).normalize
+    if language in _CUTTERS:
+      module, _, cut = _CUTTERS[language]
+      self.cut = functools.partial(cut, importlib.import_module(module))
+    else:
+      self.cut = functools.partial(sacremoses.MosesTokenizer(lang=language).tokenize, escape=False)
+
+
+_moses = functools.cache(_Moses)
+
+
+def _package(module: str, name: str, language: str) -> None:
+  if importlib.util.find_spec(module) is None:
+    raise UserError(
+      f'the words of the language {language!r} are cut by the package {name}, which is not '
+      f'installed: pip install {name}, or leave the language out'
+    )

@@ -1,0 +1,51 @@
+"""A copy of a vocabulary, whole or not there."""
+
+import pathlib
+import shutil
+
+from bertjax.errors import UserError, writing
+from bertjax.vocab import formats
+from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
+
+
+def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
+  """Returns whether a directory keeps this vocabulary; False where it is empty or holds a part.
+
+  A copy of vocab.txt that an older version made does not say what becomes of accents, and is not
+  asked: the run goes on with what it does.
+
+  Raises:
+    UserError: it holds no vocabulary, and files that are not of this one.
+  """
+  if not directory.exists():
+    return False
+  try:
+    found = read_vocabulary(directory)
+  except UserError:
+    own = {formats.CONFIG, 'vocab.txt', 'tokenizer.json', *(f.name for f in vocabulary.files)}
+    if any(path.name not in own for path in directory.iterdir()):
+      raise
+    return False
+  file, wanted = found.files[0], vocabulary.meta
+  if file.suffix == '.txt' and 'strip_accents' not in formats.settings_of(file):
+    wanted['accents'] = found.accents
+  return found.meta == wanted
+
+
+def bring(path: str, lowercase: bool | None, directory: pathlib.Path) -> None:
+  """Copies the vocabulary that a config names; one that is there was looked at when it came."""
+  if not holds(directory, read_vocabulary(path, lowercase)):
+    keep(load_vocabulary(path, lowercase), directory)
+
+
+def keep(vocabulary: Vocabulary, directory: pathlib.Path | str) -> None:
+  """Copies a vocabulary to a directory, in the place of another one; nothing where it is there."""
+  directory = pathlib.Path(directory)
+  if holds(directory, vocabulary):
+    return
+  with writing('the vocabulary of the run', directory):
+    partial = directory.with_name(f'{directory.name}.partial')
+    shutil.rmtree(partial, ignore_errors=True)
+    vocabulary.save(partial)
+    shutil.rmtree(directory, ignore_errors=True)
+    partial.rename(directory)

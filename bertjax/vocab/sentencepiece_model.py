@@ -1,0 +1,138 @@
+"""Vocabularies of SentencePiece: a .model file, and what stands around it.
+
+XLNet's and ALBERT's models expect text that `preprocess_text` of their programs has cleaned, see
+`accents_of`; all others do everything in the model. Slow tokenizers of transformers also cut a
+comma off a piece that ends with a digit and one ('9,' is '9' and ','), as zihangdai/xlnet and
+google-research/albert do; we and transformers' fast ones leave the model's pieces as they are.
+
+A file named sentencepiece.bpe.model is that of a fairseq model (XLM-R), whose ids are not the
+model's own: <s> 0, <pad> 1, </s> 2, <unk> 3, then its pieces, each one id later, and <mask> last.
+"""
+
+import pathlib
+import string
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sentencepiece
+
+from bertjax.errors import UserError
+from bertjax.vocab import refusals
+
+SPACE = '▁'
+FAIRSEQ = 'sentencepiece.bpe.model'
+CLEANED = dict(albert='AlbertTokenizer', xlnet='XLNetTokenizer')  # model_type: class
+GENERIC = ('', 'PreTrainedTokenizer', 'TokenizersBackend', 'PythonBackend')  # classes of any model
+_LAYOUTS = (  # the first pieces of their models
+  ('<pad>', '<unk>', '[CLS]', '[SEP]', '[MASK]'),
+  ('<unk>', '<s>', '</s>', '<cls>', '<sep>', '<pad>', '<mask>', '<eod>', '<eop>'),
+)
+_PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')  # without ' < = >, as in albert
+_ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
+
+
+def pieces_of(file: pathlib.Path) -> list[str]:
+  """The pieces of a model, by their number in it.
+
+  Raises:
+    UserError: it is no model.
+  """
+  return _pieces(_load(file))
+
+
+def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | None:
+  """Decides about the cleaning of XLNet's and ALBERT's programs: plain quotes, no accents.
+
+  It is done where the settings say keep_accents or name a class of theirs; where they name no class
+  but a generic one, the first pieces decide.
+
+  Args:
+    pieces: by their ids.
+    settings: as `formats.settings_of` returns them.
+
+  Returns:
+    True or False, accents are kept or not, where text is cleaned; else None.
+  """
+  keep = settings.get('keep_accents')
+  name = str(settings.get('tokenizer_class') or '').removesuffix('Fast')
+  cleaned = keep is not None or name in CLEANED.values()
+  if name in GENERIC:
+    cleaned |= any(tuple(pieces[: len(layout)]) == layout for layout in _LAYOUTS)
+  return bool(keep) if cleaned else None
+
+
+def read(file: pathlib.Path, lowercase: bool, accents: bool | None) -> dict[str, Any]:
+  """The pieces and functions of a vocabulary, as `formats.Found` has them.
+
+  Args:
+    file: the .model.
+    lowercase: whether text is lowercased first.
+    accents: as `accents_of` returns it.
+
+  Raises:
+    UserError: no model, or a fairseq model of another form.
+  """
+  processor = _load(file)
+  pieces = _pieces(processor)
+
+  def encode(texts: Sequence[str]) -> list[list[int]]:
+    if accents is not None:
+      texts = [_clean_google(text, accents) for text in texts]
+    if lowercase:
+      texts = [text.lower() for text in texts]
+    return processor.encode(texts, num_threads=1)
+
+  if file.name != FAIRSEQ:
+    return dict(pieces=pieces, _encode=encode, _decode=processor.decode)
+  pieces, id_n = _fairseq(pieces)
+  own = {int(i): number for number, i in enumerate(id_n)}
+  return dict(
+    pieces=pieces,
+    _encode=lambda texts: [id_n[ids].tolist() for ids in encode(texts)],
+    _decode=lambda ids: processor.decode([own[i] for i in ids if i in own]),
+  )
+
+
+def _load(file: pathlib.Path) -> sentencepiece.SentencePieceProcessor:
+  with refusals.theirs():
+    return sentencepiece.SentencePieceProcessor(model_file=str(file))
+
+
+def _pieces(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
+  return [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+
+
+def _fairseq(pieces: Sequence[str]) -> tuple[list[str], np.ndarray]:
+  """The pieces by fairseq's ids, and the fairseq id of each number of the model."""
+  if list(pieces[:3]) != ['<unk>', '<s>', '</s>'] or {'<pad>', '<mask>'} & {*pieces}:
+    raise UserError(
+      f'a file named {FAIRSEQ} is read with the ids of fairseq, for which its first pieces must be '
+      f'<unk>, <s> and </s>, without <pad> and <mask>; they are {list(pieces[:3])}. Give the file '
+      'another name, if its ids are those of the model itself'
+    )
+  id_n = np.arange(1, len(pieces) + 1, dtype=np.int32)
+  id_n[:3] = 3, 0, 2
+  return ['<s>', '<pad>', '</s>', '<unk>', *pieces[3:], '<mask>'], id_n
+
+
+def word_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
+  """The test whether a piece begins a word, for a whole SentencePiece vocabulary.
+
+  As google-research/albert has it, a piece of punctuation, or one with a character that is neither
+  an English letter nor punctuation, is a word of its own; to zihangdai/xlnet only the former is.
+  """
+  plain = lambda piece: piece.startswith((SPACE, '<')) or piece in _PUNCTUATION
+  if '<eop>' in pieces:
+    return plain
+  return lambda piece: plain(piece) or any(c.lower() not in _ENGLISH for c in piece)
+
+
+def _clean_google(text: str, keep_accents: bool) -> str:
+  """Quotes and accents as `preprocess_text` of zihangdai/xlnet and google-research/albert."""
+  text = text.replace('``', '"').replace("''", '"')
+  if keep_accents:
+    return text
+  text = unicodedata.normalize('NFKD', text)
+  return ''.join(c for c in text if not unicodedata.combining(c))

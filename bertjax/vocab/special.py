@@ -1,0 +1,112 @@
+"""Pieces that are no text, and pieces that are symbols of the text.
+
+The five roles, [MASK] or <s>, never come of text: where it spells them it is text. Symbols that
+people add, [E1] or <user>, are tokens wherever a text has them, as in transformers. tokenizer.json
+says them itself; of other vocabularies the files beside them do (`added`).
+"""
+
+import itertools
+import json
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from bertjax.errors import UserError
+from bertjax.vocab import refusals, whole_words
+
+CONFIG = 'tokenizer_config.json'
+ROLES = dict(
+  cls=('[CLS]', '<cls>', '<s>'),
+  sep=('[SEP]', '<sep>', '</s>', '<|endoftext|>'),
+  pad=('[PAD]', '<pad>'),
+  mask=('[MASK]', '<mask>', '<special1>'),
+  unk=('[UNK]', '<unk>'),
+)
+# Keys of the files beside a vocabulary, whose values are tokens too.
+_NAMED = ('additional_special_tokens', 'extra_special_tokens', 'bos_token', 'eos_token')
+FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
+
+
+def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
+  """Returns role -> id, or None where the vocabulary has none; eod and eos where it has them."""
+  index = {piece: i for i, piece in enumerate(pieces)}
+  found = {
+    role: next((index[name] for name in names if name in index), None)
+    for role, names in ROLES.items()
+  }
+  if '<special1>' in index:  # XLM, whose </s> stands at both ends
+    found['cls'] = found['sep']
+  if '<eod>' in index:  # XLNet, whose documents end with it
+    found['eod'] = index['<eod>']
+  if kind in whole_words.END:
+    found['eos'] = index[whole_words.END[kind]]
+  return found
+
+
+def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
+  """Reads a JSON object in the folder of a file, {} where there is none; refuses all else."""
+  path = file.parent / name
+  if not path.is_file():
+    return {}
+  try:
+    found = refusals.json_of(refusals.text_of(path))
+  except UserError as error:
+    raise UserError(f'{path}: {error}') from error
+  if not isinstance(found, dict):
+    raise UserError(f'{path}: expected a JSON object, got {type(found).__name__}')
+  return found
+
+
+def added(file: pathlib.Path) -> dict[str, tuple[int | None, AddedToken]]:
+  """Reads what the files beside a vocabulary add to it, as transformers does: content -> its id,
+  where they say one, and the token."""
+  said, older = json_beside(file, CONFIG), {}
+  if 'added_tokens_decoder' not in said:
+    said = said | json_beside(file, 'special_tokens_map.json')
+    older = json_beside(file, 'added_tokens.json')
+  token = lambda given: AddedToken(
+    **{key: given[key] for key in ('content', *FLAGS) if key in given}
+  )
+  found: dict[str, tuple[int | None, AddedToken]] = {}
+  try:
+    for i, given in said.get('added_tokens_decoder', {}).items():
+      found[given['content']] = int(i), token(given)
+    for given in itertools.chain.from_iterable(_listed(said.get(key)) for key in _NAMED):
+      found.setdefault(given['content'], (None, token(given | dict(special=True))))
+    for name, i in older.items():
+      found[name] = int(i), found[name][1] if name in found else AddedToken(name)
+  except (AttributeError, KeyError, TypeError, ValueError) as error:
+    raise UserError(
+      f'{file.parent}: the tokens that {CONFIG} and the files beside it add have another form than '
+      f'transformers gives them: {error!r}'
+    ) from error
+  return found
+
+
+def _listed(value: Any) -> list[dict[str, Any]]:
+  if isinstance(value, dict) and 'content' not in value:
+    value = [*value.values()]  # by names of the user
+  values = value if isinstance(value, list) else [value] if value else []
+  return [each if isinstance(each, dict) else dict(content=each) for each in values]
+
+
+def inside(file: pathlib.Path, pieces: Sequence[str]) -> dict[int, AddedToken]:
+  """Returns id -> token of what the files beside a vocabulary add that is among its pieces."""
+  index = {piece: i for i, piece in enumerate(pieces)}
+  return {index[name]: token for name, (_, token) in added(file).items() if name in index}
+
+
+def reading(tokenizer: Tokenizer, kind: str, pieces: Sequence[str]) -> Tokenizer:
+  """Makes a Rust tokenizer by which the roles are text and all that was added besides is tokens;
+  the given one where that is enough."""
+  roles = {pieces[i] for i in of(pieces, kind).values() if i is not None}
+  added = tokenizer.get_added_tokens_decoder().values()
+  if any(token.special and token.content not in roles for token in added):
+    spec = json.loads(tokenizer.to_str())
+    for token in spec['added_tokens']:
+      token['special'] &= token['content'] in roles
+    tokenizer = Tokenizer.from_str(json.dumps(spec))
+  tokenizer.encode_special_tokens = True  # where the text spells them it is text
+  return tokenizer

@@ -1,0 +1,209 @@
+"""Trains vocabularies from a sample of sentences, of words, characters and bytes from all; equal
+sentences give equal files, byte for byte."""
+
+import collections
+import functools
+import io
+import itertools
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sentencepiece
+from tokenizers import (
+  Tokenizer,
+  decoders,
+  models,
+  normalizers,
+  pre_tokenizers,
+  processors,
+  trainers,
+)
+
+from bertjax.errors import UserError
+from bertjax.vocab import formats, whole_words
+from bertjax.vocab.special import ROLES
+
+# Rarer characters than these become [UNK], as in `BertWordPieceTokenizer` of tokenizers; but where
+# the text has more, as Chinese has, those that are this share of it do not.
+_ALPHABET = 1000
+_COVERED = 0.9995
+# Sums of floats depend on how many threads there are, so this may not follow the machine.
+_THREADS = 4
+_WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+_BPE = ['<s>', '<pad>', '</s>', '<unk>']  # and <mask> last, as in RoBERTa
+
+
+def train_wordpiece(
+  sentences: Sequence[str],
+  size: int,
+  lowercase: bool,
+  directory: pathlib.Path,
+  keep_accents: bool = False,
+) -> None:
+  """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT.
+
+  Args:
+    sentences: the sample.
+    size: pieces, the five special ones included; fewer if the sample has no more.
+    lowercase: also strips accents, as BERT's uncased vocabularies do.
+    directory: exists.
+    keep_accents: lowercase alone.
+  """
+  tokenizer = Tokenizer(models.WordPiece(unk_token='[UNK]'))
+  strips = False if keep_accents else None  # None: as lowercase
+  tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
+  tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+  alphabet = _alphabet(tokenizer.normalizer, sentences, size)
+  # The trainer numbers the ##-characters in the order of a hash table that differs from run to run,
+  # and breaks ties by number. Given as special pieces they have their numbers before it starts.
+  inner = ['##' + character for character in alphabet]
+  trainer = trainers.WordPieceTrainer(
+    vocab_size=size,
+    special_tokens=_WORDPIECE + inner,
+    initial_alphabet=alphabet,
+    limit_alphabet=len(alphabet),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(sentences, trainer)
+  index = tokenizer.get_vocab()
+  vocabulary = {piece: i for i, piece in enumerate(sorted(index, key=lambda piece: index[piece]))}
+  whole = Tokenizer(models.WordPiece(vocabulary, unk_token='[UNK]', max_input_chars_per_word=100))
+  whole.normalizer, whole.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+  whole.decoder = decoders.WordPiece()
+  whole.post_processor = processors.BertProcessing(
+    ('[SEP]', vocabulary['[SEP]']), ('[CLS]', vocabulary['[CLS]'])
+  )
+  whole.add_special_tokens(_WORDPIECE)
+  files = {'vocab.txt': '\n'.join(vocabulary) + '\n'}
+  formats.write(directory, files | _whole(whole, 'BertTokenizer', lowercase, strip_accents=strips))
+
+
+def train_bpe(
+  sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa.
+
+  Args:
+    sentences: the sample.
+    size: pieces, the five special ones and 256 bytes included; fewer if the sample has no more.
+    lowercase: whether text is lowercased first.
+    directory: exists.
+  """
+  tokenizer = Tokenizer(models.BPE())
+  if lowercase:
+    tokenizer.normalizer = normalizers.Lowercase()
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  trainer = trainers.BpeTrainer(
+    vocab_size=size - 1,
+    special_tokens=_BPE,
+    initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(sentences, trainer)
+  model = json.loads(tokenizer.to_str())['model']
+  index = model['vocab'] | {'<mask>': len(model['vocab'])}
+  merges = [tuple(merge) for merge in model['merges']]
+  whole = Tokenizer(models.BPE(index, merges))
+  if lowercase:
+    whole.normalizer = normalizers.Lowercase()
+  whole.pre_tokenizer = tokenizer.pre_tokenizer
+  whole.decoder = decoders.ByteLevel()
+  whole.post_processor = processors.RobertaProcessing(
+    ('</s>', index['</s>']), ('<s>', index['<s>']), add_prefix_space=False
+  )
+  whole.add_special_tokens([*_BPE, '<mask>'])
+  files = {
+    'vocab.json': json.dumps(index, ensure_ascii=False, separators=(',', ':')),
+    'merges.txt': '#version: 0.2\n' + ''.join(f'{a} {b}\n' for a, b in merges),
+  }
+  # transformers' RobertaTokenizer would not lowercase, whatever tokenizer.json says.
+  name = 'PreTrainedTokenizerFast' if lowercase else 'RobertaTokenizer'
+  formats.write(directory, files | _whole(whole, name, lowercase))
+
+
+def train_unigram(
+  sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json.
+
+  Args:
+    sentences: the sample.
+    size: pieces, with <pad>, <unk>, <s>, </s>, <mask> and <eod>, which have the ids 0 to 5.
+    lowercase: whether text is lowercased first.
+    directory: exists.
+
+  Raises:
+    UserError: the sample is too small for so many pieces.
+  """
+  model = io.BytesIO()
+  try:
+    sentencepiece.SentencePieceTrainer.train(
+      sentence_iterator=iter([s.lower() for s in sentences] if lowercase else sentences),
+      model_writer=model,
+      model_type='unigram',
+      vocab_size=size,
+      character_coverage=0.9995,
+      pad_id=0,
+      unk_id=1,
+      bos_id=2,
+      eos_id=3,
+      control_symbols=['<mask>', '<eod>'],  # XLNet's documents end with the latter
+      max_sentence_length=2**16,
+      num_threads=_THREADS,
+      minloglevel=2,
+    )
+  except RuntimeError as error:
+    raise UserError(
+      f'sentencepiece cannot train {size} pieces on this text: {error}; expected a --size between '
+      'the number of its characters and that of its substrings'
+    ) from error
+  files = {'spiece.model': model.getvalue(), **_config(dict(do_lower_case=lowercase))}
+  formats.write(directory, files)
+
+
+def train_stream(
+  kind: str, sentences: Iterable[str], size: int, lowercase: bool, directory: pathlib.Path
+) -> None:
+  """Writes tokenizer.json, as `whole_words.train` makes it, and tokenizer_config.json."""
+  tokenizer = whole_words.train(kind, sentences, size, lowercase)
+  names = dict(unk_token='<unk>', pad_token='<pad>', eos_token=whole_words.END[kind])
+  name = 'PreTrainedTokenizerFast'
+  config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **names))
+  formats.write(directory, {'tokenizer.json': tokenizer, **config})
+
+
+TRAINERS: dict[str, Callable] = dict(
+  wordpiece=train_wordpiece,
+  bpe=train_bpe,
+  unigram=train_unigram,
+  **{kind: functools.partial(train_stream, kind) for kind in whole_words.END},
+)
+
+
+def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
+  """The most frequent characters of the normalised sample, sorted; at most a quarter of the pieces,
+  since each comes alone and with ##."""
+  counts: collections.Counter[str] = collections.Counter()
+  for sentence in sentences:
+    counts.update(normalizer.normalize_str(sentence))
+  counts.pop(' ', None)
+  common = sorted(counts, key=lambda character: (-counts[character], character))
+  until = itertools.accumulate(counts[character] for character in common)
+  covering = 1 + sum(count < _COVERED * counts.total() for count in until)
+  return sorted(common[: min(max(_ALPHABET, covering), size // 4)])
+
+
+def _whole(tokenizer: Tokenizer, name: str, lowercase: bool, **options: Any) -> dict[str, str]:
+  """tokenizer.json and tokenizer_config.json, by name."""
+  pieces = set(tokenizer.get_vocab())
+  special = {
+    f'{role}_token': next(name for name in names if name in pieces) for role, names in ROLES.items()
+  }
+  config = _config(dict(tokenizer_class=name, do_lower_case=lowercase, **special, **options))
+  return {'tokenizer.json': tokenizer.to_str(pretty=True), **config}
+
+
+def _config(config: dict) -> dict[str, str]:
+  return {formats.CONFIG: json.dumps(config, indent=1) + '\n'}

@@ -1,0 +1,262 @@
+"""Vocabularies: text to ids and back, whatever files they are read from (`formats.py`).
+
+Ids equal those of the `transformers` tokenizer of the same files; but text that spells one of the
+five roles, `[MASK]` or `<s>`, is text and gets the ids of ordinary pieces (`special.py`). Only
+NumPy, tokenizers and sentencepiece are imported here: the workers of `prepare` start in a moment,
+and so does training.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import itertools
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from bertjax.errors import UserError
+from bertjax.machine import copies
+from bertjax.vocab import as_text, beside, formats, refusals, special, whole_words
+
+MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+  """Text to ids and back.
+
+  Attributes:
+    type: wordpiece, bpe, unigram, ...
+    lowercase: whether text is lowercased.
+    files: what it was read from.
+    pieces: V strings, by id.
+    word_starts: bool [V], False for ids that continue a word.
+    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none; eod where it has
+      one; eos, the end of a line, of words, characters and bytes.
+    sha256: of the files.
+    check_language: raises UserError where words of a language cannot be cut; None where text is
+      encoded whatever its language.
+    language: of texts that come without one, where it matters; see `of_language`.
+    tokenizer: the Rust tokenizer behind it, where there is one.
+    accents: whether text keeps them, and the vowel signs and tones of other scripts.
+  """
+
+  type: str
+  lowercase: bool
+  files: tuple[pathlib.Path, ...]
+  pieces: Sequence[str] = dataclasses.field(repr=False)
+  word_starts: np.ndarray = dataclasses.field(repr=False)
+  special: Mapping[str, int | None]
+  sha256: str
+  _encode: Callable[..., list[list[int]]] = dataclasses.field(repr=False)
+  _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
+  _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
+  check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
+  language: str = 'en'
+  tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
+  accents: bool = True
+
+  @property
+  def size(self) -> int:
+    """V, the number of ids."""
+    return len(self.pieces)
+
+  @functools.cached_property
+  def reads_first_space(self) -> bool:
+    """Whether a text that begins with a space has other ids, as to byte-level BPE, in which a space
+    belongs to the word behind it. Not where lines have an end of their own, <eos>."""
+    if 'eos' in self.special:
+      return False
+    plain, spaced = self.encode_batch(['a', ' a'])
+    return plain.tolist() != spaced.tolist()
+
+  def of_language(self, language: str) -> 'Vocabulary':
+    """The same, whose texts are in that language where they come without one.
+
+    Raises:
+      UserError: its words cannot be cut.
+    """
+    if self.check_language is not None:
+      self.check_language(language)
+    return dataclasses.replace(self, language=language)
+
+  def encode_batch(
+    self, texts: Sequence[str], languages: Sequence[str] | None = None
+  ) -> list[np.ndarray]:
+    """Returns the ids of each text, int32 arrays, without special tokens around them.
+
+    Args:
+      texts: to encode.
+      languages: of each text, where `check_language` is given; `language` if None.
+    """
+    return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
+
+  def encode_flat(
+    self, texts: Sequence[str], languages: Sequence[str] | None = None
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """As `encode_batch`; returns the ids of all texts end to end, int32, and how many each has,
+    int64 [texts]."""
+    ids = self._ids(texts, languages)
+    length_n = np.fromiter(map(len, ids), np.int64, len(ids))
+    flat = itertools.chain.from_iterable(ids)
+    return np.fromiter(flat, np.int32, int(length_n.sum())), length_n
+
+  def _ids(self, texts: Sequence[str], languages: Sequence[str] | None) -> list[list[int]]:
+    if self.check_language is None:
+      return self._encode(list(texts))
+    if languages is None:
+      languages = [self.language] * len(texts)
+    return self._encode(list(texts), languages)
+
+  def count_spelled(self, documents: Iterable[bytes]) -> int:
+    """How often some texts, as UTF-8, spell a special token."""
+    pattern = self._spelled
+    return sum(len(pattern.findall(document)) for document in documents) if pattern else 0
+
+  @functools.cached_property
+  def _spelled(self) -> re.Pattern[bytes] | None:
+    names = as_text.names(self.pieces, self.special)
+    return re.compile(b'|'.join(re.escape(name.encode()) for name in names)) if names else None
+
+  def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
+    """As `encode_flat`, with the characters of its text that each token covers.
+
+    Returns:
+      int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token. Bytes of
+      one character all cover it; a token may cover the space before it.
+
+    Raises:
+      UserError: the kind of vocabulary does not keep offsets.
+    """
+    if self._spans is None:
+      raise UserError(
+        f'{self.files[0]}: units and spans need the offsets of tokens, which {self.type} '
+        'does not keep: expected a WordPiece vocab.txt, byte-level BPE, or a tokenizer.json'
+      )
+    encodings = self._spans(list(texts))
+    length_n = np.fromiter((len(e.ids) for e in encodings), np.int64, len(encodings))
+    total = int(length_n.sum())
+    flat = itertools.chain.from_iterable
+    token_n = np.fromiter(flat(e.ids for e in encodings), np.int32, total)
+    offset_n2 = np.fromiter(flat(flat(e.offsets for e in encodings)), np.int64, 2 * total)
+    return token_n, length_n, *offset_n2.reshape(-1, 2).T
+
+  def decode(self, ids: Iterable[int]) -> str:
+    """Returns the text of these ids."""
+    return self._decode([int(i) for i in ids])
+
+  @property
+  def meta(self) -> dict[str, Any]:
+    """The vocabulary block of store.json."""
+    return dict(
+      type=self.type,
+      size=self.size,
+      sha256=self.sha256,
+      special=dict(self.special),
+      lowercase=self.lowercase,
+      accents=self.accents,
+    )
+
+  def save(self, directory: pathlib.Path) -> None:
+    """Copies the files to a directory from which `load_vocabulary` makes the same vocabulary.
+
+    A file of its own name, bert-vocab.txt, gets the one that is looked for in a directory.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    alone = {'.txt': 'vocab.txt', '.json': 'tokenizer.json'} if len(self.files) == 1 else {}
+    for file in self.files:
+      (directory / alone.get(file.suffix, file.name)).write_bytes(file.read_bytes())
+    config = dict(formats.settings_of(self.files[0]), do_lower_case=self.lowercase)
+    if self.files[0].suffix == '.txt':
+      config['strip_accents'] = not self.accents
+    if self.type == 'bpe' and self.lowercase:
+      config['tokenizer_class'] = 'PreTrainedTokenizerFast'  # RobertaTokenizer would not lowercase
+    if added := special.inside(self.files[0], self.pieces):  # read instead of the other files
+      config['added_tokens_decoder'] = {
+        i: {key: getattr(token, key) for key in ('content', *special.FLAGS)}
+        for i, token in added.items()
+      }
+    (directory / formats.CONFIG).write_text(json.dumps(config, indent=1), encoding='utf-8')
+
+
+def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
+  """Reads a vocabulary that a user names, wherever: the same path has the same ids or is refused.
+
+  Args:
+    path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
+      tokenizer.json, or codes_NAME of fastBPE (with vocab_NAME beside it); or a directory that
+      holds one of them, tokenizer.json before the others. Of a URL a copy is made first.
+    lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
+      says, else if no piece has a capital; tokenizer.json says itself.
+
+  Raises:
+    UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the files
+      beside it say of it what we do not do.
+  """
+  found = read_vocabulary(path, lowercase)
+  beside.check(found, lowercase)
+  return found
+
+
+def read_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
+  """Reads as `load_vocabulary` does, without a look beside: what was looked at when it came."""
+  file = formats.find(copies.local(path, beside=True))
+  try:
+    return _vocabulary(formats.read(file, lowercase))
+  except UserError as error:
+    raise UserError(f'{file} cannot be read as a vocabulary: {error}') from error
+
+
+def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
+  """Refuses a vocabulary that is not the one of a model's word table; `where` says for people where
+  both come from."""
+  if vocabulary is not None and not rows / 2 <= vocabulary.size <= rows:
+    raise UserError(
+      f'the vocabulary of {where} has {vocabulary.size} ids, the word table {rows} rows: expected '
+      'the vocabulary that the model was trained with'
+    )
+
+
+def much_unknown(share: float) -> str:
+  """What to say of this share of unknown tokens; '' if it is small."""
+  if share <= MUCH_UNKNOWN:
+    return ''
+  return (
+    f'Warning: {share:.1%} of the tokens are unknown to the vocabulary, and lost: take one of more '
+    'pieces, or of another --type (bpe has no unknown tokens)'
+  )
+
+
+def _vocabulary(found: formats.Found) -> Vocabulary:
+  """A vocabulary from what differs between kinds."""
+  kind, coder, pieces = found.kind, found.coder, found.coder['pieces']
+  index = {piece: i for i, piece in enumerate(pieces)}
+  roles = special.of(pieces, kind)
+  names = as_text.names(pieces, roles)
+  symbols = special.inside(found.files[0], pieces)
+  if rust := coder.get('tokenizer'):
+    symbols |= rust.get_added_tokens_decoder()
+  symbols = {i: token for i, token in symbols.items() if i < len(pieces)}
+  if kind not in whole_words.END and kind != 'fastbpe':  # which make none of text
+    with refusals.theirs():  # an unknown piece, where there is no [UNK]
+      coder = as_text.keep(coder, {name: index[name] for name in names})
+      if kind == 'sentencepiece':
+        own = {pieces[i]: i for i in symbols.keys() - {*roles.values()}}
+        coder = dict(coder, _encode=as_text.with_symbols(coder['_encode'], own))
+  starts = np.array([found.starts_word(piece) for piece in pieces], bool)
+  starts[[*symbols, *(i for i in roles.values() if i is not None)]] = True
+  return Vocabulary(
+    type=kind,
+    lowercase=found.lowercase,
+    accents=found.accents,
+    files=found.files,
+    word_starts=starts,
+    special=roles,
+    sha256=hashlib.sha256(b''.join(file.read_bytes() for file in found.files)).hexdigest(),
+    **coder,
+  )

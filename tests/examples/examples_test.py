@@ -1,0 +1,246 @@
+"""Plans on disk, names, epochs and shuffles."""
+
+import dataclasses
+import json
+
+import every_plan
+import numpy as np
+import pytest
+from masking import unchanged
+from mutation import mutation
+from toy_store import SPECIAL, on_disk, random_store, recipe, roberta, spoken
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import recipes
+from bertjax.machine import checksums
+from bertjax.machine.mirror import Workdir
+from bertjax.metrics.progress import Progress
+from bertjax.store import cache, npy_files
+from bertjax.train import opening
+from configs import bert
+
+
+@pytest.mark.parametrize('config', [recipe(), recipe(pack=8), roberta()])
+def test_a_cached_plan_equals_the_one_in_memory(tmp_path, config):
+  store = on_disk(tmp_path / 'store')
+  expected = examples_lib.examples_in_memory(store, config, 64, 3)
+  for _ in range(2):  # built, then opened
+    examples = examples_lib.make_examples(store, config, 64, 3)
+    assert examples.stats == expected.stats
+    one, two = (e.batch(np.arange(50), shuffle=True) for e in (examples, expected))
+    assert set(one) == set(two) and all((one[k] == two[k]).all() for k in one)
+  assert len(list((tmp_path / 'store' / 'plans').iterdir())) == 1
+  for name in ('row_start', 'row_example') if config.pack > 1 else ():
+    np.testing.assert_array_equal(getattr(examples, name), getattr(expected, name))
+
+
+@mutation(
+  'plans: one of an earlier version goes unsaid',
+  'bertjax/examples/examples.py',
+  'if old and 1 in',
+  'if False and 1 in',
+)
+def test_a_plan_whose_random_text_is_its_own_is_said(tmp_path, caplog):
+  """Earlier versions cached such plans; runs that began with them go on with them."""
+  store = spoken(random_store(4), languages=2, runs=2)
+  store.columns['language'][: store.documents[3]], store.path = 0, str(tmp_path)
+  store.columns['language'][store.documents[3] :] = 1
+  plan = examples_lib.make_examples(store, recipe(), 64, 0).plan
+  assert not caplog.records
+  file = plan / cache.RECORD
+  record = json.loads(file.read_bytes())
+  record.pop('sha256')
+  record['figures'].pop('no_other_document')
+  file.write_text(json.dumps(dict(record, sha256=checksums.digest(record))))
+  assert examples_lib.make_examples(store, recipe(), 64, 0).plan == plan
+  assert f'the plan {plan} of an earlier version' in caplog.text
+
+
+def test_the_offsets_alone_make_a_plan(tmp_path):
+  store = on_disk(tmp_path / 'store')
+  for part in tmp_path.glob('store/tokens-*.npy'):
+    part.unlink()
+  assert examples_lib.make_examples(store, recipe(), 64, 0).rows > 0
+
+
+def test_what_a_plan_follows_from_makes_another_one(tmp_path):
+  store = on_disk(tmp_path / 'store')
+  examples_lib.make_examples(store, recipe(), 64, 0)
+  examples_lib.make_examples(store, recipe(mask__rate=0.3), 64, 0)  # masks are not part of the plan
+  count = lambda: len(list((tmp_path / 'store' / 'plans').iterdir()))
+  assert count() == 1
+  examples_lib.make_examples(store, recipe(plan__dupe_factor=1), 64, 0)
+  examples_lib.make_examples(store, recipe(), 32, 0)
+  examples_lib.make_examples(store, recipe(), 64, 1)
+  assert count() == 4
+  other = dataclasses.replace(store, meta=dict(store.meta, name='other'))
+  examples_lib.make_examples(other, recipe(), 64, 0)
+  assert count() == 5
+
+
+def test_a_missing_special_token_is_named(tmp_path):
+  store = on_disk(tmp_path / 'store', special=SPECIAL | dict(mask=None, sep=None))
+  with pytest.raises(ValueError, match='store has no sep, mask: expected one that has them'):
+    examples_lib.make_examples(store, recipe(), 64, 0)
+  assert not (tmp_path / 'store' / 'plans').exists()
+
+
+@mutation(
+  'readers: a vocabulary is looked at when all text is encoded',
+  'bertjax/examples/unread_text.py',
+  '  if data.vocab:\n',
+  '  if False:\n',
+)
+@mutation(
+  'readers: what is refused before text is read, is refused behind it',
+  'bertjax/train/opening.py',
+  '      readers.of(phase.config.data).check(phase.config)\n',
+  '      pass\n',
+)
+def test_a_vocabulary_that_will_not_do_costs_no_work(tmp_path):
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n')
+  (tmp_path / 'a.txt').write_text('a a a\n')
+  c = bert.get_config('test')
+  c.data.input, c.data.vocab = f'{tmp_path}/a.txt', f'{tmp_path}/vocab.txt'
+  place = Workdir(str(tmp_path / 'run'))
+  with pytest.raises(ValueError, match="in phase 'phase1': .*vocab.txt has no mask: expected one"):
+    opening.open_run(c, place, Progress(1))
+  assert not (tmp_path / 'run' / 'store').exists()
+
+
+@pytest.mark.parametrize(
+  'change,message',
+  [
+    (dict(plan__dupe_factor=0), r'data.plan \(pairs\).dupe_factor: expected int >= 1, got 0'),
+    (dict(plan__short_prob=1.5), 'short_prob: expected float >= 0 and <= 1, got 1.5'),
+    (dict(pack=0), 'config.data.pack: expected int >= 1, got 0'),
+    (dict(mask__rate=2.0), r'data.mask \(bert\).rate: expected float > 0 and <= 1, got 2.0'),
+  ],
+)
+def test_a_wrong_recipe_is_refused_before_anything_is_written(tmp_path, change, message):
+  store = on_disk(tmp_path / 'store')
+  with pytest.raises(ValueError, match=message):
+    examples_lib.make_examples(store, recipe(**change), 64, 0)
+  assert not (tmp_path / 'store' / 'plans').exists()
+
+
+def test_an_unknown_name_meets_the_nearest():
+  with pytest.raises(ValueError, match="data.plan.name: .*did you mean 'blocks'"):
+    examples_lib.examples_in_memory(random_store(), recipe(plan__name='block'), 64, 0)
+  with pytest.raises(ValueError, match='data.mask.name: expected one of .*bert'):
+    examples_lib.examples_in_memory(random_store(), recipe(mask__name='store'), 64, 0)
+
+
+@pytest.mark.parametrize('config', [recipe(), roberta(), recipe(pack=8)])
+def test_every_epoch_holds_every_row_once_in_another_order(config):
+  examples = examples_lib.examples_in_memory(random_store(), unchanged(config), 64, 0)
+  rows = examples.rows
+  in_order = examples.batch(np.arange(rows), shuffle=False)['token_BT']
+  epochs = [
+    examples.batch(np.arange(rows) + rows * epoch, shuffle=True)['token_BT'] for epoch in (0, 1, 5)
+  ]
+  as_set = lambda token_BT: sorted(row.tobytes() for row in token_BT)
+  assert all(as_set(epoch) == as_set(in_order) for epoch in epochs)
+  assert (epochs[0] != epochs[1]).any() and (epochs[1] != epochs[2]).any()
+  across = examples.batch(np.arange(rows - 3, rows + 3), shuffle=True)['token_BT']
+  np.testing.assert_array_equal(across, np.concatenate([epochs[0][-3:], epochs[1][:3]]))
+
+
+@pytest.mark.parametrize('static', [True, False])
+@mutation(
+  'masking: dynamic masks are static',
+  'bertjax/examples/examples.py',
+  'if static else epoch_n[row_E]',
+  'if True else epoch_n[row_E]',
+)
+def test_masks_repeat_each_epoch_only_where_static(static):
+  examples = examples_lib.examples_in_memory(random_store(), recipe(mask__static=static), 64, 0)
+  row_n = np.arange(60)
+  one, again, other = (examples.batch(row_n + k * examples.rows, shuffle=False) for k in (0, 0, 1))
+  assert all((one[k] == again[k]).all() for k in one)
+  same = (one['target_pos_BP'] == other['target_pos_BP']).all(1)
+  assert same.all() if static else same.mean() < 0.1
+  np.testing.assert_array_equal(one['example_BT'], other['example_BT'])
+
+
+def test_seeds_give_other_masks_and_orders():
+  one, two = (
+    examples_lib.examples_in_memory(random_store(), roberta(), 64, seed) for seed in (0, 1)
+  )
+  order = lambda e: e.batch(np.arange(20), shuffle=True)['token_BT']
+  masks = lambda e: e.batch(np.arange(20), shuffle=False)['target_pos_BP']
+  assert (order(one) != order(two)).any() and (masks(one) != masks(two)).any()
+
+
+@pytest.fixture(scope='module')
+def rich(tmp_path_factory):
+  return every_plan.write_text(tmp_path_factory.mktemp('rich') / 'store')
+
+
+def with_tables(store, plan, tables, pack=1):
+  """A batch of a plan that shows columns of the store."""
+  config = recipe(every_plan.MORE_PLANS[plan], recipes.CAUSAL_MASK, pack=pack)
+  return examples_lib.make_examples(
+    store, config, every_plan.LENGTH, 0, rows=every_plan.ROWS, tables=tables
+  ).batch(np.arange(2 * every_plan.ROWS), shuffle=True)
+
+
+@pytest.mark.parametrize('plan', every_plan.MORE_PLANS)
+@mutation(
+  'tables: none but those of the plan',
+  'bertjax/examples/examples.py',
+  "      if f'{name}_BT' not in batch:",
+  '      if False:',
+)
+@mutation(
+  "tables: the store's column in place of the plan's",
+  'bertjax/examples/examples.py',
+  "      if f'{name}_BT' not in batch:",
+  '      if True:',
+)
+def test_a_table_reads_the_column_of_the_store_where_the_plan_gives_none(rich, plan):
+  for pack in (1, 3) if not plan.startswith('columns') and plan[-8:] != '_columns' else (1,):
+    plain = with_tables(rich, plan, (), pack)
+    batch = with_tables(rich, plan, ('language', 'role'), pack)
+    own = {'language_BT', 'role_BT'} & set(plain)
+    assert set(batch) - set(plain) == {'language_BT', 'role_BT'} - own
+    for name, value in plain.items():
+      np.testing.assert_array_equal(batch[name], value, err_msg=name)
+    text_BT, real_BT = batch['token_BT'] >= 5, batch['example_BT'] > 0  # ids of text count from 5
+    sentence_n = np.searchsorted(rich.sentences, batch['token_BT'][text_BT] - 5, 'right') - 1
+    for name in ('language', 'role'):
+      value_BT = batch[f'{name}_BT']
+      assert value_BT.dtype == np.int32 and not value_BT[~real_BT].any()
+      np.testing.assert_array_equal(value_BT[text_BT], rich.column(name)[sentence_n])
+    # A special token is read with the one before it in its example.
+    later_BT = ~text_BT[:, 1:] & (batch['position_BT'][:, 1:] > 0) & real_BT[:, 1:]
+    same_BT = batch['role_BT'][:, 1:] == batch['role_BT'][:, :-1]
+    assert same_BT[later_BT & (np.diff(batch['example_BT'], axis=1) == 0)].all()
+
+
+def test_plans_give_some_tables_of_their_own(rich):
+  own = {
+    name: {'language_BT', 'role_BT'} & set(with_tables(rich, name, ())) for name in every_plan.PLANS
+  }
+  assert {name: keys for name, keys in own.items() if keys} == dict(
+    dialogues={'role_BT'}, translation_pairs={'language_BT'}, xlm_stream={'language_BT'}
+  )
+
+
+def test_a_table_that_the_store_lacks_is_refused(tmp_path):
+  store = every_plan.without_columns(tmp_path / 'store')
+  config = recipe(recipes.ROBERTA_PLAN)
+  for name in ('language', 'role'):
+    with pytest.raises(ValueError, match=f"no column '{name}', only none"):
+      examples_lib.make_examples(store, config, 64, 0, tables=(name,))
+  assert not (tmp_path / 'store' / 'plans').exists()
+
+
+def test_columns_grow_in_place(tmp_path):
+  pieces = [(dict(x=np.arange(n, dtype=np.int32)), dict(n=n)) for n in (3, 0, 70000, 1)]
+  assert npy_files.write_columns(tmp_path, pieces) == dict(n=70004)
+  joined, _ = npy_files.join_columns(pieces)
+  np.testing.assert_array_equal(np.load(tmp_path / 'x.npy', mmap_mode='r'), joined['x'])
+  wrong = [(dict(x=np.arange(3)), {}), (dict(x=np.arange(3.0)), {})]
+  with pytest.raises(ValueError, match='expected dtype int64, got float64'):
+    npy_files.write_columns(tmp_path, wrong)

@@ -1,0 +1,62 @@
+"""How long a run over labelled examples lasts; without examples there is none."""
+
+import jax
+import pytest
+import review_files
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config
+from bertjax.train import durations, setup
+from configs.finetune import text
+
+
+@pytest.fixture
+def config(tmp_path):
+  review_files.write(tmp_path)
+  (tmp_path / 'none.tsv').write_text('stars\ttext\n')
+  c = text.get_config()
+  c.model.update(layers=1, width=32, heads=8, ffn=64, positions=64)
+  c.length = 40
+  c.data.task.update(label='stars', classes=('bad', 'good'))
+  c.data.vocab = str(tmp_path / 'vocab.txt')
+  c.data.train, c.data.dev = str(tmp_path / 'train.tsv'), str(tmp_path / 'dev.tsv')
+  return c
+
+
+def check_set_up_refuses(config, tmp_path, said):
+  store = from_config.ensure_vocabulary(config.data, str(tmp_path))
+  with pytest.raises(UserError, match=said):
+    setup.make_run(config, store, jax.devices()[:1])
+
+
+def test_epochs_are_of_the_examples_that_are_used(config):
+  assert durations.apply(config, ()) == ['3 epochs of 200 examples: 19 steps']
+  config.data.examples = 96
+  assert durations.apply(config, ()) == ['3 epochs of 96 examples: 9 steps']
+  assert config.total_steps == 9 and config.eval_steps == config.checkpoint_steps == 3
+
+
+@mutation(
+  'labelled: a run over no examples lasts a step',
+  'bertjax/examples/labelled/common/from_config.py',
+  '  if record is None:\n',
+  '  if False:\n',
+)
+def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
+  config.data.train = str(tmp_path / 'none.tsv')
+  said = 'config.data.train=.*none.tsv has no examples: expected one at least'
+  with pytest.raises(UserError, match=said):
+    durations.apply(config, ())
+  check_set_up_refuses(config, tmp_path, said)  # where the command line gives total_steps
+
+
+@mutation(
+  'labelled: a dev file without examples is judged',
+  'bertjax/examples/labelled/common/from_config.py',
+  '  if record is None:\n',
+  '  if False:\n',
+)
+def test_a_dev_file_with_a_header_alone_is_refused(config, tmp_path):
+  config.data.dev = str(tmp_path / 'none.tsv')
+  check_set_up_refuses(config, tmp_path, 'config.data.dev=.*none.tsv has no examples')

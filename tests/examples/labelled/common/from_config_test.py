@@ -1,0 +1,72 @@
+"""What a config says of labelled examples: the language that their words are cut by."""
+
+import json
+import types
+
+import pytest
+from ml_collections import ConfigDict
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import from_config
+from bertjax.vocab.vocabulary import load_vocabulary
+from configs.finetune import text
+
+LANGUAGES = ('en', 'fr')
+TEXT = "L'homme qu'il a vu."
+
+
+@pytest.fixture(scope='module')
+def vocabulary(shared):
+  return load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+
+
+@pytest.fixture
+def store(vocabulary, tmp_path):
+  vocabulary.save(tmp_path / 'vocab')
+  return types.SimpleNamespace(path=tmp_path, special=vocabulary.special, languages=())
+
+
+def config():
+  c = text.get_config().copy_and_resolve_references()
+  c.data.task.update(text=('text',), label='label', classes=('a', 'b'))
+  c.update(length=32)
+  c.model = ConfigDict(dict(name='bert', extra=(('language', 2),)))
+  c.data.update(languages=LANGUAGES, language='en')
+  return c
+
+
+@mutation(
+  'labelled: a model is judged without labels',
+  'bertjax/examples/labelled/common/from_config.py',
+  "if judged and 'unlabelled' in given:",
+  'if False:',
+)
+def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
+  (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
+  c = config()
+  c.data.task.unlabelled = True
+  of = lambda **more: from_config.open_rows(c, f'{tmp_path}/a.jsonl', 'key', store, 0, 1, **more)
+  assert of().examples.label == {}
+  assert of(judged=True).examples.label['label'].tolist() == [1]
+  assert c.data.task.unlabelled
+
+
+@mutation(
+  'labelled: every language is cut by the rules of the one that is learned',
+  'bertjax/examples/labelled/common/from_config.py',
+  'vocabulary = vocabulary_of(config, store, language)',
+  'vocabulary = vocabulary_of(config, store)',
+)
+def test_texts_of_a_file_are_cut_by_its_language(vocabulary, store, tmp_path):
+  (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
+  c, found = config(), {}
+  for language in ('', 'en', 'fr', '1'):
+    rows = from_config.open_rows(c, f'{tmp_path}/a.jsonl', 'key', store, 0, 1, language)
+    found[language] = rows.examples.id_n[0][1:-1].tolist()
+  expected = [vocabulary.encode_batch([TEXT], [each])[0].tolist() for each in LANGUAGES]
+  assert [found['en'], found['fr']] == expected and expected[0] != expected[1]
+  assert found[''] == found['en'] and found['1'] == found['fr']
+  c.data.update(languages=(), language='')
+  with pytest.raises(UserError, match='expected that of the examples by name'):
+    from_config.vocabulary_of(c, store)

@@ -1,0 +1,80 @@
+"""Files in the form of SQuAD."""
+
+import gzip
+import json
+
+import pytest
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.examples.labelled.common import squad_json
+
+
+def question(name='q1', **more):
+  given = dict(id=name, question='who?', answers=[dict(text='bob', answer_start=0)])
+  return given | more
+
+
+def file_of(tmp_path, *questions, context='bob sat'):
+  path = tmp_path / 'a.json'
+  paragraph = dict(context=context, qas=list(questions))
+  path.write_text(json.dumps(dict(data=[dict(title='t', paragraphs=[paragraph])])))
+  return path
+
+
+@mutation(
+  'squad: what is marked as impossible has answers',
+  'bertjax/examples/labelled/common/squad_json.py',
+  "known = answers and not said.get('is_impossible', False)",
+  'known = answers',
+)
+def test_a_question_has_its_context_and_its_answers(tmp_path):
+  path = file_of(
+    tmp_path, question(), question('q2', answers=[]), question('q3', is_impossible=True)
+  )
+  packed = tmp_path / 'b.json.gz'
+  packed.write_bytes(gzip.compress(path.read_bytes()))
+  for each in (path, packed):
+    first, second, third = squad_json.read(str(each))
+    assert first.values == dict(
+      id='q1', question='who?', context='bob sat', answers=(squad_json.Answer('bob', 0),)
+    )
+    assert second.values['answers'] == third.values['answers'] == ()
+    assert first.place == f'{each}, question q1'
+
+
+@pytest.mark.parametrize(
+  ('questions', 'said'),
+  [
+    ([question(), question()], 'question q1 stands there twice'),
+    ([dict(question='who?')], r"data\[0\], paragraphs\[0\], qas\[0\]: expected str or int as 'id'"),
+    ([question(answers='bob')], "question q1: expected list as 'answers', got 'bob'"),
+    ([question(answers=[dict(text='bob', answer_start='0')])], "int as 'answer_start', got '0'"),
+    ([question(question=None)], "question q1: expected str as 'question', got 'None'"),
+  ],
+)
+def test_other_forms_are_refused_with_their_place(tmp_path, questions, said):
+  with pytest.raises(UserError, match=said):
+    list(squad_json.read(str(file_of(tmp_path, *questions))))
+
+
+def test_other_files_are_refused(tmp_path):
+  with pytest.raises(UserError, match='there is no file'):
+    list(squad_json.read(str(tmp_path / 'nowhere.json')))
+  (tmp_path / 'lines.json').write_text('{"id": 1}\n{"id": 2}\n')
+  with pytest.raises(UserError, match='expected one JSON object in the form of SQuAD'):
+    list(squad_json.read(str(tmp_path / 'lines.json')))
+  (tmp_path / 'a.tsv').write_text('id\tquestion\n')
+  with pytest.raises(UserError, match='expected questions in the form of SQuAD'):
+    list(squad_json.read(str(tmp_path / 'a.tsv')))
+
+
+def test_the_real_files_are_read(shared):
+  count = {
+    'downstream/squad/dev-v2.0-half': (6078, 3168), 'downstream/squad/derived-v1.1-dev': (803, 0),
+    'downstream/xquad/xquad.zh': (1190, 0), 'zh/tasks/cmrc2018/dev': (3219, 0),
+  }  # fmt: skip
+  for name, (questions, unanswerable) in count.items():
+    found = list(squad_json.read(str(shared / f'{name}.json.gz')))
+    assert len(found) == questions
+    assert sum(not record.values['answers'] for record in found) == unanswerable

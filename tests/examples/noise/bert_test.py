@@ -1,0 +1,191 @@
+"""Masked-LM masking: the rules' counts, candidates and shares, word groups, purity."""
+
+import itertools
+
+import numpy as np
+import pytest
+from masking import MASKED_LM as RECIPES
+from masking import at_targets, corrupted, count_of, mask_options, masked
+from mutation import mutation
+from toy_store import ANYWHERE, MASK, SPECIAL, random_store, recipe, roberta
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import targets
+
+CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
+
+
+@pytest.mark.parametrize('name', RECIPES)
+@mutation(
+  'masking: nine tenths show the mask',
+  'bertjax/examples/targets.py',
+  'masked_n = u_n < mask.mask_share',
+  'masked_n = u_n < mask.mask_share + 0.1',
+)
+def test_rate_and_shares(name):
+  batch, original_BT, store = masked(RECIPES[name], rows=1500, store=random_store(2500))
+  used_BP = batch['weight_BP'] > 0
+  assert 0.13 < used_BP.sum() / (batch['example_BT'] > 0).sum() < 0.16
+  used_BP &= ~np.isin(batch['target_BP'], [CLS, SEP])
+  count = used_BP.sum()
+  batch = batch | dict(weight_BP=used_BP)
+  target, shown = batch['target_BP'][used_BP], at_targets(batch, batch['token_BT'])
+  vocabulary = store.vocabulary_size
+  is_mask = batch['masked_BP'][used_BP].mean()
+  # A random id is the original one, or [MASK], once in a vocabulary.
+  changed = ((shown != target) & (shown != MASK)).mean() * vocabulary / (vocabulary - 2)
+  kept = 1 - is_mask - changed
+  for share, p in ((is_mask, 0.8), (changed, 0.1), (kept, 0.1)):
+    # Words are decided as a whole by RoBERTa: about 1.4 tokens a word widen the error.
+    assert abs(share - p) < 3 * np.sqrt(1.5 * p * (1 - p) / count)
+
+
+@mutation(
+  'masking: RoBERTa draws special ids',
+  'bertjax/examples/recipes.py',
+  "never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')",
+  'never_drawn=()',
+)
+def test_random_ids_are_uniform_over_all_but_those_of_the_rule():
+  for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 5)):
+    config.mask.mask_share = 0.0
+    batch, original_BT, store = masked(config, rows=3000, store=random_store(3000))
+    shown = at_targets(batch, batch['token_BT'])
+    shown = shown[shown != batch['target_BP'][batch['weight_BP'] > 0]]
+    assert shown.min() == low and shown.max() == store.vocabulary_size - 1
+    count = np.bincount(shown, minlength=store.vocabulary_size)[low:]
+    expected = len(shown) / len(count)
+    assert ((count - expected) ** 2 / expected).sum() < len(count) + 5 * np.sqrt(2 * len(count))
+
+
+def test_roberta_predicts_every_position_equally():
+  batch, original_BT, _ = masked(roberta(ANYWHERE), rows=800, store=random_store(1500))
+  hit_T = np.zeros(128)
+  np.add.at(hit_T, batch['target_pos_BP'][batch['weight_BP'] > 0], 1)
+  rate_T = hit_T / len(original_BT)
+  assert abs(rate_T - 0.15).max() < 4.5 * np.sqrt(0.15 * 0.85 / len(original_BT))
+  assert (batch['target_BP'] == SEP).any() and (batch['target_BP'][:, :1] == CLS).any()
+
+
+@mutation(
+  'targets: the separators count as masked text',
+  'bertjax/examples/targets.py',
+  'masked_n = masked_n & ~is_special(target_n, store)',
+  'pass',
+)
+def test_what_is_told_by_the_layout_does_not_count_as_masked():
+  batch, original_BT, _ = masked(roberta(), rows=800, store=random_store(1500))
+  special_BP = (batch['weight_BP'] > 0) & np.isin(batch['target_BP'], [CLS, SEP])
+  shown_BP = np.take_along_axis(batch['token_BT'], batch['target_pos_BP'], 1)
+  assert (shown_BP == MASK)[special_BP].mean() > 0.7
+  assert not batch['masked_BP'][special_BP].any()
+
+
+def test_counts_of_the_bert_rule():
+  """min(P, max(1, round half to even(.15 * length))): 19 of 128 and 77 of 512."""
+  assert [targets.slots(mask_options(recipe()), length) for length in (128, 512)] == [20, 77]
+  for length, expected in ((128, 19), (512, 77), (5, 1), (10, 2), (30, 4), (50, 8), (3, 1)):
+    assert count_of(recipe(mask__max_targets=100), [length]) == [[expected]]
+  assert count_of(recipe(mask__max_targets=20), [512]) == [[20]]
+
+
+def test_counts_of_the_roberta_rule():
+  counts = np.array(count_of(roberta(mask__max_targets=100), [50] * 4000, pack=False))
+  assert set(counts.ravel()) == {7, 8} and abs(counts.mean() - 7.5) < 4 * 0.5 / np.sqrt(4000)
+  counts = np.array(count_of(roberta(), [512] * 2000, pack=False))
+  assert set(counts.ravel()) == {76, 77} and abs(counts.mean() - 76.8) < 4 * 0.4 / np.sqrt(2000)
+
+
+@pytest.mark.parametrize('name', ['bert-words', 'roberta-words'])
+@mutation(
+  'masking: special tokens are candidates',
+  'bertjax/examples/targets.py',
+  'return np.flatnonzero(~is_special(token_n, store))',
+  'return np.arange(len(token_n))',
+)
+def test_words_are_masked_whole(name):
+  config = RECIPES[name]
+  batch, original_BT, store = masked(config)
+  for row in range(100):
+    real = int((batch['example_BT'][row] > 0).sum())
+    tokens = original_BT[row, :real]
+    candidates = np.arange(real)
+    if config.mask.rule == 'bert':
+      candidates = candidates[~np.isin(tokens, [CLS, SEP])]
+    starts = store.word_starts[tokens[candidates]].copy()
+    starts[0] = True
+    chosen = set(batch['target_pos_BP'][row][batch['weight_BP'][row] > 0].tolist())
+    for word in np.split(candidates, np.flatnonzero(starts)[1:]):
+      assert chosen >= set(word) or not chosen & set(word)
+
+
+@mutation(
+  'masking: BERT decides once per word',
+  'bertjax/examples/noise/bert.py',
+  'decide_n = lead_n if roberta else index_n',
+  'decide_n = lead_n',
+)
+def test_roberta_decides_once_per_word_and_bert_once_per_token():
+  store = random_store(1500)
+  mixed = {}
+  for name in ('bert-words', 'roberta-words'):
+    batch, original_BT, _ = masked(RECIPES[name], rows=1000, store=store)
+    mask_BP, pos_BP = batch['masked_BP'], batch['target_pos_BP']
+    second_BP = (np.diff(pos_BP, axis=1) == 1) & (batch['weight_BP'][:, 1:] > 0)
+    special_BP = np.isin(batch['target_BP'], [CLS, SEP])
+    second_BP &= ~special_BP[:, 1:] & ~special_BP[:, :-1]
+    token_BP = np.take_along_axis(original_BT, pos_BP, 1)
+    same_word_BP = second_BP & ~store.word_starts[token_BP[:, 1:]]
+    mixed[name] = (mask_BP[:, 1:] != mask_BP[:, :-1])[same_word_BP].mean()
+  assert mixed['roberta-words'] == 0
+  assert abs(mixed['bert-words'] - 2 * 0.8 * 0.2) < 0.02
+
+
+def test_choice_is_uniform_over_pairs_of_positions():
+  """Without replacement and without order: every pair of a short example equally often."""
+  config = recipe(mask__rate=0.3)
+  batch = corrupted(config, random_store(3), [8] * 30000, capacity=8)
+  pairs = [tuple(p) for p in batch['target_pos_BP'][batch['weight_BP'].sum(1) == 2][:, :2]]
+  count = np.array([pairs.count(p) for p in itertools.combinations(range(1, 7), 2)])
+  expected = len(pairs) / 15
+  assert len(pairs) == 30000 and ((count - expected) ** 2 / expected).sum() < 14 + 5 * np.sqrt(28)
+
+
+@pytest.mark.parametrize(
+  'special',
+  [dict(pad=0, unk=100, cls=101, sep=102, mask=103), dict(pad=1, unk=3, cls=0, sep=2, mask=999)],
+  ids=['WordPiece', 'fairseq'],
+)
+@mutation(
+  'masking: special ids are those at the head of the vocabulary',
+  'bertjax/examples/targets.py',
+  'id_n = id_n + (id_n >= special_id)',
+  'id_n = id_n + 1',
+  case='WordPiece',
+)
+def test_no_special_token_is_drawn_wherever_it_is(special):
+  """Random ids of RoBERTa are as often each of the other 995 of the vocabulary."""
+  store = random_store(3)
+  store.special.update(special)
+  config = roberta(mask__mask_share=0.0, mask__random_share=1.0, mask__rate=1.0)
+  batch = corrupted(config, store, [500] * 400)
+  drawn = np.bincount(batch['token_BT'].ravel(), minlength=1000)
+  assert drawn.sum() >= 200_000 and not drawn[list({*special.values()} - {special['pad']})].any()
+  others = np.delete(drawn, list(special.values()))
+  expected = others.mean()
+  assert np.sum((others - expected) ** 2 / expected) < 994 + 5 * np.sqrt(2 * 994)
+
+
+@pytest.mark.parametrize(
+  'change,message',
+  [
+    (dict(mask__rule='brt'), "rule: expected one of 'bert', 'roberta', got 'brt'"),
+    (dict(mask__rate=0.0), 'rate: expected float > 0 and <= 1, got 0.0'),
+    (dict(mask__mask_share=0.95), 'at most 1 together'),
+    (dict(mask__max_targets=-1), 'max_targets: expected int >= 0, got -1'),
+    (dict(mask__never_drawn=('msk',)), "never_drawn: expected a tuple of one of 'pad', 'unk'"),
+  ],
+)
+def test_a_wrong_recipe_is_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

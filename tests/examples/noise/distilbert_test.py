@@ -1,0 +1,168 @@
+"""DistilBERT's masks: draws by frequency over a block of rows, against the original's formula."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from masking import at_targets, corrupted, masked, placed
+from mutation import mutation
+from toy_store import MASK, SPECIAL, VOCABULARY, random_store
+from toy_store import distilbert as recipe
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import plan_and_mask
+
+
+def near(count, total, share):
+  assert abs(count - total * share) < 4.5 * math.sqrt(total * share * (1 - share))
+
+
+def counted(counts):
+  """A store whose words occur so often, word by word in turn."""
+  store = random_store(3)
+  store.counts = np.resize(counts, VOCABULARY)
+  return store
+
+
+@mutation(
+  'DistilBERT masking: rare words come last',
+  'bertjax/examples/noise/distilbert.py',
+  '** -options.smoothing',
+  '** options.smoothing',
+)
+@mutation(
+  'DistilBERT masking: frequency counts in full',
+  'bertjax/examples/noise/distilbert.py',
+  '** -options.smoothing',
+  '** -1.0',
+)
+def test_words_are_masked_in_proportion_to_their_count_to_the_power_of_minus_smoothing():
+  """Where few are drawn, so that no kind of word runs short: shares of five kinds of words."""
+  counts = np.array([1, 4, 20, 100, 3000])
+  config = recipe(mask__rate=0.005, mask__block=40, mask__mask_share=1.0, mask__random_share=0.0)
+  batch = corrupted(config, counted(counts), [64] * 16000, capacity=64)
+  word_n = batch['target_BP'][batch['weight_BP'] > 0] % 5
+  share_k = counts**-0.7 / np.sum(counts**-0.7)
+  for kind in (1, 2, 3):  # the most frequent rarely come up, the rarest thin out
+    near((word_n == kind).sum(), len(word_n), share_k[kind])
+  near((word_n == 4).sum(), len(word_n), share_k[4])
+
+
+@mutation(
+  'DistilBERT masking: words come in any order',
+  'bertjax/examples/noise/distilbert.py',
+  'turn_n = -np.log1p(-u_n) / weight_n',
+  'turn_n = u_n',
+)
+def test_each_position_is_masked_as_often_as_the_original_draws_it():
+  """At the rate of 15%, where words run short: prepare_batch_mlm on the same rows."""
+  lengths, repeats = [30, 14, 22, 41], 3000
+  store = counted([1, 3, 50, 900, 20000, 7])
+  config = recipe(mask__block=4)
+  opened = plan_and_mask.open_recipe(config)
+  token_BT, hits_BT = np.zeros((4, 41), np.int64), np.zeros((4, 41))
+  for seed in range(repeats):
+    rows = placed(lengths, capacity=41, seed=seed)
+    batch = opened.masking.corrupt(rows, opened.mask_options, store)
+    row_n, slot_n = np.nonzero(batch['weight_BP'])
+    hits_BT[row_n, batch['target_pos_BP'][row_n, slot_n]] += 1
+    assert len(row_n) == math.ceil(0.15 * sum(lengths)) and not batch['dropped_B'].any()
+  token_BT.ravel()[rows.cell_n] = rows.token_n  # padding is id 0, which is special
+
+  probability_V = np.maximum(store.counts, 1) ** -0.7
+  probability_V[list(SPECIAL.values())] = 0.0
+  drawn = torch.zeros(token_BT.size)
+  weight = torch.tensor(probability_V[token_BT.ravel()])
+  torch.manual_seed(0)
+  for _ in range(repeats):
+    number = math.ceil(0.15 * sum(lengths))
+    drawn[torch.multinomial(weight / weight.sum(), number, replacement=False)] += 1
+  theirs_BT = drawn.numpy().reshape(token_BT.shape)
+  share_BT = (theirs_BT + hits_BT) / (2 * repeats)
+  deviation_BT = np.sqrt(2 * repeats * share_BT * (1 - share_BT))
+  assert (np.abs(theirs_BT - hits_BT) <= 4.5 * deviation_BT + 1).all()
+
+
+@pytest.mark.parametrize('lengths', [[64] * 10, [20, 64, 13, 41, 30] * 2])
+@mutation(
+  'DistilBERT masking: a row alone is a block',
+  'bertjax/examples/noise/distilbert.py',
+  'tokens_B.reshape(-1, options.block).sum(1)',
+  'tokens_B.reshape(-1, options.block).max(1)',
+)
+def test_a_block_masks_its_share_of_the_tokens_without_padding(lengths):
+  batch = corrupted(recipe(), counted([1, 50]), lengths, capacity=64)
+  number_b = (batch['weight_BP'] > 0).sum(1).reshape(2, 5).sum(1)
+  assert number_b.tolist() == [math.ceil(0.15 * sum(lengths[:5]))] * 2
+
+
+@mutation(
+  'DistilBERT masking: [SEP] is predicted',
+  'bertjax/examples/noise/distilbert.py',
+  'targets.ids_of(tuple(store.special), store)',
+  "targets.ids_of(('cls', 'unk', 'mask', 'pad'), store)",
+)
+@mutation(
+  'DistilBERT masking: [UNK] is predicted',
+  'bertjax/examples/noise/distilbert.py',
+  'targets.ids_of(tuple(store.special), store)',
+  "targets.ids_of(('cls', 'sep', 'mask', 'pad'), store)",
+)
+def test_special_tokens_are_never_predicted_and_words_without_a_count_are():
+  store = random_store(200)
+  store.tokens[::7] = SPECIAL['unk']
+  store.counts = np.bincount(store.tokens, minlength=VOCABULARY) * (np.arange(VOCABULARY) % 2)
+  config = recipe(mask__rate=1.0, mask__max_targets=64)
+  config.mask.update(dict(mask_share=1.0, random_share=0.0))
+  examples = examples_lib.examples_in_memory(store, config, 64, 0)
+  batch = examples.batch(np.arange(examples.rows // 5 * 5), False)
+  found_n = batch['target_BP'][batch['weight_BP'] > 0]
+  assert not np.isin(found_n, list(SPECIAL.values())).any()
+  assert (store.counts[found_n] == 0).any() and (store.counts[found_n] > 0).any()
+  # More is asked for than there is, so all of it is predicted.
+  shown_n = batch['token_BT'][batch['example_BT'] > 0]
+  assert set(shown_n) == {SPECIAL[name] for name in ('cls', 'sep', 'unk', 'mask')}
+
+
+def test_what_the_input_shows():
+  batch, original_BT, _ = masked(recipe(), rows=2000, store=random_store(2500))
+  shown, total = at_targets(batch, batch['token_BT']), int((batch['weight_BP'] > 0).sum())
+  truth = at_targets(batch, original_BT)
+  near((shown == MASK).sum(), total, 0.8 + 0.1 / VOCABULARY)
+  near(((shown != MASK) & (shown != truth)).sum(), total, 0.1 * (1 - 2 / VOCABULARY))
+
+
+def test_what_has_no_slot_is_dropped_and_counted():
+  config = recipe(mask__max_targets=5)
+  batch = corrupted(config, counted([1, 50]), [64] * 500, capacity=64)
+  used_B = (batch['weight_BP'] > 0).sum(1)
+  assert used_B.max() == 5 and batch['dropped_B'].any()
+  assert (used_B + batch['dropped_B']).sum() == 100 * math.ceil(0.15 * 5 * 64)
+
+
+@mutation(
+  'DistilBERT masking: rows are masked one by one',
+  'bertjax/examples/noise/distilbert.py',
+  '  return options.block\n',
+  '  return 1\n',
+)
+def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
+  examples = examples_lib.examples_in_memory(random_store(), recipe(pack=3), 64, 0)
+  batch = examples.batch(np.arange(40), True)
+  some_n = np.array([3, 30, 31, 17])
+  part = examples.batch(some_n, True)
+  for name, value in part.items():
+    np.testing.assert_array_equal(value, batch[name][some_n], err_msg=name)
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(mask__smoothing=-1.0), 'smoothing: expected float >= 0, got -1.0'),
+    (dict(mask__block=0), 'block: expected int >= 1, got 0'),
+  ],
+)
+def test_a_wrong_recipe_is_refused(change, message):
+  with pytest.raises(ValueError, match=message):
+    examples_lib.examples_in_memory(random_store(3), recipe(**change), 64, 0)

@@ -1,0 +1,191 @@
+"""ERNIE 1.0's masks by units, or by characters: coins, shares, slots."""
+
+import dataclasses
+
+import ernie_text
+import numpy as np
+import pytest
+from ernie_text import SPECIAL, VOCABULARY
+from masking import unchanged
+from mutation import mutation
+from toy_store import ernie
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import layout
+from bertjax.store.reader import open_store
+from bertjax.store.writer import write_store
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return ernie_text.write_units(tmp_path_factory.mktemp('ernie') / 'store')
+
+
+def batch_of(store, config, rows=600, length=64, seed=1):
+  examples = examples_lib.examples_in_memory(store, config, length, seed)
+  clean = examples_lib.examples_in_memory(store, unchanged(config), length, seed)
+  row_n = np.arange(rows)
+  return examples.batch(row_n, True), clean.batch(row_n, True)['token_BT']
+
+
+class Masks:
+  """What a batch masks, token by token, and the units of the rows."""
+
+  def __init__(self, store, config, batch, original_BT, seed=1, length=64):
+    examples = examples_lib.examples_in_memory(store, config, length, seed)
+    seen = {}
+
+    def look(rows, options, store):
+      seen['rows'] = rows
+      return {}
+
+    recipe = examples.recipe._replace(masking=examples.recipe.masking._replace(corrupt=look))
+    examples = dataclasses.replace(examples, recipe=recipe)
+    examples.batch(np.arange(len(original_BT)), True)
+    rows = seen['rows']
+    unit_n = layout.units(rows, store)
+    self.special = np.isin(original_BT, [store.special[k] for k in ('cls', 'sep')])
+    self.real = (batch['example_BT'] > 0) & ~self.special
+    self.begins = layout.place(rows, unit_n) > 0
+    self.begins[:, 1:] |= self.special[:, :-1]  # a pair may begin inside a unit, having lost tokens
+    self.target = np.zeros(original_BT.shape, bool)
+    row, slot = np.nonzero(batch['weight_BP'])
+    self.target[row, batch['target_pos_BP'][row, slot]] = True
+    self.shown, self.original = batch['token_BT'], original_BT
+    number = np.cumsum(self.begins & self.real)  # units in reading order, over the rows
+    self.unit_BT = number.reshape(original_BT.shape)
+
+
+def test_characters_are_masked_one_by_one(store):
+  config = ernie(mask__word_prob=0.0)
+  batch, original = batch_of(store, config)
+  m = Masks(store, config, batch, original)
+  tokens = m.real.sum()
+  assert not (m.target & ~m.real).any()
+  np.testing.assert_allclose(m.target.sum() / tokens, 0.15, atol=4 * np.sqrt(0.13 / tokens))
+  for share, got in shares(m, m.target).items():
+    np.testing.assert_allclose(got, share, atol=4 * np.sqrt(0.16 / m.target.sum()))
+  # Neighbours in a unit are independent of each other.
+  later = m.real & ~m.begins
+  pairs = later[:, 1:] & m.target[:, :-1]
+  np.testing.assert_allclose(m.target[:, 1:][pairs].mean(), 0.15, atol=0.04)
+
+
+def shares(m, at):
+  """Expected -> seen share of [MASK], random and kept among these targets."""
+  masked = m.shown[at] == SPECIAL['mask']
+  kept = m.shown[at] == m.original[at]
+  return {0.8: masked.mean(), 0.1: kept.mean(), 0.1001: (~masked & ~kept).mean()}
+
+
+@mutation(
+  'ernie: later tokens of a unit are shown as if they had been chosen themselves',
+  'bertjax/examples/noise/ernie.py',
+  'np.where(lead_c[at_c] == at_c, options.rate, 1.0)',
+  'options.rate',
+)
+def test_units_are_masked_whole(store):
+  config = ernie(mask__word_prob=1.0)
+  batch, original = batch_of(store, config)
+  assert not batch['dropped_B'].any()
+  m = Masks(store, config, batch, original)
+  assert not (m.target & ~m.real).any()
+  count = np.bincount(m.unit_BT[m.real])
+  hit = np.bincount(m.unit_BT[m.real], m.target[m.real])
+  assert set(np.unique(hit[count > 0] / count[count > 0])) == {0.0, 1.0}
+  units = (count > 0).sum()
+  np.testing.assert_allclose((hit > 0).sum() / units, 0.15, atol=4 * np.sqrt(0.13 / units))
+  for at in (m.target & m.begins, m.target & ~m.begins):
+    for share, got in shares(m, at).items():
+      np.testing.assert_allclose(got, share, atol=4 * np.sqrt(0.16 / at.sum()))
+  # Later tokens decide for themselves: a unit is not shown as a whole.
+  lead = m.target[:, :-1] & m.begins[:, :-1] & m.target[:, 1:] & ~m.begins[:, 1:]
+  shown = m.shown == SPECIAL['mask']
+  both = shown[:, :-1][lead] & shown[:, 1:][lead]
+  np.testing.assert_allclose(both.mean(), 0.64, atol=4 * np.sqrt(0.23 / lead.sum()))
+
+
+@mutation(
+  'ernie: a unit goes on behind [SEP]',
+  'bertjax/examples/noise/ernie.py',
+  'np.diff(candidate_c) > 1',
+  'np.diff(candidate_c) > 2',
+)
+def test_units_end_at_the_separator(tmp_path):
+  """Pairs of one unit each, most cut at the front: A is chosen without regard to B."""
+  draw = np.random.default_rng(0)
+  documents = [[draw.integers(5, 3000, 80) for _ in range(2)] for _ in range(1500)]
+  units = [[np.eye(1, 80)[0] for _ in range(2)] for _ in range(1500)]
+  write_store(tmp_path / 's', documents, VOCABULARY, None, units)
+  config = ernie(mask__word_prob=1.0, mask__rate=0.5, mask__max_targets=64, plan__short_prob=0.0)
+  batch, original = batch_of(open_store(tmp_path / 's'), config, rows=1500)
+  m = Masks(open_store(tmp_path / 's'), config, batch, original)
+  a = m.target[:, 1]
+  b = m.target[np.arange(1500), (batch['example_BT'] > 0).sum(1) - 2]
+  assert abs((a == b).mean() - 0.5) < 0.06
+
+
+def test_random_ids_are_all_but_pad(store):
+  config = ernie(mask__mask_share=0.0, mask__random_share=1.0)
+  batch, original = batch_of(store, config, rows=2000)
+  m = Masks(store, config, batch, original)
+  ids = m.shown[m.target]
+  assert ids.min() >= 1 and {1, 2, 3, 4} <= set(ids.tolist())
+  np.testing.assert_allclose(ids.mean(), 1500, atol=4 * 866 / np.sqrt(len(ids)))
+
+
+@pytest.mark.parametrize('block', [1, 8, 100])
+@mutation(
+  'ernie: a coin for every row',
+  'bertjax/examples/noise/ernie.py',
+  'rows.number_B // options.block',
+  'rows.number_B',
+)
+@mutation(
+  'ernie: rows within a batch count from 0',
+  'bertjax/examples/examples.py',
+  '(len(row_n), self.length), row_n, self.spec.seed,',
+  '(len(row_n), self.length), None, self.spec.seed,',
+)
+def test_one_coin_for_a_block_of_rows(store, block):
+  config = ernie(mask__block=block, mask__word_prob=0.7)
+  batch, original = batch_of(store, config, rows=800)
+  m = Masks(store, config, batch, original)
+  # A row with a unit hit in part is masked by characters.
+  count = np.bincount(m.unit_BT[m.real])
+  hit = np.bincount(m.unit_BT[m.real], m.target[m.real])
+  broken = (hit > 0) & (hit < count)
+  characters = np.array(
+    [broken[np.unique(u[r])].any() for u, r in zip(m.unit_BT, m.real, strict=True)]
+  )
+  blocks = characters.reshape(-1, block)
+  found = blocks.any(1)
+  assert abs(found.mean() - 0.3) < 4 * np.sqrt(0.21 / len(blocks)) + (0.2 if block == 1 else 0)
+  if block > 1:  # most rows of such a block have a unit hit in part
+    assert blocks[found].mean() > 0.6
+  examples = examples_lib.examples_in_memory(store, config, 64, 1)
+  alone = examples.batch(np.arange(300, 310), True)
+  np.testing.assert_array_equal(alone['token_BT'], batch['token_BT'][300:310])
+
+
+def test_slots_that_do_not_suffice_drop_targets_and_count_them(store):
+  config = ernie(mask__max_targets=4)
+  batch, _ = batch_of(store, config)
+  wide, _ = batch_of(store, ernie())
+  assert not wide['dropped_B'].any() and batch['dropped_B'].sum() > 100
+  used = lambda b: (b['weight_BP'] > 0).sum(1)
+  np.testing.assert_array_equal(used(batch) + batch['dropped_B'], used(wide))
+
+
+def test_a_store_without_units_is_refused(tmp_path):
+  write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
+  bare = open_store(tmp_path / 's')
+  with pytest.raises(ValueError, match='has no units: .*--lexicon=FILES. or --segmenter'):
+    examples_lib.make_examples(bare, ernie(), 64, 0)
+  for change, message in (
+    (dict(mask__word_prob=1.5), 'word_prob: expected float >= 0 and <= 1, got 1.5'),
+    (dict(mask__block=0), 'block: expected int >= 1, got 0'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      examples_lib.make_examples(bare, ernie(**change), 64, 0)
+  assert not (tmp_path / 's/plans').exists()

@@ -1,0 +1,233 @@
+"""XLNet's targets and orders against the original's loops, run with the same draws."""
+
+import numpy as np
+import pytest
+from masking import mask_options
+from mutation import mutation
+from toy_store import spec_of, xlnet, xlnet_store
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Chosen
+from bertjax.examples import examples as examples_lib
+from bertjax.examples.layout import lay_out
+from bertjax.examples.noise import xlnet_permutation
+
+LENGTH, REUSE, SEED = 96, 48, 5
+
+
+def cut(perm_size=48, **mask):
+  """Rows of two equal parts."""
+  changes = dict(perm_size=perm_size, reuse_len=REUSE) | mask
+  return xlnet(
+    plan__reuse_len=changes['reuse_len'], **{f'mask__{k}': v for k, v in changes.items()}
+  )
+
+
+def sample_mask(word, goal, key, mask, backwards):
+  """data_utils.py:_sample_mask of one part, piece by piece; turn t of a site has its t-th draw."""
+  size = len(word)
+  word = word[::-1] if backwards else word
+  chosen, taken, at, turn = np.zeros(size, bool), 0, 0, 0
+  draw = lambda site, turn: counter_rng.fold(counter_rng.fold(key, site), turn)
+  until = np.cumsum(xlnet_permutation.pmf(mask.max_words))
+  while at < size and taken < goal:
+    n = 1 + int((counter_rng.uniform(draw(xlnet_permutation._GRAM, turn)) >= until[:-1]).sum())
+    n = min(n, goal - taken)
+    context = n * mask.context
+    left = int(counter_rng.below(draw(xlnet_permutation._LEFT, turn), context)[0])
+    turn += 1
+    begin = at + left
+    while begin < size and not word[begin]:
+      begin += 1
+    if begin >= size:
+      break
+    end, count = begin + 1, 1
+    while end < size:
+      if word[end if mask.whole_word else begin]:
+        count += 1
+        if count > n:
+          break
+      end += 1
+    if end >= size:
+      break
+    end = min(end, begin + goal - taken)
+    at = end + context - left
+    chosen[begin:end] = True
+    taken += end - begin
+  turn = 0
+  while taken < goal:
+    i = counter_rng.below(draw(xlnet_permutation._FILL, turn), size)[0]
+    turn += 1
+    taken += not chosen[i]
+    chosen[i] = True
+  return chosen[::-1] if backwards else chosen
+
+
+def local_perm(chosen, special, perm_size, key):
+  """data_utils.py:_local_perm of one part: the mask (True: hidden) and the targets."""
+  size = len(chosen)
+  index = np.arange(size).reshape(-1, perm_size).T
+  index = index[np.argsort(counter_rng.fold(key, np.arange(perm_size)))].T.reshape(-1)
+  plain = ~chosen & ~special
+  rev = np.where(plain, -1, index)
+  target = ~plain & ~special
+  own = np.where(target, rev, rev + 1)
+  return (own[:, None] <= rev[None, :]) & ~plain[None, :], target
+
+
+def parts_of(batch, row, store):
+  token = batch['token_BT'][row]
+  special = (token == store.special['cls']) | (token == store.special['sep'])
+  for number, part in enumerate((slice(0, REUSE), slice(REUSE, LENGTH))):
+    yield number, part, store.word_starts[token[part]], special[part]
+
+
+@pytest.mark.parametrize('whole', [False, True])
+@pytest.mark.parametrize('perm_size', [1, 2, 6, 48])
+@mutation(
+  'xlnet: a part is walked forwards in backward rows',
+  'bertjax/examples/noise/xlnet_permutation.py',
+  "  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)",
+  "  backward_p = np.repeat(rows.ranges.row['direction'] < -1, 2)",
+)
+@mutation(
+  'xlnet: a span may end with its part',
+  'bertjax/examples/noise/xlnet_permutation.py',
+  '      stop = begin + count\n      inside = stop < end',
+  '      stop = begin + count\n      inside = stop <= end',
+)
+@mutation(
+  'xlnet: the first part sees the second',
+  'bertjax/examples/noise/xlnet_permutation.py',
+  '(rows.position_n >= reuse) * (reuse + 1)',
+  '(rows.position_n >= reuse) * 0',
+)
+@mutation(
+  'xlnet: every chunk has a permutation of the whole',
+  'bertjax/examples/noise/xlnet_permutation.py',
+  '  return offset_n - place_n + order_E2s',
+  '  return 0 * place_n + order_E2s',
+)
+def test_equals_the_original(perm_size, whole):
+  """Targets, and who sees whom, pair by pair, in every row of an epoch and in both directions."""
+  config = cut(perm_size=perm_size, whole_word=whole)
+  store = xlnet_store(60)
+  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
+  batch = examples.batch(np.arange(examples.rows), shuffle=True)
+  assert (
+    batch['target_pos_BP'].shape[1] == xlnet_permutation.slots(mask_options(config), LENGTH) == 16
+  )
+  root = counter_rng.fold(counter_rng.root(SEED, 'corrupt'), 0)
+  for row in range(examples.rows):
+    key, hidden, wanted = counter_rng.fold(root, row), np.zeros((LENGTH, LENGTH), bool), []
+    hidden[:REUSE, REUSE:] = True
+    for number, part, word, special in parts_of(batch, row, store):
+      backwards = batch['direction_B'][row] < 0
+      chosen = sample_mask(word, 8, counter_rng.fold(key, number), config.mask, backwards)
+      assert chosen.sum() == 8
+      order_key = counter_rng.fold(counter_rng.fold(key, xlnet_permutation._ORDER), number)
+      hidden[part, part], target = local_perm(chosen, special, perm_size, order_key)
+      wanted += (np.flatnonzero(target) + part.start).tolist()
+    used = batch['weight_BP'][row] > 0
+    assert batch['target_pos_BP'][row][used].tolist() == wanted
+    ids = batch['token_BT'][row][wanted]
+    np.testing.assert_array_equal(batch['target_BP'][row][used], ids)
+    sees = batch['order_q_BT'][row][:, None] > batch['order_k_BT'][row][None]
+    np.testing.assert_array_equal(sees, ~hidden)
+    assert (batch['order_q_BT'][row] > xlnet_permutation.MEMORY).all()
+  np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'])
+
+
+@mutation(
+  'xlnet: a target sees itself',
+  'bertjax/examples/noise/xlnet_permutation.py',
+  '  query_n = np.where(target_n, key_n, key_n + 1)',
+  '  query_n = key_n + 1',
+)
+def test_orders_leak_no_target_to_itself():
+  """Over as many hops as there are layers, no content that a target's query sees knows it."""
+  config = cut()
+  examples = examples_lib.examples_in_memory(xlnet_store(60), config, LENGTH, SEED, rows=4)
+  batch = examples.batch(np.arange(16), shuffle=True)
+  for row in range(16):
+    order_q, order_k = batch['order_q_BT'][row], batch['order_k_BT'][row]
+    query = order_q[:, None] > order_k[None]
+    content = query | np.eye(LENGTH, dtype=bool)
+    reach = np.linalg.matrix_power(content.astype(float), 8) > 0
+    targets = batch['target_pos_BP'][row][batch['weight_BP'][row] > 0]
+    knows = (query.astype(float) @ reach) > 0
+    assert not knows[targets, targets].any()
+    assert knows[targets][:, order_k == -1].any()
+
+
+@mutation(
+  'xlnet: sizes of spans are uniform',
+  'bertjax/examples/noise/xlnet_permutation.py',
+  '  share_n = 1 / np.arange(1, max_words + 1)',
+  '  share_n = 1 / np.ones(max_words)',
+)
+def test_spans_have_the_published_distribution():
+  pmf = xlnet_permutation.pmf(5)
+  np.testing.assert_allclose(pmf, [0.4380, 0.2190, 0.1460, 0.1095, 0.0876], atol=5e-5)
+  assert pmf @ np.arange(1, 6) == pytest.approx(2.190, abs=5e-4)
+  options = mask_options(xlnet(plan__reuse_len=256, mask__reuse_len=256))
+  assert xlnet_permutation.goals(options, 512) == (43, 42)
+  assert xlnet_permutation.slots(options, 512) == 85
+  start = np.arange(1000) * 256
+  key = counter_rng.fold(counter_rng.root(0, 'walk'), np.arange(1000))
+  parts = xlnet_permutation._Parts(np.arange(256000), start, start + 256, np.full(1000, 43), key)
+  _, size, taken = xlnet_permutation._walk(np.ones(256000, bool), parts, options)
+  assert size.sum() == taken.sum()
+  # Shares of the first span of each part; later ones are cut to what is left.
+  share = np.bincount(size[:1000], minlength=6)[1:] / 1000
+  np.testing.assert_allclose(share, pmf, atol=0.05)
+  assert 5 < 43 - taken.mean() < 9  # the filler: 13 to 19% of the targets
+
+
+def test_a_row_does_not_depend_on_the_batch_around_it():
+  config, store = cut(), xlnet_store(60)
+  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
+  whole = examples.batch(np.arange(8), shuffle=True)
+  alone = examples.batch(np.array([5]), shuffle=True)
+  for name, value in alone.items():
+    np.testing.assert_array_equal(value[0], whole[name][5], err_msg=name)
+
+
+def test_epochs_differ_and_static_ones_do_not():
+  config, store = cut(), xlnet_store(60)
+  plan, spec = spec_of(config, LENGTH, SEED, rows=4)
+  ranges = plan.ranges(store, spec, Chosen({}, np.arange(4), shuffle=True))
+  keys = counter_rng.fold(counter_rng.root(0, 'corrupt'), np.arange(8))
+  one, two = (
+    xlnet_permutation.corrupt(
+      lay_out(ranges, store, np.arange(4), key, (4, LENGTH)), mask_options(config), store
+    )
+    for key in (keys[:4], keys[4:])
+  )
+  assert (one['order_q_BT'] != two['order_q_BT']).any()
+  assert (one['target_pos_BP'] != two['target_pos_BP']).any()
+  np.testing.assert_array_equal(one['token_BT'], two['token_BT'])
+  for static in (True, False):
+    config.mask.static = static
+    examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
+    first, second = (examples.batch(np.arange(4) + k * examples.rows, False) for k in (0, 1))
+    # The second part has another text in every epoch.
+    same = np.array_equal(first['order_q_BT'][:, :REUSE], second['order_q_BT'][:, :REUSE])
+    assert same == static
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    (dict(perm_size=5), 'perm_size=5 must divide both parts of a row, 48 and 48'),
+    (dict(perm_size=0), 'perm_size: expected int >= 1, got 0'),
+    (dict(reuse_len=0), 'reuse_len: expected int >= 1, got 0'),
+    (dict(reuse_len=96), 'reuse_len must leave room for A and B'),
+    (dict(context=0), 'context: expected int >= 1, got 0'),
+    (dict(max_words=0), 'max_words: expected int >= 1, got 0'),
+    (dict(max_targets=97), 'lower it'),
+  ],
+)
+def test_refuses(changes, message):
+  with pytest.raises(ValueError, match=message):
+    xlnet_permutation.MASKING.check(mask_options(cut(**changes)), None, LENGTH)

@@ -1,0 +1,189 @@
+"""Every masking over every plan: batches that keep their promises, or a refusal at set-up."""
+
+import functools
+import re
+
+import every_plan
+import numpy as np
+import pytest
+from every_plan import LENGTH, MASKS, MORE_PLANS, PLANS, ROWS
+from mutation import mutation
+from toy_store import MASK, recipe
+
+import bertjax.types
+from bertjax import data_contracts as types
+from bertjax import registry
+from bertjax.errors import UserError
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import plan_and_mask, recipes
+from bertjax.store.npy_files import join_columns
+
+SEED = 3
+# Masking -> plans that it does not go with, and why: rows without a direction have no walk, rows
+# side by side no blocks.
+REFUSED = {
+  'xlnet_permutation': (
+    'blocks dialogues electra_segments ernie_pairs lm_columns order_pairs pairs sequences '
+    'spanbert_blocks translation_pairs xlm_stream',
+    'the masking reads direction_B, which this plan does not give',
+  ),
+  'xlm, rare words first': ('lm_columns xlnet_columns', 'the masking draws over blocks of rows'),
+  'distilbert': ('lm_columns xlnet_columns', 'the masking draws over blocks of rows'),
+}
+TARGETS = {'token_BT', 'target_pos_BP', 'target_BP', 'weight_BP', 'masked_BP', 'dropped_B'}
+MORE_KEYS = dict(
+  spanbert={'left_BP', 'right_BP', 'offset_BP', 'pair_weight_BP'},
+  xlnet_permutation={'order_q_BT', 'order_k_BT'},
+)
+SPECIAL_TARGETS = ('bert, as RoBERTa', 'xlm', 'xlm, rare words first')  # predict [SEP] too
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return every_plan.write_text(tmp_path_factory.mktemp('pairs') / 'store')
+
+
+def opened(store, plan, mask, **changes):
+  config = recipe(MORE_PLANS[plan], mask, **changes)
+  return examples_lib.make_examples(store, config, LENGTH, SEED, rows=ROWS)
+
+
+def test_every_plan_and_every_masking_is_walked():
+  names = lambda table: {value['name'] for value in table.values()}
+  assert set(PLANS) == names(PLANS) == set(registry.names_in('bertjax.examples.plans'))
+  assert names(MASKS) == set(registry.names_in('bertjax.examples.noise'))
+
+
+@pytest.mark.parametrize('mask', MASKS)
+@pytest.mark.parametrize('plan', PLANS)
+@mutation(
+  'pairs of plan and masking: a row is read that no plan gives',
+  'bertjax/examples/plan_and_mask.py',
+  '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
+  '  lacking = []',
+)
+@mutation(
+  'pairs of plan and masking: blocks of rows that are read side by side',
+  'bertjax/examples/plan_and_mask.py',
+  '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:',
+  '  if False:',
+)
+@mutation(
+  'pairs of plan and masking: electra predicts the separators',
+  'bertjax/examples/noise/electra.py',
+  '  candidate_n = targets.not_special(rows, store)',
+  '  candidate_n = np.arange(len(rows.token_n))',
+)
+@mutation(
+  'pairs of plan and masking: a unit goes on in the next row',
+  'bertjax/examples/noise/ernie.py',
+  'begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0',
+  'pass',
+)
+@mutation(
+  'pairs of plan and masking: slots of another masking',
+  'bertjax/examples/noise/electra.py',
+  '_check, corrupt, slots)',
+  '_check, corrupt, targets.slots)',
+)
+def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
+  plans, why = REFUSED.get(mask, ('', ''))
+  if plan in plans.split():
+    names = f'config.data.plan {plan!r} with config.data.mask {MASKS[mask]["name"]!r}: '
+    with pytest.raises(UserError, match=re.escape(names + why)):
+      opened(store, plan, MASKS[mask])
+    return
+  packs = (1, 3) if not PLANS[plan]['name'].endswith('_columns') else (1,)
+  for pack in packs:
+    examples = opened(store, plan, MASKS[mask], pack=pack)
+    text = opened(store, plan, recipes.CAUSAL_MASK, pack=pack)  # shows every token
+    first_n = (0, ROWS, examples.rows)  # two that follow each other, and the second epoch
+    batches = [examples.batch(n + np.arange(ROWS), shuffle=True) for n in first_n]
+    for n, batch in zip(first_n, batches, strict=True):
+      check(examples, mask, batch, text.batch(n + np.arange(ROWS), shuffle=True))
+    tokens = {batch['token_BT'].tobytes() + batch['target_BP'].tobytes() for batch in batches}
+    assert len(tokens) == 3
+    if examples.ordered:
+      assert [batch['start_B'].tolist() for batch in batches] == [[x] * ROWS for x in (1, 0, 1)]
+    alone = examples.batch(np.array([ROWS + 5]), shuffle=True)
+    assert all((value[0] == batches[1][name][5]).all() for name, value in alone.items())
+
+
+def check(examples, mask, batch, text):
+  """What holds for every batch; `text` is the same one with nothing hidden."""
+  name, options = MASKS[mask]['name'], examples.recipe.mask_options
+  slots = examples.recipe.masking.slots(options, LENGTH)
+  check_schema(batch, name, set(text), dict(T=LENGTH, P=slots, G=examples.recipe.pack))
+  for key in set(text) - TARGETS:
+    np.testing.assert_array_equal(batch[key], text[key], err_msg=key)
+  used_BP, at_BP = batch['weight_BP'] > 0, batch['target_pos_BP']
+  assert used_BP.any() and set(np.unique(batch['weight_BP'])) <= {0.0, 1.0}
+  for key in ('target_pos_BP', 'target_BP', 'masked_BP'):
+    assert not batch[key][~used_BP].any(), key
+  target_BT = np.zeros((ROWS, LENGTH), bool)
+  row_n, _ = np.nonzero(used_BP)
+  target_BT[row_n, at_BP[used_BP]] = True
+  original_BT, real_BT = text['token_BT'], text['example_BT'] > 0
+  assert not (target_BT & ~real_BT).any()
+  if name == 'causal':
+    return np.testing.assert_array_equal(batch['token_BT'], original_BT)
+  np.testing.assert_array_equal(batch['token_BT'][~target_BT], original_BT[~target_BT])
+  np.testing.assert_array_equal(original_BT[row_n, at_BP[used_BP]], batch['target_BP'][used_BP])
+  store = examples.store
+  excluded = [] if mask in SPECIAL_TARGETS else [store.special['cls'], store.special['sep']]
+  assert not np.isin(batch['target_BP'][used_BP], [store.special['pad'], *excluded]).any()
+  if name == 'xlnet_permutation':  # hides by its permutation
+    return np.testing.assert_array_equal(batch['masked_BP'], batch['weight_BP'])
+  shown_BP = np.take_along_axis(batch['token_BT'], at_BP, 1)
+  assert (shown_BP[batch['masked_BP'] > 0] == MASK).all() and batch['masked_BP'].any()
+
+
+def check_schema(batch, name, keys, size):
+  """Names, shapes and dtypes are those of types.py."""
+  assert set(batch) == keys | TARGETS | MORE_KEYS.get(name, set())
+  known = set(re.findall(r'\w+_B[TPG]?\b', bertjax.types.__doc__))
+  for key, value in batch.items():
+    letter = re.fullmatch(r'\w+_B([TPG]?)', key)[1]
+    assert value.shape == ((ROWS, size[letter]) if letter else (ROWS,)), key
+    weights = key.endswith(('weight_BP', 'masked_BP', 'weight_BG'))
+    assert value.dtype == (np.float32 if weights else np.int32), key
+    assert key in known | LABELS, key
+
+
+# Of the plans: what stands for <name>_BG and <name>_BT in the schema; dropped_B goes to the loader.
+LABELS = {'order_BG', 'follows_BG', 'fake_BG', 'language_BT', 'role_BT', 'dropped_B'}
+
+
+class OffsetsAlone:
+  """A store whose tokens and units cannot be read."""
+
+  def __init__(self, store):
+    self._store = store
+
+  def __getattr__(self, name):
+    if name in ('gather', 'gather_units', 'parts', 'units'):
+      raise AssertionError(f'a plan reads {name}')
+    return getattr(self._store, name)
+
+
+@pytest.mark.parametrize('plan', MORE_PLANS)
+@mutation(
+  'plans: one reads the tokens',
+  'bertjax/examples/plans/pairs.py',
+  '  documents = len(store.documents) - 1\n',
+  '  documents = len(store.documents) - 1\n  store.gather(np.zeros(1, int), np.ones(1, int))\n',
+)
+def test_a_plan_reads_offsets_and_columns_alone(store, plan):
+  mute = OffsetsAlone(store)
+  with pytest.raises(AssertionError, match='reads gather'):
+    mute.gather(np.zeros(1, int), np.ones(1, int))
+  found = plan_and_mask.open_recipe(recipe(MORE_PLANS[plan], recipes.CAUSAL_MASK))
+  spec = types.Spec(found.plan_options, LENGTH, SEED, ROWS)
+  build = functools.partial(found.plan.build, spec=spec)
+  (column, count), (wanted, wanted_count) = (join_columns(build(s)) for s in (mute, store))
+  assert count == wanted_count
+  for name, value in wanted.items():
+    np.testing.assert_array_equal(column[name], value)
+  index_E = np.arange(len(column['length']))
+  ranges = found.plan.ranges(mute, spec, types.Chosen(column, index_E))
+  np.testing.assert_array_equal(ranges.length_E, column['length'])

@@ -1,0 +1,196 @@
+"""Blocks of sentences against loops over the stream (fairseq's three break modes)."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+from toy_store import laid, random_store, roberta, spec_of, spoken
+
+from bertjax.examples import examples as examples_lib
+from bertjax.store.npy_files import join_columns
+
+CLS, SEP = 2, 3
+
+
+def stream(store):
+  """Documents of sentences, each a list of tokens with its </s>."""
+  s, d = store.sentences, store.documents
+  return [
+    [[*store.tokens[s[i] : s[i + 1]].tolist(), SEP] for i in range(d[j], d[j + 1])]
+    for j in range(len(d) - 1)
+  ]
+
+
+def separated(documents):
+  """The same with a sentence of a lone </s> behind every document but the last."""
+  return [document + [[SEP]] for document in documents[:-1]] + documents[-1:]
+
+
+def loop(documents, block, across):
+  """Whole sentences up to `block` tokens, longer ones cut; one list of tokens per block."""
+  out, current = [], []
+  for document in documents:
+    for sentence in document:
+      for piece in (sentence[i : i + block] for i in range(0, len(sentence), block)):
+        if len(current) + len(piece) > block:
+          out.append(current)
+          current = []
+        current = current + piece
+    if not across:
+      out.append(current)
+      current = []
+  return out + [current] * bool(current)
+
+
+def blocks_of(store, mode, length, separator=True, **kwargs):
+  plan, spec = spec_of(mode_of(mode, separator), length)
+  column, count = join_columns(plan.build(store, spec, **kwargs))
+  text = laid(store, plan, spec, column)
+  out = [block.tolist() for block in np.split(text.token_n, np.cumsum(text.length_E)[:-1])]
+  assert all(block[0] == CLS and len(block) <= length for block in out)
+  return [block[1:] for block in out], count
+
+
+def mode_of(mode, separator=True):
+  return roberta(plan__break_mode=mode, plan__separator=separator)
+
+
+def expected(store, mode, block, separator=True):
+  documents = stream(store)
+  if separator and mode != 'complete_doc':
+    documents = separated(documents)
+  if mode == 'none':
+    flat = [token for document in documents for sentence in document for token in sentence]
+    return [flat[i : i + block] for i in range(0, len(flat), block)]
+  return loop(documents, block, mode == 'complete')
+
+
+MODES = ('complete', 'complete_doc', 'none')
+
+
+@pytest.mark.parametrize('mode', MODES)
+@pytest.mark.parametrize('length', [3, 8, 33, 128])
+@pytest.mark.parametrize('separator', [True, False])
+@mutation(
+  'blocks: the last document has a separator too',
+  'bertjax/examples/plans/blocks.py',
+  'len(self._documents) - 2',
+  'len(self._documents) - 1',
+  case='True-8-complete',
+)
+@mutation(
+  'blocks: blocks of one document have separators',
+  'bertjax/examples/plans/blocks.py',
+  "apart = options.separator and options.break_mode != 'complete_doc'",
+  'apart = options.separator',
+  case='True-8-complete_doc',
+)
+def test_equals_the_loop(mode, length, separator):
+  store = random_store(40, distinct=True)
+  ours, _ = blocks_of(store, mode, length, separator)
+  assert ours == expected(store, mode, length - 1, separator)
+
+
+@mutation(
+  'recipes: documents of RoBERTa leave no mark',
+  'bertjax/examples/recipes.py',
+  'separator=True',
+  'separator=False',
+)
+def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
+  """Liu et al. 2019, section 4.2: two </s> side by side, once for each border."""
+  store = random_store(30)
+  examples = examples_lib.examples_in_memory(store, roberta(mask__rate=1e-9), 4096, 0)
+  batch = examples.batch(np.arange(examples.rows), False)
+  token_n = batch['token_BT'][batch['example_BT'] > 0]
+  assert np.sum((token_n[1:] == SEP) & (token_n[:-1] == SEP)) == 29
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_does_not_depend_on_the_window(mode):
+  store = random_store(60)
+  whole = blocks_of(store, mode, 33)
+  assert all(blocks_of(store, mode, 33, window=window) == whole for window in (1, 40, 101))
+
+
+@pytest.mark.parametrize('mode', MODES)
+def test_nothing_is_dropped(mode):
+  """The blocks end to end are the whole stream, sentences longer than a block included."""
+  store = random_store(20, words=40, distinct=True)
+  ours, count = blocks_of(store, mode, 12)
+  documents = stream(store) if mode == 'complete_doc' else separated(stream(store))
+  assert sum(ours, []) == [t for document in documents for s in document for t in s]
+  assert count['cut_sentences'] > 0
+  if mode != 'none':
+    assert count['cut_sentences'] == (np.diff(store.sentences) + 1 > 11).sum()
+
+
+def test_one_sentence_and_one_document():
+  store = random_store(1, sentences=1)
+  assert blocks_of(store, 'complete', 64)[0] == stream(store)[0]
+
+
+def test_the_modes_are_found_by_name():
+  store = random_store(30)
+  for mode in MODES:
+    examples = examples_lib.examples_in_memory(store, mode_of(mode), 64, 0)
+    assert examples.examples == len(blocks_of(store, mode, 64)[0])
+  with pytest.raises(ValueError, match="break_mode: expected one of 'complete', .*, got 'doc'"):
+    examples_lib.examples_in_memory(store, mode_of('doc'), 64, 0)
+  with pytest.raises(ValueError, match='length >= 3'):
+    examples_lib.examples_in_memory(store, roberta(), 2, 0)
+
+
+@pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
+@pytest.mark.parametrize('window', [5, 40, 1000])
+@mutation(
+  'blocks: a block has two languages',
+  'bertjax/examples/plans/blocks.py',
+  'limit = np.minimum(limit, _kind_ends(kind, place, owner))',
+  'pass',
+)
+def test_blocks_end_with_their_language(mode, window):
+  store = spoken(random_store(60), runs=7)
+  plan, spec = spec_of(mode_of(mode), 33)
+  column, _ = join_columns(plan.build(store, spec, window=window))
+  language_S, bound = store.columns['language'], store.documents
+  runs = np.flatnonzero(np.diff(language_S[bound[:-1]], prepend=255))
+  documents, out, group = stream(store), [], []
+  if mode == 'complete':
+    documents = separated(documents)
+  for first, last in zip(runs, [*runs[1:], len(documents)], strict=True):
+    found = loop(documents[first:last], 32, mode == 'complete')
+    out += found
+    group += [language_S[bound[first]]] * len(found)
+  text = laid(store, plan, spec, column)
+  found = np.split(text.token_n, np.cumsum(text.length_E)[:-1])
+  assert [block[1:].tolist() for block in found] == out
+  assert column['group'].tolist() == group
+
+
+@pytest.mark.parametrize('mode', ['complete', 'complete_doc'])
+@pytest.mark.parametrize('separator', [True, False])
+@mutation(
+  'blocks: each side of a translation is a block',
+  'bertjax/examples/plans/blocks.py',
+  'of_text_n = kind[owner[at]] % 2 == 0',
+  'of_text_n = kind[owner[at]] >= 0',
+)
+@mutation(
+  'blocks: text goes on with a translation',
+  'bertjax/examples/plans/blocks.py',
+  '  kind_S[first_n + 1] += 1\n',
+  '',
+)
+def test_pairs_of_translations_are_no_text(mode, separator):
+  """XLM-E's rows of text are those of its monolingual documents alone."""
+  store = spoken(random_store(documents=40), pairs=12)
+  mono = spoken(random_store(documents=40), pairs=12)
+  first = mono.documents[28]
+  mono.documents, mono.sentences = mono.documents[:29], mono.sentences[: first + 1]
+  mono.columns = dict(language=mono.column('language')[:first])
+  for window in (1, 7, 1 << 19):
+    found, _ = blocks_of(store, mode, 33, separator, window=window)
+    want, _ = blocks_of(mono, mode, 33, separator, window=window)
+    # Behind the last document of text is one more separator, where another one follows.
+    assert [block[: len(own)] for block, own in zip(found, want, strict=True)] == want
+    assert sum(map(len, found)) - sum(map(len, want)) <= 1

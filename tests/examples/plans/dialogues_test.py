@@ -1,0 +1,188 @@
+"""ERNIE 1.0's dialogues: turns, roles, replies of other dialogues."""
+
+import io
+import json
+import zipfile
+
+import ernie_text
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+from ernie_text import VOCABULARY
+from mutation import mutation
+from prepare_runs import run
+from toy_store import DIALOGUES, ernie
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples.plans import dialogues
+from bertjax.objectives import mlm
+from bertjax.store.reader import open_store
+from bertjax.store.writer import write_store
+from bertjax.train import setup
+from bertjax.train import step as step_lib
+from bertjax.types import Context
+from configs import ernie as configs_ernie
+
+
+@pytest.fixture(scope='module')
+def store(tmp_path_factory):
+  return ernie_text.write_units(tmp_path_factory.mktemp('ernie') / 'store')
+
+
+def dialogue_batch(store, length=96, **changes):
+  config = ernie(DIALOGUES, mask__mask_share=0.0, mask__random_share=0.0, **changes)
+  examples = examples_lib.examples_in_memory(store, config, length, 3)
+  return examples, examples.batch(np.arange(examples.rows), shuffle=False)
+
+
+def test_dialogues_are_turns_with_roles(store):
+  examples, batch = dialogue_batch(store, length=400, plan__fake_prob=0.0)
+  assert not batch['fake_BG'].any() and not batch['type_BT'].any()
+  sentences = np.split(store.parts[0], store.sentences[1:-1])
+  expected = []
+  for a, b in zip(store.documents[:-1], store.documents[1:], strict=True):
+    for first in range(a, b, 3):
+      if min(first + 3, b) - first > 1:
+        turns = range(first, min(first + 3, b))
+        tokens, roles = [2], [store.column('role')[first]]
+        for t in turns:
+          tokens += [*sentences[t], 3]
+          roles += [store.column('role')[t]] * (len(sentences[t]) + 1)
+        expected.append((tokens, roles))
+  assert examples.rows == len(expected)
+  for row, (tokens, roles) in enumerate(expected):
+    n = len(tokens)
+    assert batch['token_BT'][row, :n].tolist() == tokens
+    assert batch['role_BT'][row, :n].tolist() == roles
+    assert not batch['example_BT'][row, n:].any() and batch['example_BT'][row, :n].all()
+
+
+@mutation(
+  'dialogues: replies of any role',
+  'bertjax/examples/plans/dialogues.py',
+  'good_n = same_role_n & (',
+  'good_n = (same_role_n | True) & (',
+)
+@mutation(
+  'dialogues: replies of the same dialogue',
+  'bertjax/examples/plans/dialogues.py',
+  '(other_n < low_n[open_n]) | (other_n >= high_n[open_n])',
+  '(other_n < low_n[open_n]) | (other_n >= low_n[open_n])',
+)
+def test_replies_of_other_dialogues_keep_the_role(store):
+  real_ones, whole = dialogue_batch(store, length=400, plan__fake_prob=0.0)
+  examples, batch = dialogue_batch(store, length=400)
+  fake = batch['fake_BG'][:, 0] == 1
+  assert abs(fake.mean() - 0.5) < 4 * np.sqrt(0.25 / len(fake))
+  np.testing.assert_array_equal(batch['token_BT'][~fake], whole['token_BT'][~fake])
+  document = lambda turn_start: np.searchsorted(
+    store.sentences[store.documents], turn_start, 'right'
+  )
+  column, original = examples.column, real_ones.column
+  changed = np.stack([column[f'start_{k}'] != original[f'start_{k}'] for k in range(3)], 1)
+  changed &= np.arange(3) < column['turns'][:, None]
+  np.testing.assert_array_equal(changed.sum(1), fake)
+  assert not changed[:, 0].any() and changed[:, 1].any() and changed[:, 2].any()
+  row, k = np.nonzero(changed)
+  start = np.stack([column[f'start_{k}'] for k in range(3)], 1)[row, k]
+  assert (document(start) != document(column['start_0'][row])).all()
+  role_of = lambda s: store.column('role')[np.searchsorted(store.sentences, s, 'right') - 1]
+  np.testing.assert_array_equal(role_of(start), store.column('role')[column['turn'][row] + k])
+
+
+def test_long_dialogues_are_cut_evenly(store):
+  examples, batch = dialogue_batch(store, length=28)
+  assert examples.column['length'].max() <= 28 and examples.count['truncated_tokens'] > 0
+  sizes = np.stack([examples.column[f'size_{k}'] for k in range(3)], 1)
+  used = np.arange(3) < examples.column['turns'][:, None]
+  assert (sizes[used] > 0).all() and not sizes[~used].any()
+  assert (batch['example_BT'] > 0).sum() == examples.column['length'].sum()
+  windows = list(dialogues.build(store, examples.spec, 100))
+  joined = np.concatenate([c['start_1'] for c, _ in windows])
+  np.testing.assert_array_equal(joined, examples.column['start_1'])
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (dict(plan__turns=1), 'turns: expected int >= 2, got 1'),
+    (dict(plan__fake_prob=2.0), 'fake_prob: expected float >= 0 and <= 1, got 2.0'),
+    (dict(plan__turns=40), 'length >= 81'),
+  ],
+)
+def test_wrong_dialogues_are_refused(store, change, message):
+  with pytest.raises(ValueError, match=message):
+    examples_lib.examples_in_memory(store, ernie(DIALOGUES, **change), 64, 0)
+
+
+def test_dialogues_need_roles(tmp_path):
+  write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
+  with pytest.raises(ValueError, match="no column 'role'"):
+    examples_lib.make_examples(
+      open_store(tmp_path / 's'), ernie(DIALOGUES, mask__word_prob=0.0), 64, 0
+    )
+
+
+def test_dialogues_train_the_role_table(store):
+  """One batch of the config through its objective: finite, with a gradient for each role."""
+  c = configs_ernie.get_config('test_dialogues')
+  c.model.vocab_size, c.length = store.vocabulary_size, 64
+  batch = examples_lib.examples_in_memory(store, c.data, c.length, 0).batch(np.arange(8), True)
+  batch.pop('dropped_B')
+  objective = mlm.make(c)
+  shapes = nn.meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))['params']
+  params = jax.tree.map(lambda s: np.random.default_rng(0).normal(0, 0.05, s.shape), shapes)
+
+  def loss(params):
+    ctx = Context(jax.random.key(0), np.int32(0), train=False)
+    terms = objective.loss(dict(params=params), (), step_lib.with_rows(batch), ctx).terms
+    return step_lib.trained_loss(terms, {name: term.weight for name, term in terms.items()})
+
+  value, grads = jax.jit(jax.value_and_grad(loss))(params)
+  table_XE = np.asarray(grads['embeddings']['role'])
+  assert np.isfinite(value) and table_XE.shape == (2, 64) and np.abs(table_XE).max(1).min() > 1e-4
+  assert 'fake' in grads and 'type' not in grads['embeddings']
+
+
+def test_roles_without_a_row_are_refused(tmp_path):
+  documents = [[[5, 6], [7, 8]]] * 4
+  write_store(
+    tmp_path / 's', documents, VOCABULARY, None, [[[1, 1], [1, 1]]] * 4, dict(role=[[0, 2]] * 4)
+  )
+  config = configs_ernie.get_config('test_dialogues')
+  config.batch_size = config.evals.held_out.batch_size = 8
+  with pytest.raises(ValueError, match="for 2 roles, but .* has 3: set .*'role', 3"):
+    setup.make_run(config, tmp_path / 's', jax.devices()[:1])
+
+
+def crosswoz(path):
+  """Text and roles of the dialogues of a CrossWOZ file."""
+  archive = zipfile.ZipFile(path)
+  found = json.load(io.TextIOWrapper(archive.open(archive.namelist()[0]), 'utf-8'))
+  for dialogue in found.values():
+    turns = [(m['content'].replace('\n', ' '), m['role']) for m in dialogue['messages']]
+    roles = [0 if role == 'usr' else 1 for _, role in turns]
+    yield dict(text='\n'.join(text for text, _ in turns), role=roles)
+
+
+def test_a_real_dialogue_corpus(shared, tmp_path):
+  lines = [json.dumps(d) for d in crosswoz(shared / 'zh/dialogue/crosswoz_val.json.zip')]
+  (tmp_path / 'd.jsonl').write_text('\n'.join(lines))
+  prepared = run(
+    input=tmp_path / 'd.jsonl',
+    vocab=shared / 'tokenizers/ernie-1.0/vocab.txt',
+    output=tmp_path / 's',
+    columns=['role'],
+    split='lines',
+    lexicon=f'{shared}/zh/lexicon/thuocl/*.txt',
+  )
+  held_out = open_store(tmp_path / 's/heldout')
+  assert prepared.meta['sentences'] + held_out.meta['sentences'] == 8458
+  examples, batch = dialogue_batch(prepared, length=128)
+  assert (
+    examples.rows > 2500 and examples.count['truncated_tokens'] < 0.03 * examples.count['tokens']
+  )
+  roles = batch['role_BT'][batch['example_BT'] > 0]
+  assert set(np.unique(roles)) == {0, 1}
+  assert abs(batch['fake_BG'].mean() - 0.5) < 0.04

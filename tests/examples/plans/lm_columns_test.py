@@ -1,0 +1,147 @@
+"""Rows of a language model: each goes on where it stopped, and predicts across the border."""
+
+import numpy as np
+import original_goldens as goldens
+import pytest
+from mutation import mutation
+from toy_store import continued, random_store, store_of
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import loader
+
+LENGTH, LANES = 7, 3
+
+
+def examples(store, seed: int = 5, rows: int = LANES, **plan):
+  chosen = continued(**{f'plan__{name}': value for name, value in plan.items()})
+  return examples_lib.examples_in_memory(store, chosen, LENGTH, seed, rows=rows)
+
+
+def read(found, steps: int, first: int = 0, shuffle: bool = True):
+  """Batches, each a dict, and their tokens and targets side by side, [lanes, steps * length]."""
+  batches = [
+    found.batch(np.arange(step * LANES, (step + 1) * LANES), shuffle)
+    for step in range(first, first + steps)
+  ]
+  side = lambda name: np.concatenate([b[name] for b in batches], 1)
+  return batches, side('token_BT'), side('target_BP')
+
+
+@pytest.mark.parametrize('ends', ['', 'sep'])
+@mutation(
+  'lm rows: the end of a column is left out',
+  'bertjax/examples/plans/lm_columns.py',
+  '-(-predicted // length)',
+  'predicted // length',
+)
+@mutation(
+  'lm rows: the last token of a row has no target',
+  'bertjax/examples/noise/causal.py',
+  '    followed_n[:] = True\n',
+  '',
+)
+@mutation(
+  'lm rows: every row starts',
+  'bertjax/examples/plans/lm_columns.py',
+  'start=step_E == 0',
+  'start=step_E >= 0',
+)
+def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
+  store = random_store(19, distinct=True)
+  found = examples(store, ends=ends, shuffle_documents=True)
+  steps = found.rows // LANES
+  batches, token_BT, target_BP = read(found, steps, shuffle=False)
+  text = []
+  for first, last in zip(store.documents, store.documents[1:], strict=False):
+    text += store.tokens[store.sentences[first] : store.sentences[last]].tolist()
+    text += [store.special['sep']] * bool(ends)
+  size = len(text) // LANES
+  assert steps == (size - 1) // LENGTH + 1 > 3 and (size - 1) % LENGTH  # the last row is shorter
+  column_BT = np.array(text)[: size * LANES].reshape(LANES, size)
+  np.testing.assert_array_equal(token_BT[:, : size - 1], column_BT[:, :-1])
+  np.testing.assert_array_equal(target_BP[:, : size - 1], column_BT[:, 1:])
+  weight_BP = np.concatenate([b['weight_BP'] for b in batches], 1)
+  assert weight_BP[:, : size - 1].all() and not weight_BP[:, size - 1 :].any()
+  example_BT = np.concatenate([b['example_BT'] for b in batches], 1)
+  assert example_BT[:, : size - 1].all() and not example_BT[:, size - 1 :].any()
+  assert batches[0]['start_B'].all() and not any(b['start_B'].any() for b in batches[1:])
+
+
+@mutation(
+  'lm rows: documents shuffled unasked',
+  'bertjax/examples/plans/lm_columns.py',
+  'chosen.shuffle and spec.options.shuffle_documents',
+  'chosen.shuffle',
+)
+def test_every_epoch_reads_the_corpus_in_its_order():
+  found = examples(random_store(20, distinct=True))
+  steps = found.rows // LANES
+  _, corpus, _ = read(found, steps, shuffle=False)
+  for epoch in range(3):
+    batches, token_BT, _ = read(found, steps, first=epoch * steps)
+    np.testing.assert_array_equal(token_BT, corpus)
+    assert [bool(b['start_B'].all()) for b in batches] == [True] + [False] * (steps - 1)
+
+
+def test_a_shuffled_epoch_has_an_order_of_its_own_and_the_same_documents():
+  store = random_store(20, distinct=True)
+  found = examples(store, shuffle_documents=True)
+  steps = found.rows // LANES
+  _, one, _ = read(found, steps)
+  batches, two, _ = read(found, steps, first=steps)
+  assert batches[0]['start_B'].all() and not np.array_equal(one, two)
+  starts = {int(store.tokens[store.sentences[d]]) for d in store.documents[:-1]}
+  column = one.ravel()
+  jumps = set(column[1:][np.diff(column) != 1].tolist())  # where a document or column begins
+  borders = {int(x) for x in one[:, 0]}
+  assert len(jumps & starts) > 10 and jumps <= starts | borders
+  again = loader.batch_at(found, steps, LANES)
+  np.testing.assert_array_equal(again['token_BT'], batches[0]['token_BT'])
+
+
+def test_hosts_read_their_columns_and_a_run_goes_on_anywhere():
+  found = examples(random_store(40), rows=4)
+  batch = lambda start, hosts: next(loader.train_batches(found, 4, start, hosts, threads=0))[1]
+  for start in (0, 1, found.rows // 4 - 1, found.rows // 4):
+    whole = batch(start, (0, 1))
+    for name in whole:
+      shares = [batch(start, (host, 2))[name] for host in range(2)]
+      np.testing.assert_array_equal(np.concatenate(shares), whole[name], err_msg=name)
+
+
+def test_evaluation_reads_the_first_rows_of_every_column_in_order():
+  found = examples(random_store(40))
+  batches = list(loader.eval_batches(found, LANES, limit=3 * LANES))
+  _, token_BT, target_BP = read(found, 3, shuffle=False)
+  np.testing.assert_array_equal(np.concatenate([b['token_BT'] for b in batches], 1), token_BT)
+  np.testing.assert_array_equal(np.concatenate([b['target_BP'] for b in batches], 1), target_BP)
+
+
+def test_a_token_that_the_vocabulary_lacks_is_refused():
+  store = random_store(20)
+  with pytest.raises(ValueError, match="ends='eod'.*special tokens"):
+    examples(store, ends='eod')
+
+
+@pytest.mark.parametrize('number', [0, 1])
+@mutation(
+  'lm rows: the tail is not dropped',
+  'bertjax/examples/column_stream.py',
+  ') // self.columns',
+  ' + self.columns - 1) // self.columns',
+)
+def test_the_batches_of_the_original(number, shared):
+  """Every batch of data_utils.py:LMOrderedIterator that the file holds, the last ones too."""
+  file = goldens.load(shared, 'lm_iterator')
+  setting, get = file.given['settings'][number], lambda n: file.found[f'setting_{number + 1}/{n}']
+  lanes, length = setting['bsz'], setting['bptt']
+  stream = file.found['stream']
+  store = store_of([np.split(stream, range(7, len(stream), 31))], vocabulary=int(stream.max()) + 1)
+  found = examples_lib.examples_in_memory(store, continued(), length, 0, rows=lanes)
+  assert found.rows == setting['steps'] * lanes
+  for index, step in enumerate(get('step')):
+    batch = found.batch(np.arange(step * lanes, (step + 1) * lanes), False)
+    used = int(get('seq_len_S')[index])
+    assert batch['weight_BP'].sum() == used * lanes and batch['weight_BP'][:, :used].all()
+    for ours, theirs in (('token_BT', 'data_STB'), ('target_BP', 'target_STB')):
+      np.testing.assert_array_equal(batch[ours][:, :used], get(theirs)[index, :used].T)

@@ -1,0 +1,208 @@
+"""BERT's pairs against the algorithm written out sentence by sentence (google-research/bert)."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+from sequential_pairs import FreeDraws, KeyedDraws, as_lists, instances, one_pair, sequential
+from toy_store import albert, random_store, recipe, spec_of, spoken
+
+from bertjax.examples.plans import order_pairs, pairs
+from bertjax.store.npy_files import join_columns
+
+
+def planned(store, config, length, seed=3, **kwargs):
+  _, spec = spec_of(config, length, seed)
+  column, _ = join_columns(pairs.build(store, spec, **kwargs))
+  return column
+
+
+@pytest.mark.parametrize('length', [16, 64, 128])
+@pytest.mark.parametrize('documents', [2, 25])
+@mutation(
+  'pairs: ties are truncated from A',
+  'bertjax/examples/plans/pairs.py',
+  'return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2',
+  'return a_first_n + (rest_n + 1) // 2, b_first_n + rest_n // 2',
+)
+@mutation(
+  'pairs: no short sequences',
+  'bertjax/examples/plans/pairs.py',
+  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob',
+  'counter_rng.uniform(counter_rng.fold(key_n, 0)) < 0.0',
+)
+def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
+  store, config = (
+    random_store(documents, distinct=True),
+    recipe(plan__dupe_factor=3, plan__short_prob=0.4),
+  )
+  ours = instances(store, planned(store, config, length))
+  passes = [sequential(as_lists(store), KeyedDraws(3, turn), length - 3, 0.4) for turn in range(3)]
+  assert sorted(ours) == sorted(sum(passes, []))
+
+
+def test_distribution_equals_the_sequential_algorithm_with_another_generator():
+  store, config = random_store(150, distinct=True), recipe(plan__dupe_factor=12)
+  column = planned(store, config, 48)
+  theirs = [pair for s in range(12) for pair in sequential(as_lists(store), FreeDraws(s), 45, 0.1)]
+  figures = lambda a, b, label: (len(a), len(b), label, len(a) + len(b) == 45)
+  ours_nf = np.array([figures(*pair) for pair in instances(store, column)], float)
+  theirs_nf = np.array([figures(*pair) for pair in theirs], float)
+  assert abs(len(ours_nf) / len(theirs_nf) - 1) < 0.04  # 2 standard errors: short targets vary
+  spread = np.sqrt(ours_nf.var(0) / len(ours_nf) + theirs_nf.var(0) / len(theirs_nf))
+  assert (abs(ours_nf.mean(0) - theirs_nf.mean(0)) < 4 * spread).all()
+  assert column['next'].mean() > 0.5  # single sentences are always random
+
+
+def test_does_not_depend_on_the_window():
+  store, config = random_store(80), recipe()
+  whole = planned(store, config, 64)
+  for window in (1, 37, 200):
+    pieces = planned(store, config, 64, window=window)
+    for name in whole:
+      np.testing.assert_array_equal(pieces[name], whole[name])
+
+
+def test_every_token_appears_where_nothing_is_truncated():
+  """What a random next leaves over is put back, so that only truncation loses text."""
+  store = random_store(40, distinct=True)
+  column = planned(store, recipe(plan__dupe_factor=1, plan__short_prob=0.0), 4096)
+  seen = {token for a, b, _ in instances(store, column) for token in a + b}
+  assert seen == set(store.tokens.tolist())
+
+
+def test_labels_tell_next_from_random():
+  store = random_store(30, distinct=True)
+  document_of = np.repeat(np.arange(30), np.diff(store.sentences[store.documents]))
+  for a, b, label in instances(store, planned(store, recipe(), 64)):
+    same = document_of[a[0] - 5] == document_of[b[0] - 5]
+    assert same == (label == 0)
+    if label == 0:
+      assert b[0] > a[-1]
+
+
+def test_passes_and_seeds_differ_and_repeat():
+  store = random_store(50)
+  one, again = (
+    planned(store, recipe(plan__dupe_factor=1), 64),
+    planned(store, recipe(plan__dupe_factor=1), 64),
+  )
+  other = planned(store, recipe(plan__dupe_factor=1), 64, seed=4)
+  two = planned(store, recipe(plan__dupe_factor=2), 64)
+  assert all((one[name] == again[name]).all() for name in one)
+  assert len(other['length']) != len(one['length']) or (other['length'] != one['length']).any()
+  starts = lambda column: set(zip(column['a_start'], column['b_start'], strict=True))
+  assert starts(one) < starts(two)
+
+
+def test_truncation_counts_are_those_of_one_by_one():
+  for a in range(0, 14):
+    for b in range(0, 14):
+      for limit in range(0, 20):
+        x, y = a, b
+        while x + y > limit:
+          x, y = (x - 1, y) if x > y else (x, y - 1)
+        lost = pairs.truncated(np.array([a]), np.array([b]), limit)
+        assert (a - lost[0][0], b - lost[1][0]) == (x, y), (a, b, limit)
+
+
+def test_truncation_takes_from_both_ends():
+  store = random_store(200, words=60, distinct=True)
+  column = planned(store, recipe(plan__dupe_factor=1), 32)
+  begins = set((store.sentences + 5).tolist())
+  cut_front = np.array([a[0] not in begins for a, _, _ in instances(store, column)])
+  assert 0.5 < cut_front.mean() < 1.0
+  assert (column['length'] <= 32).all()
+
+
+def test_a_single_document_is_refused():
+  with pytest.raises(ValueError, match='at least 2 documents, got 1.*plan.name=blocks'):
+    planned(random_store(1), recipe(), 64)
+  with pytest.raises(ValueError, match='length >= 5'):
+    planned(random_store(3), recipe(), 4)
+
+
+LEFT_OUT = 2
+
+
+def within_languages(sizes):
+  """`one_pair` where random text is of the same language: so many documents have each, one after
+  the other. Where it would be the document's own the label is LEFT_OUT."""
+  mates = [range(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes))]
+
+  def pair(documents, d, chunk, target, draw):
+    mine = next(each for each in mates if d in each)
+    (a, b, label), unused = one_pair([documents[i] for i in mine], d - mine[0], chunk, target, draw)
+    own = label == 1 and any(b == sum(documents[d][i:j], []) for i in range(len(documents[d]))
+                             for j in range(i + 1, len(documents[d]) + 1))  # fmt: skip
+    return (a, b, LEFT_OUT if own else label), unused
+
+  return pair
+
+
+@pytest.mark.parametrize('sizes', [(3, 2, 1), (1, 4), (6, 1, 1)])
+@mutation(
+  'pairs: the only document of a language is random text for itself',
+  'bertjax/examples/plans/pairs.py',
+  'return begin_n, store.sentences[stop_n], other_n == document_n',
+  'return begin_n, store.sentences[stop_n], other_n < 0',
+)
+def test_random_text_is_of_another_document_of_the_language_or_left_out(sizes):
+  store = random_store(sum(sizes), sentences=60, distinct=True)
+  of_document = np.repeat(np.arange(len(sizes)), sizes)
+  store.columns = dict(language=np.repeat(of_document, np.diff(store.documents)).astype(np.uint8))
+  _, spec = spec_of(recipe(plan__dupe_factor=3), 64, 3)
+  column, count = join_columns(pairs.build(store, spec))
+  said = within_languages(sizes)
+  passes = [sequential(as_lists(store), KeyedDraws(3, t), 61, 0.1, said) for t in range(3)]
+  kept = [pair for pair in sum(passes, []) if pair[2] != LEFT_OUT]
+  assert sorted(instances(store, column)) == sorted(kept)
+  assert count['no_other_document'] == len(sum(passes, [])) - len(kept) > 0
+  assert count['random_next'] == sum(label for _, _, label in kept) > 0
+
+
+def test_order_pairs_leave_out_lone_sentences_without_another_document():
+  store = spoken(random_store(9, sentences=3, distinct=True), languages=3, runs=3)
+  store.columns['language'][: store.documents[7]] = 0  # of the others there is one document each
+  store.columns['language'][store.documents[7] : store.documents[8]] = 1
+  store.columns['language'][store.documents[8] :] = 2
+  _, spec = spec_of(albert(plan__dupe_factor=9), 24, 3)
+  column, count = join_columns(order_pairs.build(store, spec))
+  document = lambda start: np.searchsorted(store.sentences[store.documents], start, 'right')
+  own = document(column['a_start']) == document(column['b_start'])
+  after_a = np.abs(column['b_start'] - column['a_start'])[own]
+  assert (column['group'][~own] == 0).all() and count['random_next'] == (~own).sum() > 0
+  assert count['no_other_document'] > 0 and (after_a > 0).all()
+
+
+def test_one_document_of_each_language_is_refused():
+  store = spoken(random_store(3), runs=3)
+  with pytest.raises(ValueError, match='same language.* at least 2 documents, got 1 in memory'):
+    planned(store, recipe(), 64)
+
+
+def languages_of(store, column):
+  """The languages of the first and the second segment of each pair."""
+  at = lambda start: np.searchsorted(store.sentences, start, 'right') - 1
+  language_S = store.columns['language']
+  return language_S[at(column['a_start'])], language_S[at(column['b_start'])]
+
+
+@mutation(
+  'pairs: random text of any language',
+  'bertjax/examples/languages.py',
+  'place_n = self.start_l[language_n] + counter_rng',
+  'place_n = draws',
+)
+def test_a_random_segment_is_of_the_same_language():
+  store = spoken(random_store(80, distinct=True), runs=8)
+  column = planned(store, recipe(), 64, 0)
+  a_E, b_E = languages_of(store, column)
+  np.testing.assert_array_equal(a_E, b_E)
+  np.testing.assert_array_equal(column['group'], a_E)
+  document = lambda start: np.searchsorted(store.sentences[store.documents], start, 'right')
+  random = column['next'] == 1
+  others = document(column['a_start']) != document(column['b_start'])
+  assert others[random].mean() > 0.99 and not others[~random].any()
+  # Every document of the language is drawn from.
+  drawn = set(document(column['b_start'][random]))
+  assert len(drawn) > 0.9 * (len(store.documents) - 1)

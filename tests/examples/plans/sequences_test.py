@@ -1,0 +1,160 @@
+"""DistilBERT's sequences against LmSeqsDataset, written anew; what is left out, and counted."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+from toy_store import SPECIAL, random_store, spec_of, spoken, store_of
+from toy_store import distilbert as recipe
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples.plans import sequences
+from bertjax.store.npy_files import join_columns
+
+CLS, SEP, UNK = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['unk']
+
+
+def original(store, length, least=12, most=0.5):
+  """The sequences of LmSeqsDataset: those too long cut, short ones and unknown ones removed."""
+  found = []
+  for first, last in zip(store.sentences[:-1], store.sentences[1:], strict=True):
+    whole = [CLS, *store.tokens[first:last].tolist(), SEP]
+    parts = [whole]
+    if len(whole) > length:
+      parts = [whole[i : i + length - 2] for i in range(0, len(whole), length - 2)]
+    for part in parts:
+      part = part if part[0] == CLS else [CLS, *part]
+      part = part if part[-1] == SEP else [*part, SEP]
+      found.append(part)
+  found = [part for part in found if len(part) >= least]
+  return [part for part in found if part.count(UNK) / len(part) < most]
+
+
+def made(store, config, length):
+  """The examples of a plan, in order, and what it counts."""
+  examples = examples_lib.examples_in_memory(store, config, length, 0)
+  clean = recipe(mask__mask_share=0.0, mask__random_share=0.0, mask__block=1)
+  clean.plan = config.plan
+  shown = examples_lib.examples_in_memory(store, clean, length, 0)
+  batch = shown.batch(np.arange(shown.rows), shuffle=False)
+  real_BT = batch['example_BT'] > 0
+  rows = [row[real].tolist() for row, real in zip(batch['token_BT'], real_BT, strict=True)]
+  return rows, examples.count
+
+
+def unknown_store(share=0.3):
+  store = random_store(150)
+  store.tokens[np.random.default_rng(1).random(len(store.tokens)) < share] = UNK
+  return store
+
+
+@pytest.mark.parametrize('length', [13, 14, 20, 64])
+@mutation(
+  'sequences: the first piece is as long as the others',
+  'bertjax/examples/plans/sequences.py',
+  'begin_n = np.maximum(number_n * room - 1, 0)',
+  'begin_n = number_n * room',
+)
+@mutation(
+  'sequences: special tokens do not count as tokens',
+  'bertjax/examples/plans/sequences.py',
+  "long_enough_n = column['length'] >= spec.options.min_tokens",
+  "long_enough_n = column['length'] - 2 >= spec.options.min_tokens",
+)
+@mutation(
+  'sequences: what is unknown by half stays',
+  'bertjax/examples/plans/sequences.py',
+  'unknown_E < options.max_unknown * length_E',
+  'unknown_E <= options.max_unknown * length_E',
+)
+@mutation(
+  'sequences: nobody asks for the tokens',
+  'bertjax/examples/examples.py',
+  'pieces if keep is None else',
+  'pieces if keep else',
+)
+def test_sequences_are_those_of_the_original(length):
+  store = unknown_store()
+  rows, _ = made(store, recipe(), length)
+  wanted = original(store, length)
+  assert rows == wanted
+  assert len(wanted) < len(original(store, length, most=1.1)) < len(original(store, length, 1, 1.1))
+
+
+def test_pieces_of_the_plan_make_no_difference():
+  store = unknown_store()
+  _, spec = spec_of(recipe(), 20)
+  whole, counts = join_columns(sequences.build(store, spec))
+  parts, same = join_columns(sequences.build(store, spec, window=7))
+  assert counts == same and counts['cut_sentences'] > 0 and counts['short_sequences'] > 0
+  for name, value in whole.items():
+    np.testing.assert_array_equal(parts[name], value)
+
+
+def test_what_is_left_out_is_counted():
+  """By hand: rows of 16 tokens, so pieces of 13, 14 and 14 tokens."""
+  words = lambda count: list(range(10, 10 + count))
+  documents = [
+    [words(9), words(10)],  # 11 tokens with [CLS] and [SEP], and 12
+    [[UNK] * 6 + words(6)],  # 6 of 14
+    [[UNK] * 7 + words(5)],  # 7 of 14
+    [words(13) + [UNK] * 14 + words(5)],  # three pieces, the last of 7 tokens
+    [words(14)],  # a row
+  ]
+  rows, counts = made(store_of(documents), recipe(), 16)
+  assert [len(row) for row in rows] == [12, 14, 15, 16]
+  assert rows[2] == [CLS, *words(13), SEP]
+  assert counts['cut_sentences'] == 1
+  assert counts['short_sequences'] == 2 and counts['unknown_sequences'] == 2
+  assert counts['tokens'] == 12 + 14 + 15 + 16
+
+
+def test_all_stays_where_that_is_asked_for():
+  store = unknown_store()
+  rows, counts = made(store, recipe(plan__min_tokens=1, plan__max_unknown=1.0), 16)
+  assert counts['unknown_sequences'] == counts['short_sequences'] == 0
+  assert sum(len(row) - 2 for row in rows) == len(store.tokens)
+
+
+def test_a_vocabulary_without_unk_leaves_out_nothing_for_it():
+  store = unknown_store()
+  store.special['unk'] = None
+  rows, counts = made(store, recipe(), 20)
+  assert counts['unknown_sequences'] == 0 and len(rows) == len(original(store, 20, most=1.1))
+
+
+def test_a_sequence_knows_its_language():
+  store = spoken(random_store(60))
+  config = recipe(plan__min_tokens=4, language_alpha=0.7)
+  examples = examples_lib.examples_in_memory(store, config, 12, 0)
+  sentence_n = np.searchsorted(store.sentences, examples.column['start'], 'right') - 1
+  language_S = store.columns['language']
+  np.testing.assert_array_equal(examples.column['group'], language_S[sentence_n])
+
+
+@mutation(
+  'sequences: a stored plan has what was left out',
+  'bertjax/examples/examples.py',
+  'yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out',
+  'yield column, count | left_out',
+)
+def test_several_sequences_share_a_row_and_a_run_says_what_is_left_out():
+  store = unknown_store()
+  examples = examples_lib.examples_in_memory(store, recipe(pack=8), 64, 0)
+  batch = examples.batch(np.arange(examples.rows), shuffle=False)
+  assert (batch['example_BT'].max(1) > 1).mean() > 0.8
+  assert examples.examples == len(original(store, 64))
+  assert {'cut_sentences', 'short_sequences', 'unknown_sequences'} <= examples.stats.keys()
+  assert examples.stats['fill'] > 0.9
+
+
+@pytest.mark.parametrize(
+  'length, changes, message',
+  [
+    (3, {}, r'need length >= 4'),
+    (64, dict(plan__min_tokens=65), r'makes no row of 64 tokens.*short_sequences'),
+    (64, dict(plan__max_unknown=0.0), r'max_unknown: expected float > 0'),
+  ],
+)
+def test_what_cannot_work_is_refused(length, changes, message):
+  with pytest.raises(ValueError, match=message):
+    examples_lib.examples_in_memory(random_store(20), recipe(**changes), length, 0)

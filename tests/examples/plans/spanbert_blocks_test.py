@@ -1,0 +1,88 @@
+"""SpanBERT's blocks against the loop of BlockDataset."""
+
+import numpy as np
+import pytest
+from mutation import mutation
+from toy_store import SPECIAL, random_store, spans, spec_of
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples.plans import spanbert_blocks
+from bertjax.store.npy_files import join_columns
+
+
+def block_dataset(store, block):
+  """(first token, token after the last) of each block: BlockDataset, break_mode 'doc'."""
+  blocks = []
+  for d in range(len(store.documents) - 1):
+    doc = range(store.documents[d], store.documents[d + 1])
+    doc = [(int(store.sentences[s]), int(store.sentences[s + 1])) for s in doc]
+    chunk, at = [], 0
+    while at < len(doc):
+      if doc[at][1] - doc[at][0] <= block:
+        chunk.append(doc[at])
+        length = chunk[-1][1] - chunk[0][0]
+        if at == len(doc) - 1 or length > block:
+          if length > block:
+            chunk.pop()
+            at -= 1
+          if chunk:
+            blocks.append((chunk[0][0], chunk[-1][1]))
+          chunk = []
+      at += 1
+  return blocks
+
+
+def planned(store, config, length, **kwargs):
+  _, spec = spec_of(config, length)
+  return join_columns(spanbert_blocks.build(store, spec, **kwargs))
+
+
+@pytest.mark.parametrize('window', [1, 50, 10**6])
+@pytest.mark.parametrize('length', [6, 14, 64, 300])
+@mutation(
+  'one segment: no block is lost',
+  'bertjax/examples/plans/spanbert_blocks.py',
+  '& (not keep_block)',
+  '& False',
+)
+@mutation(
+  'one segment: blocks go on in the next document',
+  'bertjax/examples/plans/spanbert_blocks.py',
+  "'right') - 1, document_end)",
+  "'right') - 1, sentences)",
+)
+def test_blocks_are_those_of_the_original(length, window):
+  store = random_store(150)
+  column, count = planned(store, spans(), length, window=window)
+  got = [(int(a), int(a + n - 2)) for a, n in zip(column['start'], column['length'], strict=True)]
+  assert got == block_dataset(store, length - 2)
+  size = np.diff(store.sentences)
+  assert count['long_sentences'] == (size > length - 2).sum()
+  assert count['lost_tokens'] == size.sum() - sum(b - a for a, b in got)
+  assert (count['lost_blocks'] > 0) == (length == 14) or length == 6
+
+
+def test_no_block_is_lost_where_that_is_mended():
+  store, length = random_store(150), 14
+  column, count = planned(store, spans(plan__keep_block=True), length)
+  size = np.diff(store.sentences)
+  assert count['lost_blocks'] == 0
+  assert column['length'].sum() - 2 * len(column['length']) == size[size <= length - 2].sum()
+
+
+def test_rows_are_their_sentences_between_cls_and_sep():
+  store = random_store(60, distinct=True)
+  config = spans(mask__mask_share=0.0, mask__random_share=0.0)
+  batch = examples_lib.examples_in_memory(store, config, 64, 0).batch(np.arange(30), shuffle=False)
+  column, _ = planned(store, config, 64)
+  for row in range(30):
+    real = batch['token_BT'][row][batch['example_BT'][row] > 0]
+    start, length = column['start'][row], column['length'][row]
+    assert real[0] == SPECIAL['cls'] and real[-1] == SPECIAL['sep'] and len(real) == length
+    np.testing.assert_array_equal(real[1:-1], store.tokens[start : start + length - 2])
+  assert not batch['type_BT'].any()
+
+
+def test_too_short_a_length_is_refused():
+  with pytest.raises(ValueError, match='length >= 3'):
+    examples_lib.examples_in_memory(random_store(3), spans(), 2, 0)

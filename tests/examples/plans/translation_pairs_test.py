@@ -1,0 +1,160 @@
+"""Translation pairs: layout, positions, languages, what is left out."""
+
+import numpy as np
+import original_goldens as goldens
+import pytest
+from mutation import mutation
+from toy_store import random_store, spoken, store_of, xlm
+
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import recipes
+
+SEP = 3
+
+
+def tlm(**changes):
+  """XLM's rows, each pair in the order in which it is given."""
+  return xlm(recipes.TRANSLATION_PLAN | dict(orders='given'), **changes)
+
+
+def pairs_of(store):
+  """(source tokens, target tokens, source language, target language) of each pair, in order."""
+  language_S, s = store.columns['language'], store.sentences
+  tokens = lambda i: store.tokens[s[i] : s[i + 1]].tolist()
+  found = []
+  for first, last in zip(store.documents[:-1], store.documents[1:], strict=True):
+    if last - first == 2 and language_S[first] != language_S[first + 1]:
+      both = int(language_S[first]), int(language_S[first + 1])
+      found.append((tokens(first), tokens(first + 1), *both))
+  return found
+
+
+def batch_of(store, length=64, **changes):
+  config = tlm(mask__mask_share=0.0, mask__random_share=0.0, **changes)
+  examples = examples_lib.examples_in_memory(store, config, length, 0)
+  return examples.batch(np.arange(examples.rows), False), examples
+
+
+@pytest.mark.parametrize('reset, lead', [(True, 'sep'), (False, 'sep'), (False, 'cls')])
+@mutation(
+  'translation: positions run on',
+  'bertjax/examples/plans/translation_pairs.py',
+  'two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))',
+  'two(np.zeros_like(a_E), 0 * a_E)',
+)
+@mutation(
+  'translation: the middle has the language of the source',
+  'bertjax/examples/plans/translation_pairs.py',
+  'two(a_E + 2 - single_E, b_E + 2)',
+  'two(a_E + 2, b_E + 2 - single_E)',
+)
+def test_the_layout_of_a_pair(reset, lead):
+  store = spoken(random_store(60), pairs=30)
+  batch, examples = batch_of(store, plan__reset_positions=reset, plan__lead=lead)
+  fits = lambda pair: len(pair[0]) + len(pair[1]) + (4 if reset else 3) <= 64
+  expected = [pair for pair in pairs_of(store) if fits(pair)]
+  assert examples.rows == len(expected) > 20
+  for row, (source, target, source_language, target_language) in enumerate(expected):
+    a, b = len(source), len(target)
+    middle = [SEP, SEP] if reset else [SEP]
+    tokens = [store.special[lead], *source, *middle, *target, SEP]
+    first = a + 2 if reset else a + 1  # the target's first </s>
+    positions = [*range(first), *range(b + 2)] if reset else range(len(tokens))
+    pad = lambda values: np.pad(np.array(values), (0, 64 - len(values)))
+    np.testing.assert_array_equal(batch['token_BT'][row], pad(tokens))
+    np.testing.assert_array_equal(batch['position_BT'][row], pad(list(positions)))
+    np.testing.assert_array_equal(
+      batch['language_BT'][row], pad([source_language] * first + [target_language] * (b + 2))
+    )
+    np.testing.assert_array_equal(batch['example_BT'][row], pad([1] * len(tokens)))
+
+
+@pytest.mark.parametrize('kind', ['reset', 'no_reset'])
+def test_the_rows_of_the_original(kind, shared):
+  """utils.py:concat_batches: ids, positions and languages."""
+  file = goldens.load(shared, 'xlm_batches')
+  parts = lambda side: np.split(
+    file.found[f'tlm/sentences_{side}'],
+    np.cumsum(file.found[f'tlm/sentence_lengths_{side}'])[:-1],
+  )
+  special = dict(pad=file.given['pad_index'], unk=3, cls=0, sep=file.given['eos_index'], mask=5)
+  store = store_of(list(zip(parts(1), parts(2), strict=True)), special)
+  store.columns = dict(language=np.tile(np.uint8([0, 1]), 24))
+  store.meta['languages'] = ['de', 'en']
+  batch, examples = batch_of(store, plan__reset_positions=kind == 'reset')
+  get = lambda name: file.found[f'tlm/{kind}/{name}'].T
+  assert examples.rows == len(get('lengths')) == 24
+  for row, length in enumerate(get('lengths')):
+    assert np.sum(batch['example_BT'][row] > 0) == length
+    for ours, theirs in (('token', 'x'), ('position', 'positions'), ('language', 'langs')):
+      np.testing.assert_array_equal(batch[f'{ours}_BT'][row, :length], get(theirs)[row, :length])
+
+
+@mutation(
+  'translation: the second order is the first once more',
+  'bertjax/examples/plans/translation_pairs.py',
+  'both_n[:, ::-1].ravel()',
+  'both_n[:, [1, 1]].ravel()',
+)
+@mutation(
+  'recipes: XLM reads its pairs in one order',
+  'bertjax/examples/recipes.py',
+  "orders='both'",
+  "orders='given'",
+)
+def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
+  """The default of XLM's recipe, whose commands list en-ar and ar-en."""
+  store = spoken(random_store(60), pairs=30)
+  config = xlm(recipes.TRANSLATION_PLAN, mask__mask_share=0.0, mask__random_share=0.0)
+  examples = examples_lib.examples_in_memory(store, config, 64, 0)
+  batch = examples.batch(np.arange(examples.rows), False)
+  given = [pair for pair in pairs_of(store) if len(pair[0]) + len(pair[1]) + 4 <= 64]
+  every = pairs_of(store)
+  assert examples.stats['long_pairs'] == len(every) - len(given)
+  expected = [row for a, b, x, y in given for row in ((a, b, x, y), (b, a, y, x))]
+  assert examples.rows == len(expected)
+  for row, (first, second, x, y) in enumerate(expected):
+    real = batch['example_BT'][row] > 0
+    tokens = [SEP, *first, SEP, SEP, *second, SEP]
+    assert batch['token_BT'][row][real].tolist() == tokens
+    languages = [x] * (len(first) + 2) + [y] * (len(second) + 2)
+    assert batch['language_BT'][row][real].tolist() == languages
+    assert examples.column['group'][row] == 256 * x + y
+
+
+def test_long_pairs_are_left_out_and_counted():
+  store = spoken(random_store(60), pairs=30)
+  every = pairs_of(store)
+  _, examples = batch_of(store, length=16)
+  long = sum(len(a) + len(b) + 4 > 16 for a, b, *_ in every)
+  assert 0 < long < 30
+  assert examples.stats['long_pairs'] == long and examples.rows == 30 - long
+
+
+def test_every_pair_of_languages_is_read_in_its_turn():
+  config = tlm(language_alpha=0.0, language_block=4)
+  examples = examples_lib.examples_in_memory(spoken(random_store(300), pairs=200), config, 64, 0)
+  batch = examples.batch(np.arange(800), True)
+  first_B, last_B = batch['language_BT'][:, 0], batch['language_BT'].max(1)
+  both = np.stack([first_B, last_B], 1).reshape(-1, 4, 2)
+  assert (both == both[:, :1]).all()
+  group_n = examples.column['group'][examples._schedule.row_n]
+  count_g = np.diff(examples._schedule.blocks_g)
+  assert len(set(group_n)) == 6 and set(count_g) == {0, 2731, 16384 - 5 * 2731}
+
+
+def test_text_without_translations_is_refused():
+  with pytest.raises(ValueError, match='no parallel text: .*two of its languages ar, de, en'):
+    examples_lib.examples_in_memory(spoken(random_store()), tlm(), 64, 0)
+  with pytest.raises(ValueError, match="has no column 'language'"):
+    examples_lib.examples_in_memory(random_store(), tlm(), 64, 0)
+
+
+def test_rows_without_room_are_refused():
+  store = spoken(random_store(60, words=30), pairs=4)
+  with pytest.raises(
+    ValueError, match="makes no row of 6 tokens of .*'long_pairs': 4.*raise config.len"
+  ):
+    examples_lib.examples_in_memory(store, tlm(), 6, 0)
+  with pytest.raises(ValueError, match='length >= 6'):
+    examples_lib.examples_in_memory(spoken(random_store(60), pairs=30), tlm(), 5, 0)

@@ -1,0 +1,243 @@
+"""XLNet's rows against the original's loops, run with the same draws."""
+
+import gzip
+import re
+
+import numpy as np
+import pytest
+from mutation import mutation
+from toy_store import XLNET_EOD, xlnet, xlnet_store
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Spec
+from bertjax.examples import examples as examples_lib
+from bertjax.examples import loader
+from bertjax.examples.plans import xlnet_columns
+from bertjax.store.reader import open_store
+from bertjax.store.writer import write_store
+from bertjax.vocab.vocabulary import load_vocabulary
+
+LENGTH, REUSE, SEED, LANES = 48, 20, 5, 4
+
+
+def columns_of(store, config, epoch):
+  """The columns as the original's lists, forwards and then backwards: (tokens, sentence ids)."""
+  documents = len(store.documents) - 1
+  key = counter_rng.fold(counter_rng.root(SEED, 'documents'), epoch)
+  order = counter_rng.permute(np.repeat(key, documents), np.arange(documents), documents)
+  assert sorted(order.tolist()) == list(range(documents))
+  token, sentence = [], []
+  for d in order:
+    for s in range(store.documents[d], store.documents[d + 1]):
+      ids = store.tokens[store.sentences[s] : store.sentences[s + 1]].tolist()
+      token += ids
+      sentence += [s] * len(ids)
+    token.append(XLNET_EOD)
+    sentence.append(s)
+  both = config.plan.both_directions
+  count = LANES // 2 if both else LANES
+  size = len(token) // count
+  found = [(token[c * size :][:size], sentence[c * size :][:size]) for c in range(count)]
+  if both:
+    found += [(t[::-1], s[::-1]) for t, s in found]
+  return found
+
+
+def split(token, sentence, begin, room, draw):
+  """A, B and the label as data_utils.py:_split_a_and_b finds them, token by token."""
+  size, end, cuts = len(token), begin + 1, []
+  while end < size:
+    if sentence[end] != sentence[end - 1]:
+      if end - begin >= room:
+        break
+      cuts.append(end)
+    end += 1
+  coin = counter_rng.uniform(draw(0))[0]
+  a_end = cuts[counter_rng.below(draw(1), len(cuts))[0]] if cuts else end
+  if not cuts or coin < 0.5:
+    label, want = 0, max(1, room - (a_end - begin))
+    b_begin = counter_rng.below(draw(2), size - want)[0]
+    b_end = b_begin + want
+    while b_begin > 0 and sentence[b_begin - 1] == sentence[b_begin]:
+      b_begin -= 1
+    while b_end < size - 1 and sentence[b_end - 1] == sentence[b_end]:
+      b_end += 1
+  else:
+    label, b_begin, b_end = 1, a_end, end
+  while a_end - begin + b_end - b_begin > room:
+    if a_end - begin > b_end - b_begin:
+      a_end -= 1
+    else:
+      b_end -= 1
+  return token[begin:a_end], token[b_begin:b_end], label
+
+
+@pytest.mark.parametrize('both', [True, False])
+@pytest.mark.parametrize('words', [3, 9, 60])
+@mutation(
+  'xlnet: a step takes the whole row',
+  'bertjax/examples/plans/xlnet_columns.py',
+  '  start_E = step_E * reuse',
+  '  start_E = step_E * spec.length',
+)
+@mutation(
+  'xlnet: A is cut of two equal segments',
+  'bertjax/examples/plans/xlnet_columns.py',
+  'pairs.truncated(a_E, b_E, room)[0]',
+  'pairs.truncated(b_E, a_E, room)[1]',
+)
+@mutation(
+  'xlnet: backward sentences start where forward ones do',
+  'bertjax/examples/plans/xlnet_columns.py',
+  '    place_c = place_c - ~ahead_E[owner_c]',
+  '    place_c = place_c - 0',
+)
+@mutation(
+  'xlnet: documents keep their order',
+  'bertjax/examples/column_stream.py',
+  '  if epoch is not None:',
+  '  if epoch is not None and epoch < 0:',
+)
+def test_equals_the_original(words, both):
+  """Short sentences, which give many places to cut, and long ones, which give none."""
+  config, store = xlnet(plan__both_directions=both), xlnet_store(words=words)
+  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=LANES)
+  sep, cls = store.special['sep'], store.special['cls']
+  labels, seen = [], 0
+  for epoch in range(2):
+    columns = columns_of(store, config, epoch)
+    steps = (len(columns[0][0]) - LENGTH) // REUSE + 1
+    assert examples.rows == steps * LANES
+    key = counter_rng.fold(counter_rng.root(SEED, 'xlnet_rows'), epoch)
+    batch = examples.batch(epoch * examples.rows + np.arange(examples.rows), shuffle=True)
+    for index in range(examples.rows):
+      step, lane = divmod(index, LANES)
+      token, sentence = columns[lane]
+      draw = lambda site, index=index, key=key: counter_rng.fold(counter_rng.fold(key, index), site)
+      begin = step * REUSE
+      a, b, label = split(token, sentence, begin + REUSE, LENGTH - REUSE - 3, draw)
+      row = token[begin : begin + REUSE] + a + [sep] + b + [sep, cls]
+      assert batch['token_BT'][index].tolist() == row
+      types = [0] * (REUSE + len(a) + 1) + [1] * (len(b) + 1) + [2]
+      assert batch['type_BT'][index].tolist() == types
+      assert batch['start_B'][index] == (step == 0)
+      assert batch['direction_B'][index] == (-1 if both and lane >= LANES // 2 else 1)
+      assert batch['follows_BG'][index, 0] == label
+      labels.append(label)
+      seen += XLNET_EOD in row
+  assert seen and len(set(labels)) == 2
+  assert (batch['example_BT'] == 1).all()
+
+
+def test_a_batch_follows_from_its_number():
+  config, store = xlnet(), xlnet_store()
+  one, other = (
+    examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=LANES) for _ in range(2)
+  )
+  index = one.rows // 4 - 1
+  later = [loader.batch_at(one, index + i, 4) for i in (1, 0)][::-1]  # over the end of the epoch
+  again = one.batch(np.arange(4 * index, 4 * index + 8), shuffle=True)
+  stream = loader.train_batches(other, 4, index)
+  for i, want in enumerate(later):
+    got = next(stream)[1]
+    assert loader.batch_sha256(got) == loader.batch_sha256(want)
+    np.testing.assert_array_equal(again['token_BT'][4 * i : 4 * i + 4], want['token_BT'])
+  assert later[0]['start_B'].tolist() == [0] * 4 and later[1]['start_B'].tolist() == [1] * 4
+
+
+@mutation(
+  'xlnet: evaluation skips steps of a column',
+  'bertjax/examples/loader.py',
+  '(examples.rows if evenly else rows)',
+  'examples.rows',
+)
+def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
+  store = xlnet_store()
+  examples = examples_lib.examples_in_memory(store, xlnet(), LENGTH, SEED, rows=LANES)
+  batches = list(loader.eval_batches(examples, 4, limit=12))
+  assert [b['start_B'][0] for b in batches] == [1, 0, 0]
+  first = [b['token_BT'][0, :REUSE] for b in batches]
+  text = np.concatenate(first)[: int(store.sentences[store.documents[1]])]
+  np.testing.assert_array_equal(text, store.tokens[: len(text)])
+
+
+@pytest.mark.parametrize(
+  'changes, message',
+  [
+    (dict(rows=3), 'expected an even batch_size, got 3'),
+    (dict(reuse_len=44), 'expected 1 .. 43 of config.length=48, got 44'),
+  ],
+)
+def test_refuses(changes, message):
+  with pytest.raises(ValueError, match=message):
+    options = xlnet_columns.Options(changes.get('reuse_len', REUSE), True)
+    xlnet_columns.build(xlnet_store(), Spec(options, LENGTH, SEED, changes.get('rows', LANES)))
+
+
+def test_refuses_a_corpus_too_short_for_a_row_in_each_column():
+  with pytest.raises(ValueError, match='makes no row of 48 tokens'):
+    examples_lib.examples_in_memory(xlnet_store(3), xlnet(), LENGTH, SEED, rows=64)
+
+
+@pytest.fixture(scope='module')
+def wikipedia(shared, tmp_path_factory):
+  """Articles of WikiText-2 in XLNet's own vocabulary."""
+  vocabulary = load_vocabulary(shared / 'tokenizers' / 'xlnet')
+  with gzip.open(shared / 'text_en' / 'wikitext2' / 'wiki.valid.raw.gz', 'rt') as file:
+    lines = [line.strip() for line in file if line.strip()][:1500]
+  ids = [sentence.tolist() for sentence in vocabulary.encode_batch(lines)]
+  starts = [i for i, line in enumerate(lines) if re.fullmatch('= [^=].* =', line)] + [len(ids)]
+  documents = [ids[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+  path = tmp_path_factory.mktemp('wikipedia') / 'store'
+  write_store(path, documents, vocabulary.meta, vocabulary.word_starts)
+  return open_store(path), vocabulary
+
+
+def published(**changes):
+  sizes = dict(plan__reuse_len=256, mask__reuse_len=256, mask__perm_size=256)
+  return xlnet(**(sizes | changes))
+
+
+def test_rows_of_real_text_keep_the_layout(wikipedia):
+  """The published recipe: each part has its targets, and each column goes on."""
+  store, vocabulary = wikipedia
+  config = published()
+  examples = examples_lib.examples_in_memory(store, config, 512, SEED, rows=8)
+  batch = examples.batch(np.arange(examples.rows), shuffle=True)
+  token, types = batch['token_BT'], batch['type_BT']
+  cls, sep, eod = (store.special[name] for name in ('cls', 'sep', 'eod'))
+  assert (cls, sep, eod) == (3, 4, 7) and vocabulary.pieces[eod] == '<eod>'
+  assert (token[:, -1] == cls).all() and (token[:, -2] == sep).all()
+  assert ((token == sep).sum(1) == 2).all() and ((token == cls).sum(1) == 1).all()
+  assert (types[:, -1] == 2).all() and (np.diff(types) >= 0).all()
+  assert (types[:, :257] == 0).all()
+  used = batch['weight_BP'] > 0
+  assert used.shape[1] == 85 and (used.sum(1) >= 80).all()
+  first = (used & (batch['target_pos_BP'] < 256)).sum(1)
+  assert (first == 43).all()  # there are no special tokens to be drawn in the first part
+  # What a row reads ahead as A is what the next row of its column begins with.
+  step = token.reshape(-1, 8, 512)
+  lengths = (types == 0).sum(1).reshape(-1, 8) - 257
+  for s, lane in np.ndindex(len(step) - 1, 8):
+    size = lengths[s, lane]
+    assert (step[s, lane, 256 : 256 + size] == step[s + 1, lane, :size]).all()
+  # Backward columns hold the forward ones from their ends; steps overlap where both reach.
+  text = lambda lane: step[:, lane, :256].ravel()
+  ahead, back = text(0), text(4)[::-1]
+  tail = examples.rows // 8 * 256
+  assert len(ahead) == tail
+  joint = ' '.join(map(str, ahead)), ' '.join(map(str, back[:300]))
+  assert joint[1] in joint[0]
+  assert {eod} <= set(token.ravel().tolist())
+
+
+def test_most_targets_begin_a_word(wikipedia):
+  store, _ = wikipedia
+  config = published(plan__both_directions=False)
+  examples = examples_lib.examples_in_memory(store, config, 512, SEED, rows=8)
+  batch = examples.batch(np.arange(examples.rows), shuffle=True)
+  column, used = batch['target_pos_BP'], batch['weight_BP'] > 0
+  begins = np.diff(column, axis=1, prepend=-2) > 1
+  starts = store.word_starts[batch['target_BP']]
+  # A span begins where a word does; the filler, about a sixth, anywhere.
+  assert starts[used & begins].mean() > 0.85 + 0.1 * store.word_starts[batch['token_BT']].mean()

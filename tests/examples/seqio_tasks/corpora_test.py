@@ -1,0 +1,178 @@
+"""Text as seqio Tasks: files, TFDS, registered Tasks and Mixtures."""
+
+import collections
+import itertools
+import os
+
+import pytest
+import seqio
+import tensorflow as tf
+import tensorflow_datasets as tfds
+from mutation import mutation
+
+from bertjax.examples.seqio_tasks import corpora, loaded, names, registered
+from bertjax.text import corpus as corpus_lib
+from bertjax.text import documents as documents_lib
+
+REGISTERING = """
+import seqio
+from bertjax.examples.seqio_tasks.corpora import stream_task
+
+seqio.TaskRegistry.add_provider(
+  'my_text', stream_task('my_text', lambda: (f'mine {i}'.encode() for i in range(300)))
+)
+seqio.TaskRegistry.add_provider('more_text', stream_task('more_text', lambda: [b'more'] * 7))
+seqio.MixtureRegistry.add('my_mixture', [('my_text', 3), ('more_text', 1)])
+"""
+
+
+def texts(corpus, skip=0):
+  return [text.decode() for batch in corpus.batches(skip) for text in batch]
+
+
+@pytest.fixture(scope='module')
+def module(tmp_path_factory):
+  """A user's module that registers Tasks; its name."""
+  directory = tmp_path_factory.mktemp('user')
+  (directory / 'user_tasks.py').write_text(REGISTERING)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(directory)
+    yield 'user_tasks'
+
+
+def test_files_can_be_entered_anywhere(tmp_path):
+  expected = [f'document {i}\n' for i in range(100)]
+  (tmp_path / 'a.txt').write_text('\n'.join(expected))
+  corpus = corpora.open_corpus(f'{tmp_path}/*.txt')
+  assert texts(corpus) == expected and corpus.done(100) == 1.0
+  assert texts(corpus, skip=37) == expected[37:]
+  assert texts(corpora.open_corpus(f'{tmp_path}/*.txt', documents=12)) == expected[:12]
+
+
+def test_groups_begin_anew_wherever_the_source_is_entered(tmp_path):
+  documents = [b'x' * (40_000 + 7 * i) for i in range(40)]
+  grouped = lambda documents: list(documents_lib.blocks(documents, corpus_lib.BLOCK_BYTES))
+  groups = grouped(documents)
+  behind = sum(map(len, groups[:3]))
+  assert len(groups) > 5 and grouped(documents[behind:]) == groups[3:]
+
+
+@pytest.mark.parametrize('name', ['lm1b', 'wikipedia/20230601.de', 'wiki40b/en', 'c4/en'])
+def test_tfds_builders_by_name(name):
+  with tfds.testing.mock_data(num_examples=5):
+    assert len(texts(corpora.open_corpus(f'tfds:{name}'))) == 5
+
+
+@pytest.mark.parametrize(
+  ('name', 'members'), [('wikipedia', 1), ('wikipedia_books', 2), ('wiki40b_languages', 16)]
+)
+def test_registered_corpora_in_one_pass(name, members):
+  with tfds.testing.mock_data(num_examples=3):
+    assert len(texts(corpora.open_corpus(name))) == 3 * members
+
+
+def test_users_tasks_and_mixtures(module):
+  mine = corpora.open_corpus('my_text', module=module)
+  assert texts(mine) == [f'mine {i}' for i in range(300)]
+  once = collections.Counter(text.split()[0] for text in texts(corpora.open_corpus('my_mixture')))
+  assert once == dict(mine=300, more=7)
+  drawn = texts(corpora.open_corpus('my_mixture', documents=2000))
+  assert drawn == texts(corpora.open_corpus('my_mixture', documents=2000))
+  count = collections.Counter(text.split()[0] for text in drawn)
+  assert len(drawn) == 2000 and abs(count['mine'] / 2000 - 0.75) < 0.03
+
+
+def test_members_of_the_multilingual_mixture_say_their_language():
+  with tfds.testing.mock_data(num_examples=2):
+    corpus = corpora.open_corpus('wiki40b_languages')
+    records = [record for batch in corpus.batches() for record in batch]
+  assert corpus.columns == ['language']
+  said = [record.split(b'\x1f')[0].decode() for record in records]
+  assert said == [language for language in names.LANGUAGES for _ in range(2)]
+
+
+def test_an_empty_member_of_a_mixture_is_named(module):
+  corpora.open_corpus('my_mixture', module=module)
+  if 'no_text' not in seqio.TaskRegistry.names():
+    seqio.TaskRegistry.add_provider('no_text', corpora.stream_task('no_text', lambda: []))
+    seqio.MixtureRegistry.add('with_nothing', [('my_text', 1), ('no_text', 1)])
+  for documents in (0, 10):
+    with pytest.raises(ValueError, match='with_nothing: its member no_text has no document'):
+      corpora.open_corpus('with_nothing', documents)
+
+
+def test_example_tasks_are_told_apart():
+  if 'not_text' not in seqio.TaskRegistry.names():
+    source = seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensors({'inputs': [1]}), ['train']
+    )
+    vocabulary = seqio.PassThroughVocabulary(size=9)
+    features = {'inputs': seqio.Feature(vocabulary, add_eos=False)}
+    seqio.TaskRegistry.add('not_text', source=source, preprocessors=[], output_features=features)
+  with pytest.raises(ValueError, match=r"\['inputs'\]: expected one string `text`"):
+    texts(corpora.open_corpus('not_text'))
+
+
+def test_mistakes_are_named(tmp_path):
+  with pytest.raises(ValueError, match="Did you mean 'wikipedia'"):
+    corpora.open_corpus('wikipeda')
+  with pytest.raises(ValueError, match='tfds:nope'):
+    corpora.open_corpus('tfds:nope')
+  with pytest.raises(ValueError, match="no text feature 'text'.*book_text.*--field"):
+    corpora.open_corpus('tfds:pg19')
+  for rest in ('test', '1.0.0:test'):
+    with pytest.raises(ValueError, match=f'tfds:pg19:{rest}: text of a builder is .* split train'):
+      corpora.open_corpus(f'tfds:pg19:{rest}', field='book_text')
+  with pytest.raises(ValueError, match='got --columns=language: leave it out, or register a Task'):
+    corpora.open_corpus('tfds:pg19', field='book_text', columns=('language',))
+  (tmp_path / 'a.txt').write_bytes(b'abc\n\nd\xff')
+  with pytest.raises(ValueError, match='a.txt, line 3: not UTF-8 at byte 1'):
+    texts(corpora.open_corpus(str(tmp_path / 'a.txt')))
+  (tmp_path / 'b.txt').write_bytes(b'')
+  with pytest.raises(ValueError, match='all files are empty'):
+    corpora.open_corpus(str(tmp_path / 'b.txt'))
+
+
+def test_wiki40b_markers_become_line_breaks():
+  text = '\n_START_ARTICLE_\nTitle\n_START_SECTION_\nHistory\n_START_PARAGRAPH_\nOne._NEWLINE_Two.'
+  dataset = tf.data.Dataset.from_tensors({'text': text})
+  cleaned = next(corpora._clean_wiki40b(dataset).as_numpy_iterator())['text'].decode()
+  assert cleaned.split('\n') == ['', 'Title', 'History', 'One.', 'Two.']
+
+
+def test_smoothing_favours_small_languages():
+  def sized(size):
+    source = seqio.FunctionDataSource(
+      lambda split, shuffle_files: None, ['train'], num_input_examples=dict(train=size)
+    )
+    return seqio.Task('sized', source, preprocessors=[], output_features={})
+
+  rates = [registered.smoothed(sized(size)) for size in (10**6, 10**3)]
+  assert rates[0] / rates[1] == pytest.approx(1000**0.7)
+  assert registered.documents_of(sized(10)) == 10.0
+  with pytest.raises(ValueError, match='not known before the data are there'):
+    registered.documents_of(seqio.TaskRegistry.get('wikipedia'))
+
+
+def test_python_docs_is_a_task():
+  corpus = corpora.open_corpus('python_docs')
+  assert 'python' in corpus.fingerprint[0]
+  first = list(itertools.chain.from_iterable(itertools.islice(corpus.batches(), 1)))
+  assert first[0].startswith(b'The "assert" statement')
+
+
+@mutation(
+  'seqio: what is no greeting of TensorFlow is lost',
+  'bertjax/examples/seqio_tasks/loaded.py',
+  'if not greeting.match(line)',
+  'if greeting.match(line)',
+)
+@pytest.mark.parametrize(
+  'level, shown', [('3', b''), ('1', b'E0000 00:00 c\n'), ('0', b'I0000 00:00 b\nE0000 00:00 c\n')]
+)
+def test_greetings_alone_are_kept_from_the_screen(capfdbinary, monkeypatch, level, shown):
+  monkeypatch.setenv('TF_CPP_MIN_LOG_LEVEL', level)
+  with pytest.raises(KeyError), loaded.without_greetings():
+    os.write(2, b'I0000 00:00 b\nE0000 00:00 c\nImported: E0000\n')
+    raise KeyError
+  assert capfdbinary.readouterr().err == shown + b'Imported: E0000\n'

@@ -1,0 +1,226 @@
+"""The command: a real run out and in, and what bad input gets."""
+
+import json
+import pathlib
+
+import cases
+import jax
+import numpy as np
+import pytest
+import torch_models
+from flax.core import meta
+from mutation import mutation
+
+from bertjax.checkpoint import checkpoints as checkpoints_lib
+from bertjax.checkpoint import reading
+from bertjax.errors import UserError
+from bertjax.export import exporting, importing
+from bertjax.formats import hub, tables
+from bertjax.objectives import mlm
+from bertjax.sources import runs
+from bertjax.vocab.vocabulary import load_vocabulary
+
+
+@pytest.fixture(scope='module')
+def theirs(tmp_path_factory):
+  path = tmp_path_factory.mktemp('theirs')
+  torch_models.save('BertForPreTraining', path)
+  return path
+
+
+@pytest.fixture(scope='module')
+def run(theirs, tmp_path_factory):
+  """A class's model as a run."""
+  path = tmp_path_factory.mktemp('run') / 'run'
+  importing.import_model(f'hf:{theirs}', path)
+  return path
+
+
+def test_a_run_of_another_model_is_a_run(run, theirs):
+  said = json.loads((run / 'parity.json').read_text())
+  assert said['outputs']['differences'] and said['outputs']['missing'] == []
+  assert said['tokenizer'] == dict(skipped='there is no tokenizer: ids were not compared')
+  assert set(said['sha256']['theirs']) == {p.name for p in theirs.iterdir()}
+  found = runs.open_run(run)
+  assert found.step == 0 and found.config.model.layers == 3 and found.config.model.vocab_size == 211
+  arrays = {t['ours']: t['sha256'] for t in said['tensors']}
+  assert {path: tables.digest(x) for path, x in tables.flat(found.params())} == arrays
+
+
+def test_what_went_in_comes_out(run, theirs, tmp_path):
+  import safetensors.numpy
+
+  said = exporting.export(run, tmp_path / 'out')
+  assert said['step'] == 0 and json.loads((tmp_path / 'out' / 'parity.json').read_text()) == said
+  before = safetensors.numpy.load_file(theirs / 'model.safetensors')
+  after = safetensors.numpy.load_file(tmp_path / 'out' / 'model.safetensors')
+  assert before.keys() == after.keys()
+  assert all(np.array_equal(after[name], x) for name, x in before.items())
+  card = (tmp_path / 'out' / 'README.md').read_text()
+  assert '| class | `BertForPreTraining` |' in card and 'converted from' in card
+
+
+@pytest.mark.parametrize('offset', [0, 1, 3])
+@mutation(
+  'convert: the position table does not move with its positions',
+  'bertjax/export/exporting.py',
+  'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[-move:]',
+  'moved_TE = np.pad(table_TE, ((move, 0), (0, 0))) if move > 0 else table_TE[:move]',
+  case='3',
+)
+def test_positions_that_begin_elsewhere_than_behind_the_pad_token(offset, rich_store, tmp_path):
+  """transformers counts from the id of [PAD], 0 here, and says the same of the same texts."""
+  c = cases.config('roberta', position_offset=offset)
+  shapes = jax.eval_shape(mlm.make(c).init, jax.random.key(0), cases.batch([[9]], 12))
+  params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  vocabulary = load_vocabulary(rich_store / 'vocab')
+  (tmp_path / 'run').mkdir()
+  runs.write_run(tmp_path / 'run', c, params, vocabulary, {})
+  said = exporting.export(tmp_path / 'run', tmp_path / 'out')
+  assert all(found['ok'] for found in said['outputs']['differences'])
+  assert json.loads((tmp_path / 'out' / 'config.json').read_text())['pad_token_id'] == 0
+  importing.import_model(f'hf:{tmp_path / "out"}', tmp_path / 'back')
+  back = runs.open_run(tmp_path / 'back')
+  model = back.config.model
+  assert model.position_offset == 1 and model.positions == c.model.positions + 1 - offset
+  table_TE = np.asarray(back.params()['embeddings']['position'])
+  np.testing.assert_array_equal(table_TE[1:], params['embeddings']['position'][offset:])
+
+
+@mutation(
+  'convert: a failed export looks finished',
+  'bertjax/export/exporting.py',
+  '    if wrong:\n      kept',
+  '    if False:\n      kept',
+)
+def test_an_export_that_says_something_else_is_not_left_looking_finished(
+  run, tmp_path, monkeypatch
+):
+  honest = exporting.parity.ours
+
+  def wrong(model, params, inputs):
+    found = honest(model, params, inputs)
+    return found._replace(hidden=[h + 1e-3 for h in found.hidden])
+
+  monkeypatch.setattr(exporting.parity, 'ours', wrong)
+  with pytest.raises(UserError, match='hidden state 1 is off by 1.0.e-03'):
+    exporting.export(run, tmp_path / 'out')
+  assert not (tmp_path / 'out').exists() and not (tmp_path / 'out.partial').exists()
+  assert (tmp_path / 'out.failed' / 'parity.json').exists()
+
+
+def test_bad_input_writes_nothing(run, theirs, tmp_path):
+  full = tmp_path / 'full'
+  full.mkdir()
+  (full / 'x').touch()
+  with pytest.raises(UserError, match='full exists and is not empty'):
+    exporting.export(run, full)
+  with pytest.raises(UserError, match='full exists and is not empty'):
+    importing.import_model(f'hf:{theirs}', full)
+  with pytest.raises(UserError, match='expected the workdir of a run, got .*: config.json is miss'):
+    exporting.export(tmp_path / 'nothing', tmp_path / 'out')
+  with pytest.raises(UserError, match=r'has no checkpoint of step 7: expected one of \[0\]'):
+    exporting.export(run, tmp_path / 'out', 7)
+  for step in (7, 'best'):
+    with pytest.raises(UserError, match=f'is a checkpoint, and step={step} was asked for'):
+      exporting.export(run / 'checkpoints' / '0', tmp_path / 'out', step)
+  with pytest.raises(UserError, match='no checkpoint of .* has a score eval/mlm_masked'):
+    exporting.export(run, tmp_path / 'out', 'best')
+  with pytest.raises(
+    UserError, match="the format of --input: expected one of fairseq, hf, .*'onnx'"
+  ):
+    importing.import_model(f'onnx:{theirs}', tmp_path / 'out')
+  with pytest.raises(UserError, match='--input: there is nothing at'):
+    importing.import_model('hf:/no/such/place', tmp_path / 'out')
+  assert sorted(p.name for p in tmp_path.iterdir()) == ['full']
+
+
+def test_a_run_without_a_complete_checkpoint_is_refused(run, tmp_path):
+  import shutil
+
+  copy = tmp_path / 'run'
+  shutil.copytree(run, copy)
+  next(p for p in (copy / 'checkpoints' / '0').rglob('*') if p.stat().st_size > 1000).write_bytes(
+    b''
+  )
+  with pytest.raises(UserError, match='none of 1 checkpoints is intact'):
+    exporting.export(copy, tmp_path / 'out')
+  assert not (tmp_path / 'out').exists()
+
+
+def test_the_best_checkpoint_is_the_one_with_the_best_score(tmp_path):
+  from ml_collections import ConfigDict
+
+  best = ConfigDict(dict(metric='x', mode='min'))
+  saver = checkpoints_lib.Checkpoints(tmp_path / 'checkpoints', 5, best)
+  for step, score in ((1, 3.0), (2, 1.0), (3, 2.0)):
+    saver.save(step, dict(variables=np.zeros(2)), {}, wait=True)
+    saver.score(step, dict(x=score))
+  saver.close()
+  choose = lambda step, mode='min': (
+    reading.choose(tmp_path, step, ConfigDict(dict(metric='x', mode=mode))).name
+  )
+  assert [choose(None), choose('best'), choose('best', 'max'), choose(2)] == ['3', '2', '1', '2']
+
+
+@mutation(
+  'convert: flags of the other way are ignored',
+  'bertjax/convert.py',
+  'if flags.FLAGS[name].present',
+  'if False',
+)
+@pytest.mark.parametrize(
+  'flags, message',
+  [
+    (('--from=onnx', '--input=x', '--output=y'), "--from: expected one of .*, got 'onnx'"),
+    (
+      ('--to=hf', '--workdir=x', '--output=y', '--step=last'),
+      "--step: expected a number or 'best'",
+    ),
+    (
+      ('--from=hf', '--input=x', '--output=y', '--task=a', '--notokenizer'),
+      '--from takes no --task, --tokenizer: they are of --to',
+    ),
+    (('--to=hf', '--workdir=x', '--output=y', '--slots'), '--to takes no --slots: they are of'),
+    (('--table=bert', '--output=y'), '--table takes no --output: they are of'),
+    (('--to=hf', '--workdir=x', '--output=y', '--push=model'), '--push=model: expected OWNER/NAME'),
+  ],
+  ids=str,
+)
+def test_flags_that_say_too_little_are_refused_in_one_line(flags, message, tmp_path):
+  import re
+  import subprocess
+  import sys
+
+  command = [sys.executable, '-m', 'bertjax.convert', *flags]
+  root = pathlib.Path(__file__).resolve().parents[2]
+  done = subprocess.run(command, cwd=root, capture_output=True, text=True)
+  assert done.returncode == 1 and re.search(message, done.stderr), done.stderr
+  assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_nothing_is_uploaded_by_nobody(monkeypatch):
+  huggingface_hub = pytest.importorskip('huggingface_hub')
+  monkeypatch.setattr(huggingface_hub, 'get_token', lambda: None)
+  with pytest.raises(UserError, match='--push: nobody is logged in'):
+    hub.check('someone/model')
+  monkeypatch.setattr(huggingface_hub, 'get_token', lambda: 'token')
+  hub.check('someone/model')
+  with pytest.raises(UserError, match='--push=model: expected OWNER/NAME'):
+    hub.check('model')
+
+
+def test_a_directory_is_uploaded_whole_to_a_name_that_is_made(tmp_path, monkeypatch):
+  huggingface_hub = pytest.importorskip('huggingface_hub')
+  calls = []
+
+  class Api:
+    def create_repo(self, name, exist_ok):
+      calls.append(('create', name, exist_ok))
+
+    def upload_folder(self, folder_path, repo_id):
+      calls.append(('upload', folder_path, repo_id))
+
+  monkeypatch.setattr(huggingface_hub, 'HfApi', Api)
+  assert hub.push(tmp_path, 'someone/model').endswith('/someone/model')
+  assert calls == [('create', 'someone/model', True), ('upload', tmp_path, 'someone/model')]

@@ -1,0 +1,82 @@
+"""Runs of several devices, trained for some steps, exported and opened by transformers."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import systems
+import transformers
+
+import bertjax
+from bertjax.export import exporting, importing
+from bertjax.formats import tables
+from bertjax.sources import runs
+from bertjax.train import loop as train_loop
+
+pytestmark = pytest.mark.full
+# All eight devices, each with its part of tables, layers and heads.
+MESH = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+SYSTEMS = (
+  'bert', 'electra', 'albert', 'roberta', 'xlnet', 'spanbert', 'ernie', 'xlm', 'transformer_xl',
+)  # fmt: skip
+
+
+@pytest.fixture(scope='module', params=SYSTEMS)
+def trained(request, rich_store, tmp_path_factory):
+  """A run's workdir."""
+  workdir = tmp_path_factory.mktemp(request.param)
+  more = {'data.store': str(rich_store), 'total_steps': 5, 'checkpoint_steps': 5, **MESH}
+  config = systems.tiny(request.param, **more)
+  train_loop.run(config, str(workdir))
+  return workdir
+
+
+def test_a_sharded_run_is_exported_and_comes_back(trained, tmp_path, capsys):
+  said = exporting.export(trained, tmp_path / 'out')
+  assert said['outputs']['missing'] == said['outputs']['unexpected'] == []
+  assert said['tokenizer'] == dict(differences=[])
+  card = (tmp_path / 'out' / 'README.md').read_text()
+  assert '| steps | 5 |' in card and '| tokens seen |' in card and '## Held-out scores' in card
+  importing.import_model(f'hf:{tmp_path / "out"}', tmp_path / 'back')
+  before, after = runs.open_run(trained), runs.open_run(tmp_path / 'back')
+  old, new = (dict(tables.flat(run.params())) for run in (before, after))
+  assert new.keys() <= old.keys() and len(new) > 10
+  size = before.config.model.vocab_size
+  for path, value in new.items():
+    whole = slice(0, size) if value.shape[0] == tables.padded_rows(size) else slice(None)
+    np.testing.assert_array_equal(value[whole], np.asarray(old[path])[whole], err_msg=path)
+  assert after.vocabulary is not None and before.vocabulary is not None
+  assert after.vocabulary.pieces == before.vocabulary.pieces
+
+
+def test_the_pipeline_fills_in_what_we_fill_in(trained, tmp_path):
+  """The same five tokens, equally likely, for blanks at both ends and within."""
+  if not trained.name.startswith(('bert', 'roberta', 'albert', 'ernie', 'spanbert')):
+    pytest.skip('of masked models')
+  exporting.export(trained, tmp_path / 'out')
+  texts = ['piece7 [MASK] piece9 piece30.', '[MASK] piece12', 'piece100 piece101 piece102 [MASK]']
+  pipeline = transformers.pipeline('fill-mask', model=str(tmp_path / 'out'), device=-1)
+  for (ours,), text in zip(bertjax.Model.load(trained).fill(texts, top=5), texts, strict=True):
+    theirs = pipeline(text, top_k=5)
+    assert [each.id for each in ours] == [each['token'] for each in theirs]
+    for mine, other in zip(ours, theirs, strict=True):
+      assert abs(mine.probability - other['score']) < 1e-5
+
+
+def test_electra_leaves_as_two_nets(trained, tmp_path):
+  if 'electra' not in trained.name:
+    pytest.skip('of ELECTRA')
+  said = exporting.export(trained, tmp_path / 'out')
+  assert set(said['parts']) == {'generator'}
+  for folder, kind in (('', 'ElectraForPreTraining'), ('generator', 'ElectraForMaskedLM')):
+    net, info = getattr(transformers, kind).from_pretrained(
+      tmp_path / 'out' / folder, output_loading_info=True
+    )
+    assert not info['missing_keys'] and not info['unexpected_keys']
+    assert net.config.architectures == [kind]
+  assert json.loads((tmp_path / 'out' / 'config.json').read_text())['vocab_size'] == 211
+
+
+def test_eight_devices_were_at_work():
+  assert jax.device_count() == 8

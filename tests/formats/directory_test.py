@@ -1,0 +1,376 @@
+"""Directories of transformers, in and out: every class of every family."""
+
+import json
+
+import cases
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch_models
+from flax.core import meta
+from mutation import mutation
+from no_room import no_room
+
+from bertjax.errors import UserError
+from bertjax.export import parity, receipt
+from bertjax.formats import config_json, directory, fresh, sentence_modules
+from bertjax.formats import family as family_lib
+from bertjax.objectives import span_boundary
+from bertjax.sources import runs
+
+# In the quick tier: what differs most in tables, fields and outputs.
+QUICK = ('BertForPreTraining', 'RobertaModel', 'ElectraForMaskedLM', 'XLNetLMHeadModel to the left')
+QUICK += ('ModernBertForMaskedLM',)
+
+
+def opened(path):
+  found = directory.open_directory(path)
+  model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
+  return model, found.take(model, fresh.heads_of(0.02))
+
+
+@pytest.fixture(scope='module')
+def saved(tmp_path_factory):
+  """Case -> its directory, written when it is asked for."""
+  root, known = tmp_path_factory.mktemp('theirs'), {}
+
+  def path(case):
+    if case not in known:
+      known[case] = root / case.replace(' ', '_')
+      torch_models.save(case, known[case])
+    return known[case]
+
+  return path
+
+
+@pytest.mark.parametrize(
+  'case',
+  [
+    case if case in QUICK else pytest.param(case, marks=pytest.mark.full)
+    for case in torch_models.CASES
+  ],
+)
+@mutation(
+  'convert: query and key change places',
+  'bertjax/formats/families/bert.py',
+  "f'{theirs}.attention.self.query', 'NH', 'D')",
+  "f'{theirs}.attention.self.key', 'NH', 'D')",
+  case='BertForPreTraining',
+)
+@mutation(
+  'convert: a headless class with a prefix',
+  'bertjax/formats/family.py',
+  "  return f'{find(model.family).base}.' if headless else ''",
+  "  return ''",
+  case='RobertaModel',
+)
+@mutation(
+  'convert: the state of the start is the first half of what ends read',
+  'bertjax/models/layers/answers.py',
+  'x.astype(self.dtype) @ kernel[:rows] + y.astype(self.dtype) @ kernel[rows:]',
+  'x.astype(self.dtype) @ kernel[rows:] + y.astype(self.dtype) @ kernel[:rows]',
+  case='XLNetForQuestionAnswering',
+)
+@mutation(
+  'convert: [SEP] may be in an answer',
+  'bertjax/export/parity.py',
+  'allowed_BT = text_BT & text_BT.roll(-1, 1)',
+  'allowed_BT = text_BT.clone()',
+  case='XLNetForQuestionAnswering',
+)
+@mutation(
+  'convert: the text of a question is in the segment of XLNet everywhere',
+  'bertjax/export/parity.py',
+  '(0 if last else 1)',
+  '0',
+  case='XLMForQuestionAnswering',
+)
+def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
+  """Every tensor bit for bit, no key missing or unexpected, the same outputs."""
+  model, taken = opened(saved(case))
+  assert not taken.made and not taken.left_out
+  directory.write(tmp_path, taken.params, model, None, 'float32', 10**9)
+  theirs = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
+  ours = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  assert ours.keys() == theirs.keys()
+  for name, value in theirs.items():
+    np.testing.assert_array_equal(ours[name], value, err_msg=name)
+  before = json.loads((saved(case) / 'config.json').read_text())
+  after = json.loads((tmp_path / 'config.json').read_text())
+  assert after['architectures'] == before['architectures']
+  inputs = parity.inputs_of(model, parity.pad_of(model, None))
+  found = receipt.compared(tmp_path, model, inputs, parity.ours(model, taken.params, inputs))
+  assert found['missing'] == found['unexpected'] == []
+  assert len(found['differences']) >= model.layers
+  assert [d for d in found['differences'] if not d['ok']] == []
+
+
+# The tensors of a class for choices are those of BertForSequenceClassification, which is taken; of
+# ModernBERT all tasks have the same.
+ALIKE = ('MultipleChoice', 'ModernBertForSequence', 'ModernBertForQuestion')
+
+
+@pytest.mark.parametrize(
+  'case', [c for c in torch_models.CASES if not any(name in c for name in ALIKE)]
+)
+def test_the_class_is_told_by_the_tensors_where_config_json_does_not(case, saved):
+  given = json.loads((saved(case) / 'config.json').read_text())
+  state = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
+  family, fields = config_json.read(given, set(state))
+  del given['architectures']
+  assert config_json.read(given, set(state)) == (family, fields)
+
+
+def test_defaults_are_those_of_transformers():
+  """A config.json of old may lack any field that its class has a default for."""
+  import transformers
+
+  names = dict(xlnet='XLNet', xlm='XLM', bert='Bert', roberta='Roberta', albert='Albert')
+  names |= dict(electra='Electra', distilbert='DistilBert', ernie='Ernie')
+  names |= dict(xlm_roberta='XLMRoberta', modernbert='ModernBert')
+  for name, prefix in names.items():
+    config = getattr(transformers, f'{prefix}Config')()
+    for field in family_lib.find(name).fields:
+      if hasattr(config, field.theirs):
+        assert getattr(config, field.theirs) == pytest.approx(field.default), (name, field.theirs)
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (dict(hidden_act='swish'), "hidden_act='swish', which our model does not compute"),
+    (dict(position_embedding_type='relative_key'), "'position_embedding_type': 'relative_key'"),
+    (dict(is_decoder=True), "'is_decoder': True"),
+    (dict(tie_word_embeddings=False), "'tie_word_embeddings': False"),
+    (dict(architectures=['BertLMHeadModel']), "class 'BertLMHeadModel'"),
+    (dict(model_type='mamba'), "model_type='mamba'"),
+    (dict(intermediate_size=53), r'intermediate.dense.weight: .* shape \(53, 36\), got \(52, 36\)'),
+    (dict(num_hidden_layers=4), 'missing .bert.encoder.layer.3.attention'),
+    (dict(num_hidden_layers=2), 'unexpected .bert.encoder.layer.2.attention'),
+  ],
+  ids=str,
+)
+def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tmp_path):
+  given = json.loads((saved('BertForMaskedLM') / 'config.json').read_text())
+  (tmp_path / 'config.json').write_text(json.dumps(given | change))
+  (tmp_path / 'model.safetensors').symlink_to(saved('BertForMaskedLM') / 'model.safetensors')
+  with pytest.raises(UserError, match=message):
+    opened(tmp_path)
+
+
+@mutation(
+  'convert: what a class computes otherwise is read all the same',
+  'bertjax/formats/config_json.py',
+  '  family.write(ConfigDict(whole))',
+  '  ConfigDict(whole)',
+)
+@pytest.mark.parametrize(
+  'given, message',
+  [
+    # The head of words has the erf GELU there, whatever the layers have.
+    (dict(model_type='roberta', hidden_act='relu'), "'gelu_erf', got 'relu'"),
+    (dict(model_type='xlm-roberta', hidden_act='gelu_new'), "'gelu_erf', got 'gelu_tanh'"),
+    (dict(model_type='electra', hidden_act='relu'), "'gelu_erf', got 'relu'"),
+    (dict(model_type='xlnet', bi_data=True), "'bi_data': True"),
+    (
+      dict(model_type='modernbert', rope_scaling=dict(rope_type='linear', factor=4.0)),
+      'rope_scaling=.*linear',
+    ),
+  ],
+  ids=str,
+)
+def test_what_a_class_computes_otherwise_is_refused_before_it_is_read(given, message):
+  classes = {
+    'roberta': 'RobertaForMaskedLM', 'xlm-roberta': 'XLMRobertaForMaskedLM',
+    'electra': 'ElectraForMaskedLM', 'xlnet': 'XLNetLMHeadModel',
+    'modernbert': 'ModernBertForMaskedLM',
+  }  # fmt: skip
+  named = dict(architectures=[classes[given['model_type']]])
+  with pytest.raises(UserError, match=message):
+    config_json.read(named | given, set())
+  config_json.read(named | dict(model_type=given['model_type']), set())
+
+
+@pytest.mark.parametrize(
+  'given, extra', [({}, (('language', 15),)), (dict(use_lang_emb=False), ())], ids=str
+)
+@mutation(
+  'convert: XLM-100 has a table of languages',
+  'bertjax/formats/families/xlm.py',
+  "return {} if given.get('use_lang_emb', True) else dict(extra=())",
+  'return {}',
+)
+def test_an_xlm_may_have_no_table_of_languages(given, extra):
+  named = dict(model_type='xlm', architectures=['XLMWithLMHeadModel'], n_langs=15, asm=False)
+  assert config_json.read(named | given, set())[1]['extra'] == extra
+
+
+@mutation(
+  'convert: the languages of a table in the order of their names',
+  'bertjax/formats/config_json.py',
+  'tuple(sorted(said, key=said.__getitem__)) if numbered',
+  'tuple(sorted(said)) if numbered',
+)
+@mutation(
+  'convert: some of the languages are named',
+  'bertjax/formats/config_json.py',
+  ' if numbered else ()',
+  '',
+)
+def test_the_languages_of_a_table_have_names():
+  model = cases.config('xlm', extra=(('language', 3),)).model
+  found = config_json.write(model, {}, 'float32', languages=('fr', 'en', 'de'))
+  assert found['lang2id'] == dict(fr=0, en=1, de=2) and found['id2lang']['2'] == 'de'
+  assert config_json.languages(found, model) == ('fr', 'en', 'de')
+  assert config_json.languages(found | dict(lang2id=dict(fr=0, en=1)), model) == ()
+  assert config_json.languages({}, model) == ()
+  assert config_json.languages(found, cases.config('bert').model) == ()
+  assert 'lang2id' not in config_json.write(model, {}, 'float32', languages=('fr', 'en'))
+
+
+def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
+  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
+  gone = [name for name in state if '.layer.1.output.dense' in name]
+  for name in gone:
+    del state[name]
+  state['bert.odd'] = np.zeros(2, np.float32)
+  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  with pytest.raises(UserError) as error:
+    opened(tmp_path)
+  for name in (*gone, 'bert.odd'):
+    assert name in str(error.value)
+
+
+@mutation(
+  'convert: half a head is made anew',
+  'bertjax/formats/tables.py',
+  '  missing += [n for n in absent if names[n].head and',
+  '  missing += [n for n in absent if False and',
+)
+def test_a_head_is_made_anew_as_a_whole_or_refused(saved, tmp_path):
+  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
+  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  headless = {name: x for name, x in state.items() if not name.startswith('cls.')}
+  safetensors.numpy.save_file(headless, tmp_path / 'model.safetensors')
+  model, taken = opened(tmp_path)
+  assert {path.partition('/')[0] for path in taken.made} == {'mlm'} and len(taken.made) == 5
+  assert model.words and not taken.params['mlm']['bias'].any()
+  state.pop('cls.predictions.transform.LayerNorm.bias')
+  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  with pytest.raises(UserError, match='1 missing .cls.predictions.transform.LayerNorm.bias'):
+    opened(tmp_path)
+
+
+def test_copies_that_differ_do_not_fit(saved, tmp_path):
+  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
+  state['cls.predictions.decoder.weight'] = state['bert.embeddings.word_embeddings.weight'] + 1
+  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  with pytest.raises(UserError, match='decoder.weight differs from bert.embeddings.word_embed'):
+    opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'name, fields, message',
+  [
+    ('transformer_xl', dict(cutoffs=(50, 100)), "{'cutoffs': .50, 100.}"),
+    ('transformer_xl', dict(attention='absolute', mem_len=0), "{'attention': 'absolute'}"),
+    ('transformer_xl', dict(head_size=16), 'expected config.model.head_size=8, got 16'),
+    ('bert', dict(sinusoid=True), "{'sinusoid': True}"),
+    ('bert', dict(attend='self'), "{'attend': 'self'}"),
+    ('bert', dict(pooler=True, labels=()), 'words=True, pooler=True, labels of none'),
+    ('bert', dict(labels=(('next', 2), ('mood', 3))), 'labels of next.mood'),
+    ('xlm', dict(ffn=100), r'config.model.ffn=4 . width=256, got 100'),
+    (
+      'xlm',
+      dict(words=False, labels=(('label', 2),), pooler_activation='tanh'),
+      "{'pooler_activation': 'tanh'}: expected {'pooler_activation': 'none'}",
+    ),
+    ('electra', dict(generator='own', words=False), "{'words': False}"),
+    ('xlnet', dict(untie_r=False), "{'untie_r': False}"),
+  ],
+  ids=str,
+)
+def test_what_a_class_cannot_express_is_refused_by_name(name, fields, message):
+  model = cases.config(name, **fields).model
+  with pytest.raises(UserError, match=message):
+    directory.check(model, None)
+
+
+@mutation(
+  'convert: what a pooler would be is asked of a model that has none',
+  'bertjax/formats/family.py',
+  'unread = () if heads.label or heads.pooler else OF_POOLER',
+  'unread = ()',
+)
+def test_what_a_model_leaves_unread_may_be_anything():
+  directory.check(cases.config('xlm', pooler_activation='tanh').model, None)
+
+
+@mutation(
+  'convert: two linear maps are one',
+  'bertjax/formats/families/xlm.py',
+  '    if wrong:',
+  '    if False:',
+)
+def test_another_summary_of_a_text_than_its_first_token_is_refused(saved):
+  wrong = dict(
+    XLMForMultipleChoice=dict(summary_use_proj=True),
+    XLMForSequenceClassification=dict(summary_activation='tanh'),
+  )
+  for case, change in wrong.items():
+    given = json.loads((saved(case) / 'config.json').read_text())
+    config_json.read(given, set())
+    with pytest.raises(UserError, match=f'config.json has {change}'):
+      config_json.read(given | change, set())
+    if change == dict(summary_use_proj=True):  # which config.json need not say
+      del given['summary_use_proj']
+      with pytest.raises(UserError, match=f'config.json has {change}'):
+        config_json.read(given, set())
+
+
+@mutation(
+  'convert: positions begin behind any pad token',
+  'bertjax/formats/config_json.py',
+  '    if given is not None and given != value:',
+  '    if False:',
+)
+def test_positions_that_do_not_begin_behind_the_pad_token_are_refused():
+  model = cases.config('roberta').model
+  assert config_json.write(model, {}, 'float32')['pad_token_id'] == 1
+  with pytest.raises(UserError, match='position_offset=2 expects it at 1, but the vocabulary has'):
+    config_json.write(model, dict(pad=0), 'float32')
+
+
+def test_the_head_that_no_class_has_is_a_file_of_its_own(tmp_path):
+  c = cases.config('spanbert')
+  batch = cases.batch([[9]], 12)
+  batch |= {f'{side}_BP': batch['target_pos_BP'] for side in ('left', 'right', 'offset')}
+  shapes = jax.eval_shape(span_boundary.make(c).init, jax.random.key(0), batch)
+  params = cases.random_params(meta.unbox(shapes)['params'], 0.1)
+  directory.write(tmp_path, params, c.model, None, 'float32', 10**9)
+  side = safetensors.numpy.load_file(tmp_path / directory.SIDE)
+  assert len(side) == 10 and all(name.startswith('boundary.') for name in side)
+  kernel = params['boundary']['dense1']['kernel']
+  np.testing.assert_array_equal(side['boundary.dense1.weight'], kernel.T)
+  main = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  assert not any('boundary' in name for name in main)
+
+
+@mutation(
+  'convert: a full disk does not say what was being written',
+  'bertjax/formats/directory.py',
+  "with writing('the model', directory):",
+  'if True:',
+)
+def test_a_full_disk_names_the_model(saved, tmp_path):
+  model, taken = opened(saved('BertForPreTraining'))
+  with pytest.raises(OSError, match=f"while writing the model: '{tmp_path}"), no_room():
+    directory.write(tmp_path, taken.params, model, None, 'float32', 10**9)
+  with pytest.raises(OSError, match="while writing the receipt: '.*parity.json"), no_room():
+    receipt.write(tmp_path / receipt.NAME, dict(outputs={}))
+  said = "while writing the modules of sentence-transformers: '.*modules.json"
+  with pytest.raises(OSError, match=said), no_room():
+    sentence_modules.write(tmp_path, model, 'mean', 8)

@@ -1,0 +1,239 @@
+"""A directory's vocabulary has the ids of transformers, or is refused, whatever opens it."""
+
+import json
+
+import pytest
+import transformers
+from mutation import mutation
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from bertjax.errors import UserError
+from bertjax.export import importing
+from bertjax.formats.tokenizer import FIXED_TEXTS
+from bertjax.sources import init_from
+from bertjax.use import load
+from bertjax.vocab import vocabulary
+from bertjax.vocab.train import TRAINERS
+from bertjax.vocab.vocabulary import load_vocabulary
+
+PROSE = [*FIXED_TEXTS[:8], 'The cats sat on the mats, and the dogs sat beside a cat. [E1]'] * 20
+
+
+def change(path, **keys):
+  content = json.loads(path.read_text()) if path.is_file() else {}
+  path.write_text(json.dumps(content | keys))
+
+
+def write(path, kind='wordpiece', whole=False, **settings):
+  """A tiny model and a vocabulary, as tokenizer.json or in the files that were before it."""
+  path.mkdir()
+  TRAINERS[kind](PROSE, 400 if kind != 'unigram' else 120, False, path)
+  for name in ('tokenizer_config.json', *(() if whole else ('tokenizer.json',))):
+    (path / name).unlink(missing_ok=True)
+  size = load_vocabulary(path).size
+  of_model = 'Roberta' if kind == 'bpe' else 'Bert'
+  config = getattr(transformers, f'{of_model}Config')(
+    vocab_size=size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
+    intermediate_size=16, max_position_embeddings=64,
+  )  # fmt: skip
+  getattr(transformers, f'{of_model}ForMaskedLM')(config).save_pretrained(str(path))
+  if settings:
+    change(path / 'tokenizer_config.json', **settings)
+
+
+def rewrite(path, **parts):
+  """Changes parts of a tokenizer.json."""
+  tokenizer = Tokenizer.from_file(str(path / 'tokenizer.json'))
+  for name, part in parts.items():
+    setattr(tokenizer, name, part)
+  tokenizer.save(str(path / 'tokenizer.json'))
+
+
+def of_few_pieces(path):
+  write(path, tokenizer_class='BertTokenizer', do_lower_case=False)
+  (path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n')
+
+
+def of_too_many(path):
+  write(path, tokenizer_class='BertTokenizer', do_lower_case=False)
+  with open(path / 'vocab.txt', 'a') as file:
+    file.write('more\npieces\n')
+
+
+def of_another_kind(path):
+  """vocab.json and merges.txt, as of CLIP, whose words end in </w>."""
+  write(path, 'bpe')
+  pieces = [f'{a}{b}{end}' for end in ('', '</w>') for a in 'abcdefghijklm' for b in ('', *'aeiou')]
+  index = {piece: i for i, piece in enumerate(('<s>', '<pad>', '</s>', '<unk>', '<mask>', *pieces))}
+  (path / 'vocab.json').write_text(json.dumps(index))
+  (path / 'merges.txt').write_text('#version: 0.2\nb a\nb a</w>\n')
+  change(path / 'config.json', vocab_size=len(index))
+
+
+def with_rules(path, name, kind='wordpiece', settings=None, **parts):
+  write(path, kind, whole=True, tokenizer_class=name, **(settings or {}))
+  rewrite(path, **parts)
+
+
+def beside(path, name, content, **settings):
+  write(path, tokenizer_class='BertTokenizer', do_lower_case=False, **settings)
+  (path / name).write_text(json.dumps(content))
+
+
+CASED = dict(do_lower_case=False)
+TAKEN = {
+  'cased': lambda path: write(path, tokenizer_class='BertTokenizer', **CASED),
+  'whole': lambda path: write(path, whole=True, tokenizer_class='BertTokenizerFast', **CASED),
+  'spaced': lambda path: write(
+    path, 'bpe', tokenizer_class='RobertaTokenizer', add_prefix_space=True
+  ),
+  'backend': lambda path: with_rules(
+    path,
+    'PreTrainedTokenizerFast',
+    settings={
+      f'{role}_token': f'[{role.upper()}]' for role in ('cls', 'sep', 'pad', 'mask', 'unk')
+    },
+    pre_tokenizer=pre_tokenizers.WhitespaceSplit(),
+  ),
+  'a piece': lambda path: beside(
+    path, 'special_tokens_map.json', dict(additional_special_tokens=['cat'])
+  ),
+}
+BYTES = pre_tokenizers.ByteLevel(add_prefix_space=True)
+REFUSED = {
+  'japanese': (
+    lambda path: write(path, tokenizer_class='BertJapaneseTokenizer'), 'BertJapaneseTokenizer that',
+  ),
+  'japanese whole': (
+    lambda path: write(path, whole=True, tokenizer_class='BertJapaneseTokenizer'), 'of BertJapanese'
+  ),
+  'own code': (
+    lambda path: write(path, whole=True, auto_map=dict(AutoTokenizer=['x.Own', None])), 'own that'
+  ),
+  'class of the model': (lambda path: write(path, 'unigram'), 'BertTokenizer that we cannot read'),
+  'words': (lambda path: write(path, do_basic_tokenize=False), 'do_basic_tokenize=False'),
+  'unsaid': (lambda path: write(path), 'lowercase=False and do_lower_case=True'),
+  'flags': (
+    lambda path: write(path, whole=True, tokenizer_class='BertTokenizer', do_lower_case=True),
+    'lowercase=False and do_lower_case=True',
+  ),
+  'accents': (
+    lambda path: with_rules(
+      path, 'BertTokenizer', settings=CASED,
+      normalizer=normalizers.BertNormalizer(lowercase=False, strip_accents=True),
+    ), 'strip_accents=True and strip_accents=False',
+  ),
+  'no normaliser': (
+    lambda path: with_rules(path, 'BertTokenizer', settings=CASED, normalizer=normalizers.NFC()),
+    'normalizer=NFC and normalizer=BertNormalizer',
+  ),
+  'other words': (
+    lambda path: with_rules(
+      path, 'BertTokenizer', settings=CASED, pre_tokenizer=pre_tokenizers.WhitespaceSplit()
+    ), 'pre_tokenizer=WhitespaceSplit',
+  ),
+  'space': (
+    lambda path: with_rules(path, 'RobertaTokenizer', 'bpe', pre_tokenizer=BYTES),
+    'add_prefix_space=True and add_prefix_space=False',
+  ),
+  '</w>': (of_another_kind, 'a BPE of words that end in </w>'),
+  'added': (lambda path: beside(path, 'added_tokens.json', {'[E9]': 400}), 'adds .*E9.*400'),
+  'new': (
+    lambda path: beside(path, 'special_tokens_map.json', dict(additional_special_tokens=['[E9]'])),
+    r"adds {'\[E9\]': 'a new id'}",
+  ),
+  'roles': (
+    lambda path: beside(path, 'special_tokens_map.json', dict(mask_token='[E1]')),
+    r"mask_token '\[E1\]', ours '\[MASK\]'",
+  ),
+  'few': (of_few_pieces, 'has 5 ids, the word table .* rows'),
+  'many': (of_too_many, 'ids, the word table .* rows'),
+}  # fmt: skip
+
+
+def through_each_door(path):
+  """Yields what opens a directory as a function, and whether it has the model in sight."""
+  yield lambda: load_vocabulary(path), False  # prepare, vocab, config.data.vocab, seqio Tasks
+  yield lambda: load.find(path).vocabulary, True  # embed, predict, fill_mask, bertjax.Model
+  yield lambda: init_from.open_source(f'hf:{path}').vocabulary, True  # init_from, teachers
+
+  def converted():
+    importing.import_model(f'hf:{path}', path.with_name('run'))
+    return vocabulary.read_vocabulary(path.with_name('run') / 'vocab')
+
+  yield converted, True
+
+
+@mutation(
+  'vocabulary: a run forgets what the files beside its vocabulary said',
+  'bertjax/vocab/vocabulary.py',
+  'dict(formats.settings_of(self.files[0]), do',
+  'dict(do',
+  case='spaced',
+)
+@pytest.mark.parametrize('name', TAKEN)
+def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
+  TAKEN[name](tmp_path / 'dir')
+  texts = [*FIXED_TEXTS, 'The cats and acat']
+  theirs = transformers.AutoTokenizer.from_pretrained(str(tmp_path / 'dir'))
+  wanted = [theirs(text, add_special_tokens=False)['input_ids'] for text in texts]
+  for opened, _ in through_each_door(tmp_path / 'dir'):
+    assert [ids.tolist() for ids in opened().encode_batch(texts)] == wanted
+
+
+@mutation(
+  'vocabulary: the files beside it are not looked at',
+  'bertjax/vocab/vocabulary.py',
+  '  beside.check(found, lowercase)\n',
+  '',
+  case='japanese',
+)
+@mutation(
+  'vocabulary: a tokenizer.json is taken for what its class makes of it',
+  'bertjax/vocab/beside.py',
+  'if ours.get(key) != value and',
+  'if not key and',
+  case='flags',
+)
+@mutation(
+  'vocabulary: classes of Python read tokenizer.json',
+  'bertjax/vocab/beside.py',
+  'if name in _PYTHON if whole',
+  'if False if whole',
+  case='japanese whole',
+)
+@mutation(
+  'vocabulary: </w> is a piece like others',
+  'bertjax/vocab/beside.py',
+  'if ends > vocabulary.word_starts.sum() else',
+  'if not ends else',
+  case='</w>',
+)
+@mutation(
+  'vocabulary: five pieces do for a table of hundreds',
+  'bertjax/vocab/vocabulary.py',
+  'not rows / 2 <= vocabulary.size <= rows',
+  'not vocabulary.size <= rows',
+  case='few',
+)
+@pytest.mark.parametrize('name', REFUSED)
+def test_what_would_have_other_ids_is_refused_at_every_door(name, tmp_path):
+  make, said = REFUSED[name]
+  make(tmp_path / 'dir')
+  for opened, has_model in through_each_door(tmp_path / 'dir'):
+    if has_model or name not in ('few', 'many'):
+      with pytest.raises(UserError, match=said):
+        opened()
+  assert not (tmp_path / 'run').exists()
+
+
+def test_a_piece_of_a_word_that_ends_elsewhere_begins_none(tmp_path):
+  """As fastBPE's: a BPE whose words end in </w> says of no piece that it goes on with a word."""
+  of_another_kind(tmp_path / 'dir')
+  files = [str(tmp_path / 'dir' / name) for name in ('vocab.json', 'merges.txt')]
+  tokenizer = Tokenizer(models.BPE.from_file(*files, end_of_word_suffix='</w>', unk_token='<unk>'))
+  tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+  tokenizer.save(str(tmp_path / 'tokenizer.json'))
+  found = load_vocabulary(tmp_path)
+  assert found.word_starts.all()
+  assert found.encode_batch(['ba abba'])[0].tolist() == tokenizer.encode('ba abba').ids

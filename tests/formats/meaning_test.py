@@ -1,0 +1,158 @@
+"""What the scores of a head mean, and which fields of a config.json stand in the receipt."""
+
+import json
+from typing import Any
+
+import cases
+import numpy as np
+import pytest
+import torch
+import torch_models
+import transformers
+import used_models
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.export import exporting, importing
+from bertjax.formats import config_json, directory
+from bertjax.sources import init_from
+
+TEXTS = ['w7 w8 w9', 'w30']
+
+
+def save_with_tokenizer(path, case: str, **fields):
+  """A directory of transformers with words w5, w6, .. and such fields in its config.json."""
+  torch_models.save(case, path)
+  used_models.write_vocabulary(path / 'words', used_models.BERT)
+  transformers.BertTokenizer(str(path / 'words' / 'vocab.txt')).save_pretrained(path)
+  given = json.loads((path / 'config.json').read_text())
+  (path / 'config.json').write_text(json.dumps(given | fields))
+
+
+def scores(path) -> list:
+  """What the pipeline of transformers answers: names and scores of all classes."""
+  pipeline: Any = transformers.pipeline('text-classification', model=str(path), device=-1)
+  return [
+    sorted((each['label'], each['score']) for each in said) for said in pipeline(TEXTS, top_k=None)
+  ]
+
+
+@mutation(
+  'convert: a number leaves as the probability of one class',
+  'bertjax/formats/config_json.py',
+  "kind = 'regression' if problem is None and count == 1 else problem",
+  'kind = problem',
+)
+def test_a_number_is_a_number_in_the_pipeline(tmp_path):
+  model = dict(words=False, labels=(('label', 1),))
+  run = used_models.make(tmp_path, 'bert', **model, activation='gelu_erf').workdir
+  exporting.export(run, tmp_path / 'out')
+  net = transformers.BertForSequenceClassification.from_pretrained(tmp_path / 'out').eval()
+  tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+  with torch.no_grad():
+    numbers = net(**tokenizer(TEXTS, padding=True, return_tensors='pt')).logits[:, 0].numpy()
+  found = np.array([score for ((_, score),) in scores(tmp_path / 'out')])
+  np.testing.assert_allclose(found, numbers, atol=1e-6)
+  assert (np.abs(numbers) > 1e-3).all()  # a sigmoid would say .5
+
+
+@pytest.mark.parametrize(
+  'case, fields',
+  [
+    ('BertForSequenceClassification', dict(problem_type='single_label_classification')),
+    ('BertForSequenceClassification', {}),
+    ('DistilBertForSequenceClassification', dict(problem_type='single_label_classification')),
+    ('BertForSequenceClassification', dict(id2label={'0': 'score'}, problem_type='regression')),
+    # A cross-encoder: its pipeline says the probability of the one label.
+    ('BertForSequenceClassification', dict(id2label={'0': 'LABEL_0'})),
+  ],
+  ids=str,
+)
+@mutation(
+  'convert: what a model from elsewhere says of its scores is forgotten',
+  'bertjax/export/importing.py',
+  'meta = dict(opened.meta, source=',
+  'meta = dict(source=',
+)
+def test_scores_mean_the_same_behind_both_conversions(case, fields, tmp_path, monkeypatch):
+  count = len(fields.get('id2label', '...'))
+  config = type(torch_models.CASES[case])
+  shape = torch_models.DISTIL if case.startswith('Distil') else torch_models.SHAPES
+  monkeypatch.setitem(torch_models.CASES, case, config(num_labels=count, **shape))
+  save_with_tokenizer(tmp_path / 'theirs', case, **fields)
+  importing.import_model(f'hf:{tmp_path / "theirs"}', tmp_path / 'run')
+  exporting.export(tmp_path / 'run', tmp_path / 'out')
+  before, after = scores(tmp_path / 'theirs'), scores(tmp_path / 'out')
+  for theirs, ours in zip(before, after, strict=True):
+    assert [name for name, _ in ours] == [name for name, _ in theirs]
+    np.testing.assert_allclose([x for _, x in ours], [x for _, x in theirs], atol=1e-6)
+  written = json.loads((tmp_path / 'out' / 'config.json').read_text())
+  assert written.get('problem_type') == fields.get('problem_type')
+
+
+@pytest.mark.parametrize(
+  'count, kind',
+  [
+    (5, 'multi_label_classification'),
+    (1, 'multi_label_classification'),
+    (5, 'regression'),
+    (1, 'single_label_classification'),  # which transformers itself refuses
+  ],
+)
+@mutation(
+  'convert: several labels at once are taken for classes of which one is right',
+  'bertjax/formats/config_json.py',
+  '  if kind != expected:',
+  '  if False:',
+)
+def test_scores_that_mean_something_else_are_refused_at_every_door(count, kind, tmp_path):
+  given = dict(model_type='bert', problem_type=kind, id2label={str(i): 'x' for i in range(count)})
+  named = dict(given, architectures=['BertForSequenceClassification'])
+  with pytest.raises(UserError, match=f"problem_type='{kind}' with {count} labels"):
+    config_json.read(named, set())
+  config_json.read(dict(given, architectures=['BertModel']), set())  # which has no such scores
+  case = 'BertForSequenceClassification'
+  torch_models.save(case, tmp_path)
+  changed = json.loads((tmp_path / 'config.json').read_text()) | named
+  (tmp_path / 'config.json').write_text(json.dumps(changed))
+  for door in (
+    lambda: importing.import_model(f'hf:{tmp_path}', tmp_path / 'run'),
+    lambda: init_from.open_source(f'hf:{tmp_path}'),
+    lambda: directory.open_directory(tmp_path),
+  ):
+    with pytest.raises(UserError, match=f"problem_type='{kind}'.*encoder without its head"):
+      door()
+
+
+@pytest.mark.parametrize(
+  'case, fields',
+  [
+    ('BertForSequenceClassification', dict(classifier_dropout=0.3)),
+    ('BertModel', dict(problem_type='multi_label_classification')),
+    ('BertForTokenClassification', dict(problem_type='regression')),
+    ('BertModel', dict(pruned_heads={'0': [1]}, quantization_config=dict(bits=4))),
+    ('BertForMaskedLM', dict(num_memory_slots=7, task_specific_params=dict(a=dict(b=1)))),
+    ('XLNetForSequenceClassification', dict(summary_last_dropout=0.4, use_mems_eval=False)),
+    ('XLNetForQuestionAnswering', dict(start_n_top=3)),
+    ('DistilBertForSequenceClassification', dict(layer_norm_eps=1e-5, seq_classif_dropout=0.5)),
+    ('AlbertModel', dict(is_decoder=True, classifier_dropout_prob=0.3)),
+    ('ElectraForPreTraining', dict(summary_activation='relu')),
+  ],
+  ids=str,
+)
+@mutation(
+  'convert: fields of a config.json vanish',
+  'bertjax/formats/directory.py',
+  'left_out=[*left_out, *taken.left_out]',
+  'left_out=taken.left_out',
+  case="BertForSequenceClassification-{'classifier_dropout': 0.3}",
+)
+def test_a_field_that_is_not_carried_stands_in_the_receipt(case, fields, tmp_path):
+  torch_models.save(case, tmp_path / 'theirs')
+  path = tmp_path / 'theirs' / 'config.json'
+  harmless = dict(torch_dtype='float16', chunk_size_feed_forward=4, use_cache=False)
+  path.write_text(json.dumps(json.loads(path.read_text()) | fields | harmless))
+  opened = directory.open_directory(tmp_path / 'theirs')
+  model = directory.whole_model(opened, cases.config(opened.recipe).model)
+  left_out = opened.take(model, lambda row, shape: np.zeros(shape, np.float32)).left_out
+  assert left_out == [f'config.json: {key}={value!r}' for key, value in sorted(fields.items())]

@@ -1,0 +1,348 @@
+"""fairseq's checkpoints become our parameters, and nothing that is in them runs."""
+
+import argparse
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import zipfile
+
+import cases
+import jax
+import numpy as np
+import original_reading
+import parity
+import pytest
+import torch
+import transformers
+import wheels
+from mutation import mutation
+
+from bertjax.export import exporting, importing
+from bertjax.formats.originals import fairseq
+from bertjax.machine.mirror import Workdir
+from bertjax.metrics.progress import Progress
+from bertjax.objectives import mlm
+from bertjax.train import loop as train_loop
+from bertjax.train import opening
+from bertjax.vocab.vocabulary import load_vocabulary
+from configs import roberta
+
+VOCAB, WIDTH, LAYERS, POSITIONS = cases.VOCAB, 48, 2, 42
+ARGS = dict(
+  arch='roberta_base', encoder_layers=LAYERS, encoder_embed_dim=WIDTH, encoder_attention_heads=3,
+  encoder_ffn_embed_dim=80, activation_fn='gelu', dropout=0.2, attention_dropout=0.3,
+  max_positions=40, activation_dropout=0.0, task='masked_lm',
+)  # fmt: skip
+
+
+def absent(row, shape):
+  raise AssertionError(f'{row.theirs} is there')
+
+
+@functools.cache
+def oracle() -> transformers.RobertaForMaskedLM:
+  """transformers' RoBERTa with large random weights; its only segment row is a constant."""
+  torch.manual_seed(0)
+  config = transformers.RobertaConfig(
+    vocab_size=VOCAB, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=3,
+    intermediate_size=80, max_position_embeddings=POSITIONS, type_vocab_size=1,
+    layer_norm_eps=1e-5, pad_token_id=1,
+  )  # fmt: skip
+  model = transformers.RobertaForMaskedLM(config)
+  with torch.no_grad():
+    for name, parameter in sorted(model.named_parameters()):
+      scale = 'norm' in name.lower() and name.endswith('weight')
+      parameter.normal_(float(scale), 0.1)
+    model.roberta.embeddings.token_type_embeddings.weight.zero_()
+  return model.eval()
+
+
+def state_of(model, prefix: str = 'encoder.', fused: bool = False, norm='layernorm_embedding'):
+  """The state dict as fairseq names it, by the modules' attributes."""
+  net, found = model.roberta, {}
+
+  def put(name, module):
+    found[name + '.weight'] = module.weight.detach().clone()
+    if getattr(module, 'bias', None) is not None:
+      found[name + '.bias'] = module.bias.detach().clone()
+
+  at = f'{prefix}sentence_encoder'
+  put(f'{at}.embed_tokens', net.embeddings.word_embeddings)
+  put(f'{at}.embed_positions', net.embeddings.position_embeddings)
+  put(f'{at}.{norm}', net.embeddings.LayerNorm)
+  for i, layer in enumerate(net.encoder.layer):
+    own = layer.attention.self
+    parts = dict(q=own.query, k=own.key, v=own.value)
+    if fused:
+      for leaf in ('weight', 'bias'):
+        whole = torch.cat([getattr(module, leaf).detach() for module in parts.values()])
+        found[f'{at}.layers.{i}.self_attn.in_proj_{leaf}'] = whole
+    else:
+      for letter, module in parts.items():
+        put(f'{at}.layers.{i}.self_attn.{letter}_proj', module)
+    put(f'{at}.layers.{i}.self_attn.out_proj', layer.attention.output.dense)
+    put(f'{at}.layers.{i}.self_attn_layer_norm', layer.attention.output.LayerNorm)
+    put(f'{at}.layers.{i}.fc1', layer.intermediate.dense)
+    put(f'{at}.layers.{i}.fc2', layer.output.dense)
+    put(f'{at}.layers.{i}.final_layer_norm', layer.output.LayerNorm)
+  put(f'{prefix}lm_head.dense', model.lm_head.dense)
+  put(f'{prefix}lm_head.layer_norm', model.lm_head.layer_norm)
+  found[f'{prefix}lm_head.bias'] = model.lm_head.bias.detach().clone()
+  found[f'{prefix}lm_head.weight'] = found[f'{at}.embed_tokens.weight']
+  return found
+
+
+def save(path, state, **more) -> pathlib.Path:
+  torch.save(dict(dict(args=argparse.Namespace(**ARGS), model=state), **more), path / 'model.pt')
+  return path / 'model.pt'
+
+
+NEW = dict(
+  args=None, cfg=dict(model=argparse.Namespace(**ARGS), task=dict(_name='masked_lm')),
+  optimizer_history=[dict(num_updates=500)],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  'names, more',
+  [
+    (dict(prefix='decoder.', norm='emb_layer_norm'), {}),
+    (dict(prefix='decoder.', norm='emb_layer_norm', fused=True), {}),
+    (dict(), NEW),
+  ],
+  ids=['2019', 'fused', 'since 2020'],
+)
+@mutation(
+  'fairseq: keys and values change places',
+  'bertjax/formats/originals/roberta.py',
+  "enumerate(('query', 'key', 'value'))",
+  "enumerate(('query', 'value', 'key'))",
+  case='fused',
+)
+@mutation(
+  'fairseq: positions begin at 0',
+  'bertjax/formats/originals/roberta.py',
+  'OFFSET = 2',
+  'OFFSET = 0',
+  case='2019',
+)
+@mutation(
+  'fairseq: the eps of BERT',
+  'bertjax/formats/originals/roberta.py',
+  'norm_eps=1e-5',
+  'norm_eps=1e-3',
+  case='2019',
+)
+def test_roberta(names, more, tmp_path):
+  state = state_of(oracle(), **names)
+  state[names.get('prefix', 'encoder.') + 'sentence_encoder.version'] = torch.tensor([3.0])
+  original = original_reading.read(fairseq, save(tmp_path, state, **more), absent)
+  m = original.model
+  assert (m['heads'], m['dropout'], m['attention_dropout']) == (3, 0.2, 0.3)
+  assert (m['positions'], m['position_offset'], m['family']) == (POSITIONS, 2, 'roberta')
+  assert original.recipe == 'roberta' and original.step == (500 if more else None)
+  assert not original.made and original.left_out == (['optimizer_history'] if more else [])
+
+  c = cases.config(original.recipe)
+  c.model.update(m)
+  batch = cases.batch([[17], [32], [9]], 32, types=1)
+  want, _ = parity.torch_run(oracle(), batch, 1, None)
+  ours = jax.jit(mlm.make(c).predict, static_argnames='hidden')(
+    dict(params=original.params), (), batch, hidden=True
+  )
+  real_BT, rows = batch['example_BT'] > 0, np.arange(3)[:, None]
+  parity.close(ours['hidden_LBTD'][:, real_BT], want['hidden'][:, real_BT], parity.HIDDEN, 'h')
+  at_targets = want['logits'][rows, batch['target_pos_BP']]
+  parity.close(ours['logits_BPV'][..., :VOCAB], at_targets, parity.LOGITS, 'logits')
+
+
+class Trap:
+  """Makes a file when it is unpickled."""
+
+  def __init__(self, path):
+    self.path = path
+
+  def __reduce__(self):
+    return os.mkdir, (str(self.path),)
+
+
+@mutation(
+  'fairseq: pickles may name any function',
+  'bertjax/formats/originals/torch_files.py',
+  'weights_only=True',
+  'weights_only=False',
+)
+def test_a_pickle_that_carries_more_is_refused_and_does_not_run(tmp_path):
+  sprung = tmp_path / 'sprung'
+  file = save(tmp_path, state_of(oracle()), extra_state=Trap(sprung))
+  with pytest.raises(ValueError, match=r'model\.pt carries more than tensors.*mkdir'):
+    original_reading.read(fairseq, file, absent)
+  assert not sprung.exists()
+  file = save(tmp_path, state_of(oracle()), args=pathlib.PurePosixPath('x'))
+  with pytest.raises(ValueError, match='carries more than tensors.*pathlib'):
+    original_reading.read(fairseq, file, absent)
+
+
+@pytest.mark.parametrize('keep', [0, 100, 0.5, 0.99], ids=str)
+def test_a_file_that_is_cut_off_is_named(keep, tmp_path):
+  file = save(tmp_path, state_of(oracle()))
+  size = file.stat().st_size
+  file.write_bytes(file.read_bytes()[: keep if keep in (0, 100) else int(keep * size)])
+  with pytest.raises(ValueError, match=r'model\.pt (cannot be read|carries more)'):
+    original_reading.read(fairseq, file, absent)
+
+
+@pytest.mark.parametrize(
+  'change, message',
+  [
+    (lambda s: s.pop('encoder.lm_head.dense.bias'), r'1 missing \[lm_head.dense.bias\]'),
+    (
+      lambda s: s.update({'encoder.sentence_encoder.odd': torch.ones(3)}),
+      r'unexpected \[sentence_encoder.odd\]',
+    ),
+    (lambda s: s.update({'encoder.lm_head.weight': torch.ones(VOCAB, WIDTH)}), 'ties them'),
+    (
+      lambda s: s.update({'encoder.sentence_encoder.layer_norm.weight': torch.ones(WIDTH)}),
+      r'norms in front \(XLM-R XL\)',
+    ),
+    (lambda s: s.update({'encoder.lm_head.bias': torch.ones(3)}), r'\(211,\), got \(3,\)'),
+  ],
+  ids=['missing', 'unexpected', 'untied', 'norms in front', 'misshapen'],
+)
+def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
+  state = state_of(oracle())
+  change(state)
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(fairseq, save(tmp_path, state), absent)
+
+
+@pytest.mark.parametrize(
+  'content, message',
+  [
+    (dict(weights={}), r'expected a checkpoint of fairseq.*got weights'),
+    (dict(model={'a': torch.ones(1)}), 'no checkpoint of RoBERTa or XLM-R.*got a'),
+  ],
+)
+def test_what_is_none_of_it_is_refused(content, message, tmp_path):
+  torch.save(content, tmp_path / 'model.pt')
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(fairseq, tmp_path, absent)
+
+
+def test_a_head_that_is_not_there_is_made_where_it_is_asked_for(tmp_path):
+  state = {n: t for n, t in state_of(oracle()).items() if 'lm_head' not in n}
+  file = save(tmp_path, state)
+  assert not original_reading.read(fairseq, file, absent).model['words']
+  made = original_reading.read(
+    fairseq, file, lambda row, s: np.ones(s, np.float32), dict(words=True)
+  )
+  assert {path.partition('/')[0] for path in made.made} == {'mlm'}
+
+
+# The antibody model of Prihoda et al. 2022, MIT; sapiens 1.0.5 on the package index.
+SAPIENS = 'af1a8d445e9d7ab9f5f04512cf325acdfd9dd0930eb957b63ec234df1f141a8b'
+SEQUENCE = (
+  '**QLV*SGVEVKKPGASVKVSCKASGYTFTNYYMYWVRQAPGQGLEWMGGINPSNGGTNFNEKFKNRVTLTTDSSTTTAYMELKSLQFDDTAV'
+  'YYCARRDYRFDMGFDYWGQGTTVTVSS'
+)
+BEST = SEQUENCE.replace('**QLV*', 'QVQLVQ')
+# Of README.md: A, C, D, E of the first five residues, and what the masked ones are.
+SCORES = [
+  [0.003272, 0.004147, 0.004011, 0.004590],
+  [0.012038, 0.003854, 0.006803, 0.008174],
+  [0.003384, 0.003895, 0.003726, 0.004068],
+  [0.004612, 0.005325, 0.004443, 0.004641],
+  [0.005519, 0.003664, 0.003555, 0.005269],
+]
+
+
+@pytest.fixture(scope='module')
+def sapiens(tmp_path_factory) -> pathlib.Path:
+  """The directory of the checkpoints; the wheel is kept in a cache."""
+  wheel = wheels.fetched('sapiens==1.0.5', 'sapiens-1.0.5-py3-none-any.whl')
+  assert hashlib.sha256(wheel.read_bytes()).hexdigest() == SAPIENS
+  path = tmp_path_factory.mktemp('sapiens')
+  with zipfile.ZipFile(wheel) as archive:
+    archive.extractall(path)
+  return path / 'sapiens/models/v1'
+
+
+def scores(original, vocabulary) -> np.ndarray:
+  """Probabilities of the letters at every residue of SEQUENCE."""
+  special = vocabulary.special
+  parts = [vocabulary.encode_batch([letter])[0][0] for letter in BEST]
+  ids = [special['mask'] if s == '*' else i for s, i in zip(SEQUENCE, parts, strict=True)]
+  ids = np.array([[special['cls'], *ids, special['sep']]], np.int32)
+  c = cases.config(original.recipe)
+  c.model.update(original.model)
+  place, count = np.arange(ids.shape[1], dtype=np.int32)[None], len(SEQUENCE)
+  batch = dict(
+    token_BT=ids, example_BT=np.ones_like(ids), type_BT=np.zeros_like(ids), position_BT=place,
+    target_pos_BP=place[:, 1 : count + 1], target_BP=ids[:, 1 : count + 1],
+    weight_BP=np.ones((1, count), np.float32),
+  )  # fmt: skip
+  out = mlm.make(c).predict(dict(params=original.params), (), batch)
+  return np.asarray(jax.nn.softmax(out['logits_BPV'][0, :, : vocabulary.size]))[:, 4:-1]
+
+
+@pytest.mark.full
+@pytest.mark.weights
+def test_trained_weights_give_the_scores_of_their_readme(sapiens, tmp_path):
+  original = original_reading.read(fairseq, sapiens / 'checkpoint_vh.pt', absent)
+  vocabulary = load_vocabulary(original.vocabulary)
+  assert vocabulary.size == 25 and original.assumed == []
+  found = scores(original, vocabulary)
+  np.testing.assert_allclose(found[:5, :4], SCORES, rtol=0, atol=5.1e-7)
+  letters = np.array(vocabulary.pieces[4:-1])[found.argmax(1)]
+  best = ''.join(b if s == '*' else s for s, b in zip(SEQUENCE, letters, strict=True))
+  assert best == BEST
+
+  # The other checkpoint has no printed scores: it likes a light chain better than the first does.
+  light = original_reading.read(fairseq, sapiens / 'checkpoint_vl.pt', absent, into=tmp_path)
+  other = scores(light, vocabulary)
+  at = np.arange(len(BEST)), [vocabulary.pieces.index(letter) - 4 for letter in BEST]
+  assert np.log(found[at]).mean() > np.log(other[at]).mean() + 0.5
+
+
+@pytest.mark.full
+@pytest.mark.weights
+def test_pretraining_goes_on_at_the_loss_of_the_imported_model(sapiens, tmp_path, capsys):
+  """Without dropout the first loss is that of transformers on the same batch; then it falls."""
+  importing.import_model(f'fairseq:{sapiens / "checkpoint_vh.pt"}', tmp_path / 'imported')
+  exporting.export(tmp_path / 'imported', tmp_path / 'hf')
+  rng = np.random.default_rng(0)
+  lines = []
+  for _ in range(400):  # of the sequence of the README, each residue another one of twenty
+    drawn = np.array(list('ACDEFGHIKLMNPQRSTVWY'))[rng.integers(0, 20, len(BEST))]
+    kept = rng.random(len(BEST)) < 0.8
+    lines.append(''.join(np.where(kept, np.array(list(BEST)), drawn)))
+  (tmp_path / 'text.txt').write_text('\n\n'.join(lines) + '\n')
+  more = {
+    'init_from': str(tmp_path / 'imported'), 'data.input': str(tmp_path / 'text.txt'),
+    'length': 128, 'total_steps': 40, 'log_steps': 1, 'model.dropout': 0.0,
+    'model.attention_dropout': 0.0, 'optimizer.schedule.peak': 1e-3,
+    'optimizer.schedule.warmup_steps': 4,
+  }  # fmt: skip
+  config = roberta.get_config('test')
+  config.batch_size, config.evals.held_out.batch_size = 8, 8
+  config.update_from_flattened_dict(more)
+  train_loop.run(config, str(tmp_path / 'run'))
+  run, _ = opening.open_run(config, Workdir(str(tmp_path / 'run')), Progress(1))
+  batch, _ = run.phases[0].next_batch(0)
+  net = transformers.RobertaForMaskedLM.from_pretrained(tmp_path / 'hf')
+  tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
+  real = np.asarray(batch['example_BT']) > 0
+  token = tensor(np.where(real, batch['token_BT'], 1))
+  with torch.no_grad():
+    logits = net(token, attention_mask=tensor(real)).logits
+  row, slot = np.nonzero(batch['weight_BP'])
+  at = tensor(batch['target_pos_BP'])[row, slot]
+  target = tensor(batch['target_BP'])[row, slot]
+  want = torch.nn.functional.cross_entropy(logits[row, at], target).item()
+  lines = (tmp_path / 'run' / 'metrics.jsonl').read_text().splitlines()
+  found = [json.loads(line) for line in lines]
+  losses = [each['loss'] for each in found if 'loss' in each]
+  assert len(losses) == 40 and abs(losses[0] - want) <= 1e-4 * want
+  assert np.mean(losses[-5:]) < 0.8 * np.mean(losses[:5])

@@ -1,0 +1,195 @@
+"""Checkpoints of TensorFlow 1: slots, heads, and what is refused."""
+
+import cases
+import numpy as np
+import original_reading
+import pytest
+import tensorflow_cases as originals
+from mutation import mutation
+
+from bertjax.formats.originals import tf1
+from bertjax.formats.tables import flat
+
+WORD_BIAS = 'cls/predictions/output_bias'
+
+
+def absent(row, shape):
+  raise AssertionError(f'{row.theirs} is there')
+
+
+def zeros(row, shape):
+  return np.zeros(shape, np.float32)
+
+
+@pytest.fixture(scope='module')
+def tiny():
+  """The tensors of a BERT with heads of 64, so that none need be described."""
+  rng = np.random.default_rng(0)
+  draw = lambda *shape: rng.normal(size=shape).astype(np.float32)
+  tensors = {
+    'bert/embeddings/word_embeddings': draw(211, 64),
+    'bert/embeddings/position_embeddings': draw(40, 64),
+    'bert/embeddings/token_type_embeddings': draw(2, 64),
+  }
+  norms = ['bert/embeddings/LayerNorm', 'cls/predictions/transform/LayerNorm']
+  kernels = {'bert/pooler/dense': (64, 64), 'cls/predictions/transform/dense': (64, 64)}
+  for layer in range(2):
+    at = f'bert/encoder/layer_{layer}'
+    norms += [f'{at}/attention/output/LayerNorm', f'{at}/output/LayerNorm']
+    kernels |= {f'{at}/attention/self/{n}': (64, 64) for n in ('query', 'key', 'value')}
+    kernels |= {f'{at}/attention/output/dense': (64, 64)}
+    kernels |= {f'{at}/intermediate/dense': (64, 96), f'{at}/output/dense': (96, 64)}
+  tensors |= {f'{name}/{leaf}': draw(64) for name in norms for leaf in ('gamma', 'beta')}
+  tensors |= {f'{name}/kernel': draw(*shape) for name, shape in kernels.items()}
+  tensors |= {f'{name}/bias': draw(shape[1]) for name, shape in kernels.items()}
+  tensors |= {'cls/predictions/output_bias': draw(211)}
+  tensors |= {f'cls/seq_relationship/output_{n}': draw(2, *s) for n, s in LABEL.items()}
+  return tensors
+
+
+LABEL = dict(weights=(64,), bias=())
+
+
+@mutation(
+  'tf1: a slot is read as its variable',
+  'bertjax/formats/originals/tf1.py',
+  'self.checkpoint[self.names[name]]',
+  'self.checkpoint[name]',
+)
+def test_slots_are_counted_or_taken_along(tiny, tmp_path):
+  originals.write(tmp_path / 'model.ckpt-1000', tiny, step=1000, slots=True)
+  plain = original_reading.read(tf1, tmp_path, absent)
+  assert plain.step == 1000 and plain.slots is None
+  count = len(tiny)
+  assert plain.left_out == [f'adam_m ({count} tensors)', f'adam_v ({count} tensors)']
+  taken = original_reading.read(tf1, tmp_path, absent, slots=True)
+  assert sorted(taken.slots) == ['adam_m', 'adam_v']
+  params = dict(flat(plain.params))
+  assert dict(flat(taken.slots['adam_m'])).keys() == params.keys()
+  for path, value in flat(taken.slots['adam_m']):
+    np.testing.assert_array_equal(value, 2 * params[path], err_msg=path)
+  for path, value in flat(taken.slots['adam_v']):
+    np.testing.assert_array_equal(value, params[path] ** 2, err_msg=path)
+
+
+def test_a_checkpoint_is_opened_before_its_tensors_are_taken(tiny, tmp_path):
+  """With the fields of the recipe that it says nothing of."""
+  originals.write(tmp_path / 'model.ckpt', tiny)
+  opened = tf1.open_checkpoint(tmp_path / 'model.ckpt')
+  assert [file.name for file in opened.files] == [
+    'model.ckpt.data-00000-of-00001', 'model.ckpt.index',
+  ]  # fmt: skip
+  model = cases.config(opened.recipe).model
+  model.update(opened.model)
+  taken = opened.take(model, absent)
+  want = dict(flat(original_reading.read(tf1, tmp_path, absent).params))
+  assert dict(flat(taken.params)).keys() == want.keys() and not taken.left_out
+  for path, value in flat(taken.params):
+    np.testing.assert_array_equal(value, want[path], err_msg=path)
+
+
+@mutation(
+  'tf1: a head that is not there is in the model',
+  'bertjax/formats/originals/bert.py',
+  "words = 'cls/predictions/output_bias' in state",
+  'words = True',
+)
+def test_an_encoder_alone_and_heads_that_are_asked_for(tiny, tmp_path):
+  encoder = {name: value for name, value in tiny.items() if not name.startswith('cls/')}
+  originals.write(tmp_path / 'model.ckpt', encoder)
+  bare = original_reading.read(tf1, tmp_path, absent)
+  heads = {key: bare.model[key] for key in ('words', 'pooler', 'labels', 'token_labels')}
+  assert heads == dict(words=False, pooler=True, labels=(), token_labels=()) and not bare.made
+  assert bare.assumed == [
+    'no bert_config.json says the heads: 1, of 64 each',
+    "no bert_config.json says the activation: 'gelu'",
+  ]
+  asked = dict(words=True, pooler=False)
+  made = original_reading.read(tf1, tmp_path, zeros, asked)
+  assert {path.partition('/')[0] for path in made.made} == {'mlm'}
+  assert made.params['mlm']['bias'].shape == (256,) and 'pooler' not in made.params
+  assert made.left_out == ['bert/pooler/dense/bias', 'bert/pooler/dense/kernel']
+
+
+ODD = {
+  name: np.ones(size, np.float32)
+  for name, size in (('bert/odd', 3), ('bert/pooler/dense/bias', 63), (WORD_BIAS, 7))
+}
+
+
+@pytest.mark.parametrize(
+  'without, odd, message',
+  [
+    (
+      ('bert/embeddings/LayerNorm/beta', 'bert/pooler/dense/bias'), (),
+      r'2 missing \[bert/embeddings/LayerNorm/beta, bert/pooler/dense/bias\], 0 unexpected',
+    ),
+    ((), ('bert/odd',), r'0 missing \[\], 1 unexpected \[bert/odd\]'),
+    (
+      (), ('bert/pooler/dense/bias', WORD_BIAS),
+      r'output_bias: .* shape \(211,\), got \(7,\); bert/pooler/dense/bias: .*\(64,\), got \(63,\)',
+    ),
+  ],
+  ids=['missing', 'unexpected', 'misshapen'],
+)  # fmt: skip
+def test_tensors_that_do_not_fit_are_listed(tiny, tmp_path, without, odd, message):
+  tensors = {name: value for name, value in tiny.items() if name not in without}
+  originals.write(tmp_path / 'model.ckpt', tensors | {name: ODD[name] for name in odd})
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(tf1, tmp_path, absent)
+
+
+@pytest.mark.parametrize(
+  'name, message',
+  [
+    ('transformer/adaptive_embed/lookup_table', "checkpoint of TensorFlow's Transformer-XL: exp"),
+    ('some/thing', 'none we know: expected an ALBERT, a BERT, an ELECTRA, an XLNet checkpoint'),
+  ],
+)
+def test_a_checkpoint_of_another_family_is_refused_by_name(tmp_path, name, message):
+  originals.write(tmp_path / 'model.ckpt', {name: np.ones(3, np.float32)})
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(tf1, tmp_path, absent)
+
+
+@mutation(
+  'tf1: a file that is cut off is an error of TensorFlow',
+  'bertjax/formats/originals/tf1.py',
+  'self._errors = (tf.errors.OpError, ValueError, RuntimeError, IndexError)',
+  'self._errors = (ZeroDivisionError,)',
+)
+@pytest.mark.parametrize('ending', ['index', 'data-00000-of-00001'])
+def test_a_file_that_is_cut_off_is_named(tiny, tmp_path, ending):
+  originals.write(tmp_path / 'model.ckpt', tiny)
+  file = tmp_path / f'model.ckpt.{ending}'
+  file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+  with pytest.raises(ValueError, match=r'model\.ckpt: the checkpoint cannot be read'):
+    original_reading.read(tf1, tmp_path, absent)
+
+
+def test_which_checkpoint_of_a_directory(tmp_path):
+  with pytest.raises(ValueError, match='expected a checkpoint of TensorFlow.* there is none'):
+    tf1.find(tmp_path)
+  for step in (1, 2):
+    (tmp_path / f'model.ckpt-{step}.index').touch()
+  with pytest.raises(ValueError, match='there is model.ckpt-1.index, model.ckpt-2.index. Name one'):
+    tf1.find(tmp_path)
+  assert tf1.find(tmp_path / 'model.ckpt-1').name == 'model.ckpt-1'
+  assert tf1.find(tmp_path / 'model.ckpt-2.data-00000-of-00001').name == 'model.ckpt-2'
+  # The file that TensorFlow leaves says a directory of the machine where it ran.
+  (tmp_path / 'checkpoint').write_text('model_checkpoint_path: "/elsewhere/model.ckpt-2"\n')
+  assert tf1.find(tmp_path) == tmp_path / 'model.ckpt-2'
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    (dict(hidden_act='swish'), "activation is 'swish', which .* expected one of 'gelu'"),
+    (dict(num_hidden_layers=3), '16 missing .bert/encoder/layer_2/attention'),
+  ],
+)
+def test_a_json_file_that_does_not_fit_is_refused(tiny, tmp_path, fields, message):
+  originals.describe(tmp_path, 'bert_config.json', **fields)
+  originals.write(tmp_path / 'model.ckpt', tiny)
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(tf1, tmp_path, absent)

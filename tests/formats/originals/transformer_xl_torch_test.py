@@ -1,0 +1,142 @@
+"""State dicts of the original Transformer-XL: numbers of the original program, and refusals.
+
+Learned distances (attn_type 1) are not read: their numbers are those of
+models/transformer_xl_golden_test.py.
+"""
+
+import argparse
+
+import numpy as np
+import original_goldens as goldens
+import original_reading
+import pytest
+import torch
+import transformer_xl_cases
+from mutation import mutation
+
+from bertjax.formats.originals import transformer_xl_torch
+
+
+def absent(row, shape):
+  raise AssertionError(f'{row.theirs} is there')
+
+
+@pytest.fixture
+def golden(shared):
+  def load(name: str):
+    """(state dict with its copies, the file)."""
+    found = goldens.load(shared, f'transformer_xl_{name}')
+    return state_of(found, 'param'), found
+
+  return load
+
+
+def state_of(golden: goldens.Golden, prefix: str) -> dict[str, torch.Tensor]:
+  state = {name: torch.tensor(x) for name, x in golden.tree(prefix).items()}
+  return state | {'pos_emb.inv_freq': torch.ones(golden.given['d_model'] // 2)}
+
+
+def save(path, state, args=None):
+  file = path / 'state.pt'
+  torch.save(state if args is None else dict(args=args, model=state), file)
+  return file
+
+
+@pytest.mark.parametrize('name', ['plain', 'adaptive', 'prenorm', 'absolute'])
+@mutation(
+  'transformer-xl: queries and keys change places',
+  'bertjax/formats/originals/transformer_xl_torch.py',
+  "QKV = ('query', 'key', 'value')",
+  "QKV = ('key', 'query', 'value')",
+  case='plain',
+)
+@mutation(
+  'transformer-xl: projections of clusters are not transposed',
+  'bertjax/formats/originals/transformer_xl_torch.py',
+  "f'word_emb.emb_projs.{i}', 'D,E->ED'",
+  "f'word_emb.emb_projs.{i}', 'E,D->ED'",
+  case='adaptive',
+)
+@mutation(
+  'transformer-xl: pre_lnorm is not read',
+  'bertjax/formats/originals/transformer_xl_torch.py',
+  "pre_norm=bool(args.get('pre_lnorm', False))",
+  'pre_norm=False',
+  case='prenorm',
+)
+def test_the_numbers_of_the_original(name, golden, tmp_path):
+  """Every segment's nll, the memory, and the gradients of every leaf."""
+  state, file = golden(name)
+  given = file.given
+  args = argparse.Namespace(**{k: given[k] for k in ('n_head', 'pre_lnorm', 'dropout', 'dropatt')})
+  read = lambda state: original_reading.read(
+    transformer_xl_torch, save(tmp_path, state, args), absent
+  )
+  original = read(state)
+  m = original.model
+  assert (m['layers'], m['heads'], m['head_size']) == (2, 3, given['d_head'])
+  assert (m['cutoffs'], m['div_val']) == (tuple(given['cutoffs']), given['div_val'])
+  assert (m['dropout'], m['attention_dropout'], m['norm_eps']) == (0, 0, 1e-5)
+  assert original.left_out == ['pos_emb.inv_freq'] and not original.made
+  gradients = {n: read(state_of(file, f'grad_segment_{n}')).params for n in (1, 4)}
+  transformer_xl_cases.compare(
+    transformer_xl_cases.config(file, **m), original.params, gradients, file
+  )
+
+
+def test_one_table_is_cut_to_clusters(golden, tmp_path):
+  """div_val 1: the cutoffs are in no shape, and the sum over all words is 1."""
+  state, _ = golden('plain')
+  state['crit.cluster_weight'] = torch.randn(2, 24)
+  state['crit.cluster_bias'] = torch.randn(2)
+  with pytest.raises(ValueError, match="2 clusters over 127 words.*args.'cutoffs'. with 2 numbers"):
+    original_reading.read(transformer_xl_torch, save(tmp_path, state), absent)
+  original = original_reading.read(
+    transformer_xl_torch, save(tmp_path, state, dict(cutoffs=[40, 90])), absent
+  )
+  words, table = original.params['words'], state['word_emb.emb_layers.0.weight'].numpy()
+  bias = state['crit.out_layers.0.bias'].numpy()
+  for i, part in enumerate((slice(0, 40), slice(40, 90), slice(90, 127))):
+    size = part.stop - part.start
+    np.testing.assert_array_equal(words[f'word_{i}'][:size], table[part])
+    np.testing.assert_array_equal(words[f'bias_{i}'][:size], bias[part])
+    assert not words[f'word_{i}'][size:].any()
+  assert original.model['cutoffs'] == (40, 90) and original.model['div_val'] == 1
+  np.testing.assert_array_equal(words['cluster'], state['crit.cluster_weight'])
+
+
+def test_a_state_dict_alone_says_what_it_assumes(golden, tmp_path):
+  state, _ = golden('plain')
+  original = original_reading.read(transformer_xl_torch, save(tmp_path, state), absent)
+  assert 'no args say pre_lnorm' in original.assumed[0] and 'dropout' not in original.model
+
+
+@pytest.mark.parametrize(
+  'name, change, message',
+  [
+    ('shaw', {}, 'r_emb is of attn_type 1 or 3'),
+    ('absolute', {}, "the number of heads is in no shape: expected it as args.'n_head'."),
+    ('plain', {'crit.out_layers.0.weight': torch.ones(127, 24)}, 'this model ties them'),
+    ('plain', {'word_emb.emb_projs.0': torch.ones(24, 24)}, r'unexpected \[word_emb.emb_projs.0\]'),
+    ('plain', {'r_r_bias': torch.ones(3, 9)}, r'r_r_bias: .* shape \(3, 10\), got \(3, 9\)'),
+    ('adaptive', {'crit.out_projs.2': torch.ones(32, 8)}, 'this model ties them'),
+  ],
+)
+def test_what_does_not_fit_is_refused(name, change, message, golden, tmp_path):
+  state, _ = golden(name)
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(transformer_xl_torch, save(tmp_path, state | change), absent)
+
+
+@pytest.mark.parametrize(
+  'content, message',
+  [
+    ({'a': torch.ones(1)}, 'this is no Transformer-XL: .*got a'),
+    (dict(model=[1]), 'expected a state dict of tensors, got list'),
+    (torch.nn.Linear(2, 2), r'state\.pt carries more than tensors.*Linear'),
+  ],
+  ids=['another', 'no state dict', 'a whole module'],
+)
+def test_what_is_none_is_refused(content, message, tmp_path):
+  with pytest.raises(ValueError, match=message):
+    original_reading.read(transformer_xl_torch, save(tmp_path, content), absent)

@@ -1,0 +1,107 @@
+"""Paths elsewhere, on fsspec's own memory."""
+
+import pathlib
+import sys
+
+import processes
+import pytest
+from mutation import mutation
+
+from bertjax.errors import UserError
+from bertjax.machine import copies, mirror, remote
+
+
+@pytest.mark.parametrize('text', ['runs/a', '/runs/a', 'C:/runs', 'tfds:wiki/2', 'en=a.txt', ''])
+def test_what_is_no_url_is_local(text):
+  assert not remote.is_remote(text)
+  assert remote.path(text) == pathlib.Path(text)
+  assert copies.local(text) == pathlib.Path(text)
+
+
+@mutation(
+  'storage: a path elsewhere loses a slash',
+  'bertjax/machine/remote.py',
+  "'///' if scheme in _LOCAL else '//'",
+  "'/'",
+)
+def test_a_url_is_a_path():
+  path = remote.path('memory://bucket/text/a.txt.gz')
+  assert str(path) == 'memory://bucket/text/a.txt.gz'
+  assert str(path.with_suffix('').parent / 'b') == 'memory://bucket/text/b'
+  assert (path.name, path.suffix) == ('a.txt.gz', '.gz')
+  assert str(remote.path('file:///tmp/a')) == 'file:///tmp/a'
+  assert remote.path(path) == path and remote.is_remote(path)
+
+
+@mutation(
+  'storage: a missing package is a traceback',
+  'bertjax/machine/remote.py',
+  'except (ImportError, ValueError) as error:',
+  'except ValueError as error:',
+)
+def test_a_scheme_without_its_package_is_refused_with_the_remedy(monkeypatch, tmp_path):
+  monkeypatch.setitem(sys.modules, 'adlfs', None)
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(UserError, match=r'abfs://bucket/run cannot be read.*bertjax\[storage\]'):
+    mirror.Workdir('abfs://bucket/run')
+  with pytest.raises(UserError, match='cannot be read'):
+    remote.path('gsx://bucket/run')
+  assert not list(tmp_path.iterdir())
+
+
+def test_files_are_found_by_glob_by_folder_and_alone(there):
+  there.pipe({'/b/t/a.txt': b'1', '/b/t/b.txt': b'2', '/b/t/sub/c.md': b'3'})
+  names = lambda pattern: [str(path) for path in remote.find(pattern)]
+  assert names('memory://b/t/*.txt') == ['memory://b/t/a.txt', 'memory://b/t/b.txt']
+  assert names('memory://b/t/a.txt') == ['memory://b/t/a.txt']
+  assert len(names('memory://b/t')) == 3
+  with remote.find('memory://b/t/b.txt')[0].open() as file:
+    assert file.readline(100) == b'2'
+
+
+@pytest.mark.parametrize('kind', [ValueError, RuntimeError, type('HttpError', (Exception,), {})])
+@mutation(
+  'storage: what the service refuses is a traceback',
+  'bertjax/machine/remote.py',
+  'if not is_foreign(error):',
+  'if True:',
+)
+def test_what_a_service_refuses_names_the_url(there, monkeypatch, kind):
+  """Packages have classes of their own, and gcsfs raises ValueError for 'Bad Request'."""
+
+  def refuse(self, path):
+    raise kind('Bad Request')
+
+  monkeypatch.setattr(type(there), 'exists', refuse)
+  with pytest.raises(UserError, match=f'memory://b/a: {kind.__name__}.*Bad Request'):
+    remote.path('memory://b/a').exists()
+
+
+@mutation(
+  'storage: an error of ours is shown as one of the service',
+  'bertjax/machine/remote.py',
+  'if not is_foreign(error):',
+  'if False:',
+)
+def test_an_error_of_ours_keeps_its_type(there, monkeypatch):
+  there.pipe_file('/b/a', b'1')
+  monkeypatch.setattr(type(there), 'modified', lambda self, path: None)
+  with pytest.raises(AttributeError, match='timestamp'):
+    remote.path('memory://b/a').stat()
+  monkeypatch.setattr(type(there), 'size', lambda self: 1)
+  with pytest.raises(TypeError, match='positional'):
+    remote.path('memory://b/a').stat()
+
+
+@pytest.mark.parametrize('module', ['s3fs'])
+def test_a_refused_connection_names_the_url(module, monkeypatch):
+  s3fs = pytest.importorskip(module)
+  told = dict(
+    AWS_ENDPOINT_URL=f'http://127.0.0.1:{processes.free_port()}', AWS_ACCESS_KEY_ID='nobody',
+    AWS_SECRET_ACCESS_KEY='nothing', AWS_DEFAULT_REGION='us-east-1', AWS_MAX_ATTEMPTS='1',
+  )  # fmt: skip
+  for name, value in told.items():
+    monkeypatch.setenv(name, value)
+  monkeypatch.setattr(s3fs.S3FileSystem, 'retries', 1)
+  with pytest.raises(UserError, match='s3://bucket/a: .*onnect'):
+    remote.path('s3://bucket/a').exists()

@@ -1,0 +1,193 @@
+"""init_from of fine-tuning: the encoder of a model of another kind than the config's."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+import state_dicts
+import torch_models
+from flax.core import meta
+from mutation import mutation
+
+from bertjax import models
+from bertjax.checkpoint import resume
+from bertjax.errors import UserError
+from bertjax.export import exporting, importing
+from bertjax.sources import encoders, init_from
+from configs import electra, spanbert, transformer_xl
+from configs.finetune import text
+
+
+def config_of(source, **model):
+  c = text.get_config('classes')
+  c.init_from = source
+  c.model.update(model)
+  return c
+
+
+def first_variables(c):
+  """Variables of the model with a head for three classes."""
+  c.model.labels = (('label', 3),)
+  batch = {k: np.zeros((1, 8), np.int32) for k in ('token_BT', 'type_BT', 'position_BT')}
+  batch |= dict(example_BT=np.ones((1, 8), np.int32), first_BG=np.zeros((1, 1), np.int32))
+  model = models.build(c.model)
+  return meta.unbox(jax.jit(model.init)(jax.random.key(0), batch))
+
+
+def save(case, path):
+  torch_models.save(case, path)
+  return f'hf:{path}'
+
+
+@mutation(
+  'init_from: a run that begins again takes the whole model for its encoder',
+  'bertjax/sources/init_from.py',
+  'source = source or _for_run(name, config)',
+  'source = source or open_source(name)',
+)
+@mutation(
+  'encoders: the projection stays behind',
+  'bertjax/formats/families/electra_net.py',
+  "projection = dict(projection=net['projection']) if 'projection' in net else {}",
+  'projection = {}',
+)
+def test_of_electra_it_is_the_discriminator(tmp_path):
+  """What ElectraForPreTraining holds is what a class with the same encoder is read as."""
+  c, said, source = init_from.adopt(
+    config_of(save('ElectraForPreTraining', tmp_path / 'hf')), tmp_path
+  )
+  assert (c.model.name, c.model.family, c.model.embedding_width) == ('bert', 'electra_net', 20)
+  assert (c.model.pooler_activation, c.model.pooler_dropout) == ('gelu_erf', True)
+  assert 'pooler_dropout False -> True' in said[0]
+  new, said = init_from.loader(c, None, source)(first_variables(c))
+  assert 'none of them: label, pooler' in said[-2] and said[-1].endswith('none of them: rtd')
+  # As it begins again after a kill before its first checkpoint, when nothing is adopted.
+  again, _ = init_from.loader(c, None)(first_variables(c))
+  jax.tree.map(np.testing.assert_array_equal, again, new)
+  state = torch_models.build('ElectraForPreTraining').state_dict()
+  state = {k: v.numpy() for k, v in state.items() if not k.startswith('discriminator_pred')}
+  headless = c.model.copy_and_resolve_references()
+  headless.labels = ()
+  want = state_dicts.from_huggingface(state, headless)
+  for key, tree in want.items():
+    jax.tree.map(np.testing.assert_array_equal, new['params'][key], tree)
+
+
+@mutation(
+  "encoders: ModernBERT's head is made anew",
+  'bertjax/sources/encoders.py',
+  "  if 'mlm' not in params:",
+  "  if 'mlm' in params:",
+)
+def test_another_kind_brings_its_fields_and_the_head_goes_on(tmp_path):
+  """The model is theirs; the heads, and what was said for this run, are the config's."""
+  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), dropout=0.3)
+  c, said, source = init_from.adopt(given, tmp_path)
+  assert (c.model.name, c.model.window, c.model.words) == ('modernbert', 3, False)
+  assert 'types' not in c.model and c.model.vocab_size == 211
+  assert c.model.labels == (('label', 0),) and c.model.head_dropout == given.model.head_dropout
+  assert (c.model.dropout, c.model.attention_dropout) == (0.3, 0.0)  # the recipe's is not theirs
+  assert "name 'modernbert'" in said[0] and 'layers 5' in said[0]
+  new, said = init_from.loader(c, None, source)(first_variables(c))
+  assert said[-2].endswith('none of them: label') and said[-1].endswith('none of them: mlm')
+  state = torch_models.build('ModernBertForMaskedLM').state_dict()
+  head = new['params']['head']
+  np.testing.assert_array_equal(head['dense']['kernel'], state['head.dense.weight'].numpy().T)
+  np.testing.assert_array_equal(head['norm']['scale'], state['head.norm.weight'].numpy())
+
+
+def test_what_another_kind_has_no_field_for_is_refused(tmp_path):
+  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'), zero_row=0)
+  said = "config.model.zero_row is no field of config.model.name='modernbert'"
+  with pytest.raises(UserError, match=said):
+    init_from.adopt(given, tmp_path)
+
+
+def test_a_run_of_another_kind_that_has_begun_goes_on(tmp_path):
+  given = config_of(save('ModernBertForMaskedLM', tmp_path / 'hf'))
+  begun, *_ = init_from.adopt(given, tmp_path)
+  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
+  assert resume.check_workdir(tmp_path, config_of(given.init_from)) == []
+  c, said, _ = init_from.adopt(config_of(given.init_from), tmp_path)
+  assert c.model == begun.model and not said
+  with pytest.raises(UserError, match='config.model.dropout: expected'):
+    resume.check_workdir(tmp_path, config_of(given.init_from, dropout=0.3))
+
+
+def test_a_spanbert_is_a_bert():
+  found = encoders.of(spanbert.get_config('test').model, 'config.init_from')
+  assert found.model['family'] == 'bert' and 'boundary_width' not in found.model
+
+
+@mutation(
+  'encoders: any model will do',
+  'bertjax/sources/encoders.py',
+  "if 'labels' not in found.model:",
+  'if False:',
+)
+def test_a_kind_without_heads_is_refused():
+  with pytest.raises(UserError, match="name='transformer_xl', which has no heads for labels"):
+    encoders.of(transformer_xl.get_config('test').model, "config.init_from='runs/x'")
+
+
+def test_a_pretraining_still_wants_its_own_kind(tmp_path):
+  c = electra.get_config('test')
+  c.init_from = save('BertForMaskedLM', tmp_path / 'hf')
+  with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
+    init_from.adopt(c, tmp_path)
+
+
+@mutation(
+  'init_from: the classes of a model of transformers are told by their number alone',
+  'bertjax/sources/head_classes.py',
+  'if found != own and set(found) == set(own)}',
+  'if False}',
+)
+@pytest.mark.parametrize(
+  'names, anew, taken',
+  [
+    (('no', 'maybe', 'yes'), False, False),
+    (('No', 'Maybe', 'Yes'), False, True),
+    (('Yes', 'Maybe', 'No'), True, False),
+    (('refuted', 'open', 'entailed'), False, True),
+    (('LABEL_0', 'LABEL_1', 'LABEL_2'), False, False),
+  ],
+)
+def test_classes_of_transformers_are_told_by_their_names(tmp_path, names, anew, taken):
+  c = config_of(save('AlbertForSequenceClassification', tmp_path / 'hf'))
+  file = tmp_path / 'hf/config.json'
+  given = json.loads(file.read_text()) | dict(id2label=dict(enumerate(names)))
+  file.write_text(json.dumps(given))
+  c.data.task.classes = ('no', 'maybe', 'yes')
+  c, said, source = init_from.adopt(c, tmp_path)
+  assert any('they are taken, in this order, for no, maybe, yes' in line for line in said) == taken
+  _, said = init_from.loader(c, None, source)(first_variables(c))
+  assert any('for other classes: label' in line for line in said) == anew
+
+
+@mutation(
+  'convert: a model that is read in loses the names of its classes',
+  'bertjax/sources/init_from.py',
+  'imported = run.imported_classes',
+  'imported = {}',
+)
+@mutation(
+  'convert: a model that was read in goes out without the names of its classes',
+  'bertjax/export/exporting.py',
+  'or next(iter(run.imported_classes.values()), ())',
+  'or ()',
+)
+def test_classes_of_transformers_keep_their_names_as_a_run(tmp_path):
+  c = config_of(save('AlbertForSequenceClassification', tmp_path / 'hf'))
+  file = tmp_path / 'hf/config.json'
+  names = {'0': 'Yes', '1': 'Maybe', '2': 'No'}
+  file.write_text(json.dumps(json.loads(file.read_text()) | dict(id2label=names)))
+  importing.import_model(f'hf:{tmp_path}/hf', tmp_path / 'run')
+  for classes, anew in ((('no', 'maybe', 'yes'), True), (('yes', 'maybe', 'no'), False)):
+    c.init_from, c.data.task.classes = str(tmp_path / 'run'), classes
+    adopted, _, source = init_from.adopt(c, tmp_path / 'next')
+    _, said = init_from.loader(adopted, None, source)(first_variables(adopted))
+    assert any('for other classes: label' in line for line in said) == anew
+  exporting.export(tmp_path / 'run', tmp_path / 'again')
+  assert json.loads((tmp_path / 'again/config.json').read_text())['id2label'] == names

@@ -1,0 +1,366 @@
+"""init_from with a whole model: its fields, its vocabulary, its parameters."""
+
+import ast
+import re
+
+import jax
+import numpy as np
+import pytest
+import torch
+import torch_models
+import transformers
+from mutation import mutation
+
+from bertjax.checkpoint import resume
+from bertjax.errors import UserError
+from bertjax.export import parity
+from bertjax.formats import tables
+from bertjax.objectives import mlm
+from bertjax.sources import init_from, model_fields, runs
+from bertjax.vocab.vocabulary import load_vocabulary
+from configs import bert, modernbert
+
+SPECIAL = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+
+
+def write_vocabulary(path, pieces):
+  path.mkdir(exist_ok=True)
+  (path / 'vocab.txt').write_text('\n'.join([*SPECIAL, *pieces]) + '\n')
+  return load_vocabulary(path)
+
+
+@pytest.fixture(scope='module')
+def theirs(tmp_path_factory):
+  path = tmp_path_factory.mktemp('theirs')
+  torch_models.save('BertForMaskedLM', path)
+  write_vocabulary(path, [f'w{i}' for i in range(211 - len(SPECIAL))])
+  return path
+
+
+def config_of(source, **more):
+  c = bert.get_config('test')
+  c.init_from = source
+  c.update(more)
+  return c
+
+
+def first_variables(c):
+  from flax.core import meta
+
+  objective = mlm.make(c)
+  batch = {k: np.zeros((1, 8), np.int32) for k in ('token_BT', 'type_BT', 'position_BT')}
+  batch |= dict(example_BT=np.ones((1, 8), np.int32), target_pos_BP=np.zeros((1, 2), np.int32))
+  batch |= dict(first_BG=np.zeros((1, 1), np.int32))
+  return meta.unbox(jax.jit(objective.init)(jax.random.key(0), batch))
+
+
+@pytest.mark.parametrize('form', [lambda p: f'hf:{p}', lambda p: (f'hf:{p}',)], ids=['text', 'one'])
+@mutation(
+  'init_from: the fields of the model stay',
+  'bertjax/sources/model_fields.py',
+  '        model[key] = value\n',
+  '        pass\n',
+)
+def test_a_model_brings_its_fields_and_its_vocabulary(form, theirs, tmp_path):
+  given = config_of(form(theirs))
+  c, said, _ = init_from.adopt(given, tmp_path)
+  assert c.model.layers == 3 and c.model.norm_eps == 1e-12 and c.model.positions == 45
+  assert c.model.dropout == given.model.dropout and c.model.labels == (('next', 2),)
+  assert load_vocabulary(c.data.vocab).sha256 == load_vocabulary(theirs).sha256
+  assert given.data.vocab == '' and given.model.layers == 2
+  assert 'layers 2 -> 3' in said[0] and 'vocabulary' in said[1]
+
+
+@mutation(
+  'init_from: the vocabulary of a run is where it once was',
+  'bertjax/sources/init_from.py',
+  '      config.data.vocab = str(pathlib.Path(workdir, resume.VOCAB))',
+  "      config.data.vocab = old['data']['vocab']",
+)
+@mutation(
+  'history: a run that was moved has another vocabulary from then on',
+  'bertjax/checkpoint/history.py',
+  "    new['data.vocab'] = old['data.vocab']",
+  "    old['data.vocab']",
+)
+def test_a_run_that_was_moved_has_its_vocabulary_with_it(theirs, tmp_path):
+  given, first = config_of(f'hf:{theirs}'), tmp_path / 'first'
+  first.mkdir()
+  config = init_from.adopt(given, first).config
+  assert config.data.vocab == str(first / 'vocab')
+  resume.claim_workdir(first, given, config)
+  second = first.rename(tmp_path / 'second')
+  for again in (given, resume.stored_config(second)):  # resumed, and evaluated
+    moved = init_from.adopt(again, second).config
+    assert moved.data.vocab == str(second / 'vocab')
+    assert not resume.check_workdir(second, given)
+    assert not resume.changed_batches(second, moved, 5)
+  given.data.vocab = str(theirs)
+  assert init_from.adopt(given, second).config.data.vocab == str(theirs)
+
+
+@mutation(
+  'init_from: the model is opened again for its parameters',
+  'bertjax/sources/init_from.py',
+  'source = source or _for_run(name, config)',
+  'source = _for_run(name, config)',
+)
+def test_parameters_come_with_it_and_heads_that_it_lacks_are_named(theirs, tmp_path, monkeypatch):
+  c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
+  variables = first_variables(c)
+  monkeypatch.setattr(init_from, 'open_source', None)  # it has been opened
+  new, said = init_from.loader(c, load_vocabulary(theirs), source)(variables)
+  assert said[-1].startswith('Made anew') and said[-1].endswith('next, pooler')
+  state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
+  kernel = new['params']['encoder']['layers']['ffn_up']['kernel']
+  for layer in range(3):
+    weight = state[f'bert.encoder.layer.{layer}.intermediate.dense.weight']
+    np.testing.assert_array_equal(kernel[layer], weight.numpy().T)
+  for path, old in tables.flat(variables['params']):
+    if path.startswith(('next', 'pooler')):
+      np.testing.assert_array_equal(dict(tables.flat(new['params']))[path], old)
+
+
+@mutation(
+  'init_from: any vocabulary will do',
+  'bertjax/sources/vocab_rows.py',
+  '  if not remap:\n',
+  '  if False:\n',
+)
+def test_another_vocabulary_is_refused_or_its_shared_pieces_move(theirs, tmp_path):
+  """The same size, other pieces: nothing in the shapes tells them apart."""
+  pieces = [f'w{i}' for i in range(150, 206)] + [f'neu{i}' for i in range(150)]
+  other = write_vocabulary(tmp_path / 'other', pieces)
+  c, _, source = init_from.adopt(config_of(f'hf:{theirs}'), tmp_path)
+  variables = first_variables(c)
+  with pytest.raises(UserError, match='was trained with another vocabulary .* --remap_vocab'):
+    init_from.loader(c, other, source)
+  c.remap_vocab = True
+  new, said = init_from.loader(c, other)(variables)
+  assert said[0].startswith('61 of 211 pieces are in the vocabulary')
+  state = transformers.BertForMaskedLM.from_pretrained(theirs).state_dict()
+  table = state['bert.embeddings.word_embeddings.weight'].numpy()
+  word = np.asarray(new['params']['embeddings']['word'])
+  np.testing.assert_array_equal(word[:5], table[:5])
+  np.testing.assert_array_equal(word[5:61], table[5 + 150 :])
+  np.testing.assert_array_equal(word[61:], variables['params']['embeddings']['word'][61:])
+
+
+def test_rows_of_subtrees_do_not_move(theirs, tmp_path):
+  """`--remap_vocab` is of whole models: it is not offered, and refused."""
+  other = write_vocabulary(tmp_path / 'other', [f'neu{i}' for i in range(206)])
+  c = config_of('')
+  c.init_from = ((f'hf:{theirs}', 'params/encoder', 'params/encoder', ()),)
+  with pytest.raises(UserError, match=r'another vocabulary .* \(config.data.vocab\)$'):
+    init_from.loader(c, other)
+  c.remap_vocab = True
+  with pytest.raises(UserError, match='config.remap_vocab moves the rows of one model .* leave it'):
+    init_from.loader(c, other)
+
+
+@mutation(
+  'init_from: rows of clusters are taken for ids of the other vocabulary',
+  'bertjax/sources/init_from.py',
+  "if rows is not None and source.model.get('cutoffs'):",
+  'if False:',
+)
+def test_words_in_clusters_do_not_move(theirs, tmp_path):
+  """Transformer-XL's tables have the shapes of those of any vocabulary of about their size."""
+  ours = load_vocabulary(theirs)
+  other = write_vocabulary(tmp_path / 'other', [f'neu{i}' for i in range(ours.size - 5)])
+  c = config_of('runs/xl')
+  c.remap_vocab = True
+  source = init_from.Source('runs/xl', dict(cutoffs=(50, 100)), ours, lambda: {})
+  with pytest.raises(UserError, match='words in clusters .* --remap_vocab cannot move'):
+    init_from.loader(c, other, source)
+  init_from.loader(c, ours, source)
+
+
+def test_a_model_of_another_kind_or_place_is_refused(theirs, tmp_path):
+  c = config_of(f'hf:{theirs}')
+  c.model.name = 'electra'
+  with pytest.raises(UserError, match="config.model.name='bert', the config has 'electra'"):
+    init_from.adopt(c, tmp_path)
+  with pytest.raises(
+    UserError, match="config.init_from='runs/none': expected the workdir of a run"
+  ):
+    init_from.adopt(config_of('runs/none'), tmp_path)
+  with pytest.raises(UserError, match='config.init_from: there is nothing at'):
+    init_from.adopt(config_of('hf:nowhere'), tmp_path)
+
+
+def test_a_run_that_has_begun_needs_the_model_no_more(theirs, tmp_path):
+  given = config_of(f'hf:{theirs}')
+  begun, *_ = init_from.adopt(given, tmp_path)
+  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
+  c, said, _ = init_from.adopt(config_of('hf:gone'), tmp_path)
+  assert c.model == begun.model and c.data.vocab == begun.data.vocab and not said
+
+
+def test_the_remedy_for_a_run_of_another_format_takes_its_parameters(tmp_path):
+  c = config_of(())
+  c.model.vocab_size = 211
+  variables = first_variables(c)
+  theirs = jax.tree.map(lambda x: x + 1, variables['params'])
+  runs.write_run(tmp_path, c, theirs, None, {})
+  (tmp_path / 'config.json').write_text('{"format": 5, "config": {}}')
+  with pytest.raises(UserError, match='format 5') as error:
+    init_from.open_source(str(tmp_path))
+  remedy = ast.literal_eval(re.search(r'--config\.init_from="(.*)"', str(error.value))[1])
+  new, _ = init_from.loader(config_of(remedy), None)(variables)
+  jax.tree.map(np.testing.assert_array_equal, new['params'], theirs)
+
+
+@mutation(
+  'init_from: layers of another model are taken from the first on',
+  'bertjax/sources/subtrees.py',
+  'new = new[np.asarray(layers)]',
+  'new = new[: len(layers)]',
+)
+def test_layers_of_a_model_of_transformers(theirs):
+  c = config_of((('hf:' + str(theirs), 'params/encoder', 'params/encoder', (0, 2)),))
+  source = init_from.open_source('hf:' + str(theirs))
+  c.model.update({k: source.model[k] for k in ('width', 'heads', 'ffn', 'positions', 'types')})
+  c.model.vocab_size = 211
+  variables = first_variables(c)
+  new, _ = init_from.loader(c, source.vocabulary)(variables)
+  jax.tree.map(
+    lambda ours, whole: np.testing.assert_array_equal(ours, whole[np.array([0, 2])]),
+    new['params']['encoder'], source.params()['encoder'],
+  )  # fmt: skip
+  other = write_vocabulary(theirs.with_name('other'), [f'v{i}' for i in range(206)])
+  with pytest.raises(UserError, match='was trained with another vocabulary'):
+    init_from.loader(c, other)
+
+
+def odd(path, case, **fields):
+  """A directory of transformers whose fields without a shape are not those of the recipe."""
+  config = type(torch_models.CASES[case])(**torch_models.SHAPES, **fields)
+  torch.manual_seed(0)
+  getattr(transformers, case)(config).save_pretrained(path)
+  return f'hf:{path}'
+
+
+def parts_of(*named):
+  return tuple((name, f'params/{path}', f'params/{path}', ()) for name, path in named)
+
+
+@mutation(
+  'init_from: subtrees are read by the activation of the recipe',
+  'bertjax/sources/init_from.py',
+  'return Adopted(config, model_fields.of_parts(config, stored, _fields))',
+  'return Adopted(config)',
+)
+def test_subtrees_say_what_their_model_says(tmp_path):
+  """The states of a BertModel with ReLU and another eps, taken in two parts."""
+  name = odd(tmp_path / 'odd', 'BertModel', hidden_act='relu', layer_norm_eps=1e-2)
+  given = config_of(parts_of((name, 'embeddings'), (name, 'encoder')))
+  given.model.update(dict(layers=3, width=36, heads=3, ffn=52, positions=45, types=3))
+  given.model.update(dict(vocab_size=211, labels=()))
+  config, (said,), _ = init_from.adopt(given, tmp_path)
+  assert 'activation' in said and 'norm_eps' in said
+  new, _ = init_from.loader(config, None)(first_variables(config))
+  inputs = parity.inputs_of(config.model, 0)
+  net = transformers.BertModel.from_pretrained(tmp_path / 'odd').eval()
+  tensor = lambda x: torch.tensor(x, dtype=torch.long)
+  with torch.no_grad():
+    out = net(
+      tensor(inputs.token_BT), tensor(inputs.example_BT), tensor(inputs.type_BT),
+      output_hidden_states=True,
+    )  # fmt: skip
+  real_BT = inputs.example_BT > 0
+  found = parity.ours(config.model, new['params'], inputs).hidden
+  for ours, theirs in zip(found, out.hidden_states[1:], strict=True):
+    np.testing.assert_allclose(ours, theirs.numpy()[real_BT], atol=2e-5)
+
+
+@pytest.mark.parametrize(
+  'path, brings',
+  [
+    ('encoder', dict(activation='relu', norm_eps=1e-3)),
+    ('encoder/layers', dict(activation='relu', norm_eps=1e-3)),
+    ('embeddings', dict(norm_eps=1e-3, position_offset=4)),
+    ('embeddings/norm', dict(norm_eps=1e-3)),
+    ('embeddings/position', dict(position_offset=4)),
+    ('embeddings/word', {}),
+    ('embeddings/type', {}),
+    ('pooler', {}),  # its tanh is that of the recipe
+  ],
+)
+@mutation(
+  'init_from: a table of words is read by an activation',
+  'bertjax/sources/model_fields.py',
+  'if not any(place.startswith(here) or here.startswith(place) for place in places):',
+  'if not places:',
+  case='embeddings/word-brings5',
+)
+def test_a_subtree_brings_the_fields_that_it_is_read_by(path, brings, tmp_path):
+  fields = dict(hidden_act='relu', layer_norm_eps=1e-3, pad_token_id=3)
+  name = odd(tmp_path / 'odd', 'RobertaModel', **fields)
+  given = config_of(parts_of((name, path)))
+  config, said, _ = init_from.adopt(given, tmp_path)
+  changed = {k: x for k, x in config.model.items() if given.model[k] != x}
+  assert changed == brings and len(said) == bool(brings)
+
+
+@mutation(
+  'init_from: an encoder of rotary distances is read by biases of them',
+  'bertjax/sources/model_fields.py',
+  'local_theta distances clamp_len',
+  'local_theta clamp_len',
+)
+def test_an_encoder_brings_how_it_knows_distances():
+  given = modernbert.get_config('test')
+  given.model.distances = 'alibi'  # has no parameters either
+  given.init_from = parts_of(('any', 'encoder'))
+  (said,) = model_fields.of_parts(given, None, lambda name: dict(distances='rotary'))
+  assert given.model.distances == 'rotary' and "distances 'alibi' -> 'rotary'" in said
+
+
+def test_subtrees_of_models_that_disagree_are_refused(tmp_path):
+  one = odd(tmp_path / 'one', 'BertModel', layer_norm_eps=1e-3)
+  other = odd(tmp_path / 'other', 'BertModel', layer_norm_eps=1e-5)
+  given = config_of(parts_of((one, 'embeddings'), (other, 'encoder')))
+  with pytest.raises(UserError, match='other:params/encoder is read with config.model.norm_eps=1e'):
+    init_from.adopt(given, tmp_path)
+  given = config_of(parts_of((one, 'embeddings/word'), (other, 'encoder')))
+  assert init_from.adopt(given, tmp_path).config.model.norm_eps == 1e-5
+
+
+@mutation(
+  'init_from: a run that goes on is read by the activation of the recipe',
+  'bertjax/sources/model_fields.py',
+  '    _set(model, {key: old[key] for key in keys if key in old})\n',
+  '',
+)
+def test_subtrees_of_runs_too_and_what_they_set_stays_set(tmp_path):
+  c = config_of(())
+  c.model.update(dict(vocab_size=211, activation='relu', norm_eps=1e-3))
+  (tmp_path / 'run').mkdir()
+  runs.write_run(tmp_path / 'run', c, first_variables(c)['params'], None, {})
+  checkpoint = tmp_path / 'run' / 'checkpoints' / '0'
+  for name in (str(tmp_path / 'run'), str(checkpoint)):
+    given = config_of(parts_of((name, 'encoder')))
+    begun = init_from.adopt(given, tmp_path / 'none').config
+    assert begun.model.activation == 'relu' and begun.model.norm_eps == 1e-3
+  resume.claim_workdir(tmp_path, given, begun.copy_and_resolve_references())
+  again = config_of(parts_of(('gone', 'encoder')))
+  config, said, _ = init_from.adopt(again, tmp_path)
+  assert config.model == begun.model and not said
+  assert not resume.changed_batches(tmp_path, config, 5)
+  again.model.norm_eps = 1e-6  # given with --override=model.norm_eps
+  assert init_from.adopt(again, tmp_path).config.model.norm_eps == 1e-6
+  (tmp_path / 'run' / 'config.json').unlink()
+  _, (said,), _ = init_from.adopt(given, tmp_path / 'none')
+  assert said.startswith(f'{checkpoint} comes without its config.model, which is')
+
+
+def test_a_directory_of_transformers_and_a_run_are_told_apart(theirs, tmp_path):
+  """hf: forgotten, or said of a run."""
+  with pytest.raises(UserError, match=f'of transformers and no run.*hf:{theirs} .config.init_from'):
+    init_from.adopt(config_of(str(theirs)), tmp_path)
+  c = config_of(())
+  c.model.vocab_size = 211
+  runs.write_run(tmp_path / 'run', c, first_variables(c)['params'], None, {})
+  with pytest.raises(UserError, match='is a run and no directory of transformers: leave hf: out'):
+    init_from.adopt(config_of(f'hf:{tmp_path}/run'), tmp_path)

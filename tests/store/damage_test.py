@@ -1,0 +1,185 @@
+"""Damage to a store: a byte that changed in any file of it is found, and the file is named."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from mutation import mutation
+from toy_store import on_disk, recipe, signed
+
+from bertjax.examples import examples as examples_lib
+from bertjax.store import verify
+from bertjax.store.reader import open_store
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def store(tmp_path):
+  """A store of three parts with units, a column, a vocabulary and a held-out store."""
+  path = tmp_path / 'store'
+  on_disk(path, parts=3, units=True, vocabulary=True)
+  on_disk(path / 'heldout', documents=20, seed=1)
+  return path
+
+
+def flipped(path, place, bit=0):
+  """Flips one bit of a file; returns what puts it back."""
+  whole = path.read_bytes()
+  path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+  return lambda: path.write_bytes(whole)
+
+
+def places(path, count):
+  """So many places of a file, the first and the last among them."""
+  return np.linspace(0, path.stat().st_size - 1, count).astype(int).tolist()
+
+
+def named(path):
+  """The files that are said to be damaged."""
+  return [said.partition(': ')[0] for said in verify.faults(path)]
+
+
+@mutation(
+  'store: a part has the checksum of another file',
+  'bertjax/store/writer.py',
+  'sha256 = {tokens: _save(self.path / tokens, self._tokens, self._dtype)}',
+  'sha256 = {tokens: _save(self.path / tokens, self._tokens, np.dtype(np.uint32))}',
+)
+def test_a_store_is_what_was_written(store):
+  assert named(store) == []
+  meta = open_store(store).meta
+  on_the_disk = {str(p.relative_to(store)) for p in store.rglob('*') if p.is_file()}
+  assert {p for p in on_the_disk if not p.startswith('heldout/')} == meta['sha256'].keys()
+
+
+@mutation(
+  'verify: the held-out store is left out',
+  'bertjax/store/verify.py',
+  'if (path / HELD_OUT).exists():\n    yield from faults',
+  'if False:\n    yield from faults',
+)
+@mutation(
+  'verify: sizes alone are compared',
+  'bertjax/machine/checksums.py',
+  'if reads and (found := of_file(path)) != sha256:',
+  'if reads and (found := sha256) != sha256:',
+)
+def test_every_flipped_byte_is_found(store):
+  """10 places in each part of tokens, and 4 in every other file."""
+  tried = 0
+  for file in sorted(p for p in store.rglob('*') if p.is_file() and p.name != 'store.json'):
+    for number, place in enumerate(places(file, 10 if file.name.startswith('tokens') else 4)):
+      mend = flipped(file, place, number % 8)
+      assert named(store) == [str(file)], place
+      mend()
+      tried += 1
+  assert tried >= 4 * 10 + 4 * 10 and named(store) == []
+
+
+@mutation(
+  'reader: store.json is believed',
+  'bertjax/store/reader.py',
+  '    if got != said:\n',
+  '    if False:\n',
+)
+def test_a_changed_description_is_refused(store):
+  """A changed id of a special token would mask with another word."""
+  text = (store / 'store.json').read_text()
+  assert text.count('"mask": 4') == 1
+  (store / 'store.json').write_text(text.replace('"mask": 4', '"mask": 5'))
+  with pytest.raises(ValueError, match='store.json was changed or damaged: .*Make it again'):
+    open_store(store)
+  for place in places(store / 'store.json', 40):
+    (store / 'store.json').write_text(text)
+    flipped(store / 'store.json', place)
+    with pytest.raises(ValueError, match=r'store(\.json)?'):
+      open_store(store)
+
+
+@pytest.mark.parametrize('name', ['tokens-00001.npy', 'sentences.npy', 'vocab/vocab.txt'])
+def test_files_that_are_cut_short_or_missing_are_named(store, name):
+  whole = (store / name).read_bytes()
+  for kept in (len(whole) - 1, len(whole) // 2, 0):
+    (store / name).write_bytes(whole[:kept])
+    assert named(store) == [str(store / name)]
+  (store / name).unlink()
+  assert named(store) == [str(store / name)]
+  with pytest.raises(ValueError, match=f'{name}: expected .* no file'):
+    open_store(store)
+
+
+@pytest.mark.parametrize('name', ['../other.npy', '/etc/passwd', 'columns/../../x.npy'])
+@mutation(
+  'reader: a store may name any file',
+  'bertjax/store/reader.py',
+  "if name.startswith('/') or '..' in pathlib.PurePosixPath(name).parts:",
+  'if False:',
+)
+def test_a_store_that_names_files_outside_of_itself_is_refused(store, name):
+  meta = json.loads((store / 'store.json').read_text())
+  meta['files'] |= {name: 0}
+  (store / 'store.json').write_text(json.dumps(signed(meta)))
+  for call in (lambda: open_store(store), lambda: list(verify.faults(store))):
+    with pytest.raises(ValueError, match='which is outside of the store'):
+      call()
+
+
+def test_a_store_that_names_no_files_is_refused(store):
+  meta = json.loads((store / 'store.json').read_text())
+  (store / 'store.json').write_text(json.dumps(signed(meta | dict(files=[]))))
+  with pytest.raises(ValueError, match='is not the description of a token store'):
+    open_store(store)
+
+
+def prepare(*flags):
+  return subprocess.run(
+    [sys.executable, '-m', 'bertjax.prepare', *flags], cwd=ROOT, capture_output=True, text=True,
+    check=False,
+  )  # fmt: skip
+
+
+@mutation(
+  'prepare: --verify ends well whatever it finds',
+  'bertjax/prepare.py',
+  "  if found:\n    sys.exit(f'bertjax.prepare: {len(found)} files",
+  "  if False:\n    sys.exit(f'bertjax.prepare: {len(found)} files",
+)
+def test_the_command_names_every_damaged_file(store):
+  examples_lib.make_examples(open_store(store), recipe(), 64, 0)
+  verified = prepare('--verify', f'--output={store}')
+  assert verified.returncode == 0 and 'is what was written' in verified.stdout, verified.stderr
+  plan = next(store.glob('plans/*/length.npy'))
+  damaged = [store / 'tokens-00002.npy', store / 'heldout/counts.npy', plan]
+  for file in damaged:
+    flipped(file, file.stat().st_size - 3)
+  found = prepare('--verify', f'--output={store}')
+  assert found.returncode == 1 and '3 files of' in found.stderr
+  assert [line.partition(': ')[0] for line in found.stdout.splitlines()] == list(map(str, damaged))
+
+
+def test_the_command_takes_the_store_alone(store):
+  for flags, said in (
+    (['--verify', f'--output={store}', '--vocab=x'], 'expected --input and --vocab, or --verify'),
+    (['--verify', f'--output={store}', '--split=lines'], 'with --output alone, got --split'),
+    ([f'--output={store}'], 'expected --input and --vocab, or --verify'),
+    (['--verify', f'--output={store}/none'], f'there is no store {store}/none. Make it with'),
+    (['--verify', f'--output={store.parent}'], 'is not a token store'),
+  ):
+    done = prepare(*flags)
+    assert done.returncode == 1 and said in done.stderr and 'Traceback' not in done.stderr
+
+
+def test_a_store_without_checksums_is_read_but_not_verified(store):
+  """As older versions wrote it."""
+  shutil.rmtree(store / 'heldout')
+  meta = json.loads((store / 'store.json').read_text())
+  del meta['sha256']
+  (store / 'store.json').write_text(json.dumps(meta))
+  assert open_store(store).documents[0] == 0 and not verify.has_checksums(store)
+  with pytest.raises(ValueError, match='wrote no sha256 .* make it again'):
+    list(verify.faults(store))

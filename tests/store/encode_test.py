@@ -1,0 +1,76 @@
+"""Documents as ids: sentences cut out of a paragraph are its text when laid end to end."""
+
+import lzma
+
+import pytest
+import transformers
+from mutation import mutation
+
+from bertjax.store.encode import Options, encode
+from bertjax.text import documents as documents_lib
+from bertjax.vocab import train
+from bertjax.vocab.vocabulary import load_vocabulary
+
+SENTENCES = Options('', None, 'sentences', 'strict')
+
+
+@mutation(
+  'encode: the space between two sentences is lost',
+  'bertjax/store/encode.py',
+  'documents_lib.split(text, said, options.split, spaced)',
+  'documents_lib.split(text, said, options.split)',
+)
+@mutation(
+  'sentences: a sentence that nothing parts from the one before it gets a space',
+  'bertjax/text/sentence_split.py',
+  "f' {sentence}' if spaced and apart and number else sentence",
+  "f' {sentence}' if spaced and number else sentence",
+)
+def test_sentences_of_a_paragraph_have_the_ids_of_the_paragraph(shared):
+  path = shared / 'tokenizers' / 'roberta'
+  theirs = transformers.RobertaTokenizer.from_pretrained(str(path))
+  with lzma.open(shared / 'text_en/enwiki_featured/valid.txt.xz', 'rt', encoding='utf-8') as file:
+    lines = [' '.join(line.split()) for line, _ in zip(file, range(200), strict=False)]
+  lines = [line for line in lines if line] + ['One. Two?Three! (Four.) 一。二。 三。']
+  got = encode([line.encode() for line in lines], load_vocabulary(path), SENTENCES)
+  assert got.size_D.max() > 5  # of a paragraph
+  expected = theirs(lines, add_special_tokens=False, verbose=False, split_special_tokens=True)
+  assert got.token_n.tolist() == sum(expected['input_ids'], [])
+
+
+@mutation(
+  'encode: languages of a batch are counted in a byte',
+  'bertjax/store/encode.py',
+  'dtype = dict(language=np.int32)',
+  'dtype = dict(language=np.uint8)',
+)
+def test_a_batch_may_name_more_languages_than_a_store_holds(tmp_path):
+  """Whoever adds batches up says that they are too many."""
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n')
+  records = [documents_lib.join(b'a', [f'l{number}']) for number in range(300)]
+  options = SENTENCES._replace(columns=('language',))
+  got = encode(records, load_vocabulary(tmp_path / 'vocab.txt'), options)
+  assert got.column['language'].tolist() == list(range(300)) and len(got.languages) == 300
+
+
+def test_lines_with_an_end_of_their_own_keep_no_space(tmp_path):
+  text = 'One. Two.'
+  train.train_stream('characters', [text], 50, False, tmp_path)
+  vocabulary = load_vocabulary(tmp_path)
+  got = encode([text.encode()], vocabulary, SENTENCES)
+  assert vocabulary.decode(got.token_n) == 'One.\nTwo.\n'
+
+
+@pytest.mark.parametrize(
+  ('name', 'reads'),
+  [
+    ('roberta', True),
+    ('gpt2', True),
+    ('bert-base-uncased', False),
+    ('xlm-xnli15', False),
+    ('xlnet', False),
+    ('t5', False),
+  ],
+)
+def test_who_reads_the_space_before_a_sentence(shared, name, reads):
+  assert load_vocabulary(shared / 'tokenizers' / name).reads_first_space == reads

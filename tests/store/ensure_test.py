@@ -1,0 +1,147 @@
+"""What a run is told when its config names no data, or two kinds of it."""
+
+import pathlib
+import shutil
+
+import pytest
+from mutation import mutation
+
+from bertjax.examples import readers
+from bertjax.store.reader import open_store
+from bertjax.vocab.vocabulary import load_vocabulary
+from configs import common
+
+
+def ensure(workdir, **overrides):
+  data = common.data()
+  data.update_from_flattened_dict(overrides)
+  return readers.of(data).ensure(data, 0, str(workdir))
+
+
+@pytest.mark.parametrize(
+  'overrides, message',
+  [
+    ({}, 'no data: set config.data.store'),
+    ({'input': 'a.txt', 'mixture': 'python_docs'}, 'set one of'),
+    ({'input': 'a.txt'}, 'no vocabulary: set config.data.vocab'),
+    ({'input': 'a.txt', 'reader': 'sequio'}, "did you mean 'seqio'"),
+    ({'input': 'a.txt', 'heldout': 'b.txt', 'reader': 'seqio'}, "the Task's split 'validation'"),
+    (
+      {'store': 's', 'heldout': 'b.txt'},
+      'prepare --input=b.txt --vocab=s/vocab --output=s/heldout',
+    ),
+  ],
+)
+def test_mistakes_are_refused_before_anything_is_written(tmp_path, overrides, message):
+  with pytest.raises(ValueError, match=message):
+    ensure(tmp_path, **overrides)
+  assert not list(tmp_path.iterdir())
+
+
+def test_a_child_that_fails_is_named_with_its_command(tmp_path):
+  with pytest.raises(ValueError, match='python -m bertjax.prepare --input='):
+    ensure(tmp_path, input=str(tmp_path / 'none.txt'), vocab=str(tmp_path / 'none'))
+
+
+@mutation(
+  'held-out text: a share of the training text is held out too',
+  'bertjax/store/ensure.py',
+  'holdout = 0.0 if data.heldout else data.holdout',
+  'holdout = data.holdout',
+)
+def test_a_text_of_its_own_is_held_out(tmp_path):
+  (tmp_path / 'a.txt').write_text('the cat sat\n\non a mat\n\n' * 20)
+  (tmp_path / 'b.txt').write_text('a cat\n\nthe mat\n')
+  given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300, 'split': 'verbatim'}
+  store = open_store(ensure(tmp_path / 'run', **given))
+  held_out = open_store(store.path / 'heldout')
+  vocabulary = load_vocabulary(store.path / 'vocab')
+  assert vocabulary.decode(held_out.gather([0], [held_out.sentences[-1]])) == 'a cat\n\nthe mat\n'
+  assert store.sentences[-1] == 20 * 10 and store.vocabulary_size == 9
+  # A run that was killed between the two makes the second one.
+  shutil.rmtree(held_out.path)
+  ensure(tmp_path / 'run', **given)
+  assert open_store(held_out.path).meta == held_out.meta
+
+
+def test_a_store_that_is_there_is_taken_as_it_is(tmp_path):
+  assert ensure(tmp_path, store='/some/store') == '/some/store'
+  (tmp_path / 'store').mkdir()
+  (tmp_path / 'store' / 'store.json').write_text('{}')
+  assert ensure(tmp_path) == str(tmp_path / 'store')
+
+
+def test_the_field_and_what_is_left_out_reach_the_children(tmp_path):
+  lines = ['{"a": {"b": "the cat"}}', '{"a": 3}', '{"a": {"b": "a mat"}}'] * 10
+  (tmp_path / 'a.jsonl').write_text('\n'.join(lines))
+  given = dict(input=str(tmp_path / 'a.jsonl'), field='a.b', workers=1, holdout=0.0)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
+  with pytest.raises(ValueError, match='bertjax.vocab failed'):
+    ensure(tmp_path / 'run', **given)
+  store = open_store(ensure(tmp_path / 'run', skip_bad=True, **given))
+  assert store.meta['stats']['documents'] == 20 and store.meta['stats']['bad_lines'] == 10
+  assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
+
+
+@mutation(
+  'ensure_store: the vocabulary is of text that the store has not',
+  'bertjax/store/ensure.py',
+  '_reading(data, source, vocab) | own',
+  '_reading(data, source, vocab) | own | dict(documents=None)',
+)
+def test_the_vocabulary_is_of_the_documents_that_are_taken(tmp_path):
+  (tmp_path / 'a.txt').write_text('the cat\n\na mat\n\nmany other words\n')
+  given = dict(input=str(tmp_path / 'a.txt'), documents=2, workers=1, holdout=0.0)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
+  store = open_store(ensure(tmp_path / 'run', **given))
+  assert store.vocabulary_size == 7  # <eos>, <unk>, <pad> and four words
+
+
+@mutation(
+  'streams: a vocabulary that a failed start left is taken whatever was asked for',
+  'bertjax/examples/readers/seqio.py',
+  '  ensure_store.clear_others(data, seed, workdir)\n',
+  '',
+)
+def test_a_stream_has_the_vocabulary_that_it_asks_for(tmp_path):
+  (tmp_path / 'a.txt').write_text('the cat\n\na mat\n')
+  (tmp_path / 'b.txt').write_text('many other words\n')
+  given = {'reader': 'seqio', 'train_vocab.type': 'words', 'train_vocab.size': 300}
+  sizes = []
+  for name in ('a.txt', 'b.txt', 'b.txt'):
+    workdir = ensure(tmp_path / 'run', input=str(tmp_path / name), **given)
+    sizes.append(load_vocabulary(pathlib.Path(workdir, 'vocab')).size)
+  assert sizes == [7, 6, 6]  # <eos>, <unk>, <pad> and the words
+
+
+def test_held_out_text_is_cut_as_the_text_beside_it(tmp_path):
+  """Of itself a line of two sentences among five is taken for one."""
+  (tmp_path / 'a.txt').write_text('The cat. A mat.\n\n' * 20)
+  (tmp_path / 'b.txt').write_text('The cat. A mat.\n\n' + 'The cat.\n\n' * 4)
+  given = dict(input=str(tmp_path / 'a.txt'), heldout=str(tmp_path / 'b.txt'), workers=1)
+  given |= {'train_vocab.type': 'words', 'train_vocab.size': 300}
+  store = open_store(ensure(tmp_path / 'run', **given))
+  assert store.meta['split'] == 'sentences'
+  assert open_store(store.path / 'heldout').meta['sentences'] == 6
+
+
+@mutation(
+  'ensure_store: what a failed start made is kept whatever was asked for',
+  'bertjax/store/ensure.py',
+  '    if differing:\n',
+  '    if False:\n',
+)
+def test_a_store_that_a_failed_start_made_of_other_text_is_made_again(tmp_path, capfd):
+  texts = [tmp_path / name for name in ('a.txt', 'b.txt')]
+  for path, word in zip(texts, ('apple', 'banana'), strict=True):
+    path.write_text('\n\n'.join(f'{word} {word} number {i}.' for i in range(50)))
+  vocab = tmp_path / 'vocab.txt'
+  words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'apple', 'banana', 'number', '.']
+  vocab.write_text('\n'.join(words))
+  counts = []
+  for path in (texts[0], texts[1], texts[1]):
+    made = ensure(tmp_path / 'run', input=str(path), vocab=str(vocab), holdout=0.0)
+    counts.append(open_store(made).counts[5:7].tolist())
+  assert counts == [[100, 0], [0, 100], [0, 100]]
+  assert capfd.readouterr().out.count('other values of input of config.data') == 1

@@ -1,0 +1,72 @@
+"""Compressed files give their lines, and say where they are damaged."""
+
+import bz2
+import gzip
+import lzma
+import sys
+
+import pytest
+import zstandard
+
+from bertjax.text import compressed
+
+LINES = [b'line %d of a text\n' % i for i in range(5000)]
+
+
+def zst(data):
+  """Two frames, the first of unknown size, as `zstd` of a pipe writes it."""
+  half = len(data) // 2
+  first = zstandard.ZstdCompressor().compressobj()
+  return (
+    first.compress(data[:half]) + first.flush() + zstandard.ZstdCompressor().compress(data[half:])
+  )
+
+
+COMPRESS = {'.gz': gzip.compress, '.xz': lzma.compress, '.bz2': bz2.compress, '.zst': zst}
+
+
+def read(path, longest=1000):
+  with open(path, 'rb') as raw:
+    return list(compressed.lines(path, raw, longest))
+
+
+@pytest.mark.parametrize('suffix', COMPRESS)
+def test_lines_come_back(tmp_path, suffix):
+  path = tmp_path / f'a.txt{suffix}'
+  path.write_bytes(COMPRESS[suffix](b''.join(LINES)))
+  assert read(path) == LINES
+  assert compressed.head(path, 40) == b''.join(LINES)[:40]
+  path.write_bytes(COMPRESS[suffix](b''.join(LINES[:3000])) + COMPRESS[suffix](b'more\n'))
+  assert read(path) == [*LINES[:3000], b'more\n']
+
+
+@pytest.mark.parametrize('suffix', COMPRESS)
+def test_damage_is_named(tmp_path, suffix):
+  whole = COMPRESS[suffix](b''.join(LINES))
+  for number, data in enumerate([whole[:-20], b'not an archive, not at all', whole + b'rest']):
+    path = tmp_path / f'{number}.txt{suffix}'
+    path.write_bytes(data)
+    if number == 2 and suffix in ('.bz2', '.xz'):
+      continue  # what follows is ignored, as Python does
+    with pytest.raises(ValueError, match=f'{path.name} is damaged or cut short after'):
+      read(path)
+
+
+def test_long_lines_are_passed_over(tmp_path):
+  (tmp_path / 'a.txt').write_bytes(
+    b'short\n' + b'x' * 99 + b'\nend\n' + b'y' * 10 + b'\n' + b'z' * 30
+  )
+  lines = read(tmp_path / 'a.txt', longest=10)
+  assert lines == [b'short\n', b'x' * 11, b'end\n', b'y' * 10 + b'\n', b'z' * 11]
+
+
+def test_without_zstandard_the_remedy_is_said(tmp_path, monkeypatch):
+  (tmp_path / 'a.txt.zst').write_bytes(zst(b'text\n'))
+  monkeypatch.setitem(sys.modules, 'zstandard', None)
+  with pytest.raises(ValueError, match='a.txt.zst .*pip install zstandard'):
+    read(tmp_path / 'a.txt.zst')
+
+
+def test_errors_of_the_disk_are_not_the_archive(tmp_path):
+  with pytest.raises(FileNotFoundError):
+    compressed.head(tmp_path / 'none.gz', 10)

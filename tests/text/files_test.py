@@ -1,0 +1,204 @@
+"""Files of text to documents."""
+
+import gzip
+import json
+import lzma
+import os
+
+import pytest
+from mutation import mutation
+
+from bertjax.text import left_out
+from bertjax.text.files import Files, find_sources
+
+
+def read(path, errors='strict', field='text'):
+  return list(Files(find_sources(str(path)), errors, field))
+
+
+def test_blank_lines_end_documents(tmp_path):
+  (tmp_path / 'a.txt').write_bytes('\ufeffOne.\r\nTwo.\n \n\n\nÜ\u2028x\n'.encode())
+  assert read(tmp_path / 'a.txt') == [b'One.\r\nTwo.\n', 'Ü\u2028x\n'.encode()]
+
+
+@mutation(
+  'text: white space that is not ASCII is text',
+  'bertjax/text/formats/plain.py',
+  "(rest[0] in b'\\xc2\\xe1\\xe2\\xe3' and not",
+  '(False and not',
+)
+def test_white_space_of_any_script_is_blank(tmp_path):
+  """As in create_pretraining_data.py, which strips decoded lines."""
+  spaces = ['\u3000', '\u00a0 ', '\u2003\u2009', '\u1680', '\u205f\u3000']
+  text = '\n'.join(f'\u3000{n}。\n{space}' for n, space in enumerate(spaces))
+  (tmp_path / 'a.txt').write_text(text + '\n\u200b\nE\n')  # no white space: it has no width
+  found = [part.decode() for part in read(tmp_path / 'a.txt')]
+  assert found == [*(f'\u3000{n}。\n' for n in range(5)), '\u200b\nE\n']
+
+
+def test_doc_tags_end_documents_and_blank_lines_within_do_not(tmp_path):
+  text = '<doc id="1" title="x">\nA\n\nB\n</doc>\n<doc id="2">\nC\n</doc>\n\nD\n\nE\n'
+  (tmp_path / 'a.txt').write_text(text)
+  assert read(tmp_path / 'a.txt') == [b'A\n\nB\n', b'C\n', b'D\n', b'E\n']
+
+
+def test_compressed_files_json_lines_and_globs(tmp_path):
+  (tmp_path / 'a.txt.gz').write_bytes(gzip.compress(b'gz\n'))
+  (tmp_path / 'b.txt.xz').write_bytes(lzma.compress(b'xz\n'))
+  lines = [dict(body='one\n\ntwo'), dict(body='ü')]
+  (tmp_path / 'c.jsonl').write_text('\n'.join(map(json.dumps, lines)) + '\n')
+  source = Files(
+    find_sources(f'{tmp_path}/*.gz,{tmp_path}/*.xz,{tmp_path}/c.jsonl'), 'strict', 'body'
+  )
+  assert list(source) == [b'gz\n', b'xz\n', b'one\n\ntwo', 'ü'.encode()]
+  assert source.done == source.total == sum(p.stat().st_size for p in tmp_path.iterdir())
+
+
+def test_bytes_that_are_not_utf8_are_named_by_file_and_place(tmp_path):
+  (tmp_path / 'a.txt').write_bytes('Ünï\n'.encode() + b'ab\xe9cd\n')
+  with pytest.raises(
+    ValueError, match=r'a.txt, line 2: not UTF-8 at byte 2 .*0xe9.*--errors=replace'
+  ):
+    read(tmp_path / 'a.txt')
+  assert read(tmp_path / 'a.txt', errors='replace') == ['Ünï\n'.encode() + b'ab\xe9cd\n']
+  (tmp_path / 'b.jsonl').write_bytes(b'{"text": "ab\xe9"}\n{"text": "\\ud83d\\ude00\\ud83d"}\n')
+  assert read(tmp_path / 'b.jsonl', errors='replace') == [b'ab\xe9', '\U0001f600\ufffd'.encode()]
+
+
+@pytest.mark.parametrize(
+  ('line', 'message'),
+  [
+    (b'{"body": "x"}', "line 2: expected a JSON object with a string 'text'.*--field"),
+    (b'{"text": 3}', 'line 2'),
+    (b'["x"]', 'line 2'),
+    (b'{"text": "x"', 'line 2'),
+    (b'{"text": "\\ud800"}', 'line 2: .* half of a surrogate pair.*--errors=replace'),
+    (b'{"text": "x", "deep": ' + b'[' * 100_000, 'line 2'),
+  ],
+  ids=lambda value: str(value)[:30],
+)
+@mutation(
+  'json lines: what is nested too deeply ends in a traceback',
+  'bertjax/text/formats/json_lines.py',
+  'AttributeError, RecursionError)',
+  'AttributeError)',
+)
+def test_json_line_without_its_text_is_named(tmp_path, line, message):
+  (tmp_path / 'a.jsonl').write_bytes(b'{"text": "x"}\n' + line + b'\n')
+  with pytest.raises(ValueError, match=message):
+    read(tmp_path / 'a.jsonl')
+
+
+@pytest.mark.parametrize('suffix', ['gz', 'xz'])
+def test_damaged_archives_are_named(tmp_path, suffix):
+  compress = {'gz': gzip.compress, 'xz': lzma.compress}[suffix]
+  whole = compress(b'text of some length\n' * 5000)
+  for number, data in enumerate([whole[:-20], b'not an archive']):
+    path = tmp_path / f'{number}.txt.{suffix}'
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=f'{path.name} is damaged or cut short'):
+      read(path)
+
+
+def test_memory_is_bounded_by_the_longest_document(tmp_path, monkeypatch):
+  monkeypatch.setattr(left_out, 'MAX_DOCUMENT', 100)
+  (tmp_path / 'a.txt').write_bytes(b'0123456789\n' * 30)
+  documents = read(tmp_path / 'a.txt')
+  assert max(map(len, documents)) <= 100 and b''.join(documents) == b'0123456789\n' * 30
+  (tmp_path / 'b.txt').write_bytes(b'x' * 1000)
+  with pytest.raises(ValueError, match='b.txt, line 1: longer than 100'):
+    read(tmp_path / 'b.txt')
+
+
+@mutation(
+  'plain: text that nothing divides is one document',
+  'bertjax/text/formats/plain.py',
+  'if size <= (_LONG if divided else min(max(_BLOCK, total // 100), _LONG)):',
+  'if size <= _LONG:',
+)
+@mutation(
+  'plain: a first document is cut for its size though a line ends it',
+  'bertjax/text/formats/plain.py',
+  'divided = divided or ended',
+  'divided = divided or False',
+)
+@mutation(
+  'plain: a stray empty line leaves the rest undivided',
+  'bertjax/text/formats/plain.py',
+  '_LONG if divided else min(',
+  'size if divided else min(',
+)
+def test_text_that_nothing_divides_comes_in_blocks(tmp_path, caplog):
+  """A hundred or so, which an empty line at the end does not change, and one anywhere else does,
+  where the rest is no longer than a document may be."""
+  lines = b''.join(b'sentence %d\n' % n for n in range(10_000))
+  for number, end in enumerate((b'', b'\n\n')):
+    path = tmp_path / f'{number}.txt'
+    path.write_bytes(lines + end)
+    found = read(path)
+    assert b''.join(found) == lines and 90 < len(found) <= 100
+    assert all(part.endswith(b'\n') for part in found)
+    assert caplog.text.count(f'{path.name}: no empty line ends a document') == 1
+  (tmp_path / 'e.txt.xz').write_bytes(lzma.compress(lines))
+  assert 90 < len(read(tmp_path / 'e.txt.xz')) <= 100  # whatever it takes on the disk
+  (tmp_path / 'c.txt').write_bytes(lines + b'\nmore\n')
+  assert read(tmp_path / 'c.txt') == [lines, b'more\n']
+  (tmp_path / 'd.txt').write_bytes(b'more\n\n' + 10 * lines)
+  first, *rest = read(tmp_path / 'd.txt')
+  assert first == b'more\n' and b''.join(rest) == 10 * lines and 90 < len(rest) <= 100
+
+
+@mutation(
+  'plain: a file among many is cut as if it were alone',
+  'bertjax/text/formats/plain.py',
+  'yield from _blocks(parts, max(size, total))',
+  'yield from _blocks(parts, size)',
+)
+@mutation(
+  'plain: a file that is a hundredth of the text is cut',
+  'bertjax/text/formats/plain.py',
+  'max(_BLOCK, total // 100)',
+  '_BLOCK',
+)
+def test_of_many_files_without_empty_lines_each_is_a_document_or_few(tmp_path):
+  lines = b''.join(b'sentence %d\n' % n for n in range(6000))  # 89 KB
+  for number in range(101):
+    (tmp_path / f'{number:03}.txt').write_bytes(lines)
+  assert read(tmp_path) == [lines] * 101
+  for number in range(50, 101):
+    (tmp_path / f'{number:03}.txt').unlink()
+  found = read(tmp_path)  # blocks of 44 KB
+  assert b''.join(found) == lines * 50 and 100 <= len(found) <= 150
+
+
+@mutation(
+  'files: a name that no store can keep is taken',
+  'bertjax/text/files.py',
+  '      str(path).encode()\n',
+  '      pass\n',
+)
+def test_a_name_that_is_not_utf8_is_named(tmp_path):
+  (tmp_path / os.fsdecode(b'\xff.txt')).write_text('x')
+  with pytest.raises(ValueError, match=r'\\xff.txt. is not UTF-8.*rename it'):
+    find_sources(str(tmp_path))
+
+
+def test_pattern_without_files(tmp_path):
+  (tmp_path / 'a.txt').write_text('x')
+  with pytest.raises(ValueError, match="no file matches '.*/b\\*'"):
+    find_sources(f'{tmp_path}/a.txt,{tmp_path}/b*')
+
+
+@mutation(
+  'files: roles that no document has are 0 without a word',
+  'bertjax/text/files.py',
+  'if number == 0 and documents_lib.ROLE in',
+  'if False and documents_lib.ROLE in',
+)
+def test_a_file_without_the_roles_that_are_asked_for_is_named(tmp_path, caplog):
+  (tmp_path / 'a.jsonl').write_text('{"text": "x", "role": 1}\n{"text": "y"}\n')
+  (tmp_path / 'b.jsonl').write_text('{"text": "x", "speaker": 1}\n')
+  found = list(Files(find_sources(str(tmp_path)), 'strict', 'text', ('role',)))
+  assert found == [b'1\x1fx', b'\x1fy', b'\x1fx']
+  assert 'a.jsonl' not in caplog.text
+  assert caplog.text.count("b.jsonl: the first document has no field 'role'") == 1

@@ -1,0 +1,72 @@
+"""The kernel bench: what it times has been checked, and what does not compile has a reason."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+from mutation import mutation
+
+from bertjax.kernels import relative_attention
+from bertjax.kernels.relative_attention import arg_specs, reference, xla_chunked
+from bertjax.tools.bench.parts import kernel_compile, kernel_time, passes
+
+SMALL = dict(small=arg_specs.Shape(2, 8, 0, 2, 8, 'causal'))
+
+
+def arguments(shape):
+  return jax.jit(lambda: passes.arguments(shape, jnp.float32))()
+
+
+def test_flops_are_those_of_the_visible_pairs():
+  causal = arg_specs.Shape(3, 4, 2, 5, 16, 'causal')
+  pairs = 3 * 5 * (3 + 4 + 5 + 6)
+  assert passes.flops(causal) == 3 * 2 * 2 * 16 * pairs
+  assert passes.flops(causal._replace(table='past')) == 3 * 3 * 2 * 16 * pairs
+  assert passes.flops(causal._replace(table='past', bias=True)) == passes.flops(causal)
+
+
+def test_every_float_has_a_gradient():
+  shape = arg_specs.SHAPES['xlnet_base_content']
+  x, tangent = arguments(shape._replace(rows=2, queries=8, memory=4, heads=2, size=8))
+  y, slopes = jax.jit(passes.forward_backward(xla_chunked.attend))(x, tangent)
+  names = (x.q_BTNH, x.k_BSNH, x.v_BSNH, x.relative.r_RNH, x.relative.u_NH, x.relative.w_NH,
+           x.relative.segment.z_NH, x.relative.segment.embedding_2NH)  # fmt: skip
+  assert y.shape == x.q_BTNH.shape
+  assert sorted(s.shape for s in slopes) == sorted(n.shape for n in names)
+  assert all(float(jnp.abs(s).max()) > 0 for s in slopes)
+
+
+@mutation(
+  'bench: a wrong implementation is timed',
+  'bertjax/tools/bench/parts/kernel_time.py',
+  'if not errors[impl] < TOLERANCE[dtype]:',
+  'if False:',
+)
+def test_a_wrong_implementation_is_not_timed(monkeypatch):
+  monkeypatch.setitem(kernel_time.PRODUCT, 'cpu', 64)
+  rate, first, second = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
+  assert rate['matmul_flops_per_second'] > 0
+  assert first['impl'] == 'reference' and first['speedup'] == 1.0
+  assert second['median_s'] > 0 and second['error'] < 1e-4
+  wrong = lambda q, *rest: reference.attend(q * 1.5, *rest)
+  monkeypatch.setattr(xla_chunked, 'attend', wrong)
+  _, first, _ = kernel_time.rows(SMALL, ['reference', 'xla'], 'float32', calls=2)
+  assert first['impl'] == 'xla' and 'differs from the reference' in first['reason']
+
+
+def test_compiles_or_says_why_not(monkeypatch):
+  pytest.importorskip('libtpu')
+
+  def refuse(*operands):
+    raise ValueError('expected something else')
+
+  monkeypatch.setattr(xla_chunked, 'attend', refuse)
+  takes, refuses = kernel_compile.compiles(['v5e'], ['reference', 'xla'], SMALL)
+  assert takes['temp_bytes'] >= 0 and 'reason' not in takes
+  assert refuses['reason'] == 'ValueError: expected something else'
+
+
+def test_default_names_what_none_means():
+  x, _ = arguments(SMALL['small'])
+  with relative_attention.default('nothing'), pytest.raises(ValueError, match="got 'nothing'"):
+    relative_attention.relative_attention(*x)
+  assert relative_attention.relative_attention(*x).shape == x.q_BTNH.shape

@@ -1,0 +1,165 @@
+"""The step bench: the rivals get the same model and batch."""
+
+import os
+import pathlib
+
+import cases
+import jax
+import numpy as np
+import pytest
+import state_dicts
+import torch
+from flax.core import meta
+from mutation import mutation
+
+from bertjax.objectives import mlm, plm
+from bertjax.tools.bench.parts import own_step, rival_step, timing
+from bertjax.tools.bench.parts.synthetic import synthetic_batch
+from bertjax.train.step import trained_loss, with_rows
+from bertjax.types import Context
+
+
+def make_config(family: str):
+  c = cases.config(family, dropout=0.0, attention_dropout=0.0).copy_and_resolve_references()
+  c.batch_size, c.length = 8, 32  # a row for each simulated device
+  return c
+
+
+@pytest.mark.parametrize('family', ['bert', 'roberta'])
+def test_the_rival_has_our_model_and_our_loss(family):
+  c = make_config(family)
+  batch = synthetic_batch(c)
+  rival = rival_step.rival_of(c)
+  model = rival.make(c)
+  state = {k: v.detach().numpy() for k, v in model.state_dict().items()}
+  params = state_dicts.from_huggingface(state, c.model)
+  objective = mlm.make(c)
+  ctx = Context(jax.random.key(0), np.int32(0), train=True)
+  terms = objective.loss(dict(params=params), (), with_rows(batch), ctx).terms
+  ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+  with torch.no_grad():
+    theirs = model(**rival.inputs(c, batch)).loss.item()
+  np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_xlnets_rival_has_our_model_our_loss_and_our_memory():
+  c = cases.config('xlnet', dropout=0.0, attention_dropout=0.0)
+  c.batch_size, c.length = 2, 48
+  c = c.copy_and_resolve_references()
+  batch = synthetic_batch(c)
+  assert batch['weight_BP'].shape == (2, 8) and batch['direction_B'].tolist() == [1, -1]
+  rival = rival_step.rival_of(c)
+  model = rival.make(c)
+  state = {k: v.detach().numpy() for k, v in model.inner.state_dict().items()}
+  params = state_dicts.from_huggingface(state, c.model)
+  objective = plm.make(c)
+  ctx = Context(jax.random.key(0), np.int32(0), train=True)
+  carry = objective.carry(batch)  # of zeros that are attended to, as theirs
+  for _ in range(2):
+    terms, carry, _ = objective.loss(dict(params=params), carry, with_rows(batch), ctx)
+    ours = trained_loss(terms, {name: term.weight for name, term in terms.items()})
+    with torch.no_grad():
+      theirs = model(**rival.inputs(c, batch)).loss.item()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_both_steps_run_and_the_batch_has_the_schema():
+  c = make_config('bert')
+  batch = synthetic_batch(c)
+  objective = mlm.make(c)
+  want = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), cases.batch([[32]] * 8, 32)))
+  got = meta.unbox(jax.eval_shape(objective.init, jax.random.key(0), batch))
+  assert jax.tree.map(np.shape, want) == jax.tree.map(np.shape, got)
+  assert {k: v.dtype for k, v in batch.items()} == {
+    k: v.dtype for k, v in cases.batch([[32]], 32).items()
+  }
+  arms = dict(ours=own_step.make_step(c, batch), theirs=rival_step.make_step(c, batch))
+  seconds = timing.alternate(arms, calls=2, warmup=1)
+  assert all((s > 0).all() and s.shape == (2,) for s in seconds.values())
+
+
+@pytest.mark.parametrize('family', ['bert', 'roberta'])
+@mutation(
+  'bench: the gathered rival is given the first states, not those of its targets',
+  'bertjax/tools/bench/parts/rival_step.py',
+  '(given[0][row_n, column_n],)',
+  '(given[0][row_n, column_n * 0],)',
+)
+def test_the_logits_of_the_targets_alone_give_the_same_loss(family):
+  c = make_config(family)
+  rival = rival_step.rival_of(c)
+  model, inputs = rival.make(c), rival.inputs(c, synthetic_batch(c))
+  with torch.no_grad():
+    whole = model(**inputs).loss
+    labels_n = rival_step.gather_targets(model.get_submodule(rival.head), inputs['labels'])
+    out = model(**dict(inputs, labels=labels_n))
+  logits = out.prediction_logits if family == 'bert' else out.logits
+  assert logits.shape == (len(labels_n), c.model.vocab_size) and len(labels_n) < 8 * 32
+  np.testing.assert_allclose(out.loss, whole, rtol=1e-6)
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings('ignore:.*torch.jit.script_method:DeprecationWarning')
+def test_a_compiled_rival_learns_as_the_plain_one_does():
+  c = make_config('bert')
+  batch = synthetic_batch(c)
+  losses = {}
+  for arm in ('transformers', 'gathered', 'compiled'):
+    call = rival_step.make_step(c, batch, arm)
+    losses[arm] = [float(call()) for _ in range(3)]
+  assert losses['transformers'][2] < losses['transformers'][0]
+  np.testing.assert_allclose(losses['gathered'], losses['transformers'], rtol=1e-5)
+  np.testing.assert_allclose(losses['compiled'], losses['transformers'], rtol=1e-4)
+
+
+def test_a_rival_whose_head_takes_no_targets_alone_is_refused():
+  with pytest.raises(ValueError, match='--against=gathered: the rival of electra takes no targets'):
+    rival_step.make_step(make_config('electra'), {}, 'gathered')
+
+
+def _appends(path: str):
+  def call():
+    with open(path, 'a') as file:
+      file.write(f'{os.getpid()}\n')
+    if len(pathlib.Path(path).read_text().split()) == 3:
+      raise ValueError('three')
+
+  return call
+
+
+def test_an_arm_of_another_process_is_called_there_and_its_error_raised_here(tmp_path):
+  path = tmp_path / 'calls'
+  with timing.apart(_appends, str(path)) as call:
+    call()
+    call()
+    first, second = path.read_text().split()
+    assert first == second != str(os.getpid())
+    with pytest.raises(ValueError, match='three'):
+      call()
+
+
+def test_alternation():
+  calls = []
+  arms = dict(a=lambda: calls.append('a'), b=lambda: calls.append('b'))
+  timing.alternate(arms, calls=2, warmup=1)
+  assert ''.join(calls) == 'ababab'
+
+
+@pytest.mark.parametrize(
+  'field, value', [('attend', 'self'), ('sharing', 'all'), ('transform', False)]
+)
+def test_the_rival_refuses_what_it_is_not(field, value):
+  c = make_config('bert')
+  c.model[field] = value
+  with pytest.raises(ValueError, match=f"'attend': 'example'.*, got .*'{field}': {value!r}"):
+    rival_step.rival_of(c).make(c)
+
+
+def test_a_family_without_a_rival_is_refused():
+  with pytest.raises(ValueError, match="family: expected one of bert, electra, .*got 'albert'"):
+    rival_step.make_step(make_config('albert'), {})
+
+
+def test_the_synthetic_batch_has_the_labels_of_the_model():
+  batch = synthetic_batch(make_config('albert'))
+  assert batch['order_BG'].shape == (8, 1) and 'next_BG' not in batch

@@ -1,0 +1,116 @@
+"""What is compiled of a config whose steps sum the losses of several phases."""
+
+import jax
+import pytest
+from mutation import mutation
+from systems import tiny
+
+from bertjax import sharding
+from bertjax.config import timeline
+from bertjax.tools.bench.parts import own_step
+from bertjax.tools.preflight import checking, estimate, proposal
+from configs import modernbert
+
+ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
+
+
+@mutation(
+  'preflight: phases of another rate are compiled again',
+  'bertjax/tools/preflight/checking.py',
+  "known['optimizer'].pop('schedule')",
+  "known['optimizer'].get('schedule')",
+)
+def test_phases_that_differ_in_their_rate_alone_are_compiled_once():
+  config = modernbert.get_config('base')
+  config.preset = 'tpu'
+  found = checking.phases(config, None, None)
+  whole = timeline.make(config)
+  assert len(found) < len(whole.phases)
+  assert sum(phase.steps or 0 for phase in found) == pytest.approx(
+    whole.total, abs=len(whole.phases)
+  )
+
+
+@mutation(
+  'preflight: a batch is checked for one host',
+  'bertjax/tools/preflight/checking.py',
+  'sizes, where.hosts)',
+  'sizes, 1)',
+)
+def test_a_batch_that_the_hosts_do_not_divide_is_refused():
+  """The chips divide it: each group of eight has the same rows."""
+  config = tiny('bert', batch_size=8, **{'mesh.data': 8, 'mesh.tensor': 8})
+  (phase,) = checking.phases(config, 8, 16)
+  with pytest.raises(ValueError, match='batch_size=8 must be a multiple of .* and of 16 hosts'):
+    checking.check(phase, 'v5e:8x8', compiles=False)
+
+
+@pytest.fixture
+def phase() -> checking.Phase:
+  """XLM-E's step on text and pairs at once, a row of each."""
+  (phase,) = checking.phases(tiny('xlm_e', batch_size=1), None, None)
+  return phase
+
+
+@pytest.mark.full
+@mutation(
+  'preflight: losses that are summed are compiled apart',
+  'bertjax/tools/preflight/checking.py',
+  'if line.factors:',
+  'if False:',
+)
+def test_losses_that_are_summed_are_one_step(phase):
+  """It holds what both keep, over parameters that they share, and costs what both cost."""
+  assert (phase.name, phase.steps) == ('mrtd+trtd', 100)
+  each = own_step.phases_of(phase.config).values()
+  batches = [checking.batch_of(config) for config in each]
+  together = checking.batch_of(phase.config)
+  of_each = [estimate.of(*pair, ONE) for pair in zip(each, batches, strict=True)]
+  found = estimate.of(phase.config, together, ONE)
+  assert found['parameters'] == of_each[0]['parameters'] == of_each[1]['parameters']
+  for kind in ('batch', 'residuals'):
+    assert found[kind] == sum(one[kind] for one in of_each) > 0
+  costs = [own_step.flops(*pair) for pair in zip(each, batches, strict=True)]
+  assert own_step.flops(phase.config, together) == sum(costs)
+
+
+@mutation(
+  'estimate: the exponentials of all losses are held at once',
+  'bertjax/tools/preflight/estimate.py',
+  'most = max([0, *(',
+  'most = sum([0, *(',
+)
+def test_of_losses_that_are_summed_all_logits_are_held_and_exponentials_of_one(phase):
+  configs = (phase.config, *own_step.phases_of(phase.config).values())
+  traced = []
+  for config in configs:
+    batch = checking.batch_of(config)
+    traced.append(estimate.trace(config, own_step.system(config, batch), batch, rows=1))
+  together, *each = traced
+  assert together.logits == sum(one.logits for one in each)
+  assert together.exps == each[0].exps == each[1].exps > 0
+  assert together.turn == max(one.turn for one in each)
+
+
+@pytest.mark.full
+def test_a_step_of_summed_losses_is_lowered(phase):
+  mesh = sharding.make_mesh(phase.config.mesh, jax.devices()[:1])
+  lowered, *_ = own_step.lower(phase.config, checking.batch_of(phase.config), mesh)
+  _, metrics = lowered.out_info
+  assert {'mrtd', 'trtd'} == {name.split('/')[0] for name in metrics['sums']}
+
+
+@pytest.mark.full
+@mutation(
+  'proposal: the phases of a step keep what they kept',
+  'bertjax/tools/preflight/estimate.py',
+  'for each in (changed, *own_step.phases_of(changed).values()):',
+  'for each in (changed,):',
+)
+def test_all_phases_of_a_step_keep_less_where_less_is_proposed(phase):
+  batch = checking.batch_of(phase.config)
+  found = estimate.of(phase.config, batch, ONE)
+  # One row on one device: nothing else can be divided.
+  limit = sum(found.values()) - found['residuals'] // 3
+  proposed = proposal.search(phase.config, batch, ONE, int(limit / proposal.FULL))
+  assert proposed is not None and proposed.remat not in (None, 'none')

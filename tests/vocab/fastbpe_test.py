@@ -1,0 +1,149 @@
+"""XLM's vocabularies: ids of transformers' XLMTokenizer, languages, what is refused."""
+
+import importlib.util
+import json
+import lzma
+
+import pytest
+from mutation import mutation
+from prepare_runs import run
+from transformers import XLMTokenizer
+
+from bertjax.vocab import fastbpe
+from bertjax.vocab.vocabulary import load_vocabulary
+
+# A piece of its own is never read before a merge of lower rank is made.
+CODES = ['t h 9', 'th e</w> 8', 'c a 7', 'ca t</w> 6', 's a 5', 'a t</w> 4']
+WORDS = ['the', 'cat', 'c@@', 'at', 's@@', '.', 'é', 'x', 'a@@']
+
+
+@pytest.fixture
+def files(tmp_path):
+  (tmp_path / 'codes_toy').write_text('\n'.join(CODES) + '\n')
+  lines = [f'{word} {100 - i}' for i, word in enumerate(WORDS)]
+  (tmp_path / 'vocab_toy').write_text('\n'.join(lines) + '\n')
+  return tmp_path
+
+
+def test_ids_are_those_of_the_dictionary(files):
+  vocabulary = load_vocabulary(files)
+  assert vocabulary.type == 'fastbpe' and vocabulary.size == 14 + len(WORDS)
+  assert {k: vocabulary.special[k] for k in ('sep', 'pad', 'unk', 'mask')} == dict(
+    sep=1, pad=2, unk=3, mask=5
+  )
+  pieces = vocabulary.encode_batch(['The cat sat.', 'xa'])
+  # sa t</w> is no word of the vocabulary: the codes go their way, and the rest is unknown.
+  names = [[vocabulary.pieces[i] for i in ids] for ids in pieces]
+  assert names == [['the</w>', 'cat</w>', '<unk>', '<unk>', '.</w>'], ['<unk>', '<unk>']]
+  assert vocabulary.decode(pieces[0][:2]) == 'the cat'
+
+
+def test_lowercase_strips_accents(files):
+  vocabulary = load_vocabulary(files / 'codes_toy')
+  assert vocabulary.encode_batch(['THÉ'])[0].tolist() == [14]
+  kept = load_vocabulary(files, lowercase=False)
+  assert kept.encode_batch(['é'])[0].tolist() == [20] and 14 not in kept.encode_batch(['THE'])[0]
+
+
+def test_a_saved_vocabulary_is_the_same_and_may_be_cut(files, tmp_path):
+  (files / 'tokenizer_config.json').write_text('{"max_vocab": 18}')
+  vocabulary = load_vocabulary(files)
+  assert vocabulary.size == 18 and vocabulary.pieces[-1] == 'at</w>'
+  vocabulary.save(tmp_path / 'copy')
+  copy = load_vocabulary(tmp_path / 'copy')
+  assert copy.meta == vocabulary.meta and copy.pieces == vocabulary.pieces
+
+
+def test_both_files_are_needed(files):
+  (files / 'vocab_toy').unlink()
+  with pytest.raises(ValueError, match='vocab_toy is missing: fastBPE needs its codes and'):
+    load_vocabulary(files)
+
+
+def test_languages_without_their_package_are_named(files, monkeypatch):
+  find = importlib.util.find_spec
+  missing = ('rjieba', 'pythainlp', 'Mykytea')
+  monkeypatch.setattr(
+    importlib.util, 'find_spec', lambda name: None if name in missing else find(name)
+  )
+  for language, package in (('zh', 'rjieba'), ('th', 'pythainlp'), ('ja', 'kytea')):
+    with pytest.raises(ValueError, match=f"language '{language}' .*{package}, .*pip install"):
+      fastbpe.check_language(language)
+  (files / 'a.txt').write_text('The cat.\n')
+  given = dict(vocab=files, output=files / 's')
+  with pytest.raises(ValueError, match="language 'zh' .*rjieba"):
+    run(input=f'en={files}/a.txt,zh={files}/a.txt', **given)
+  with pytest.raises(ValueError, match='codes_toy cuts words by the rules of their language'):
+    run(input=files / 'a.txt', **given)
+  with pytest.raises(ValueError, match='units and spans need the offsets .* fastbpe'):
+    run(input=f'en={files}/a.txt', segmenter='capitals', **given)
+  assert not list(files.glob('s*'))
+
+
+@mutation(
+  'fastbpe: punctuation as it stands',
+  'bertjax/vocab/fastbpe.py',
+  'words = list(moses.cut(moses.normalise(text)))',
+  'words = list(moses.cut(text))',
+)
+@mutation(
+  'fastbpe: the rules of English for all',
+  'bertjax/vocab/fastbpe.py',
+  'sacremoses.MosesTokenizer(lang=language)',
+  "sacremoses.MosesTokenizer(lang='en')",
+)
+def test_equals_transformers(shared, tmp_path):
+  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  index = {piece: i for i, piece in enumerate(vocabulary.pieces)}
+  (tmp_path / 'vocab.json').write_text(json.dumps(index))
+  codes = (shared / 'tokenizers/xlm-xnli15/codes_xnli_15').read_text(encoding='utf-8')
+  (tmp_path / 'merges.txt').write_text(codes)
+  files = (str(tmp_path / 'vocab.json'), str(tmp_path / 'merges.txt'))
+  theirs = XLMTokenizer(*files, lang2id=None, id2lang=None)
+  for language in 'en de es fr ar hi sw tr ur vi'.split():
+    with lzma.open(shared / f'multilingual/xnli/test.{language}.jsonl.xz', 'rt') as lines:
+      texts = [json.loads(line)['premise'] for line, _ in zip(lines, range(60), strict=False)]
+    ours = vocabulary.encode_batch(texts, [language] * len(texts))
+    for text, ids in zip(texts, ours, strict=True):
+      tokens = theirs._tokenize(text, lang=language)
+      assert ids.tolist() == theirs.convert_tokens_to_ids(tokens), (language, text)
+
+
+def test_a_store_of_two_languages_and_their_pairs(shared, tmp_path):
+  pairs = shared / 'multilingual/parallel/wmt_human/valid.de-en'
+  store = run(
+    input=f'de-en={pairs}.de.gz+{pairs}.en.gz',
+    vocab=shared / 'tokenizers/xlm-xnli15',
+    output=tmp_path / 's',
+    documents=300,
+  )
+  assert store.languages == ['de', 'en'] and store.vocabulary_size == 121_346
+  assert store.counts[3] / store.counts.sum() < 1e-3
+  again = load_vocabulary(store.path / 'vocab')
+  first = store.gather(store.sentences[:1], store.sentences[1:2])
+  assert again.decode(first) and again.sha256 == store.meta['vocabulary']['sha256']
+
+
+@mutation(
+  'vocabulary: texts without a language are English, whatever was said',
+  'bertjax/vocab/vocabulary.py',
+  'languages = [self.language] * len(texts)',
+  "languages = ['en'] * len(texts)",
+)
+@mutation(
+  'vocabulary: a language whose words cannot be cut is taken',
+  'bertjax/vocab/vocabulary.py',
+  '      self.check_language(language)\n',
+  '      pass\n',
+)
+def test_texts_may_all_be_in_one_language(shared, monkeypatch):
+  vocabulary = load_vocabulary(shared / 'tokenizers/xlm-xnli15')
+  text = "L'homme qu'il a vu."
+  french, english = (vocabulary.encode_batch([text], [each])[0].tolist() for each in ('fr', 'en'))
+  own = vocabulary.of_language('fr')
+  assert own.encode_batch([text])[0].tolist() == french != english
+  assert own.encode_batch([text], ['en'])[0].tolist() == english
+  assert vocabulary.encode_batch([text])[0].tolist() == english
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(ValueError, match="language 'zh' .*sacremoses"):
+    vocabulary.of_language('zh')

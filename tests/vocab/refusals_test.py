@@ -1,0 +1,74 @@
+"""Files that are no vocabulary are refused by name; an error of ours keeps its type."""
+
+import pytest
+from mutation import mutation
+from tokenizers import Tokenizer, models
+
+from bertjax.errors import UserError
+from bertjax.vocab import formats
+from bertjax.vocab.vocabulary import load_vocabulary
+
+PIECES = '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n'
+BPE = {'vocab.json': '{"<s>": 0, "a": 1, "b": 2, "ab": 3}', 'merges.txt': '#version: 0.2\na b\n'}
+GARBAGE = bytes(range(256))
+
+
+def without_unknown() -> str:
+  """A tokenizer whose [UNK] is not among its words: it fails as soon as it meets another word."""
+  return Tokenizer(models.WordLevel({'a': 0, '[PAD]': 1, '[SEP]': 2}, '[UNK]')).to_str()
+
+
+@pytest.mark.parametrize(
+  ('files', 'said'),
+  [
+    ({'tokenizer.json': '{"model": {"type": "BPE"'}, 'no JSON'),
+    ({'tokenizer.json': '[' * 100_000}, 'no JSON'),
+    ({'tokenizer.json': '{"version": "1.0", "model": {"type": "Own"}}'}, ''),
+    ({'tokenizer.json': GARBAGE}, 'not UTF-8'),
+    ({'tokenizer.json': without_unknown()}, r'\[UNK\]'),
+    ({'vocab.txt': GARBAGE}, 'not UTF-8'),
+    ({'vocab.txt': PIECES, formats.CONFIG: '{"do_lower'}, f'{formats.CONFIG}: no JSON'),
+    ({'vocab.txt': PIECES, formats.CONFIG: '[1]'}, 'tokenizer_config.json: expected'),
+    ({**BPE, 'vocab.json': '{"a": 0'}, 'no JSON'),
+    ({**BPE, 'vocab.json': '{"a": "b"}'}, ''),
+    ({**BPE, 'merges.txt': '#version: 0.2\na c\n'}, ''),
+    ({**BPE, 'merges.txt': GARBAGE}, ''),
+    ({'x.model': GARBAGE}, ''),
+    ({'x.model': b''}, ''),
+    ({'codes_x': 'a b 3\n', 'vocab_x': GARBAGE}, 'vocab_x is not UTF-8'),
+    ({'codes_x': GARBAGE, 'vocab_x': 'a 1\n'}, 'codes_x is not UTF-8'),
+  ],
+)
+@mutation(
+  'vocabulary: what the packages refuse ends in a traceback',
+  'bertjax/vocab/refusals.py',
+  'if type(error) not in (Exception, RuntimeError):',
+  'if error:',
+)
+def test_a_file_that_is_no_vocabulary_is_refused_by_name(tmp_path, files, said):
+  for name, content in files.items():
+    data = content.encode() if isinstance(content, str) else content
+    (tmp_path / name).write_bytes(data)
+  first = next(iter(files))
+  with pytest.raises(UserError, match=f'(?s){first} cannot be read as a vocabulary: .*{said}'):
+    load_vocabulary(tmp_path / first)
+
+
+@pytest.mark.parametrize('error', [ValueError, RuntimeError, TypeError, KeyError])
+@mutation(
+  'vocabulary: an error of ours is shown as one of the file',
+  'bertjax/vocab/vocabulary.py',
+  '  except UserError as error:',
+  '  except (ValueError, RuntimeError) as error:',
+)
+def test_an_error_of_ours_keeps_its_type(tmp_path, monkeypatch, error):
+  def wrong(*_):
+    raise error('of ours')
+
+  monkeypatch.setattr(formats, '_rust', wrong)
+  (tmp_path / 'vocab.txt').write_text(PIECES)
+  (tmp_path / 'tokenizer.json').write_text(without_unknown())
+  for name in ('vocab.txt', 'tokenizer.json'):
+    with pytest.raises(error) as caught:
+      load_vocabulary(tmp_path / name)
+    assert type(caught.value) is error
