@@ -14,6 +14,7 @@ if TYPE_CHECKING:
   from bertjax.use.model import Model as Model
 
 __all__ = ['Model']
+__version__ = '0.2.0'  # pyproject.toml reads it here; CHANGELOG.md has the same
 
 
 def __getattr__(name: str) -> Any:

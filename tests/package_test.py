@@ -3,6 +3,7 @@
 import ast
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import zipfile
@@ -11,6 +12,7 @@ from importlib import metadata
 import pytest
 from mutation import mutation
 
+import bertjax
 from bertjax import __main__ as commands
 from bertjax.config import command_line
 
@@ -95,6 +97,22 @@ def test_dependencies_are_those_of_the_requirements_files(site):
   assert needed == expected
   assert found.metadata['License-Expression'] == 'Apache-2.0'
   assert 'The bertjax authors' in (info / 'licenses' / 'LICENSE').read_text()
+
+
+@mutation(
+  'package: the version is not the one of the changelog',
+  'bertjax/__init__.py',
+  "__version__ = '",
+  "__version__ = '9",
+)
+def test_package_wheel_and_changelog_have_one_version(site, tmp_path):
+  (info,) = site.glob('*.dist-info')
+  assert metadata.Distribution.at(info).version == bertjax.__version__
+  newest = re.search(r'^## \[([\d.]+)\]', (ROOT / 'CHANGELOG.md').read_text(), re.MULTILINE)
+  assert newest and newest[1] == bertjax.__version__
+  code = "import bertjax, sys; print(bertjax.__version__); assert 'jax' not in sys.modules"
+  done = run(site, tmp_path, '-c', code)
+  assert done.stdout.strip() == bertjax.__version__, done.stderr
 
 
 def test_commands_are_listed_without_heavy_imports(site, tmp_path):
