@@ -15,7 +15,7 @@ from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variabl
 
 
 class Options(NamedTuple):
-  """What is completed.
+  """The sentences to complete.
 
   Attributes:
     sentences: each with [MASK] in it, whatever the vocabulary calls its mask token.

@@ -1,4 +1,4 @@
-"""What a linear classifier can read out of a model that is being pretrained: Alain and Bengio 2016.
+"""Accuracy of a linear classifier on a model that is being pretrained: Alain and Bengio 2016.
 
 The features are frozen: the vectors of the texts (`held_out/vectors.py`), one for the two texts of
 a pair. A logistic regression is fitted to those of one file and judged on another. Models of all
@@ -19,7 +19,7 @@ from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Options(NamedTuple):
-  """Which texts.
+  """The texts of the probe.
 
   Attributes:
     train: .tsv, .csv or .jsonl that the classifier is fitted to; '': no probe.

@@ -14,7 +14,7 @@ from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variabl
 
 
 class Options(NamedTuple):
-  """Which rows are scored.
+  """The rows to score.
 
   Attributes:
     rows: how many; each costs one forward pass of a row for each of its tokens. 0: none.

@@ -9,7 +9,7 @@ from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Options(NamedTuple):
-  """Which memories.
+  """The lengths of memory to compare.
 
   Attributes:
     memories: their lengths, in tokens; 0 is none.

@@ -21,7 +21,7 @@ from bertjax.vocab.vocabulary import read_vocabulary
 
 
 class Options(NamedTuple):
-  """Which questions, and what may be an answer.
+  """The questions, and the limits of their answers.
 
   Attributes:
     file: of the questions; '': config.data.dev.
@@ -44,7 +44,7 @@ class Options(NamedTuple):
 
 
 class Questions(NamedTuple):
-  """What is asked.
+  """The questions of an evaluation with their texts and rows.
 
   Attributes:
     records: the questions with the answers that people gave.

@@ -15,7 +15,7 @@ ANY = 1 << 30  # tokens
 
 
 class Sentences(NamedTuple):
-  """How the vector of a text is made.
+  """The way in which the vector of a text is computed, as sentence-transformers declares it.
 
   Attributes:
     pool: of its tokens, as in `Model.embed`.

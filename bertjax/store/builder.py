@@ -24,7 +24,7 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 @dataclasses.dataclass
 class Stats:
-  """What preparation counted; goes into store.json.
+  """Counts of a preparation, which go into store.json.
 
   Attributes:
     documents: of the source.
@@ -58,7 +58,7 @@ class Stats:
 
 
 class Kind(NamedTuple):
-  """What a store has besides tokens.
+  """The parts of a store besides tokens: units, columns and languages.
 
   Attributes:
     finder: what looks for units, '' if nothing does.
@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 
   @property
   def units(self) -> bool:
-    """Whether units are looked for."""
+    """True if units are looked for."""
     return bool(self.finder)
 
 
@@ -155,7 +155,7 @@ class Partial:
       self.stats.found_units += int(np.count_nonzero(batch.unit_n == phrases.FOUND))
 
   def _begins_language(self, column: Mapping[str, np.ndarray], size_D: np.ndarray) -> np.ndarray:
-    """Whether each document is the first of its language, bool [D]: those train, since a text that
+    """Marks the first document of each language, bool [D]: it goes to training, since a text that
     nothing divides is one document."""
     first_D = np.zeros(len(size_D), bool)
     if 'language' in column:

@@ -9,7 +9,7 @@ from bertjax.formats.tokenizer import layouts
 
 
 def note(name: str, config: Any, examples: TrainingRows) -> str:
-  """What is worth saying of the pairs of a phase; '' where there are none, or segments for them.
+  """Returns a note if a phase has pairs of texts and its model lacks segments for them, else ''.
 
   Args:
     name: of the phase.

@@ -17,7 +17,7 @@ CUT = 'cut'  # the score that says how many examples are longer than a row
 
 
 class Options(NamedTuple):
-  """Which examples.
+  """The labelled examples of an evaluation.
 
   Attributes:
     file: of the examples; '': config.data.dev.

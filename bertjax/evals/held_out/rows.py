@@ -19,7 +19,7 @@ from bertjax.types import Batch, Context, Objective, Subject, Variables
 
 
 class Options(NamedTuple):
-  """Which rows, and with which masks and model.
+  """The held-out rows of an evaluation, with their masks and changes to the model.
 
   Attributes:
     examples: rows in all, taken evenly from the held-out text; 0: every one.
@@ -171,7 +171,7 @@ def _objective(subject: Subject, options: Options, template: Batch) -> Objective
 
 
 def score_names(subject: Subject, held_out: HeldOut) -> frozenset[str]:
-  """What the scores of these rows may be called; nothing is compiled."""
+  """Returns the names of the scores for these rows; nothing is compiled."""
   objective = held_out.objective
 
   def terms(variables, carry, batch):

@@ -27,7 +27,7 @@ NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
 
 
 class Limits(NamedTuple):
-  """What may be an answer.
+  """Limits of the answers that are considered.
 
   Attributes:
     best: first and last tokens of each window that are paired, and candidates that are kept.
@@ -53,7 +53,7 @@ class Candidate(NamedTuple):
 
 
 class Decoded(NamedTuple):
-  """What is known of a question.
+  """The answers found to one question.
 
   Attributes:
     candidates: the likeliest first, all of other texts; () where no pair of tokens is one.
@@ -83,7 +83,7 @@ def decode(
   said: Sequence[np.ndarray | Beam],
   limits: Limits,
 ) -> list[Decoded]:
-  """What each question is answered.
+  """Decodes an answer to each question from the scores of its windows.
 
   Args:
     rows: the windows of all questions, those of a question one after the other.
@@ -173,9 +173,9 @@ def _fitting(
 
 
 def most_context(rows: Sequence[Window]) -> list[np.ndarray]:
-  """Which tokens of the text each window of a question shows with the most context: bool, one for
-  each token of the window. The context is that of the poorer side, and of equal ones the longer
-  window, then the earlier one, is the richer.
+  """Returns, for each window of a question, the tokens that it shows with more context than any
+  other window: bool, one for each token of its text. A token's context is its shorter side; ties go
+  to the longer window, then to the earlier one.
   """
   if len(rows) == 1:
     return [np.ones(rows[0].stop - rows[0].first, bool)]

@@ -31,7 +31,7 @@ _MOVES = {'copy', 'transpose', 'reshape', 'bitcast', 'parameter', 'constant', 't
 
 
 class Account(NamedTuple):
-  """What a program moves.
+  """Bytes that a program moves.
 
   Attributes:
     bytes: all of them, of the arrays as they are named.
@@ -116,7 +116,7 @@ def _count(computations: dict[str, Computation], name: str) -> _Count:
 
 
 def operation(x: Instruction) -> str:
-  """What of our code an instruction is: the name that jax gives it, without its transformations."""
+  """Returns the operation of our code behind an instruction: jax's op_name, without transforms."""
   found = re.search(r'op_name="([^"]*)"', x.rest)
   if not found:
     return x.opcode
@@ -161,8 +161,8 @@ def _branches(x: Instruction) -> list[str]:
 
 
 def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
-  """How often a scan runs: its condition is `counter < constant`, and it counts from 0 by 1. None
-  where the condition is another one."""
+  """Returns the turns of a scan, whose condition is `counter < constant` with a counter from 0 by
+  1; None if the condition is another one."""
   condition = computations[callee(x, 'condition')]
   root = next(line for line in condition.values() if line.root)
   values = [int(condition[o].rest) for o in root.operands if condition[o].opcode == 'constant']
@@ -240,7 +240,7 @@ def _read(computations: dict[str, Computation], body: Computation, name: str) ->
 
 
 def _renames(computations: dict[str, Computation], x: Instruction) -> bool:
-  """Whether a fusion does nothing but see its operand as another shape."""
+  """Returns whether a fusion only views its operand in another shape."""
   if x.opcode != 'fusion':
     return False
   inside = computations[callee(x, 'calls')]
@@ -277,7 +277,7 @@ def _written(
 def _result(
   computations: dict[str, Computation], body: Computation, x: Instruction
 ) -> tuple[int, int]:
-  """As `_written`, of one result."""
+  """Returns the two numbers of `_written` for one result."""
   if x.opcode == 'bitcast':
     return _result(computations, body, body[x.operands[0]])
   if x.opcode == 'dynamic-update-slice':
