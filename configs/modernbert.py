@@ -88,7 +88,7 @@ class Stage(NamedTuple):
 
   @property
   def steps(self) -> int:
-    """As many as make the tokens."""
+    """Number of steps that make `tokens`."""
     return round(self.tokens * 1e9 / (self.batch_size * self.length))
 
 

@@ -1,4 +1,4 @@
-"""What became of a run's time over all its starts: steps that count, steps redone, waits.
+"""Accounts of a run's time over all its starts: steps that count, steps redone, waits.
 
 Each start of the run keeps one small file, WORKDIR/starts/NUMBER.json, written anew at every log
 line, so that a start that was killed leaves what it had done by then:
@@ -24,7 +24,7 @@ FOLDER = 'starts'
 
 
 class Goodput(NamedTuple):
-  """Where the time of a run went, from its first start to its last line.
+  """Seconds of a run by use, from its first start to its last line.
 
   Attributes:
     starts: how many there were.

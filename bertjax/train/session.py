@@ -294,8 +294,8 @@ def held_out_scores(
     last: whether it is the last one.
     variables: to be judged.
     progress: what shows lines.
-    before: what `last=False` has found of a step that turned out to be the last; then those alone
-      are run that wait for it.
+    before: scores already computed for this step; only the missing end-of-run sets are evaluated.
+      None: none yet.
 
   Returns:
     name -> score, those of `before` among them.

@@ -30,7 +30,7 @@ MOST = 2**24  # ids; a file that names a larger one would fill the memory with g
 
 
 class Found(NamedTuple):
-  """What files say of a vocabulary.
+  """A vocabulary as its files describe it.
 
   Attributes:
     kind: wordpiece, bpe, unigram, ...

@@ -33,7 +33,7 @@ _TOKEN = re.compile(
 
 
 class _Group:
-  """What is inside a pair of brackets, or the whole pattern.
+  """The inside of a pair of brackets, or the whole pattern.
 
   Attributes:
     loops, choices: of the alternative with most of them.
@@ -90,7 +90,7 @@ def _patterns(value: Any):
 
 
 def _fault(pattern: str) -> str:
-  """What may run away in a pattern, or ''."""
+  """Returns the reason why a pattern is refused: it may run away, or is unknown; '' without one."""
   if len(pattern) > LONGEST:
     return f'it has {len(pattern)} characters'
   groups, at, kind = [_Group()], 0, None

@@ -139,7 +139,7 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
     return None
   data = copy.deepcopy(config.data)
   override(data, options.data, 'config.evals: data')
-  # What is rare is so in the training text, however little is held out.
+  # Word frequencies come from the training text, not the held-out sample.
   held_out = dataclasses.replace(subject.held_out, counts=subject.store.counts)
   return examples_lib.make_examples(
     held_out, examples_lib.held_out_data(data), length, options.seed, subject.fallback,
