@@ -26,9 +26,9 @@ class Options(NamedTuple):
     dev: the file that it is judged on.
     text: column of the text, or of the two texts of a pair.
     label: column of the class.
-    classes: as they are spelled there.
-    header: names of the columns of a table whose first line is none.
-    examples: of `train`, from the first one on; 0: all.
+    classes: the classes as that column spells them.
+    header: names of the columns of a table whose first line does not name them.
+    examples: number of examples of `train`, from the first one on; 0: all.
     batch_size: rows of a batch.
     language: of the texts, by name or number, where the model has a table of languages, or its
       vocabulary cuts words by their rules.

@@ -17,8 +17,8 @@ class Options(NamedTuple):
   """The rows to score.
 
   Attributes:
-    rows: how many; each costs one forward pass of a row for each of its tokens. 0: none.
-    rows_of: the set of `config.evals`, of type 'loss', whose first rows they are.
+    rows: number of rows; each costs one forward pass for each of its tokens. 0: none.
+    rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
   """
 
   rows: Natural

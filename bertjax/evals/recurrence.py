@@ -12,7 +12,7 @@ class Options(NamedTuple):
   """The lengths of memory to compare.
 
   Attributes:
-    memories: their lengths, in tokens; 0 is none.
+    memories: lengths of memory, in tokens; 0: no memory.
     rows_of: the set of `config.evals`, of type 'loss', whose rows are scored.
   """
 

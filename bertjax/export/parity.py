@@ -20,7 +20,7 @@ class Outputs(NamedTuple):
   """Outputs of a model at the tokens that are not padding.
 
   Attributes:
-    hidden: of each layer, [tokens, D].
+    hidden: outputs of each layer, [tokens, D].
     logits: name -> [tokens, classes], or [texts, classes] of a label.
   """
 

@@ -28,10 +28,10 @@ class Heads(NamedTuple):
   """The heads that a class of transformers has on its encoder, in fields of `config.model`.
 
   Attributes:
-    words: scores of the vocabulary.
-    pooler: dense and tanh of the first token, where no label reads it.
-    label: name of the label that the pooler is read for; '' none, '*' any.
-    token_label: name of the label of every token, likewise.
+    words: True if it scores the vocabulary.
+    pooler: True if it has dense and tanh of the first token, read by no label.
+    label: name of the label that reads the pooler; '' none, '*' any.
+    token_label: name of the label of every token; '' none, '*' any.
     answers: form of the head of answers whose end is asked for behind a start.
   """
 

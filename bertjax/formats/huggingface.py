@@ -27,8 +27,8 @@ class Taken(NamedTuple):
   Attributes:
     params: nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with
       zero rows.
-    made: our paths of heads that it lacked.
-    left_out: its names of heads that the model lacks, and of what carries nothing we train.
+    made: our paths of heads that it lacked, made here.
+    left_out: its names of heads that the model lacks, and of tensors that are not trained.
   """
 
   params: dict[str, Any]

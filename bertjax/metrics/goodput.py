@@ -27,11 +27,11 @@ class Goodput(NamedTuple):
   """Seconds of a run by use, from its first start to its last line.
 
   Attributes:
-    starts: how many there were.
-    wall: seconds.
+    starts: number of starts.
+    wall: seconds in all.
     productive: seconds of computing for steps that the run kept.
     redone: seconds of computing for steps that were lost with a start and taken again.
-    steps_redone: how many.
+    steps_redone: number of steps taken again.
     stalls: part -> seconds in which the devices waited: input, checkpoint, eval, compile, other.
     away: seconds before the first line of each start that no part has, and between starts.
   """

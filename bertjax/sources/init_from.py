@@ -108,9 +108,9 @@ class Adopted(NamedTuple):
   """The result of `adopt`.
 
   Attributes:
-    config: the run's, with what a whole model brings.
-    said: what was set, for people.
-    source: the whole model, if it was opened.
+    config: the run's config, with the values that a whole model brings.
+    said: lines about the values that were set, for people.
+    source: the whole model; None if it was not opened.
   """
 
   config: Any

@@ -26,12 +26,12 @@ class Options(NamedTuple):
   """The options by which documents become ids.
 
   Attributes:
-    vocab, lowercase: as of `load_vocabulary`.
+    vocab, lowercase: arguments of `load_vocabulary`.
     split: 'lines', 'sentences' or 'verbatim'.
-    errors: 'strict' or 'replace', of bytes that are not UTF-8.
-    columns: of the records.
-    lexicon, segmenter: as of `phrases.finder`.
-    skip_bad: whether documents that are wrong are left out instead of refused.
+    errors: 'strict' or 'replace', for bytes that are not UTF-8.
+    columns: names of the records' columns.
+    lexicon, segmenter: arguments of `phrases.finder`.
+    skip_bad: True skips malformed documents; False refuses them.
   """
 
   vocab: str

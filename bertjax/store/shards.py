@@ -43,10 +43,10 @@ class Shard(NamedTuple):
 
   Attributes:
     files: one file, or the two sides of parallel text.
-    options: how documents become ids.
-    besides: what the ids follow from besides, e.g. the sha256 of a lexicon.
-    directory: of the results, which all workers see.
-    name: of the results, as it was found where the command was given.
+    options: see `encode.Options`.
+    besides: other values that the ids depend on, e.g. the sha256 of a lexicon.
+    directory: directory of the results, which all workers see.
+    name: name of the results, as it was found where the command was given.
   """
 
   files: Files

@@ -61,8 +61,8 @@ def measure(config: Any, run: setup.Run, say: Callable[[str], None]) -> int:
   """Returns the number of steps that fit into `config.minutes` on these devices.
 
   Args:
-    config, run: that begins. It is of no use afterwards: its batches have begun.
-    say: what shows a line.
+    config, run: a run that begins. It cannot be used afterwards: its batches have begun.
+    say: function that shows a line.
   """
   say(f'Timing {STEPS} steps, to see how many {config.minutes:g} minutes have room for')
   slowest = max(map(float, hosts.gather('pace', repr(_seconds(config, run)))))

@@ -28,7 +28,7 @@ class Score(NamedTuple):
   Attributes:
     log_likelihood: sum over its tokens, in nats, of log p(token | all others), or of causal models
       log p(token | those before it).
-    tokens: how many were scored.
+    tokens: number of tokens scored.
     perplexity: exp(-log_likelihood / tokens); None without tokens.
   """
 

@@ -37,7 +37,7 @@ class _Group:
 
   Attributes:
     loops, choices: of the alternative with most of them.
-    varies: whether it can match in more than one way.
+    varies: True if it can match in more than one way.
   """
 
   def __init__(self):

@@ -20,10 +20,10 @@ class Options(NamedTuple):
   """The labelled examples of an evaluation.
 
   Attributes:
-    file: of the examples; '': config.data.dev.
-    examples: from the first one on; 0: all.
+    file: file of the examples; '': config.data.dev.
+    examples: number of examples, from the first one on; 0: all.
     batch_size: rows of a batch.
-    language: of the examples, where the model has a table of languages; '': config.data.language.
+    language: language of the examples, if the model has several; '': config.data.language.
   """
 
   file: str

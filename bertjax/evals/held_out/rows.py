@@ -24,7 +24,7 @@ class Options(NamedTuple):
   Attributes:
     examples: rows in all, taken evenly from the held-out text; 0: every one.
     batch_size: rows of a batch.
-    seed: of the masks, which are the same at every evaluation.
+    seed: seed of the masks, which are the same at every evaluation.
     length: tokens per row; 0: config.length.
     data: overrides of `config.data`: other masks than in training.
     model: overrides of `config.model` that leave the parameters as they are: a longer memory.

@@ -30,8 +30,8 @@ class Limits(NamedTuple):
   """Limits of the answers that are considered.
 
   Attributes:
-    best: first and last tokens of each window that are paired, and candidates that are kept.
-    longest: tokens of an answer at most.
+    best: number of first and of last tokens to pair in a window, and of candidates to keep.
+    longest: most tokens of an answer.
   """
 
   best: int
@@ -56,8 +56,8 @@ class Decoded(NamedTuple):
   """The answers found to one question.
 
   Attributes:
-    candidates: the likeliest first, all of other texts; () where no pair of tokens is one.
-    null: score of having no answer, beside those of the candidates.
+    candidates: answers, the likeliest first, no text twice; () if no pair of tokens is one.
+    null: score of having no answer, on the scale of the candidates' scores.
     odds: of having no answer: by how much that scores more than the best candidate, or with
       `config.model.answers` its log-odds.
   """
@@ -88,8 +88,8 @@ def decode(
   Args:
     rows: the windows of all questions, those of a question one after the other.
     found: the text of each question.
-    said: of each row, float32 logits [T, 2] of at least its tokens, or the `Beam` of that row.
-    limits: what may be an answer.
+    said: for each row, float32 logits [T, 2] of at least its tokens, or the `Beam` of that row.
+    limits: limits of the answers.
   """
   numbered = zip(rows, said, strict=True)
   return [

@@ -40,12 +40,12 @@ class Traced(NamedTuple):
   """Bytes that the backward pass of one row keeps.
 
   Attributes:
-    kept: of all layers.
+    kept: bytes of all layers.
     turn: what the products and attention of one turn of a loop over layers make, of the loop where
       that is most. Whether it is kept, or computed again, is the policy's.
     wide: its widest arrays, in float32.
-    logits: of all losses; 0 where none are held in full.
-    exps: exponentials of them, of one loss.
+    logits: bytes of all losses' logits; 0 where none are held in full.
+    exps: bytes of the exponentials of one loss's logits.
   """
 
   kept: float

@@ -28,9 +28,9 @@ class Chip(NamedTuple):
   """Memory and bandwidth of one chip (cloud.google.com/tpu/docs, the page of each version).
 
   Attributes:
-    hbm_bytes: that a program may use, as libtpu says it.
-    hbm_bytes_per_second: between the chip and its memory.
-    ici_bytes_per_second: from the chip to its neighbours, over all links.
+    hbm_bytes: bytes of memory that a program may use, by libtpu.
+    hbm_bytes_per_second: bandwidth between the chip and its memory.
+    ici_bytes_per_second: bandwidth from the chip to its neighbours, over all links.
   """
 
   hbm_bytes: int

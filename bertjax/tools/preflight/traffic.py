@@ -34,14 +34,14 @@ class Account(NamedTuple):
   """Bytes that a program moves.
 
   Attributes:
-    bytes: all of them, of the arrays as they are named.
-    padded_bytes: of the arrays as they are stored; the fields below are parts of it.
-    pallas_bytes: of Pallas calls.
-    copy_bytes: of what only changes a layout.
-    prefetch_bytes: of what is brought to the chip's fast memory before its use, or back.
-    stacked_bytes: written into stacks of a scan: what its backward pass needs, or its gradients.
+    bytes: all bytes, counted by the shapes of the arrays.
+    padded_bytes: bytes of the arrays as they are stored; the fields below are parts of it.
+    pallas_bytes: bytes of Pallas calls.
+    copy_bytes: bytes of operations that only change a layout.
+    prefetch_bytes: bytes brought to the chip's fast memory before their use, or back.
+    stacked_bytes: written into stacks of a scan, for its backward pass or as its gradients.
     by_operation: (operation of our code, a Pallas call's or a copy's among them) -> bytes.
-    open_loops: how many loops turn as often as the data says, and were counted as one turn.
+    open_loops: number of loops whose turns depend on the data; each was counted as one turn.
   """
 
   bytes: int

@@ -25,7 +25,7 @@ class System(NamedTuple):
   """A training step before it is compiled.
 
   Attributes:
-    objective: its loss.
+    objective: the loss to minimise.
     boxed: shapes of the variables, in flax.linen's partitioning boxes.
     tx: the optimizer.
   """
