@@ -90,7 +90,7 @@ def _patterns(value: Any):
 
 
 def _fault(pattern: str) -> str:
-  """Returns the reason why a pattern is refused: it may run away, or is unknown; '' without one."""
+  """Returns the reason to refuse a pattern, which may run away or has an unknown form, or ''."""
   if len(pattern) > LONGEST:
     return f'it has {len(pattern)} characters'
   groups, at, kind = [_Group()], 0, None

@@ -202,8 +202,8 @@ def _size(v: Any) -> int:
 
 
 def _turn(found: Mapping[Any, Any]) -> tuple[float, float]:
-  """Returns, for the loop over layers that keeps most, the bytes of one turn and those of its
-  widest arrays, in float32."""
+  """Returns, for the loop over layers with the largest turn, the bytes of one turn, and those of
+  its widest arrays if they are float32."""
   loops: dict[int, list[tuple[float, int]]] = {}
   for v, eqn in found.items():
     if eqn.primitive.name == 'scan':
