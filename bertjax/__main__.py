@@ -25,7 +25,7 @@ COMMANDS = (
 
 
 def summary(command: str) -> str:
-  """What `python -m bertjax.COMMAND` does, from the source of its module."""
+  """Returns the first line of the docstring of `python -m bertjax.COMMAND`, from its source."""
   path = pathlib.Path(__file__).parent.joinpath(*command.split('.'))
   source = path / '__main__.py' if path.is_dir() else path.with_suffix('.py')
   doc = ast.get_docstring(ast.parse(source.read_text(encoding='utf-8'))) or ''

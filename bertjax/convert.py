@@ -26,22 +26,22 @@ from bertjax.machine import remote
 
 _TO = flags.DEFINE_enum('to', None, ['hf'], 'Format to write.')
 _FROM = flags.DEFINE_string('from', None, 'Format to read: hf, tf1, fairseq or transformer_xl.')
-_WORKDIR = flags.DEFINE_string('workdir', None, 'The run, or one of its checkpoints; of --to.')
-_STEP = flags.DEFINE_string('step', None, "Of the checkpoint, or 'best'; the newest. Of --to.")
-_INPUT = flags.DEFINE_string('input', None, 'The model that lies elsewhere; of --from.')
+_WORKDIR = flags.DEFINE_string('workdir', None, 'With --to: the run, or one of its checkpoints.')
+_STEP = flags.DEFINE_string('step', None, "With --to: step, or 'best'. Default: the newest.")
+_INPUT = flags.DEFINE_string('input', None, 'With --from: the model to read.')
 _OUTPUT = flags.DEFINE_string('output', None, 'Directory to make.')
-_DTYPE = flags.DEFINE_enum('dtype', 'float32', ['float32', 'bfloat16'], 'Of the tensors; of --to.')
-_SHARD = flags.DEFINE_integer('shard_mb', 5000, 'Megabytes of a file of tensors; of --to.', 1)
+_DTYPE = flags.DEFINE_enum('dtype', 'float32', ['float32', 'bfloat16'], 'With --to: tensor dtype.')
+_SHARD = flags.DEFINE_integer('shard_mb', 5000, 'With --to: megabytes of a tensor file.', 1)
 _SENTENCES = flags.DEFINE_enum(
   'sentence-transformers', None, ['mean', 'first'],
-  'Also write the modules of sentence-transformers, with this pooling; of --to.',
+  'With --to: also write modules of sentence-transformers, with this pooling.',
 )  # fmt: skip
-_TOKENIZER = flags.DEFINE_bool('tokenizer', True, 'Write the vocabulary too; of --to.')
-_PUSH = flags.DEFINE_string('push', None, 'OWNER/NAME on the hub to upload to; of --to.')
+_TOKENIZER = flags.DEFINE_bool('tokenizer', True, 'With --to: write the vocabulary too.')
+_PUSH = flags.DEFINE_string('push', None, 'With --to: OWNER/NAME on the hub to upload to.')
 _SLOTS = flags.DEFINE_bool(
-  'slots', False, "Take the optimizer's slots of a tf1 checkpoint along; of --from."
+  'slots', False, "With --from: keep the optimizer's slots of a tf1 checkpoint."
 )
-_TASK = flags.DEFINE_string('task', '', 'Whose head, of a run on several tasks; of --to.')
+_TASK = flags.DEFINE_string('task', '', 'With --to: task whose head to export.')
 _TABLE = flags.DEFINE_string('table', None, 'Print the name table of a family.')
 _OF = {
   'to': (

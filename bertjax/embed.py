@@ -26,7 +26,7 @@ from bertjax.use.answers import Pool
 
 _OUTPUT = flags.DEFINE_string('output', None, 'File to write.', required=True)
 _POOL = flags.DEFINE_enum(
-  'pool', None, list(get_args(Pool)), 'What of a text. Default: as modules.json declares, or mean.'
+  'pool', None, list(get_args(Pool)), 'Pooling of a text. Default: as in modules.json, or mean.'
 )
 _LAYER = flags.DEFINE_integer(
   'layer', -1, '0 is what enters the first layer, 1 its output; -1 the last, -2 the one before.'

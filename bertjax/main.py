@@ -28,10 +28,10 @@ _EVALUATE = flags.DEFINE_bool(
   "workdir's, with --config.KEY=VALUE on top.",
 )
 _STEP = flags.DEFINE_string(
-  'step', None, "Of the checkpoint that --evaluate scores, or 'best' by config.best; the newest."
+  'step', None, "Step of the checkpoint to evaluate, or 'best'. Default: the newest."
 )
 _REMAP = flags.DEFINE_bool(
-  'remap_vocab', False, 'As config.remap_vocab: init_from may be of another vocabulary.'
+  'remap_vocab', False, 'Set config.remap_vocab: init_from may have another vocabulary.'
 )
 _OVERRIDE = flags.DEFINE_multi_string(
   'override',
@@ -45,7 +45,7 @@ _COORDINATOR = flags.DEFINE_string(
   'HOST:PORT of process 0, where jax does not find it: neither a TPU pod nor SLURM nor Open MPI.',
 )
 _PROCESSES = flags.DEFINE_integer(
-  'processes', None, 'How many processes, with --coordinator; 1 without it: this one, alone.'
+  'processes', None, 'Number of processes, with --coordinator. Default: this one alone.'
 )
 _PROCESS = flags.DEFINE_integer('process', None, 'Index of this process, with --coordinator.')
 flags.mark_flag_as_required('config')

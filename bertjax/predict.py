@@ -43,7 +43,7 @@ _SECOND = flags.DEFINE_multi_string('second', [], 'The second text of a pair, fo
 _GLUE = flags.DEFINE_bool('glue', False, 'Print index and prediction, as GLUE takes them.')
 _JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
 _MODES = ['fill', 'score', 'replaced', 'label', 'tag', 'choose', 'answer']
-_MODE = flags.DEFINE_enum('mode', None, _MODES, 'What to predict.')
+_MODE = flags.DEFINE_enum('mode', None, _MODES, 'Prediction to make. Default: by model, text.')
 _QUESTION = flags.DEFINE_multi_string('question', [], 'A question on each --text, or on one.')
 _LONGEST = flags.DEFINE_integer('longest', None, "Tokens of an answer at most; the run's own.", 1)
 _THRESHOLD = flags.DEFINE_float(
@@ -117,7 +117,7 @@ def _of_task(model: Any) -> str:
 
 
 def _mode(model: Any, texts: list[str]) -> str:
-  """What the flags, or the first text and the model, ask for; says it where it was not given."""
+  """Returns --mode, or else the mode for the first text and the model, which it prints."""
   if _MODE.value:
     return _MODE.value
   if model.task:

@@ -34,7 +34,7 @@ _LENGTH = flags.DEFINE_integer('length', None, 'Tokens per row.', lower_bound=8)
 _MESH = flags.DEFINE_string(
   'mesh', None, 'Chips on data,fsdp,tensor, as in 4,2,2; config.mesh if not given.'
 )
-_IMPL = flags.DEFINE_enum('impl', 'tpu', list(relative_attention.IMPLEMENTATIONS), 'Of attention.')
+_IMPL = flags.DEFINE_enum('impl', 'tpu', list(relative_attention.IMPLEMENTATIONS), 'Kernel to use.')
 _ESTIMATE = flags.DEFINE_bool('estimate', False, 'Say what shapes alone say; do not compile.')
 _JSON = flags.DEFINE_bool('json', False, 'Print one line of JSON for each phase, and nothing else.')
 flags.mark_flag_as_required('config')
@@ -42,7 +42,7 @@ SHOWN = 5  # buffers, of those that --json has
 
 
 def lines(said: Mapping[str, Any]) -> Iterator[str]:
-  """What was found, for people."""
+  """Yields the result of a check in lines for people."""
   mesh = ' '.join(f'{axis}={size}' for axis, size in said['mesh'].items() if size > 1) or 'one chip'
   yield (
     f'{said["config"]}, {said["phase"]}: {said["batch_size"]:,} rows of {said["length"]} on '

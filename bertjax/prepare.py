@@ -206,7 +206,7 @@ def _open(vocabulary: Vocabulary):
 
 
 def _kind(corpus, vocabulary: Vocabulary) -> Kind:
-  """What the store will have besides tokens; meets mistakes before anything is written."""
+  """Returns the parts of the store besides tokens; meets mistakes before anything is written."""
   finder = 'the records' if isinstance(corpus, ernie_records.Records) else ''
   if phrases.finder(_LEXICON.value, _SEGMENTER.value):
     vocabulary.encode_spans([])

@@ -20,8 +20,8 @@ from bertjax.errors import UserError, door
 from bertjax.machine import remote
 from bertjax.metrics import lines
 
-_WORKDIR = flags.DEFINE_string('workdir', None, 'Of the run.', required=True)
-_STEP = flags.DEFINE_integer('step', None, 'To repeat, counted from 1.', 1, required=True)
+_WORKDIR = flags.DEFINE_string('workdir', None, 'Directory of the run.', required=True)
+_STEP = flags.DEFINE_integer('step', None, 'Step to repeat, counted from 1.', 1, required=True)
 _TEXT = flags.DEFINE_bool('text', False, 'Print the text of the rows.')
 
 FIGURES = ('loss', 'grad_norm')
@@ -140,7 +140,7 @@ def logged(workdir: str, step: int) -> dict[str, float] | None:
 
 
 def shown(step: int, found: Mapping[str, Any], text: bool) -> str:
-  """What was found, for people; figures in full, so that they can be compared."""
+  """Formats the step for people, with figures in full, so that they can be compared."""
   first, last = found['rows']
   said = [f'step {step}, phase {found["phase"]!r}, batch {found["batch"]}, rows {first} to {last}']
   said += [f'{key} {found[key]!r}' for key in (*FIGURES, 'lr')]

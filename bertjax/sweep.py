@@ -101,7 +101,7 @@ def main() -> int:
 
 
 def _finished(run: pathlib.Path, config: Any, metric: str) -> bool:
-  """Whether a run has its last checkpoint and its scores.
+  """Returns whether a run has its last checkpoint and its scores.
 
   Raises:
     UserError: there is a run of another config.
@@ -133,7 +133,7 @@ def _command(job: Job, common: Sequence[str], workdir: pathlib.Path) -> list[str
 
 
 def _has_one_store(config: Any, grid: Sequence[Point]) -> bool:
-  """Whether all runs have text in common, of which one store is to be made."""
+  """Returns whether one store, of text that all runs have in common, is to be made."""
   from bertjax.store import ensure as ensure_store
 
   made_of = {f'data.{key}' for key in ensure_store.MADE_OF}

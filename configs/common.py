@@ -109,7 +109,7 @@ def the_run(c: Recipe) -> Cited:
 
 
 def evals(c: ConfigDict) -> ConfigDict:
-  """What judges the model: set name -> type, a module of bertjax/evals, every, and its options.
+  """Returns the evaluations: set name -> type, a module of bertjax/evals, every, and its options.
 
   every: steps between two evaluations; 0: at the end of the run alone. The scores of `held_out` are
   eval/<score>, those of others eval/<set>/<score>.
@@ -160,7 +160,7 @@ def laptop(c: ConfigDict) -> None:
 
 
 def data() -> Recipe:
-  """Where the text comes from, and the recipe that makes batches of it."""
+  """Returns the source of the text and the recipe that makes batches of it."""
   d = Recipe()
   # A finished store, or what `bertjax.prepare` and `bertjax.vocab` take to make one in the workdir.
   d.store = ''

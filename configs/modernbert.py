@@ -72,11 +72,11 @@ class Stage(NamedTuple):
   """A phase of the recipe.
 
   Attributes:
-    name: of the phase; names are in order.
-    tokens: how long it lasts, in billions.
-    batch_size, length: of it.
-    peak: learning rate, in parts of the run's.
-    decay: whether the rate falls to its end, as 1 - sqrt, rather than holding.
+    name: name of the phase; names sort in the order of training.
+    tokens: tokens to train on, in billions.
+    batch_size, length: rows of a batch, tokens of a row.
+    peak: learning rate, as a multiple of the run's.
+    decay: True if the rate falls to the end, as 1 - sqrt, rather than holding.
   """
 
   name: str
@@ -88,7 +88,7 @@ class Stage(NamedTuple):
 
   @property
   def steps(self) -> int:
-    """As many as make the tokens."""
+    """Number of steps that make `tokens`."""
     return round(self.tokens * 1e9 / (self.batch_size * self.length))
 
 

@@ -125,7 +125,7 @@ class Checkpoints:
       raise OSError(f'another process cannot save: {next(filter(None, said))}')
 
   def has(self, step: int) -> bool:
-    """Whether there is a checkpoint of a step, or it is under way."""
+    """Returns whether a step has a checkpoint, or one is being written."""
     return step == self._newest or (self._directory / str(step)).exists()
 
   def score(self, step: int, scores: Mapping[str, float]) -> None:
@@ -135,7 +135,7 @@ class Checkpoints:
       self._pending.append((step, self._thread.submit(self._score, step, dict(scores))))
 
   def scores(self, step: int) -> dict[str, float] | None:
-    """What was added to the checkpoint of a step; None if nothing was, or it is damaged."""
+    """Returns the scores added to the checkpoint of a step; None without any, or if damaged."""
     self.wait()
     return manifest.read_scores(self._directory / str(step))
 
@@ -178,7 +178,7 @@ class Checkpoints:
     return self._directory / str(steps[-1]) if steps else None
 
   def failure(self) -> str:
-    """What has become of a save in the background: '' while all is well, else what to say, once.
+    """Returns the error of a save in the background, once, as a line to show; '' without one.
 
     The next save is the next try.
 
@@ -294,7 +294,7 @@ class Checkpoints:
 
 
 def _saver(apart: bool) -> ocp.AsyncCheckpointer:
-  """What writes and reads states.
+  """Makes the object that writes and reads states.
 
   Args:
     apart: whether each process has a directory of its own. What they write is then a file for each

@@ -1,4 +1,4 @@
-"""How the config of a run has changed while it went on: `history` of its config.json.
+"""Changes of a run's config while it went on: `history` of its config.json.
 
 history   [{step, changes}] in order: after that step a resume gave keys other values; changes is
           dotted key -> {old, new}, without the one that was absent
@@ -42,7 +42,7 @@ def extended(
 
 
 def brought_vocabulary(found: Mapping[str, Any]) -> bool:
-  """Whether the vocabulary of a run came with a model and is kept in the workdir.
+  """Returns whether the vocabulary of a run came with a model and is kept in the workdir.
 
   Args:
     found: what config.json holds.

@@ -1,4 +1,4 @@
-"""Which keys of the config may differ when a run is resumed, and which decide its batches."""
+"""Keys of the config that may differ when a run is resumed, and those that decide its batches."""
 
 import fnmatch
 from collections.abc import Iterable, Mapping
@@ -66,5 +66,5 @@ def config_differences(
 
 
 def covers(names: Iterable[str], key: str) -> bool:
-  """Whether a dotted key is one of these, or below one; `*` stands for any name."""
+  """Returns whether a dotted key is one of these, or below one; `*` stands for any name."""
   return any(fnmatch.fnmatchcase(key, n) or fnmatch.fnmatchcase(key, f'{n}.*') for n in names)

@@ -3,7 +3,7 @@ but for the keys of may_differ.py.
 
 format   of this file and of all that lies beside it
 config   with references resolved and with what the store told: the run describes itself
-given    dotted key -> value, of what the store or a model told: how it was before; null: not there
+given    dotted key -> the user's value, of keys that the store or a model filled in; null: absent
 history  what a resume has changed, and when; see history.py
 """
 
@@ -54,7 +54,7 @@ def alone_in(workdir: pathlib.Path | str) -> Iterator[None]:
 
 
 def stored(workdir: pathlib.Path | str) -> dict[str, Any] | None:
-  """What config.json of a workdir holds; None if no run has begun there.
+  """Reads config.json of a workdir; None if no run has begun there.
 
   Raises:
     UserError: it is of another format, or torn.
@@ -264,7 +264,7 @@ def changes(workdir: pathlib.Path | str, resolved: Any, start: int) -> dict[str,
 
 
 def trained_already(workdir: pathlib.Path | str, resolved: Any, start: int) -> list[Any]:
-  """What config.skip_steps names for the first time, though it begins before step `start` ended."""
+  """Returns the new entries of config.skip_steps whose first step was taken already."""
   found = stored(workdir)
   before = found['config'].get('skip_steps', []) if found else []
   new = [each for each in _as_json(resolved)['skip_steps'] if each not in before]

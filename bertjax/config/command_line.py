@@ -60,7 +60,7 @@ def run(main: Callable[[], int | None], program: str, argv: list[str] | None = N
 
 
 def parse_flags(argv: list[str], program: str) -> list[str]:
-  """What parses the flags of a command in `app.run`: what is wrong with them ends in one line.
+  """Parses the flags of a command in `app.run`; a mistake in them ends it with one line.
 
   Args:
     argv: of the command.
@@ -96,7 +96,7 @@ def parse_flags(argv: list[str], program: str) -> list[str]:
 
 
 def _wrong(said: str) -> str:
-  """What absl says of flags in our words, where they say more."""
+  """Rewrites a message of absl about flags, where our words say more."""
   if found := _NO_INTEGER.match(said):
     return f'{found[1]}: expected an integer such as 1000000, got {found[2]}'
   if found := _MISTAKE.search(said):
@@ -107,7 +107,7 @@ def _wrong(said: str) -> str:
 
 
 def _of_the_file(argv: list[str], error: BaseException) -> bool:
-  """Whether the config file was running when it was raised, and not what is set in the config."""
+  """Returns whether the config file raised an error, rather than a value set in the config."""
   file = _given(argv).partition(':')[0]
   return any(
     frame.f_code.co_filename == file for frame, _ in traceback.walk_tb(error.__traceback__)
@@ -115,7 +115,7 @@ def _of_the_file(argv: list[str], error: BaseException) -> bool:
 
 
 def _unknown(argv: list[str]) -> str:
-  """What is wrong with the first --config.KEY that the config lacks; '' if none is found."""
+  """Returns the error for the first --config.KEY that the config lacks; '' if there is none."""
   path = _given(argv)
   if not path:
     return ''
@@ -138,7 +138,7 @@ def _unknown(argv: list[str]) -> str:
 
 
 def keys_help(argv: list[str]) -> str:
-  """What --help says of the keys: those of --config, or else of configs/bert.py; '' without --help.
+  """Returns the keys of --config, or else of configs/bert.py, for --help; '' without --help.
 
   Args:
     argv: of the command.

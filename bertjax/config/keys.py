@@ -93,7 +93,7 @@ class Best(NamedTuple):
     metric: name of a score; the checkpoint with the best one is kept as well.
     mode: whether the least or the largest is the best.
     patience: the run ends when so many evaluations in a row were not better; 0: it does not.
-    mean: scores whose mean is the score eval/mean, of a run with several tasks; (): there is none.
+    mean: names of the scores averaged into eval/mean, in runs with several tasks; (): none.
   """
 
   metric: str

@@ -1,4 +1,4 @@
-"""What a kind of device runs best with: `--config.preset=tpu`, `gpu` or `cpu`.
+"""Settings for a kind of device: `--config.preset=tpu`, `gpu` or `cpu`.
 
 A preset is the dtype of models, what their backward pass keeps, and flags of the compiler. What the
 command line or the environment says stands: `--config.model.dtype=float32`, a flag in XLA_FLAGS or
@@ -100,7 +100,7 @@ def apply(config: Any, given: Collection[str], environ: MutableMapping[str, str]
 
 
 def warnings(config: Any, platform: str, environ: Mapping[str, str]) -> list[str]:
-  """What does not fit the devices, a sentence each.
+  """Returns warnings about settings that do not fit the devices, a sentence each.
 
   Args:
     config: of the run.

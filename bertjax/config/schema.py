@@ -122,7 +122,7 @@ def sections(config: Any) -> Iterator[Described]:
 
 
 def notes(config: Any) -> list[str]:
-  """What the config says and this run does not read, a sentence each."""
+  """Returns notes about values that are set and that this run does not read, a sentence each."""
   data, unsaid = config['data'], common.data()
   if not data['store']:
     return []
@@ -211,7 +211,7 @@ def _check_read(data: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-  """What a config file says and what was stored of it, alike."""
+  """Returns a value of a config file, or a stored one, as the same plain value."""
   return value.to_dict() if isinstance(value, ConfigDict) else value
 
 

@@ -138,7 +138,7 @@ class Timeline(NamedTuple):
 
   @property
   def side_by_side(self) -> bool:
-    """Whether all phases are trained, and judged, throughout the run."""
+    """True if all phases are trained, and evaluated, throughout the run."""
     return self.interleaved or bool(self.factors)
 
   def at(self, step: int) -> tuple[int, int]:
@@ -156,7 +156,7 @@ class Timeline(NamedTuple):
     raise AssertionError('unreachable: rest < sum(lengths)')
 
   def leaves_out(self, done: int) -> bool:
-    """Whether the batch of step `done`, counted from 1, is left out."""
+    """Returns whether the batch of step `done`, counted from 1, is skipped (config.skip_steps)."""
     return any(first <= done <= last for first, last in self.skips)
 
 

@@ -60,7 +60,7 @@ def number_scores(found_n: np.ndarray, label_n: np.ndarray) -> dict[str, float]:
 
 
 def names(classes: int) -> frozenset[str]:
-  """Of the scores; one class: of a number."""
+  """Returns the names of the scores; one class stands for a number."""
   if classes == 1:
     return frozenset(('loss', 'pearson', 'spearman'))
   return frozenset(('loss', 'accuracy', 'majority', 'mcc', *(('f1',) if classes == 2 else ())))

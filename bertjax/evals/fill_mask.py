@@ -15,12 +15,12 @@ from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variabl
 
 
 class Options(NamedTuple):
-  """What is completed.
+  """The sentences to complete.
 
   Attributes:
-    sentences: each with [MASK] in it, whatever the vocabulary calls its mask token.
-    language: of the sentences, by name or number, where the model has a table of languages, or its
-      vocabulary cuts words by their rules.
+    sentences: texts with [MASK], whatever the vocabulary calls its mask token.
+    language: language of the sentences, by name or number, if the model has several, or if its
+      vocabulary cuts words by the rules of a language.
   """
 
   sentences: tuple[str, ...]

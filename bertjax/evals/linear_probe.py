@@ -1,4 +1,4 @@
-"""What a linear classifier can read out of a model that is being pretrained: Alain and Bengio 2016.
+"""Accuracy of a linear classifier on a model that is being pretrained: Alain and Bengio 2016.
 
 The features are frozen: the vectors of the texts (`held_out/vectors.py`), one for the two texts of
 a pair. A logistic regression is fitted to those of one file and judged on another. Models of all
@@ -19,16 +19,16 @@ from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Options(NamedTuple):
-  """Which texts.
+  """The texts of the probe.
 
   Attributes:
     train: .tsv, .csv or .jsonl that the classifier is fitted to; '': no probe.
     dev: the file that it is judged on.
     text: column of the text, or of the two texts of a pair.
     label: column of the class.
-    classes: as they are spelled there.
-    header: names of the columns of a table whose first line is none.
-    examples: of `train`, from the first one on; 0: all.
+    classes: the classes as that column spells them.
+    header: names of the columns of a table whose first line does not name them.
+    examples: number of examples of `train`, from the first one on; 0: all.
     batch_size: rows of a batch.
     language: of the texts, by name or number, where the model has a table of languages, or its
       vocabulary cuts words by their rules.

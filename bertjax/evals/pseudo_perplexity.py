@@ -14,11 +14,11 @@ from bertjax.types import Batch, Evaluation, Evaluator, Report, Subject, Variabl
 
 
 class Options(NamedTuple):
-  """Which rows are scored.
+  """The rows to score.
 
   Attributes:
-    rows: how many; each costs one forward pass of a row for each of its tokens. 0: none.
-    rows_of: the set of `config.evals`, of type 'loss', whose first rows they are.
+    rows: number of rows; each costs one forward pass for each of its tokens. 0: none.
+    rows_of: the set of `config.evals`, of type 'loss', whose first rows are scored.
   """
 
   rows: Natural

@@ -9,10 +9,10 @@ from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 
 class Options(NamedTuple):
-  """Which memories.
+  """The lengths of memory to compare.
 
   Attributes:
-    memories: their lengths, in tokens; 0 is none.
+    memories: lengths of memory, in tokens; 0: no memory.
     rows_of: the set of `config.evals`, of type 'loss', whose rows are scored.
   """
 

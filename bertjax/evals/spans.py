@@ -21,16 +21,16 @@ from bertjax.vocab.vocabulary import read_vocabulary
 
 
 class Options(NamedTuple):
-  """Which questions, and what may be an answer.
+  """The questions, and the limits of their answers.
 
   Attributes:
-    file: of the questions; '': config.data.dev.
-    examples: questions from the first one on; 0: all.
+    file: file of the questions; '': config.data.dev.
+    examples: number of questions, from the first one on; 0: all.
     batch_size: rows of a batch.
     best: first and last tokens of a window that are paired (n-best); of a head that scores ends
       behind a start as many as it keeps (answers.Form), at most.
-    longest: tokens of an answer at most.
-    threshold: odds above which a question has no answer, where that may be.
+    longest: most tokens of an answer.
+    threshold: odds above which a question has no answer, if the task allows that.
     language: as of `labelled.Options`.
   """
 
@@ -44,7 +44,7 @@ class Options(NamedTuple):
 
 
 class Questions(NamedTuple):
-  """What is asked.
+  """The questions of an evaluation with their texts and rows.
 
   Attributes:
     records: the questions with the answers that people gave.

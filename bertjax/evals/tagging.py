@@ -63,7 +63,7 @@ def word_scores(sentences: Sequence[Tagged]) -> dict[str, float]:
 
 
 def names(scheme: tag_sets.Scheme) -> frozenset[str]:
-  """Of the scores."""
+  """Returns the names of the scores."""
   entities = ('precision', 'recall', 'f1') if scheme == 'iob2' else ()
   return frozenset(('loss', 'accuracy', 'majority', 'cut', *entities))
 

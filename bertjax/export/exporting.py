@@ -30,7 +30,7 @@ class Part(NamedTuple):
 
 
 def parts_of(model: Any) -> list[Part]:
-  """What a model is written as: ELECTRA's discriminator and its generator, others as they are."""
+  """Splits a model into those to write: ELECTRA into discriminator and generator, others not."""
   whole = Part('', model, lambda params: params)
   if 'generator' not in model or model.generator not in ('own', 'shared'):
     return [whole]

@@ -1,4 +1,4 @@
-"""What our model and the class of transformers say of the same inputs, layer by layer."""
+"""Outputs of our model and of the class of transformers for equal inputs, layer by layer."""
 
 import pathlib
 from typing import Any, NamedTuple
@@ -17,10 +17,10 @@ LENGTHS = (17, 32, 9, 1)  # of the texts; the shorter ones are padded
 
 
 class Outputs(NamedTuple):
-  """What a model says at the tokens that are no padding.
+  """Outputs of a model at the tokens that are not padding.
 
   Attributes:
-    hidden: of each layer, [tokens, D].
+    hidden: outputs of each layer, [tokens, D].
     logits: name -> [tokens, classes], or [texts, classes] of a label.
   """
 
@@ -77,7 +77,7 @@ def rounded(params: Any, dtype: str) -> Any:
 
 
 def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
-  """What our model says."""
+  """Runs our model on the inputs."""
   module = models.build(model)
   rows, length = inputs.token_BT.shape
   place_BT = np.broadcast_to(np.arange(length, dtype=np.int32), (rows, length))
@@ -124,7 +124,7 @@ def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> d
 
 
 def _reads_last(model: Any) -> bool:
-  """Whether labels of a text are those of its last token, to which its class has it padded."""
+  """Returns whether labels read the last token of a text, so that its class pads on the left."""
   return 'pooling' in model and model.pooling == 'last'
 
 
@@ -135,7 +135,7 @@ def _on_the_left(x_BT: np.ndarray, inputs: Inputs) -> np.ndarray:
 
 
 def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs, dict[str, Any]]:
-  """What the class says that the directory holds, and the keys that it missed or did not expect.
+  """Runs the class that the directory holds; returns also the keys it missed or did not expect.
 
   Raises:
     ImportError: torch or transformers is not installed.
@@ -176,8 +176,8 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
 
 
 def _asked(real_BT: Any, type_BT: Any, last: bool) -> dict[str, Any]:
-  """Which tokens may not be in an answer, as in the original, and the column of [CLS], the last or
-  the first; the text is in segment 0, or 1."""
+  """Returns the tokens that may not be in an answer, as in the original, and the column of [CLS],
+  the last or the first; the text is in segment 0, or 1."""
   text_BT = (type_BT == (0 if last else 1)) & (real_BT > 0)
   # Behind the last token of the text, which is [SEP], and behind padding there is none.
   allowed_BT = text_BT & text_BT.roll(-1, 1)

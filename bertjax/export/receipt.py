@@ -68,7 +68,7 @@ def compared_ids(directory: pathlib.Path, vocabulary: Vocabulary | None) -> dict
 
 
 def faults(receipt: dict[str, Any]) -> list[str]:
-  """What of a receipt is wrong, a sentence each; [] where nothing is."""
+  """Returns the faults that a receipt reports, a sentence each; [] if there are none."""
   found = []
   outputs = receipt['outputs']
   for kind in ('missing', 'unexpected'):

@@ -174,8 +174,8 @@ def classes(given: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, tup
 
 
 def languages(given: Mapping[str, Any], model: Mapping[str, Any]) -> tuple[str, ...]:
-  """What a config.json calls the languages of a model's table, by their ids; () where it does not
-  say all of them."""
+  """Returns the languages of a model's table in the order of their ids, from lang2id; () if that
+  does not name all of them."""
   said = given.get('lang2id') or {}
   numbered = sorted(said.values()) == [*range(_rows_of_languages(model))]
   return tuple(sorted(said, key=said.__getitem__)) if numbered else ()
@@ -192,7 +192,7 @@ def _all() -> dict[str, Family]:
 
 
 def _is(family: Family, given: Mapping[str, Any], kind: str) -> bool:
-  """Whether a family is meant: by class, model_type, and what tells two of one class apart."""
+  """Returns whether a config.json is of this family: by class, model_type and attn_type."""
   if given.get('model_type') != family.model_type or kind not in family.classes:
     return False
   twins = dict(attn_type='bi')

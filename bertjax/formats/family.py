@@ -1,4 +1,4 @@
-"""What a module of `families/` says of its classes of transformers: `FAMILY`.
+"""The description of a family of transformers: each module of `families/` exports its `FAMILY`.
 
 The name table gives both directions, the check that nothing is left over, and the documentation
 (`python -m bertjax.convert --table=bert`).
@@ -25,13 +25,13 @@ ACTIVATIONS = dict(
 
 
 class Heads(NamedTuple):
-  """What a class has on top of the encoder, in fields of `config.model`.
+  """The heads that a class of transformers has on its encoder, in fields of `config.model`.
 
   Attributes:
-    words: scores of the vocabulary.
-    pooler: dense and tanh of the first token, where no label reads it.
-    label: name of the label that the pooler is read for; '' none, '*' any.
-    token_label: name of the label of every token, likewise.
+    words: True if it scores the vocabulary.
+    pooler: True if it has dense and tanh of the first token, read by no label.
+    label: name of the label that reads the pooler; '' none, '*' any.
+    token_label: name of the label of every token; '' none, '*' any.
     answers: form of the head of answers whose end is asked for behind a start.
   """
 
@@ -175,7 +175,7 @@ def class_of(model: Any) -> str:
 
 
 def bare(model: Any) -> str:
-  """What the names of a model's class leave out: those of a headless one have no prefix."""
+  """Returns the prefix that a class leaves out of its names; '' if it has heads, which keep it."""
   heads = heads_of(model)
   headless = heads._replace(pooler=False) == Heads()
   return f'{find(model.family).base}.' if headless else ''

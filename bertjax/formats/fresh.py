@@ -9,8 +9,8 @@ from bertjax.formats.tables import Row
 
 
 def heads_of(std: float) -> Callable[[Row, tuple[int, ...]], np.ndarray]:
-  """What makes an absent head: kernels and tables are normal with this standard deviation,
-  biases 0, scales 1; the same each time."""
+  """Returns a function that makes absent heads: kernels and tables normal with this standard
+  deviation, biases 0, scales 1; the same each time."""
 
   def make(row: Row, shape: tuple[int, ...]) -> np.ndarray:
     leaf = row.ours.rpartition('/')[2]

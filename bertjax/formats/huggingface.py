@@ -22,13 +22,13 @@ _OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'Lay
 
 
 class Taken(NamedTuple):
-  """What became of a state dict.
+  """A state dict, converted to our parameters.
 
   Attributes:
     params: nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with
       zero rows.
-    made: our paths of heads that it lacked.
-    left_out: its names of heads that the model lacks, and of what carries nothing we train.
+    made: our paths of heads that it lacked, made here.
+    left_out: its names of heads that the model lacks, and of tensors that are not trained.
   """
 
   params: dict[str, Any]
@@ -141,7 +141,7 @@ class _Renamed(Lazy):
     return self._state[self.names[name]]
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Of a tensor, without reading it where it is in a file."""
+    """Returns the shape of a tensor; one in a file is not read for it."""
     return tables.shape_of(self._state, self.names[name])
 
 

@@ -15,15 +15,15 @@ ANY = 1 << 30  # tokens
 
 
 class Sentences(NamedTuple):
-  """How the vector of a text is made.
+  """The way in which the vector of a text is computed, as sentence-transformers declares it.
 
   Attributes:
-    pool: of its tokens, as in `Model.embed`.
-    normalize: whether it has length 1.
-    length: tokens that are read at most, special ones included; not more than the model takes.
-    prompt: put before each text.
-    lowercase: whether texts are lower-cased first.
-    refused: what is declared and not computed here; '': nothing.
+    pool: pooling of the tokens' vectors, as in `Model.embed`.
+    normalize: True scales the vector to length 1.
+    length: most tokens read of a text, special ones included; not more than the model takes.
+    prompt: text put before each text; '': none.
+    lowercase: True lower-cases texts first.
+    refused: a declared step that is not computed here; '': none.
   """
 
   pool: str = 'mean'

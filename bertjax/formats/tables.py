@@ -168,7 +168,7 @@ def to_theirs(
 
 
 def _layer(params: Mapping[str, Any], row: Row, index: int) -> np.ndarray:
-  """What belongs to the index-th name of a row."""
+  """Returns the float32 array for the index-th name of a row: one layer, if layers are stacked."""
   array: Any = params
   for key in row.ours.split('/'):
     array = array[key]

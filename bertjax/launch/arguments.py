@@ -9,7 +9,7 @@ HELP = ('-h', '--help')
 
 
 def own(argv: Sequence[str], name: str) -> tuple[bool, list[str]]:
-  """Whether `--name` is among the arguments, and the others."""
+  """Returns whether `--name` is among the arguments, and the others."""
   return f'--{name}' in argv, [argument for argument in argv if argument != f'--{name}']
 
 
@@ -22,7 +22,7 @@ def wants_help(argv: Sequence[str], doc: str | None) -> bool:
 
 
 def value(argv: Sequence[str], flag: str) -> str | None:
-  """What `--flag=VALUE` or `--flag VALUE` gives, the last one; None if it is not there."""
+  """Returns the value of the last `--flag=VALUE` or `--flag VALUE`; None if there is none."""
   found = None
   for argument, following in zip(argv, [*argv[1:], None], strict=True):
     name, equals, text = argument.partition('=')
@@ -32,7 +32,7 @@ def value(argv: Sequence[str], flag: str) -> str | None:
 
 
 def required(argv: Sequence[str], flag: str) -> str:
-  """As `value`.
+  """Returns `value`, which must be there.
 
   Raises:
     UserError: it is not there.

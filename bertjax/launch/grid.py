@@ -155,7 +155,7 @@ def table(
 
 
 def judged(run: pathlib.Path, config: Any, metric: str, best: bool = False) -> dict[str, float]:
-  """What was logged at the step that a run is judged by, as `table`; {} before it has ended."""
+  """Returns the scores of the step by which `table` judges a run; {} before the run has ended."""
   from bertjax.checkpoint import resume
 
   last = scores_at(run, resume.last_step(run, config.total_steps))
@@ -182,7 +182,7 @@ def _beside(metric: str, score: str) -> str:
 
 
 def _name(point: Point, seed: int) -> str:
-  """Of a directory: the last part of each key and its value, without what a path cannot hold."""
+  """Returns a directory name: last part of each key and value, '_' for what no path can hold."""
   last = [key.rpartition('.')[2] for key in point]
   keys = last if len(set(last)) == len(last) else list(point)
   plain = lambda text: ''.join(c if c.isalnum() or c in '.+-_' else '_' for c in text)

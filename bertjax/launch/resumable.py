@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
 
 
 def finished(workdir: str, total_steps: int | None = None) -> bool:
-  """Whether a run has a checkpoint of its last step, or of that after which it was stopped early.
+  """Returns whether a run has a checkpoint of its last step, or of the one it stopped early at.
 
   Args:
     workdir: of the run.

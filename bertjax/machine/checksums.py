@@ -1,4 +1,4 @@
-"""What files were when they were written: their sizes and sha256."""
+"""Sizes and sha256 of files as they were written, and the check of a file against them."""
 
 import hashlib
 import json

@@ -276,7 +276,7 @@ class Copy:
 
 
 def cache() -> pathlib.Path:
-  """Where this host keeps what it can get again: copies, compiled code."""
+  """Returns this host's folder for what can be made again: copies, compiled code."""
   home = os.environ.get('XDG_CACHE_HOME', '~/.cache')
   return pathlib.Path(os.environ.get(CACHE) or f'{home}/bertjax').expanduser().absolute()
 
@@ -287,7 +287,7 @@ _TIMES = ('mtime', 'LastModified', 'last_modified', 'modificationTime', 'created
 
 
 def _token(info: Mapping[str, Any]) -> str:
-  """What changes with a file, of what its file system says of it."""
+  """Returns a text that changes with a file, from its file system's version, time or size."""
   said = [str(info[key]) for key in _VERSIONS if info.get(key)]
   times = [str(info[key]) for key in _TIMES if info.get(key)]
   return ' '.join(said or times or [str(info['size'])])

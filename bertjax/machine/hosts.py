@@ -1,4 +1,4 @@
-"""What the processes of a run tell each other, through the coordinator of jax.distributed.
+"""Messages between the processes of a run, through the coordinator of jax.distributed.
 
 None of it runs on devices: it also works where processes disagree on what to compute, and one that
 is late or gone is named. Every process makes the same calls, with the same names.
@@ -33,7 +33,7 @@ def index() -> int:
 
 
 def count() -> int:
-  """How many there are."""
+  """Returns the number of processes."""
   return jax.process_count()
 
 
@@ -47,7 +47,7 @@ def tell(key: str, value: str = '') -> None:
 
 
 def told(key: str) -> str | None:
-  """What somebody said; None as long as nobody did."""
+  """Returns the value that some process gave to a key; None as long as none did."""
   try:
     return _client().key_value_try_get(f'bertjax/{key}')
   except jax.errors.JaxRuntimeError as error:

@@ -70,7 +70,7 @@ def in_turn(path: pathlib.Path, say: Callable[[str], None]) -> Iterator[bool]:
 
 
 def is_free(path: pathlib.Path) -> bool:
-  """Whether nobody holds a lock; a file that cannot be read counts as held."""
+  """Returns whether nobody holds a lock; a file that cannot be read counts as held."""
   try:
     with open(path, 'rb') as file:
       fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -129,7 +129,7 @@ def _is(file: IO[str], path: pathlib.Path) -> bool:
 
 
 def _read(file: IO[str]) -> dict:
-  """What a lock says of its holder; {} if that is nothing, or torn."""
+  """Reads a lock's record of its holder; {} if there is none, or it is torn."""
   file.seek(0)
   try:
     found = json.loads(file.read())

@@ -1,4 +1,4 @@
-"""What lies elsewhere: gs://, s3:// and whatever else fsspec reads. Nothing else imports fsspec.
+"""Access to gs://, s3:// and whatever else fsspec reads. Nothing else imports fsspec.
 
 Paths that are read in place or of which little is asked; copies.py has what is kept on both sides.
 """
@@ -24,7 +24,7 @@ _REMEDY = 'pip install bertjax[storage] brings gs:// and s3://, other protocols 
 
 
 def is_remote(text: str | os.PathLike[str]) -> bool:
-  """Whether a path is a URL, SCHEME://..."""
+  """Returns whether a path is a URL, SCHEME://..."""
   return isinstance(text, RemotePath) or _URL.fullmatch(os.fspath(text)) is not None
 
 
@@ -77,13 +77,13 @@ class RemotePath(pathlib.PurePosixPath):
       return file.read()
 
   def exists(self) -> bool:
-    """Whether there is a file, or a folder with files."""
+    """Returns whether there is a file, or a folder with files."""
     file_system, there = at(str(self))
     with explained(str(self)):
       return file_system.exists(there)
 
   def is_file(self) -> bool:
-    """Whether there is a file."""
+    """Returns whether there is a file."""
     file_system, there = at(str(self))
     with explained(str(self)):
       return file_system.isfile(there)
@@ -107,7 +107,7 @@ Place = pathlib.Path | RemotePath  # what `path` returns
 
 
 class Stat(NamedTuple):
-  """What is asked of os.stat_result."""
+  """The two fields of os.stat_result that callers read."""
 
   st_size: int
   st_mtime_ns: int

@@ -1,4 +1,4 @@
-"""How a run ends before its last step: signals, on any of its processes.
+"""End of a run before its last step: signals, on any of its processes.
 
 SIGTERM, SIGINT and SIGHUP ask for a stop, a second one of them stops at once. Before the first step
 there is nothing to save, so the processes end as soon as all know of it, also while a step is being
@@ -80,7 +80,7 @@ class Stop:
       self._done = done
 
   def at(self, done: int) -> bool:
-    """Whether to save and leave after step `done`, the number of steps begun."""
+    """Returns whether to save and leave after step `done`, the number of steps begun."""
     with self._lock:  # held while processes agree, which is what keeps them from going on
       self._done = done
       return self._agreed is not None and done >= self._agreed

@@ -1,4 +1,4 @@
-"""What became of a run's time over all its starts: steps that count, steps redone, waits.
+"""Accounts of a run's time over all its starts: steps that count, steps redone, waits.
 
 Each start of the run keeps one small file, WORKDIR/starts/NUMBER.json, written anew at every log
 line, so that a start that was killed leaves what it had done by then:
@@ -24,14 +24,14 @@ FOLDER = 'starts'
 
 
 class Goodput(NamedTuple):
-  """Where the time of a run went, from its first start to its last line.
+  """Seconds of a run by use, from its first start to its last line.
 
   Attributes:
-    starts: how many there were.
-    wall: seconds.
+    starts: number of starts.
+    wall: seconds in all.
     productive: seconds of computing for steps that the run kept.
     redone: seconds of computing for steps that were lost with a start and taken again.
-    steps_redone: how many.
+    steps_redone: number of steps taken again.
     stalls: part -> seconds in which the devices waited: input, checkpoint, eval, compile, other.
     away: seconds before the first line of each start that no part has, and between starts.
   """

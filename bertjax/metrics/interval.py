@@ -16,7 +16,7 @@ _KEPT = ('loss', 'grad_norm', 'lr', 'sums', 'skipped')
 
 
 class Interval:
-  """What the steps since the last log returned, summed."""
+  """Sums of the metrics of all steps since the last log."""
 
   def __init__(self, saved: Mapping[str, Any] | None = None):
     """

@@ -1,4 +1,4 @@
-"""Where the time and the tokens of a run go: seconds by part, tokens by kind, speed and MFU."""
+"""Seconds by part, tokens by kind, speed and MFU of a run."""
 
 import collections
 import contextlib
@@ -60,7 +60,7 @@ class Ledger:
     self._total_seconds: dict[str, float] = collections.defaultdict(float)
     self._total_counts: dict[str, float] = dict.fromkeys((*KINDS, 'flops'), 0.0)
     self._ever: dict[str, float] = dict.fromkeys(('real', 'flops'), 0.0)  # over restarts
-    # Counted by the process before this one: part of what is logged, but not of our speed.
+    # Tokens counted before the restart: in the totals, not in tokens/s.
     self._before: dict[str, float] = dict.fromkeys(self._counts, 0.0)
     if saved:
       self._ever, self._before = dict(saved['total']), dict(saved['open'])
@@ -107,8 +107,8 @@ class Ledger:
     return found | {'tokens/total': self._ever['real'], 'flops/total': self._ever['flops']}
 
   def state(self) -> dict[str, Any]:
-    """What is counted and not yet logged, and the totals, as JSON values for a checkpoint; all
-    processes call it at the same step."""
+    """Returns the counts that are not yet logged, and the totals, as JSON values for a checkpoint;
+    all processes call it at the same step."""
     counts = _over_hosts(self._counts)
     return dict(open={k: counts[k] + self._before[k] for k in counts}, total=dict(self._ever))
 

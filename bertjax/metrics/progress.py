@@ -1,4 +1,4 @@
-"""What is seen while a command works: a bar on a terminal, plain lines elsewhere; without jax."""
+"""Progress of a command: a bar on a terminal, plain lines elsewhere; imports no jax."""
 
 import contextlib
 import errno

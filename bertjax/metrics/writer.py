@@ -1,4 +1,4 @@
-"""What a run leaves of itself: metrics.jsonl and TensorBoard events."""
+"""Writer of a run's log: metrics.jsonl and TensorBoard events."""
 
 import hashlib
 import json

@@ -39,7 +39,7 @@ def labels_of(model: Any, key: str = 'labels') -> tuple[tuple[str, int], ...]:
 
 
 def has_words(model: Any) -> bool:
-  """Whether a `config.model` has a head for the vocabulary, as one without such a field has."""
+  """Returns whether a `config.model` has a head for the vocabulary; yes if it lacks the field."""
   return 'words' not in model or model.words
 
 
@@ -83,7 +83,7 @@ def of_heads(
 
 
 def _defines(name: str, kind: type[Model]) -> bool:
-  """Whether a module of `bertjax.models` defines a model of this kind."""
+  """Returns whether a module of `bertjax.models` itself defines a model of this kind."""
   module = registry.find(MODELS, name, KEY)
   classes = [x for x in vars(module).values() if isinstance(x, type) and issubclass(x, kind)]
   return any(x.__module__ == module.__name__ for x in classes)

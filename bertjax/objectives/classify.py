@@ -31,7 +31,7 @@ def number_terms(found_BG: Array, batch: Batch) -> dict[str, Term]:
 
 
 def classes_of(config) -> int:
-  """How many classes the one label of `config.model` has; 1: it is a number.
+  """Returns the number of classes of the one label of `config.model`; 1: the label is a number.
 
   Raises:
     UserError: other labels, a head for words, or soft labels that the objective does not read.
@@ -53,7 +53,7 @@ def classes_of(config) -> int:
 
 
 def has_labels(batch: Batch) -> bool:
-  """Whether somebody has labelled the examples."""
+  """Returns whether the batch has labels."""
   return f'{LABEL}_BG' in batch
 
 

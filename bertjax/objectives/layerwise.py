@@ -43,7 +43,7 @@ class Options(NamedTuple):
 
 
 def states(out: Mapping[str, Any]) -> Array:
-  """What enters the first layer, and what each layer makes of it: [L + 1, B, T, D]."""
+  """Stacks the input of the first layer and the output of each layer: [L + 1, B, T, D]."""
   return jnp.concatenate([out['embedded_BTD'][None], out['hidden_LBTD']])
 
 

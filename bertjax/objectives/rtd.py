@@ -90,7 +90,7 @@ def replace(token_BT: Array, id_BP: Array, batch: Batch) -> Array:
 
 
 def drawn(batch: Batch) -> Array:
-  """Where the generator writes, the original id or another, bool [B, T]."""
+  """Marks the tokens that the generator writes, with the original id or another, bool [B, T]."""
   none_BT, one_BP = jnp.zeros_like(batch['token_BT']), jnp.ones_like(batch['target_BP'])
   return replace(none_BT, one_BP, batch) > 0
 
@@ -137,7 +137,7 @@ def detection_terms(
 
 
 def labels_by_word(token_BT: Array, replaced_BT: Array, real_BT: Array, size: int) -> Term:
-  """How often each id is original, and replaced, among real tokens: float32 [2, size]."""
+  """Counts each id as original and as replaced, among real tokens: float32 [2, size]."""
   real_BT = real_BT.astype(jnp.float32)
   cell_n = (token_BT + size * replaced_BT).reshape(-1)
   count = jnp.zeros(2 * size).at[cell_n].add(real_BT.reshape(-1))
@@ -224,7 +224,7 @@ def make(config) -> Objective:
 
 
 def _log_odds(config: Any) -> float:
-  """Of a token being replaced; errors as `check`."""
+  """Returns the log-odds that a token is replaced; raises what `check` raises."""
   rate = config.data.mask.rate if 'rate' in config.data.mask else None
   if not rate or rate >= 1:
     raise UserError(
@@ -248,7 +248,7 @@ class _Pair(NamedTuple):
   odds: float
 
   def loss(self, variables, carry, batch: Batch, ctx: Context) -> Out:
-    """As `Objective.loss`."""
+    """Computes the terms of the generator and of the discriminator, as `Objective.loss`."""
     noise = noise_from_key(ctx.key, batch['row_B'])
     dropped = noise if ctx.train else None
     original_BT = replace(batch['token_BT'], batch['target_BP'], batch)
@@ -317,7 +317,7 @@ class _Pair(NamedTuple):
     return out
 
   def flops(self, batch: Batch) -> float:
-    """As `Objective.flops`."""
+    """Returns the FLOPs of generator and discriminator for a batch, as `Objective.flops`."""
     if self.settings.train == 'generator':
       return self.model.generator_flops(batch)
     # A generator that only draws runs forward alone, a third of forward and backward.

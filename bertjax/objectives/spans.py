@@ -47,7 +47,7 @@ def span_terms(logits_BT2: Array, batch: Batch) -> dict[str, Term]:
 
 
 def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]:
-  """As `span_terms`, and the loss and the accuracy of whether there is an answer.
+  """Returns `span_terms`, and loss and accuracy of the decision whether there is an answer.
 
   Args:
     given: the scores.
@@ -66,7 +66,7 @@ def answer_terms(given: Given, batch: Batch, by_window: bool) -> dict[str, Term]
 
 
 def said(out: Any) -> Any:
-  """What answers are decoded from, of what a model returns: the logits of two ends [B, T, 2], or a
+  """Returns the outputs that answers are decoded from: the logits of both ends [B, T, 2], or a
   `Beam`."""
   return out['answers'] if 'answers' in out else out['token_label_BTC'][LABEL]
 

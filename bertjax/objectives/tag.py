@@ -32,7 +32,7 @@ def make(config) -> Objective:
 
 
 def tags_of(config) -> int:
-  """How many tags the head has.
+  """Returns the number of tags of the head.
 
   Raises:
     UserError: a model with a head for words or for other labels, or fewer than two tags.

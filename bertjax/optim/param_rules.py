@@ -39,7 +39,7 @@ class Match(NamedTuple):
 
 
 def is_stack(axes: tuple) -> bool:
-  """Whether a leaf with these logical axes holds one tensor per layer."""
+  """Returns whether a leaf with these logical axes stacks one tensor per layer."""
   return axes[:1] == (LAYERS,)
 
 
@@ -108,7 +108,7 @@ def resolve(rules: Rules, params: Any, axes: Any, what: str) -> Any:
 
 
 def matches(rules: Rules, params: Any, axes: Any, what: str) -> list[Match]:
-  """Which rule decides which tensors.
+  """Finds the tensors that each rule decides: those that it matches and no rule before it did.
 
   Args:
     rules, params, axes, what: as in `resolve`.

@@ -48,8 +48,8 @@ def of(model: Mapping[str, Any], where: str) -> Encoder:
 
 
 def teaching(model: Mapping[str, Any]) -> Encoder:
-  """What of a model a student learns from: all of it, heads too, but of what pretraining leaves
-  beside an encoder the encoder alone.
+  """Returns the part of a teacher that the student imitates: encoder and heads, without parts for
+  pretraining alone (ELECTRA's generator, SpanBERT's boundary head).
 
   Args:
     model: its `config.model`.
@@ -58,7 +58,7 @@ def teaching(model: Mapping[str, Any]) -> Encoder:
 
 
 def _whole(model: Mapping[str, Any]) -> Encoder:
-  """As it is."""
+  """Returns the model unchanged."""
   return Encoder(model, lambda params: params)
 
 
@@ -79,7 +79,7 @@ def _span_boundary(model: Mapping[str, Any]) -> Encoder:
 
 
 def _modernbert(model: Mapping[str, Any]) -> Encoder:
-  """As it is; heads of labels go on with what is before the words' table."""
+  """Returns the model unchanged; heads of labels get the layers that precede the word table."""
 
   def select(params: Mapping[str, Any]) -> Mapping[str, Any]:
     if 'mlm' not in params:

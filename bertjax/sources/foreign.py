@@ -13,7 +13,7 @@ FORMATS = ('hf', *ORIGINALS)
 
 
 def is_source(text: str) -> bool:
-  """Whether a text names a model by a format that we know."""
+  """Returns whether a text is FORMAT:PATH with a format that can be read here."""
   return text.partition(':')[0] in FORMATS
 
 

@@ -105,12 +105,12 @@ def open_source(name: str, key: str = KEY) -> Source:
 
 
 class Adopted(NamedTuple):
-  """What `adopt` finds.
+  """The result of `adopt`.
 
   Attributes:
-    config: the run's, with what a whole model brings.
-    said: what was set, for people.
-    source: the whole model, if it was opened.
+    config: the run's config, with the values that a whole model brings.
+    said: lines about the values that were set, for people.
+    source: the whole model; None if it was not opened.
   """
 
   config: Any
@@ -189,7 +189,7 @@ def other_classes(source: Source, config: Any) -> set[str]:
 
 
 def other_names(source: Source, config: Any) -> list[str]:
-  """What is worth saying of heads whose classes are taken by their number: their names differ."""
+  """Returns a note for each head whose classes are taken by number although their names differ."""
   ours = head_classes.of(config)
   return [
     f'{source.name} calls the classes of {head!r} {", ".join(source.classes[head])}; they are '
@@ -207,7 +207,7 @@ def bring_vocabulary(source: Source, workdir: pathlib.Path | str) -> str:
 def loader(
   config: Any, vocabulary: Vocabulary | None, source: Source | None = None
 ) -> Callable[[Any], tuple[Any, list[str]]]:
-  """What loads what `config.init_from` names, opened and compared with the run's vocabulary.
+  """Opens the models of `config.init_from`, compares their vocabulary and returns their loader.
 
   Args:
     config: the run's.
@@ -300,8 +300,8 @@ def _with_subtree(
 
 
 def _reader(path: str, vocabulary: Vocabulary | None) -> Callable[[], Any]:
-  """What reads the variables of FORMAT:PATH, or of a run's newest intact checkpoint; refuses
-  another vocabulary, which older checkpoints do not say."""
+  """Returns a function that reads the variables of FORMAT:PATH or of a run's newest intact
+  checkpoint; refuses another vocabulary if the checkpoint names one, as older ones do not."""
   if sources.is_source(path):
     source = open_source(path)
     theirs = source.vocabulary

@@ -1,4 +1,4 @@
-"""What a run takes of `config.model` from the model it begins with, and what stays its own."""
+"""Fields of `config.model` that a run takes from the model it begins with, and those it keeps."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -51,7 +51,7 @@ class Run(NamedTuple):
 
   @property
   def meta(self) -> dict[str, Any]:
-    """What was saved beside the state."""
+    """The metadata that was saved beside the state."""
     return manifest.read(self.checkpoint)['meta']
 
   @property
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
   @property
   def scores(self) -> dict[str, float]:
-    """What the evaluation after that step found."""
+    """Scores of the evaluation after that step; {} without one."""
     return manifest.read_scores(self.checkpoint) or {}
 
   def params(self) -> Any:

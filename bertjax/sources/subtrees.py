@@ -74,5 +74,5 @@ def taken(source: Any, target: Any, layers: Sequence[int], where: str, rows: Row
 
 
 def _of_words(name: str) -> bool:
-  """Whether a leaf has a row for each id: the word table and the bias of its head."""
+  """Returns whether a leaf has one row per id: the word table, and the bias of its head."""
   return name.endswith((':word', "['word']", ":mlm['bias']", ":head['bias']", ":boundary['bias']"))

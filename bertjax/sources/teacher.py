@@ -125,7 +125,7 @@ def digest(params: Any) -> str:
 
 
 def parameters(params: Any) -> int:
-  """How many there are."""
+  """Returns the number of parameters."""
   return sum(np.size(leaf) for leaf in jax.tree.leaves(params))
 
 

@@ -1,4 +1,4 @@
-"""Which rows of a vocabulary's tables go where, between models of different vocabularies."""
+"""Rows of the word tables, moved between models of different vocabularies."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 def same_ids(one: Vocabulary, other: Vocabulary) -> bool:
-  """Whether the ids of two vocabularies mean the same pieces, perhaps from other files."""
+  """Returns whether the ids of two vocabularies mean the same pieces; the files may differ."""
   return one.sha256 == other.sha256 or list(one.pieces) == list(other.pieces)
 
 
@@ -45,7 +45,7 @@ def moved(
 
 
 def refusal(name: str, theirs: str, ours: Vocabulary, key: str) -> str:
-  """What is said of a model of another vocabulary, whose sha256 is `theirs`."""
+  """Returns the error text for a model of another vocabulary, whose sha256 is `theirs`."""
   return (
     f'{key}: {name} was trained with another vocabulary (sha256 {theirs[:12]}) than this run '
     f'({ours.size} ids, {ours.sha256[:12]}), and its ids mean other pieces: take its '

@@ -24,20 +24,20 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 @dataclasses.dataclass
 class Stats:
-  """What preparation counted; goes into store.json.
+  """Counts of a preparation, which go into store.json.
 
   Attributes:
-    documents: of the source.
-    bytes: of their text.
-    empty_documents: dropped, since nothing was left of them.
-    empty_sentences: dropped, since they had no token.
-    replaced: characters put where bytes were not UTF-8.
-    broken_pairs: documents of parallel text, dropped since a side of them had no token.
-    found_units: phrases and entities in both stores.
-    spelled_special: how often the text spells a special token, which stays text.
-    bad_lines: lines and records of files, left out since they are wrong.
-    bad_documents: documents, left out likewise.
-    bad_first: what was wrong with the first of both, by place.
+    documents: documents in the source.
+    bytes: bytes of their text.
+    empty_documents: documents dropped because nothing was left of them.
+    empty_sentences: sentences dropped because they had no token.
+    replaced: characters written in place of bytes that are not UTF-8.
+    broken_pairs: documents of parallel text dropped because one side had no token.
+    found_units: phrases and entities found, in both stores.
+    spelled_special: special tokens spelled out in the text; they stay text.
+    bad_lines: malformed lines and records of files that were skipped.
+    bad_documents: malformed documents that were skipped.
+    bad_first: errors of the first skipped ones of both kinds, by place.
   """
 
   documents: int = 0
@@ -58,14 +58,14 @@ class Stats:
 
 
 class Kind(NamedTuple):
-  """What a store has besides tokens.
+  """The parts of a store besides tokens: units, columns and languages.
 
   Attributes:
-    finder: what looks for units, '' if nothing does.
-    columns: names.
-    languages: those with a number so far.
-    fixed: whether there may be no others.
-    split: what lines of the text were taken for, `sentence_split.LINES` and the like.
+    finder: name of the unit finder; '' if there is none.
+    columns: names of the columns.
+    languages: names of the languages that have a number so far.
+    fixed: True if no other language may be added.
+    split: meaning of a line of the text, `sentence_split.LINES` and the like.
   """
 
   finder: str = ''
@@ -76,7 +76,7 @@ class Kind(NamedTuple):
 
   @property
   def units(self) -> bool:
-    """Whether units are looked for."""
+    """True if units are looked for."""
     return bool(self.finder)
 
 
@@ -155,7 +155,7 @@ class Partial:
       self.stats.found_units += int(np.count_nonzero(batch.unit_n == phrases.FOUND))
 
   def _begins_language(self, column: Mapping[str, np.ndarray], size_D: np.ndarray) -> np.ndarray:
-    """Whether each document is the first of its language, bool [D]: those train, since a text that
+    """Marks the first document of each language, bool [D]: it goes to training, since a text that
     nothing divides is one document."""
     first_D = np.zeros(len(size_D), bool)
     if 'language' in column:

@@ -66,7 +66,7 @@ def directory(
 
 
 def fault(path: pathlib.Path) -> str:
-  """What is wrong with a directory, which is read from end to end: '' if nothing is."""
+  """Reads a cached directory from end to end; returns its first fault, '' if it has none."""
   try:
     record = _record(path)
   except _Damaged as damage:
@@ -83,7 +83,7 @@ def discard(path: pathlib.Path) -> None:
 
 
 class _Damaged(Exception):
-  """What is wrong with a directory."""
+  """Damage to a cached directory; the message names it."""
 
 
 def _record(path: pathlib.Path) -> dict[str, Any]:

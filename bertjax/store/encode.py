@@ -1,4 +1,4 @@
-"""What the worker processes of `prepare` do: documents as bytes in, ids out.
+"""Worker processes of `prepare`: they take documents as bytes and return ids.
 
 Only NumPy, tokenizers and sentencepiece are imported here, so a worker starts in a moment.
 """
@@ -23,15 +23,15 @@ from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 
 class Options(NamedTuple):
-  """How documents become ids.
+  """The options by which documents become ids.
 
   Attributes:
-    vocab, lowercase: as of `load_vocabulary`.
+    vocab, lowercase: arguments of `load_vocabulary`.
     split: 'lines', 'sentences' or 'verbatim'.
-    errors: 'strict' or 'replace', of bytes that are not UTF-8.
-    columns: of the records.
-    lexicon, segmenter: as of `phrases.finder`.
-    skip_bad: whether documents that are wrong are left out instead of refused.
+    errors: 'strict' or 'replace', for bytes that are not UTF-8.
+    columns: names of the records' columns.
+    lexicon, segmenter: arguments of `phrases.finder`.
+    skip_bad: True skips malformed documents; False refuses them.
   """
 
   vocab: str
@@ -93,7 +93,7 @@ class Encoded(NamedTuple):
 
 
 def spaced(split: str, vocabulary: Vocabulary) -> bool:
-  """Whether sentences that are cut out of a line keep the space before them: ids follow from it."""
+  """Returns whether sentences cut out of a line keep the space before them, which changes ids."""
   return split == sentence_split.SENTENCES and vocabulary.reads_first_space
 
 

@@ -102,7 +102,7 @@ def clear_others(data, seed: int, workdir: str) -> None:
 
 
 def _made_of(data, seed: int, workdir: str) -> dict:
-  """What a store of the workdir follows from, as JSON gives it back."""
+  """Returns the values that determine a store in the workdir, as they read back from JSON."""
   plain = lambda value: dict(value) if hasattr(value, 'items') else value
   made_of = {key: plain(data[key]) for key in MADE_OF} | dict(seed=seed)
   if data.vocab and pathlib.Path(data.vocab) == pathlib.Path(workdir, 'vocab'):
@@ -146,7 +146,7 @@ def _flags(data, source: str, vocab, output: pathlib.Path, holdout: float) -> di
 
 
 def text(data) -> str:
-  """What `config.data` names to be read.
+  """Returns the text that `config.data` names: its mixture or its input.
 
   Raises:
     UserError: nothing, or two things.

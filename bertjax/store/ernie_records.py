@@ -43,12 +43,12 @@ class Records:
 
   @property
   def name(self) -> str:
-    """Of the store."""
+    """Name of the store: that of the first file."""
     return self.paths[0].name
 
   @property
   def fingerprint(self) -> list[dict]:
-    """As of `Files`."""
+    """Fingerprint of the files, as in `Files`."""
     return files.fingerprint([files.Source(self.paths)])
 
   def detect(self) -> str:
@@ -56,7 +56,7 @@ class Records:
     return 'lines'
 
   def done(self, position: int) -> None:
-    """How far reading has come is not known."""
+    """Does nothing: the source cannot tell how far it was read."""
 
   def encoded(self, skip: int) -> Generator[Encoded, None, None]:
     """Yields batches of documents, without those that hold the first `skip` documents.

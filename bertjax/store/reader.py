@@ -128,7 +128,7 @@ class Store:
     return self._gather(self.parts, np.int32, start_n, length_n)
 
   def gather_units(self, start_n: np.ndarray, length_n: np.ndarray) -> np.ndarray:
-    """As `gather`, for the units: uint8.
+    """Reads units as `gather` reads tokens: uint8.
 
     Raises:
       UserError: they were not looked for when the store was made.

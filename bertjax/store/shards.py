@@ -39,14 +39,14 @@ _RECORD = 'record_D'  # bytes of each record, which blocks are cut by
 
 
 class Shard(NamedTuple):
-  """What is to be encoded, and where the result goes.
+  """Files to encode in one piece, and the place for the result.
 
   Attributes:
     files: one file, or the two sides of parallel text.
-    options: how documents become ids.
-    besides: what the ids follow from besides, e.g. the sha256 of a lexicon.
-    directory: of the results, which all workers see.
-    name: of the results, as it was found where the command was given.
+    options: see `encode.Options`.
+    besides: other values that the ids depend on, e.g. the sha256 of a lexicon.
+    directory: directory of the results, which all workers see.
+    name: name of the results, as it was found where the command was given.
   """
 
   files: Files
@@ -57,12 +57,12 @@ class Shard(NamedTuple):
 
   @property
   def path(self) -> remote.Place:
-    """Of the encoded shard."""
+    """Path of the encoded shard."""
     return remote.path(f'{self.directory}/{self.name}.shard')
 
   @property
   def refusal(self) -> remote.Place:
-    """Of the message, where the text is refused."""
+    """Path of the error message that stands there if the text is refused."""
     return remote.path(f'{self.directory}/{self.name}.refused')
 
 
@@ -182,7 +182,7 @@ def joined(shards: Sequence[Shard], skip: int) -> Generator[Encoded, None, None]
 
 
 def left_out(shards: Sequence[Shard]) -> LeftOut:
-  """What was wrong with lines and records of all shards.
+  """Adds up the lines and records that all shards left out because they were wrong.
 
   Raises:
     UserError: a shard is damaged.

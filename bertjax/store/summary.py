@@ -1,4 +1,4 @@
-"""What a store is, in a table for who made it."""
+"""A table that describes a finished store to the person who made it."""
 
 from rich.console import Console
 from rich.table import Table

@@ -1,4 +1,4 @@
-"""A store that is not finished: OUTPUT.partial, who is at it, how far it got, and of what it is.
+"""Bookkeeping of a partly written store: OUTPUT.partial, its lock, progress and identity.
 
 progress.json   identity, stats, parts and languages, after every part: how many documents of the
                 source lie behind it, so that a run that was killed goes on there
@@ -43,7 +43,7 @@ def owned(output: pathlib.Path) -> Iterator[None]:
 
 
 def is_finished(output: pathlib.Path, identity: Mapping[str, Any]) -> bool:
-  """Whether the directory holds the finished store of this identity.
+  """Returns whether the directory holds the finished store of this identity.
 
   Raises:
     UserError: it holds the store of another one; the differences are listed.

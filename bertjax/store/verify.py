@@ -11,7 +11,7 @@ HELD_OUT, PLANS = 'heldout', 'plans'
 
 
 def has_checksums(path: pathlib.Path) -> bool:
-  """Whether a store can be verified: older ones have no sha256.
+  """Returns whether a store can be verified: older ones have no sha256.
 
   Raises:
     UserError: as `reader.read_meta`.

@@ -1,4 +1,4 @@
-"""What the processes of a run must agree on, as small values that can be compared."""
+"""Values that must be equal on all processes of a run, small enough to be compared."""
 
 import functools
 import hashlib

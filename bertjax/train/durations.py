@@ -1,4 +1,4 @@
-"""How long a run over labelled examples lasts: `config.epochs`, of all its tasks together."""
+"""Length of a run over labelled examples: `config.epochs`, counted over all its tasks."""
 
 import math
 from collections.abc import Collection

@@ -33,7 +33,7 @@ class EvalSet(NamedTuple):
   evaluation: Evaluation
 
   def due(self, step: int, last: bool) -> bool:
-    """Whether to evaluate after a step."""
+    """Returns whether this set runs after a step: every `every` steps, and after the last."""
     return last or bool(self.every and step % self.every == 0)
 
   def score_name(self, score: str, phase: str) -> str:
@@ -87,7 +87,7 @@ def mean(best: Any, scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def due(phases: Iterable[Any], step: int, last: bool) -> bool:
-  """Whether any set of these phases is to be run after a step."""
+  """Returns whether any evaluation set of these phases runs after a step."""
   return any(s.due(step, last) for phase in phases for s in phase.evals)
 
 

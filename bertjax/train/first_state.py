@@ -72,7 +72,7 @@ def first_carries(run: setup.Run) -> dict[str, Any]:
 
 
 def saved(config: Any, state: State) -> State:
-  """What a checkpoint holds of a state: all but a teacher, and with save_carry=False no carry."""
+  """Returns the part of a state that checkpoints hold: no teacher, no carry if save_carry=False."""
   state = state._replace(variables=teacher.without(state.variables))
   return state if config.save_carry else state._replace(carry={})
 

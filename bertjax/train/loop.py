@@ -49,8 +49,8 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
 
 @contextlib.contextmanager
 def _nothing_left(data: Any, workdir: pathlib.Path) -> Iterator[None]:
-  """Of a start that is refused before its first step: what it has opened or copied goes. What took
-  a while to make, a store or a trained vocabulary, stays for the next start."""
+  """Removes the files of a run that fails before its first step. What took a while to make, a store
+  or a trained vocabulary, stays for the next start."""
   opened = ['checkpoints', 'metrics.jsonl', 'starts']
   if not data.train_vocab.type:
     opened.append(resume.VOCAB)

@@ -1,4 +1,4 @@
-"""How long a run of `config.minutes` lasts: where it begins it times its own steps, once.
+"""Length of a run by `config.minutes`: a new run times its own steps, once.
 
 What they say is in config.json, from which a resume takes it: so all of a run has one schedule.
 """
@@ -58,11 +58,11 @@ def recall(config: Any, workdir: str) -> list[str]:
 
 
 def measure(config: Any, run: setup.Run, say: Callable[[str], None]) -> int:
-  """How many steps `config.minutes` have room for on these devices.
+  """Returns the number of steps that fit into `config.minutes` on these devices.
 
   Args:
-    config, run: that begins. It is of no use afterwards: its batches have begun.
-    say: what shows a line.
+    config, run: a run that begins. It cannot be used afterwards: its batches have begun.
+    say: function that shows a line.
   """
   say(f'Timing {STEPS} steps, to see how many {config.minutes:g} minutes have room for')
   slowest = max(map(float, hosts.gather('pace', repr(_seconds(config, run)))))

@@ -45,7 +45,7 @@ class Patience:
 
   @property
   def over(self) -> bool:
-    """Whether the run is to end."""
+    """True if the run ends early: `best.patience` evaluations in a row were no better."""
     return bool(self._best.patience) and self._worse >= self._best.patience
 
   @property

@@ -76,11 +76,11 @@ class Phase:
 
   @property
   def compiled(self) -> bool:
-    """Whether `train` takes any batch."""
+    """True once `compile` was called: from then on `train` takes batches of any row length."""
     return self._abstract is not None
 
   def takes(self, batch: Batch) -> bool:
-    """Whether the step is compiled for rows as long as these."""
+    """Returns whether the step is compiled for the row lengths of this batch."""
     return tuple(columns(batch).values()) in self._train
 
   def compile(self, abstract: step_lib.State, batch: Batch | None = None) -> None:
@@ -129,7 +129,7 @@ class Phase:
     return jax.jit(self.schedule)
 
   def _arguments(self, state: step_lib.State, batch: Batch) -> tuple[Any, ...]:
-    """Of the step."""
+    """Returns the arguments of the step: state, batch on the devices, seed, learning rate."""
     return state, self.devices.put(batch), np.uint32(self.config.seed), self._rate(state.step)
 
   def _step_function(self, watched: bool) -> Callable:

@@ -1,4 +1,4 @@
-"""What a finished run shows: where it is and what to do next."""
+"""Last lines of a finished run: its directory, its goodput and the next commands."""
 
 import jax
 
@@ -45,6 +45,6 @@ def show(run: setup.Run, workdir: str, early: str) -> None:
 
 
 def _has_head(run: setup.Run) -> bool:
-  """Whether the model itself does what it learned; a probe, e.g., reads it from outside."""
+  """Returns whether the model has a head for what it learned; that of a probe lies outside it."""
   params = run.abstract.variables['params']
   return task_heads.TASKS in params or any(n in params for n in task_heads.names(run.config.model))

@@ -9,12 +9,12 @@ from bertjax.formats.tokenizer import layouts
 
 
 def note(name: str, config: Any, examples: TrainingRows) -> str:
-  """What is worth saying of the pairs of a phase; '' where there are none, or segments for them.
+  """Returns a note if a phase has pairs of texts and its model lacks segments for them, else ''.
 
   Args:
-    name: of the phase.
-    config: of the phase.
-    examples: its rows.
+    name: name of the phase.
+    config: config of the phase.
+    examples: rows of the phase.
   """
   if not isinstance(examples, Rows) or models.build(config.model).has_segments:
     return ''

@@ -112,8 +112,7 @@ class Session:
       self.evaluate(self.start, last)
 
   def _with_rest(self, known: dict[str, float]) -> dict[str, float]:
-    """The scores of the last step with those of sets that wait for the end, where it has none: it
-    was not to be the last one when it was taken."""
+    """Adds the end-of-run evaluations to a step that only now turned out to be the last."""
     phases = self._run.judged(self._run.timeline.at(self.start - 1)[0])
     if not evaluation.lacking(phases, self._run.timeline.side_by_side, self.start, known):
       return known
@@ -189,7 +188,7 @@ class Session:
       self._checkpoints.save(done, held, meta, wait=wait)
 
   def is_judged(self, done: int, last: bool) -> bool:
-    """Whether an evaluation is due after a step."""
+    """Returns whether an evaluation runs after a step."""
     return evaluation.due(self._run.judged(self._run.timeline.at(done - 1)[0]), done, last)
 
   def evaluate(self, done: int, last: bool) -> None:
@@ -295,8 +294,8 @@ def held_out_scores(
     last: whether it is the last one.
     variables: to be judged.
     progress: what shows lines.
-    before: what `last=False` has found of a step that turned out to be the last; then those alone
-      are run that wait for it.
+    before: scores already computed for this step; only the missing end-of-run sets are evaluated.
+      None: none yet.
 
   Returns:
     name -> score, those of `before` among them.

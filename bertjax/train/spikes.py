@@ -50,7 +50,7 @@ class Usual:
     )
 
   def above(self, value: float, deviations: float) -> bool:
-    """Whether a value lies so many standard deviations above the mean."""
+    """Returns whether a value lies more than so many standard deviations above the mean."""
     return self._count >= FEWEST and value > self._mean + deviations * self.deviation
 
   @property
@@ -191,7 +191,7 @@ class Watch:
 
 
 def good(found: Mapping[str, Any] | None) -> bool:
-  """Whether a step is finite: its loss, its gradients and, of a step that can skip, its updates."""
+  """Returns whether a step is finite: loss and gradients, and updates if it could skip them."""
   if found is None:
     return True
   if 'skipped' in found:
@@ -207,7 +207,7 @@ def where(run: setup.Run, done: int) -> tuple[str, int, tuple[int, int]]:
 
 
 def describe(run: setup.Run, done: int, found: Mapping[str, Any], batch: Batch) -> dict[str, Any]:
-  """What there is to know of a step that was taken, as JSON values."""
+  """Describes a step that was taken: phase, batch, figures, norms and text, as JSON values."""
   name, index, rows = where(run, done)
   phase, _ = run.at(done)
   if hosts.count() > 1 and readers.of(run.config.data).repeats:

@@ -28,7 +28,7 @@ def join(batches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def part(joined: Mapping[str, Any], phase: str) -> dict[str, Any]:
-  """What `join` was given of a phase."""
+  """Returns the entries of one phase, with the names that they had before `join`."""
   own = f'{phase}/'
   return {name.removeprefix(own): x for name, x in joined.items() if name.startswith(own)}
 
@@ -44,12 +44,12 @@ class Rows(NamedTuple):
 
   @property
   def ordered(self) -> bool:
-    """Whether rows of any of them go on where those of the batch before stopped."""
+    """True if rows of any phase continue those of the batch before."""
     return any(source.ordered for source in self.sources.values())
 
   @property
   def stats(self) -> dict[str, float]:
-    """What is worth saying of each."""
+    """Figures worth logging about the rows of each phase."""
     return join({name: source.stats for name, source in self.sources.items()})
 
   def template(self) -> dict[str, np.ndarray]:

@@ -19,7 +19,7 @@ from bertjax.store import cache, verify
 
 
 class Damaged(UserError):
-  """What the run was fed cannot be trusted, nor can its state."""
+  """Damage to the files that a run reads: its state cannot be trusted either."""
 
 
 class Verification:

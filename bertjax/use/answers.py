@@ -1,4 +1,4 @@
-"""What `bertjax.Model` is asked for and answers."""
+"""Arguments and results of `bertjax.Model`."""
 
 from typing import Literal, NamedTuple
 
@@ -23,12 +23,12 @@ class Candidate(NamedTuple):
 
 
 class Score(NamedTuple):
-  """How likely a text is.
+  """The likelihood of a text.
 
   Attributes:
     log_likelihood: sum over its tokens, in nats, of log p(token | all others), or of causal models
       log p(token | those before it).
-    tokens: how many were scored.
+    tokens: number of tokens scored.
     perplexity: exp(-log_likelihood / tokens); None without tokens.
   """
 

@@ -87,7 +87,7 @@ class Runner:
     self._compiled: dict[tuple, Any] = {}
 
   def run(self, key: Any, function: Callable[..., Any], rows: Sequence[Row]) -> list[Any]:
-    """What the function gives for each row, as NumPy arrays, in the order of the rows.
+    """Runs the function on rows in batches; returns its result for each, NumPy, in their order.
 
     Args:
       key: hashable; the same for the same function alone.

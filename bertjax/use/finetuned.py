@@ -1,4 +1,4 @@
-"""What a fine-tuned model says of texts: the part of `bertjax.Model` that is about tasks."""
+"""Predictions of a fine-tuned model for its task: labels, tags, choices and answers."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -148,7 +148,7 @@ class FineTuned:
     return [labelled.answer(each, odds) for each in decoded]
 
   def _limit(self, name: str, given: Any) -> Any:
-    """What is given, else what the run's evaluation has."""
+    """Returns the given limit, or that of the run's evaluation if None is given."""
     if given is None and name not in self.task:
       raise UserError(
         f'{self.source} has no evaluation of questions, which would say what may be an answer: '

@@ -15,7 +15,7 @@ from bertjax.text import compressed
 WORKDIR = flags.DEFINE_string(
   'workdir', None, 'The run, one of its checkpoints, or a directory of transformers.', required=True
 )
-STEP = flags.DEFINE_string('step', None, "Of the run's checkpoint, or 'best'; the newest.")
+STEP = flags.DEFINE_string('step', None, "Checkpoint step, or 'best'. Default: the newest.")
 INPUT = flags.DEFINE_string(
   'input',
   None,
@@ -24,12 +24,12 @@ INPUT = flags.DEFINE_string(
 )
 CUT = flags.DEFINE_bool('cut', False, 'Cut texts that are too long for the model.')
 LANGUAGE = flags.DEFINE_string(
-  'language', None, 'Of the texts, by name or number, where the model has a table of languages.'
+  'language', None, 'Language of the texts, by name or number, if the model has several.'
 )
 MESH = flags.DEFINE_string(
   'mesh', None, 'Devices on data,fsdp,tensor, as in 1,4,2; all share the rows if not given.'
 )
-TASK = flags.DEFINE_string('task', '', 'Whose head, of a run that was fine-tuned on several tasks.')
+TASK = flags.DEFINE_string('task', '', 'Task whose head to use, if the run has several.')
 
 _LONGEST = 1 << 24  # bytes of a text
 

@@ -148,7 +148,7 @@ def in_language(
 
 
 def _is_directory(path: remote.Place) -> bool:
-  """Whether there is a config.json as transformers writes it."""
+  """Returns whether a directory has a config.json as transformers writes it."""
   file = path / directory_lib.CONFIG
   try:
     return file.is_file() and 'model_type' in json.loads(file.read_bytes())
@@ -208,8 +208,8 @@ def _put(variables: Any, abstract: Any) -> Any:
 
 
 def _limits(evals: Any) -> dict[str, Any]:
-  """What may be an answer, as the run's evaluation of questions says, of several `dev`; {} where it
-  has none."""
+  """Returns the limits of answers from the run's evaluation of questions, `dev` if there are
+  several; {} without one."""
   found = {name: given for name, given in evals.items() if given.type == 'spans'}
   given = found.get('dev') or next(iter(found.values()), {})
   return {key: given[key] for key in LIMITS if key in given}

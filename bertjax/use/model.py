@@ -119,7 +119,7 @@ class Model(FineTuned):
 
   @property
   def vocabulary(self) -> Vocabulary:
-    """Of its texts."""
+    """The vocabulary that encodes its texts."""
     return self._texts.vocabulary
 
   def fill(
@@ -163,7 +163,7 @@ class Model(FineTuned):
     ]
 
   def score(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[Score]:
-    """How likely each text is: see `Score`. The special tokens around it are not scored.
+    """Scores each text by its likelihood: see `Score`. Special tokens around it are not scored.
 
     Raises:
       UserError: a model without a head for words, or without a mask token; a text that is too long.

@@ -1,4 +1,4 @@
-"""What a trained model can do, whatever its kind, as functions of (variables, batch).
+"""Functions of (variables, batch) for all that a trained model can do, one set for each kind.
 
 A batch is `bertjax.text.sentences.as_batch`'s: one text a row, in segment 0, no memory.
 """
@@ -67,7 +67,7 @@ class Net(NamedTuple):
 
 
 def make(config: Any, special: Mapping[str, int | None]) -> Net:
-  """What a model can do.
+  """Builds the functions of a model.
 
   Args:
     config: `config.model` with the vocabulary size filled in.

@@ -81,7 +81,7 @@ class Texts:
     return self._fitting(found, cut, first, length)
 
   def with_blanks(self, texts: Iterable[str], cut: bool, first: int) -> list[Sentence]:
-    """As `plain`, of texts with one blank or more.
+    """Encodes texts as `plain` does; each has one blank or more.
 
     Raises:
       UserError: as `plain`; a text without a blank, a vocabulary without a mask token.
@@ -103,7 +103,7 @@ class Texts:
 
   @property
   def spelled(self) -> str:
-    """How the vocabulary spells a blank."""
+    """The text of a blank in this vocabulary."""
     return sentences_lib.BLANK if self.mask is None else self.vocabulary.pieces[self.mask]
 
   def piece(self, number: int) -> str:

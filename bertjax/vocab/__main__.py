@@ -47,7 +47,7 @@ _SAMPLE = flags.DEFINE_integer(
 _KEEP_ACCENTS = flags.DEFINE_bool(
   'keep_accents', False, 'With --lowercase, WordPiece too keeps accents, vowel signs and tones.'
 )
-_SEED = flags.DEFINE_integer('seed', 0, 'Of the sample.', 0)
+_SEED = flags.DEFINE_integer('seed', 0, 'Seed of the sample.', 0)
 
 _HELD_OUT = 10_000  # sentences for the figures; of a text that is counted whole, its first
 _EVERY = 50  # one sentence in so many is held out

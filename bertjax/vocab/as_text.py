@@ -63,7 +63,7 @@ def with_symbols(encode: Callable, index: Mapping[str, int]) -> Callable:
 
 
 def _parts(pattern: re.Pattern[str], text: str) -> list[int]:
-  """Where the parts of a text begin and end, so that none of them holds a name."""
+  """Returns the bounds of the parts of a text, cut so that none of them holds a name."""
   cuts, start = [0], 0
   while match := pattern.search(text, start):
     start = match.start() + 1

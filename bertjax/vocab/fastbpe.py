@@ -130,7 +130,7 @@ def _words(text: str, language: str, lowercase: bool) -> list[str]:
 
 
 class _Moses:
-  """How the words of one language are found."""
+  """Moses' normalizer of one language, and the function that cuts its text into words."""
 
   def __init__(self, language: str):
     check_language(language)

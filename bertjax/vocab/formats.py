@@ -30,15 +30,15 @@ MOST = 2**24  # ids; a file that names a larger one would fill the memory with g
 
 
 class Found(NamedTuple):
-  """What files say of a vocabulary.
+  """A vocabulary as its files describe it.
 
   Attributes:
     kind: wordpiece, bpe, unigram, ...
-    files: what it was read from.
-    lowercase: whether text is lowercased.
-    starts_word: whether a piece begins a word.
+    files: the files that it was read from.
+    lowercase: True if it lowercases text.
+    starts_word: piece -> True if it begins a word.
     coder: the pieces, by id, and the functions of a `vocabulary.Vocabulary`, by name of its field.
-    accents: whether text keeps its accents.
+    accents: True if text keeps its accents.
   """
 
   kind: str

@@ -33,11 +33,11 @@ _TOKEN = re.compile(
 
 
 class _Group:
-  """What is inside a pair of brackets, or the whole pattern.
+  """The inside of a pair of brackets, or the whole pattern.
 
   Attributes:
     loops, choices: of the alternative with most of them.
-    varies: whether it can match in more than one way.
+    varies: True if it can match in more than one way.
   """
 
   def __init__(self):
@@ -90,7 +90,7 @@ def _patterns(value: Any):
 
 
 def _fault(pattern: str) -> str:
-  """What may run away in a pattern, or ''."""
+  """Returns the reason to refuse a pattern, which may run away or has an unknown form, or ''."""
   if len(pattern) > LONGEST:
     return f'it has {len(pattern)} characters'
   groups, at, kind = [_Group()], 0, None

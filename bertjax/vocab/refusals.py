@@ -1,4 +1,4 @@
-"""What is wrong with a file of a vocabulary, as a mistake of the user; an error of ours passes."""
+"""Errors about the files of a vocabulary, turned into mistakes of the user; errors of ours pass."""
 
 import contextlib
 import json

@@ -68,8 +68,8 @@ class Vocabulary:
 
   @functools.cached_property
   def reads_first_space(self) -> bool:
-    """Whether a text that begins with a space has other ids, as to byte-level BPE, in which a space
-    belongs to the word behind it. Not where lines have an end of their own, <eos>."""
+    """True if a leading space changes the ids of a text, as in byte-level BPE, in which a space
+    belongs to the word behind it. False if lines have an end of their own, <eos>."""
     if 'eos' in self.special:
       return False
     plain, spaced = self.encode_batch(['a', ' a'])
@@ -99,8 +99,8 @@ class Vocabulary:
   def encode_flat(
     self, texts: Sequence[str], languages: Sequence[str] | None = None
   ) -> tuple[np.ndarray, np.ndarray]:
-    """As `encode_batch`; returns the ids of all texts end to end, int32, and how many each has,
-    int64 [texts]."""
+    """Encodes as `encode_batch`, but end to end: the ids of all texts, int32, and the number of ids
+    of each, int64 [texts]."""
     ids = self._ids(texts, languages)
     length_n = np.fromiter(map(len, ids), np.int64, len(ids))
     flat = itertools.chain.from_iterable(ids)
@@ -114,7 +114,7 @@ class Vocabulary:
     return self._encode(list(texts), languages)
 
   def count_spelled(self, documents: Iterable[bytes]) -> int:
-    """How often some texts, as UTF-8, spell a special token."""
+    """Counts the special tokens that some texts, as UTF-8, spell out."""
     pattern = self._spelled
     return sum(len(pattern.findall(document)) for document in documents) if pattern else 0
 
@@ -124,7 +124,7 @@ class Vocabulary:
     return re.compile(b'|'.join(re.escape(name.encode()) for name in names)) if names else None
 
   def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
-    """As `encode_flat`, with the characters of its text that each token covers.
+    """Encodes as `encode_flat`, and finds the characters of its text that each token covers.
 
     Returns:
       int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token. Bytes of
@@ -223,7 +223,7 @@ def check_rows(vocabulary: Vocabulary | None, rows: int, where: str) -> None:
 
 
 def much_unknown(share: float) -> str:
-  """What to say of this share of unknown tokens; '' if it is small."""
+  """Returns a warning if this share of unknown tokens is large; '' if it is small."""
   if share <= MUCH_UNKNOWN:
     return ''
   return (

@@ -29,7 +29,7 @@ END = {WORDS: '<eos>', CHARACTERS: '\n', BYTES: _LETTER[ord('\n')]}  # of a line
 
 
 def kind_of(spec: dict[str, Any]) -> str | None:
-  """Whether a tokenizer.json is one of words, of characters or of bytes."""
+  """Returns the kind of a tokenizer.json: words, characters or bytes; None: another one."""
   model, before = spec['model'], spec.get('pre_tokenizer')
   letters = BYTES if before and before['type'] == 'ByteLevel' else CHARACTERS
   kind = dict(WordLevel=WORDS, BPE=letters).get(model.get('type'))

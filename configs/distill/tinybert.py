@@ -87,7 +87,7 @@ def of_answers(size: str) -> Recipe:
 
 
 def _shape(c: Recipe, size: str) -> None:
-  """Of the student."""
+  """Sets the size of the student."""
   shape = SIZES[size]
   c.model.update(
     cited(f'{README}: the models', layers=shape['layers'], width=shape['width'])

@@ -20,7 +20,7 @@ SCRIPTS = 'ERNIE/script/zh_task/ernie_base (unverified)'
 
 
 def chnsenticorp() -> Recipe:
-  """Whether an opinion is good, 1, or bad, 0."""
+  """Builds the recipe of a judgement of opinions: good, 1, or bad, 0."""
   c = text.recipe(('text_a',), 'label', ('0', '1'), 'accuracy')
   c.update(cited(SCRIPTS, batch_size=24, epochs=10.0, length=256))
   c.optimizer.schedule.update(cited(SCRIPTS, peak=5e-5))
@@ -40,7 +40,7 @@ def msra_ner() -> Recipe:
 
 
 def xnli() -> Recipe:
-  """Whether the second of two texts follows from the first; learned as in xnli.py."""
+  """Builds the recipe of entailment: does the second of two texts follow from the first?"""
   c = text.recipe(('text_a', 'text_b'), 'label', ENTAILMENT, 'accuracy')
   c.update(cited(README, batch_size=32, epochs=2.0, length=128))
   c.optimizer.schedule.update(cited(README, peak=5e-5))

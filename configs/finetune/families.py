@@ -1,4 +1,4 @@
-"""How each family was fine-tuned: `glue.py:TASK,FAMILY` and `squad.py:VERSION,FAMILY`.
+"""Fine-tuning settings of each family: `glue.py:TASK,FAMILY` and `squad.py:VERSION,FAMILY`.
 
 Without a family the recipe is BERT's. `roberta` is for RoBERTa and XLM-R, `albert` for ALBERT,
 `electra` for ELECTRA's small and base models and `electra_large` for the large one; `xlnet` and

@@ -1,4 +1,4 @@
-"""What the layers of an encoder know of tags: a tagger on its frozen features.
+"""Tags read from the layers of an encoder: a tagger on its frozen features.
 
   python -m bertjax.main --config=configs/finetune/probe.py:ner --workdir=runs/last \
       --config.init_from=hf:DIR --config.data.train=train.conll --config.data.dev=dev.conll

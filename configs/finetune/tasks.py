@@ -56,7 +56,7 @@ def get_config(arg: str | None = None) -> Recipe:
 
 
 def _phase(c: Recipe, task: Recipe) -> Recipe:
-  """What the phase of a task changes."""
+  """Returns the values that the phase of a task changes."""
   data = dict(train=task.data.train, dev=task.data.dev)
   data['language'] = task.data.language or c.data.get_ref('language')
   phase = Recipe(cited(OWN, drawn=0, data=data))

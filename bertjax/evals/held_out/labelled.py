@@ -17,13 +17,13 @@ CUT = 'cut'  # the score that says how many examples are longer than a row
 
 
 class Options(NamedTuple):
-  """Which examples.
+  """The labelled examples of an evaluation.
 
   Attributes:
-    file: of the examples; '': config.data.dev.
-    examples: from the first one on; 0: all.
+    file: file of the examples; '': config.data.dev.
+    examples: number of examples, from the first one on; 0: all.
     batch_size: rows of a batch.
-    language: of the examples, where the model has a table of languages; '': config.data.language.
+    language: language of the examples, if the model has several; '': config.data.language.
   """
 
   file: str

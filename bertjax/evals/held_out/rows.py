@@ -19,12 +19,12 @@ from bertjax.types import Batch, Context, Objective, Subject, Variables
 
 
 class Options(NamedTuple):
-  """Which rows, and with which masks and model.
+  """The held-out rows of an evaluation, with their masks and changes to the model.
 
   Attributes:
     examples: rows in all, taken evenly from the held-out text; 0: every one.
     batch_size: rows of a batch.
-    seed: of the masks, which are the same at every evaluation.
+    seed: seed of the masks, which are the same at every evaluation.
     length: tokens per row; 0: config.length.
     data: overrides of `config.data`: other masks than in training.
     model: overrides of `config.model` that leave the parameters as they are: a longer memory.
@@ -139,7 +139,7 @@ def _rows(subject: Subject, options: Options) -> HeldOutRows | None:
     return None
   data = copy.deepcopy(config.data)
   override(data, options.data, 'config.evals: data')
-  # What is rare is so in the training text, however little is held out.
+  # Word frequencies come from the training text, not the held-out sample.
   held_out = dataclasses.replace(subject.held_out, counts=subject.store.counts)
   return examples_lib.make_examples(
     held_out, examples_lib.held_out_data(data), length, options.seed, subject.fallback,
@@ -171,7 +171,7 @@ def _objective(subject: Subject, options: Options, template: Batch) -> Objective
 
 
 def score_names(subject: Subject, held_out: HeldOut) -> frozenset[str]:
-  """What the scores of these rows may be called; nothing is compiled."""
+  """Returns the names of the scores for these rows; nothing is compiled."""
   objective = held_out.objective
 
   def terms(variables, carry, batch):

@@ -22,7 +22,7 @@ from bertjax.types import Batch, Subject, Variables
 
 
 def task(options: Any, text: tuple[str, ...], label: str, classes: tuple[str, ...]):
-  """What `classify` reads and encodes; `options.header` is of the evaluator."""
+  """Builds the options of `classify` for texts with a label; `options` are the evaluator's."""
   return classify.Options(
     text=text, label=label, classes=classes, header=options.header, separators=1,
     unlabelled=False, soft_label='',

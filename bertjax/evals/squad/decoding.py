@@ -27,11 +27,11 @@ NOTHING = 0.0  # the score of the answer '' where no pair is a candidate
 
 
 class Limits(NamedTuple):
-  """What may be an answer.
+  """Limits of the answers that are considered.
 
   Attributes:
-    best: first and last tokens of each window that are paired, and candidates that are kept.
-    longest: tokens of an answer at most.
+    best: number of first and of last tokens to pair in a window, and of candidates to keep.
+    longest: most tokens of an answer.
   """
 
   best: int
@@ -53,11 +53,11 @@ class Candidate(NamedTuple):
 
 
 class Decoded(NamedTuple):
-  """What is known of a question.
+  """The answers found to one question.
 
   Attributes:
-    candidates: the likeliest first, all of other texts; () where no pair of tokens is one.
-    null: score of having no answer, beside those of the candidates.
+    candidates: answers, the likeliest first, no text twice; () if no pair of tokens is one.
+    null: score of having no answer, on the scale of the candidates' scores.
     odds: of having no answer: by how much that scores more than the best candidate, or with
       `config.model.answers` its log-odds.
   """
@@ -83,13 +83,13 @@ def decode(
   said: Sequence[np.ndarray | Beam],
   limits: Limits,
 ) -> list[Decoded]:
-  """What each question is answered.
+  """Decodes an answer to each question from the scores of its windows.
 
   Args:
     rows: the windows of all questions, those of a question one after the other.
     found: the text of each question.
-    said: of each row, float32 logits [T, 2] of at least its tokens, or the `Beam` of that row.
-    limits: what may be an answer.
+    said: for each row, float32 logits [T, 2] of at least its tokens, or the `Beam` of that row.
+    limits: limits of the answers.
   """
   numbered = zip(rows, said, strict=True)
   return [
@@ -173,9 +173,9 @@ def _fitting(
 
 
 def most_context(rows: Sequence[Window]) -> list[np.ndarray]:
-  """Which tokens of the text each window of a question shows with the most context: bool, one for
-  each token of the window. The context is that of the poorer side, and of equal ones the longer
-  window, then the earlier one, is the richer.
+  """Returns, for each window of a question, the tokens that it shows with more context than any
+  other window: bool, one for each token of its text. A token's context is its shorter side; ties go
+  to the longer window, then to the earlier one.
   """
   if len(rows) == 1:
     return [np.ones(rows[0].stop - rows[0].first, bool)]

@@ -33,7 +33,7 @@ class Answered(NamedTuple):
 
 
 def words(text: str) -> list[str]:
-  """What of a text is compared."""
+  """Splits a text into the words that are compared: lower case, no punctuation, no articles."""
   return _ARTICLES.sub(' ', text.lower().translate(_PUNCTUATION)).split()
 
 
@@ -124,7 +124,7 @@ def _mean(name: str, score_n: np.ndarray) -> dict[str, float]:
 
 
 def names(no_answer: bool) -> frozenset[str]:
-  """Of the scores that `judge` may give; `no_answer`: with a threshold."""
+  """Returns the names of the scores that `judge` may give; `no_answer`: with a threshold."""
   kinds = ('exact', 'f1')
   if not no_answer:
     return frozenset(kinds)

@@ -54,7 +54,7 @@ def scale(ours: str, theirs: str) -> Row:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Which layers are local, and the bases of their turns, in both spellings of transformers."""
+  """Returns the fields for local layers and their RoPE bases, in both spellings of transformers."""
   every = model.global_every if model.window else 1
   kinds = ['sliding_attention' if i % every else 'full_attention' for i in range(model.layers)]
   rope = lambda theta: dict(rope_type='default', rope_theta=theta)

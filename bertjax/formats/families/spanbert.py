@@ -19,7 +19,7 @@ BOUNDARY = heads(
 
 
 def layout(model: Any) -> Layout:
-  """As BERT, and the boundary head."""
+  """Returns BERT's layout with the span boundary head added."""
   width = model.boundary_width
   sizes = dict(R=model.boundary_positions, A=width, X=2 * model.width + width)
   return bert.FAMILY.layout(model)._replace(side=heads(BOUNDARY, **sizes))

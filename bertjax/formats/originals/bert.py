@@ -38,7 +38,7 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
 
 
 def table_fields(state: Mapping[str, Any], scope: str) -> dict[str, Any]:
-  """What the shapes of the tables say."""
+  """Returns the fields of `config.model` that follow from the shapes of the embedding tables."""
   vocab_size, width = shape(state, f'{scope}/word_embeddings')
   return dict(
     vocab_size=vocab_size, embedding_width=width,
@@ -50,7 +50,7 @@ def table_fields(state: Mapping[str, Any], scope: str) -> dict[str, Any]:
 def described(
   found: dict[str, Any], given: Mapping[str, Any], names: Mapping[str, str], file: str
 ) -> tuple[dict[str, Any], list[str]]:
-  """What the shapes say, what the JSON file says instead, and what both leave open."""
+  """Returns the fields by shapes, overridden by the JSON file, and a line for each assumption."""
   assumed = []
   said = {ours: given[theirs] for ours, theirs in names.items() if theirs in given}
   found = dict(found, **{key: said[key] for key in said})

@@ -1,4 +1,4 @@
-"""What is read from a checkpoint of an original program."""
+"""Reading of checkpoints that the original programs wrote."""
 
 import contextlib
 import itertools
@@ -83,7 +83,7 @@ class Cut(Lazy):
     return tensor if piece == slice(None) else tensor[piece]
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Of a piece, without reading it where the state is a file."""
+    """Returns the shape of a piece; where the state is a file, no tensor is read for it."""
     whole, piece = self.names[name]
     size = tables.shape_of(self._state, whole)
     return size if piece == slice(None) else (len(range(size[0])[piece]), *size[1:])
@@ -160,7 +160,7 @@ def shape(state: Mapping[str, Any], name: str) -> tuple[int, ...]:
 
 
 def count(state: Iterable[str], start: str) -> int:
-  """How many numbers, from 0 on, follow `start` in the names of a state."""
+  """Returns how many of the numbers 0, 1, ... follow `start` in the names of a state."""
   number = re.compile(re.escape(start) + r'(\d+)')
   return max((int(found[1]) for name in state if (found := number.match(name))), default=-1) + 1
 

@@ -95,7 +95,7 @@ def _cut(tree: Mapping[str, Any], kind: Kind, model: Any) -> Cut:
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-  """How the files of a checkpoint begin.
+  """Returns the prefix of a checkpoint's files (PREFIX.index, PREFIX.data-...).
 
   Raises:
     UserError: there is none, or there are several and nothing says which is meant.
@@ -122,7 +122,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
 
 
 def _newest(directory: pathlib.Path) -> pathlib.Path | None:
-  """What the file `checkpoint` says, whose directory may be that of another machine."""
+  """Reads the newest prefix from the file `checkpoint`; its folder may be another machine's."""
   file = directory / 'checkpoint'
   for line in file.read_text(encoding='utf-8').splitlines() if file.is_file() else ():
     key, _, value = line.partition(':')
@@ -159,7 +159,7 @@ class Checkpoint(Lazy):
       raise UserError(self._said(error)) from error
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Of a tensor, without reading it."""
+    """Returns the shape of a tensor without reading it."""
     return tuple(self.names[name])
 
 
@@ -174,7 +174,7 @@ class View(Lazy):
     return self.checkpoint[self.names[name]]
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """Of a tensor, without reading it."""
+    """Returns the shape of a tensor without reading it."""
     return self.checkpoint.shape(self.names[name])
 
 

@@ -14,7 +14,7 @@ from bertjax.errors import UserError, is_foreign
 
 
 def load(path: pathlib.Path) -> Any:
-  """What is in a file, on the CPU.
+  """Loads a torch file onto the CPU, tensors and plain containers only.
 
   Raises:
     UserError: torch is not installed, the file cannot be read, or it carries more than is allowed;

@@ -107,7 +107,7 @@ def _of_roles(vocabulary: Vocabulary, theirs: Any) -> list[str]:
 
 
 def _around(vocabulary: Vocabulary, theirs: Any, family: str) -> list[str]:
-  """What transformers puts around a text and a pair that the family does not, or not there."""
+  """Lists differences between the tokens that transformers and the family put around texts."""
   texts = ('A text', 'and another')
   parts = dict(zip('AB', _without_end(vocabulary, texts), strict=True))
   found = []

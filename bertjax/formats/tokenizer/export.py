@@ -104,7 +104,7 @@ def _spec(vocabulary: Vocabulary) -> dict[str, Any]:
 
 
 def _as_python(vocabulary: Vocabulary, normalizer: Any) -> dict[str, Any]:
-  """What Python's split() and lower() do and the Rust library does not, before its normalizer."""
+  """Adds to a normalizer what Python's split() and lower() do and the Rust library does not."""
   found = []
   if vocabulary.type == whole_words.WORDS:
     found.append(('[\\x1c-\\x1f]', ' '))
@@ -141,7 +141,7 @@ def _processor(
 
 
 def _normalization(spec: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str, Any]:
-  """What tokenizer_config.json says of it, for who makes BertTokenizer of the directory."""
+  """Returns the fields of tokenizer_config.json with which BertTokenizer normalizes as we do."""
   normalizer = spec['normalizer'] or {}
   found: dict[str, Any] = dict(do_lower_case=vocabulary.lowercase)
   if normalizer.get('type') == 'BertNormalizer':

@@ -1,4 +1,4 @@
-"""What stands around a text and a pair of texts, in each family of transformers."""
+"""Special tokens around a text and a pair of texts, in each family of transformers."""
 
 from bertjax.errors import UserError
 from bertjax.vocab import whole_words
@@ -37,19 +37,19 @@ def known(family: str) -> str:
 
 
 def separators(family: str) -> int:
-  """How many stand between the texts of a pair; 1 of a family that is not known."""
+  """Returns the number of separators between the texts of a pair; 1 for an unknown family."""
   between = LAYOUTS.get(family, _BERT)[1].partition('A')[2].partition('B')[0]
   return between.split().count('sep')
 
 
 def inputs(family: str) -> list[str]:
-  """What the models of a family are given, as tokenizers name it."""
+  """Returns the names of a model's inputs, as the tokenizers of its family spell them."""
   types = [] if family in _WITHOUT_TYPES else ['token_type_ids']
   return ['input_ids', *types, 'attention_mask']
 
 
 def of(vocabulary: Vocabulary, family: str) -> list[list[tuple[str, int]]]:
-  """What stands around a text and around a pair: lists of (role, A or B; token type).
+  """Returns the tokens around a text and around a pair: lists of (role, A or B; token type).
 
   Raises:
     UserError: the vocabulary lacks a role.

@@ -129,7 +129,7 @@ def _merges(score: dict[str, float]) -> list[tuple[str, str]]:
 
 
 def _cleaning(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
-  """What `sentencepiece_model.read` does to the text before the model sees it."""
+  """Returns normalizers that clean text as `sentencepiece_model.read` does before the model."""
   parts: list[normalizers.Normalizer] = []
   accents = accents_of(vocabulary.pieces, formats.settings_of(vocabulary.files[0]))
   if accents is not None:
@@ -143,7 +143,7 @@ def _cleaning(vocabulary: Vocabulary) -> list[normalizers.Normalizer]:
 
 
 def normalizers_of(proto: Any) -> list[normalizers.Normalizer]:
-  """What the model itself does to the text."""
+  """Returns normalizers that do what the SentencePiece model itself does to the text."""
   spec = proto.normalizer_spec
   parts: list[normalizers.Normalizer] = []
   if spec.precompiled_charsmap:

@@ -44,7 +44,7 @@ class Pair(NamedTuple):
     return dict(own, **{TEACHER: self.teacher.init(key, batch)['params']})
 
   def outputs(self, variables: Variables, batch: Batch, noise: Noise | None, hidden: bool):
-    """What the student says of a batch, and what its teacher says of it.
+    """Runs student and teacher on a batch and returns both outputs.
 
     Args:
       variables: of both.
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
     return learned, self.teacher.apply(frozen(variables), batch, None, hidden)
 
   def predict(self, variables: Variables, carry: Any, batch: Batch, hidden: bool = False):
-    """As `Objective.predict`: what the student says of a batch."""
+    """Returns the student's outputs for a batch, as `Objective.predict`."""
     del carry
     return self.student.apply(own(variables), batch, None, hidden)
 

@@ -1,4 +1,4 @@
-"""What student and teacher make of queries, keys and values, compared token by token."""
+"""Attention of student and teacher: products of queries, keys and values, compared by token."""
 
 import math
 from collections.abc import Callable

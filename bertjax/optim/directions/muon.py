@@ -97,7 +97,7 @@ def _dimension_numbers(leaves: Leaves, matrices: param_rules.Rules) -> Any:
 
 
 def _halves(axes: tuple) -> int | None:
-  """How many of a matrix's logical axes are inputs; None of what is no matrix."""
+  """Returns the number of logical axes that are a matrix's inputs; None if it is no matrix."""
   inputs = 2 if axes[:2] == HEADS else 1
   outputs = axes[inputs:]
   return inputs if len(outputs) == 1 or outputs == HEADS else None

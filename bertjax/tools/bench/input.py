@@ -36,7 +36,7 @@ _CONFIG = config_flags.DEFINE_config_file('config', None, 'Config file, e.g. con
 _BATCH_SIZE = flags.DEFINE_integer('batch_size', 256, 'Rows per batch.', lower_bound=1)
 _LENGTH = flags.DEFINE_integer('length', 128, 'Tokens per row.', lower_bound=8)
 _CALLS = flags.DEFINE_integer('calls', 30, 'Timed batches of each side.', lower_bound=1)
-_SENTENCES = flags.DEFINE_integer('sentences', 3_000_000, 'Of the plans.', lower_bound=1000)
+_SENTENCES = flags.DEFINE_integer('sentences', 3_000_000, 'Sentences to plan.', lower_bound=1000)
 flags.mark_flag_as_required('config')
 
 

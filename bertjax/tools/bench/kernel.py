@@ -27,7 +27,7 @@ from bertjax.kernels.relative_attention.arg_specs import SHAPES
 from bertjax.tools.bench.parts import kernel_compile, kernel_time, kernel_tune, timing
 from bertjax.tools.preflight import topology
 
-_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'What to do.')
+_MODE = flags.DEFINE_enum('mode', 'time', ['time', 'compile', 'memory', 'tune'], 'Measure to take.')
 _IMPLS = flags.DEFINE_list('impls', list(IMPLEMENTATIONS), 'Implementations.')
 _KINDS = flags.DEFINE_list('kinds', list(topology.KINDS), 'TPUs of --mode=compile.')
 _KIND = flags.DEFINE_string('kind', 'v5e', 'TPU of --mode=memory.')
@@ -35,7 +35,7 @@ _SHAPES = flags.DEFINE_list('shapes', list(SHAPES), 'Names of shapes.')
 _LENGTHS = flags.DEFINE_list('lengths', None, 'Queries, in place of those of the shape, no memory.')
 _ROWS = flags.DEFINE_integer('rows', None, 'Rows, in place of those of the shape.', lower_bound=1)
 _HEADS = flags.DEFINE_integer('heads', None, 'Heads, likewise.', lower_bound=1)
-_DTYPE = flags.DEFINE_enum('dtype', 'bfloat16', ['bfloat16', 'float32'], 'Of time and tune.')
+_DTYPE = flags.DEFINE_enum('dtype', 'bfloat16', ['bfloat16', 'float32'], 'Dtype to time or tune.')
 _CALLS = flags.DEFINE_integer('calls', 10, 'Timed calls of each side.', lower_bound=1)
 
 

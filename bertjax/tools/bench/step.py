@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
-  """Of our step and of each arm, float64 [calls]."""
+  """Times our step and the step of each rival in --against: seconds, float64 [calls]."""
   with contextlib.ExitStack() as stack:
     arms = {}
     for arm in _AGAINST.value:
@@ -94,7 +94,7 @@ def _step_seconds(config: Any, batch: Batch) -> Mapping[str, np.ndarray]:
 
 
 def _matmul_gflops(*sizes: int) -> dict[str, float]:
-  """Of each library, 10^9 operations a second."""
+  """Times a matrix product in jax and in torch: library -> 10^9 operations per second."""
   from bertjax.tools.bench.parts import rival_step
 
   with timing.apart(rival_step.make_product, *sizes) as theirs:

@@ -23,8 +23,8 @@ SAMPLE = 64  # rows that are made up; a larger batch repeats them
 
 
 class Phase(NamedTuple):
-  """What is compiled: a phase's name and config, and its steps in the run; None: they are not those
-  of a recipe."""
+  """One step to compile: name and config of the phase, and its number of steps in the run; None:
+  the size comes from the flags."""
 
   name: str
   config: Any
@@ -32,8 +32,8 @@ class Phase(NamedTuple):
 
 
 def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phase]:
-  """What is to be compiled, the heaviest last; phases whose steps are alike once, and those whose
-  losses are summed together.
+  """Returns the steps to compile, the heaviest last. Phases with equal steps give one, and so do
+  phases whose losses are summed.
 
   Raises:
     UserError: one of the two sizes alone.
@@ -75,7 +75,7 @@ def batch_of(config: Any) -> Batch:
 def check(
   phase: Phase, topology_name: str, impl: str = 'tpu', compiles: bool = True
 ) -> dict[str, Any]:
-  """What is found of a phase, as JSON values.
+  """Checks whether a phase fits a slice and what its step costs, as JSON values.
 
   Args:
     phase: of a config.

@@ -1,4 +1,4 @@
-"""What a compiled program sends between chips: each collective with its axes, bytes and count."""
+"""Traffic between chips of a compiled program: each collective with its axes, bytes and count."""
 
 import math
 import re
@@ -34,7 +34,7 @@ class Collective(NamedTuple):
 
   @property
   def sent_bytes(self) -> float:
-    """What each chip sends on a ring: (n - 1) / n of the arrays, twice for an all-reduce."""
+    """Bytes that each chip sends on a ring: (n - 1) / n of the arrays, twice for an all-reduce."""
     if self.kind == 'collective-permute':
       return self.bytes
     rounds = 2 if self.kind == 'all-reduce' else 1

@@ -1,4 +1,4 @@
-"""What the TPU compiler says of a train step: memory, bytes, collectives, and what they allow."""
+"""A train step as the TPU compiler sees it: memory, bytes, collectives, and the speed allowed."""
 
 import contextlib
 import math
@@ -30,7 +30,7 @@ MOST = 12  # operations, and kinds of buffers, that are named
 
 
 def flops(config: Any, batch: Batch) -> float:
-  """Of a step on all chips, if its rows are full: how full a batch is lies with the data."""
+  """Returns the FLOPs of a step on all chips if its rows are full; real batches may be emptier."""
   filled = lambda name, x: np.maximum(x, 1) if name.endswith('example_BT') else x
   return own_step.flops(config, {name: filled(name, x) for name, x in batch.items()})
 

@@ -1,4 +1,4 @@
-"""What a step needs of a chip's memory, from shapes alone: seconds, where a compiler takes minutes.
+"""Memory that a step needs of a chip, from shapes: seconds of work, where a compiler takes minutes.
 
 Three moments are reckoned, and the one at which most is held counts. At each: state (parameters,
 optimizer, batch), the sum of earlier microbatches' gradients, and
@@ -37,15 +37,15 @@ TABLES = ('position', 'type', 'label')  # axes of others, which nothing is multi
 
 
 class Traced(NamedTuple):
-  """What the backward pass of one row keeps, in bytes.
+  """Bytes that the backward pass of one row keeps.
 
   Attributes:
-    kept: of all layers.
+    kept: bytes of all layers.
     turn: what the products and attention of one turn of a loop over layers make, of the loop where
       that is most. Whether it is kept, or computed again, is the policy's.
     wide: its widest arrays, in float32.
-    logits: of all losses; 0 where none are held in full.
-    exps: exponentials of them, of one loss.
+    logits: bytes of all losses' logits; 0 where none are held in full.
+    exps: bytes of the exponentials of one loss's logits.
   """
 
   kept: float
@@ -176,7 +176,7 @@ def trace(config: Any, system: own_step.System, batch: Batch, rows: int) -> Trac
 
 
 def _kept(system: own_step.System, batch: Batch, rows: int) -> dict[Any, Any]:
-  """What the backward pass of so many rows keeps, and the equations that make it."""
+  """Returns variable -> equation, for the arrays that the backward pass of so many rows keeps."""
   objective, variables = system.objective, system.variables
   shapes = {k: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype) for k, x in batch.items()}
   carry = jax.eval_shape(objective.carry, shapes)
@@ -202,8 +202,8 @@ def _size(v: Any) -> int:
 
 
 def _turn(found: Mapping[Any, Any]) -> tuple[float, float]:
-  """Of the loop whose turns take most: the bytes that one takes, and those of the widest arrays
-  among them, in float32."""
+  """Returns, for the loop over layers with the largest turn, the bytes of one turn, and those of
+  its widest arrays if they are float32."""
   loops: dict[int, list[tuple[float, int]]] = {}
   for v, eqn in found.items():
     if eqn.primitive.name == 'scan':
@@ -216,7 +216,7 @@ def _turn(found: Mapping[Any, Any]) -> tuple[float, float]:
 
 
 def _ways(spec: PartitionSpec, sizes: dict[str, int]) -> int:
-  """How many devices divide an array."""
+  """Returns the number of devices that an array is split over."""
   axes = [axis for entry in spec for axis in ((entry,) if isinstance(entry, str) else entry or ())]
   return math.prod(sizes[axis] for axis in axes)
 

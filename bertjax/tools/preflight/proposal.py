@@ -1,4 +1,4 @@
-"""What would make a step fit that does not: microbatches, shards of the parameters, less kept."""
+"""Changes that make a step fit: more microbatches, sharded parameters, fewer kept activations."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ class Proposal(NamedTuple):
   hbm_bytes: int
 
   def flags(self) -> str:
-    """As the command line takes them."""
+    """Returns the values as flags of the command line."""
     given = [f'--config.microbatches={self.microbatches}', f'--config.mesh.fsdp={self.fsdp}']
     return ' '.join([*given, *([f'--config.model.remat={self.remat}'] if self.remat else [])])
 

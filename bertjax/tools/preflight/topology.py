@@ -25,12 +25,12 @@ _ACCELERATORS = {
 
 
 class Chip(NamedTuple):
-  """What a chip of a kind has (cloud.google.com/tpu/docs, the page of each version).
+  """Memory and bandwidth of one chip (cloud.google.com/tpu/docs, the page of each version).
 
   Attributes:
-    hbm_bytes: that a program may use, as libtpu says it.
-    hbm_bytes_per_second: between the chip and its memory.
-    ici_bytes_per_second: from the chip to its neighbours, over all links.
+    hbm_bytes: bytes of memory that a program may use, by libtpu.
+    hbm_bytes_per_second: bandwidth between the chip and its memory.
+    ici_bytes_per_second: bandwidth from the chip to its neighbours, over all links.
   """
 
   hbm_bytes: int
@@ -137,8 +137,8 @@ def on(target: Any, tree: Any) -> Any:
 
 
 def compile_to_text(lowered: Any) -> tuple[Any, str, str]:
-  """As `compile_absent`, and, as libtpu writes them, the program, which jaxlib cannot always read,
-  and where its values lie."""
+  """Compiles as `compile_absent` does; returns also two texts as libtpu writes them: the program,
+  which jaxlib cannot always read, and the places of its values."""
   with tempfile.TemporaryDirectory() as folder:
     options = dict(xla_dump_to=folder, xla_dump_hlo_as_text=True)
     compiled = compile_absent(lowered, options)
@@ -187,7 +187,7 @@ def _one_line(error: Exception) -> str:
 
 
 def needed_bytes(error: Exception) -> int | None:
-  """What a program that does not fit would need of a chip's memory; None: that is not its fault."""
+  """Returns the bytes that a program too large for the chip would need; None for other errors."""
   full = _full(error)
   return full and int(float(full[1]) * 1024 ** ('KMGT'.index(full[2]) + 1))
 

@@ -31,17 +31,17 @@ _MOVES = {'copy', 'transpose', 'reshape', 'bitcast', 'parameter', 'constant', 't
 
 
 class Account(NamedTuple):
-  """What a program moves.
+  """Bytes that a program moves.
 
   Attributes:
-    bytes: all of them, of the arrays as they are named.
-    padded_bytes: of the arrays as they are stored; the fields below are parts of it.
-    pallas_bytes: of Pallas calls.
-    copy_bytes: of what only changes a layout.
-    prefetch_bytes: of what is brought to the chip's fast memory before its use, or back.
-    stacked_bytes: written into stacks of a scan: what its backward pass needs, or its gradients.
+    bytes: all bytes, counted by the shapes of the arrays.
+    padded_bytes: bytes of the arrays as they are stored; the fields below are parts of it.
+    pallas_bytes: bytes of Pallas calls.
+    copy_bytes: bytes of operations that only change a layout.
+    prefetch_bytes: bytes brought to the chip's fast memory before their use, or back.
+    stacked_bytes: written into stacks of a scan, for its backward pass or as its gradients.
     by_operation: (operation of our code, a Pallas call's or a copy's among them) -> bytes.
-    open_loops: how many loops turn as often as the data says, and were counted as one turn.
+    open_loops: number of loops whose turns depend on the data; each was counted as one turn.
   """
 
   bytes: int
@@ -116,7 +116,7 @@ def _count(computations: dict[str, Computation], name: str) -> _Count:
 
 
 def operation(x: Instruction) -> str:
-  """What of our code an instruction is: the name that jax gives it, without its transformations."""
+  """Returns the operation of our code behind an instruction: jax's op_name, without transforms."""
   found = re.search(r'op_name="([^"]*)"', x.rest)
   if not found:
     return x.opcode
@@ -161,8 +161,8 @@ def _branches(x: Instruction) -> list[str]:
 
 
 def _trips(computations: dict[str, Computation], x: Instruction) -> int | None:
-  """How often a scan runs: its condition is `counter < constant`, and it counts from 0 by 1. None
-  where the condition is another one."""
+  """Returns the turns of a scan, whose condition is `counter < constant` with a counter from 0 by
+  1; None if the condition is another one."""
   condition = computations[callee(x, 'condition')]
   root = next(line for line in condition.values() if line.root)
   values = [int(condition[o].rest) for o in root.operands if condition[o].opcode == 'constant']
@@ -240,7 +240,7 @@ def _read(computations: dict[str, Computation], body: Computation, name: str) ->
 
 
 def _renames(computations: dict[str, Computation], x: Instruction) -> bool:
-  """Whether a fusion does nothing but see its operand as another shape."""
+  """Returns whether a fusion only views its operand in another shape."""
   if x.opcode != 'fusion':
     return False
   inside = computations[callee(x, 'calls')]
@@ -277,7 +277,7 @@ def _written(
 def _result(
   computations: dict[str, Computation], body: Computation, x: Instruction
 ) -> tuple[int, int]:
-  """As `_written`, of one result."""
+  """Returns the two numbers of `_written` for one result."""
   if x.opcode == 'bitcast':
     return _result(computations, body, body[x.operands[0]])
   if x.opcode == 'dynamic-update-slice':

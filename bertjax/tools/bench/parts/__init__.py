@@ -1,1 +1,1 @@
-"""What the benches are made of: our side, the rivals' side, timing."""
+"""Parts of the benchmarks: our step, kernels and input, the rivals' steps and input, and timing."""

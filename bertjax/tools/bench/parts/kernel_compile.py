@@ -1,4 +1,4 @@
-"""What the TPU compiler says of the attention operation: whether it compiles, and its memory."""
+"""Compiles the attention operation with the TPU compiler: whether it compiles, and its memory."""
 
 import functools
 import time

@@ -72,7 +72,7 @@ def fastest(impl: str, start: Tiles, clock: Clock) -> Found:
 
 
 def _tried(impl: str, best: Tiles) -> Iterator[tuple[str, Tile]]:
-  """What `fastest` tries: the depths of what is best of a kernel when its tiles were tried."""
+  """Yields what `fastest` tries: every tile of a kernel, then the best tile at other depths."""
   for kernel in best:
     yield from ((kernel, tile) for tile in candidates(impl, kernel))
     yield from ((kernel, tile) for tile in depths(impl, best[kernel]))

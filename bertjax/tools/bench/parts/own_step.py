@@ -22,10 +22,10 @@ from bertjax.types import Batch, Objective
 
 
 class System(NamedTuple):
-  """What a step is made of.
+  """A training step before it is compiled.
 
   Attributes:
-    objective: its loss.
+    objective: the loss to minimise.
     boxed: shapes of the variables, in flax.linen's partitioning boxes.
     tx: the optimizer.
   """
@@ -83,7 +83,7 @@ def phases_of(config: Any) -> Mapping[str, Any]:
 
 
 def objective_of(config: Any) -> Objective:
-  """What a step minimises."""
+  """Builds the objective that a config trains; with phases, the sum of theirs."""
   if phases := phases_of(config):
     each = {name: objective_of(c) for name, c in phases.items()}
     return summed.objective(each, config.summed.factors, config.batch_size)
@@ -108,7 +108,7 @@ def flops(config: Any, batch: Batch) -> float:
 
 
 def system(config: Any, batch: Batch) -> System:
-  """What a config trains and how."""
+  """Builds objective, variables (shapes alone) and optimizer of a config."""
   objective = objective_of(config)
   boxed = jax.eval_shape(objective.init, jax.random.key(0), batch)
   shapes, axes = nn.meta.unbox(boxed), sharding.logical_axes(boxed)

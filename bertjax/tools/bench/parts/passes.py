@@ -42,7 +42,7 @@ def arguments(shape: Shape, dtype: Any = jnp.bfloat16) -> tuple[Operands, Array]
 
 
 def flops(shape: Shape) -> float:
-  """What forward and backward must compute: products over the visible pairs, none of them twice.
+  """Returns the FLOPs that forward and backward need: each product, over visible pairs, once.
 
   Forward has q k, p v and, with projected positions, q r; backward two for each.
   """

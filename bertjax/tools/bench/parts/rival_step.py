@@ -19,7 +19,7 @@ ACTIVATIONS = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu', 'relu': 'relu'}
 
 
 class Rival(NamedTuple):
-  """What our model is timed against: rivals/FAMILY.py exports it as RIVAL.
+  """The library that our model is timed against: rivals/FAMILY.py exports it as RIVAL.
 
   Attributes:
     make: a run's config -> a torch module whose output has `loss`.
