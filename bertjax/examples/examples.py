@@ -92,7 +92,7 @@ class Examples:
 
   @property
   def ordered(self) -> bool:
-    """Whether rows go on where those of the batch before them stopped."""
+    """True if each row continues the same row of the batch before it."""
     return self.recipe.plan.ordered
 
   @property
@@ -251,7 +251,7 @@ def make_examples(
 def examples_in_memory(
   store, data: Any, length: int, seed: int, rows: int = 0, tables: Sequence[str] = ()
 ) -> Examples:
-  """As `make_examples`, for a store that has no directory: nothing is written."""
+  """Opens a plan in memory, for a store without a directory: `make_examples` without writing."""
   store, recipe, spec = _opened(store, data, length, seed, rows, tables)
   column, count = npy_files.join_columns(_pieces(store, recipe, spec))
   packed: dict[str, Any] = dict(row_start=None, row_example=None)  # so it stays where none are

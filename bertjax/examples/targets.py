@@ -1,12 +1,12 @@
-"""What every masking needs, so that a rule is a short file.
+"""Shared steps of every masking, so that a rule is a short file.
 
 A rule says which tokens are predicted and what the input shows there; the rest is here. In order:
 
   candidates_n   the tokens that may be chosen (`not_special`)
-  units          what is chosen or not as a whole: tokens (`single`), words (`words`), or either
+  units          groups chosen or left as a whole: tokens (`single`), words (`words`), or either
                  (`tokens_or_words`)
   order_n        the units in random order within their example (`shuffle`)
-  asked_E        how many targets each example asks for; `share` cuts it to what the row has
+  asked_E        targets that each example asks for; `share` cuts it to the row's slots
   index_n        the tokens chosen, ascending: `fit` and `tokens_of`; or any other way
   shown_n        the ids that the input shows there (`show`)
   batch          `emit`
@@ -58,11 +58,11 @@ class MaskOptions:
 
 
 class Units(NamedTuple):
-  """What is chosen or not as a whole: tokens, or words.
+  """Groups of candidates that are chosen or left as a whole: single tokens, or words.
 
   Attributes:
     example_n: int64, ascending.
-    first_n: int64, index among the candidates of the unit's first one.
+    first_n: int64, index of the unit's first token among the candidates.
     size_n: int64, candidates in it; they lie side by side.
   """
 

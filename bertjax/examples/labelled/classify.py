@@ -61,7 +61,7 @@ def read(path: str, options: Options) -> Iterator[Record]:
 
 
 def classes(options: Options) -> dict[str, int]:
-  """How many the label has; 1: it is a number."""
+  """Returns label -> number of classes; 1: the label is a number."""
   return dict(label=len(options.classes) or 1)
 
 

@@ -73,7 +73,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where the rows of some examples lie; language_BT is that of the row, where it is known."""
+  """Returns the `Ranges` of some rows; language_BT is the row's, if the store has languages."""
   del spec
   column = chosen.column
   found = stream_ranges(store, column, column['offset'] < 0, store.special['sep'])

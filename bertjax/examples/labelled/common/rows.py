@@ -165,7 +165,7 @@ class Rows:
 
   @functools.cached_property
   def lengths(self) -> list[int]:
-    """Of rows: those with the least padding, if each example were in a row as long as it needs."""
+    """At most LENGTHS row lengths, ascending: those that pad the examples least in total."""
     unit_n = -(-self.size_n // UNIT)
     units = int(unit_n.max())
     below_u = np.searchsorted(np.sort(unit_n), np.arange(units + 1), 'right')  # examples that fit
