@@ -153,12 +153,12 @@ class Base(Model):
 
   @property
   def room(self) -> int:
-    """As `Model`: rows of the position table behind its first."""
+    """Columns of the longest row: rows of the position table from `position_offset` on."""
     return self.positions - self.position_offset
 
   @property
   def has_segments(self) -> bool:
-    """As `Model`."""
+    """True if the model tells the segments of a row apart: it has two types or more."""
     return self.types > 1
 
   @property
@@ -232,7 +232,7 @@ class Bert(Base, AttendingModel):
     return out
 
   def projections(self, out: Mapping[str, Any], layers: Sequence[int]) -> dict[str, Array]:
-    """As `AttendingModel.projections`, of layers with an attention of their own."""
+    """Computes queries, keys and values, where every layer has attention of its own."""
     stack = self.variables['params']['encoder']['layers']['attention']
     params = jax.tree.map(lambda leaf: leaf[np.array(layers)], stack)
     read = lambda layer: out['hidden_LBTD'][layer - 1] if layer else out['embedded_BTD']
@@ -241,7 +241,7 @@ class Bert(Base, AttendingModel):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`: layers, the tables' projection, and the heads where they run."""
+    """Counts model FLOPs, see `Model.flops`: layers, the tables' projection, heads in use."""
     size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
     count = self.net_flops(batch, self.table_width, **size)
     if self.words:

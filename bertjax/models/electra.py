@@ -164,7 +164,7 @@ class Electra(bert.Base):
     return dict(out, hidden_LBTD=layers[0], embedded_BTD=layers[1]) if hidden else out
 
   def read(self, batch: Batch) -> dict[str, Any]:
-    """As `Model.read`, of the discriminator."""
+    """Runs the discriminator on a batch without dropout: for export and use."""
     return self.discriminate(batch, None, hidden=True)
 
   @property
@@ -176,7 +176,7 @@ class Electra(bert.Base):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`, of both nets."""
+    """Counts model FLOPs of generator and discriminator, see `Model.flops`."""
     return self.discriminator_flops(batch) + self.generator_flops(batch)
 
   @nn.nowrap

@@ -73,7 +73,7 @@ class AdaptiveWords(nn.Module):
     return x_BTD
 
   def scores(self, h_BPD: Array) -> AdaptiveScores:
-    """What the probabilities at some positions are made of."""
+    """Returns the factors of the logits at some positions: of the head and of each tail."""
 
     def down(projection: Array | None) -> Array:
       h = h_BPD.astype(self.dtype)
