@@ -165,8 +165,8 @@ def batch_spec() -> PartitionSpec:
 
 
 def replicas() -> int:
-  """How many devices of the current mesh (`jax.set_mesh`) hold the same parameters and differ in
-  their rows alone, and so can do without each other until gradients are exchanged."""
+  """Returns the number of devices of the current mesh (`jax.set_mesh`) that hold the same
+  parameters and differ only in their rows, so they need each other only to exchange gradients."""
   mesh = jax.sharding.get_abstract_mesh()
   return 1 if mesh.empty else mesh.shape[REPLICAS]
 

@@ -66,7 +66,7 @@ def find_sources(pattern: str) -> list[Source]:
 
 
 def says_language(pattern: str) -> bool:
-  """Whether a comma list of sources names languages, as far as can be told without the files."""
+  """Returns True if a comma list of sources names a language; no file is opened."""
   return any(map(_LANGUAGE.fullmatch, pattern.split(',')))
 
 
@@ -313,7 +313,7 @@ class Files:
     return ((text, {}) for text in texts)
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:
-    """As `_read`, of parallel text."""
+    """Yields (pair, {}, bytes of the files read so far), as `_read`, for parallel text."""
     with contextlib.ExitStack() as stack:
       raws = [stack.enter_context(path.open('rb')) for path in paths]
       sides = [_lines(path, raw) for path, raw in zip(paths, raws, strict=True)]

@@ -141,7 +141,7 @@ def _is_end(text: str, start: int, match: re.Match) -> bool:
 
 
 def _is_abbreviated(before: str, rest: str) -> bool:
-  """Whether the period after `before` belongs to its last word."""
+  """Returns True if the period after `before` belongs to its last word."""
   words = before.rsplit(None, 1)
   word = words[-1].lstrip(_OPENING) if words else ''
   lower, following = word.lower(), _NOT_WORD.split(rest, maxsplit=1)[0]
