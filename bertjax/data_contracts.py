@@ -164,11 +164,11 @@ class Labelled(NamedTuple):
     type_n: int32 segments of its tokens.
     label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`. Or
       [n, G, C], `<name>_BGC`.
-    cut: how many lost tokens, since they were too long.
+    cut: number of examples that lost tokens, since they were too long.
     token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
     part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
       and every row has as many. (): each row is one part.
-    truth: what an evaluator compares predictions with, where the rows do not hold all of it.
+    truth: answers that an evaluator compares predictions with, if the rows lack part of them.
   """
 
   id_n: Sequence[np.ndarray]

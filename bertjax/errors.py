@@ -29,8 +29,8 @@ def choose(name: str, options: Iterable[str], what: str) -> str:
   """`name`, if it is one of the options.
 
   Args:
-    name: what the user gave.
-    options: what there is.
+    name: the user's choice.
+    options: the names to choose from.
     what: the key that was given, for the message.
 
   Raises:

@@ -29,7 +29,7 @@ class Field(NamedTuple):
   Attributes:
     kind: its annotation.
     required: whether it must be given.
-    help: what its class says of it, '' if nothing.
+    help: its line in the docstring of its class, '' if none.
   """
 
   kind: Any

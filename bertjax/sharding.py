@@ -37,7 +37,7 @@ def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
 
   Args:
     config_mesh: as in `make_mesh`.
-    devices: how many there are.
+    devices: number of devices.
 
   Raises:
     UserError: sizes whose product is not the number of devices.

@@ -186,7 +186,7 @@ class Subject(NamedTuple):
       use.
     compile: function -> the function, compiled for the run's mesh at its first use.
     put: global host batch -> global arrays; every process sends its rows.
-    shared: what the evaluators of the phase made and may take from each other.
+    shared: results that evaluators of the phase share with each other, by key.
     key: of the set of `config.evals` that an evaluator is asked for, for messages.
   """
 

@@ -39,7 +39,7 @@ class ColumnStream:
 
   Attributes:
     store: the token store.
-    columns: how many.
+    columns: number of columns.
     ends: id of the token behind each document, or None.
     seed: of the orders.
   """

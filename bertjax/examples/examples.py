@@ -54,13 +54,13 @@ class Examples:
 
   Attributes:
     store: the token store.
-    recipe: how batches are made of it.
-    spec: what the plan follows from.
+    recipe: the plan and masking that make its batches.
+    spec: inputs of the plan besides the store.
     column: name -> [examples], the plan.
     row_start: int64 [rows + 1], where each row's examples begin in row_example; None where rows are
       examples.
     row_example: int64 [examples], row by row; None where rows are examples.
-    count: what the plan counted.
+    count: counts of the plan, by name.
     tables: names of the store's columns that batches show as `<name>_BT`.
     plan: the directory of the plan, None of one in memory.
   """
@@ -173,7 +173,7 @@ class Examples:
     """Makes the batch of examples, by default one a row."""
     recipe = self.recipe
     row_E = np.arange(len(row_n)) if row_E is None else row_E
-    # What draws nothing has no field `static`.
+    # A masking that draws nothing has no field `static`.
     static = getattr(recipe.mask_options, 'static', True)
     epoch_E = np.zeros_like(row_E) if static else epoch_n[row_E]
     root = counter_rng.root(self.spec.seed, 'corrupt')

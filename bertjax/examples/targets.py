@@ -221,7 +221,7 @@ def fit(example_n: np.ndarray, size_n: np.ndarray, room_E: np.ndarray) -> np.nda
     fits_n = until_n <= room_E[open_example_n]
     chosen.append(open_n[fits_n])
     room_E -= count(open_example_n[fits_n], open_size_n[fits_n], len(room_E))
-    # What is too big now stays too big: the room only shrinks.
+    # Units that are too big now stay too big: the room only shrinks.
     open_n = open_n[~fits_n & (open_size_n <= room_E[open_example_n])]
   return np.concatenate(chosen) if chosen else open_n
 
@@ -319,7 +319,7 @@ def emit(
   shown_n, masked_n = shown
   token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]
   token_n[index_n] = shown_n
-  # Where [CLS] and [SEP] stand says the layout, and a unigram does not know them.
+  # The layout fixes [CLS] and [SEP], and unigram counts lack them: neither is scored.
   masked_n = masked_n & ~is_special(target_n, store)
   row_n, column_n = np.divmod(rows.cell_n[index_n], rows.shape[1])
   slot_n = np.arange(len(row_n)) - np.searchsorted(row_n, row_n)

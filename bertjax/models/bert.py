@@ -82,11 +82,11 @@ class Base(Model):
       encoders of transformers have it.
     pooler_activation: in place of that tanh (ELECTRA, DistilBERT); 'none': heads of labels read the
       token as it is, without a dense layer (XLM).
-    pooling: what the pooler reads, the first token or the mean of all.
+    pooling: input of the pooler, the first token or the mean of all.
     labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
     head_dropout: rate of the dropout on what heads of labels read.
     pooler_dropout: whether that dropout is also on what the pooler reads (RoBERTa, ELECTRA).
-    token_labels: as labels, of the heads on every token: tags, or the ends of a span.
+    token_labels: (name, classes) of the heads on every token: tags, or the ends of a span.
     answers: the head of questions whose ends are asked for behind a start, 'none' or a form of
       `answers.FORMS`; it stands alone.
   """

@@ -144,7 +144,7 @@ class Electra(bert.Base):
       masks = [example_mask(batch, attend) for attend in ('causal', 'anticausal')]
       left_BTD, *_ = self.generator_forward(x_BTE, masks[0], noise)
       right_BTD, *_ = self.generator_backward(x_BTE, masks[1], fork(noise, 'backward'))
-      # What stands before a token and what follows it, at the token.
+      # The states before and after a token, at the token's place.
       around_BTD = jnp.concatenate([jnp.roll(left_BTD, 1, 1), jnp.roll(right_BTD, -1, 1)], -1)
       return self.mlm(around_BTD, table_VE)
     net = self.generator_net if self.generator == 'own' else self.discriminator

@@ -72,10 +72,10 @@ class ModernBert(TargetModel):
     norm, norm_eps: of all norms, which stand before what they serve, and behind the embeddings and
       the last layer. The embeddings' is layer 0's: what it makes is also the residual stream there.
     biases: of norms, projections and the head's dense; the words always have one.
-    distances: what tells tokens apart by place. 'rotary' turns queries and keys; 'alibi' and
+    distances: encoding of places. 'rotary' turns queries and keys; 'alibi' and
       'buckets' (T5's) add to the scores, the same in all layers.
     theta, local_theta: of 'rotary', in global and in local layers.
-    window: how many keys a token of a local layer sees on each side; 0: all layers are global.
+    window: keys that a token of a local layer sees on each side; 0: all layers are global.
     global_every: every n-th layer is global, from layer 0 on.
     attention_dropout, dropout, ffn_dropout: of the probabilities, of what attention adds, and
       within the feed-forward.

@@ -106,7 +106,7 @@ class TransformerXL(StreamModel):
     same_length: every query sees mem_len keys, itself included, and none that are further.
     untie_r: every layer has its own query biases.
     pre_norm: norms stand before attention and feed-forward, not behind; none follows the last.
-    norm_std: how much the scales of the norms differ from 1 at the start.
+    norm_std: standard deviation of the norms' scales around 1 at the start.
   """
 
   vocab_size: Natural

@@ -56,7 +56,7 @@ class XLNet(Model):
     vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
     layers, width, heads, ffn: L, D, N, F.
     mem_len: M, places of memory; 0: none.
-    reuse_len: how many tokens of a row memory is kept of, its first ones.
+    reuse_len: tokens at the beginning of a row that memory keeps.
     clamp_len: the largest distance told apart; 0: all are.
     untie_r: every layer has its own query biases.
     words: whether there is a head for the vocabulary; an encoder alone has none.
@@ -167,7 +167,7 @@ class XLNet(Model):
     if predicts:
       query = Mask(example_BT, example_BS, **orders)
       slots = make_slots(batch['target_pos_BP'], batch['weight_BP'] > 0, length)
-    # As in the originals there is one row more than there are distances.
+    # The originals have one row more than distances.
     direction_B = batch.get('direction_B')
     last = -length if direction_B is None else -keys - 1
     table = DistanceTable(self.dropout, jnp.dtype(self.dtype), name='table')

@@ -25,14 +25,14 @@ class Corpus:
 
   Attributes:
     name: of the corpus.
-    fingerprint: what its text depends on, for store.json.
-    records: how many documents to pass over -> the records of the rest.
-    documents: how many, or None where that is not known.
-    files: what tells how far reading has come, or None.
+    fingerprint: list of everything that its text depends on, for store.json.
+    records: number of documents to pass over -> the records of the rest.
+    documents: number of documents, or None if it is not known.
+    files: the files, which know how far reading has come, or None.
     columns: of the records.
     languages: those that are known before reading, in order.
     members: seqio Tasks that it is a Mixture of; 1 of anything else.
-    left_out: what was wrong in the last pass.
+    left_out: faults of the last pass.
   """
 
   name: str

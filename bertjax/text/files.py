@@ -208,7 +208,7 @@ class Files:
       say it; else, like `role`, from a field of JSON lines or tables.
     verbatim: whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB
       or a hundredth of all files, so that a share of them can be held out.
-    left_out: what is told of lines and records that are wrong.
+    left_out: counts or refuses lines and records that are wrong.
     done: bytes of the files read so far, compressed as they lie on disk.
   """
 

@@ -22,7 +22,7 @@ class LeftOut:
 
   Attributes:
     skip: whether they are left out instead of refused.
-    count: how many were.
+    count: number of faults in this pass.
     named: the first of them, by file and place.
   """
 

@@ -94,7 +94,7 @@ def unit_starts(
 
   Args:
     flat: as `Vocabulary.encode_spans` returns it.
-    texts: what was encoded.
+    texts: the encoded texts.
     spans: of each text.
     word_starts: bool [V], what begins a word outside the spans.
 

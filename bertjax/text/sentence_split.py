@@ -12,7 +12,7 @@ from bertjax.errors import UserError
 
 LINES, SENTENCES, VERBATIM, AUTO = 'lines', 'sentences', 'verbatim', 'auto'
 
-# Of the lines in the sample, how many may hold several sentences where lines are sentences.
+# Largest share of sampled lines with several sentences if lines are sentences.
 _PARAGRAPH_SHARE = 0.25
 
 _CLOSING = '"\'”’»)\\]」』》】〉）〕'

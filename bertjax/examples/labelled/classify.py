@@ -22,7 +22,7 @@ class Options:
   Attributes:
     text: columns of the text, or of the two texts of a pair.
     label: column of the class or number.
-    classes: as they are spelled there, in the order of their ids; (): a number is predicted.
+    classes: spellings of the classes, in the order of their ids; (): a number is predicted.
     header: names of the columns of a table whose first line is none.
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
     unlabelled: no label is read: a student can learn from a text what its teacher says.

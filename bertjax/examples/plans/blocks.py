@@ -39,7 +39,7 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    break_mode: where a block ends; see above.
+    break_mode: rule for the end of a block; see above.
     separator: one more </s> between documents; 'complete_doc' has none, as in fairseq.
   """
 
@@ -99,7 +99,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from; length counts <s> and the </s>.
+    spec: inputs of the plan besides the store; length counts <s> and the </s>.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:

@@ -46,7 +46,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; its offsets and the column `role` are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: turns per piece; changes the pieces, not the plan.
 
   Returns:

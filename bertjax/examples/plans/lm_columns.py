@@ -38,7 +38,7 @@ def build(store, spec: Spec) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
 
   Returns:
     An iterator of one piece (columns, counts): the column length int32.

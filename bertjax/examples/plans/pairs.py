@@ -82,7 +82,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: sentences times passes per piece; changes the pieces, not the plan.
 
   Returns:
@@ -121,7 +121,7 @@ def require_two_sentences(store, expected: str, otherwise: str = '') -> None:
 
   Args:
     store: the token store.
-    expected: what the plan needs, for the message.
+    expected: need of the plan, for the message.
     otherwise: another remedy than preparing the store anew.
 
   Raises:

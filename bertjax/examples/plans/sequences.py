@@ -44,7 +44,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets and columns are read.
-    spec: what the plan follows from; length counts [CLS] and [SEP].
+    spec: inputs of the plan besides the store; length counts [CLS] and [SEP].
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:

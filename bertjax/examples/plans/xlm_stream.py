@@ -33,7 +33,7 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    share: what `config.data.language_alpha` measures a language by.
+    share: unit in which `config.data.language_alpha` counts the size of a language.
   """
 
   share: Literal['sentences', 'rows']
@@ -44,7 +44,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; its offsets and languages are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:

@@ -48,7 +48,7 @@ def build(store, spec: Spec) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
 
   Returns:
     An iterator of one piece (columns, counts): the column length int32.
@@ -115,7 +115,7 @@ def _stream(store, spec: Spec) -> ColumnStream:
 
 def _segments(column, after_E, room, key_E):
   """Returns the size of A, the place where B begins and its size, and the label."""
-  # What lies further away than twice the room changes nothing: it is cut off again.
+  # Sentences further away than twice the room change nothing: they are cut off again.
   limit_E = np.minimum(after_E + 2 * room, column.size)
   owner_c, place_c = column.sentence_starts(after_E + 1, limit_E)
   size_c = place_c - after_E[owner_c]

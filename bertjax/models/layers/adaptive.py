@@ -26,7 +26,7 @@ class AdaptiveWords(nn.Module):
 
   Attributes:
     cutoffs: the first id of each cluster; ids are ordered by frequency.
-    div_val: how much narrower each cluster is than the one before.
+    div_val: factor by which each cluster is narrower than the one before.
     projection_std: of the projections at the start (proj_init_std).
   """
 

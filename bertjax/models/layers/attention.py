@@ -133,7 +133,7 @@ class Attention(nn.Module):
     Args:
       x_BTD: the queries' inputs.
       seen_BSD: memory and input, in this order; or another text, where the mask has no distances.
-      mask: who sees whom.
+      mask: the keys that each query sees.
       relative: terms by distance or segment, or None.
       turns: of queries and keys alike, which are then the same columns; or None.
       noise: keys of the dropout of the probabilities, or None.

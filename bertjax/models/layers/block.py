@@ -63,7 +63,7 @@ class Block(nn.Module):
       (ModernBERT, whose embeddings have a norm and whose layer 0 has none before attention).
     out_initializer: of what is added to the residual; None: as `initializer`.
     positions: whether attention projects `Context.table_RD`.
-    reuse_len: how many columns memory is kept of; None: all.
+    reuse_len: number of columns that memory keeps, from the first; None: all.
     cross: attention to `Context.other_BSD` between the two.
     nested: the feed-forward's parameters lie in a module of their own, as Transformer-XL's do.
   """
@@ -102,7 +102,7 @@ class Block(nn.Module):
 
     Args:
       x_BTD: its input.
-      context: what all layers get, a `Context` or what a subclass has instead.
+      context: inputs of all layers, a `Context` or a subclass's own type.
       noise: keys of the dropout, or None.
       memory_BMD: inputs of this layer that are remembered, or None.
       layer: its number.

@@ -36,7 +36,7 @@ def rows(
     columns: the texts, and where there are pairs their seconds.
     vocabulary: of the model.
     length: tokens of a row at most.
-    separators: how many stand between the two; RoBERTa has 2.
+    separators: number of [SEP] between the two; RoBERTa has 2.
 
   Raises:
     UserError: a vocabulary without the special tokens, or no room for texts.

@@ -126,7 +126,7 @@ def parse(impl: str, data: Any) -> Table:
   """A table from its file's content.
 
   Args:
-    impl: whose kernels the tiles are for.
+    impl: implementation whose kernels use the tiles.
     data: {'timed': None or where and when, 'entries': [..]}, each entry with the fields of `Entry`.
 
   Raises:
