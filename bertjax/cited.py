@@ -1,13 +1,13 @@
-"""Where the values of a recipe come from: a source is written with its values, and goes with them.
+"""Sources of a recipe's values: a source is written with its values, and goes with them.
 
   c.update(cited('paper, appendix A.2', total_steps=1_000_000, batch_size=256))
   c.optimizer.schedule = cited('optimization.py:create_optimizer', name='bert_linear', peak=1e-4)
 
-A value that is written in any other way has no source, and takes away that of the value before it:
+A value written in any other way has no source, and removes the source of the value before it:
 `python -m bertjax.recipe` shows it, and a test of the configs fails. A source is a file of the
 original after the name of its repository, with the function or flag ('bert/modeling.py:gelu'), a
-part of the paper ('BERT paper, appendix A.2'), or 'ours: ' and why. Whatever was not read there
-says '(unverified)'.
+part of the paper ('BERT paper, appendix A.2'), or 'ours: ' and why. A value that was not
+read in its source says '(unverified)'.
 """
 
 from collections.abc import Mapping

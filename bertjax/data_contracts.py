@@ -16,7 +16,7 @@ import numpy as np
 
 
 class Ranges(NamedTuple):
-  """Where the tokens of some examples lie in the store; suffix n: one entry per token, r: per
+  """The tokens of some examples as ranges of the store; suffix n: one entry per token, r: per
   range, s: per special token, E: per example.
 
   The examples are laid end to end. Their special tokens are not in the store; all other places are
@@ -32,10 +32,10 @@ class Ranges(NamedTuple):
     table: name -> int32 [n]; becomes the batch's `<name>_BT`.
     position_n: int32 positions that the model sees; None: each token's place in its example.
     row: name -> [E], of a plan whose examples are rows; becomes the batch's `<name>_B`.
-    order_n: int64, for each token that is not special its place among those of the ranges, where
-      text is read in another order than the store's; None: as they come.
-    ahead: whether each example is followed, in the ranges and places, by one more token, which is
-      not part of it: the one that the next batch begins with.
+    order_n: int64, for each token that is not special, its place among those of the ranges, if the
+      text is read in another order than the store's; None: in store order.
+    ahead: True if one more token follows each example in the ranges and places, which is not part
+      of it: the token that the next batch begins with.
   """
 
   start_r: np.ndarray
@@ -58,13 +58,13 @@ Kept = tuple[np.ndarray, dict[str, int]]  # which examples stay, bool [E], and c
 
 
 class Spec(NamedTuple):
-  """What a plan's examples follow from, besides the store.
+  """The inputs, besides the store, that determine a plan's examples.
 
   Attributes:
     options: an instance of `Plan.options`.
     length: T, tokens per row, special tokens included.
-    seed: of all draws.
-    rows: rows of a batch; plans that are `ordered` alone read it.
+    seed: seed of all draws.
+    rows: rows of a batch; only plans that are `ordered` read it.
   """
 
   options: Any
@@ -90,7 +90,7 @@ class Chosen(NamedTuple):
 
 
 class Plan(NamedTuple):
-  """Which tokens make up which example: examples/plans/NAME.py exports it as PLAN.
+  """The rule by which tokens make up examples: examples/plans/NAME.py exports it as PLAN.
 
   Attributes:
     options: a frozen dataclass, the fields of `config.data.plan` besides its name.
@@ -98,15 +98,15 @@ class Plan(NamedTuple):
     build: (store, spec) -> the examples in pieces, made as they are read. Reads the store's offsets
       and columns, never its tokens. The column `length` is each example's tokens, special ones
       included; `group`, where there is one, its language, and `weight` what it counts for its
-      language's share, 1 where there is none. What cannot work is refused at the call.
+      language's share, 1 where there is none. It raises at the call, not while it is read.
     ranges: (store, spec, chosen) -> where the tokens of these examples lie.
     ordered: rows go on where the same rows of the batch before stopped; they are never permuted,
       and every example is a row.
     row: names of the `<name>_B` that it gives.
-    columns: of the store, language or role, that it cannot do without.
-    keep: of a plan that leaves out examples for what their tokens are: (store, options, their
-      tokens end to end, tokens of each) -> which of them stay. They are asked
-      for before they have their numbers in the epoch. None: all stay, and no token is read.
+    columns: the columns of the store that it needs: language, role.
+    keep: chooses examples by their tokens: (store, options, all tokens end to end, number of tokens
+      of each) -> `Kept`. Runs while the plan is built, before examples have numbers. None: all
+      stay, and no token is read.
   """
 
   options: type
@@ -132,16 +132,16 @@ def no_units(options: Any) -> bool:
 
 
 class Masking(NamedTuple):
-  """What is hidden and predicted: examples/noise/NAME.py exports it as MASKING.
+  """The rule by which tokens are hidden and predicted, MASKING in examples/noise/NAME.py.
 
   Attributes:
-    options: a frozen dataclass, the fields of `config.data.mask` besides its name. One that draws
-      has `static`: whether it draws the same in every epoch.
+    options: a frozen dataclass, the fields of `config.data.mask` besides its name. A masking
+      that draws has `static`: whether it draws the same in every epoch.
     special: names of the special tokens that it needs.
     check: (options, store, length); refuses what cannot work.
     corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`.
     slots: (options, length) -> P, predicted slots of a row.
-    block: options -> how many rows must be corrupted together.
+    block: options -> number of rows that must be corrupted together.
     row: names of the `<name>_B` that it reads, which the plan must give.
     units: options -> whether it reads the store's units, phrases and entities.
   """
@@ -164,11 +164,11 @@ class Labelled(NamedTuple):
     type_n: int32 segments of its tokens.
     label: name -> [n], or [n, G] where a row has G parts; becomes the batch's `<name>_BG`. Or
       [n, G, C], `<name>_BGC`.
-    cut: how many lost tokens, since they were too long.
+    cut: number of examples that lost tokens, since they were too long.
     token_label: name -> what each token of each has, [T]; becomes the batch's `<name>_BT`.
     part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
       and every row has as many. (): each row is one part.
-    truth: what an evaluator compares predictions with, where the rows do not hold all of it.
+    truth: answers that an evaluator compares predictions with, if the rows lack part of them.
   """
 
   id_n: Sequence[np.ndarray]
@@ -190,13 +190,13 @@ class Labelled(NamedTuple):
 
 
 class Task(NamedTuple):
-  """What people have labelled: examples/labelled/NAME.py exports it as TASK.
+  """A kind of labelled examples: examples/labelled/NAME.py exports it as TASK.
 
   Attributes:
     options: a frozen dataclass, the fields of `config.data.task` besides its name.
     check: options -> None; refuses what cannot work.
     read: (path, options) -> the records of a file, one by one.
-    classes: options -> label of examples or of tokens -> how many classes it has; 1: it is a
+    classes: options -> label of examples or of tokens -> its number of classes; 1: the label is a
       number.
     encode: (records, options, vocabulary, length) -> examples, whose parts are no longer than
       length.
@@ -217,12 +217,12 @@ class RowSource(Protocol):
 
   @property
   def ordered(self) -> bool:
-    """Whether rows go on where those of the batch before them stopped."""
+    """True if each row continues the same row of the batch before it."""
     ...
 
   @property
   def stats(self) -> dict[str, float]:
-    """What is worth saying of it before a run."""
+    """Numbers on the rows to log before a run, by name."""
     ...
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> dict[str, np.ndarray]:
@@ -253,7 +253,7 @@ class HeldOutRows(RowSource, Protocol):
 
 
 class Reader(NamedTuple):
-  """Where the rows of a run come from: examples/readers/NAME.py exports it as READER.
+  """A source of a run's rows: examples/readers/NAME.py exports it as READER.
 
   Attributes:
     reads: the keys of `config.data` that it reads, besides those of every run (reader, languages,
@@ -264,10 +264,10 @@ class Reader(NamedTuple):
       their source holds out, or None.
     says: (configs of all phases, directory of the store) -> what is read, a line for people.
     text: whether the store has the text, in files that are compared with their record.
-    repeats: whether every host can make any batch at any time; else they come in order, and one
+    repeats: True: every host can make any batch at any time; False: batches come in order, and one
       thread asks for them.
     unit: rows are as long as they need be, in multiples of so many tokens; 0: all have one length.
-    of_run: keys of `config.data` that `ensure` alone reads: the phases of a run share their values.
+    of_run: keys of `config.data` that only `ensure` reads: no phase may override them.
     check: (config of a phase) -> nothing; refuses what `rows` would, as far as can be told
       before `ensure`, which may take hours.
   """

@@ -22,15 +22,15 @@ from bertjax import children
 
 
 class UserError(ValueError):
-  """What the user gave cannot work: says what was expected, what it got, and the remedy."""
+  """A mistake of the user: the message says what was expected, what it got, and the remedy."""
 
 
 def choose(name: str, options: Iterable[str], what: str) -> str:
   """`name`, if it is one of the options.
 
   Args:
-    name: what the user gave.
-    options: what there is.
+    name: the user's choice.
+    options: the names to choose from.
     what: the key that was given, for the message.
 
   Raises:
@@ -52,17 +52,17 @@ def nearest(name: str, options: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def door(program: str) -> Iterator[None]:
-  """What a command runs in: it ends a user's mistake in one line, and Ctrl-C in one line too; where
-  nobody reads what it prints any more (`| head`), it ends without a word.
+  """Runs a command: ends a user's mistake, and Ctrl-C, in one line each; ends without a word if
+  nobody reads its output any more (`| head`).
 
-  Before it Ctrl-C ends the process without a word, from the first lines of bertjax/__init__.py on.
-  Earlier, in the 0.05 s in which Python itself starts, it shows a traceback of Python's own.
+  Before the door, from the first lines of bertjax/__init__.py on, Ctrl-C ends the process without a
+  word. In the 0.05 s before that, while Python itself starts, Ctrl-C shows Python's own traceback.
 
-  What the C++ code of TensorFlow, XLA and CUDA has to say while it is loaded stays away from the
-  screen, unless TF_CPP_MIN_LOG_LEVEL asks for it; so what loads them is to be imported inside.
+  The C++ code of TensorFlow, XLA and CUDA prints nothing while it is loaded, unless
+  TF_CPP_MIN_LOG_LEVEL asks for it; so import the modules that load them inside the door.
 
   Args:
-    program: its name, e.g. 'bertjax.prepare'.
+    program: name of the command, e.g. 'bertjax.prepare'.
   """
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   children.follow_parent()
@@ -134,11 +134,11 @@ def _leave(program: str) -> NoReturn:
 
 
 def is_foreign(error: BaseException) -> bool:
-  """Whether an error was raised in the code of a package, which has many classes for what the user
-  gave it, and not in a line of ours.
+  """Returns True if an error was raised in the code of a package, whose error classes for bad input
+  are many, and not in a line of ours.
 
-  A call of ours with a wrong argument is raised in our line. So is what comes straight out of Rust
-  or C++, which leave no line of their own: that is told by its class.
+  A call of ours with a wrong argument raises in our line. So does Rust or C++ code, which
+  leaves no line of its own: callers know it by the class of the error.
   """
   trace = error.__traceback__
   while trace and trace.tb_next:

@@ -6,11 +6,11 @@ from typing import Annotated, NamedTuple
 
 
 class Bounds(NamedTuple):
-  """Which numbers a field of the config takes; never NaN.
+  """The range of numbers that a field of the config accepts; never NaN.
 
   Attributes:
-    low, high: the least and the largest.
-    open_low, open_high: whether these two are left out.
+    low, high: the smallest and the largest number.
+    open_low, open_high: True if the bound itself is not accepted.
   """
 
   low: float = -math.inf
@@ -19,7 +19,7 @@ class Bounds(NamedTuple):
   open_high: bool = False
 
   def hold(self, value: float) -> bool:
-    """Whether the value lies between them."""
+    """Returns True if the value lies within the bounds."""
     above = value > self.low if self.open_low else value >= self.low
     return above and (value < self.high if self.open_high else value <= self.high)
 

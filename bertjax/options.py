@@ -29,7 +29,7 @@ class Field(NamedTuple):
   Attributes:
     kind: its annotation.
     required: whether it must be given.
-    help: what its class says of it, '' if nothing.
+    help: its line in the docstring of its class, '' if none.
   """
 
   kind: Any
@@ -97,7 +97,7 @@ def check(options: Callable[..., Any], given: Mapping[str, Any], key: str) -> di
 
 
 def check_fields(known: Mapping[str, Field], given: Mapping[str, Any], key: str) -> dict[str, Any]:
-  """As `check`, against fields that are known already."""
+  """Checks and converts fields as `check` does, against fields that are known already."""
   for name in given:
     if name not in known:
       removed.refuse(f'{key.partition(" ")[0]}.{name}')  # what is chosen stands behind it

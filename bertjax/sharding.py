@@ -37,7 +37,7 @@ def mesh_sizes(config_mesh, devices: int) -> dict[str, int]:
 
   Args:
     config_mesh: as in `make_mesh`.
-    devices: how many there are.
+    devices: number of devices.
 
   Raises:
     UserError: sizes whose product is not the number of devices.
@@ -165,8 +165,8 @@ def batch_spec() -> PartitionSpec:
 
 
 def replicas() -> int:
-  """How many devices of the current mesh (`jax.set_mesh`) hold the same parameters and differ in
-  their rows alone, and so can do without each other until gradients are exchanged."""
+  """Returns the number of devices of the current mesh (`jax.set_mesh`) that hold the same
+  parameters and differ only in their rows, so they need each other only to exchange gradients."""
   mesh = jax.sharding.get_abstract_mesh()
   return 1 if mesh.empty else mesh.shape[REPLICAS]
 

@@ -50,13 +50,13 @@ Variables = Mapping[str, Any]  # collections; only 'params' is trained
 
 
 class Factory(NamedTuple):
-  """What a model and an objective are chosen by: models/NAME.py exports it as MODEL,
+  """A named choice of `config.model` or `config.objective`: models/NAME.py exports it as MODEL,
   objectives/NAME.py as OBJECTIVE.
 
   Attributes:
     options: a class or function whose annotated keyword arguments are the fields of `config.model`
       or `config.objective`, besides its name.
-    make: builds it: of a model from `config.model`, of an objective from the run's config.
+    make: builds a model from `config.model`, or an objective from the run's config.
   """
 
   options: Callable[..., Any]
@@ -106,13 +106,13 @@ FIT = 'fit'  # parameters that training alone has: who reads a run's model gets 
 
 
 class Context(NamedTuple):
-  """What a step knows besides variables and batch.
+  """The inputs of a step besides variables and batch.
 
   Attributes:
     key: PRNG key of this step; equal on every device and in every microbatch.
     step: the global step, traced, int32.
-    train: static; False switches dropout off. An objective that samples does so in
-      evaluation too, with a key that stays.
+    train: static; False switches dropout off. An objective that samples also does so in
+      evaluation, with a fixed key.
   """
 
   key: Array
@@ -121,11 +121,11 @@ class Context(NamedTuple):
 
 
 class Out(NamedTuple):
-  """What an objective returns.
+  """The result of an objective.
 
   Attributes:
     terms: name -> Term.
-    carry: what this batch hands the next one; B first in every leaf.
+    carry: state that this batch hands to the next one; B first in every leaf.
     updates: collections to replace after the optimizer step (never 'params').
   """
 
@@ -168,11 +168,11 @@ class Objective(NamedTuple):
 
 
 class Subject(NamedTuple):
-  """What an evaluator judges: one phase of a run.
+  """The subject of an evaluator: one phase of a run.
 
   Attributes:
-    config: the phase's, references resolved.
-    make: config -> Objective, for one with other fields of the model than in training.
+    config: config of the phase, references resolved.
+    make: config -> Objective, for a model with other fields than in training.
     objective: the one that is trained.
     shapes: (Objective, batch) -> its variables as shapes.
     variables: those of `objective`.
@@ -181,12 +181,12 @@ class Subject(NamedTuple):
     held_out: store of the text that is kept for evaluation, or None.
     stream: rows of a stream that are kept for it (config.data.reader='seqio'), or None.
     fallback: directory for plans where that of the store cannot be written.
-    ways: the rows of a batch must be a multiple of it.
+    ways: number that must divide the rows of a batch.
     eval_step: Objective -> (variables, carry, device batch) -> (sums, carry), compiled at its first
       use.
     compile: function -> the function, compiled for the run's mesh at its first use.
     put: global host batch -> global arrays; every process sends its rows.
-    shared: what the evaluators of the phase made and may take from each other.
+    shared: results that evaluators of the phase share with each other, by key.
     key: of the set of `config.evals` that an evaluator is asked for, for messages.
   """
 
@@ -209,7 +209,7 @@ class Subject(NamedTuple):
 
 
 class Report(NamedTuple):
-  """What an evaluation found.
+  """The result of an evaluation.
 
   Attributes:
     scores: name -> number.

@@ -19,8 +19,8 @@ def in_order(function: Callable[[A], B], items: Iterable[A], threads: int = 0) -
 
   Args:
     function: pure.
-    items: what it is called with.
-    threads: how many; 0: one per core, 8 at most.
+    items: arguments, one per call.
+    threads: number of threads; 0: one per core, 8 at most.
   """
   threads = threads or min(len(os.sched_getaffinity(0)), MOST)
   if threads == 1:

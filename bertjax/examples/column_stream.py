@@ -39,7 +39,7 @@ class ColumnStream:
 
   Attributes:
     store: the token store.
-    columns: how many.
+    columns: number of columns.
     ends: id of the token behind each document, or None.
     seed: of the orders.
   """
@@ -63,11 +63,11 @@ class ColumnStream:
   def ranges(
     self, order: Order, begin_n: np.ndarray, length_n: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where ranges of the stream lie.
+    """Maps ranges of the stream to ranges of the store.
 
     Returns:
-      int64 first token and length of each range of the store, and the places of the tokens behind
-      documents when all is laid end to end.
+      int64 first token and length of each range of the store; places of the tokens that end
+      documents (`ends`), with the ranges laid end to end.
     """
     first_n, last_n = _touched(order, begin_n, begin_n + length_n)
     owner_m, offset_m = layout.ragged(last_n - first_n)

@@ -54,13 +54,13 @@ class Examples:
 
   Attributes:
     store: the token store.
-    recipe: how batches are made of it.
-    spec: what the plan follows from.
+    recipe: the plan and masking that make its batches.
+    spec: inputs of the plan besides the store.
     column: name -> [examples], the plan.
     row_start: int64 [rows + 1], where each row's examples begin in row_example; None where rows are
       examples.
     row_example: int64 [examples], row by row; None where rows are examples.
-    count: what the plan counted.
+    count: counts of the plan, by name.
     tables: names of the store's columns that batches show as `<name>_BT`.
     plan: the directory of the plan, None of one in memory.
   """
@@ -92,7 +92,7 @@ class Examples:
 
   @property
   def ordered(self) -> bool:
-    """Whether rows go on where those of the batch before them stopped."""
+    """True if each row continues the same row of the batch before it."""
     return self.recipe.plan.ordered
 
   @property
@@ -173,7 +173,7 @@ class Examples:
     """Makes the batch of examples, by default one a row."""
     recipe = self.recipe
     row_E = np.arange(len(row_n)) if row_E is None else row_E
-    # What draws nothing has no field `static`.
+    # A masking that draws nothing has no field `static`.
     static = getattr(recipe.mask_options, 'static', True)
     epoch_E = np.zeros_like(row_E) if static else epoch_n[row_E]
     root = counter_rng.root(self.spec.seed, 'corrupt')
@@ -251,7 +251,7 @@ def make_examples(
 def examples_in_memory(
   store, data: Any, length: int, seed: int, rows: int = 0, tables: Sequence[str] = ()
 ) -> Examples:
-  """As `make_examples`, for a store that has no directory: nothing is written."""
+  """Opens a plan in memory, for a store without a directory: `make_examples` without writing."""
   store, recipe, spec = _opened(store, data, length, seed, rows, tables)
   column, count = npy_files.join_columns(_pieces(store, recipe, spec))
   packed: dict[str, Any] = dict(row_start=None, row_example=None)  # so it stays where none are

@@ -21,11 +21,11 @@ WINDOW = 1 << 14  # blocks
 
 
 class Schedule(NamedTuple):
-  """Which rows belong to which group, and how often each group comes.
+  """The rows of each group, and how often each group comes.
 
   Attributes:
     row_n: int64 rows, group by group.
-    start_g: int64 [G + 1], where each group begins in row_n.
+    start_g: int64 [G + 1], the place in row_n at which each group begins.
     blocks_g: int64 [G + 1], the same in a window of blocks.
     block: rows that share a group.
   """

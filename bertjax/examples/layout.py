@@ -141,7 +141,7 @@ def column(rows: Rows, store: Any, name: str) -> np.ndarray:
 
 
 def _places(ranges: Ranges) -> int:
-  """How many places the examples take, with the tokens read ahead."""
+  """Counts the places that the examples take, with the tokens read ahead."""
   return int(ranges.length_E.sum()) + ranges.ahead * len(ranges.length_E)
 
 

@@ -13,13 +13,13 @@ OF_ROWS = ('pack', 'language_alpha', 'language_block')  # keys of `config.data` 
 
 
 class Recipe(NamedTuple):
-  """How `config.data` makes batches of a store.
+  """The part of `config.data` that turns a store into batches.
 
   Attributes:
-    plan_name, plan, plan_options: which tokens make up an example.
-    mask_name, masking, mask_options: what is hidden.
+    plan_name, plan, plan_options: the rule by which tokens make up examples.
+    mask_name, masking, mask_options: the rule by which tokens are hidden.
     pack: examples per row at most.
-    language_alpha: languages are read with p ~ (share of the rows)^alpha; None: as they come.
+    language_alpha: languages are read with p ~ (share of the rows)^alpha; None: each row once.
     language_block: rows in a row that share a language.
   """
 
@@ -67,7 +67,7 @@ def check_special(recipe: Recipe, special: Mapping[str, int | None], where: str)
 
 
 def _chosen(given: Mapping[str, Any], key: str, folder: str) -> tuple[str, Any, Any]:
-  """What `config.data.<key>` names, with its options."""
+  """Returns the name, the plan or masking, and the options that `config.data.<key>` asks for."""
   fields, where = dict(given), f'config.data.{key}'
   if 'name' not in fields:
     raise UserError(f'{where} lacks name: expected one of bertjax/examples/{folder}')

@@ -1,12 +1,12 @@
-"""What every masking needs, so that a rule is a short file.
+"""Shared steps of every masking, so that a rule is a short file.
 
 A rule says which tokens are predicted and what the input shows there; the rest is here. In order:
 
   candidates_n   the tokens that may be chosen (`not_special`)
-  units          what is chosen or not as a whole: tokens (`single`), words (`words`), or either
+  units          groups chosen or left as a whole: tokens (`single`), words (`words`), or either
                  (`tokens_or_words`)
   order_n        the units in random order within their example (`shuffle`)
-  asked_E        how many targets each example asks for; `share` cuts it to what the row has
+  asked_E        targets that each example asks for; `share` cuts it to the row's slots
   index_n        the tokens chosen, ascending: `fit` and `tokens_of`; or any other way
   shown_n        the ids that the input shows there (`show`)
   batch          `emit`
@@ -58,11 +58,11 @@ class MaskOptions:
 
 
 class Units(NamedTuple):
-  """What is chosen or not as a whole: tokens, or words.
+  """Groups of candidates that are chosen or left as a whole: single tokens, or words.
 
   Attributes:
     example_n: int64, ascending.
-    first_n: int64, index among the candidates of the unit's first one.
+    first_n: int64, index of the unit's first token among the candidates.
     size_n: int64, candidates in it; they lie side by side.
   """
 
@@ -221,7 +221,7 @@ def fit(example_n: np.ndarray, size_n: np.ndarray, room_E: np.ndarray) -> np.nda
     fits_n = until_n <= room_E[open_example_n]
     chosen.append(open_n[fits_n])
     room_E -= count(open_example_n[fits_n], open_size_n[fits_n], len(room_E))
-    # What is too big now stays too big: the room only shrinks.
+    # Units that are too big now stay too big: the room only shrinks.
     open_n = open_n[~fits_n & (open_size_n <= room_E[open_example_n])]
   return np.concatenate(chosen) if chosen else open_n
 
@@ -319,7 +319,7 @@ def emit(
   shown_n, masked_n = shown
   token_n, target_n = rows.token_n.copy(), rows.token_n[index_n]
   token_n[index_n] = shown_n
-  # Where [CLS] and [SEP] stand says the layout, and a unigram does not know them.
+  # The layout fixes [CLS] and [SEP], and unigram counts lack them: neither is scored.
   masked_n = masked_n & ~is_special(target_n, store)
   row_n, column_n = np.divmod(rows.cell_n[index_n], rows.shape[1])
   slot_n = np.arange(len(row_n)) - np.searchsorted(row_n, row_n)

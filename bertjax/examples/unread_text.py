@@ -1,6 +1,6 @@
-"""What is refused before text is read: rows that no store made of it could have.
+"""Checks made before text is read: they refuse rows that no store of this text could have.
 
-To read all text and encode it may take hours.
+Reading and encoding all of the text may take hours.
 """
 
 import functools
@@ -73,8 +73,8 @@ def _check_columns(recipe: Recipe, tables: Sequence[str], data: Any) -> None:
 
 
 def _by_task(data: Any) -> bool:
-  """Whether the text is of a seqio Task or a TFDS builder, whose columns are known when it is
-  opened."""
+  """Returns True if the text comes from a seqio Task or a TFDS builder, whose columns are known
+  only when it is opened."""
   named = data.input
   if data.mixture or data.module:
     return True

@@ -37,13 +37,13 @@ GROUPS = 16
 
 
 class AdaptiveScores(NamedTuple):
-  """What the probabilities of some positions are made of.
+  """The factors of the logits at some positions, for the head and for each cluster.
 
   Attributes:
-    head: of the words below the first cutoff, and then one entry per cluster. The first cluster has
-      the last one: the original counts them from the end.
-    tails: of the words of each cluster.
-    bounds: static; where each cluster begins, and the number of words.
+    head: scores of the words below the first cutoff, then one entry per cluster. The first cluster
+      has the last entry: the original counts them from the end.
+    tails: scores of the words of each cluster.
+    bounds: static; the first word of each cluster, and the number of words.
   """
 
   head: Scores
@@ -105,7 +105,7 @@ def inside_cross_entropy(scores: Scores, target_BP: Array, inside_BP: Array) -> 
 
 
 def group_size(positions: int, words: int) -> int:
-  """How many positions are scored at a time: a multiple of 8."""
+  """Returns the number of positions scored at a time: a multiple of 8."""
   most = min(positions // GROUPS, CHUNK_LOGITS // words)
   return max(8, most // 8 * 8)
 

@@ -28,10 +28,10 @@ DIVIDE = ('data', 'fsdp', 'tensor')  # axes of the mesh that divide logits: rows
 
 
 class Scores(NamedTuple):
-  """What the logits of some positions are made of: hidden_BPE table_VE^T + bias_V.
+  """The factors of the logits at some positions: hidden_BPE table_VE^T + bias_V.
 
   Attributes:
-    hidden_BPE: what the head made of the hidden states; its dtype is the compute dtype.
+    hidden_BPE: the head's output for the hidden states, in the compute dtype.
     table_VE: float32 word table, padded to a multiple of 128 rows.
     bias_V: float32.
     vocab_size: static; rows from here on are padding, with logit -inf.
@@ -104,12 +104,12 @@ def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tupl
 
 
 def chunk_tiles(rows: int, chunks: int) -> int:
-  """How many tiles of each block a chunk has, where so many chunks have all of them."""
+  """Returns the number of tiles per block in a chunk, if so many chunks cover all rows."""
   return -(-rows // (BLOCKS * TILE * chunks))
 
 
 def chunk_count(rows: int, tiles: int) -> int:
-  """How many chunks of so many tiles of each block have all rows."""
+  """Returns the number of chunks that cover all rows with so many tiles of each block."""
   return -(-rows // (BLOCKS * TILE * tiles))
 
 

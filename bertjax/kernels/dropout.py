@@ -82,7 +82,7 @@ def random_bits(noise: Noise, site: Array, shape: tuple[int, ...]) -> Array:
 
 
 def threshold(rate: float) -> Array:
-  """Where the bits are below this uint32, the entry is dropped."""
+  """Returns the uint32 below which random bits drop their entry."""
   return jnp.uint32(round(rate * 2**32))
 
 

@@ -1,4 +1,4 @@
-"""What stands at an index, of arrays that a mesh divides along more than one axis."""
+"""Look-up by index in arrays that a mesh divides along more than one axis."""
 
 import functools
 

@@ -1,6 +1,6 @@
-"""What XLA divides by itself on the current mesh (`jax.set_mesh`).
+"""Axes of the current mesh (`jax.set_mesh`) that XLA divides by itself.
 
-Within a `shard_map` some axes are done with: arrays there are what one device of them holds.
+Within a `shard_map` the axes that it takes do not count: an array there is one device's share.
 """
 
 import math
@@ -29,6 +29,6 @@ def left(axes: Iterable[str]) -> tuple[str, ...]:
 
 
 def ways(axes: Iterable[str]) -> int:
-  """How many devices divide what these axes divide; 1 where there is no mesh."""
+  """Returns the number of devices along these axes, without those of a `shard_map`; 1: no mesh."""
   found = sizes()
   return math.prod(found.get(axis, 1) for axis in axes)

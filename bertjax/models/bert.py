@@ -82,11 +82,11 @@ class Base(Model):
       encoders of transformers have it.
     pooler_activation: in place of that tanh (ELECTRA, DistilBERT); 'none': heads of labels read the
       token as it is, without a dense layer (XLM).
-    pooling: what the pooler reads, the first token or the mean of all.
+    pooling: input of the pooler, the first token or the mean of all.
     labels: (name, classes) of the heads on it; 0 classes: as many as labelled examples have.
     head_dropout: rate of the dropout on what heads of labels read.
     pooler_dropout: whether that dropout is also on what the pooler reads (RoBERTa, ELECTRA).
-    token_labels: as labels, of the heads on every token: tags, or the ends of a span.
+    token_labels: (name, classes) of the heads on every token: tags, or the ends of a span.
     answers: the head of questions whose ends are asked for behind a start, 'none' or a form of
       `answers.FORMS`; it stands alone.
   """
@@ -153,12 +153,12 @@ class Base(Model):
 
   @property
   def room(self) -> int:
-    """As `Model`: rows of the position table behind its first."""
+    """Columns of the longest row: rows of the position table from `position_offset` on."""
     return self.positions - self.position_offset
 
   @property
   def has_segments(self) -> bool:
-    """As `Model`."""
+    """True if the model tells the segments of a row apart: it has two types or more."""
     return self.types > 1
 
   @property
@@ -232,7 +232,7 @@ class Bert(Base, AttendingModel):
     return out
 
   def projections(self, out: Mapping[str, Any], layers: Sequence[int]) -> dict[str, Array]:
-    """As `AttendingModel.projections`, of layers with an attention of their own."""
+    """Computes queries, keys and values, where every layer has attention of its own."""
     stack = self.variables['params']['encoder']['layers']['attention']
     params = jax.tree.map(lambda leaf: leaf[np.array(layers)], stack)
     read = lambda layer: out['hidden_LBTD'][layer - 1] if layer else out['embedded_BTD']
@@ -241,7 +241,7 @@ class Bert(Base, AttendingModel):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`: layers, the tables' projection, and the heads where they run."""
+    """Counts model FLOPs, see `Model.flops`: layers, the tables' projection, heads in use."""
     size = dict(layers=self.layers, width=self.width, ffn=self.ffn)
     count = self.net_flops(batch, self.table_width, **size)
     if self.words:

@@ -144,7 +144,7 @@ class Electra(bert.Base):
       masks = [example_mask(batch, attend) for attend in ('causal', 'anticausal')]
       left_BTD, *_ = self.generator_forward(x_BTE, masks[0], noise)
       right_BTD, *_ = self.generator_backward(x_BTE, masks[1], fork(noise, 'backward'))
-      # What stands before a token and what follows it, at the token.
+      # The states before and after a token, at the token's place.
       around_BTD = jnp.concatenate([jnp.roll(left_BTD, 1, 1), jnp.roll(right_BTD, -1, 1)], -1)
       return self.mlm(around_BTD, table_VE)
     net = self.generator_net if self.generator == 'own' else self.discriminator
@@ -164,7 +164,7 @@ class Electra(bert.Base):
     return dict(out, hidden_LBTD=layers[0], embedded_BTD=layers[1]) if hidden else out
 
   def read(self, batch: Batch) -> dict[str, Any]:
-    """As `Model.read`, of the discriminator."""
+    """Runs the discriminator on a batch without dropout: for export and use."""
     return self.discriminate(batch, None, hidden=True)
 
   @property
@@ -176,7 +176,7 @@ class Electra(bert.Base):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`, of both nets."""
+    """Counts model FLOPs of generator and discriminator, see `Model.flops`."""
     return self.discriminator_flops(batch) + self.generator_flops(batch)
 
   @nn.nowrap

@@ -72,10 +72,10 @@ class ModernBert(TargetModel):
     norm, norm_eps: of all norms, which stand before what they serve, and behind the embeddings and
       the last layer. The embeddings' is layer 0's: what it makes is also the residual stream there.
     biases: of norms, projections and the head's dense; the words always have one.
-    distances: what tells tokens apart by place. 'rotary' turns queries and keys; 'alibi' and
+    distances: encoding of places. 'rotary' turns queries and keys; 'alibi' and
       'buckets' (T5's) add to the scores, the same in all layers.
     theta, local_theta: of 'rotary', in global and in local layers.
-    window: how many keys a token of a local layer sees on each side; 0: all layers are global.
+    window: keys that a token of a local layer sees on each side; 0: all layers are global.
     global_every: every n-th layer is global, from layer 0 on.
     attention_dropout, dropout, ffn_dropout: of the probabilities, of what attention adds, and
       within the feed-forward.
@@ -119,8 +119,8 @@ class ModernBert(TargetModel):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """As `TargetModel`, and token_label_BTC, as of `Bert`; reads token, position and example, with
-    words target_pos, with labels first."""
+    """Runs the model, see `TargetModel`; token_label_BTC is as in `Bert`. Reads token, position and
+    example; with words target_pos, with labels first."""
     dtype, init = jnp.dtype(self.dtype), normal(self.init_std)
     word_VE = word_table(self, 'word', self.vocab_size, self.width, init)
     embedded_BTD = look_up(word_VE, batch['token_BT']).astype(dtype)
@@ -165,12 +165,12 @@ class ModernBert(TargetModel):
 
   @property
   def room(self) -> int:
-    """As `Model`."""
+    """Columns of the longest row that the model can take."""
     return self.positions
 
   @property
   def has_segments(self) -> bool:
-    """As `Model`."""
+    """False: the model has no table of segments."""
     return False
 
   @property
@@ -196,7 +196,7 @@ class ModernBert(TargetModel):
     )  # fmt: skip
 
   def _contexts(self, batch: Batch) -> list[Context]:
-    """What global and local layers get."""
+    """Returns the contexts of global and of local layers, in this order."""
     mask, found = example_mask(batch, self.attend), []
     bias_NR = None
     if self.distances != 'rotary':
@@ -211,7 +211,7 @@ class ModernBert(TargetModel):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`: layers with their windows, and the head."""
+    """Counts model FLOPs, see `Model.flops`: layers with their windows, and the heads."""
     example_BT = np.asarray(batch['example_BT'])
     real, ffn = float((example_BT > 0).sum()), (3 if self.gated else 2) * self.width * self.ffn
     count = self.layers * flops_lib.head_flops(real, 4 * self.width**2 + ffn)

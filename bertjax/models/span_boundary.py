@@ -78,7 +78,7 @@ class SpanBert(bert.Bert):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """As `Bert`, and `boundary`, the scores that the tokens around each target's span give it."""
+    """Runs `Bert` and adds `boundary`, each target's scores from the tokens around its span."""
     out = super().__call__(batch, noise, hidden)
     head = BoundaryHead(
       self.boundary_positions, self.boundary_width, self.activation, self.norm_eps,
@@ -89,12 +89,12 @@ class SpanBert(bert.Bert):
     return dict(out, boundary=head(left_BPD, right_BPD, batch['offset_BP'], out['word']))
 
   def read(self, batch: Batch) -> dict[str, Any]:
-    """As `Model.read`; the boundary head is for targets alone."""
+    """Runs `Bert` without dropout; the boundary head, which needs targets, stays out."""
     return super().__call__(batch, None, True)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Bert`, and the boundary head at the targets that it is trained on."""
+    """Counts the FLOPs of `Bert`, and of the boundary head at the targets it is trained on."""
     into = (2 * self.width + self.boundary_width) * self.table_width
     again, words = self.table_width**2, self.table_width * self.vocab_size
     targets = float(np.sum(batch['pair_weight_BP']))

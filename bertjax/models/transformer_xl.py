@@ -61,7 +61,7 @@ class Layer(Block):
   learned_positions: int = 0
 
   def entered(self, x_BTD: Array) -> Array:
-    """As `Block`: 'deeper' adds learned positions to every layer's input."""
+    """Adds learned positions to the layer's input, if attention is 'deeper'."""
     if self.attention != 'deeper':
       return x_BTD
     shape = (self.learned_positions, x_BTD.shape[-1])
@@ -69,7 +69,7 @@ class Layer(Block):
     return x_BTD + table[None, self.learned_positions - x_BTD.shape[1] :].astype(self.dtype)
 
   def relative(self, attention: Attention, context: Context, keys: int) -> Relative:
-    """As `Block`, of the kind of attention."""
+    """Returns the terms by distance of this kind of attention."""
     shape = (self.heads, self.head_size)
     if context.table_RD is not None:
       u_NH, w_NH = context.biases or query_biases(self, 'uw', shape, self.initializer)
@@ -106,7 +106,7 @@ class TransformerXL(StreamModel):
     same_length: every query sees mem_len keys, itself included, and none that are further.
     untie_r: every layer has its own query biases.
     pre_norm: norms stand before attention and feed-forward, not behind; none follows the last.
-    norm_std: how much the scales of the norms differ from 1 at the start.
+    norm_std: standard deviation of the norms' scales around 1 at the start.
   """
 
   vocab_size: Natural
@@ -213,7 +213,7 @@ class TransformerXL(StreamModel):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`, with a full memory."""
+    """Counts model FLOPs with a full memory, see `Model.flops`."""
     real_BT = np.asarray(batch['example_BT']) > 0
     rows, length = real_BT.shape
     real, heads = float(real_BT.sum()), self.heads * self.head_size
@@ -243,19 +243,19 @@ class TransformerXL(StreamModel):
 
   @property
   def divides_columns(self) -> bool:
-    """As `Model`: memory stands before them."""
+    """False: memory stands before the columns of a row."""
     return False
 
   @property
   def room(self) -> int | None:
-    """As `Model`: learned positions, or the keys that a token saw in training at most."""
+    """Columns of the longest row: learned positions, or mem_len with same_length, or None."""
     if self.attention == 'deeper':
       return self.learned_positions
     return self.mem_len if self.same_length else None
 
   @nn.nowrap
   def check_length(self, length: int) -> None:
-    """As `StreamModel`; learned positions and, with same_length, places of memory are limits."""
+    """Raises UserError for more columns than learned positions, or mem_len with same_length."""
     if self.attention == 'deeper' and length > self.learned_positions:
       raise UserError(
         f'{length} columns, but config.model.learned_positions={self.learned_positions}: raise it, '

@@ -56,7 +56,7 @@ class XLNet(Model):
     vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
     layers, width, heads, ffn: L, D, N, F.
     mem_len: M, places of memory; 0: none.
-    reuse_len: how many tokens of a row memory is kept of, its first ones.
+    reuse_len: tokens at the beginning of a row that memory keeps.
     clamp_len: the largest distance told apart; 0: all are.
     untie_r: every layer has its own query biases.
     words: whether there is a head for the vocabulary; an encoder alone has none.
@@ -146,11 +146,11 @@ class XLNet(Model):
 
   @property
   def divides_columns(self) -> bool:
-    """As `Model`: memory stands before them, and slots behind."""
+    """False: memory stands before the columns of a row, and slots behind them."""
     return False
 
   def read(self, batch: Batch) -> dict[str, Any]:
-    """As `Model.read`, of the content stream."""
+    """Runs the content stream alone, without memory or dropout: for export and use."""
     alone = {key: x for key, x in batch.items() if key != 'target_pos_BP'}
     out = self(alone, hidden=True)
     return dict(out, hidden_LBTD=out.pop('hidden_LBXD'))
@@ -167,7 +167,7 @@ class XLNet(Model):
     if predicts:
       query = Mask(example_BT, example_BS, **orders)
       slots = make_slots(batch['target_pos_BP'], batch['weight_BP'] > 0, length)
-    # As in the originals there is one row more than there are distances.
+    # The originals have one row more than distances.
     direction_B = batch.get('direction_B')
     last = -length if direction_B is None else -keys - 1
     table = DistanceTable(self.dropout, jnp.dtype(self.dtype), name='table')
@@ -194,7 +194,7 @@ class XLNet(Model):
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`, with a full memory."""
+    """Counts model FLOPs with a full memory, see `Model.flops`."""
     real = float(np.sum(np.asarray(batch['example_BT']) > 0))
     predicted = float(np.sum(batch['weight_BP']))
     rows, length = np.shape(batch['example_BT'])
@@ -216,7 +216,7 @@ class Labelled(XLNet, LabelModel):
 
   @nn.compact
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
-    """As `LabelModel`; reads token, type and example, with labels first: where the [CLS] are.
+    """Runs the model, see `LabelModel`. Reads token, type, example; with labels first, each [CLS].
 
     An example's [CLS] goes through dense, tanh and dropout (zihangdai/xlnet, modeling.py:
     summarize_sequence).
@@ -241,16 +241,16 @@ class Labelled(XLNet, LabelModel):
 
   @property
   def divides_columns(self) -> bool:
-    """As `Model`: there is neither memory nor a slot."""
+    """True: neither memory nor slots stand beside the columns of a row."""
     return True
 
   def read(self, batch: Batch) -> dict[str, Any]:
-    """As `Model.read`."""
+    """Runs the model on a batch without dropout: for export and use."""
     return self(batch, None, True)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
-    """As `Model.flops`: one stream, whose tokens see all of their example."""
+    """Counts model FLOPs, see `Model.flops`: one stream, each token sees all of its example."""
     example_BT = np.asarray(batch['example_BT'])
     real, square = float(np.sum(example_BT > 0)), self.width * self.width
     each = flops_lib.head_flops(real, 4 * square + 2 * self.width * self.ffn)

@@ -25,14 +25,14 @@ class Corpus:
 
   Attributes:
     name: of the corpus.
-    fingerprint: what its text depends on, for store.json.
-    records: how many documents to pass over -> the records of the rest.
-    documents: how many, or None where that is not known.
-    files: what tells how far reading has come, or None.
+    fingerprint: list of everything that its text depends on, for store.json.
+    records: number of documents to pass over -> the records of the rest.
+    documents: number of documents, or None if it is not known.
+    files: the files, which know how far reading has come, or None.
     columns: of the records.
     languages: those that are known before reading, in order.
     members: seqio Tasks that it is a Mixture of; 1 of anything else.
-    left_out: what was wrong in the last pass.
+    left_out: faults of the last pass.
   """
 
   name: str
@@ -59,13 +59,13 @@ class Corpus:
     yield from documents_lib.blocks(self.records(skip), BLOCK_BYTES)
 
   def texts(self) -> Iterator[list[bytes]]:
-    """As `batches`, without the columns."""
+    """Yields the groups of `batches`, each document as its text without the columns."""
     for batch in self.batches():
       yield [documents_lib.text_of(record, self.columns) for record in batch]
 
   def detect(self) -> str:
-    """What the lines are, by `sentence_split.detect`: paragraphs, if those at the beginning of any
-    part of the text are; lines of one sentence stay whole in the main where lines are split."""
+    """Guesses from the beginning of each part what a line is (`sentence_split.detect`): paragraphs
+    if any part has them, since lines of one sentence mostly stay whole when split."""
     parts = (self.files.apart() if self.files else []) or [self.records(0)]
     found = {sentence_split.detect(self._beginning(records)) for records in parts}
     return sentence_split.SENTENCES if sentence_split.SENTENCES in found else sentence_split.LINES
@@ -76,7 +76,7 @@ class Corpus:
         yield documents_lib.text_of(record, self.columns).decode('utf-8', 'replace')
 
   def done(self, position: int) -> float | None:
-    """Which part of the corpus lies before this document, if that is known."""
+    """Returns the share of the corpus before this document, 0 to 1; None if unknown."""
     if self.files:
       return self.files.done / max(self.files.total, 1)
     return position / self.documents if self.documents else None

@@ -66,7 +66,7 @@ def find_sources(pattern: str) -> list[Source]:
 
 
 def says_language(pattern: str) -> bool:
-  """Whether a comma list of sources names languages, as far as can be told without the files."""
+  """Returns True if a comma list of sources names a language; no file is opened."""
   return any(map(_LANGUAGE.fullmatch, pattern.split(',')))
 
 
@@ -208,7 +208,7 @@ class Files:
       say it; else, like `role`, from a field of JSON lines or tables.
     verbatim: whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB
       or a hundredth of all files, so that a share of them can be held out.
-    left_out: what is told of lines and records that are wrong.
+    left_out: counts or refuses lines and records that are wrong.
     done: bytes of the files read so far, compressed as they lie on disk.
   """
 
@@ -313,7 +313,7 @@ class Files:
     return ((text, {}) for text in texts)
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:
-    """As `_read`, of parallel text."""
+    """Yields (pair, {}, bytes of the files read so far), as `_read`, for parallel text."""
     with contextlib.ExitStack() as stack:
       raws = [stack.enter_context(path.open('rb')) for path in paths]
       sides = [_lines(path, raw) for path, raw in zip(paths, raws, strict=True)]

@@ -1,4 +1,4 @@
-"""What a file is: its kind by its name, and that its first bytes are what the name says."""
+"""Kinds of files: chosen by the file's name, and checked against its first bytes."""
 
 import contextlib
 import csv
@@ -127,7 +127,7 @@ def _check_unnamed(path: pathlib.Path, head: bytes) -> None:
 
 
 def _looks_like(head: bytes) -> tuple[str, str] | None:
-  """What a file seems to be, and how its name should end; None: text."""
+  """Guesses what a file holds and how its name should end; None: plain text."""
   if _JSON.match(head):
     return 'JSON', '.jsonl'
   rows = [row for row in head.decode('utf-8', 'replace').split('\n') if row.strip()]
@@ -136,7 +136,7 @@ def _looks_like(head: bytes) -> tuple[str, str] | None:
 
 
 def _is_table(rows: list[str], delimiter: str) -> bool:
-  """Whether some lines, at least three, have equally many fields behind a line of short names."""
+  """Returns True if at least three rows have equally many fields and the first, short names."""
   table = []
   with contextlib.suppress(csv.Error):  # where the last record is cut
     table.extend(itertools.islice(csv.reader(rows, delimiter=delimiter, strict=True), 20))

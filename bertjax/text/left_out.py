@@ -1,4 +1,4 @@
-"""What is wrong with a text: refused, or with `--skip_bad` left out, counted and named."""
+"""Faults in a text: refused, or with `--skip_bad` left out, counted and named."""
 
 import dataclasses
 from typing import NamedTuple
@@ -10,7 +10,7 @@ NAMED = 5  # of what was left out
 
 
 class Wrong(NamedTuple):
-  """What is wrong with a line or record, and what mends it."""
+  """A fault of a line or record, and its remedy."""
 
   what: str
   remedy: str = 'Mend it'
@@ -22,7 +22,7 @@ class LeftOut:
 
   Attributes:
     skip: whether they are left out instead of refused.
-    count: how many were.
+    count: number of faults in this pass.
     named: the first of them, by file and place.
   """
 
@@ -50,11 +50,11 @@ class LeftOut:
 
 
 def wrong_with(line: bytes, errors: str) -> Wrong | None:
-  """What is wrong with a line of text, or None.
+  """Returns the fault of a line of text, or None.
 
   Args:
-    line: as it lies in the file; one that is too long may be cut behind the limit.
-    errors: 'strict' takes UTF-8 alone; 'replace' leaves other bytes to whoever decodes.
+    line: bytes from the file; one that is too long may be cut behind the limit.
+    errors: 'strict' accepts only UTF-8; 'replace' leaves other bytes to the decoder.
   """
   if len(line) > MAX_DOCUMENT:
     return Wrong(f'longer than {MAX_DOCUMENT} bytes', 'Break it up')

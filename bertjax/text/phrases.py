@@ -32,10 +32,10 @@ _CAPITALS = re.compile(r"\b[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*)*")
 
 @functools.cache
 def finder(lexicon: str, segmenter: str) -> Callable[[str], Spans] | None:
-  """What finds units in a text, or None where neither is named.
+  """Returns the function that finds units in a text; None if neither argument is given.
 
   Raises:
-    UserError: both are named, a lexicon without entries, or no such segmenter.
+    UserError: both are given, the lexicon has no entries, or there is no such segmenter.
   """
   if lexicon and segmenter:
     raise UserError(f'expected --lexicon or --segmenter, got both: {lexicon} and {segmenter}')
@@ -94,7 +94,7 @@ def unit_starts(
 
   Args:
     flat: as `Vocabulary.encode_spans` returns it.
-    texts: what was encoded.
+    texts: the encoded texts.
     spans: of each text.
     word_starts: bool [V], what begins a word outside the spans.
 

@@ -12,7 +12,7 @@ from bertjax.errors import UserError
 
 LINES, SENTENCES, VERBATIM, AUTO = 'lines', 'sentences', 'verbatim', 'auto'
 
-# Of the lines in the sample, how many may hold several sentences where lines are sentences.
+# Largest share of sampled lines with several sentences if lines are sentences.
 _PARAGRAPH_SHARE = 0.25
 
 _CLOSING = '"\'”’»)\\]」』》】〉）〕'
@@ -141,7 +141,7 @@ def _is_end(text: str, start: int, match: re.Match) -> bool:
 
 
 def _is_abbreviated(before: str, rest: str) -> bool:
-  """Whether the period after `before` belongs to its last word."""
+  """Returns True if the period after `before` belongs to its last word."""
   words = before.rsplit(None, 1)
   word = words[-1].lstrip(_OPENING) if words else ''
   lower, following = word.lower(), _NOT_WORD.split(rest, maxsplit=1)[0]

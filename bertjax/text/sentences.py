@@ -49,7 +49,7 @@ class Row(NamedTuple):
   """A row of a batch.
 
   Attributes:
-    id_n: what the model reads.
+    id_n: ids that the model reads.
     columns: of the slots, ascending.
     targets: ids there, where they are known.
     second: column where the second text of a pair begins, in segment 1; 0: there is none.

@@ -30,8 +30,8 @@ class Options:
     context: column of the text.
     question: column of the question, or of how all choices begin; '': there is none.
     choices: columns of the choices, or the one of a list of them.
-    label: column of the right one.
-    answer: how it is named there: its 'index', from 0, its 'letter', from A, or its 'text'.
+    label: column of the right choice.
+    answer: form of the label: the choice's 'index', from 0, 'letter', from A, or 'text'.
     separators: [SEP] between context and question; RoBERTa has 2.
   """
 

@@ -22,7 +22,7 @@ class Options:
   Attributes:
     text: columns of the text, or of the two texts of a pair.
     label: column of the class or number.
-    classes: as they are spelled there, in the order of their ids; (): a number is predicted.
+    classes: spellings of the classes, in the order of their ids; (): a number is predicted.
     header: names of the columns of a table whose first line is none.
     separators: [SEP] between the texts of a pair; RoBERTa has 2.
     unlabelled: no label is read: a student can learn from a text what its teacher says.
@@ -61,7 +61,7 @@ def read(path: str, options: Options) -> Iterator[Record]:
 
 
 def classes(options: Options) -> dict[str, int]:
-  """How many the label has; 1: it is a number."""
+  """Returns label -> number of classes; 1: the label is a number."""
   return dict(label=len(options.classes) or 1)
 
 

@@ -105,7 +105,7 @@ def read(path: str, options: Options) -> Iterator[Record]:
 
 
 def classes(options: Options) -> dict[str, int]:
-  """Of each token two scores: that the answer begins and that it ends there."""
+  """Returns span -> 2 scores per token: that the answer begins there, and that it ends there."""
   del options
   return dict(span=2)
 
@@ -270,7 +270,7 @@ def labelled(rows: Sequence[Window], label: dict[str, np.ndarray]) -> Labelled:
 
 
 def _columns(row: Window, first: int, last: int) -> tuple[int, int]:
-  """Where a span stands in a row; [CLS] unless it is there as a whole."""
+  """Returns the first and last column of a span in a row; [CLS] if part of it is missing."""
   if first < row.first or last >= row.stop:
     return row.cls, row.cls
   return row.column + first - row.first, row.column + last - row.first

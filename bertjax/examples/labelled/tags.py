@@ -69,7 +69,7 @@ def read(path: str, options: Options) -> Iterator[Sentence]:
 
 
 def classes(options: Options) -> dict[str, int]:
-  """How many tags there are."""
+  """Returns tag -> number of tags."""
   return dict(tag=len(tag_sets.tags(options.scheme, options.classes)))
 
 

@@ -69,7 +69,7 @@ class _Parts(NamedTuple):
   Attributes:
     at_n: token of each place; places of a part lie side by side.
     start_p, end_p: places.
-    goal_p: how many targets each asks for.
+    goal_p: number of targets that each asks for.
     key_p: of its draws.
   """
 

@@ -39,7 +39,7 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    break_mode: where a block ends; see above.
+    break_mode: rule for the end of a block; see above.
     separator: one more </s> between documents; 'complete_doc' has none, as in fairseq.
   """
 
@@ -99,7 +99,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from; length counts <s> and the </s>.
+    spec: inputs of the plan besides the store; length counts <s> and the </s>.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -126,19 +126,19 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where <s> sentence </s> sentence </s> .. of some examples lie."""
+  """Returns the `Ranges` of some examples: <s> sentence </s> sentence </s> .."""
   lead_E = np.ones(len(chosen.column['length']), bool)
   return stream_ranges(stream_of(store, spec.options), chosen.column, lead_E, store.special['cls'])
 
 
 def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Ranges:
-  """Where ranges of the stream lie.
+  """Returns the `Ranges` of some ranges of the stream.
 
   Args:
     store: the token store.
     column: sentence, offset and sentences as `build` yields them; length, the lead included.
-    lead_E: bool, whether the example begins with one more token.
-    lead: its id.
+    lead_E: bool, True if the example begins with one more token.
+    lead: id of that token.
   """
   length_E, lead_E = column['length'].astype(np.int64), lead_E.astype(np.int64)
   example_n, number_n = layout.ragged(column['sentences'])
@@ -163,8 +163,8 @@ def stream_ranges(store, column: Columns, lead_E: np.ndarray, lead: int) -> Rang
 
 
 def _kinds(store) -> np.ndarray | None:
-  """What each sentence is: 2 * its language, and 1 more in a document that is a sentence and its
-  translation; None where the store knows no languages."""
+  """Returns the kind of each sentence: 2 * its language, plus 1 in a document that is a sentence
+  and its translation; None if the store has no languages."""
   if 'language' not in store.columns:
     return None
   kind_S = 2 * store.column('language').astype(np.int16)

@@ -46,7 +46,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; its offsets and the column `role` are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: turns per piece; changes the pieces, not the plan.
 
   Returns:
@@ -69,7 +69,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where the turns of some examples lie; role_BT is that of each turn."""
+  """Returns the `Ranges` of some examples' turns; role_BT is the role of each turn."""
   del spec
   column = chosen.column
   turns_E, length_E = column['turns'].astype(np.int64), column['length'].astype(np.int64)

@@ -50,7 +50,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -68,7 +68,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where [CLS] first [SEP] second [SEP] of some examples lie."""
+  """Returns the `Ranges` of some examples: [CLS] first [SEP] second [SEP]."""
   del spec
   column = chosen.column
   length_E, a_E = column['length'].astype(np.int64), column['a_length'].astype(np.int64)
@@ -103,15 +103,15 @@ def second(
   coin_E: np.ndarray,
   rejoin_E: np.ndarray,
 ) -> np.ndarray:
-  """Which sentences of some examples go to the second segment.
+  """Chooses the sentences that go to the second segment of their example.
 
   Args:
     size_n: int64, tokens of the sentences, example by example.
-    sentences_E: how many each example has, at least 1.
+    sentences_E: sentences of each example, at least 1.
     target_E, coin_E, rejoin_E: see `build`.
 
   Returns:
-    bool [n].
+    bool [n], True in the second segment.
   """
   start_E = layout.starts(sentences_E)
   out_n = np.zeros(len(size_n), bool)
@@ -131,7 +131,7 @@ def second(
 
 
 def _cut(size_n, segment_n, limit_S):
-  """How many tokens of each sentence its segment (ascending) has room for."""
+  """Returns the number of tokens of each sentence that fit in its segment; segments ascend."""
   total_S = np.bincount(segment_n, size_n, len(limit_S)).astype(np.int64)
   before_n = np.cumsum(size_n) - size_n - layout.starts(total_S)[segment_n]
   return np.clip(limit_S[segment_n] - before_n, 0, size_n)

@@ -38,7 +38,7 @@ def build(store, spec: Spec) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
 
   Returns:
     An iterator of one piece (columns, counts): the column length int32.
@@ -53,7 +53,7 @@ def build(store, spec: Spec) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where some rows of an epoch lie, each with the token after it."""
+  """Returns the `Ranges` of some rows of an epoch, each with the token after it."""
   stream = _stream(store, spec)
   order = stream.order(chosen.epoch if chosen.shuffle and spec.options.shuffle_documents else None)
   step_E, lane_E = np.divmod(chosen.index_E, spec.rows)

@@ -52,7 +52,7 @@ def build(store, spec: Spec, window: int = pairs.WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where [CLS] A [SEP] B [SEP] of some examples lie."""
+  """Returns the `Ranges` of some examples: [CLS] A [SEP] B [SEP]."""
   del spec
   return pairs.pair_ranges(store, chosen.column, 'order')
 

@@ -49,13 +49,13 @@ class Options:
 
 
 class Task(NamedTuple):
-  """What the label of a pair says.
+  """A task of pretraining on pairs, by the label that it predicts.
 
   Attributes:
-    name: of the label.
-    swap: where a chunk has two sentences or more, the coin swaps A and B; otherwise it takes a
-      random B.
-    least: sentences of a chunk, at least. What a document has left below it makes no example.
+    name: name of the label: 1 if the pair was changed.
+    swap: True: the coin swaps A and B, or draws a random B for a chunk of one sentence; False: it
+      draws a random B for any chunk.
+    least: fewest sentences of a chunk; a document's shorter rest makes no example.
   """
 
   name: str
@@ -82,7 +82,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: sentences times passes per piece; changes the pieces, not the plan.
 
   Returns:
@@ -98,7 +98,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
-  """As `build`, for a task; the column of the label has its name, and 1 stands for the coin."""
+  """Builds a task's examples as `build` does; the label's column is 1 if the pair was changed."""
   documents = len(store.documents) - 1
   peers = language_sampling.peers(store)
   if not task.swap and documents:
@@ -121,7 +121,7 @@ def require_two_sentences(store, expected: str, otherwise: str = '') -> None:
 
   Args:
     store: the token store.
-    expected: what the plan needs, for the message.
+    expected: need of the plan, for the message.
     otherwise: another remedy than preparing the store anew.
 
   Raises:
@@ -135,13 +135,13 @@ def require_two_sentences(store, expected: str, otherwise: str = '') -> None:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where [CLS] A [SEP] B [SEP] of some examples lie."""
+  """Returns the `Ranges` of some examples: [CLS] A [SEP] B [SEP]."""
   del spec
   return pair_ranges(store, chosen.column, 'next')
 
 
 def pair_ranges(store, column: Columns, label: str) -> Ranges:
-  """As `ranges`, for columns as `pieces` yields them of a task with this label."""
+  """Returns the `Ranges` of pairs, from columns that `pieces` yields for the task of this label."""
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
   b_E, start_E = length_E - a_E - 3, layout.starts(length_E)
   two = lambda a, b: np.stack([a, b], 1).ravel()

@@ -44,7 +44,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets and columns are read.
-    spec: what the plan follows from; length counts [CLS] and [SEP].
+    spec: inputs of the plan besides the store; length counts [CLS] and [SEP].
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -61,7 +61,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where [CLS] tokens [SEP] of some sequences lie."""
+  """Returns the `Ranges` of some sequences: [CLS] tokens [SEP]."""
   del spec
   length_E = chosen.column['length'].astype(np.int64)
   start_E = layout.starts(length_E)
@@ -75,8 +75,8 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
 
 
 def keep(store, options: Options, token_n: np.ndarray, length_E: np.ndarray) -> Kept:
-  """Which of some sequences have few enough unknown tokens, bool [E], and counts of
-  unknown_sequences, those that have not: see `Plan.keep`."""
+  """Returns bool [E], True if few enough tokens of a sequence are unknown, and the number of the
+  other sequences as unknown_sequences: see `Plan.keep`."""
   owner_n, _ = layout.ragged(length_E)
   unknown = store.special.get('unk')
   is_unknown_n = token_n == (-1 if unknown is None else unknown)

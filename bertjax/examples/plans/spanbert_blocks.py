@@ -36,7 +36,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:

@@ -49,7 +49,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store, which knows languages.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: pairs per piece; changes the pieces, not the plan.
 
   Returns:
@@ -77,7 +77,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where the two sides of some examples lie; language_BT is that of each side."""
+  """Returns the `Ranges` of both sides of some examples; language_BT is that of each side."""
   del spec
   column = chosen.column
   a_E, length_E = column['a_length'].astype(np.int64), column['length'].astype(np.int64)
@@ -86,7 +86,7 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
   two = lambda a, b: np.stack([a, b], 1).ravel()
   sentence_n = two(column['source'], column['target'])
   middle_E, end_E = start_E + a_E + 1, start_E + length_E - 1
-  # Where the middle is single, its place is named twice.
+  # A single middle has its place named twice.
   special_n = np.stack([start_E, middle_E, middle_E + 1 - single_E, end_E], 1).ravel()
   id_n = np.repeat(store.special['sep'], len(special_n))
   id_n[::4] = column['lead']

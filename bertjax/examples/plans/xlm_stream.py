@@ -33,7 +33,7 @@ class Options:
   """Fields of `config.data.plan`.
 
   Attributes:
-    share: what `config.data.language_alpha` measures a language by.
+    share: unit in which `config.data.language_alpha` counts the size of a language.
   """
 
   share: Literal['sentences', 'rows']
@@ -44,7 +44,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
   Args:
     store: the token store; its offsets and languages are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
     window: sentences per piece; changes the pieces, not the plan.
 
   Returns:
@@ -73,7 +73,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where the rows of some examples lie; language_BT is that of the row, where it is known."""
+  """Returns the `Ranges` of some rows; language_BT is the row's, if the store has languages."""
   del spec
   column = chosen.column
   found = stream_ranges(store, column, column['offset'] < 0, store.special['sep'])

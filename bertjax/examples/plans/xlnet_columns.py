@@ -48,7 +48,7 @@ def build(store, spec: Spec) -> Iterator[Piece]:
 
   Args:
     store: the token store; only its offsets are read.
-    spec: what the plan follows from.
+    spec: inputs of the plan besides the store.
 
   Returns:
     An iterator of one piece (columns, counts): the column length int32.
@@ -73,7 +73,7 @@ def build(store, spec: Spec) -> Iterator[Piece]:
 
 
 def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
-  """Where some rows of an epoch lie, in the direction in which each is read."""
+  """Returns the `Ranges` of some rows of an epoch, each in its reading direction."""
   stream, index_E, reuse = _stream(store, spec), chosen.index_E, spec.options.reuse_len
   order = stream.order(chosen.epoch if chosen.shuffle else None)
   root = counter_rng.fold(counter_rng.root(spec.seed, 'xlnet_rows'), chosen.epoch)
@@ -115,7 +115,7 @@ def _stream(store, spec: Spec) -> ColumnStream:
 
 def _segments(column, after_E, room, key_E):
   """Returns the size of A, the place where B begins and its size, and the label."""
-  # What lies further away than twice the room changes nothing: it is cut off again.
+  # Sentences further away than twice the room change nothing: they are cut off again.
   limit_E = np.minimum(after_E + 2 * room, column.size)
   owner_c, place_c = column.sentence_starts(after_E + 1, limit_E)
   size_c = place_c - after_E[owner_c]
@@ -162,11 +162,11 @@ class _Columns:
     return begin, begin + end_n - begin_n
 
   def ranges(self, row_n: np.ndarray, begin_n: np.ndarray, length_n: np.ndarray):
-    """Where ranges of the columns lie.
+    """Maps ranges of the columns to ranges of the store.
 
     Returns:
-      start_r and length_r of the store, order_n as `Ranges` has it, and the places of the tokens
-      behind documents when all is laid end to end as it is read.
+      start_r, length_r and order_n of `Ranges`, and the places of the tokens that end documents,
+      with the ranges laid end to end as they are read.
     """
     begin, _ = self._span(row_n, begin_n, begin_n + length_n)
     start_r, length_r, end_m = self._stream.ranges(self._order, begin, length_n)
@@ -181,7 +181,7 @@ class _Columns:
     return start_r, length_r, number_m[read_m][plain_n], np.flatnonzero(~plain_n)
 
   def sentence_starts(self, begin_E, end_E):
-    """As `ColumnStream.sentence_starts`: what is read first of a sentence is its start."""
+    """Finds sentence starts in reading order, see `ColumnStream.sentence_starts`."""
     row_E = np.arange(len(begin_E))
     ahead_E = self._sign_E > 0
     begin, end = self._span(row_E, begin_E, end_E)
@@ -195,7 +195,7 @@ class _Columns:
     return owner_c[by_place], place_c[by_place]
 
   def sentence_around(self, place_E):
-    """As `ColumnStream.sentence_around`; may reach beyond the column."""
+    """Returns begin and end of the sentence at each place; they may lie beyond the column."""
     begin, end = self._stream.sentence_around(self._order, self._first_E + self._sign_E * place_E)
     ahead_E = self._sign_E > 0
     low_E = np.where(ahead_E, begin - self._first_E, self._first_E - end + 1)

@@ -1,6 +1,6 @@
-"""Where the rows of a run come from: `config.data.reader`.
+"""Sources of a run's rows, which `config.data.reader` chooses by name.
 
-Each is a module here and exports it as READER.
+Each is a module here that exports a `Reader` as READER.
 """
 
 from typing import Any

@@ -30,7 +30,7 @@ def _says(phases: Sequence[Any], path: str) -> str:
 
 
 def _all_of(config: Any) -> str:
-  """What all tokens have an id of that is not in the files."""
+  """Returns ' (name id, ..)' for ids that all tokens share and the files lack; '' if none."""
   found = extra_ids.ids(config)
   return f' ({", ".join(f"{name} {number}" for name, number in found.items())})' if found else ''
 

@@ -18,7 +18,7 @@ def open_corpus(
   verbatim: bool = False,
   skip_bad: bool = False,
 ) -> Corpus:
-  """As `corpora.open_corpus`; local files and python_docs are opened without TensorFlow.
+  """Opens a corpus as `corpora.open_corpus` does, but files and python_docs without TensorFlow.
 
   Raises:
     UserError: as there; or the text needs a package that is not installed.

@@ -129,7 +129,7 @@ def open_corpus(
 
 
 def registered_names() -> list[str]:
-  """Of all seqio Tasks and Mixtures."""
+  """Returns the names of all registered seqio Tasks and Mixtures."""
   return [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
 
 
@@ -200,7 +200,7 @@ def _refuse_empty_members(name: str, members: dict[str, tf.data.Dataset]) -> Non
 
 
 def _version(task: seqio.Task) -> dict[str, str]:
-  """What the text of a Task depends on, besides its name."""
+  """Returns the versions, besides the Task's name, that its text depends on."""
   if isinstance(task.source, seqio.TfdsDataSource):
     return dict(tfds=str(task.source.tfds_dataset.name))
   return dict(python=platform.python_version()) if task.name == corpus_lib.PYTHON_DOCS else {}
@@ -237,7 +237,7 @@ def _from_tfds(name: str, field: str, columns: Sequence[str]) -> Corpus:
 
 
 def size_of(task: seqio.Task) -> int | None:
-  """How many documents it has, or None where that is not known."""
+  """Returns the number of documents of a Task, or None if it is unknown."""
   source = task.source
   if isinstance(source, seqio.TfdsDataSource) and 'train' not in source.tfds_dataset.info.splits:
     return None

@@ -25,13 +25,13 @@ SPLIT = flags.DEFINE_enum(
   'split',
   sentence_split.AUTO,
   [sentence_split.AUTO, sentence_split.LINES, sentence_split.SENTENCES, sentence_split.VERBATIM],
-  'What a line of a document is: a sentence that is kept as it is, or a paragraph that is split '
-  'into sentences. auto: paragraphs, if more than a quarter of the first lines of any part of '
-  '--input hold several. verbatim: blank lines and white space are kept too, as streams of bytes '
-  'and words want them; files are then one stream and not documents.',
+  'Treatment of lines: lines keeps each as one sentence, sentences splits each into sentences, '
+  'auto splits if more than a quarter of the first lines of any part of --input hold several. '
+  'verbatim also keeps blank lines and white space, as streams of bytes and words want them; '
+  'files are then one stream and not documents. Default: auto.',
 )
 ERRORS = flags.DEFINE_enum(
-  'errors', 'strict', ['strict', 'replace'], 'What becomes of bytes that are not UTF-8.'
+  'errors', 'strict', ['strict', 'replace'], 'Bytes that are not UTF-8: refused, or U+FFFD instead.'
 )
 LOWERCASE = flags.DEFINE_bool(
   'lowercase', None, 'Lowercase the text; by default as the vocabulary says, or one is made: no.'

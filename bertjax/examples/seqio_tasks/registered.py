@@ -40,7 +40,7 @@ from bertjax.text import python_docs, sentence_split
 from bertjax.text.corpus import PYTHON_DOCS
 from bertjax.vocab.train import TRAINERS
 
-# Of the smoothed language sampling of multilingual BERT (google-research/bert, multilingual.md).
+# Exponent of language sampling in multilingual BERT (google-research/bert, multilingual.md).
 SMOOTHING = 0.7
 # Millions of words, Devlin et al. 2018, section 3.1; examples are of one length, so a share of the
 # words is a share of the examples.

@@ -113,7 +113,7 @@ class Fixed:
 
   @property
   def rows(self) -> int:
-    """How many."""
+    """Number of rows."""
     return len(self.row['example_BT'])
 
   @property
@@ -123,7 +123,7 @@ class Fixed:
 
   @property
   def stats(self) -> dict[str, float]:
-    """How many rows there are."""
+    """Number of rows, under the key rows."""
     return dict(rows=self.rows)
 
   def batch(self, row_n: np.ndarray, shuffle: bool) -> Batch:
@@ -164,7 +164,7 @@ def open_vocabulary(workdir: str) -> Store:
 
 
 def is_finished(data: Any) -> bool:
-  """Whether `config.data` names finished examples, and not text that it makes them of."""
+  """Returns True if `config.data` names finished examples, not text to make them from."""
   return _example_tasks().registered_examples(data) is not None
 
 

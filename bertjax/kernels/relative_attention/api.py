@@ -61,7 +61,7 @@ def relative_attention(
     q_BTNH: queries, float32 or bfloat16.
     k_BSNH: keys, those of the memory first.
     v_BSNH: values.
-    mask: who sees whom.
+    mask: the keys that each query sees.
     relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
     dropout: of the probabilities; None for none.
     impl: one of IMPLEMENTATIONS, which is used or raises; None: this machine's kernel, or xla where

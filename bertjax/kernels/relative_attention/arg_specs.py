@@ -87,7 +87,7 @@ SHAPES = {
 
 
 class Operands(NamedTuple):
-  """What `relative_attention` takes."""
+  """The operands of `relative_attention`."""
 
   q_BTNH: Array
   k_BSNH: Array

@@ -1,4 +1,4 @@
-"""Which blocks of scores hold anything: a kernel visits those alone."""
+"""Blocks of scores that hold anything: a kernel visits only these."""
 
 from collections.abc import Callable
 from typing import NamedTuple

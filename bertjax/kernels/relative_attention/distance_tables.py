@@ -23,7 +23,7 @@ def span(
     table: [R, ...], the row of distance d is far - d.
     far: the distance of row 0.
     first: the first distance wanted, static or traced; at most far + width.
-    width: how many.
+    width: number of rows to return.
     direction_B: +1 or -1; -1 asks for the negated distances.
 
   Returns:

@@ -16,14 +16,14 @@ def _static(default):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Mask:
-  """Who sees whom, as vectors; never a [T, S] array.
+  """The keys that each query sees, as vectors; never a [T, S] array.
 
   The S = M + T keys are M of memory and then the queries' own columns, so query t stands at column
   M + t, and its distance to key s is M + t - s: positive towards the past. Query t sees key s iff
   all of these hold:
 
     example   `example_q[t] == example_k[s]`, and that id is not 0 (padding)
-    causal    it is not, or the distance is not negative
+    causal    the mask is not causal, or the distance is not negative
     order     there are no orders, or `order_q[t] > order_k[s]`, or `see_self` and the distance is 0
     window    there is none, or `|distance| < window`, or `global_q[t]` or `global_k[s]`
 
@@ -44,8 +44,8 @@ class Mask:
     see_self: static; a query sees its own column whatever the orders say (XLNet's content stream).
     causal: static; no query sees a later column, and nothing is computed for them.
     whole: static; each row of queries, and of keys, is one example in its first columns and padding
-      behind it: a promise of whoever makes the rows. Vectors alone say it at run time only, and
-      implementations that know lengths and no ids need it beforehand. A broken one is not noticed.
+      behind it: a promise of the code that makes the rows. The vectors tell it only at run time,
+      and implementations that know lengths but no ids need it before. Nothing checks the promise.
   """
 
   example_q_BT: Array

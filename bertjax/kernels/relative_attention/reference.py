@@ -13,12 +13,12 @@ Array = jax.Array
 
 
 class Place(NamedTuple):
-  """Where a block of queries and keys lies in the operation.
+  """The place of a block of queries and keys in the operation.
 
   Attributes:
     first: its first query.
     low: its first key.
-    queries, keys: of the operation; the queries are the last of the keys' columns.
+    queries, keys: T and S of the operation; the queries are the last of the keys' columns.
   """
 
   first: Array | int

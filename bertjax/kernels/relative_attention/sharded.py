@@ -62,7 +62,7 @@ def sharded(attend: Callable[..., Array], single: bool = False) -> Callable[...,
 
 
 def _spec(key: Any, names: dict[str, Any]) -> PartitionSpec:
-  """How an operand is split, from the axis letters that its name ends in: q_BTNH, u_NH, site."""
+  """Returns the split of an operand, by the axis letters that end its name: q_BTNH, u_NH, site."""
   name = getattr(key, 'name', None) or key.key
   tail = name.rpartition('_')[2]
   return PartitionSpec(*(names.get(letter) for letter in tail if tail.isupper()))

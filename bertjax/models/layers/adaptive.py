@@ -26,7 +26,7 @@ class AdaptiveWords(nn.Module):
 
   Attributes:
     cutoffs: the first id of each cluster; ids are ordered by frequency.
-    div_val: how much narrower each cluster is than the one before.
+    div_val: factor by which each cluster is narrower than the one before.
     projection_std: of the projections at the start (proj_init_std).
   """
 
@@ -73,7 +73,7 @@ class AdaptiveWords(nn.Module):
     return x_BTD
 
   def scores(self, h_BPD: Array) -> AdaptiveScores:
-    """What the probabilities at some positions are made of."""
+    """Returns the factors of the logits at some positions: of the head and of each tail."""
 
     def down(projection: Array | None) -> Array:
       h = h_BPD.astype(self.dtype)

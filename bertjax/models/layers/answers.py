@@ -36,18 +36,18 @@ NEVER = -1e30  # the logit of what is no start and no end; finite, as that of XL
 
 
 class Form(NamedTuple):
-  """What tells the heads of the originals apart.
+  """The differences between the answer heads of the originals.
 
   Attributes:
-    width: of their dense layers; 0: that of the encoder.
-    activation: of these.
+    width: width of the dense layers; 0: that of the encoder.
+    activation: activation of the dense layers.
     norm: whether the states of ends are normalised before they are scored.
-    bias: whether the last layer of `none` has one.
-    initializer: of the kernels; None: that of the encoder.
+    bias: whether the last layer of `none` has a bias.
+    initializer: initializer of the kernels; None: that of the encoder.
     last_separator: whether the [SEP] behind the text may be a start or an end.
-    by_window: whether a window without the answer learns that there is none; else it is a matter
-      of the question alone.
-    beam: starts, and ends of each, that are kept outside of training.
+    by_window: True: a window without the answer learns `none`; False: only a question without an
+      answer does.
+    beam: number of starts, and of ends of each, that are kept outside of training.
   """
 
   width: int
@@ -170,8 +170,8 @@ class AnswerHead(nn.Module):
     return Beam(top_BK, column_BK, ends_BKK, end_column_BKK, none_B)
 
   def _allowed(self, batch: Batch, last_separator: bool) -> Array:
-    """Which tokens may be a start or an end, [B, T]: those of the text, which [SEP] ends, and
-    [CLS]."""
+    """Returns the tokens that may be a start or an end, bool [B, T]: the text, with the [SEP]
+    behind it if `last_separator`, and [CLS]."""
     text_BT = (batch['type_BT'] == self.text_type) & (batch['example_BT'] > 0)
     if not last_separator:
       text_BT &= jnp.pad(text_BT[:, 1:], ((0, 0), (0, 1)))

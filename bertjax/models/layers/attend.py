@@ -1,4 +1,4 @@
-"""Who sees whom within a packed example: `config.model.attend` as a mask."""
+"""The mask of a packed example, by `config.model.attend`: which tokens see each other."""
 
 from typing import Literal
 

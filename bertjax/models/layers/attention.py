@@ -17,10 +17,10 @@ Array = jax.Array
 
 
 class Rotary(NamedTuple):
-  """How far each column turns its queries and keys (Su et al. 2021).
+  """Cosines and sines of the angles by which queries and keys turn (Su et al. 2021).
 
   Attributes:
-    cos_BTH, sin_BTH: float32, of half the head size.
+    cos_BTH, sin_BTH: float32; H is half the head size.
   """
 
   cos_BTH: Array
@@ -64,11 +64,11 @@ def projections(params: Any, x_LBTD: Array, dtype: Any) -> dict[str, Array]:
 
 
 def whole_columns(x_BTNH: Array) -> Array:
-  """Where a mesh divides columns, each device gets all columns of some heads instead (Jacobs et al.
-  2023, DeepSpeed-Ulysses): an all-to-all before attention, and one after it.
+  """Gives each device all columns of some heads where a mesh divides columns: an all-to-all before
+  attention, and its inverse after it (Jacobs et al. 2023, DeepSpeed-Ulysses).
 
   Raises:
-    UserError: there are not as many heads as devices that are to divide them.
+    UserError: the number of heads is not a multiple of the devices that divide them.
   """
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or mesh.shape.get('sequence', 1) == 1:
@@ -133,7 +133,7 @@ class Attention(nn.Module):
     Args:
       x_BTD: the queries' inputs.
       seen_BSD: memory and input, in this order; or another text, where the mask has no distances.
-      mask: who sees whom.
+      mask: the keys that each query sees.
       relative: terms by distance or segment, or None.
       turns: of queries and keys alike, which are then the same columns; or None.
       noise: keys of the dropout of the probabilities, or None.

@@ -75,7 +75,7 @@ class Dense(nn.Module):
   Attributes:
     shape: output axes, e.g. (N, H) for queries.
     axes: logical names of (input axes..., output axes...).
-    inputs: how many trailing axes of x are contracted.
+    inputs: number of trailing axes of x that are contracted.
     init: kernel initializer.
     dtype: compute dtype.
     bias: without it, a linear map.

@@ -19,15 +19,15 @@ NormPlace = Literal['after', 'before', 'none']
 
 
 class Context(NamedTuple):
-  """What all layers get besides their input. None is what a model does not have.
+  """Inputs of all layers besides the hidden states; None where the model does without.
 
   Attributes:
-    mask: who sees whom.
-    rotary: turns of queries and keys.
+    mask: the keys that each query sees.
+    rotary: the turns of queries and keys.
     bias_NR: float32, added to the scores by distance, the furthest first (`positions.bias_table`).
-    table_RD: of distances, which every layer projects.
-    biases: of the queries, [N, H] each, where all layers share them.
-    other_BSD, other_mask: another text, for cross-attention, and who sees what of it.
+    table_RD: table of distances, which every layer projects.
+    biases: biases of the queries, [N, H] each, if all layers share them.
+    other_BSD, other_mask: another text, for cross-attention, and its mask.
   """
 
   mask: Mask
@@ -63,7 +63,7 @@ class Block(nn.Module):
       (ModernBERT, whose embeddings have a norm and whose layer 0 has none before attention).
     out_initializer: of what is added to the residual; None: as `initializer`.
     positions: whether attention projects `Context.table_RD`.
-    reuse_len: how many columns memory is kept of; None: all.
+    reuse_len: number of columns that memory keeps, from the first; None: all.
     cross: attention to `Context.other_BSD` between the two.
     nested: the feed-forward's parameters lie in a module of their own, as Transformer-XL's do.
   """
@@ -102,7 +102,7 @@ class Block(nn.Module):
 
     Args:
       x_BTD: its input.
-      context: what all layers get, a `Context` or what a subclass has instead.
+      context: inputs of all layers, a `Context` or a subclass's own type.
       noise: keys of the dropout, or None.
       memory_BMD: inputs of this layer that are remembered, or None.
       layer: its number.
@@ -151,7 +151,7 @@ class Block(nn.Module):
   def attend(
     self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Any, noise, layer: Array
   ) -> Array:
-    """What attention adds.
+    """Returns the output of attention, before its dropout and the residual.
 
     Args:
       attention: of this layer.

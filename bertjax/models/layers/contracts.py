@@ -1,7 +1,7 @@
-"""What an objective asks of a model, where several models can give it.
+"""Interfaces of models, by which an objective runs with any model that has what it asks for.
 
-A model names the contract that it keeps as its base class, so that an objective takes models that
-were written after it and refuses the others before anything runs. An objective that is made for one
+A model names the contract that it keeps as its base class, so an objective accepts models that
+were written after it and refuses all others before anything runs. An objective that is made for one
 model alone (`rtd`, `plm`, `span_boundary`) asks for that class.
 """
 
@@ -24,12 +24,12 @@ class Model(nn.Module):
 
   @property
   def divides_columns(self) -> bool:
-    """Whether a mesh may divide the columns of a row: no memory stands before them."""
+    """True if a mesh may divide the columns of a row: no memory stands before them."""
     return True
 
   @property
   def has_segments(self) -> bool:
-    """Whether the model tells the segments of a row apart (`type_BT`)."""
+    """True if the model tells the segments of a row apart (`type_BT`)."""
     return True
 
   @nn.nowrap
@@ -42,7 +42,7 @@ class Model(nn.Module):
     raise NotImplementedError
 
   def read(self, batch: Batch) -> dict[str, Any]:
-    """What the model says of a batch by itself, without memory and dropout: for export and use.
+    """Runs the model on a batch alone, without memory or dropout: for export and use.
 
     Returns:
       what `__call__` returns, with hidden_LBTD.
@@ -77,10 +77,10 @@ class TargetModel(LabelModel):
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
-    """As `LabelModel`.
+    """Runs the model; see `LabelModel`.
 
     Returns:
-      with words also word, the `Scores` of the vocabulary at the targets.
+      the same dict; with `words` also word, the `Scores` of the vocabulary at the targets.
     """
     raise NotImplementedError
 

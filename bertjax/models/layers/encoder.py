@@ -15,7 +15,7 @@ from bertjax.models.layers.block import Block, Context
 
 Array = jax.Array
 
-# What of a layer may be shared without the rest; a norm goes with what comes before it.
+# Parts of a layer that layers may share alone; a norm goes with the part before it.
 PARTS = dict(attention=('attention', 'attention_norm'), ffn=('ffn_up', 'ffn_down', 'ffn_norm'))
 Sharing = Literal['none', 'all', 'attention', 'ffn']
 
@@ -26,7 +26,7 @@ def scanned(block: type[Block], layers: int, remat: str) -> Any:
   Args:
     block: the class, which returns x, and (its new memory or None, its output or None).
     layers: L.
-    remat: what the backward pass keeps of a layer, a `Remat`.
+    remat: policy for the parts of a layer that the backward pass keeps, a `Remat`.
 
   Returns:
     The class of the stack. Memories have their layers on axis 1, outputs and parameters on axis 0.
@@ -47,9 +47,9 @@ class Encoder(nn.Module):
 
   Attributes:
     layers: L.
-    remat: what the backward pass keeps of a layer, a `Remat`.
+    remat: policy for the parts of a layer that the backward pass keeps, a `Remat`.
     layer: the fields of Block.
-    sharing: which parameters layers hold in common, a `Sharing` (Lan et al. 2020). 'none': every
+    sharing: the parameters that layers have in common, a `Sharing` (Lan et al. 2020). 'none': every
       leaf is under 'layers' and has a leading axis of that name. Parts that all layers share are
       under 'shared' instead, without that axis.
     groups, inner_groups: of 'all'. Layer l visits group l * groups // layers, and each visit runs

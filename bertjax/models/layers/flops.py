@@ -1,4 +1,4 @@
-"""What a model's `flops` is made of: model FLOPs of forward and backward, over real tokens only.
+"""Terms of a model's `flops`: model FLOPs of forward and backward, over real tokens only.
 
 A matrix weight costs 6 FLOPs (forward 2, backward 4) for each token that it meets, attention 12 * D
 FLOPs per layer for each (query, visible key) pair, 18 * D where the score has a product by distance

@@ -1,7 +1,7 @@
-"""What a recurrent transformer hands from batch to batch: the inputs of each layer, and their ids.
+"""The memory of a recurrent transformer between batches: the inputs of each layer and their ids.
 
-A memory holds as many places as the model's mem_len, the newest last, and says itself which of them
-are filled. The originals begin in two ways, `Start`:
+A memory holds as many places as the model's mem_len, the newest last, and its ids tell which
+of them are filled. The originals begin in two ways, `Start`:
 
   empty   nothing is remembered and none of it seen, and so again where a text begins anew, with
           every epoch (Transformer-XL's PyTorch program)

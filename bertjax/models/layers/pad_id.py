@@ -1,4 +1,4 @@
-"""What a model's config leaves to the vocabulary: where its [PAD] is.
+"""The id of [PAD], which a model's config leaves to the vocabulary.
 
 In `config.model`, -1 stands for it: `position_offset` is then the id behind it, `zero_row` the id
 itself. fairseq has its pad at 1, so RoBERTa's positions begin at 2; a WordPiece vocabulary has it

@@ -1,4 +1,4 @@
-"""Where tokens stand, as tables: sinusoids of positions or distances, and biases by distance."""
+"""Tables of positions: sinusoids of positions or distances, and biases by distance."""
 
 from typing import Any, Literal
 

@@ -1,7 +1,7 @@
-"""What the backward pass keeps of a layer, and what it computes again.
+"""Policies that choose what of a layer the backward pass keeps and what it computes again.
 
 Matrix products and attention are marked where they are computed (`keep`); the policies choose among
-the marks. All else of a layer is cheap beside them: activations, norms, dropout, sums.
+the marks. The rest of a layer is cheap beside them: activations, norms, dropout, sums.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def function(run: Callable[..., Any], remat: str) -> Callable[..., Any]:
 
 
 def module(layer: type[nn.Module], remat: str) -> type[nn.Module]:
-  """As `function`, of a module that is scanned."""
+  """Returns a module for `nn.scan` whose derivative keeps what the policy says."""
   if remat == 'none':
     return layer
   return nn.remat(layer, prevent_cse=False, policy=_policy(remat))

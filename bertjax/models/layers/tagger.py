@@ -20,10 +20,10 @@ class Tagger(nn.Module):
   """Tags from the outputs of an encoder's layers.
 
   Attributes:
-    features: what is read. embeddings: what enters the first layer; last, second_to_last: the
+    features: the input. embeddings: input of the first layer; last, second_to_last: the
       output of a layer; sum: that of all; sum_last_four, concat_last_four; mix: the mean of all and
       of the embeddings with learned weights, and a learned factor (Peters et al. 2018, equation 1).
-    kind: what reads it: a linear map, or LSTMs in both directions and a linear map.
+    kind: the network on it: a linear map, or LSTMs in both directions and a linear map.
     width: of an LSTM in one direction.
     layers: of LSTMs.
     dropout: rate of that on the features.
@@ -47,7 +47,7 @@ class Tagger(nn.Module):
 
     Args:
       hidden_LBTD: outputs of the encoder's layers.
-      embedded_BTD: what enters the first.
+      embedded_BTD: input of the first layer.
       size_B: int32, tokens of each row; columns from there on are padding.
       noise: keys of the dropout; None in evaluation.
 

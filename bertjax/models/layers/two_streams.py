@@ -24,7 +24,7 @@ Array = jax.Array
 
 
 class Slots(NamedTuple):
-  """Where the predicted slots stand in their rows.
+  """The places of the predicted slots in their rows.
 
   Attributes:
     slot_BT: the slot of each column; P where it has none.
@@ -38,16 +38,15 @@ class Slots(NamedTuple):
 
 
 class Streams(NamedTuple):
-  """What every layer gets besides its input.
+  """Inputs of all layers besides the hidden states of both streams.
 
   Attributes:
     content, query: the masks of h and g; query is None where there is no g.
-    slots: of g, or None.
+    slots: the slots of g, or None.
     table_RD: sinusoids of the distances.
-    far: of its first row.
     direction_B: see `Relative`, or None.
-    segment_BT, segment_BS: of the queries and of the keys.
-    biases: u, w and z, [N, H], where all layers share them, else None.
+    segment_BT, segment_BS: segments of the queries and of the keys.
+    biases: u, w and z, [N, H], if all layers share them, else None.
   """
 
   content: Mask
@@ -64,13 +63,13 @@ class Layer(Block):
   """A block whose input holds both streams: T columns of h, and behind them P slots of g."""
 
   def content(self, x_BTD: Array, context: Streams) -> Array:
-    """As `Block`: h."""
+    """Returns the columns of h, which are seen and remembered; g is neither."""
     return x_BTD[:, : context.segment_BT.shape[1]]
 
   def attend(
     self, attention: Attention, x_BTD: Array, seen_BSD: Array, context: Streams, noise, layer: Array
   ) -> Array:
-    """As `Block`, of both streams, which see h alone; the norm stands behind."""
+    """Returns the output of attention for both streams: each sees h, never g."""
     length = context.segment_BT.shape[1]
     keys = attention.key(seen_BSD), attention.value(seen_BSD)
     relative = self.relative(attention, context, seen_BSD.shape[1])
@@ -84,7 +83,7 @@ class Layer(Block):
     return attention.out(y_BXNH)
 
   def relative(self, attention: Attention, context: Streams, keys: int) -> Relative:
-    """As `Block`: distances and segments."""
+    """Returns the layer's terms by distance and by segment."""
     shape = (self.heads, attention.head_size)
     u_NH, w_NH, z_NH = context.biases or query_biases(self, 'uwz', shape, self.initializer)
     embedding_2NH = param(self, 'segment', ('type', 'heads', 'head'), (2, *shape), self.initializer)
@@ -125,10 +124,10 @@ pick.defvjp(lambda y, slots: (pick(y, slots), slots), lambda slots, d: (spread(d
 
 
 def seen_pairs(batch: Batch, memory: int) -> tuple[int, int]:
-  """How many (query, key) pairs the content stream and the query stream see, in a host batch.
+  """Counts the (query, key) pairs that content and query stream see, in a host batch.
 
   Args:
-    batch: with orders.
+    batch: a host batch with orders.
     memory: places that every row remembers.
   """
   order_q_BT, order_k_BT = (np.asarray(batch[f'order_{side}_BT']) for side in 'qk')

@@ -10,14 +10,14 @@ Said = dict[str, str]  # column -> its value, of what a file says of a document
 
 
 class Reading(NamedTuple):
-  """How a file is read.
+  """A file, and the options for reading it.
 
   Attributes:
-    path: of the file.
-    errors: 'strict' or 'replace', of bytes that are not UTF-8.
-    field: that holds the text.
-    columns: that are read besides, where the file has them.
-    left_out: what is told of lines and records that are wrong.
+    path: path of the file.
+    errors: 'strict' or 'replace', for bytes that are not UTF-8.
+    field: name of the field that holds the text.
+    columns: further fields to read, where the file has them.
+    left_out: counts and names the lines and records that are wrong, or refuses them.
   """
 
   path: pathlib.Path

@@ -21,7 +21,7 @@ def documents(
     sides: the lines of two files, or of one with columns.
     paths: of these files.
     errors: 'strict' or 'replace', of bytes that are not UTF-8.
-    left_out: what is told of pairs that are wrong; they are left out as a whole.
+    left_out: counts or refuses pairs that are wrong; they are left out as a whole.
 
   Raises:
     UserError: a line that is no text, or has no second column, and may not be left out.

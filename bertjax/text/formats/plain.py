@@ -93,8 +93,8 @@ def _ended(lines: Iterable[bytes]) -> Iterator[tuple[list[bytes], bool]]:
 
 
 def _is_blank(line: bytes) -> bool:
-  """Whether a line has white space alone, such as U+3000, too: create_pretraining_data.py strips
-  what it has decoded."""
+  """Returns True if a line is only white space, Unicode's such as U+3000 included:
+  create_pretraining_data.py strips lines after decoding them."""
   rest = line.strip()
   # The first bytes of all white space that is not ASCII.
   return not rest or (rest[0] in b'\xc2\xe1\xe2\xe3' and not rest.decode(errors='replace').strip())

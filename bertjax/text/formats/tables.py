@@ -25,7 +25,7 @@ def csv_documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[by
 
 
 def tsv_documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
-  """As `csv_documents`, of TSV."""
+  """Yields the text of each record of TSV, and its columns; see `csv_documents`."""
   rows = (line.decode('utf-8', 'surrogateescape').rstrip('\r\n').split('\t') for line in lines)
   yield from _documents(enumerate(rows, 1), reading)
 

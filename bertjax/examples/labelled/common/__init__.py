@@ -1,1 +1,1 @@
-"""What the kinds of tasks share: tables, texts as rows of tokens, and rows as batches."""
+"""Shared code of the labelled tasks: tables, texts as rows of tokens, and rows as batches."""

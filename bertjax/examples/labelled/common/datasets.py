@@ -60,7 +60,7 @@ def examples(path: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _nearest(tfds: Any, name: str) -> str:
-  """What TFDS has that is spelled like the data set, or its configuration, that it has not."""
+  """Returns a hint that names the most similar TFDS data set or configuration, or ''."""
   own, _, variant = name.partition(':')[0].partition('/')
   known = tfds.list_builders(with_community_datasets=False)
   if own in known:
@@ -70,7 +70,7 @@ def _nearest(tfds: Any, name: str) -> str:
 
 
 def _value(kinds: Any, feature: Any, value: Any, path: str, language: str) -> Any:
-  """What stands in an example under a feature, in types of Python."""
+  """Converts the value of a feature of a TFDS example to plain Python types."""
   if isinstance(feature, kinds.TranslationVariableLanguages):
     texts = {
       name.decode(): text.decode()

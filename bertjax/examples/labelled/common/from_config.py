@@ -1,4 +1,4 @@
-"""What a config says of labelled examples: their task, files and vocabulary."""
+"""The labelled examples that a config names: their task, files and vocabulary."""
 
 import itertools
 import pathlib
@@ -75,7 +75,7 @@ def read_records(config: Any, path: str, key: str, limit: int) -> list[Any]:
 
 
 def count(config: Any) -> int:
-  """How many examples the run is trained on, without encoding them.
+  """Counts the examples that the run trains on, without encoding them.
 
   Raises:
     UserError: as `open_rows`.

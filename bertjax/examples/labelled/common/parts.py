@@ -13,7 +13,7 @@ def count(examples: Labelled) -> int:
 
 
 def is_cls_last(model: Any) -> bool:
-  """Whether a `config.model` reads rows whose parts end in [CLS]."""
+  """Returns True if a `config.model` reads rows in which [CLS] ends each part."""
   return 'pooling' in model and model.pooling == 'last'
 
 

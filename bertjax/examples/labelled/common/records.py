@@ -74,7 +74,7 @@ def string(record: Record, name: str) -> str:
 
 
 def by_name(path: str) -> bool:
-  """Whether it names what TFDS or seqio knows, and no file."""
+  """Returns True if the path names a TFDS data set or a seqio Task, not a file."""
   return path.startswith((datasets.PREFIX, TASKS))
 
 
@@ -122,11 +122,11 @@ def _examples(path: str, columns: Sequence[str]) -> Iterator[Record]:
 
 
 def parsed(text: str | bytes, **options: Any) -> Any:
-  """What JSON says; options as of `json.loads`.
+  """Parses JSON text; the options go to `json.loads`.
 
   Raises:
-    ValueError: it is none, or has an escape of half a surrogate pair (\\ud83d), as a text has that
-      was cut within an emoji: no UTF-8 holds that.
+    ValueError: it is not JSON, or has an escape of half a surrogate pair (\\ud83d), as text that
+      was cut within an emoji has: UTF-8 cannot encode it.
     RecursionError: it is nested too deeply.
   """
   if isinstance(text, bytes):

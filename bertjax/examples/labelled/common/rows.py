@@ -82,7 +82,7 @@ class Rows:
       shuffle: whether each epoch has an order of its own.
     """
     number_n = self._examples_of(row_n, shuffle)
-    # Of all rows of the batches that these are of, so that hosts agree.
+    # All rows of the batches that these rows belong to, so that hosts agree.
     first = int(np.min(row_n)) // self.together * self.together
     stop = int(np.max(row_n)) // self.together * self.together + self.together
     whole_n = np.arange(first, stop) if shuffle else row_n
@@ -165,13 +165,13 @@ class Rows:
 
   @functools.cached_property
   def lengths(self) -> list[int]:
-    """Of rows: those with the least padding, if each example were in a row as long as it needs."""
+    """At most LENGTHS row lengths, ascending: those that pad the examples least in total."""
     unit_n = -(-self.size_n // UNIT)
     units = int(unit_n.max())
     below_u = np.searchsorted(np.sort(unit_n), np.arange(units + 1), 'right')  # examples that fit
     tokens_u, chosen = np.where(np.arange(units + 1) > 0, np.inf, 0.0), []
     for _ in range(LENGTHS):
-      # Of all that fit into u units those beyond v, the length before, are u long.
+      # Examples that fit into u units, but not into v, the length before, are u long.
       tokens_uv = tokens_u + (below_u[:, None] - below_u) * np.arange(units + 1)[:, None]
       tokens_uv[np.triu_indices(units + 1, 1)] = np.inf
       chosen.append(tokens_uv.argmin(1))

@@ -103,7 +103,7 @@ def _string(holder: Any, key: str, place: str) -> str:
 
 
 def _item(holder: Any, key: str, types: tuple[type, ...], place: str) -> Any:
-  """What stands under a key, of one of these types."""
+  """Returns the value of a key; raises UserError if it is missing or of none of these types."""
   expected = f'{place}: expected {" or ".join(t.__name__ for t in types)} as {key!r}'
   if not isinstance(holder, Mapping) or key not in holder:
     raise UserError(f'{expected}, got {str(holder)[:60]!r}, which is not in the form of SQuAD')

@@ -27,7 +27,7 @@ def tags(scheme: Scheme, classes: Sequence[str]) -> tuple[str, ...]:
 
 
 def unread(scheme: Scheme) -> str:
-  """What a word is given that no row has room for: O, or a tag that none is equal to."""
+  """Returns the tag of a word that no row had room for: O, or '_', which equals no tag."""
   return OUTSIDE if scheme == 'iob2' else NONE
 
 

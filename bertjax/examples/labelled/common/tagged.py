@@ -36,17 +36,17 @@ class Sentence(NamedTuple):
   lines: Sequence[int] = ()
 
   def at(self, number: int) -> str:
-    """Where the word of that number is, for messages."""
+    """Returns the place of a word, file with line or word number, for error messages."""
     return f'{self.place}, {f"line {self.lines[number]}" if self.lines else f"word {number + 1}"}'
 
 
 class Where(NamedTuple):
-  """Where words and tags stand.
+  """The columns that hold the words and the tags.
 
   Attributes:
-    names: of their columns in tables and JSON lines; of words alone, where no tags are asked for.
-    columns: their places elsewhere, from 1, or from the end with -1; likewise.
-    separator: between the words in a field of a table.
+    names: column names in tables and JSON lines; only that of the words if no tags are needed.
+    columns: column numbers in other files, from 1, or from the end with -1; likewise.
+    separator: string between the words in a field of a table.
   """
 
   names: Sequence[str]

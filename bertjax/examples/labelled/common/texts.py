@@ -36,7 +36,7 @@ def rows(
     columns: the texts, and where there are pairs their seconds.
     vocabulary: of the model.
     length: tokens of a row at most.
-    separators: how many stand between the two; RoBERTa has 2.
+    separators: number of [SEP] between the two; RoBERTa has 2.
 
   Raises:
     UserError: a vocabulary without the special tokens, or no room for texts.
@@ -81,8 +81,8 @@ def special(vocabulary: Vocabulary, roles: Sequence[str]) -> list[int]:
 
 
 def fitting(sizes: Sequence[int], room: int) -> list[int]:
-  """How many tokens of one or two texts are kept where there is room for so many: one by one is
-  taken from the longer, and of two equal ones from the second."""
+  """Returns how many tokens of one or two texts to keep: drops tokens one by one from the longer
+  text, or from the second if both are equally long, until the texts fit the room."""
   if sum(sizes) <= room or len(sizes) == 1:
     return [min(size, room) for size in sizes]
   small = min(sizes)

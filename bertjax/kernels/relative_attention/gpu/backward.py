@@ -27,7 +27,7 @@ Array = jax.Array
 def _slopes(
   x: Refs, out: Refs, plan: Plan, q: Array, w: Array | None, k: Array, t0: Array, s0: Array
 ) -> tuple[Array, Array, Array]:
-  """Of a tile: the probabilities after dropout, the slopes of the scores, and its rows of dy."""
+  """Returns a tile's probabilities after dropout, the slopes of its scores, and its rows of dy."""
   line = t0 + jnp.arange(plan.tile.queries)
   score = tile_lib.scores(x, out.get('buffer_BNXQK'), plan, q, w, k, t0, s0) * LOG2E
   lse = triton.load(x['lse_BNT'].at[line], mask=line < plan.queries, other=0)

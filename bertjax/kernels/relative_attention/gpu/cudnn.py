@@ -50,7 +50,7 @@ def refusal(
 
 
 def _unsaid(mask: Mask) -> str | None:
-  """What of a mask the library has no argument for, or None."""
+  """Returns why cuDNN cannot express a mask, as 'expected .., got ..'; None: it can."""
   if not mask.whole:
     return 'expected rows of one example each, and a mask that says so (Mask.whole)'
   if mask.order_q_BT is not None:

@@ -1,7 +1,7 @@
-"""What the kernels share: linear parts folded away, masks as vectors, the blocks to visit.
+"""Operands of the GPU kernels: linear parts folded away, masks as vectors, blocks to visit.
 
-Biases of the query and the segment products are plain JAX outside of the kernels, so their
-gradients are autodiff's and a kernel's core has seven arrays to differentiate at most.
+Biases of the query and segment products are plain JAX outside of the kernels: autodiff gives their
+gradients, and a kernel's core has at most seven arrays to differentiate.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class Vectors(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-  """What is static: `Mask.window`, `Mask.see_self`, `Relative.far`, `nearest`, `Dropout.rate`."""
+  """Static values: `Mask.window`, `Mask.see_self`, `Relative.far`, `nearest`, `Dropout.rate`."""
 
   window: int | None
   see_self: bool

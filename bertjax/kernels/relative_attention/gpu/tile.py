@@ -49,7 +49,7 @@ class Plan:
 
   @property
   def pieces(self) -> int:
-    """How often `tile.keys` rows of the table a tile meets."""
+    """Number of pieces of `tile.keys` rows of the table that a tile meets."""
     return pl.cdiv(self.tile.queries + self.tile.keys - 1, self.tile.keys)
 
 
@@ -117,7 +117,7 @@ def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
 
 
 def barrier(plan: Plan) -> None:
-  """What the program's threads stored is there for all of them."""
+  """Waits until every thread of the program sees what all of them stored."""
   if not plan.interpret:
     triton.debug_barrier()
 
@@ -176,7 +176,7 @@ def seen(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
 
 
 def kept(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
-  """Where dropout keeps the probability, bool [block_q, block_k]; `reference._drop`."""
+  """Returns bool [block_q, block_k], True if dropout keeps the entry: see `reference._drop`."""
   query = x['head_N'][...] * plan.queries + (t0 + jnp.arange(plan.tile.queries)).astype(jnp.uint32)
   key = (s0 + jnp.arange(plan.tile.keys)).astype(jnp.uint32)
   index = (query * plan.keys)[:, None] + key[None]
@@ -202,7 +202,7 @@ def piece(x: Refs, plan: Plan, k: int, t0: Array, s0: Array) -> Array:
 
 
 def _skewed(plan: Plan, k: int, t0: Array, s0: Array, outside: int) -> tuple[Array, Array]:
-  """Where the k-th piece of a tile's rows lies among its keys: index and whether it is inside.
+  """Returns the key's index of each entry of a tile's k-th piece, and True if it is inside.
 
   Row c of piece k belongs to key s = k block_k + c - (block_q - 1) + t: int32 [block_q, block_k].
   """
@@ -261,6 +261,6 @@ def scores(
 
 
 def differ(x: Refs, plan: Plan, t0: Array, s0: Array) -> Array:
-  """Whether query and key have different segments, bool [block_q, block_k]."""
+  """Returns bool [block_q, block_k], True if query and key have different segments."""
   mine = vector(x['segment_q_BT'], t0, plan.tile.queries, plan.queries)[:, None]
   return mine != vector(x['segment_k_BS'], s0, plan.tile.keys, plan.keys)[None]

@@ -28,7 +28,7 @@ from bertjax.kernels.relative_attention.tuning import Call, choose
 Array = jax.Array
 
 _NO_STRIDED_ROTATION = ('TPU v4', 'TPU v3', 'TPU v2')
-# What the sums may take of a core's fast memory: all of 16 MB, less a tile; of 64 MB and more.
+# Bytes that the sums may take of a core's fast memory: of 16 MB, less a tile; of 64 MB or more.
 _SUM_BYTES = {kind: 10 * 2**20 for kind in _NO_STRIDED_ROTATION}
 _MOST_SUM_BYTES = 40 * 2**20
 

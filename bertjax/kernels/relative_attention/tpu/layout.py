@@ -22,18 +22,18 @@ LANES = 128  # of a register, and of a tile of memory
 
 
 class Shape(NamedTuple):
-  """What is static.
+  """Static sizes and options of the operation.
 
   Attributes:
     rows, heads, queries, keys, size: B, N, T, S, H before padding.
     block: queries and keys of a block; all lengths are padded to multiples of it.
     wide: H, padded to a multiple of 64.
     group: heads of a block; N is padded to a multiple of it.
-    scale: of all terms but the bias.
+    scale: factor of all terms but the bias.
     near: see `operands.nearest`.
     window, see_self: of the mask.
-    order, globals_, position, bias, segment: whether there are such.
-    rate: of the dropout; 0 for none.
+    order, globals_, position, bias, segment: whether the operation has them.
+    rate: rate of the dropout; 0: none.
   """
 
   rows: int
@@ -81,7 +81,7 @@ class Shape(NamedTuple):
 
 
 class Floats(NamedTuple):
-  """What has a gradient. D is padded N times padded H.
+  """The operands that have a gradient. D is padded N times padded H.
 
   Attributes:
     q_BTD, k_BSD, v_BSD: padded.
@@ -100,12 +100,12 @@ class Floats(NamedTuple):
 
 
 class Integers(NamedTuple):
-  """What has none.
+  """The operands that have no gradient.
 
   Attributes:
     q_BT8, k_B8S: int32 vectors EXAMPLE, ORDER, GLOBAL and SEGMENT of queries and keys.
-    visits: of the blocks.
-    row_4B: int32: the two words of the dropout, which table, the number of the first head.
+    visits: the blocks to visit.
+    row_4B: int32: the two words of the dropout, index of the table, number of the first head.
   """
 
   q_BT8: Array

@@ -198,7 +198,7 @@ def _specs(shape: Shape) -> list[Any]:
 
 
 def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list, list]:
-  """What every kernel reads: the scalars, the arrays and their blocks."""
+  """Returns the inputs of every kernel: the scalars, the arrays and their blocks."""
   scalars = [
     integers.visits.count_BI.reshape(-1),
     integers.visits.index_BIJ.reshape(-1),
@@ -215,14 +215,14 @@ def inputs(shape: Shape, floats: Floats, integers: Integers) -> tuple[list, list
 def cost(
   shape: Shape, scalars: list, arrays: list, per_query: list, per_head: list, products: int
 ) -> pl.CostEstimate:
-  """What a kernel does if it visits every block: all the grid, re-reads of blocks included.
+  """Estimates a kernel's cost as if it visited every block of the grid, re-reads included.
 
   Args:
-    shape: of the operation.
+    shape: static sizes of the operation.
     scalars, arrays: from `inputs`.
     per_query: further arrays that are read or written once, block by block of queries.
     per_head: those that are written once, when a group of heads is done.
-    products: tiles of b x b x H that are multiplied at a visit, of one head.
+    products: tiles of b x b x H that a visit multiplies, per head.
   """
   q, k, v, vectors, r, bias, q_info, k_info = arrays
   bytes_of = lambda xs: sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(xs))
@@ -242,8 +242,8 @@ def cost(
 
 
 def program(shape: Shape, count_ref, index_ref) -> tuple[tuple, Array]:
-  """Where a step is: (row, group of heads, block of queries, block of keys), and whether it visits
-  any."""
+  """Returns the place of a step, (row, group of heads, block of queries, block of keys), and
+  whether it visits that block."""
   q_blocks, k_blocks = shape.blocks
   batch, n, i, j = (pl.program_id(axis) for axis in range(4))
   place = batch * q_blocks + i

@@ -23,11 +23,11 @@ KERNELS = {'tpu': ('both',), 'gpu': ('forward', 'queries', 'keys', 'diagonals')}
 
 
 class Tile(NamedTuple):
-  """How a kernel cuts the pairs of queries and keys, and how a GPU's programs run.
+  """The size of a kernel's tiles, and the launch options of a GPU's programs.
 
   Attributes:
-    queries, keys: of a tile. TPU: the same multiple of 128. GPU: powers of two from 16.
-    warps, stages: of a GPU's programs.
+    queries, keys: sides of a tile. TPU: the same multiple of 128. GPU: powers of two from 16.
+    warps, stages: warps and pipeline stages of a GPU's programs; no effect on a TPU.
   """
 
   queries: int
@@ -37,7 +37,7 @@ class Tile(NamedTuple):
 
 
 class Call(NamedTuple):
-  """What tiles are chosen by: dtype of q, whether there are projected positions, H, max(T, S)."""
+  """Key of a table of tiles: dtype of q, whether positions are projected, H, max(T, S)."""
 
   dtype: str
   position: bool
@@ -62,7 +62,7 @@ class Entry:
   length: int | None = None
 
   def covers(self, call: Call) -> bool:
-    """Whether the entry is for such a call."""
+    """Returns True if the entry's tiles are for this call."""
     same = all(
       mine is None or mine == its
       for mine, its in ((self.dtype, call.dtype), (self.position, call.position))
@@ -100,7 +100,7 @@ def choose(impl: str, kind: str, call: Call) -> Mapping[str, Tile]:
 
 
 def path(kind: str) -> pathlib.Path:
-  """Where the table of a kind of device lies, or would: 'TPU v5 lite' in `tpu_v5_lite.json`."""
+  """Returns the path for a kind of device's table: 'TPU v5 lite' in `tpu_v5_lite.json`."""
   return FOLDER / (re.sub(r'\W+', '_', kind.strip().lower()) + '.json')
 
 
@@ -126,7 +126,7 @@ def parse(impl: str, data: Any) -> Table:
   """A table from its file's content.
 
   Args:
-    impl: whose kernels the tiles are for.
+    impl: implementation whose kernels use the tiles.
     data: {'timed': None or where and when, 'entries': [..]}, each entry with the fields of `Entry`.
 
   Raises:
