@@ -126,7 +126,9 @@ class Out(NamedTuple):
   Attributes:
     terms: name -> Term.
     carry: state that this batch hands to the next one; B first in every leaf.
-    updates: collections to replace after the optimizer step (never 'params').
+    updates: collection (never 'params') -> (totals, weights), two trees like it. Both are summed
+      over all devices and microbatches; after the optimizer step each array of the collection
+      becomes total / weight, or stays as it is where the weight is 0.
   """
 
   terms: dict[str, Term]

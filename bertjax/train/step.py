@@ -81,15 +81,14 @@ def reduce_once(
   """`accumulate`, where replicas add up the gradients of their own rows and then exchange the sums,
   once in a step.
 
-  Where there are no replicas (`sharding.replicas`), or the objective has updates, which it may make
-  of the whole batch, XLA reduces each gradient where it is computed, in the dtype it has there.
+  Where there are no replicas (`sharding.replicas`), XLA reduces each gradient where it is computed,
+  in the dtype it has there.
 
   Args:
     dtype: what the sums of the replicas are added up in.
   """
-  whole = lambda: accumulate(objective, variables, carry, batch, ctx, count)
-  if sharding.replicas() == 1 or jax.eval_shape(whole)[-1].updates:
-    return whole()
+  if sharding.replicas() == 1:
+    return accumulate(objective, variables, carry, batch, ctx, count)
   everywhere = lambda tree: jax.lax.psum(tree, sharding.REPLICAS)
 
   def own(given, rows):
@@ -100,10 +99,11 @@ def reduce_once(
     )
     low = everywhere(jax.tree.map(lambda grad: grad.astype(dtype), grads))
     grads = jax.tree.map(lambda total, grad: total.astype(grad.dtype), low, grads)
-    return (grads, *everywhere((loss, sums))), out.carry
+    return (grads, *everywhere((loss, sums, out.updates))), out.carry
 
   total, carry = sharding.by_replica(own)((variables, ctx.key, ctx.step), (carry, batch))
-  return *total, Out({}, carry)
+  *total, updates = total
+  return *total, Out({}, carry, updates)
 
 
 def accumulate(
@@ -131,7 +131,7 @@ def accumulate(
     grads: like variables['params'].
     loss: the trained loss, a float32 scalar.
     sums: name -> (total, weight).
-    out: the last microbatch's updates and the joined carry.
+    out: the joined carry and the summed updates, not yet divided.
   """
   frozen = {k: v for k, v in variables.items() if k != 'params'}
   parts, carries = split_rows(batch, count), split_rows(carry, count)
@@ -156,8 +156,7 @@ def accumulate(
   def body(total, part_and_carry):
     part, carry = part_and_carry
     (loss, (sums, carry, updates)), grads = gradient(params, carry, part)
-    total = jax.tree.map(jnp.add, total, (grads, loss, sums))
-    return total, (carry, updates)
+    return jax.tree.map(jnp.add, total, (grads, loss, sums, updates)), carry
 
   if (
     count == 1
@@ -166,10 +165,21 @@ def accumulate(
     (loss, (sums, carry, updates)), grads = gradient(params, take(carries), take(parts))
     return grads, loss, sums, Out({}, carry, updates)
   shapes = jax.eval_shape(gradient, params, *jax.tree.map(lambda x: x[0], (carries, parts)))
-  (loss_shape, (sums_shape, _, _)), grads_shape = shapes
-  zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), (grads_shape, loss_shape, sums_shape))
-  (grads, loss, sums), (carry, updates) = jax.lax.scan(body, zeros, (parts, carries))
-  return grads, loss, sums, Out({}, join_rows(carry), jax.tree.map(lambda x: x[-1], updates))
+  (loss_shape, (sums_shape, _, updates_shape)), grads_shape = shapes
+  zeros = jax.tree.map(
+    lambda s: jnp.zeros(s.shape, s.dtype), (grads_shape, loss_shape, sums_shape, updates_shape)
+  )
+  (grads, loss, sums, updates), carry = jax.lax.scan(body, zeros, (parts, carries))
+  return grads, loss, sums, Out({}, join_rows(carry), updates)
+
+
+def updated(variables: Variables, updates: Any) -> Variables:
+  """Returns the new values of the collections that have `updates`, sums over the whole batch."""
+
+  def mean(old, total, weight):
+    return jnp.where(weight > 0, total / weight, old).astype(old.dtype)
+
+  return {name: jax.tree.map(mean, variables[name], *sums) for name, sums in updates.items()}
 
 
 def passed_over(state: State) -> State:
@@ -213,7 +223,11 @@ def make_train_step(
     )
     params = state.variables['params']
     updates, opt_state = tx.update(grads, state.opt_state, params, rate=rate)
-    variables = dict(state.variables, params=optax.apply_updates(params, updates), **out.updates)
+    variables = dict(
+      state.variables,
+      params=optax.apply_updates(params, updates),
+      **updated(state.variables, out.updates),
+    )
     metrics: dict[str, Any] = dict(
       loss=loss, grad_norm=optax.tree.norm(grads), lr=jnp.asarray(rate), sums=sums
     )

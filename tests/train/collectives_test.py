@@ -39,8 +39,8 @@ def of(found: list[Collective], kind: str, *axes: str) -> list[Collective]:
 @mutation(
   'step: gradients are reduced in each microbatch',
   'bertjax/train/step.py',
-  'if sharding.replicas() == 1 or',
-  'if True or',
+  'if sharding.replicas() == 1:',
+  'if True:',
 )
 @pytest.mark.parametrize('microbatches', [1, pytest.param(4, marks=pytest.mark.full)])
 def test_replicas_exchange_each_gradient_once(microbatches):

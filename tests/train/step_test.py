@@ -7,6 +7,7 @@ import optax
 import pytest
 from mutation import mutation
 
+from bertjax import sharding
 from bertjax.train import step as step_lib
 from bertjax.types import Context, Objective, Out, Term
 
@@ -93,6 +94,57 @@ def test_the_step_counts_and_reports_the_learning_rate_it_used():
   new, metrics = train(state, dict(x_B=jnp.ones(4), w_B=jnp.ones(4)), 0, 0.25)
   assert int(new.step) == 4 and float(metrics['lr']) == 0.25
   np.testing.assert_allclose(new.variables['params']['a'], 2.0 - 0.25 * 4 / 4.5, rtol=1e-6)
+
+
+def mean_kept(w, microbatches, devices):
+  """The mean of 0, 1, .. by w that a step writes into a variable, which was 7 before."""
+  plain = objective()
+
+  def loss(variables, carry, batch, ctx):
+    totals, weights = dict(mean=jnp.sum(batch['w_B'] * batch['x_B'])), dict(mean=batch['w_B'].sum())
+    return plain.loss(variables, carry, batch, ctx)._replace(updates=dict(kept=(totals, weights)))
+
+  step = step_lib.make_train_step(plain._replace(loss=loss), DESCEND, 'main', microbatches)
+  batch = dict(x_B=np.arange(len(w), dtype=np.float32), w_B=np.asarray(w, np.float32))
+  variables = dict(params=dict(a=jnp.float32(2.0)), kept=dict(mean=jnp.float32(7.0)))
+  carry = dict(main=jnp.zeros(len(w)))
+  state = step_lib.State(jnp.int32(0), variables, DESCEND.init(variables['params']), carry)
+  mesh = sharding.make_mesh(dict(data=devices), jax.devices()[:devices])
+  with jax.set_mesh(mesh):
+    new, _ = jax.jit(step)(state, sharding.put_batch(batch, mesh), 0, 0.25)
+  shards = new.variables['kept']['mean'].addressable_shards
+  assert len(shards) == devices
+  (value,) = {float(shard.data) for shard in shards}
+  return value
+
+
+@mutation(
+  'step: the update of the last microbatch',
+  'bertjax/train/step.py',
+  'return jax.tree.map(jnp.add, total, (grads, loss, sums, updates)), carry',
+  'return (*jax.tree.map(jnp.add, total[:3], (grads, loss, sums)), updates), carry',
+)
+@mutation(
+  'step: each replica has its own update',
+  'bertjax/train/step.py',
+  '*everywhere((loss, sums, out.updates))',
+  '*everywhere((loss, sums)), out.updates',
+)
+@pytest.mark.parametrize('devices', [1, 4])
+@pytest.mark.parametrize('microbatches', [1, 2, 4])
+def test_an_update_is_divided_once_by_the_global_weight(microbatches, devices):
+  w = np.arange(16) % 3
+  assert mean_kept(w, microbatches, devices) == np.float32((w * np.arange(16)).sum() / w.sum())
+
+
+@mutation(
+  'step: an update without weight is written',
+  'bertjax/train/step.py',
+  'jnp.where(weight > 0, total / weight, old)',
+  '(total / weight)',
+)
+def test_an_update_without_weight_leaves_the_variable_as_it_was():
+  assert mean_kept(np.zeros(16), 2, 1) == 7.0
 
 
 def trained(batches, **options):
