@@ -91,7 +91,7 @@ def test_libtpu_knows_every_flag():
   environ = dict(os.environ, JAX_PLATFORMS='cpu', LIBTPU_INIT_ARGS='')
   presets.apply(config('tpu'), (), environ)
   code = (
-    'import jax\nfrom bertjax.preflight import topology\n'
+    'import jax\nfrom bertjax.tools.preflight import topology\n'
     "x = topology.on(topology.device('v5e'), jax.ShapeDtypeStruct((8, 128), 'float32'))\n"
     'topology.compile_absent(jax.jit(lambda x: x @ x.T).lower(x))\nprint(1)'
   )

@@ -16,7 +16,7 @@ from bertjax.objectives import lm, mlm
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Who may know a model by its name.
-BY_NAME = ('bertjax/models', 'bertjax/convert')
+BY_NAME = ('bertjax/models', 'bertjax/formats', 'bertjax/export')
 METADATA = {'model': {'name', 'family', 'size'}, 'objective': {'name'}}
 
 

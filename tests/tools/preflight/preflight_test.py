@@ -166,7 +166,7 @@ def test_two_preflights_queue(tmp_path, monkeypatch):
   monkeypatch.setenv('TMPDIR', str(tmp_path))
   monkeypatch.setattr(tempfile, 'tempdir', None)
   code = (
-    'from bertjax.preflight import topology\n'
+    'from bertjax.tools.preflight import topology\n'
     'with topology.in_turn(lambda line: print(line, flush=True)): print("mine", flush=True)'
   )
   with topology.in_turn(print):
