@@ -128,9 +128,13 @@ class Workdir:
         pathlib.Path(self.text).mkdir(parents=True, exist_ok=True)
         durable.write_json(pathlib.Path(file), self._owner())
     run = hosts.gather('workdir', self._run)[0]
-    self._say(f'Every process needs one workdir: waiting up to {VISIBLE_S:g} s for its {file}')
-    end = time.monotonic() + VISIBLE_S
+    if first:
+      self._say(f'Every process needs one workdir: each looks for {file}')
+    end, waits = time.monotonic() + VISIBLE_S, False
     while not (seen := self._writer().get('run') == run) and time.monotonic() < end:
+      if not waits:
+        self._say(f'Every process needs one workdir: waiting up to {VISIBLE_S:g} s for its {file}')
+      waits = True
       time.sleep(hosts.POLL_S)
     found = 'seen' if seen else f'not in {self.text} after {VISIBLE_S:g} s'
     remedy = 'give all the same --workdir, on a file system that they share, or a URL'
