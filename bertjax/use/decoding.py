@@ -1,0 +1,214 @@
+"""Chooses the tokens of a text that a model writes: the likeliest, drawn ones, or beams.
+
+Everything here sees a model as `Step`: the last token of each row and a cache -> the logits of the
+next one and the new cache. Shapes are static, so each function compiles once for a number of rows
+and of new tokens. Draws are keyed by (seed, row, place): they are the same on every mesh.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+Cache = Any  # arrays with the rows first
+Step = Callable[[Array, Cache], tuple[Array, Cache]]
+
+FAR = -1e7  # a logit or log-probability that is never chosen; -inf minus itself is no number
+
+
+class Sampling(NamedTuple):
+  """How a token is drawn.
+
+  Attributes:
+    temperature: of the softmax; 0 takes the likeliest token.
+    top_k: draws from the k likeliest and those as likely as the last of them; 0: from all.
+    top_p: draws from the nucleus, the likeliest tokens with that much probability together; 1: all.
+    crossing: whether the token that crosses top_p belongs to the nucleus (transformers) or not
+      (OpenAI's GPT-2); the likeliest always does.
+  """
+
+  temperature: float = 0.0
+  top_k: int = 0
+  top_p: float = 1.0
+  crossing: bool = True
+
+
+class Beams(NamedTuple):
+  """How beams are kept.
+
+  Attributes:
+    count: K, beams of a row.
+    alpha: a text of n tokens scores log p / ((5 + n) / 6)^alpha; with `rule` transformers
+      log p / n^alpha.
+    rule: 't5x' ends a beam whose end is among the 2K best continuations and stops where no live
+      beam can win; 'transformers' ends it among the K best only.
+    early: of transformers, `early_stopping`: stop when K beams have ended, or 'never' before none
+      can win at its greatest length.
+  """
+
+  count: int = 4
+  alpha: float = 0.6
+  rule: Literal['t5x', 'transformers'] = 't5x'
+  early: bool | Literal['never'] = False
+
+
+class Written(NamedTuple):
+  """New tokens, best first where there are several texts of a row.
+
+  Attributes:
+    token_BKN: int32; 0 behind the end.
+    score_BK: float32: log p of the text, or as `Beams.alpha` says.
+  """
+
+  token_BKN: Array
+  score_BK: Array
+
+
+def kept(logits_BV: Array, sampling: Sampling) -> Array:
+  """Returns the logits with FAR for tokens outside of top_k and top_p, in this order."""
+  if sampling.top_k:
+    least_B1 = jax.lax.top_k(logits_BV, min(sampling.top_k, logits_BV.shape[-1]))[0][:, -1:]
+    logits_BV = jnp.where(logits_BV < least_B1, FAR, logits_BV)
+  if sampling.top_p < 1.0:
+    order_BV = jnp.flip(jnp.argsort(logits_BV, -1), -1)
+    sorted_BV = jnp.take_along_axis(logits_BV, order_BV, -1)
+    share_BV = jax.nn.softmax(sorted_BV, -1)
+    mass_BV = jnp.cumsum(share_BV, -1)
+    inside_BV = (mass_BV - share_BV if sampling.crossing else mass_BV) <= sampling.top_p
+    count_B1 = jnp.maximum(jnp.sum(inside_BV, -1, keepdims=True), 1)
+    if sampling.crossing:
+      outside_BV = jnp.argsort(order_BV, -1) >= count_B1
+    else:  # with those as likely as the last one
+      outside_BV = logits_BV < jnp.take_along_axis(sorted_BV, count_B1 - 1, -1)
+    logits_BV = jnp.where(outside_BV, FAR, logits_BV)
+  return logits_BV
+
+
+def write(
+  logits_BV: Array, cache: Cache, step: Step, new_tokens: int, end: int, sampling: Sampling, key: Array
+) -> Written:
+  """Writes a text for each row, token by token.
+
+  Args:
+    logits_BV: float32, of the first new token.
+    cache: behind the prompt.
+    step: see `Step`.
+    new_tokens: N, at most.
+    end: id of the token that ends a text; -1: none does.
+    sampling: see `Sampling`.
+    key: of the draws.
+  """
+  rows = logits_BV.shape[0]
+  key_B = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(rows))
+
+  def choose(logits_BV: Array, place: Array) -> Array:
+    if not sampling.temperature:
+      return jnp.argmax(logits_BV, -1).astype(jnp.int32)
+    draw = lambda key, logits_V: jax.random.categorical(jax.random.fold_in(key, place), logits_V)
+    cooled_BV = kept(logits_BV / sampling.temperature, sampling)
+    return jax.vmap(draw)(key_B, cooled_BV).astype(jnp.int32)
+
+  def body(state):
+    place, token_BN, score_B, ended_B, logits_BV, cache = state
+    token_B = jnp.where(ended_B, 0, choose(logits_BV, place))
+    logp_B = jnp.take_along_axis(jax.nn.log_softmax(logits_BV), token_B[:, None], -1)[:, 0]
+    token_BN = token_BN.at[:, place].set(token_B)
+    score_B, ended_B = score_B + jnp.where(ended_B, 0, logp_B), ended_B | (token_B == end)
+    return place + 1, token_BN, score_B, ended_B, *step(token_B, cache)
+
+  going = lambda state: (state[0] < new_tokens) & ~jnp.all(state[3])
+  start = jnp.int32(0), jnp.zeros((rows, new_tokens), jnp.int32), jnp.zeros(rows)
+  state = (*start, jnp.zeros(rows, bool), logits_BV, cache)
+  _, token_BN, score_B, *_ = jax.lax.while_loop(going, body, state)
+  return Written(token_BN[:, None], score_B[:, None])
+
+
+class _Search(NamedTuple):
+  """The state of a search: live beams and ended ones, best first, and the logits of the live."""
+
+  place: Array
+  live_BKN: Array
+  live_BK: Array  # log p
+  ended_BKN: Array
+  ended_BK: Array  # scores
+  is_ended_BK: Array
+  open_B: Array  # a live beam may still win
+  logits_BKV: Array
+  cache: Cache
+
+
+def search(
+  logits_BV: Array, cache: Cache, step: Step, new_tokens: int, end: int, beams: Beams
+) -> Written:
+  """Writes the K best texts of each row that a beam search finds.
+
+  Args: as `write`. Where no text of a row has ended, the live ones are returned with their log p.
+  """
+  rows, count = logits_BV.shape[0], beams.count
+  wide = lambda x: jnp.repeat(x, count, 0)
+  token_BKN = jnp.zeros((rows, count, new_tokens), jnp.int32)
+  none_BK = jnp.full((rows, count), FAR)
+  state = _Search(
+    jnp.int32(0), token_BKN, none_BK.at[:, 0].set(0.0), token_BKN, none_BK,
+    jnp.zeros((rows, count), bool), jnp.ones(rows, bool),
+    jnp.broadcast_to(logits_BV[:, None], (rows, count, logits_BV.shape[-1])),
+    jax.tree.map(wide, cache),
+  )  # fmt: skip
+  going = lambda state: (state.place < new_tokens) & jnp.any(state.open_B)
+  body = lambda state: _one_step(state, step, new_tokens, end, beams)
+  state = jax.lax.while_loop(going, body, state)
+  any_B1 = jnp.any(state.is_ended_BK, 1, keepdims=True)
+  token_BKN = jnp.where(any_B1[..., None], state.ended_BKN, state.live_BKN)
+  return Written(token_BKN, jnp.where(any_B1, state.ended_BK, state.live_BK))
+
+
+def _one_step(state: _Search, step: Step, new_tokens: int, end: int, beams: Beams) -> _Search:
+  """Takes a token more: the 2K best continuations, of which some end and K go on."""
+  count, words = beams.count, state.logits_BKV.shape[-1]
+  theirs, length = beams.rule == 'transformers', state.place + 1
+  logp_BKV = jax.nn.log_softmax(state.logits_BKV) + state.live_BK[..., None]
+  logp_BC, at_BC = jax.lax.top_k(logp_BKV.reshape(len(logp_BKV), -1), 2 * count)
+  beam_BC, token_BC = at_BC // words, at_BC % words
+  token_BCN = _rows(state.live_BKN, beam_BC).at[:, :, state.place].set(token_BC)
+  stops_BC = token_BC == end
+  if theirs:
+    stops_BC |= length == new_tokens
+  ends_BC = stops_BC & (((jnp.arange(2 * count) < count) | (not theirs)))[None]
+  score_BC = jnp.where(ends_BC, logp_BC / _brevity(beams, length), FAR)
+  if theirs:
+    full_B = jnp.all(state.is_ended_BK, 1) & (beams.early is True)
+    score_BC = jnp.where((state.open_B & ~full_B)[:, None], score_BC, FAR)
+  both = lambda ended, new: jnp.concatenate([ended, new], 1)
+  ended_BK, best_BK = jax.lax.top_k(both(state.ended_BK, score_BC), count)
+  ended_BKN = _rows(both(state.ended_BKN, token_BCN), best_BK)
+  is_ended_BK = _rows(both(state.is_ended_BK, ends_BC), best_BK)
+  live_BK, next_BK = jax.lax.top_k(jnp.where(stops_BC, FAR, logp_BC), count)
+  reach = new_tokens if beams.early == 'never' and beams.alpha > 0 else length
+  best_B = live_BK[:, 0] / _brevity(beams, reach if theirs else new_tokens + 1)
+  worst_BK = jnp.where(is_ended_BK, jnp.min(ended_BK, 1, keepdims=True), FAR)
+  open_B = jnp.any(best_B[:, None] > worst_BK, 1) & (state.open_B | (not theirs))
+  if beams.early is True:
+    open_B &= ~jnp.all(is_ended_BK, 1)
+  if not theirs:  # it stops for all rows together
+    open_B |= jnp.any(open_B)
+  beam_BK, token_BK = _rows(beam_BC, next_BK), _rows(token_BC, next_BK)
+  from_n = (jnp.arange(len(beam_BK))[:, None] * count + beam_BK).reshape(-1)
+  logits_nV, cache = step(token_BK.reshape(-1), jax.tree.map(lambda x: x[from_n], state.cache))
+  return _Search(
+    length, _rows(token_BCN, next_BK), live_BK, ended_BKN, ended_BK, is_ended_BK, open_B,
+    logits_nV.reshape(state.logits_BKV.shape), cache,
+  )  # fmt: skip
+
+
+def _brevity(beams: Beams, length: Array | int) -> Array:
+  """The divisor of log p for a text of so many tokens, its end included."""
+  if beams.rule == 'transformers':
+    return jnp.float32(length) ** beams.alpha
+  return ((5.0 + jnp.float32(length)) / 6.0) ** beams.alpha
+
+
+def _rows(x: Array, index_BK: Array) -> Array:
+  """The entries of axis 1 at these indices."""
+  return jax.vmap(lambda x, index: x[index])(x, index_BK)
