@@ -87,7 +87,13 @@ def kept(logits_BV: Array, sampling: Sampling) -> Array:
 
 
 def write(
-  logits_BV: Array, cache: Cache, step: Step, new_tokens: int, end: int, sampling: Sampling, key: Array
+  logits_BV: Array,
+  cache: Cache,
+  step: Step,
+  new_tokens: int,
+  end: int,
+  sampling: Sampling,
+  key: Array,
 ) -> Written:
   """Writes a text for each row, token by token.
 
@@ -175,7 +181,7 @@ def _one_step(state: _Search, step: Step, new_tokens: int, end: int, beams: Beam
   stops_BC = token_BC == end
   if theirs:
     stops_BC |= length == new_tokens
-  ends_BC = stops_BC & (((jnp.arange(2 * count) < count) | (not theirs)))[None]
+  ends_BC = stops_BC & ((jnp.arange(2 * count) < count) | (not theirs))[None]
   score_BC = jnp.where(ends_BC, logp_BC / _brevity(beams, length), FAR)
   if theirs:
     full_B = jnp.all(state.is_ended_BK, 1) & (beams.early is True)

@@ -78,7 +78,11 @@ def test_the_likeliest_token_is_taken_until_the_end(golden):
   for row, (token,) in enumerate(np.asarray(found.token_BKN)):
     logits = table[row, place, [0, *token[:-1]]]
     logp = logits[place, token] - np.log(np.exp(logits).sum(-1))
-    np.testing.assert_allclose(found.score_BK[row, 0], logp[: np.argmax(token == END) + 1 if END in token else NEW].sum(), rtol=1e-5)
+    np.testing.assert_allclose(
+      found.score_BK[row, 0],
+      logp[: np.argmax(token == END) + 1 if END in token else NEW].sum(),
+      rtol=1e-5,
+    )
 
 
 @pytest.mark.parametrize('k', [1, 3, 5, 20])

@@ -1,0 +1,194 @@
+"""GPT and GPT-2: transformers that write from left to right.
+
+Radford et al. 2018 (openai/finetune-transformer-lm, train.py) and 2019 (openai/gpt-2, model.py).
+GPT-1 has norms behind what they serve and one table: the words, its special tokens among them, then
+the positions. Look-up and softmax read the same table, dropped once a step, so that the softmax
+has a row for each position too. GPT-2 has norms before, one more at the end, a table of positions
+of its own, and no dropout of tables in the original.
+"""
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bertjax.errors import UserError
+from bertjax.field_types import Count, Fraction, Natural, Positive
+from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.dropout import Noise
+from bertjax.kernels.look_up import look_up
+from bertjax.kernels.relative_attention import Mask
+from bertjax.models.layers import flops as flops_lib
+from bertjax.models.layers.basic import (
+  Activation,
+  Dropout,
+  Dtype,
+  Norm,
+  options_of,
+  small_table,
+  word_table,
+)
+from bertjax.models.layers.block import Block, Context
+from bertjax.models.layers.contracts import StreamModel
+from bertjax.models.layers.encoder import scanned
+from bertjax.models.layers.remat import Remat
+from bertjax.types import Batch, Factory
+
+Array = jax.Array
+
+# test, tiny, mini: ours. gpt1: the paper, section 4.1. The others: GPT-2's paper, table 2, whose
+# 1542M is xl.
+SIZES: dict[str, dict[str, int]] = {
+  'test': dict(layers=2, width=64, heads=8, ffn=256, positions=64),
+  'tiny': dict(layers=4, width=128, heads=4, ffn=512, positions=128),
+  'mini': dict(layers=4, width=256, heads=4, ffn=1024, positions=256),
+  'gpt1': dict(layers=12, width=768, heads=12, ffn=3072, positions=512),
+  'small': dict(layers=12, width=768, heads=12, ffn=3072, positions=1024),
+  'medium': dict(layers=24, width=1024, heads=16, ffn=4096, positions=1024),
+  'large': dict(layers=36, width=1280, heads=20, ffn=5120, positions=1024),
+  'xl': dict(layers=48, width=1600, heads=25, ffn=6400, positions=1024),
+}
+
+
+class GPT(StreamModel):
+  """The model of `objectives/lm.py`; fields are `config.model`.
+
+  Attributes:
+    vocab_size: ids 0..vocab_size-1; the table itself is padded to a multiple of 128 rows.
+    layers, width, heads, ffn: L, D, N, F.
+    positions: of the longest row.
+    norms: 'after' what they serve (GPT-1) or 'before' it, with one more at the end (GPT-2).
+    one_table: positions are rows of the word table, behind the words, and of the softmax (GPT-1).
+    embedding_dropout: of the table, once a step, with one_table; of its vectors without.
+    dropout, attention_dropout: of what layers add, and of the probabilities.
+    init_std, position_std: of tables and kernels, and of the table of positions.
+    residual_scaled: whether kernels of what layers add have init_std / sqrt(2 L) (transformers and
+      the paper; not OpenAI's code).
+  """
+
+  vocab_size: Natural
+  layers: Count
+  width: Count
+  heads: Count
+  ffn: Count
+  positions: Count
+  norms: Literal['after', 'before']
+  one_table: bool
+  norm_eps: Positive
+  activation: Activation
+  embedding_dropout: Fraction
+  dropout: Fraction
+  attention_dropout: Fraction
+  init_std: Positive
+  position_std: Positive
+  residual_scaled: bool
+  remat: Remat
+  dtype: Dtype
+
+  @nn.compact
+  def __call__(
+    self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
+  ):
+    """Runs the model, see `StreamModel`. Reads token, position and example."""
+    dtype = jnp.dtype(self.dtype)
+    x_BTD, table_VE = self._embedded(batch, noise)
+    embedded_BTD = x_BTD
+    mask = Mask(batch['example_BT'], batch['example_BT'], causal=True)
+    stack = scanned(Block, self.layers, self.remat)(**self._layer(hidden), name='layers')
+    x_BTD, (_, hidden_LBTD) = stack(x_BTD, Context(mask), noise, None, jnp.arange(self.layers))
+    if self.norms == 'before':
+      x_BTD = Norm(self.norm_eps, dtype, name='final_norm')(x_BTD)
+    rows = len(table_VE)
+    word = Scores(x_BTD, table_VE, jnp.zeros(rows), self.vocab_size + self._own_rows)
+    out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, carry=carry)
+    if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
+      hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
+      out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
+    return out
+
+  def _embedded(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
+    """x_BTD and the table of the softmax."""
+    init = jax.nn.initializers.normal
+    dropout = Dropout(self.embedding_dropout, name='dropout')
+    rows = self.vocab_size + self._own_rows
+    word_VE = word_table(self, 'word', rows, self.width, init(self.init_std))
+    if self.one_table:
+      if noise is not None:  # the table has no rows of a batch: every device draws the same
+        noise = noise._replace(row_B=jnp.zeros(1, jnp.uint32))
+      word_VE = dropout(word_VE[None], noise)[0]
+      x_BTD = look_up(word_VE, batch['token_BT'])
+      x_BTD = x_BTD + look_up(word_VE, batch['position_BT'] + self.vocab_size)
+    else:
+      shape = (self.positions, self.width)
+      position_XE = small_table(self, 'position', 'position', shape, init(self.position_std))
+      x_BTD = look_up(word_VE, batch['token_BT']) + position_XE[batch['position_BT']]
+      x_BTD = dropout(x_BTD, noise)
+    x_BTD = x_BTD.astype(jnp.dtype(self.dtype))
+    return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act')), word_VE
+
+  @property
+  def _own_rows(self) -> int:
+    """The rows of the word table that are positions."""
+    return self.positions if self.one_table else 0
+
+  @nn.nowrap
+  def _layer(self, hidden: bool) -> dict[str, Any]:
+    """The fields of `Block`."""
+    init, out_std = jax.nn.initializers.normal, self.init_std
+    if self.residual_scaled:
+      out_std /= (2 * self.layers) ** 0.5
+    return dict(
+      heads=self.heads, ffn=self.ffn, activation=self.activation, norm_eps=self.norm_eps,
+      norm_place=self.norms, dropout=self.dropout, attention_dropout=self.attention_dropout,
+      initializer=init(self.init_std), out_initializer=init(out_std), hidden=hidden,
+      dtype=jnp.dtype(self.dtype),
+    )  # fmt: skip
+
+  @property
+  def room(self) -> int:
+    """Columns of the longest row that the model can take."""
+    return self.positions
+
+  @property
+  def has_segments(self) -> bool:
+    """False: the model has no table of segments."""
+    return False
+
+  @nn.nowrap
+  def check_length(self, length: int) -> None:
+    """Raises UserError for more columns than positions."""
+    if length > self.positions:
+      raise UserError(
+        f'config.length: got {length}, the model has {self.positions} positions; lower it or raise '
+        'config.model.positions'
+      )
+
+  @nn.nowrap
+  def flops(self, batch: Batch) -> float:
+    """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
+    example_BT = np.asarray(batch['example_BT'])
+    real, pairs = float((example_BT > 0).sum()), flops_lib.attended_pairs(example_BT)
+    each = flops_lib.head_flops(real, 4 * self.width**2 + 2 * self.width * self.ffn)
+    each += 12.0 * self.width * (pairs + real) / 2
+    predicted = float(np.sum(batch['weight_BP']))
+    rows = self.vocab_size + self._own_rows
+    return self.layers * each + flops_lib.head_flops(predicted, self.width * rows)
+
+
+def make(config) -> GPT:
+  """Builds the model from `config.model`.
+
+  Raises:
+    UserError: heads that do not divide the width.
+  """
+  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  if fields['width'] % fields['heads']:
+    raise UserError(
+      f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'
+    )
+  return GPT(**fields)
+
+
+MODEL = Factory(options_of(GPT), make)

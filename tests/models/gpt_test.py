@@ -1,0 +1,153 @@
+"""GPT-1 and GPT-2 beside what OpenAI's programs computed from the same weights."""
+
+import json
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.kernels.dropout import Noise
+from bertjax.models import gpt
+from bertjax.models.layers.basic import padded_rows
+
+NO_DROPOUT = dict(embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0)
+FIELDS = dict(
+  norm_eps=1e-5, activation='gelu_tanh', init_std=0.02, position_std=0.01, residual_scaled=False,
+  remat='none', dtype='float32',
+)  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def golden(shared):
+  def load(name):
+    found = np.load(shared / 'golden' / 'family' / f'{name}.npz')
+    return found, json.loads(str(found['config']))
+
+  return load
+
+
+def model_of(sizes, one_table, vocab_size):
+  """The model of an original's sizes."""
+  return gpt.GPT(
+    vocab_size=vocab_size, layers=sizes['n_layer'], width=sizes['n_embd'], heads=sizes['n_head'],
+    ffn=4 * sizes['n_embd'], positions=sizes['n_ctx'], one_table=one_table,
+    norms='after' if one_table else 'before', **FIELDS, **NO_DROPOUT,
+  )  # fmt: skip
+
+
+def parameters_of(theirs, prefix, model):
+  """The parameters of an original, or their gradients, as ours."""
+
+  def stack(name):
+    return np.stack([theirs[f'{prefix}h{i}/{name}'] for i in range(model.layers)])
+
+  def dense(name):
+    return dict(kernel=stack(f'{name}/w')[:, 0], bias=stack(f'{name}/b'))
+
+  def padded(table):
+    return np.pad(table, ((0, padded_rows(len(table)) - len(table)), (0, 0)))
+
+  norm = lambda name: dict(scale=stack(f'{name}/g'), bias=stack(f'{name}/b'))
+  fused, heads = dense('attn/c_attn'), (model.heads, model.width // model.heads)
+  split = lambda leaf: np.split(leaf, 3, -1)
+  attention = {
+    name: dict(kernel=kernel.reshape(*kernel.shape[:-1], *heads), bias=bias.reshape(-1, *heads))
+    for name, kernel, bias in zip(
+      ('query', 'key', 'value'), split(fused['kernel']), split(fused['bias']), strict=True
+    )
+  }
+  out = dense('attn/c_proj')
+  attention['out'] = dict(
+    kernel=out['kernel'].reshape(model.layers, *heads, model.width), bias=out['bias']
+  )
+  found = dict(
+    layers=dict(
+      attention=attention, attention_norm=norm('ln_1'), ffn_norm=norm('ln_2'),
+      ffn_up=dense('mlp/c_fc'), ffn_down=dense('mlp/c_proj'),
+    )
+  )  # fmt: skip
+  if model.one_table:
+    return found | dict(word=padded(theirs[f'{prefix}we']))
+  last = dict(scale=theirs[f'{prefix}ln_f/g'], bias=theirs[f'{prefix}ln_f/b'])
+  tables = dict(word=padded(theirs[f'{prefix}wte']), position=theirs[f'{prefix}wpe'])
+  return found | tables | dict(final_norm=last)
+
+
+def rows_of(token_BT):
+  """Token ids as a batch, each row one example."""
+  position_BT = np.broadcast_to(np.arange(token_BT.shape[1]), token_BT.shape)
+  return dict(
+    token_BT=jnp.asarray(token_BT), position_BT=jnp.asarray(position_BT),
+    example_BT=jnp.ones_like(jnp.asarray(token_BT)),
+  )  # fmt: skip
+
+
+def mean_loss(model, batch, weight_BT=None):
+  """params -> the mean loss of the next tokens, per row, then over rows."""
+  target_BT = jnp.pad(batch['token_BT'][:, 1:], ((0, 0), (0, 1)))
+  if weight_BT is None:
+    weight_BT = np.ones(target_BT.shape, np.float32)
+  weight_BT = jnp.asarray(np.pad(np.asarray(weight_BT)[:, 1:], ((0, 0), (0, 1))))
+
+  def rows(params):
+    nll_BT, _ = cross_entropy(model.apply(dict(params=params), batch)['word'], target_BT)
+    return jnp.sum(nll_BT * weight_BT, 1) / jnp.sum(weight_BT, 1)
+
+  return rows
+
+
+@mutation(
+  'gpt: the norm at the end is left out',
+  'bertjax/models/gpt.py',
+  "if self.norms == 'before':",
+  "if self.norms == 'never':",
+)
+def test_gpt2_is_the_original(golden):
+  theirs, config = golden('gpt2_original')
+  sizes = config['hparams']
+  model = model_of(sizes, False, sizes['n_vocab'])
+  params, batch = parameters_of(theirs, 'param/', model), rows_of(theirs['token'])
+  found = logits(model.apply(dict(params=params), batch)['word'])[..., : sizes['n_vocab']]
+  np.testing.assert_allclose(found, theirs['logits'], atol=5e-6)
+  rows = mean_loss(model, batch)
+  loss, gradient = jax.value_and_grad(lambda params: jnp.mean(rows(params)))(params)
+  np.testing.assert_allclose(loss, theirs['loss'], rtol=1e-6)
+  chex.assert_trees_all_close(
+    jax.tree.map(np.asarray, gradient), parameters_of(theirs, 'grad/', model), atol=2e-6
+  )
+
+
+@mutation(
+  'gpt: positions are no words of the softmax',
+  'bertjax/models/gpt.py',
+  'word = Scores(x_BTD, table_VE, jnp.zeros(rows), self.vocab_size + self._own_rows)',
+  'word = Scores(x_BTD, table_VE, jnp.zeros(rows), self.vocab_size)',
+)
+def test_gpt1_is_the_original(golden):
+  theirs, sizes = golden('gpt1_original')
+  model = model_of(sizes, True, sizes['n_vocab'] + sizes['n_special'])
+  params = parameters_of(theirs, 'gpt1/param/', model)
+  token_BT = theirs['gpt1/x'][..., 0].reshape(-1, sizes['n_ctx'])
+  batch = rows_of(token_BT)
+  weight_BT = theirs['gpt1/m'].reshape(token_BT.shape)
+  found = mean_loss(model, batch, weight_BT)(params)
+  np.testing.assert_allclose(found, theirs['gpt1/lm_losses'], rtol=2e-6)
+
+
+def test_a_table_with_positions_is_dropped_once_for_all_rows():
+  sizes = dict(n_layer=2, n_embd=16, n_head=2, n_ctx=8)
+  model = model_of(sizes, True, 20).clone(embedding_dropout=0.5)
+  row = np.random.default_rng(0).integers(0, 20, (1, 8))
+  batch = rows_of(np.repeat(row, 3, 0))
+  variables = model.init(jax.random.key(0), batch)
+  noise = Noise(jnp.uint32(3), jnp.arange(3, dtype=jnp.uint32))
+  out = model.apply(variables, batch, (), noise)
+  last_BTD = np.asarray(out['last_BTD'])
+  np.testing.assert_array_equal(last_BTD[0], last_BTD[2])
+  assert np.any(last_BTD[0] != model.apply(variables, batch)['last_BTD'][0])
+  zero = np.mean(np.asarray(out['word'].table_VE)[:28] == 0)
+  assert 0.4 < zero < 0.6  # the softmax reads the dropped table
