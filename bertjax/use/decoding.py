@@ -94,7 +94,7 @@ def write(
   end: int,
   sampling: Sampling,
   key: Array,
-) -> Written:
+) -> Written:  # fmt: skip
   """Writes a text for each row, token by token.
 
   Args:
