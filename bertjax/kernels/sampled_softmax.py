@@ -1,0 +1,104 @@
+"""The softmax over some words in place of all: Jean et al. 2015; tf.nn.sampled_softmax_loss.
+
+The candidates of a step are drawn once for all rows, from a distribution over ids that falls as
+their logarithm does, so ids must be sorted by frequency. They are different from each other:
+drawing goes on until there are enough, and the expected count of an id is that of so many tries,
+1 - (1 - p)^tries, or p * tries where no draw came twice (TensorFlow's range sampler). Its logarithm
+is taken off the logits; a candidate that is a row's own target is left out for that row.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from bertjax.kernels.look_up import look_up
+
+Array = jax.Array
+
+FAR = -1e37  # of a candidate that is the target
+
+
+class Candidates(NamedTuple):
+  """The words that a step's targets are told apart from.
+
+  Attributes:
+    id_K: int32, different from each other.
+    tries: how many draws it took to get them.
+  """
+
+  id_K: Array
+  tries: Array
+
+
+def draw(key: Array, count: int, words: int) -> Candidates:
+  """Draws ids by the log-uniform distribution until `count` of them are different.
+
+  Args:
+    key: of the step, the same on all devices.
+    count: K, at most `words`.
+    words: V.
+  """
+  many = max(4 * count, 64)
+
+  def more(state):
+    key, id_V, found, tries = state
+    key, own = jax.random.split(key)
+    share_n = jax.random.uniform(own, (many,))
+    drawn_n = jnp.exp(share_n * jnp.log(words + 1.0)).astype(jnp.int32) - 1
+    return key, *_take(jnp.clip(drawn_n, 0, words - 1), id_V, found, tries, count)
+
+  # id_V: the place of each id among the candidates, from 1; 0 where it is none.
+  start = (key, jnp.zeros(words, jnp.int32), jnp.int32(0), jnp.int32(0))
+  _, id_V, _, tries = jax.lax.while_loop(lambda state: state[2] < count, more, start)
+  (at,) = jnp.nonzero(id_V, size=count)
+  id_K = at[jnp.argsort(id_V[at])]
+  return Candidates(id_K.astype(jnp.int32), tries)
+
+
+def _take(drawn_n: Array, id_V: Array, found: Array, tries: Array, count: int):
+  """Adds the drawn ids, in their order, until there are enough."""
+
+  def one(state, drawn):
+    id_V, found, tries = state
+    going = found < count
+    is_new = going & (id_V[drawn] == 0)
+    found = found + is_new
+    id_V = id_V.at[drawn].set(jnp.where(is_new, found, id_V[drawn]))
+    return (id_V, found, tries + going), None
+
+  return jax.lax.scan(one, (id_V, found, tries), drawn_n)[0]
+
+
+def expected(id_n: Array, drawn: Candidates, words: int) -> Array:
+  """The expected counts of ids among the candidates, float32."""
+  id_n, tries = id_n.astype(jnp.float32), drawn.tries.astype(jnp.float32)
+  share_n = (jnp.log(id_n + 2) - jnp.log(id_n + 1)) / jnp.log(words + 1.0)
+  once = drawn.tries == len(drawn.id_K)
+  return jnp.where(once, share_n * tries, -jnp.expm1(tries * jnp.log1p(-share_n)))
+
+
+def cross_entropy(
+  hidden_BPD: Array, table_VD: Array, bias_V: Array, target_BP: Array, drawn: Candidates, words: int
+) -> Array:
+  """-log p of the targets among themselves and the candidates, float32 [B, P].
+
+  Args:
+    hidden_BPD: what the words are scored by.
+    table_VD, bias_V: of the words.
+    target_BP: int32.
+    drawn: see `draw`.
+    words: V, without rows that pad the table.
+  """
+  dtype = hidden_BPD.dtype
+  true_BP = jnp.sum(hidden_BPD * look_up(table_VD, target_BP).astype(dtype), -1)
+  true_BP = true_BP.astype(jnp.float32) + bias_V[target_BP]
+  true_BP = true_BP - jnp.log(expected(target_BP, drawn, words))
+  chosen_KD = table_VD[drawn.id_K].astype(dtype)
+  other_BPK = jnp.einsum('BPD,KD->BPK', hidden_BPD, chosen_KD).astype(jnp.float32)
+  lift_K = bias_V[drawn.id_K] - jnp.log(expected(drawn.id_K, drawn, words))
+  other_BPK = other_BPK + lift_K[None, None]
+  same_BPK = target_BP[..., None] == drawn.id_K[None, None]
+  other_BPK = jnp.where(same_BPK, FAR, other_BPK)
+  every = jnp.concatenate([true_BP[..., None], other_BPK], -1)
+  return jax.nn.logsumexp(every, -1) - true_BP
