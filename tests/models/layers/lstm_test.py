@@ -154,7 +154,7 @@ def test_a_bilm_is_that_of_bilm_tf(golden, name):
   (_, (each, (states, words_BTD))), gradient = jax.value_and_grad(loss, has_aux=True)(params)
   np.testing.assert_allclose(each, theirs['0/direction_losses'], rtol=2e-6)
   if towers == 1:
-    close = lambda ours, name: np.testing.assert_allclose(ours, theirs[name], rtol=2e-5, atol=1e-6)
+    close = lambda ours, name: np.testing.assert_allclose(ours, theirs[name], rtol=5e-5, atol=2e-6)
     close(words_BTD, '0/embedding')
     for number, state in enumerate(states):
       close(state.cell_BC, f'0/state/{2 * number}')
