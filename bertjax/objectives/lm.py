@@ -82,7 +82,7 @@ def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Arr
   """-log p of the targets, and where they score best; float32 [B, P]."""
   if isinstance(scores, AdaptiveScores):
     return adaptive_softmax.adaptive_cross_entropy(scores, target_BP)
-  return cross_entropy(scores, target_BP)
+  return cross_entropy(scores, target_BP)[:2]
 
 
 def all_scores(scores: Scores | AdaptiveScores) -> Array:
