@@ -79,7 +79,9 @@ def chunks_of_a_device(positions: int, rows: int) -> int:
   return -(-size // CHUNK_LOGITS) if size > PLAIN_LOGITS else 0
 
 
-def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tuple[Array, ...]:
+def chunked_cross_entropy(
+  scores: Scores, target_BP: Array, chunks: int
+) -> tuple[Array, Array, Array]:
   """`cross_entropy` in so many chunks of the vocabulary, or as many as its tiles admit."""
   rows, width = scores.table_VE.shape
   found: Any = _chunked(
@@ -90,7 +92,8 @@ def chunked_cross_entropy(scores: Scores, target_BP: Array, chunks: int) -> tupl
     scores.bias_V,
     target_BP.reshape(-1),
   )
-  return tuple(x_n.reshape(target_BP.shape) for x_n in found)
+  nll_BP, right_BP, log_z_BP = (x_n.reshape(target_BP.shape) for x_n in found)
+  return nll_BP, right_BP, log_z_BP
 
 
 def chunk_tiles(rows: int, chunks: int) -> int:
