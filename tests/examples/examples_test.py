@@ -189,13 +189,13 @@ def with_tables(store, plan, tables, pack=1):
 @mutation(
   'tables: none but those of the plan',
   'bertjax/examples/examples.py',
-  "      if f'{name}_BT' not in batch:",
+  '      if name not in rows.ranges.table:',
   '      if False:',
 )
 @mutation(
   "tables: the store's column in place of the plan's",
   'bertjax/examples/examples.py',
-  "      if f'{name}_BT' not in batch:",
+  '      if name not in rows.ranges.table:',
   '      if True:',
 )
 def test_a_table_reads_the_column_of_the_store_where_the_plan_gives_none(rich, plan):

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.families.bert import tuned_classes
+from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Field, Heads, Layout
 from bertjax.formats.tables import Row, dense, heads, norm
 
 
 def layout(model: Any) -> Layout:
-  """The encoder and the heads, of no biases but the words' and the labels'."""
+  """Returns the encoder and the heads, of no biases but the words' and the labels'."""
   ours, theirs = 'encoder/layers', 'model.layers.{layer}'
   fused = lambda name, theirs, axes, names: tuple(
     Row(f'{ours}/{name}{own}/kernel', theirs, axes, part=(i, len(names)))
@@ -38,18 +38,12 @@ def layout(model: Any) -> Layout:
   )
   words = transform('mlm') + heads((Row('mlm/bias', 'decoder.bias', 'V->V'),))
   tied = {'decoder.weight': 'model.embeddings.tok_embeddings.weight'}
-  if model.words:
-    return Layout(rows + words, tied)
-  spare = (*(row.theirs for row in words), *tied)
-  labels = (*model.labels, *model.token_labels)
-  rows += transform('head') if labels else ()
-  for name, classes in labels:
-    rows += heads(dense(name, 'classifier', 'C', 'D'), C=classes)
-  return Layout(rows, spare=spare)
+  labels = bert.label_heads(model, '', {})
+  return bert.whole(model, rows, words, tied, transform('head') + labels if labels else ())
 
 
 def scale(ours: str, theirs: str) -> Row:
-  """A norm without a bias."""
+  """Returns a norm without a bias."""
   return norm(ours, theirs)[0]
 
 
@@ -77,12 +71,8 @@ def write(model: Any) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """The fields of `config.model` that `write` writes.
-
-  Raises:
-    UserError: layers in another order than a global one and then so many local ones, or turns that
-      are scaled.
-  """
+  """Returns the fields of `config.model` that `write` writes. Raises UserError: layers in another
+  order than a global one and then so many local ones, or turns that are scaled."""
   every, kinds = given.get('global_attn_every_n_layers', 3), given.get('layer_types')
   if kinds:
     found = [i for i, kind in enumerate(kinds) if kind == 'full_attention']
@@ -127,7 +117,7 @@ FAMILY = Family(
   classes={
     'ModernBertForMaskedLM': Heads(words=True),
     'ModernBertModel': Heads(),
-    **tuned_classes('ModernBert'),
+    **bert.tuned_classes('ModernBert'),
   },
   layout=layout,
   fields=(

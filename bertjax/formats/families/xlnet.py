@@ -3,14 +3,14 @@ layer: `config.model.untie_r`."""
 
 from typing import Any
 
-from bertjax.formats.families.bert import label_heads
+from bertjax.formats.families import bert
 from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
 from bertjax.formats.tables import Row, dense, heads, norm
 from bertjax.models.layers.answers import FORMS
 
 
 def layers() -> tuple[Row, ...]:
-  """The layers, without the query biases."""
+  """Returns the layers, without the query biases."""
   ours, theirs = 'layers', 'transformer.layer.{layer}'
   attention = f'{theirs}.rel_attn'
   project = lambda name, letter: Row(
@@ -30,7 +30,7 @@ def layers() -> tuple[Row, ...]:
 
 
 def layout(model: Any) -> Layout:
-  """The table, the mask's vector, the layers and the heads; of the words' it is a bias."""
+  """Returns the table, the mask's vector, the layers and the heads; of the words' it is a bias."""
   attention = 'transformer.layer.{layer}.rel_attn'
   rows = (
     Row('word', 'transformer.word_embedding.weight', 'V,D->VD'),
@@ -43,16 +43,15 @@ def layout(model: Any) -> Layout:
   )
   words = heads((Row('head/bias', 'lm_loss.bias', 'V->V'),))
   tied = {'lm_loss.weight': 'transformer.word_embedding.weight'}
-  spare = ('lm_loss.bias', *tied)
-  if model.words:
-    return Layout(rows + words, tied, ignored=())
   names = {'span': 'qa_outputs', **{name: 'logits_proj' for name, _ in model.labels}}
-  rows += label_heads(model, 'sequence_summary.summary', names)
-  return Layout(rows + (answers(model.width) if model.answers != 'none' else ()), spare=spare)
+  labels = bert.label_heads(model, 'sequence_summary.summary', names)
+  labels += answers(model.width) if model.answers != 'none' else ()
+  return bert.whole(model, rows, words, tied, labels)
 
 
 def answers(width: int, base: str = '') -> tuple[Row, ...]:
-  """The head of answers to questions, below a module of its class; I is two states side by side."""
+  """Returns the head of answers to questions, below a module of its class; I is two states side by
+  side."""
   rows = (
     *dense('answers/start', f'{base}start_logits.dense', 'A', 'D'),
     *dense('answers/end_hidden', f'{base}end_logits.dense_0', 'O', 'I'),

@@ -18,7 +18,8 @@ NETS = ('electra', 'generator')
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`: of the discriminator, and the generator's share of them."""
+  """Returns the fields of `config.model`: of the discriminator, and the generator's share of
+  them."""
   del given
   found, (width, ffn, depth) = table_fields(state, 'electra/embeddings'), _size(state, 'electra')
   found |= dict(width=width, ffn=ffn, layers=depth, heads=max(1, width // HEAD))
@@ -50,14 +51,15 @@ def _size(state: Mapping[str, Any], net: str) -> tuple[int, int, int]:
 
 
 def parts(model: Any) -> tuple[Part, ...]:
-  """The discriminator with its head; the generator, where it is a net of its own, as a BERT."""
+  """Returns the discriminator with its head; the generator, where it is a net of its own, as a
+  BERT."""
   rows = embeddings('electra/embeddings')
   rows += _net('electra', model, 'discriminator/projection', 'discriminator/encoder')
   judge = 'discriminator_predictions'
   rows += heads(
     (
-      *dense('rtd/dense', f'{judge}/dense', 'D', 'O'),
-      *dense('rtd/out', f'{judge}/dense_1', 'D', 'A'),
+      *dense('rtd/dense', f'{judge}/dense', 'O', 'D'),
+      *dense('rtd/out', f'{judge}/dense_1', 'A', 'D'),
     )
   )
   words = word_head('generator_predictions', 'generator_predictions')
@@ -73,12 +75,12 @@ def parts(model: Any) -> tuple[Part, ...]:
 def _net(theirs: str, model: Any, projection: str, encoder: str) -> tuple[Row, ...]:
   rows: tuple[Row, ...] = ()
   if model.embedding_width not in (0, model.width):
-    rows = dense(projection, f'{theirs}/embeddings_project', 'E', 'D')
+    rows = dense(projection, f'{theirs}/embeddings_project', 'D', 'E')
   return rows + layers(f'{theirs}/encoder', encoder)
 
 
 def join(params: list[dict[str, Any]], model: Any) -> dict[str, Any]:
-  """The parameters of both nets as those of the model."""
+  """Returns the parameters of both nets as those of the model."""
   return electra_net.join(params[0], params[1], model) if len(params) > 1 else params[0]
 
 
