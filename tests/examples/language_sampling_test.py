@@ -9,6 +9,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import languages as language_sampling
 from bertjax.examples import plan_and_mask, recipes
 
+MUTATED = 'bertjax/examples/languages.py'
+
 # Rows of an English that is large, three middling ones and an Icelandic.
 GROUP_N = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [4000, 900, 700, 300, 20]))
 
@@ -21,7 +23,6 @@ def rows_at(first, count, alpha=0.7, block=1, seed=0, group_n=GROUP_N):
 @pytest.mark.parametrize('alpha', [0.0, 0.3, 0.7, 1.0])
 @mutation(
   'languages: shares as large as the languages',
-  'bertjax/examples/languages.py',
   'np.maximum(rows_g, 1.0) ** alpha',
   'np.maximum(rows_g, 1.0)',
 )
@@ -60,7 +61,6 @@ def test_a_window_holds_every_share_and_a_block_one_language(block):
 @pytest.mark.parametrize('block', [1, 7])
 @mutation(
   'languages: every window begins a language anew',
-  'bertjax/examples/languages.py',
   'window_n * each_g[group_n] - plan',
   '0 * window_n - plan',
 )
@@ -77,7 +77,6 @@ def test_a_language_reads_all_its_rows_before_it_repeats_one(block):
 
 @mutation(
   'languages: every epoch in the same order',
-  'bertjax/examples/languages.py',
   'counter_rng.fold(counter_rng.fold(root, group), epoch_n[of_group])',
   'counter_rng.fold(counter_rng.fold(root, group), 0 * epoch_n[of_group])',
 )
