@@ -41,8 +41,8 @@ def labels(batch):
 
 @mutation(
   'labelled: rows have no language',
-  'for name, value in self.extra_ids.items():',
-  'for name, value in {}.items():',
+  'position=0, **self.extra_ids)',
+  'position=0)',
 )
 def test_all_tokens_have_the_id_of_a_further_table_that_their_file_has(rows):
   served = dataclasses.replace(rows, extra_ids=dict(language=2, role=0))
@@ -125,8 +125,8 @@ def test_a_row_is_an_example_with_its_label_and_padding(rows):
 )
 @mutation(
   'labelled: the labels of the tokens of another example',
-  "batch[f'{name}_BT'][row, :size] = value_n[number]",
-  "batch[f'{name}_BT'][row, :size] = value_n[row][:size]",
+  "batch[f'{name}_BT'] = _columns([value_n[number]",
+  "batch[f'{name}_BT'] = _columns([value_n[len(number_n) - 1]",
 )
 def test_parts_of_a_row_and_labels_of_tokens():
   examples = Labelled(
