@@ -2,7 +2,7 @@
 
   plan     which ranges of the store make up which example     examples/plans/
   packing  which examples share a row                          packing.py
-  order    which rows a batch has                              counter_rng.py, language_sampling.py
+  order    which rows a batch has                              shuffle.py
   tokens   gathered and laid out                               layout.py
   masking  what is hidden and predicted                        examples/noise/
 
@@ -24,8 +24,8 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Chosen, Plan, Spec
 from bertjax.errors import UserError
-from bertjax.examples import languages as language_sampling
-from bertjax.examples import layout, packing
+from bertjax.examples import languages, layout, packing
+from bertjax.examples import shuffle as shuffle_lib
 from bertjax.examples.plan_and_mask import Recipe, check_special, open_recipe
 from bertjax.machine import checksums
 from bertjax.store import cache, npy_files
@@ -143,22 +143,18 @@ class Examples:
     return {name: np.concatenate([p[name] for p in parts])[inverse_n] for name in parts[0]}
 
   @functools.cached_property
-  def _schedule(self) -> language_sampling.Schedule | None:
+  def _schedule(self) -> shuffle_lib.Schedule | None:
     alpha = self.recipe.language_alpha
     if alpha is None:
       return None
     column, block = self.column, self.recipe.language_block
-    return language_sampling.schedule(column['group'], alpha, block, column.get('weight'))
+    return shuffle_lib.schedule(column['group'], alpha, block, column.get('weight'))
 
   def _rows_at(self, row_n, shuffle) -> tuple[np.ndarray, np.ndarray]:
     """Returns the epoch and the index in the epoch of these rows."""
     if shuffle and self._schedule:
-      return language_sampling.rows_at(row_n, self._schedule, self.spec.seed)
-    epoch_n, index_n = np.divmod(row_n, self.rows)
-    if shuffle:
-      key_n = counter_rng.fold(counter_rng.root(self.spec.seed, 'shuffle'), epoch_n)
-      index_n = counter_rng.permute(key_n, index_n, self.rows)
-    return epoch_n, index_n
+      return shuffle_lib.by_language(row_n, self._schedule, self.spec.seed)
+    return shuffle_lib.rows(row_n, self.rows, self.spec.seed, shuffle)
 
   def _build(self, row_n, epoch_n, index_n) -> dict[str, np.ndarray]:
     if self.row_start is None or self.row_example is None:
@@ -250,7 +246,7 @@ def make_examples(
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
   packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
   old = count.get('random_next') and 'no_other_document' not in count
-  if old and 1 in language_sampling.peers(store).size_l:
+  if old and 1 in languages.peers(store).size_l:
     said = 'takes text of the same document for random text where a language has no other'
     logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
   examples = Examples(store, recipe, spec, column, count=count, size=size, tables=tables, **packed)

@@ -18,6 +18,8 @@ from bertjax.examples.seqio_tasks import windows
 from bertjax.sharding import Devices, make_mesh
 from bertjax.train import phase, step
 
+MUTATED = 'bertjax/examples/layout.py'
+
 LENGTH = 64
 SENTINELS = dict(name='toy_noises.sentinels', rate=0.15, mean=3.0, static=False)
 INFILLING = dict(name='toy_noises.infilling', rate=0.3, mean=3.0, static=False)
@@ -67,16 +69,15 @@ def rebuilt(token, target):
 @pytest.mark.parametrize('name', RECIPES)
 @mutation(
   'second text: a text keeps its width before the noise',
-  'bertjax/examples/layout.py',
   'cell_n=cell_m, shape=(rows.shape[0], columns)',
   'cell_n=cell_m, shape=rows.shape',
   case='sentinels',
 )
 @mutation(
   'second text: packed as if tokens kept their columns',
-  'bertjax/examples/examples.py',
   '    length_E = np.max([length_E, *share], 0)\n',
   '    del share\n',
+  file='bertjax/examples/examples.py',
   case='sentinels, packed',
 )
 def test_two_texts_of_every_example_have_its_number(store, name):
@@ -177,7 +178,6 @@ def test_what_the_noise_makes_is_part_of_a_packed_plan(tmp_path):
 
 @mutation(
   'second text: what does not fit its row goes into the next',
-  'bertjax/examples/layout.py',
   '  if most > columns or not length_E.all():',
   '  if not length_E.all():',
 )
@@ -211,9 +211,9 @@ def labelled(rows=13):
 
 @mutation(
   'second text: labelled rows in another order keep their answers',
-  'bertjax/data_contracts.py',
   'chosen(self.truth), each(self.second)',
   'chosen(self.truth), self.second',
+  file='bertjax/data_contracts.py',
 )
 def test_labelled_rows_have_second_texts():
   rows, out_n = labelled()

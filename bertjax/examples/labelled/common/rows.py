@@ -18,6 +18,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Labelled
 from bertjax.examples.labelled.common import parts
+from bertjax.examples.shuffle import order
 from bertjax.store.reader import Store
 
 LENGTHS = 4  # of rows, at most
@@ -154,7 +155,7 @@ class Rows:
     return functools.lru_cache(maxsize=2)(self._make_order)
 
   def _make_order(self, epoch: int) -> np.ndarray:
-    order_n = _shuffled(counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch), self.rows)
+    order_n = order(counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch), self.rows)
     block_key = counter_rng.fold(counter_rng.root(self.seed, _BLOCK_SITE), epoch)
     # The batches that an epoch shares with those before and after it stay as they are.
     first = -epoch * self.rows % self.together
@@ -163,7 +164,7 @@ class Rows:
     for start in range(first, stop, block):
       mine_n = order_n[start : min(start + block, stop)]
       by_length_n = mine_n[np.argsort(self.size_n[mine_n], kind='stable')]
-      batch_n = _shuffled(counter_rng.fold(block_key, start), len(mine_n) // self.together)
+      batch_n = order(counter_rng.fold(block_key, start), len(mine_n) // self.together)
       mine_n[:] = by_length_n.reshape(-1, self.together)[batch_n].reshape(-1)
     return order_n
 
@@ -202,8 +203,3 @@ def _columns(value_n: list[np.ndarray], columns: int, empty: int = 0) -> np.ndar
   for row, value in enumerate(value_n):
     found[row, : len(value)] = value
   return found
-
-
-def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:
-  """The numbers below `size` in an order that the key gives, int64 [size]."""
-  return counter_rng.permute(np.repeat(key_1, size), np.arange(size), size)
