@@ -1,0 +1,57 @@
+"""T5's prefix language modelling: the first part of a text is read, the rest is written.
+
+t5/data/preprocessors.py:prefix_lm: the place of the cut is drawn, every one equally likely.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Masking
+from bertjax.examples import sentinels
+from bertjax.examples.layout import Rows
+from bertjax.examples.targets import FREE
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Fields of `config.data.mask`.
+
+  Attributes:
+    static: the same cuts in every epoch.
+  """
+
+  static: bool
+
+
+def raw(options: Options, length: int) -> int:
+  """Returns the tokens of text that fill rows of so many columns."""
+  del options
+  return length - 1
+
+
+def sizes(options: Options, tokens: Any) -> dict[str, Any]:
+  """Returns the columns of both texts: either may have all but one of the tokens, and its end."""
+  del options
+  return dict(T=tokens + 1, U=tokens + 1)
+
+
+def corrupt(rows: Rows, options: Options, store) -> dict[str, Any]:
+  """Makes both texts; an example of one token is written whole."""
+  del options
+  bits_E = counter_rng.fold(rows.key_E, FREE)
+  read_E = np.minimum(counter_rng.below(bits_E, rows.length_E) + 1, rows.length_E - 1)
+  (read_m,) = np.nonzero(rows.position_n < read_E[rows.example_n])
+  (write_m,) = np.nonzero(rows.position_n >= read_E[rows.example_n])
+  end, start = sentinels.ends(store)
+  return dict(
+    T=sentinels.text(rows, rows.token_n[read_m], read_m, end),
+    U=sentinels.target(rows, rows.token_n[write_m], write_m, end, start),
+  )
+
+
+MASKING = Masking(
+  Options, ('sep', 'pad'), lambda options, store, length: None, corrupt, raw=raw, sizes=sizes
+)

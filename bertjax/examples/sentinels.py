@@ -1,0 +1,151 @@
+"""Two texts of an example by a mask of its tokens: T5's, google-research/text-to-text-transfer-
+transformer, t5/data/preprocessors.py. The noises `t5_*` are made of it.
+
+  tokens   a b c d e f      mask   . . x x . x
+  inputs   a b <0> e <1> </s>      targets   <0> c d <1> f </s>
+
+A run of hidden tokens becomes a sentinel, numbered from the first run of its text on, so the two
+texts agree where a text begins with what is not hidden. Both end with </s> (`sep`); the second is
+read one token late, behind the id of padding.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from bertjax import counter_rng
+from bertjax.data_contracts import Stream
+from bertjax.errors import UserError
+from bertjax.examples.layout import Rows, ragged, starts
+
+
+def hidden(tokens: Any, rate: float) -> np.ndarray:
+  """Returns the number of hidden tokens of so many, int64: float32 and half to even, at least 1 and
+  not all, as the original's mask."""
+  tokens = np.asarray(tokens, np.int64)
+  rounded = np.rint(tokens.astype(np.float32) * np.float32(rate)).astype(np.int64)
+  return np.clip(rounded, 1, np.maximum(tokens - 1, 1))
+
+
+def spans(hidden_n: np.ndarray, mean: float) -> np.ndarray:
+  """Returns the number of runs that so many hidden tokens are cut into, at least 1."""
+  rounded = np.rint(hidden_n.astype(np.float32) / np.float32(mean)).astype(np.int64)
+  return np.maximum(rounded, 1)
+
+
+def promised(tokens: int, rate: float, mean: float) -> tuple[int, int]:
+  """Returns the lengths that the original's `random_spans_helper` promises for both texts. Its
+  arithmetic is Python's float64 and has no least number of runs, so the texts may be longer."""
+  hidden_tokens = int(round(tokens * rate))
+  runs = int(round(hidden_tokens / mean))
+  return tokens - hidden_tokens + runs + 1, hidden_tokens + runs + 1
+
+
+def taken(length: int, rate: float, mean: float) -> int:
+  """Returns the tokens of text that the helper puts into inputs of so many columns: 568 for 512."""
+  tokens = length - 1
+  while promised(tokens + 1, rate, mean)[0] <= length:
+    tokens += 1
+  inputs, targets = promised(tokens, rate, mean)
+  return tokens - (rate == 0.5 and targets > inputs)
+
+
+def cut(key_E: np.ndarray, site: int, total_E: np.ndarray, parts_E: np.ndarray) -> np.ndarray:
+  """Cuts each total into so many parts of 1 and more, every way equally likely.
+
+  Returns:
+    int64, the sizes of all parts, example by example.
+  """
+  between_E = total_E - 1
+  example_n, place_n = ragged(between_E)
+  drawn_n = counter_rng.fold(counter_rng.fold(key_E, site)[example_n], place_n)
+  order_n = np.lexsort((drawn_n, example_n))
+  rank_n = np.empty(len(order_n), np.int64)
+  rank_n[order_n] = place_n  # example by example there are as many places as ranks
+  ends_n = rank_n < (parts_E - 1)[example_n]
+  end_n = place_n[ends_n] + 1 + starts(total_E)[example_n[ends_n]]
+  edge_n = np.sort(np.concatenate([end_n, starts(total_E), [total_E.sum()]]))
+  return np.diff(edge_n)
+
+
+def span_mask(rows: Rows, rate: float, mean: float, sites: tuple[int, int]) -> np.ndarray:
+  """Returns which tokens are hidden, bool [n]: clean and hidden runs of random lengths in turn, a
+  clean one first. An example of one token keeps it."""
+  length_E = np.maximum(rows.length_E, 2)
+  hidden_E = hidden(length_E, rate)
+  runs_E = np.minimum(spans(hidden_E, mean), length_E - hidden_E)
+  clean_s = cut(rows.key_E, sites[0], length_E - hidden_E, runs_E)
+  hidden_s = cut(rows.key_E, sites[1], hidden_E, runs_E)
+  sizes_s = np.stack([clean_s, hidden_s], 1).reshape(-1)
+  mask_n = np.repeat(np.arange(len(sizes_s)) % 2 == 1, sizes_s)
+  example_n, place_n = ragged(length_E)
+  return mask_n[place_n < rows.length_E[example_n]]
+
+
+def run_starts(rows: Rows, mask_n: np.ndarray) -> np.ndarray:
+  """Returns where a run of the mask begins, bool [n]; runs end with their example."""
+  follows_n = np.append(False, mask_n[:-1]) & (rows.position_n > 0)
+  return mask_n & ~follows_n
+
+
+def collapsed(
+  rows: Rows, mask_n: np.ndarray, sentinel_k: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Puts a sentinel in place of each run of the mask.
+
+  Args:
+    rows: the text.
+    mask_n: bool.
+    sentinel_k: ids of the sentinels in their order; of one alone every run is that one.
+
+  Returns:
+    ids of the text, and the token of `rows` that each stands for.
+  """
+  first_n = run_starts(rows, mask_n)
+  number_n = np.cumsum(first_n)
+  number_n = number_n - (number_n - first_n)[starts(rows.length_E)][rows.example_n] - 1
+  number_n = np.minimum(number_n, len(sentinel_k) - 1)
+  id_n = np.where(first_n, sentinel_k[np.maximum(number_n, 0)], rows.token_n)
+  (kept_m,) = np.nonzero(first_n | ~mask_n)
+  return id_n[kept_m].astype(np.int32), kept_m
+
+
+def text(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int) -> Stream:
+  """Returns a text whose examples end with `end`, those without tokens of their own too."""
+  example_m = rows.example_n[source_m]
+  examples = len(rows.length_E)
+  last_E = starts(rows.length_E) + rows.length_E - 1
+  at_E = np.searchsorted(example_m, np.arange(examples), 'right')
+  return Stream(np.insert(id_m, at_E, end).astype(np.int32), np.insert(source_m, at_E, last_E))
+
+
+def target(rows: Rows, id_m: np.ndarray, source_m: np.ndarray, end: int, start: int) -> Stream:
+  """Returns `text` as a decoder's: each column reads the token before its target, `start` first."""
+  whole = text(rows, id_m, source_m, end)
+  example_m = rows.example_n[whole.source_m]
+  first_m = np.append(True, example_m[1:] != example_m[:-1])
+  read_m = np.where(first_m, start, np.append(start, whole.token_m[:-1]))
+  weight_m = np.ones(len(read_m), np.float32)
+  field = dict(target=whole.token_m, weight=weight_m)
+  return Stream(read_m.astype(np.int32), whole.source_m, field)
+
+
+def ends(store) -> tuple[int, int]:
+  """Returns the ids of </s> and of padding, with which texts end and a decoder begins."""
+  return store.special['sep'], store.special['pad']
+
+
+def check(store, needed: int, length: int) -> None:
+  """Refuses a vocabulary with fewer sentinels than a row may have runs.
+
+  Raises:
+    UserError: says how many there are, and what brings them.
+  """
+  have = len(store.sentinels)
+  if needed > have:
+    raise UserError(
+      f'config.data.vocab: {length} tokens may have {needed} hidden runs, each with a sentinel of '
+      f'its own: expected a vocabulary with as many pieces <extra_id_0>, <extra_id_1>, .., got '
+      f'{have}; train one with config.data.train_vocab.sentinels={max(needed, 100)}, or take '
+      'shorter rows'
+    )

@@ -1,0 +1,165 @@
+"""T5's two texts beside those of the original, for the original's masks; counts, sizes, draws."""
+
+import types
+
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax import counter_rng
+from bertjax.errors import UserError
+from bertjax.examples import sentinels
+from bertjax.examples.noise import t5_deshuffle, t5_prefix, t5_spans, t5_tokens
+
+MUTATED = 'bertjax/examples/sentinels.py'
+LENGTHS = (2, 10, 64, 141, 568)
+
+
+@pytest.fixture(scope='module')
+def golden(shared):
+  load = lambda name: np.load(shared / 'golden' / 'family' / f'{name}.npz')
+  return types.SimpleNamespace(denoise=load('t5_denoise'), data=load('t5_data'))
+
+
+def rows_of(*texts, seed=0):
+  """Texts as the examples of a batch, as far as noises read it."""
+  length_E = np.array([len(text) for text in texts])
+  example_n = np.repeat(np.arange(len(texts)), length_E)
+  position_n = np.concatenate([np.arange(n) for n in length_E])
+  key_E = counter_rng.fold(counter_rng.root(seed, 'test'), np.arange(len(texts)))
+  return types.SimpleNamespace(
+    token_n=np.concatenate(texts).astype(np.int32), example_n=example_n, position_n=position_n,
+    length_E=length_E, key_E=key_E,
+  )  # fmt: skip
+
+
+STORE = types.SimpleNamespace(
+  sentinels=tuple(range(999, 799, -1)), special=dict(pad=0, sep=1), vocabulary_size=1000
+)
+
+
+def texts(rows, made):
+  """The two texts of each example, without their ends."""
+  found = []
+  for letter, field in (('T', None), ('U', 'target')):
+    stream = made[letter]
+    ids = stream.field[field] if field else stream.token_m
+    own = [ids[rows.example_n[stream.source_m] == e] for e in range(len(rows.length_E))]
+    assert all(text[-1] == STORE.special['sep'] for text in own)
+    found.append([text[:-1] for text in own])
+  return list(zip(*found, strict=True))
+
+
+@pytest.mark.parametrize(
+  ('objective', 'noise', 'options'),
+  [
+    ('span_3_15', t5_spans, t5_spans.Options(0.15, 3.0, True, False)),
+    ('span_10_50', t5_spans, t5_spans.Options(0.5, 10.0, True, False)),
+    ('span_to_one_sentinel', t5_spans, t5_spans.Options(0.15, 3.0, False, False)),
+    ('iid_15_u_u', t5_tokens, t5_tokens.Options(0.15, 'sentinels', False)),
+    ('iid_15_m_f', t5_tokens, t5_tokens.Options(0.15, 'mask', False)),
+    ('iid_15_d_d', t5_tokens, t5_tokens.Options(0.15, 'drop', False)),
+  ],
+)
+@mutation('t5: a run goes on in the next example', '& (rows.position_n > 0)', '')
+def test_masks_of_the_original_give_its_texts(golden, objective, noise, options, monkeypatch):
+  read = lambda name: [golden.denoise[f'{objective}/{n}/{name}'] for n in LENGTHS]
+  rows = rows_of(*read('tokens'))
+  mask_n = np.concatenate(read('mask')).astype(bool)
+  monkeypatch.setattr(sentinels, 'span_mask', lambda *_: mask_n)
+  monkeypatch.setattr(t5_tokens, 'mask', lambda *_: mask_n)
+  wanted = list(zip(read('inputs'), read('targets'), strict=True))
+  for got, (inputs, targets) in zip(
+    texts(rows, noise.corrupt(rows, options, STORE)), wanted, strict=True
+  ):
+    np.testing.assert_array_equal(got[0], inputs)
+    np.testing.assert_array_equal(got[1], targets)
+
+
+def test_counts_are_float32_and_sizes_float64(golden):
+  for rate, mean, length, hidden, runs in golden.data['mask_counts']:
+    if length > 1:
+      assert sentinels.hidden(int(length), rate) == hidden
+      assert sentinels.spans(sentinels.hidden(int(length), rate), mean) >= runs
+  for length, rate, mean, tokens, _, hidden, runs, *_ in golden.data['helper_table']:
+    assert sentinels.taken(int(length), rate, mean) == tokens
+    made = t5_spans.sizes(t5_spans.Options(rate, mean, True, False), int(tokens))
+    assert made['U'] == hidden + runs + 1 >= 2 and made['T'] <= length + 1
+  assert t5_spans.sizes(t5_spans.Options(0.15, 3.0, True, False), 568) == dict(T=512, U=114)
+
+
+@mutation(
+  't5: the places of the cuts are not equally likely',
+  'ends_n = rank_n < (parts_E - 1)[example_n]',
+  'ends_n = place_n < (parts_E - 1)[example_n]',
+)
+def test_every_mask_is_equally_likely(golden):
+  rows = rows_of(*np.zeros((4000, 12), int))
+  mask_EN = sentinels.span_mask(rows, 0.34, 2.0, (5, 6)).reshape(4000, 12)
+  wanted = {tuple(mask) for mask in golden.data['uniform/masks'].astype(bool)}
+  found, count = np.unique(mask_EN, axis=0, return_counts=True)
+  assert {tuple(mask) for mask in found} == wanted and len(wanted) == 21
+  expected = 4000 / 21
+  assert ((count - expected) ** 2 / expected).sum() < 45  # 20 degrees, 1 in 1000
+  assert np.array_equal(
+    mask_EN[:9],
+    sentinels.span_mask(rows_of(*np.zeros((9, 12), int)), 0.34, 2.0, (5, 6)).reshape(9, 12),
+  )
+
+
+NOISES = {
+  'spans': (t5_spans, t5_spans.Options(0.15, 3.0, True, False)),
+  'half': (t5_spans, t5_spans.Options(0.5, 1.0, True, False)),
+  **{
+    form: (t5_tokens, t5_tokens.Options(0.15, form, False))
+    for form in ('sentinels', 'mask', 'bert', 'drop')
+  },
+  'prefix': (t5_prefix, t5_prefix.Options(False)),
+  'deshuffle': (t5_deshuffle, t5_deshuffle.Options(False)),
+}
+
+
+@pytest.mark.parametrize('name', NOISES)
+def test_texts_are_no_longer_than_their_sizes_and_lose_nothing(name):
+  noise, options = NOISES[name]
+  draw = np.random.default_rng(0)
+  originals = [draw.integers(4, 700, n) for n in (1, 2, 3, 9, 40, 127, 128, 300, 568)]
+  rows = rows_of(*originals, seed=3)
+  made = noise.corrupt(rows, options, STORE)
+  for original, (inputs, targets) in zip(originals, texts(rows, made), strict=True):
+    most = noise.sizes(options, len(original))
+    assert len(inputs) + 1 <= most['T'] and len(targets) + 1 <= most['U']
+    kept = [*inputs[inputs < 800], *targets[targets < 800]]
+    if name in ('mask', 'bert', 'deshuffle'):
+      np.testing.assert_array_equal(targets, original)
+    else:
+      assert sorted(kept) == sorted(original)
+    if name == 'deshuffle':
+      assert sorted(inputs) == sorted(original)
+  reads = made['U'].token_m
+  first = np.diff(rows.example_n[made['U'].source_m], prepend=-1) > 0
+  assert not reads[first].any() and (reads[1:] == made['U'].field['target'][:-1])[~first[1:]].all()
+  tokens = noise.raw(options, 128)
+  longer = noise.sizes(options, tokens + 1)['T']  # at half the original stays below on purpose
+  assert noise.sizes(options, tokens)['T'] <= 128 and (longer > 128 or name == 'half')
+
+
+def test_prefixes_end_anywhere_and_random_ids_are_no_special_ones():
+  rows = rows_of(*np.tile(np.arange(10, 20), (3000, 1)))
+  made = t5_prefix.corrupt(rows, t5_prefix.Options(False), STORE)
+  lengths = [len(inputs) for inputs, _ in texts(rows, made)]
+  count = np.bincount(lengths)[1:]
+  assert len(count) == 9 and count[:8].min() > 220 and count[:8].max() < 380
+  made = t5_tokens.corrupt(rows, t5_tokens.Options(0.5, 'bert', False), STORE)
+  shown = np.concatenate([inputs for inputs, _ in texts(rows, made)])
+  hidden = (shown < 10) | (shown > 19)
+  share = np.mean(shown[hidden] != STORE.sentinels[0])
+  assert 0.08 < share < 0.12 and shown.min() >= 4
+
+
+def test_a_vocabulary_without_enough_sentinels_is_refused():
+  few = types.SimpleNamespace(sentinels=(9,), special=STORE.special, vocabulary_size=10)
+  for noise, options in (NOISES['spans'], NOISES['sentinels']):
+    with pytest.raises(UserError, match='train_vocab.sentinels=100'):
+      noise.MASKING.check(options, few, 100)
+  t5_spans.MASKING.check(t5_spans.Options(0.15, 3.0, False, False), few, 100)
