@@ -12,10 +12,12 @@ from flax.core import meta
 from mutation import mutation
 
 from bertjax.kernels.cross_entropy import logits
+from bertjax.kernels.relative_attention import Mask, visible
 from bertjax.models.layers.attend import example_mask, second_text
 from bertjax.models.layers.basic import Norm, padded_rows, small_table, word_table
-from bertjax.models.layers.block import Context
+from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.encoder import Encoder
+from bertjax.models.layers.flops import attended_pairs, block_flops, cross_pairs, lstm_flops
 from bertjax.models.layers.heads import WordHead
 from bertjax.models.layers.positions import bias_table
 
@@ -246,3 +248,61 @@ def test_equals_transformers(name):
     with torch.no_grad():
       want = model(**inputs).logits[0].numpy()
     np.testing.assert_allclose(found[row][batch[seen][row] == number], want, atol=2e-5, rtol=1e-5)
+
+
+def counted(function, *args) -> float:
+  """FLOPs of the gradients of all arguments, as XLA counts them."""
+  grad = jax.grad(lambda *args: jnp.sum(function(*args) ** 2), tuple(range(len(args))))
+  analysis: Any = jax.jit(grad).lower(*args).compile().cost_analysis()
+  return analysis['flops']
+
+
+@pytest.mark.parametrize('gated', [False, True])
+@mutation(
+  'flops: what cross-attention reads is not projected',
+  'bertjax/models/layers/flops.py',
+  'head_flops(real + read, 2',
+  'head_flops(real, 2',
+)
+def test_flops_of_a_decoder_are_those_that_xla_counts(gated):
+  rows, columns, read, width, ffn, inner = 4, 64, 96, 128, 512, 192
+  block = Block(
+    **FIELDS | dict(heads=3, head_size=64, ffn=ffn), cross=True, gated=gated, scale=1.0,
+    activation='relu', norm='rms_norm', norm_eps=1e-6, norm_place='before',
+  )  # fmt: skip
+  batch = dict(out_example_BU=np.ones((rows, columns), int), example_BT=np.ones((rows, read), int))
+  x_BUD, read_BSD = jnp.zeros((rows, columns, width)), jnp.zeros((rows, read, width))
+  run = lambda params, x_BUD, read_BSD: block.apply(
+    {'params': params}, x_BUD, second_text(batch, read_BSD), None, None, jnp.int32(0)
+  )[0]
+  context = second_text(batch, read_BSD)
+  shapes = jax.eval_shape(block.init, jax.random.key(0), x_BUD, context, None, None, jnp.int32(0))
+  params = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), meta.unbox(shapes)['params'])
+  ours = block_flops(
+    batch['out_example_BU'], width, ffn, inner=inner, gated=gated, causal=True,
+    other_BS=batch['example_BT'],
+  )  # fmt: skip
+  hidden = 12 * inner * rows * columns * (columns - 1) / 2  # pairs that XLA computes all the same
+  assert 0.95 < (ours + hidden) / counted(run, params, x_BUD, read_BSD) <= 1
+
+
+@mutation(
+  'flops: a state is not multiplied',
+  'bertjax/models/layers/flops.py',
+  '4 * width * (inputs + width)',
+  '4 * width * inputs',
+)
+def test_flops_of_a_cell_are_those_that_xla_counts():
+  cell, rows, width = nn.OptimizedLSTMCell(128), 64, 128
+  x_BD = jnp.zeros((rows, 96))
+  carry = (jnp.zeros((rows, width)), jnp.zeros((rows, width)))
+  params = cell.init(jax.random.key(0), carry, x_BD)
+  run = lambda params, carry, x_BD: cell.apply(params, carry, x_BD)[1]
+  assert 0.95 < lstm_flops(rows, 96, width) / counted(run, params, carry, x_BD) <= 1
+
+
+def test_pairs_of_two_texts_are_those_of_equal_examples():
+  example_BU, example_BT = packed(OUTS, 40, 1)[1], packed(TEXTS, 32, 0)[1]
+  assert cross_pairs(example_BU, example_BT) == 3 * 7 + 6 * 3 + 35 * 30
+  mask = Mask(example_BU, example_BU, causal=True)
+  assert attended_pairs(example_BU, causal=True) == visible(mask).sum()
