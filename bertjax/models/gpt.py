@@ -16,7 +16,7 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.field_types import Count, Fraction, Natural, Positive
-from bertjax.kernels.cross_entropy import Scores
+from bertjax.kernels.cross_entropy import Scores, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.kernels.relative_attention import Mask
@@ -31,6 +31,7 @@ from bertjax.models.layers.basic import (
   word_table,
 )
 from bertjax.models.layers.block import Block, Context
+from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.encoder import scanned
 from bertjax.models.layers.remat import Remat
@@ -92,21 +93,54 @@ class GPT(StreamModel):
     self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ):
     """Runs the model, see `StreamModel`. Reads token, position and example."""
-    dtype = jnp.dtype(self.dtype)
     x_BTD, table_VE = self._embedded(batch, noise)
     embedded_BTD = x_BTD
     mask = Mask(batch['example_BT'], batch['example_BT'], causal=True)
     stack = scanned(Block, self.layers, self.remat)(**self._layer(hidden), name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, Context(mask), noise, None, jnp.arange(self.layers))
-    if self.norms == 'before':
-      x_BTD = Norm(self.norm_eps, dtype, name='final_norm')(x_BTD)
-    rows = len(table_VE)
-    word = Scores(x_BTD, table_VE, jnp.zeros(rows), self.vocab_size + self._own_rows)
+    word = self._scores(x_BTD, table_VE)
+    x_BTD = word.hidden_BPE
     out: dict[str, Any] = dict(word=word, last_BTD=x_BTD, carry=carry)
     if hidden_LBTD is not None:  # the last layer's output is what its norm makes of it
       hidden_LBTD = jnp.concatenate([hidden_LBTD[:-1], x_BTD[None]])
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out
+
+  @nn.compact
+  def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
+    """Reads prompts; see `WritingModel`."""
+    real_BS, position_BT = begun(batch['example_BT'], room)
+    rows, columns = position_BT.shape
+    size = self.width // self.heads
+    cache = empty(rows, self.layers, columns + room, self.heads, size, jnp.dtype(self.dtype))
+    text = Writing(cache, real_BS, jnp.zeros(rows, jnp.int32), position_BT[:, 0])
+    return self._written(batch['token_BT'], position_BT, text)
+
+  @nn.compact
+  def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
+    """Reads a token more of each row; see `WritingModel`."""
+    real_BS = text.real_BS.at[:, text.place_B[0]].set(True)
+    text = text._replace(real_BS=real_BS)
+    return self._written(token_B[:, None], text.position_B[:, None], text)
+
+  def _written(self, token_BT: Array, position_BT: Array, text: Writing) -> tuple[Array, Writing]:
+    """The logits behind the last of these columns, which go on with the text."""
+    columns, place = token_BT.shape[1], text.place_B[0]
+    x_BTD, table_VE = self._embedded(dict(token_BT=token_BT, position_BT=position_BT), None)
+    reading = Reading(place, before(text.real_BS, place, columns))
+    stack = scanned(Block, self.layers, self.remat)(**self._layer(False), name='layers')
+    x_BTD, (cache, _) = stack(x_BTD, reading, None, text.layers, jnp.arange(self.layers))
+    scores = logits(self._scores(x_BTD[:, -1:], table_VE))[:, 0]
+    own = jnp.arange(scores.shape[-1]) < self.vocab_size  # no position is written
+    place_B, position_B = text.place_B + columns, position_BT[:, -1] + 1
+    text = text._replace(layers=cache, place_B=place_B, position_B=position_B)
+    return jnp.where(own[None], scores, -jnp.inf), text
+
+  def _scores(self, x_BTD: Array, table_VE: Array) -> Scores:
+    """The words behind each column."""
+    if self.norms == 'before':
+      x_BTD = Norm(self.norm_eps, jnp.dtype(self.dtype), name='final_norm')(x_BTD)
+    return Scores(x_BTD, table_VE, jnp.zeros(len(table_VE)), self.vocab_size + self._own_rows)
 
   def _embedded(self, batch: Batch, noise: Noise | None) -> tuple[Array, Array]:
     """x_BTD and the table of the softmax."""
@@ -169,9 +203,7 @@ class GPT(StreamModel):
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: each token sees itself and what comes before it."""
     example_BT = np.asarray(batch['example_BT'])
-    real, pairs = float((example_BT > 0).sum()), flops_lib.attended_pairs(example_BT)
-    each = flops_lib.head_flops(real, 4 * self.width**2 + 2 * self.width * self.ffn)
-    each += 12.0 * self.width * (pairs + real) / 2
+    each = flops_lib.block_flops(example_BT, self.width, self.ffn, causal=True)
     predicted = float(np.sum(batch['weight_BP']))
     rows = self.vocab_size + self._own_rows
     return self.layers * each + flops_lib.head_flops(predicted, self.width * rows)

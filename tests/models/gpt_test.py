@@ -3,6 +3,7 @@
 import json
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +14,7 @@ from bertjax.kernels.cross_entropy import cross_entropy, logits
 from bertjax.kernels.dropout import Noise
 from bertjax.models import gpt
 from bertjax.models.layers.basic import padded_rows
+from bertjax.use import decoding
 
 NO_DROPOUT = dict(embedding_dropout=0.0, dropout=0.0, attention_dropout=0.0)
 FIELDS = dict(
@@ -94,7 +96,7 @@ def mean_loss(model, batch, weight_BT=None):
   weight_BT = jnp.asarray(np.pad(np.asarray(weight_BT)[:, 1:], ((0, 0), (0, 1))))
 
   def rows(params):
-    nll_BT, _ = cross_entropy(model.apply(dict(params=params), batch)['word'], target_BT)
+    nll_BT, _, _ = cross_entropy(model.apply(dict(params=params), batch)['word'], target_BT)
     return jnp.sum(nll_BT * weight_BT, 1) / jnp.sum(weight_BT, 1)
 
   return rows
@@ -151,3 +153,54 @@ def test_a_table_with_positions_is_dropped_once_for_all_rows():
   assert np.any(last_BTD[0] != model.apply(variables, batch)['last_BTD'][0])
   zero = np.mean(np.asarray(out['word'].table_VE)[:28] == 0)
   assert 0.4 < zero < 0.6  # the softmax reads the dropped table
+
+
+@mutation(
+  'gpt: positions are counted from the first column',
+  'bertjax/models/layers/cache.py',
+  'jnp.cumsum(real_BT, 1) - 1',
+  'jnp.cumsum(jnp.ones_like(real_BT), 1) - 1',
+)
+@mutation(
+  'gpt: padding before a prompt is seen',
+  'bertjax/models/layers/cache.py',
+  '(real_BS[:, None] & (column_TS <= 0)[None])',
+  '(column_TS <= 0)[None]',
+)
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+@pytest.mark.parametrize('one_table', [True, False])
+def test_a_text_token_by_token_is_the_whole_text(one_table, dtype):
+  sizes = dict(n_layer=2, n_embd=16, n_head=2, n_ctx=12)
+  model = model_of(sizes, one_table, 20).clone(dtype=dtype, init_std=0.3)
+  token_BT = np.random.default_rng(0).integers(1, 20, (3, 10))
+  variables = nn.meta.unbox(model.init(jax.random.key(0), rows_of(token_BT)))
+  whole = logits(model.apply(variables, rows_of(token_BT))['word'])[..., :20]
+  lengths = np.array([6, 3, 1])  # prompts, with padding before the short ones
+  prompt = np.zeros((3, 6), np.int32)
+  for row, length in enumerate(lengths):
+    prompt[row, 6 - length :] = token_BT[row, :length]
+  batch = dict(token_BT=jnp.asarray(prompt), example_BT=jnp.asarray(prompt > 0, jnp.int32))
+  found, text = model.apply(variables, batch, 4, method='start')
+  step = jax.jit(lambda token_B, text: model.apply(variables, token_B, text, method='step'))
+  close = dict(atol=1e-5, rtol=1e-5) if dtype == 'float32' else dict(atol=0.08, rtol=0.05)
+  for place in range(4):
+    at = lengths + place - 1
+    np.testing.assert_allclose(found[:, :20], whole[np.arange(3), at], **close)
+    assert np.all(np.asarray(found)[:, 20:] == -np.inf)
+    found, text = step(jnp.asarray(token_BT[np.arange(3), at + 1]), text)
+
+
+def test_greedy_texts_are_those_of_the_original(golden):
+  theirs, config = golden('gpt2_original')
+  sizes = config['hparams']
+  model = model_of(sizes, False, sizes['n_vocab'])
+  params = parameters_of(theirs, 'param/', model)
+  variables = dict(params=jax.tree.map(jnp.asarray, params))
+  whole, prompt = theirs['greedy'], theirs['token']
+  kept = next(n for n in range(prompt.shape[1], 0, -1) if (whole[:, :n] == prompt[:, :n]).all())
+  batch = dict(token_BT=jnp.asarray(whole[:, :kept]), example_BT=jnp.ones((3, kept), jnp.int32))
+  new = whole.shape[1] - kept
+  start, text = model.apply(variables, batch, new, method='start')
+  step = lambda token_B, text: model.apply(variables, token_B, text, method='step')
+  written = decoding.write(start, text, step, new, -1, decoding.Sampling(), jax.random.key(0))
+  np.testing.assert_array_equal(written.token_BKN[:, 0], whole[:, kept:])

@@ -9,10 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.kernels import decode
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, relative_attention
 from bertjax.models.layers.basic import Dense, Init
+from bertjax.models.layers.cache import Cache, Reading, put
 
 Array = jax.Array
 
@@ -168,6 +170,23 @@ class Attention(nn.Module):
     if noise is not None and self.dropout:
       dropout = Dropout(self.dropout, noise, dropout_lib.site(self.path, layer))
     return relative_attention(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)
+
+  def continued(self, x_BTD: Array, cache: Cache, reading: Reading) -> tuple[Array, Cache]:
+    """Attends from new columns to those before them; returns [B, T, D], and the cache with them."""
+    q_BTNH, k_BTNH, v_BTNH = self.query(x_BTD), self.key(x_BTD), self.value(x_BTD)
+    key = put(cache.key_BSNH, k_BTNH, reading.place)
+    value = put(cache.value_BSNH, v_BTNH, reading.place)
+    y_BTNH = decode.attend(q_BTNH, key, value, reading.seen_BTS, reading.bias_NTS, self.scale)
+    return self.out(y_BTNH), cache._replace(key_BSNH=key, value_BSNH=value)
+
+  def crossed(self, x_BTD: Array, cache: Cache, reading: Reading) -> tuple[Array, Cache]:
+    """Attends from new columns to another text, whose keys are made where it is given."""
+    if reading.other_BSD is not None:
+      other = self.key(reading.other_BSD), self.value(reading.other_BSD)
+      cache = cache._replace(other_key_BSNH=other[0], other_value_BSNH=other[1])
+    key, value, seen_BTS = cache.other_key_BSNH, cache.other_value_BSNH, reading.other_seen_BTS
+    assert key is not None and value is not None and seen_BTS is not None
+    return self.out(decode.attend(self.query(x_BTD), key, value, seen_BTS, None, self.scale)), cache
 
   def project(self, table_RD: Array) -> Array:
     """A table of distances as `Relative.r_RNH`."""

@@ -12,6 +12,7 @@ from bertjax.kernels.relative_attention import Mask, Relative
 from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.attention import Attention, Rotary
 from bertjax.models.layers.basic import ACTIVATIONS, Dense, Dropout, Init, Norm, NormKind
+from bertjax.models.layers.cache import Reading
 
 Array = jax.Array
 
@@ -104,14 +105,17 @@ class Block(nn.Module):
 
     Args:
       x_BTD: its input.
-      context: inputs of all layers, a `Context` or a subclass's own type.
+      context: inputs of all layers, a `Context` or a subclass's own type; a `Reading` where columns
+        go on behind those of a cache.
       noise: keys of the dropout, or None.
-      memory_BMD: inputs of this layer that are remembered, or None.
+      memory_BMD: inputs of this layer that are remembered, or None; with a `Reading` its `Cache`.
       layer: its number.
 
     Returns:
       x, and (the layer's new memory or None, x again or None).
     """
+    if isinstance(context, Reading):
+      return self._continued(x_BTD, context, memory_BMD, layer)
     h_BTD = self.content(x_BTD, context)
     new = None if memory_BMD is None else memory_lib.push(memory_BMD, h_BTD, self.reuse_len)
     x_BTD = self.entered(x_BTD)
@@ -135,6 +139,22 @@ class Block(nn.Module):
     x_BTD = self._sum('ffn_norm', x_BTD, fed)
     x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
     return x_BTD, (new, x_BTD if self.hidden else None)
+
+  def _continued(self, x_BTD: Array, reading: Reading, cache: Any, layer: Array):
+    """Runs the layer on columns that go on behind those of its cache."""
+    found = [cache]
+
+    def attended(name: str, x_BTD: Array) -> Array:
+      attention = self._attention(name, x_BTD.shape[-1])
+      attend = attention.crossed if name == 'cross_attention' else attention.continued
+      y_BTD, found[0] = attend(x_BTD, found[0], reading)
+      return y_BTD
+
+    for name in ('attention', 'cross_attention')[: 1 + self.cross]:
+      added = lambda x_BTD, normed, name=name: attended(name, normed(x_BTD))
+      x_BTD = self._sum(f'{name}_norm', x_BTD, added, self.enters and name == 'attention')
+    fed = lambda x_BTD, normed: self._feed_forward(normed(x_BTD), None, layer)
+    return self._sum('ffn_norm', x_BTD, fed), (found[0], None)
 
   def content(self, x_BTD: Array, context: Any) -> Array:
     """The columns of x that are seen and remembered."""

@@ -1,0 +1,88 @@
+"""The cache of a text that is written: keys and values of its columns, so that each is made once.
+
+A cache has as many columns as the text may get. A prompt stands in its last columns, so that
+prompts of several lengths end at one column; what stands before a short one is not seen.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+Array = jax.Array
+
+
+class Cache(NamedTuple):
+  """Keys and values of one layer, or with an axis of layers behind B those of all.
+
+  Attributes:
+    key_BSNH, value_BSNH: of the text's columns.
+    other_key_BSNH, other_value_BSNH: of another text's, for cross-attention; None without it.
+  """
+
+  key_BSNH: Array
+  value_BSNH: Array
+  other_key_BSNH: Array | None = None
+  other_value_BSNH: Array | None = None
+
+
+class Reading(NamedTuple):
+  """Inputs of all layers for new columns, in place of `block.Context`.
+
+  Attributes:
+    place: int32, column of the first of them.
+    seen_BTS: bool, the columns of the cache that each of them sees, itself among them.
+    bias_NTS: float32, by distance; or None.
+    other_seen_BTS: the columns of the other text; None without one.
+    other_BSD: the other text, where its keys are to be made; None: the cache has them.
+  """
+
+  place: Array
+  seen_BTS: Array
+  bias_NTS: Array | None = None
+  other_seen_BTS: Array | None = None
+  other_BSD: Array | None = None
+
+
+class Writing(NamedTuple):
+  """A text under way; every leaf has the rows first.
+
+  Attributes:
+    layers: `Cache` of all layers, [B, L, S, N, H] each.
+    real_BS: bool, the columns that hold tokens of the text.
+    place_B: int32, the next column; the same in all rows.
+    position_B: int32, the position of the next token in its text.
+    other_real_BS: bool, of another text; None without one.
+  """
+
+  layers: Cache
+  real_BS: Array
+  place_B: Array
+  position_B: Array
+  other_real_BS: Array | None = None
+
+
+def empty(rows: int, layers: int, columns: int, heads: int, size: int, dtype) -> Cache:
+  """Returns the cache of nothing."""
+  zeros = jnp.zeros((rows, layers, columns, heads, size), dtype)
+  return Cache(zeros, zeros)
+
+
+def put(old_BSNH: Array, new_BTNH: Array, place: Array) -> Array:
+  """Returns the columns with new ones from `place` on."""
+  new_BTNH = new_BTNH.astype(old_BSNH.dtype)
+  return jax.lax.dynamic_update_slice_in_dim(old_BSNH, new_BTNH, place, 1)
+
+
+def begun(prompt_BT: Array, room: int) -> tuple[Array, Array]:
+  """Returns real_BS of a prompt whose padding, 0, comes first, and the position of each column."""
+  real_BT = prompt_BT > 0
+  position_BT = jnp.maximum(jnp.cumsum(real_BT, 1) - 1, 0)
+  return jnp.pad(real_BT, ((0, 0), (0, room))), position_BT
+
+
+def before(real_BS: Array, place: Array, columns: int) -> Array:
+  """Returns which columns each of so many new ones sees: itself and the real ones before it; a
+  column of padding sees itself alone, so that nothing is divided by 0."""
+  column_TS = jnp.arange(real_BS.shape[1])[None] - (place + jnp.arange(columns))[:, None]
+  return (real_BS[:, None] & (column_TS <= 0)[None]) | (column_TS == 0)[None]
