@@ -13,7 +13,7 @@ from bertjax.kernels import decode
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.relative_attention import Dropout, Mask, Relative, relative_attention
-from bertjax.models.layers.basic import Dense, Init
+from bertjax.models.layers.basic import Dense, FanIn, Init
 from bertjax.models.layers.cache import Cache, Reading, put
 
 Array = jax.Array
@@ -114,10 +114,16 @@ class Attention(nn.Module):
 
   def setup(self):
     shape, axes = (self.heads, self.head_size), ('embed', 'heads', 'head')
-    dense = lambda bias: Dense(shape, axes, self.initializer, bias=bias, dtype=self.dtype)
-    self.query, self.key, self.value = (dense(self.bias) for _ in range(3))
+    dense = lambda bias, init: Dense(shape, axes, init, bias=bias, dtype=self.dtype)
+    query = self.initializer
+    if self.scale is not None and isinstance(
+      query, FanIn
+    ):  # the kernel has what scores are not given
+      query = FanIn(query.gain * self.head_size**-0.5 / self.scale)
+    self.query = dense(self.bias, query)
+    self.key, self.value = (dense(self.bias, self.initializer) for _ in range(2))
     if self.positions:
-      self.position = dense(False)
+      self.position = dense(False, self.initializer)
     self.out = Dense(
       (self.width,), ('heads', 'head', 'embed'), self.out_initializer or self.initializer,
       inputs=2, bias=self.bias, dtype=self.dtype,

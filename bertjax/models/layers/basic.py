@@ -45,8 +45,25 @@ class TorchInit:
     return jax.nn.initializers.normal(self.std)(key, shape, dtype)
 
 
+@dataclasses.dataclass(frozen=True)
+class FanIn:
+  """Kernels with a variance of gain^2 / inputs, of normal draws cut at 2 sigma (t5x).
+
+  Attributes:
+    gain: see above.
+  """
+
+  gain: float = 1.0
+
+  def __call__(self, key: Array, shape: Sequence[int], dtype: Any) -> Array:
+    return jax.nn.initializers.normal(self.gain)(key, shape, dtype)
+
+
 def affine_inits(initializer: Init, inputs: int) -> tuple[Init, Init]:
   """The initializers of the kernel and the bias of an affine map of that many inputs."""
+  if isinstance(initializer, FanIn):
+    std = initializer.gain / math.sqrt(inputs) / 0.87962566103423978  # what the cut takes
+    return jax.nn.initializers.truncated_normal(std), jax.nn.initializers.zeros
   if not isinstance(initializer, TorchInit):
     return initializer, jax.nn.initializers.zeros
   bound = 1 / math.sqrt(inputs)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers.cache import Writing
 from bertjax.models.layers.heads import Head, at_targets, declared
 from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch
@@ -199,5 +200,46 @@ class StreamModel(Model):
 
     Raises:
       UserError: it cannot take them; says how many it can.
+    """
+    raise NotImplementedError
+
+
+class WritingModel(Model):
+  """Writes a text token by token: the model of `use/generate.py`."""
+
+  def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
+    """Reads what a text begins with, all at once.
+
+    Args:
+      batch: token_BT and example_BT, 1 where a token is and 0 for padding. Of a model of one text
+        it is the prompt, padded in front; of one with a second text the text that is read.
+      room: static; tokens that may be written.
+
+    Returns:
+      float32 logits_BV of the next token, -inf where it is no word; and the text so far.
+    """
+    raise NotImplementedError
+
+  def step(self, token_B: Array, text: Writing) -> tuple[Array, Writing]:
+    """Writes a token of each row; returns the logits of the next one, and the text."""
+    raise NotImplementedError
+
+
+class PairModel(WritingModel):
+  """Reads a text and scores the words of a second one: the model of `objectives/seq2seq.py`."""
+
+  def __call__(
+    self, batch: Batch, noise: Noise | None = None, hidden: bool = False
+  ) -> dict[str, Any]:
+    """Runs the model.
+
+    Args:
+      batch: see types.py; reads token, example, out_token and out_example.
+      noise: keys of the dropout; None in evaluation.
+      hidden: static; also return every layer's output.
+
+    Returns:
+      dict with word, `Scores` at every column of the second text; last_BTD and out_last_BUD;
+      hidden_LBTD and out_hidden_LBUD if asked.
     """
     raise NotImplementedError

@@ -12,6 +12,7 @@ from bertjax.errors import UserError, choose
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers import remat as remat_lib
 from bertjax.models.layers.block import Block, Context
+from bertjax.models.layers.cache import Cache, Reading
 
 Array = jax.Array
 
@@ -71,9 +72,18 @@ class Encoder(nn.Module):
 
   @nn.compact
   def __call__(
-    self, x_BTD: Array, contexts: Context | Sequence[Context], noise: Noise | None
-  ) -> tuple[Array, Array | None]:
-    """Returns the last block's output, and every block's where the layer is `hidden`."""
+    self,
+    x_BTD: Array,
+    contexts: Context | Reading | Sequence[Context],
+    noise: Noise | None,
+    cache: Cache | None = None,
+  ) -> tuple[Array, Any]:
+    """Returns the last block's output, and every block's where the layer is `hidden`; with a
+    `Reading`, which goes on behind a cache, the new cache."""
+    if isinstance(contexts, Reading):
+      stack = scanned(Block, self.layers, self.remat)(**self.layer, name='layers')
+      x_BTD, (cache, _) = stack(x_BTD, contexts, noise, cache, jnp.arange(self.layers))
+      return x_BTD, cache
     if not isinstance(contexts, Context):
       return self._in_turn(x_BTD, tuple(contexts), noise)
     if self.sharing != 'none':

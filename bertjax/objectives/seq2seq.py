@@ -1,0 +1,66 @@
+"""Writing a second text: T5's loss, the mean over its tokens, with a penalty of the normaliser.
+
+t5x, losses.py: cross-entropy plus z_loss * log(Z)^2, summed over the tokens of a batch; here their
+mean, since Adafactor's updates do not know the difference. What is read and what is written is the
+noise's to say, or the labelled task's.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from bertjax.field_types import NonNegative
+from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.kernels.dropout import noise_from_key
+from bertjax.models.layers.contracts import PairModel
+from bertjax.objectives import model_of
+from bertjax.types import Array, Batch, Context, Factory, Objective, Out, Term, means
+
+
+class Options(NamedTuple):
+  """The fields of `config.objective`.
+
+  Attributes:
+    z_loss: weight of the squared logarithm of the softmax's normaliser; T5's is 1e-4.
+  """
+
+  z_loss: NonNegative
+
+
+def make(config) -> Objective:
+  """Builds the objective from a run's config.
+
+  Raises:
+    UserError: see `model_of`.
+  """
+  model, z_loss = model_of(config, PairModel), float(config.objective.z_loss)
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
+    noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
+    word, weight_BU = model.apply(variables, batch, noise)['word'], batch['weight_BU']
+    nll_BU, right_BU, log_z_BU = cross_entropy(word, batch['target_BU'])
+    weight, total = jnp.sum(weight_BU), lambda x_BU: jnp.sum(weight_BU * x_BU)
+    terms = dict(
+      seq2seq=Term(total(nll_BU), weight, scale=1.0),
+      seq2seq_accuracy=Term(total(right_BU), weight),
+    )
+    if z_loss:
+      terms['z_loss'] = Term(total(z_loss * jnp.square(log_z_BU)), weight, scale=1.0)
+    return Out(terms, carry)
+
+  def predict(variables, carry, batch: Batch) -> dict[str, Array]:
+    out = model.apply(variables, batch)
+    return dict(out, logits_BUV=logits(out['word']))
+
+  def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
+    found = means(sums)
+    if 'seq2seq' in found:
+      found['perplexity'] = math.exp(min(found['seq2seq'], 700.0))
+    return found
+
+  return Objective(model.init, loss, predict, lambda batch: (), model.flops, finish)
+
+
+OBJECTIVE = Factory(Options, make)

@@ -1,0 +1,153 @@
+"""T5 beside transformers: hidden states, logits, losses, gradients and texts, from golden files."""
+
+import json
+
+import chex
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from mutation import mutation
+
+from bertjax.kernels.cross_entropy import cross_entropy, logits
+from bertjax.models import t5
+from bertjax.models.layers.basic import padded_rows
+from bertjax.use import decoding
+
+MUTATED = 'bertjax/models/t5.py'
+
+
+@pytest.fixture(scope='module', params=['1_0', '1_1'])
+def case(request, shared):
+  theirs = np.load(shared / 'golden' / 'family' / f't5_v{request.param}.npz')
+  config, gated = json.loads(str(theirs['config']))['config'], request.param == '1_1'
+  model = t5.T5(
+    vocab_size=config['vocab_size'], layers=config['num_layers'], width=config['d_model'],
+    heads=config['num_heads'], head_size=config['d_kv'], ffn=config['d_ff'], gated=gated,
+    activation='gelu_tanh' if gated else 'relu', tied=not gated, norm_eps=1e-6, dropout=0.0,
+    remat='none', dtype='float32',
+  )  # fmt: skip
+  batch = dict(
+    token_BT=theirs['input_ids'], example_BT=theirs['attention_mask'].astype(np.int32),
+    out_token_BU=theirs['decoder_input_ids'],
+    out_example_BU=np.ones_like(theirs['decoder_input_ids']),
+  )  # fmt: skip
+  return theirs, model, jax.tree.map(jnp.asarray, batch)
+
+
+def parameters_of(theirs, prefix, model):
+  """The parameters of transformers' class, or their gradients, as ours."""
+  at = lambda name: theirs[f'{prefix}{name}.weight']
+  heads = (model.heads, model.head_size)
+
+  def attention(name):
+    found = {
+      ours: dict(kernel=at(f'{name}.{ours[0]}').T.reshape(model.width, *heads))
+      for ours in ('query', 'key', 'value')
+    }
+    return dict(found, out=dict(kernel=at(f'{name}.o').T.reshape(*heads, model.width)))
+
+  def layer(stack, number):
+    block, cross = f'{stack}.block.{number}.layer', stack == 'decoder'
+    last = 1 + cross
+    found = dict(
+      attention=attention(f'{block}.0.SelfAttention'),
+      attention_norm=dict(scale=at(f'{block}.0.layer_norm')),
+      ffn_norm=dict(scale=at(f'{block}.{last}.layer_norm')),
+      ffn_down=dict(kernel=at(f'{block}.{last}.DenseReluDense.wo').T),
+    )
+    names = dict(ffn_up='wi_0', ffn_gate='wi_1') if model.gated else dict(ffn_up='wi')
+    for ours, name in names.items():
+      found[ours] = dict(kernel=at(f'{block}.{last}.DenseReluDense.{name}').T)
+    if cross:
+      found['cross_attention'] = attention(f'{block}.1.EncDecAttention')
+      found['cross_attention_norm'] = dict(scale=at(f'{block}.1.layer_norm'))
+    return found
+
+  def padded(table):
+    return np.pad(table, ((0, padded_rows(len(table)) - len(table)), (0, 0)))
+
+  params = dict(word=padded(at('shared')))
+  if not model.tied:
+    params['out'] = padded(at('lm_head'))
+  for stack in ('encoder', 'decoder'):
+    each = [layer(stack, number) for number in range(model.layers)]
+    bias = at(f'{stack}.block.0.layer.0.SelfAttention.relative_attention_bias')
+    params |= {
+      stack: dict(layers=jax.tree.map(lambda *x: np.stack(x), *each)),
+      f'{stack}_bias': dict(buckets=bias),
+      f'{stack}_norm': dict(scale=at(f'{stack}.final_layer_norm')),
+    }  # fmt: skip
+  return params
+
+
+@mutation(
+  't5: hidden states are not divided before the tied table',
+  MUTATED,
+  'factor = self.width**-0.5 if self.tied else 1.0',
+  'factor = 1.0',
+)
+@mutation('t5: the last norm is left out', MUTATED, 'self.decoder_norm(x_BUD)', 'x_BUD')
+def test_t5_is_that_of_transformers(case):
+  theirs, model, batch = case
+  params = jax.tree.map(jnp.asarray, parameters_of(theirs, 'param/', model))
+  shapes = nn.meta.unbox(jax.eval_shape(model.init, jax.random.key(0), batch))['params']
+  chex.assert_trees_all_equal_shapes(params, shapes)
+  labels = theirs['labels']
+  weight_BU = jnp.asarray(labels >= 0, jnp.float32)
+
+  def loss(params):
+    out = model.apply(dict(params=params), batch)
+    nll_BU, _, _ = cross_entropy(out['word'], jnp.maximum(labels, 0))
+    return jnp.sum(nll_BU * weight_BU) / jnp.sum(weight_BU), out
+
+  (found, out), gradient = jax.value_and_grad(loss, has_aux=True)(params)
+  real = np.asarray(batch['example_BT']) > 0
+  np.testing.assert_allclose(out['last_BTD'][real], theirs['encoder_last'][real], atol=2e-5)
+  scores = logits(out['word'])[..., : model.vocab_size]
+  np.testing.assert_allclose(scores, theirs['logits'], atol=1e-4, rtol=1e-5)
+  np.testing.assert_allclose(found, theirs['loss'], rtol=1e-6)
+  wanted = parameters_of(theirs, 'grad/', model)
+  chex.assert_trees_all_close(jax.tree.map(np.asarray, gradient), wanted, atol=1e-4, rtol=1e-4)
+
+
+@mutation(
+  't5: distances are counted from the column in the cache',
+  MUTATED,
+  'distance_S = place - jnp.arange(columns)',
+  'distance_S = jnp.arange(columns)',
+)
+def test_texts_are_those_of_transformers(case):
+  theirs, model, batch = case
+  params = jax.tree.map(jnp.asarray, parameters_of(theirs, 'param/', model))
+  variables = dict(params=params)
+  new = theirs['generate/greedy'].shape[1] - 1
+  reads = {key: batch[key] for key in ('token_BT', 'example_BT')}
+  start, text = model.apply(variables, reads, new, method='start')
+  step = lambda token_B, text: model.apply(variables, token_B, text, method='step')
+  end, own = int(theirs['generate/eos_case_id']), slice(0, model.vocab_size)
+  for name, stop in (('greedy', 1), ('eos_case_greedy', end)):
+    wanted = theirs[f'generate/{name}'][:, 1:]
+    found = decoding.write(
+      start[:, own], text, lambda t, c: (step(t, c)[0][:, own], step(t, c)[1]), new, stop,
+      decoding.Sampling(), jax.random.key(0),
+    ).token_BKN[:, 0]  # fmt: skip
+    np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
+  for name, beams in {
+    'beam4': decoding.Beams(4, 1.0, 'transformers'),
+    'beam4_lp06': decoding.Beams(4, 0.6, 'transformers'),
+    'eos_case_beam4': decoding.Beams(4, 1.0, 'transformers'),
+    'eos_case_beam4_lp06': decoding.Beams(4, 0.6, 'transformers'),
+    'eos_case_beam4_early': decoding.Beams(4, 1.0, 'transformers', True),
+  }.items():
+    stop = end if name.startswith('eos') else 1
+    found = decoding.search(start, text, step, new, stop, beams)
+    scores = theirs[f'generate/{name}_score'].reshape(len(start), -1)
+    ours = np.asarray(found.score_BK)[:, : scores.shape[1]]
+    np.testing.assert_allclose(ours, scores, rtol=2e-5, err_msg=name)
+    tokens = theirs[f'generate/{name}'].reshape(*scores.shape, -1)[..., 1:]
+    for row, beam in np.ndindex(scores.shape):
+      own = np.asarray(found.token_BKN)[row, beam].tolist()
+      own = own[: own.index(stop) + 1] if stop in own else own
+      assert own == tokens[row, beam][: len(own)].tolist(), name
