@@ -3,8 +3,8 @@
 import json
 
 import pytest
-import transformers
 from mutation import mutation
+from slow_imports import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError

@@ -5,9 +5,8 @@ import jax
 import numpy as np
 import pytest
 import state_dicts
-import torch
-import transformers
 from flax.core import meta
+from slow_imports import torch, transformers
 
 from bertjax.formats import family
 from bertjax.objectives import mlm, plm

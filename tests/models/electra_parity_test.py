@@ -6,9 +6,8 @@ import jax
 import numpy as np
 import pytest
 import state_dicts
-import torch
-import transformers
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.formats.families import electra_net
 from bertjax.kernels.cross_entropy import Scores

@@ -4,9 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from ml_collections import ConfigDict
 from mutation import mutation
+from slow_imports import torch
 
 from bertjax.errors import UserError
 from bertjax.objectives import classify, soft_labels

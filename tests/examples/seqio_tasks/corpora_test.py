@@ -5,12 +5,10 @@ import itertools
 import os
 
 import pytest
-import seqio
-import tensorflow as tf
-import tensorflow_datasets as tfds
 from mutation import mutation
+from slow_imports import corpora, loaded, registered, seqio, tf, tfds
 
-from bertjax.examples.seqio_tasks import corpora, loaded, names, registered
+from bertjax.examples.seqio_tasks import names
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
 
