@@ -84,7 +84,7 @@ def _import() -> dict:
 
 
 def _given(mode: str, **flag: str | None) -> list[str]:
-  """The flags of a mode, all of which must be given, and none of another one."""
+  """Returns the flags of a mode, all of which must be given, and none of another one."""
   for other, names in _OF.items():
     if other != mode:
       _refuse(f'--{mode}', other, [name for name in names if name not in flag])

@@ -40,18 +40,13 @@ def write(
   languages: Sequence[str] = (),
   problem: str | None = None,
 ) -> dict[str, Any]:
-  """The config.json of a model.
+  """Returns the config.json of a model. Raises UserError: what the class cannot express, by name.
 
   Args:
-    model: `config.model` with the vocabulary size filled in.
     special: role -> id; {} where there is no tokenizer.
-    dtype: of the tensors.
     classes: names of those that the model tells apart; (): LABEL_0, LABEL_1, ..
     languages: names of those of its table, by their ids; (): not known.
     problem: problem_type of a head for texts; '': left out; None: one class is a number.
-
-  Raises:
-    UserError: what the class cannot express, by name.
   """
   name = family_lib.class_of(model)
   family = family_lib.find(model.family)
@@ -89,14 +84,11 @@ def write(
 
 
 def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, Any]]:
-  """The family and the fields of `config.model` that a config.json means.
+  """Returns the family and the fields of `config.model` that a config.json means. Raises UserError:
+  a class that no family has, or an option that our model does not compute.
 
   Args:
-    given: the config.json.
     names: of the tensors, which tell the class where config.json does not.
-
-  Raises:
-    UserError: a class that no family has, or an option that our model does not compute.
   """
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
   found = [each for each, family in _all().items() if _is(family, given, name)]
@@ -145,10 +137,8 @@ def left_out(given: Mapping[str, Any], family: Family, model: Mapping[str, Any])
 
 def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
   """Returns the problem_type of a head for texts; '' where nothing is said, or there is no head.
-
-  Raises:
-    UserError: it means something else than scores of classes, one of which is right, or one number.
-  """
+  Raises UserError if it means something else than scores of classes, one of which is right, or one
+  number."""
   count, kind = dict(model.get('labels', ())).get('label', 0), given.get('problem_type')
   if not count or not kind:
     return ''
@@ -186,7 +176,7 @@ def _rows_of_languages(model: Any) -> int:
 
 
 def _all() -> dict[str, Family]:
-  """The families that directories are read as."""
+  """Returns the families that directories are read as."""
   found = {n: family_lib.find(n) for n in registry.names_in('bertjax.formats.families')}
   return {name: family for name, family in found.items() if not family.read_as}
 
@@ -200,7 +190,7 @@ def _is(family: Family, given: Mapping[str, Any], kind: str) -> bool:
 
 
 def _class_name(given: Mapping[str, Any], names: set[str]) -> str:
-  """The class that config.json names; else the one that the tensors tell."""
+  """Returns the class that config.json names; else the one that the tensors tell."""
   said = given.get('architectures') or ()
   if said:
     return str(said[0])

@@ -21,11 +21,8 @@ SIDE = 'bertjax_heads.safetensors'  # heads that no class of transformers has
 
 
 def open_directory(path: pathlib.Path) -> Opening:
-  """Reads config.json and finds tensors and tokenizer.
-
-  Raises:
-    UserError: no such directory, a class that we have not, or options that we do not compute.
-  """
+  """Reads config.json and finds tensors and tokenizer. Raises UserError: no such directory, a class
+  that we have not, or options that we do not compute."""
   if not (path / CONFIG).is_file():
     raise UserError(
       f'expected a directory of transformers with {CONFIG}, got {path}: save the model with '
@@ -67,24 +64,13 @@ def write(
   languages: Sequence[str] = (),
   problem: str | None = None,
 ) -> list[dict[str, Any]]:
-  """Writes config.json, the tensors and, where there is one, the tokenizer.
+  """Writes config.json, the tensors and, where there is one, the tokenizer. Returns an entry for
+  each tensor: theirs, ours, shape and sha256. Raises UserError: what the class or its tokenizer
+  cannot express, by name; nothing is written then.
 
   Args:
     directory: exists and is empty.
-    params: nested dict of arrays.
-    model: `config.model` with the vocabulary size filled in.
-    vocabulary: of the run.
     dtype: of the tensors, float32 or bfloat16.
-    shard_bytes: of a file, at most.
-    classes: names of those that the model tells apart, where they are known.
-    languages: names of those of its table, likewise.
-    problem: see `config_json.write`.
-
-  Returns:
-    an entry for each tensor: theirs, ours, shape and sha256.
-
-  Raises:
-    UserError: what the class or its tokenizer cannot express, by name; nothing is written then.
   """
   check(model, vocabulary)
   special = vocabulary.special if vocabulary else {}
@@ -111,11 +97,7 @@ def write(
 
 
 def check(model: Any, vocabulary: Vocabulary | None) -> None:
-  """Refuses a model without a class, or a vocabulary that is not the model's.
-
-  Raises:
-    UserError: says which field.
-  """
+  """Refuses a model without a class, or a vocabulary that is not the model's."""
   family_lib.class_of(model)
   if vocabulary and vocabulary.size > model.vocab_size:
     raise UserError(
@@ -125,15 +107,11 @@ def check(model: Any, vocabulary: Vocabulary | None) -> None:
 
 
 def check_kind(source: Mapping[str, Any], model: Any, where: str) -> None:
-  """Refuses a source of another module of `models/` than a config's.
+  """Refuses a source of another module of `models/` than a config's. Raises UserError if they are
+  of two kinds.
 
   Args:
-    source: its `config.model`.
-    model: the config's.
     where: the key that names the source.
-
-  Raises:
-    UserError: they are of two kinds.
   """
   if source['name'] != model.name:
     raise UserError(

@@ -25,57 +25,33 @@ ACTIVATIONS = dict(
 
 
 class Heads(NamedTuple):
-  """The heads that a class of transformers has on its encoder, in fields of `config.model`.
+  """The heads that a class of transformers has on its encoder, in fields of `config.model`."""
 
-  Attributes:
-    words: True if it scores the vocabulary.
-    pooler: True if it has dense and tanh of the first token, read by no label.
-    label: name of the label that reads the pooler; '' none, '*' any.
-    token_label: name of the label of every token; '' none, '*' any.
-    answers: form of the head of answers whose end is asked for behind a start.
-  """
-
-  words: bool = False
-  pooler: bool = False
-  label: str = ''
-  token_label: str = ''
-  answers: str = 'none'
+  words: bool = False  # True if it scores the vocabulary
+  pooler: bool = False  # True if it has dense and tanh of the first token, read by no label
+  label: str = ''  # name of the label that reads the pooler; '' none, '*' any
+  token_label: str = ''  # name of the label of every token; '' none, '*' any
+  answers: str = 'none'  # form of the head of answers whose end is asked for behind a start
 
 
 class Derived(NamedTuple):
-  """A tensor of theirs that is no parameter of ours.
+  """A tensor of theirs that is no parameter of ours."""
 
-  Attributes:
-    shape: of zeros, which nothing reads; or
-    source: name of another tensor of theirs, and
-    factor: what it is multiplied with.
-  """
-
-  shape: tuple[int, ...] = ()
-  source: str = ''
-  factor: float = 1.0
+  shape: tuple[int, ...] = ()  # of zeros, which nothing reads; or
+  source: str = ''  # name of another tensor of theirs, and
+  factor: float = 1.0  # what it is multiplied with
 
 
 class Layout(NamedTuple):
-  """The tensors of a class.
+  """The tensors of a class."""
 
-  Attributes:
-    rows: the table.
-    tied: name of a copy -> name of its source.
-    ignored: endings of names that carry nothing we train.
-    spare: names of heads that a file may have and the model may lack.
-    derived: name -> what it follows from.
-    side: rows that no class holds, written to a file of their own.
-    elsewhere: how our paths begin that another class holds.
-  """
-
-  rows: tuple[Row, ...]
-  tied: Mapping[str, str] = {}
-  ignored: tuple[str, ...] = ('.position_ids',)
-  spare: tuple[str, ...] = ()
-  derived: Mapping[str, Derived] = {}
-  side: tuple[Row, ...] = ()
-  elsewhere: tuple[str, ...] = ()
+  rows: tuple[Row, ...]  # the table
+  tied: Mapping[str, str] = {}  # name of a copy -> name of its source
+  ignored: tuple[str, ...] = ('.position_ids',)  # endings of names that carry nothing we train
+  spare: tuple[str, ...] = ()  # names of heads that a file may have and the model may lack
+  derived: Mapping[str, Derived] = {}  # name -> what it follows from
+  side: tuple[Row, ...] = ()  # rows that no class holds, written to a file of their own
+  elsewhere: tuple[str, ...] = ()  # how our paths begin that another class holds
 
 
 class Field(NamedTuple):
@@ -83,69 +59,45 @@ class Field(NamedTuple):
 
   Attributes:
     ours, theirs: the names.
-    default: theirs, where a config.json does not say it.
-    values: our value -> theirs, the one that is written first; {}: the same.
-    export: our value -> theirs, and
-    import_: theirs -> ours, where it is none of that.
   """
 
   ours: str
   theirs: str
-  default: Any
+  default: Any  # theirs, where a config.json does not say it
+  # our value -> theirs, the one that is written first; {}: the same
   values: Mapping[Any, tuple[Any, ...]] = {}
-  export: Callable[[Any], Any] | None = None
-  import_: Callable[[Any], Any] | None = None
+  export: Callable[[Any], Any] | None = None  # our value -> theirs, and
+  import_: Callable[[Any], Any] | None = None  # theirs -> ours, where it is none of that
 
 
 class Family(NamedTuple):
-  """A family of classes.
+  """A family of classes."""
 
-  Attributes:
-    model: module of `models/` that computes them.
-    recipe: module of `configs/` whose recipe goes with them.
-    model_type: of config.json.
-    base: how the names of the encoder begin; the headless class leaves it out.
-    classes: name -> its heads.
-    layout: `config.model` -> the tensors.
-    fields: of config.json that are fields of `config.model`.
-    fixed: other fields of `config.model` -> the one value that the classes have.
-    theirs: fields of config.json -> what the model computes, the value that is written first.
-    write: `config.model` -> further fields of config.json; refuses what they cannot express.
-    read: config.json -> further fields of `config.model`; refuses what our model does not compute.
-    vocab_size: ids of the published base model.
-    read_as: the family that a directory of these classes is read as; '': this one.
-  """
-
-  model: str
-  recipe: str
-  model_type: str
-  base: str
-  classes: Mapping[str, Heads]
-  layout: Callable[[Any], Layout]
-  fields: tuple[Field, ...]
-  fixed: Mapping[str, Any]
+  model: str  # module of `models/` that computes them
+  recipe: str  # module of `configs/` whose recipe goes with them
+  model_type: str  # of config.json
+  base: str  # how the names of the encoder begin; the headless class leaves it out
+  classes: Mapping[str, Heads]  # name -> its heads
+  layout: Callable[[Any], Layout]  # `config.model` -> the tensors
+  fields: tuple[Field, ...]  # of config.json that are fields of `config.model`
+  fixed: Mapping[str, Any]  # other fields of `config.model` -> the one value that the classes have
+  # fields of config.json -> what the model computes, the value that is written first
   theirs: Mapping[str, tuple[Any, ...]] = {}
+  # `config.model` -> further fields of config.json; refuses what they cannot express
   write: Callable[[Any], dict[str, Any]] = lambda model: {}
-  vocab_size: int = 30_522
-  read_as: str = ''
+  vocab_size: int = 30_522  # ids of the published base model
+  read_as: str = ''  # the family that a directory of these classes is read as; '': this one
+  # config.json -> further fields of `config.model`; refuses what our model does not compute
   read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}
 
 
 def find(name: str, where: str = WHERE) -> Family:
-  """The family of that name.
-
-  Args:
-    name: of a module of families/.
-    where: the key or flag that gives it, for messages.
-
-  Raises:
-    UserError: no class of transformers holds it.
-  """
+  """Returns the family of that name. Raises UserError: no class of transformers holds it."""
   return registry.find('bertjax.formats.families', name, where).FAMILY
 
 
 def heads_of(model: Any) -> Heads:
-  """The heads of a `config.model`."""
+  """Returns the heads of a `config.model`."""
   if 'labels' not in model:
     return Heads(words='words' not in model or model.words)
   names = [name for name, _ in model.labels], [name for name, _ in model.token_labels]
@@ -155,11 +107,8 @@ def heads_of(model: Any) -> Heads:
 
 
 def class_of(model: Any) -> str:
-  """The class of transformers that computes a model.
-
-  Raises:
-    UserError: there is none; the field that it cannot express is named.
-  """
+  """Returns the class of transformers that computes a model. Raises UserError if there is none; the
+  field that it cannot express is named."""
   family = find(model.family)
   _check_fixed(family, model)
   family.write(model)
@@ -182,7 +131,7 @@ def bare(model: Any) -> str:
 
 
 def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
-  """The fields of `config.model` of a class, with so many classes of a label."""
+  """Returns the fields of `config.model` of a class, with so many classes of a label."""
   heads = family.classes[name]
   label = {ANY: 'label'}.get(heads.label, heads.label)
   tag = {ANY: 'tag'}.get(heads.token_label, heads.token_label)
@@ -198,7 +147,7 @@ def head_fields(family: Family, name: str, classes: int) -> dict[str, Any]:
 
 
 def _named(wanted: Heads, got: Heads) -> Heads:
-  """A class that takes any label, with the one label that the model has."""
+  """Returns a class that takes any label, with the one label that the model has."""
   label = got.label if wanted.label == ANY and '+' not in got.label and got.label else wanted.label
   tag = got.token_label
   tag = tag if wanted.token_label == ANY and '+' not in tag and tag else wanted.token_label

@@ -6,11 +6,8 @@ from bertjax.errors import UserError
 
 
 def check(name: str) -> None:
-  """Refuses what cannot be uploaded, before anything is computed.
-
-  Raises:
-    UserError: no OWNER/NAME, huggingface_hub is not installed, or nobody is logged in.
-  """
+  """Refuses what cannot be uploaded, before anything is computed. Raises UserError: no OWNER/NAME,
+  huggingface_hub is not installed, or nobody is logged in."""
   if len(name.split('/')) != 2 or not all(name.split('/')):
     raise UserError(f'--push={name}: expected OWNER/NAME')
   try:

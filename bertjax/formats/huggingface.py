@@ -22,17 +22,12 @@ _OLD_ENDINGS = (('LayerNorm.gamma', 'LayerNorm.weight'), ('LayerNorm.beta', 'Lay
 
 
 class Taken(NamedTuple):
-  """A state dict, converted to our parameters.
+  """A state dict, converted to our parameters."""
 
-  Attributes:
-    params: nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with
-      zero rows.
-    made: our paths of heads that it lacked, made here.
-    left_out: its names of heads that the model lacks, and of tensors that are not trained.
-  """
-
+  # nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with zero rows
   params: dict[str, Any]
-  made: list[str]
+  made: list[str]  # our paths of heads that it lacked, made here
+  # its names of heads that the model lacks, and of tensors that are not trained
   left_out: list[str]
 
 
@@ -43,17 +38,13 @@ def published_vocabulary(name: str) -> int:
 
 
 def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
-  """A state dict of NumPy arrays as our parameters.
+  """Returns a state dict of NumPy arrays as our parameters. Raises UserError: a missing, unexpected
+  or untied tensor, or a shape that is not the config's; all of them are listed.
 
   Args:
     state_dict: of a class of the family, or an encoder without prefix; of tied tensors one may be
       missing. May read each tensor when it is asked for.
-    model: `config.model` with the vocabulary size filled in.
     absent: (row, our shape) -> the array of a head that the state lacks.
-
-  Raises:
-    UserError: a missing, unexpected or untied tensor, or a shape that is not the config's; all of
-      them are listed.
   """
   family = family_lib.find(model.family)
   layout = family.layout(model)
@@ -77,7 +68,7 @@ def shapes(model: Any) -> dict[str, tuple[int, ...]]:
 
 
 def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, np.ndarray]]:
-  """The tensors of a class one at a time, without tied copies: (name, our path, float32)."""
+  """Yields the tensors of a class one at a time, without tied copies: (name, our path, float32)."""
   layout, prefix = layout_of(model), family_lib.bare(model)
   sources: dict[str, np.ndarray] = {}
   needed = {each.source for each in layout.derived.values()}
@@ -91,7 +82,7 @@ def tensors(params: Mapping[str, Any], model: Any) -> Iterator[tuple[str, str, n
 
 
 def side_tensors(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]:
-  """The tensors that no class holds: SpanBERT's boundary head."""
+  """Returns the tensors that no class holds: SpanBERT's boundary head."""
   layout = layout_of(model)
   if not layout.side:
     return {}
@@ -100,17 +91,13 @@ def side_tensors(params: Mapping[str, Any], model: Any) -> dict[str, np.ndarray]
 
 
 def layout_of(model: Any) -> Layout:
-  """The tensors of the class that computes a model.
-
-  Raises:
-    UserError: there is none.
-  """
+  """Returns the tensors of the class that computes a model. Raises UserError if there is none."""
   family_lib.class_of(model)
   return family_lib.find(model.family).layout(model)
 
 
 def derived(each: family_lib.Derived, state: Mapping[str, np.ndarray]) -> np.ndarray:
-  """A tensor that follows from others."""
+  """Returns a tensor that follows from others."""
   if not each.source:
     return np.zeros(each.shape, np.float32)
   return np.asarray(state[each.source], np.float32) * np.float32(each.factor)

@@ -15,23 +15,15 @@ ANY = 1 << 30  # tokens
 
 
 class Sentences(NamedTuple):
-  """The way in which the vector of a text is computed, as sentence-transformers declares it.
+  """The way in which the vector of a text is computed, as sentence-transformers declares it."""
 
-  Attributes:
-    pool: pooling of the tokens' vectors, as in `Model.embed`.
-    normalize: True scales the vector to length 1.
-    length: most tokens read of a text, special ones included; not more than the model takes.
-    prompt: text put before each text; '': none.
-    lowercase: True lower-cases texts first.
-    refused: a declared step that is not computed here; '': none.
-  """
-
-  pool: str = 'mean'
-  normalize: bool = False
+  pool: str = 'mean'  # pooling of the tokens' vectors, as in `Model.embed`
+  normalize: bool = False  # True scales the vector to length 1
+  # most tokens read of a text, special ones included; not more than the model takes
   length: int = ANY
-  prompt: str = ''
-  lowercase: bool = False
-  refused: str = ''
+  prompt: str = ''  # text put before each text; '': none
+  lowercase: bool = False  # True lower-cases texts first
+  refused: str = ''  # a declared step that is not computed here; '': none
 
   def text(self, text: str) -> str:
     """Returns what is read of a text."""
@@ -46,7 +38,6 @@ def read(path: pathlib.Path, model: str) -> Sentences:
 
   Args:
     path: of the directory of the model, which may be 0_Transformer below modules.json.
-    model: its `config.model.name`.
   """
   above = path.name.startswith('0_') and not (path / NAME).is_file()
   root = path.parent if above else path
@@ -85,18 +76,8 @@ def read(path: pathlib.Path, model: str) -> Sentences:
 
 
 def write(directory: pathlib.Path, model: Any, pool: str, length: int) -> None:
-  """Writes modules.json and what it names.
-
-  Args:
-    directory: of an exported model.
-    model: its `config.model`.
-    pool: 'mean' or 'first'.
-    length: tokens that are read at most.
-
-  Raises:
-    UserError: another pooling, or the first token of a model whose [CLS] is the last, or that has
-      none.
-  """
+  """Writes modules.json and what it names. Raises UserError: another pooling, or the first token of
+  a model whose [CLS] is the last, or that has none."""
   choose(pool, WRITTEN, '--sentence-transformers')
   if pool == 'first' and model.name in ENDS_WITH_CLS:
     raise UserError(

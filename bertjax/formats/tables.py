@@ -29,41 +29,39 @@ class Row(NamedTuple):
 
   Attributes:
     ours, theirs, axes: see above.
-    sizes: letters of this row alone, C of a head.
-    head: whether it belongs to a head, which a checkpoint may lack: it is then made anew.
-    part: (index, count) where theirs holds count tensors of ours, one after the other on its first
-      axis; their rows follow each other.
-    first: their name of layer 0's, where that lies elsewhere; '': it does not.
   """
 
   ours: str
   theirs: str
   axes: str
-  sizes: Mapping[str, int] = {}
+  sizes: Mapping[str, int] = {}  # letters of this row alone, C of a head
+  # whether it belongs to a head, which a checkpoint may lack: it is then made anew
   head: bool = False
+  # (index, count) where theirs holds count tensors of ours, one after the other on its first axis;
+  # their rows follow each other
   part: tuple[int, int] = (0, 1)
-  first: str = ''
+  first: str = ''  # their name of layer 0's, where that lies elsewhere; '': it does not
 
 
 def dense(ours: str, theirs: str, out: str, into: str, **more: Any) -> tuple[Row, Row]:
-  """A torch Linear: weight [out, in] becomes kernel [in, out]."""
+  """Returns a torch Linear: weight [out, in] becomes kernel [in, out]."""
   weight = Row(f'{ours}/kernel', f'{theirs}.weight', f'{out},{into}->{into}{out}', **more)
   return weight, Row(f'{ours}/bias', f'{theirs}.bias', f'{out}->{out}', **more)
 
 
 def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Row]:
-  """A torch LayerNorm: its weight is our scale."""
+  """Returns a torch LayerNorm: its weight is our scale."""
   scale = Row(f'{ours}/scale', f'{theirs}.weight', f'{width}->{width}', **more)
   return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}', **more)
 
 
 def heads(rows: Sequence[Row], **sizes: int) -> tuple[Row, ...]:
-  """The rows as those of a head, with its own sizes."""
+  """Returns the rows as those of a head, with its own sizes."""
   return tuple(row._replace(head=True, sizes=dict(row.sizes, **sizes)) for row in rows)
 
 
 def names_of(row: Row, model: Any) -> list[str]:
-  """Their names of a row's tensors, in the order of our stack."""
+  """Returns their names of a row's tensors, in the order of our stack."""
   if '{group}' in row.theirs:
     numbers = itertools.product(range(model.groups), range(model.inner_groups))
     return [row.theirs.format(group=group, inner=inner) for group, inner in numbers]
@@ -73,7 +71,7 @@ def names_of(row: Row, model: Any) -> list[str]:
 
 
 def sizes_of(model: Any) -> dict[str, int]:
-  """The letters of a `config.model`."""
+  """Returns the letters of a `config.model`."""
   width, heads = model.width, model.heads
   head_size = model.head_size if 'head_size' in model else width // heads
   sizes = dict(
@@ -90,19 +88,12 @@ def sizes_of(model: Any) -> dict[str, int]:
 def to_ours(
   state: Mapping[str, np.ndarray], rows: Sequence[Row], model: Any, absent: Callable | None = None
 ) -> dict[str, Any]:
-  """Their tensors as our parameters.
+  """Returns their tensors as our parameters, a nested dict of float32 arrays: layers stacked on
+  axis 0, the vocabulary padded with zeros. Raises UserError that lists tensors of another shape.
 
   Args:
     state: name -> array; may read each when it is asked for.
-    rows: of the table.
-    model: `config.model` with the vocabulary size filled in.
     absent: (row, our shape) -> the array of a row that the state lacks; None where it lacks none.
-
-  Returns:
-    nested dict of float32 arrays, layers stacked on axis 0, the vocabulary padded with zero rows.
-
-  Raises:
-    UserError: tensors of another shape; all are listed.
   """
   sizes = sizes_of(model)
   _check_shapes(state, rows, model, sizes)
@@ -138,19 +129,11 @@ def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
 def to_theirs(
   params: Mapping[str, Any], rows: Sequence[Row], model: Any, elsewhere: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, Row, np.ndarray]]:
-  """Our parameters as their tensors, one at a time: the inverse of `to_ours`.
+  """Yields our parameters as their tensors, (their name, row, float32 array), the inverse of
+  `to_ours`. Raises UserError, which lists parameters without a row.
 
   Args:
-    params: nested dict of arrays.
-    rows: of the table.
-    model: `config.model`.
     elsewhere: how paths begin that are not of this table.
-
-  Yields:
-    (their name, row, float32 array).
-
-  Raises:
-    UserError: parameters without a row, all of which are listed.
   """
   sizes = sizes_of(model)
   known = {row.ours for row in rows}
@@ -201,20 +184,13 @@ def digest(array: Any) -> str:
 def check_names(
   state: Mapping[str, Any], rows: Sequence[Row], known: set[str], ignored: tuple[str, ...], model
 ) -> tuple[list[str], list[str]]:
-  """Compares the names of a state with those of a table.
+  """Compares the names of a state with those of a table. Returns our paths that the state lacks,
+  all of heads, and names of tensors that are left out. Raises UserError: tensors that are missing
+  or unexpected; all are listed.
 
   Args:
-    state: name -> tensor.
-    rows: of the table.
     known: other names that it may have: copies, heads that the model lacks.
     ignored: endings of names that carry nothing we train.
-    model: `config.model`.
-
-  Returns:
-    our paths that the state lacks, all of heads, and names of tensors that are left out.
-
-  Raises:
-    UserError: tensors that are missing or unexpected; all are listed.
   """
   names = {name: row for row in rows for name in names_of(row, model)}
   absent = sorted(names.keys() - state.keys())
@@ -253,7 +229,7 @@ def _check_shapes(state, rows: Sequence[Row], model: Any, sizes: Sizes) -> None:
 
 
 def shape_of(state: Any, name: str) -> tuple[int, ...]:
-  """The shape of a tensor, without reading it where the state is a file."""
+  """Returns the shape of a tensor, without reading it where the state is a file."""
   return tuple(state.shape(name)) if hasattr(state, 'shape') else tuple(np.shape(state[name]))
 
 

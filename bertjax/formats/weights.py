@@ -59,11 +59,8 @@ class Tensors(Lazy):
   """
 
   def __init__(self, files: Sequence[pathlib.Path]):
-    """Reads the headers.
-
-    Raises:
-      UserError: a file is truncated or no safetensors file, or has a dtype that we do not read.
-    """
+    """Reads the headers. Raises UserError if a file is truncated or no safetensors file, or has a
+    dtype that we do not read."""
     where: dict[str, tuple[pathlib.Path, int, dict[str, Any]]] = {}
     for path in files:
       try:
@@ -91,16 +88,13 @@ class Tensors(Lazy):
     return flat.reshape(entry['shape']).astype(np.float32, copy=False)
 
   def shape(self, name: str) -> tuple[int, ...]:
-    """The shape of a tensor, which is not read for it."""
+    """Returns the shape of a tensor, which is not read for it."""
     return tuple(self.names[name][2]['shape'])
 
 
 def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
-  """The tensors of a directory of transformers.
-
-  Raises:
-    UserError: there are none, a file is missing or damaged, or torch is needed and not there.
-  """
+  """Returns the tensors of a directory of transformers. Raises UserError if there are none, a file
+  is missing or damaged, or torch is needed and not there."""
   if (directory / INDEX).is_file() and not (directory / NAME).is_file():  # transformers' order
     index = json.loads((directory / INDEX).read_bytes())
     names = sorted(set(index['weight_map'].values()))
@@ -122,7 +116,7 @@ def read(directory: pathlib.Path) -> Mapping[str, np.ndarray]:
 
 
 def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
-  """The files that hold the tensors of a directory."""
+  """Returns the files that hold the tensors of a directory."""
   return sorted(p for p in directory.iterdir() if p.suffix == '.safetensors' or p.name == TORCH)
 
 
@@ -152,17 +146,13 @@ def write(
   dtype: str,
   shard_bytes: int,
 ) -> dict[str, str]:
-  """Writes model.safetensors, or several files and their index.
+  """Writes model.safetensors, or several files and their index. Returns name of each tensor ->
+  sha256 of its bytes.
 
   Args:
-    directory: of the model.
     shapes: of all tensors, in the order in which they come.
-    tensors: name and float32 array, one at a time.
     dtype: float32 or bfloat16.
     shard_bytes: of a file, at most; a tensor that is larger has a file of its own.
-
-  Returns:
-    name of each tensor -> sha256 of its bytes.
   """
   shards = _divide(shapes, DTYPES[dtype][1].itemsize, shard_bytes)
   names = [NAME]

@@ -32,11 +32,7 @@ def value(argv: Sequence[str], flag: str) -> str | None:
 
 
 def required(argv: Sequence[str], flag: str) -> str:
-  """Returns `value`, which must be there.
-
-  Raises:
-    UserError: it is not there.
-  """
+  """Returns `value`, which must be there. Raises UserError if it is not there."""
   found = value(argv, flag)
   if not found:
     raise UserError(f'expected --{flag}=..., as of python -m bertjax.main, got {list(argv)}')
@@ -46,7 +42,8 @@ def required(argv: Sequence[str], flag: str) -> str:
 def without_flags(
   argv: Sequence[str], valued: Collection[str], switches: Collection[str]
 ) -> Iterator[str]:
-  """The arguments but for flags with a value, in the same word or in the next, and switches."""
+  """Yields the arguments but for flags with a value, in the same word or in the next, and
+  switches."""
   skip = False
   for argument in argv:
     name, equals, _ = argument.lstrip('-').partition('=')

@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
 
 
 def commands_of(argv: list[str], folder: str) -> list[Command]:
-  """The commands of the hosts.
+  """Returns the commands of the hosts.
 
   Args:
     argv: --hosts=A,B and --port=P, if there are several, and the flags of `bertjax.main`.

@@ -18,30 +18,20 @@ Point = Mapping[str, str]  # key -> value, as text
 
 
 class Job(NamedTuple):
-  """One run.
+  """One run."""
 
-  Attributes:
-    point: of the grid.
-    name: of its directory.
-    config: of the run.
-    flags: that differ from those of all runs.
-  """
-
-  point: Point
-  name: str
-  config: Any
-  flags: list[str]
+  point: Point  # of the grid
+  name: str  # of its directory
+  config: Any  # of the run
+  flags: list[str]  # that differ from those of all runs
 
 
 def points(grid: Sequence[str], config: Any) -> list[dict[str, str]]:
-  """The points of a grid, the last key changing fastest.
+  """Returns the points of a grid, the last key changing fastest. Raises UserError: a line that is
+  no such, or an unknown key; the nearest is named.
 
   Args:
     grid: KEY=VALUE,VALUE,... each.
-    config: that the keys are of.
-
-  Raises:
-    UserError: a line that is no such, or an unknown key; the nearest is named.
   """
   axes: dict[str, list[str]] = {}
   for line in grid:
@@ -65,16 +55,12 @@ def jobs(
   seeds: int,
   settle: Callable[[Any, Collection[str]], Any] = lambda config, given: None,
 ) -> list[Job]:
-  """The runs, seed by seed, so that every point has one early; each config is checked.
+  """Returns the runs, seed by seed, so that every point has one early; each config is checked.
+  Raises UserError: as `points`, or a config that cannot be.
 
   Args:
-    config: of all runs.
-    grid: see `points`.
     seeds: of each point.
     settle: (config, keys that its point gives) -> None, changes the config as the run itself will.
-
-  Raises:
-    UserError: as `points`, or a config that cannot be.
   """
   from bertjax.config import schema
 
@@ -110,20 +96,15 @@ def table(
   metric: str,
   best: bool = False,
 ) -> Table:
-  """A row for each point: median and spread of the metric over the seeds, and what went wrong.
-
-  Where runs are scored beside the majority (classes of texts), the last column counts those whose
-  accuracy is no better: they learned nothing, which is what Mosbach et al. 2021 call a failed run.
+  """Returns a row for each point: median and spread of the metric over the seeds, and what went
+  wrong. Where runs are scored beside the majority (classes of texts), the last column counts those
+  whose accuracy is no better: they learned nothing, which is what Mosbach et al. 2021 call a failed
+  run. Raises UserError: runs are finished and none has the metric.
 
   Args:
-    found: the runs.
     failed: names of those that ended with an error.
-    workdir: their directories are in it.
     metric: of the evaluation after the last step, or
     best: of the best one by `config.best`, whose metric it then is.
-
-  Raises:
-    UserError: runs are finished and none has the metric.
   """
   logged = {job.name: judged(workdir / job.name, job.config, metric, best) for job in found}
   known = sorted({name for scores in logged.values() for name in scores} - {'step'})
@@ -168,7 +149,7 @@ def judged(run: pathlib.Path, config: Any, metric: str, best: bool = False) -> d
 
 
 def scores_at(run: pathlib.Path, step: int) -> dict[str, float]:
-  """All that was logged at a step."""
+  """Returns all that was logged at a step."""
   found = {}
   for row in lines.of_run(run):
     if row['step'] == step:
@@ -206,11 +187,7 @@ def _split(text: str) -> list[str]:
 
 
 def _at(config: Any, key: str) -> Any:
-  """The value of a dotted key.
-
-  Raises:
-    UserError: there is none; the nearest is named.
-  """
+  """Returns the value of a dotted key. Raises UserError if there is none; the nearest is named."""
   value, where = config, 'config'
   for part in key.split('.'):
     if not hasattr(value, 'items'):
@@ -221,7 +198,7 @@ def _at(config: Any, key: str) -> Any:
 
 
 def _parse(current: Any, text: str) -> Any:
-  """A value of the grid as the type of the one it replaces."""
+  """Returns a value of the grid as the type of the one it replaces."""
   if isinstance(current, str):
     return text
   if isinstance(current, bool) and text.lower() in ('true', 'false'):

@@ -47,15 +47,11 @@ def main(argv: list[str]) -> int:
 
 
 def commands_of(size: str, flags: list[str], port: int) -> list[Command]:
-  """The commands of the processes.
+  """Returns the commands of the processes. Raises UserError if the size is none, or there is no
+  --workdir.
 
   Args:
     size: N or NxM.
-    flags: of `bertjax.main`, any text in them.
-    port: a free one.
-
-  Raises:
-    UserError: the size is none, or there is no --workdir.
   """
   match = re.fullmatch(r'([1-9]\d*)(?:x([1-9]\d*))?', size)
   if not match:

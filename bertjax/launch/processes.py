@@ -31,19 +31,12 @@ os.execvp(sys.argv[2], sys.argv[2:])
 
 
 class Command(NamedTuple):
-  """A command.
+  """A command."""
 
-  Attributes:
-    arguments: of which the first is the program.
-    environ: changes of the environment.
-    log: file for its output; None: the screen.
-    name: for messages.
-  """
-
-  arguments: Sequence[str]
-  environ: Mapping[str, str]
-  log: pathlib.Path | None
-  name: str
+  arguments: Sequence[str]  # of which the first is the program
+  environ: Mapping[str, str]  # changes of the environment
+  log: pathlib.Path | None  # file for its output; None: the screen
+  name: str  # for messages
 
 
 def run_together(commands: Sequence[Command]) -> int:
@@ -53,8 +46,7 @@ def run_together(commands: Sequence[Command]) -> int:
   once, and of several commands again behind what the others have to say. If this process is killed,
   the kernel kills them.
 
-  Returns:
-    0 if all ended with 0, else the status of the first that failed; 128 + N for signal N.
+  Returns 0 if all ended with 0, else the status of the first that failed; 128 + N for signal N.
   """
   children: list[subprocess.Popen] = []
   asked: list[int] = []

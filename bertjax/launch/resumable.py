@@ -31,7 +31,6 @@ def finished(workdir: str, total_steps: int | None = None) -> bool:
   """Returns whether a run has a checkpoint of its last step, or of the one it stopped early at.
 
   Args:
-    workdir: of the run.
     total_steps: None: as its config.json says.
   """
   from bertjax.checkpoint import reading, resume  # jax: not in the launchers of other machines

@@ -22,9 +22,7 @@ def fault(path: pathlib.Path, size: int, sha256: str, reads: bool = True) -> str
   """Returns what is wrong with a file: '' if it is what was written.
 
   Args:
-    path: of the file.
     size: in bytes, as it was.
-    sha256: likewise.
     reads: whether to read the file from end to end; without it the size alone is compared.
   """
   try:
@@ -41,7 +39,6 @@ def faults(directory: pathlib.Path, files: Mapping[str, Sequence], reads: bool =
   """Returns what is wrong with the files of a directory.
 
   Args:
-    directory: where they are.
     files: name -> (bytes, sha256).
     reads: as of `fault`.
   """

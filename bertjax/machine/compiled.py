@@ -22,7 +22,7 @@ def keep(cache: pathlib.Path, environ: MutableMapping[str, str] = os.environ) ->
 
 
 def _kind_of_cpu() -> str:
-  """The architecture, and what tells what these CPUs can do from what others can."""
+  """Returns the architecture, and what tells what these CPUs can do from what others can."""
   lines = _CPU.read_text().splitlines() if _CPU.exists() else [platform.processor()]
   known = sorted({line for line in lines if line.startswith(_FEATURES)} or lines[:1])
   return f'{platform.machine()}-{hashlib.sha256("".join(known).encode()).hexdigest()[:8]}'

@@ -42,17 +42,12 @@ def to_stderr(line: str) -> None:
 
 
 def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = False) -> pathlib.Path:
-  """A local path with what is at a path: itself, or the copy of a URL, which is made once a host.
-
-  A copy that was broken off goes on; of one that is complete only the list of files is asked for.
+  """Returns a local path with what is at a path: itself, or the copy of a URL, which is made once a
+  host. A copy that was broken off goes on; of one that is complete only the list of files is asked
+  for. Raises UserError if there is nothing, or it cannot be read.
 
   Args:
-    text: of a directory or a file.
-    say: what shows a line.
     beside: of a file: whether to copy the files of its folder too.
-
-  Raises:
-    UserError: there is nothing, or it cannot be read.
   """
   if not remote.is_remote(text):
     return pathlib.Path(text)
@@ -74,15 +69,11 @@ def local(text: str | os.PathLike[str], say: Say = to_stderr, beside: bool = Fal
 def output(
   text: str | os.PathLike[str], marker: str, say: Say = to_stderr
 ) -> Iterator[pathlib.Path]:
-  """A context: the directory to make, which is sent when the context ends well.
+  """Yields the directory to make: the path itself, or of a URL a local directory with what is there
+  already, which is sent when the context ends well.
 
   Args:
-    text: where it is to be.
     marker: the file that says what is in it, sent last; '' if there is none.
-    say: what shows a line.
-
-  Yields:
-    The path itself, or of a URL a local directory with what is there already.
   """
   if not remote.is_remote(text):
     yield pathlib.Path(text)
@@ -112,6 +103,7 @@ class Copy:
 
   def __init__(self, url: str, kind: str):
     """
+
     Args:
       url: of the directory elsewhere.
       kind: of the folder of the cache that the directory here lies in.
@@ -137,11 +129,7 @@ class Copy:
       yield
 
   def names(self, below: str = '') -> dict[str, tuple[str, int]]:
-    """The files there: name -> (what changes with their content, bytes).
-
-    Args:
-      below: a folder of it.
-    """
+    """Returns the files there: name -> (what changes with their content, bytes)."""
     with remote.explained(self.url):
       self._file_system.invalidate_cache()
       found = self._file_system.find(self._at(below), detail=True)
@@ -156,8 +144,6 @@ class Copy:
     """Fetches the files that are not here, or other ones.
 
     Args:
-      wanted: of a name.
-      say: what shows a line, if there is anything to fetch.
       below: a folder, if no other is meant.
     """
     there = {name: seen for name, seen in self.names(below).items() if wanted(name)}
@@ -178,7 +164,6 @@ class Copy:
     """Sends the files of a directory that are not there, or were other ones.
 
     Args:
-      directory: here.
       below: the folder there; '' is the whole.
       last: the file to send when all others are there; an older one goes before they change.
       wanted: of a name in the directory.

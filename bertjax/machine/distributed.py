@@ -15,16 +15,14 @@ _LOOPBACK = ('127.', 'localhost', '[::1]')
 
 
 def join(coordinator: str | None, processes: int | None, process: int | None) -> None:
-  """Connects this process with the others; to be called before jax looks for devices.
+  """Connects this process with the others; to be called before jax looks for devices. Raises
+  UserError: the flags, or the GPUs of a node and its tasks, do not fit together.
 
   Args:
     coordinator, processes, process: the flags of `bertjax.main`; None: not given. Without them the
       environment is asked: JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID, or in its
       place Kubernetes' JOB_COMPLETION_INDEX, and then whatever jax knows of. `processes` 1 alone is
       a run of this process, whatever stands around it.
-
-  Raises:
-    UserError: the flags, or the GPUs of a node and its tasks, do not fit together.
   """
   environ = os.environ
   if (coordinator, processes, process) == (None, None, None) and _NAMED <= environ.keys():
@@ -76,10 +74,7 @@ def _others(environ: Mapping[str, str]) -> str:
 
 def _gpus(environ: Mapping[str, str]) -> list[int]:
   """Lists the GPUs of a task of SLURM among those it sees; [] is all. jax would take one of them.
-
-  Raises:
-    UserError: the tasks of the node cannot have equally many.
-  """
+  Raises UserError if the tasks of the node cannot have equally many."""
   parts = re.findall(r'(\d+)(?:\(x(\d+)\))?', environ.get('SLURM_STEP_TASKS_PER_NODE', '1'))
   counts = [int(tasks) for tasks, times in parts for _ in range(int(times or 1))]  # '8(x2),4'
   here = counts[int(environ.get('SLURM_NODEID', '0'))]

@@ -59,16 +59,13 @@ def told(key: str) -> str | None:
 def gather(
   name: str, value: str, timeout_s: float = TIMEOUT_S, check: Callable[[], None] = lambda: None
 ) -> list[str]:
-  """The value of every process, in their order.
+  """Returns the value of every process, in their order. Raises Missing: processes that said
+  nothing; their hosts are named where they are known.
 
   Args:
     name: of this exchange, which no other one has.
-    value: of this process.
     timeout_s: how long to wait for the last of them.
     check: called while it waits; what it raises ends the wait.
-
-  Raises:
-    Missing: processes that said nothing; their hosts are named where they are known.
   """
   if count() == 1:
     return [value]
@@ -116,16 +113,12 @@ def introduce() -> None:
 
 
 def require_same(name: str, mine: Flat, remedy: str) -> None:
-  """Refuses processes that differ in what must be the same everywhere.
+  """Refuses processes that differ in what must be the same everywhere. Raises UserError: names the
+  process, its host, the key and both values; on every process. Raises Missing: as `gather`.
 
   Args:
-    name: of this comparison.
     mine: key -> JSON value, of this process.
     remedy: the end of the message.
-
-  Raises:
-    UserError: names the process, its host, the key and both values; on every process.
-    Missing: as `gather`.
   """
   texts = gather(f'same/{name}', json.dumps(mine, sort_keys=True, default=str))
   everyone = [json.loads(text) for text in texts]

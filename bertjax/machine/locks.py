@@ -25,15 +25,11 @@ _WITHOUT = 'nobody: there are no locks'
 
 @contextlib.contextmanager
 def alone(path: pathlib.Path, refusal: str) -> Iterator[None]:
-  """Holds a lock; does not wait for it.
+  """Holds a lock; does not wait for it. Raises UserError: another process holds it; it is named.
+  Raises OSError if the file cannot be made.
 
   Args:
-    path: of its file; the directory exists.
     refusal: the start of the message, as in 'another run is at work in DIR'.
-
-  Raises:
-    UserError: another process holds it; it is named.
-    OSError: the file cannot be made.
   """
   file, holder = _take(path)
   if file is None:
@@ -44,18 +40,8 @@ def alone(path: pathlib.Path, refusal: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def in_turn(path: pathlib.Path, say: Callable[[str], None]) -> Iterator[bool]:
-  """Holds a lock, once all who hold it before have let go.
-
-  Args:
-    path: of its file; the directory exists.
-    say: shows who is being waited for, once for each.
-
-  Yields:
-    Whether it keeps others out: False on a file system without locks.
-
-  Raises:
-    OSError: the file cannot be made.
-  """
+  """Holds a lock, once all who hold it before have let go. Yields whether it keeps others out:
+  False on a file system without locks. Raises OSError if the file cannot be made."""
   said = None
   while True:
     file, holder = _take(path)
@@ -91,7 +77,7 @@ def _held(path: pathlib.Path, file: IO[str]) -> Iterator[None]:
 
 
 def _take(path: pathlib.Path) -> tuple[IO[str] | None, str]:
-  """The open file that holds the lock; or None, and who holds it."""
+  """Returns the open file that holds the lock; or None, and who holds it."""
   while True:
     file = open(path, 'a+', encoding='utf-8')  # noqa: SIM115  (closed by the one who holds it)
     try:

@@ -29,11 +29,9 @@ _keeps: bool | None = None  # of this process; None: no program has come yet, Fa
 
 
 def one_arena() -> bool:
-  """Prepares a process of our own that computes on CPUs; returns whether it does.
-
-  To be called before other threads are there: each has its arena by then. Where there is an
-  accelerator, or another C library than glibc, nothing changes.
-  """
+  """Prepares a process of our own that computes on CPUs; returns whether it does. To be called
+  before other threads are there: each has its arena by then. Where there is an accelerator, or
+  another C library than glibc, nothing changes."""
   global _one_arena
   if _accelerated():
     return False
@@ -42,11 +40,9 @@ def one_arena() -> bool:
 
 
 def huge_pages() -> None:
-  """Starts a process that computes on CPUs anew, as it was called, if that gives it huge pages.
-
-  To be called before there is anything to lose. A process that has been told of huge pages, or
-  whose kernel gives them to all or to none, goes on.
-  """
+  """Starts a process that computes on CPUs anew, as it was called, if that gives it huge pages. To
+  be called before there is anything to lose. A process that has been told of huge pages, or whose
+  kernel gives them to all or to none, goes on."""
   told = os.environ.get(_TUNABLES, '')
   if _accelerated() or _ASKED in os.environ or _HUGE in told or '[madvise]' not in _policy():
     return

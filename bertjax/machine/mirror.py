@@ -54,14 +54,11 @@ class Workdir:
   """
 
   def __init__(self, text: str, say: copies.Say = copies.to_stderr, reads: bool = False):
-    """
+    """Raises UserError: nothing that is installed reads the URL.
+
     Args:
       text: a path or a URL.
-      say: what shows a line.
       reads: whether the run is only looked at, perhaps while it goes on.
-
-    Raises:
-      UserError: nothing that is installed reads the URL.
     """
     self.text, self._say, self._reads = text, say, reads
     self.remote = remote.is_remote(text)
@@ -74,11 +71,8 @@ class Workdir:
 
   def fetch(self) -> None:
     """Makes the local directory what the URL holds, but for the states of checkpoints; refuses a
-    workdir that is not the same for all processes of a run.
-
-    Raises:
-      UserError: names a process that sees another directory; on every process.
-    """
+    workdir that is not the same for all processes of a run. Raises UserError: names a process that
+    sees another directory; on every process."""
     if self.remote:
       with self._copy.alone():
         self._fetch()
@@ -119,9 +113,7 @@ class Workdir:
 
   def _require_shared(self) -> None:
     """Refuses a workdir that is not one: process 0 writes a file there, which all others read.
-
-    Paths say nothing: /tmp is another directory on each host, and one may have two names.
-    """
+    Paths say nothing: /tmp is another directory on each host, and one may have two names."""
     first, file = hosts.index() == 0, f'{self.text}/{OWNER}'
     if first and not self.remote:  # to a URL it is written already
       with writing('the name of the run', file):
@@ -169,21 +161,13 @@ class Workdir:
       self._copy.pull(lambda name: name.split('/')[0] in _MADE, self._say)
 
   def send_state(self, directory: pathlib.Path, step: str, names: Collection[str]) -> None:
-    """Sends files of a checkpoint that this process has written.
-
-    Args:
-      directory: where it lies here.
-      step: of the checkpoint.
-      names: of the files, below the directory.
-    """
+    """Sends files of a checkpoint that this process has written."""
     self._copy.push(directory, f'{CHECKPOINTS}/{step}', wanted=lambda name: name in names)
 
   def send_manifest(self, directory: pathlib.Path, step: str, names: Collection[str]) -> None:
     """Sends the small files, then the manifest, which makes the checkpoint one; from process 0.
 
     Args:
-      directory: where the checkpoint lies here.
-      step: of it.
       names: of its files; what else is there is of a run that this one has taken over, and goes.
     """
     if self.remote:
@@ -230,11 +214,8 @@ class Workdir:
     )
 
   def _require_ours(self) -> None:
-    """Refuses to write where a run that was started later writes.
-
-    Raises:
-      TakenOver: names its host and process.
-    """
+    """Refuses to write where a run that was started later writes. Raises TakenOver: names its host
+    and process."""
     if said := self.taken_over():
       raise TakenOver(said)
 
@@ -242,15 +223,11 @@ class Workdir:
 def opened(
   path: pathlib.Path | str, say: copies.Say = copies.to_stderr
 ) -> tuple[pathlib.Path, Callable[[str], None]]:
-  """A run that is only looked at.
+  """Returns the local directory of a run that is only looked at, of a URL a copy without the states
+  of checkpoints, and what makes the checkpoint of a step complete there.
 
   Args:
     path: of its workdir or one of its checkpoints, or the URL of either.
-    say: what shows a line.
-
-  Returns:
-    The local directory, of a URL a copy without the states of checkpoints; and what makes the
-    checkpoint of a step complete there.
   """
   if not remote.is_remote(path):
     return pathlib.Path(path).absolute(), lambda step: None

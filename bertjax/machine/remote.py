@@ -29,25 +29,15 @@ def is_remote(text: str | os.PathLike[str]) -> bool:
 
 
 def require_local(text: str | os.PathLike[str] | None, name: str) -> None:
-  """Refuses a URL where only a local path can be written.
-
-  Args:
-    text: the path.
-    name: of the flag.
-
-  Raises:
-    UserError: it is a URL; it would become a folder `gs:`.
-  """
+  """Refuses a URL where only a local path can be written. Raises UserError if it is a URL; it would
+  become a folder `gs:`."""
   if text is not None and is_remote(text):
     raise UserError(f'{name}={text}: expected a local path, got a URL: write it here and copy it')
 
 
 def path(text: str | os.PathLike[str]) -> 'pathlib.Path | RemotePath':
-  """A path that can be opened: pathlib's for a local one.
-
-  Raises:
-    UserError: nothing that is installed reads its scheme.
-  """
+  """Returns a path that can be opened: pathlib's for a local one. Raises UserError: nothing that is
+  installed reads its scheme."""
   if not is_remote(text):
     return pathlib.Path(text)
   at(os.fspath(text))
@@ -72,7 +62,7 @@ class RemotePath(pathlib.PurePosixPath):
       return io.BufferedReader(file_system.open(there, mode), _BLOCK)
 
   def read_bytes(self) -> bytes:
-    """All of it."""
+    """Returns all of it."""
     with self.open() as file:
       return file.read()
 
@@ -93,11 +83,7 @@ class RemotePath(pathlib.PurePosixPath):
     return self
 
   def stat(self) -> 'Stat':
-    """Size and time of the last change.
-
-    Raises:
-      UserError: there is no such file.
-    """
+    """Size and time of the last change. Raises UserError if there is no such file."""
     file_system, there = at(str(self))
     with explained(str(self)):
       return Stat(file_system.size(there), int(file_system.modified(there).timestamp() * 1e9))
@@ -114,7 +100,8 @@ class Stat(NamedTuple):
 
 
 def find(pattern: str) -> list[RemotePath]:
-  """The files that a URL names: one, those that a glob matches, or all below a folder; sorted."""
+  """Returns the files that a URL names: one, those that a glob matches, or all below a folder;
+  sorted."""
   file_system, there = at(pattern)
   with explained(pattern):
     names = file_system.glob(there) if re.search(r'[*?\[]', there) else [there]
@@ -124,7 +111,7 @@ def find(pattern: str) -> list[RemotePath]:
 
 
 def names(text: str | os.PathLike[str]) -> set[str]:
-  """The names of what is in a directory now; none where there is no such directory."""
+  """Returns the names of what is in a directory now; none where there is no such directory."""
   if not is_remote(text):
     return set(os.listdir(text)) if os.path.isdir(text) else set()
   file_system, there = at(os.fspath(text))
@@ -152,11 +139,8 @@ def remove(text: str | os.PathLike[str]) -> None:
 
 
 def at(url: str) -> tuple[Any, str]:
-  """fsspec's file system of a URL, and the path in it.
-
-  Raises:
-    UserError: nothing that is installed reads its scheme.
-  """
+  """fsspec's file system of a URL, and the path in it. Raises UserError: nothing that is installed
+  reads its scheme."""
   try:
     fsspec = importlib.import_module('fsspec')
     made = dict(auto_mkdir=True) if url.partition(':')[0] in _LOCAL else {}

@@ -40,9 +40,6 @@ class Stop:
   """
 
   def __init__(self, say: Callable[[str], None]):
-    """Args:
-    say: what shows a line.
-    """
     self.reason = ''
     self._say, self._lock = say, threading.Lock()
     self._done: int | None = None  # steps begun; None before the loop

@@ -20,11 +20,8 @@ UNITS = ('nats', 'nats per token', '', 'real tokens per second')
 
 
 def read(workdir: pathlib.Path | str) -> list[dict[str, float]]:
-  """The lines of a run's metrics.jsonl.
-
-  Raises:
-    UserError: the file is missing or empty, or a line of it is torn.
-  """
+  """Returns the lines of a run's metrics.jsonl. Raises UserError if the file is missing or empty,
+  or a line of it is torn."""
   rows = lines.of_run(workdir)
   if not rows:
     raise UserError(f'expected a run with metrics.jsonl, got {workdir}: nothing is logged there')
@@ -40,15 +37,12 @@ def series(rows: Sequence[dict[str, float]], name: str) -> tuple[list[float], li
 def plot(
   workdirs: Sequence[pathlib.Path | str], output: pathlib.Path | str | None = None
 ) -> pathlib.Path:
-  """Draws runs over each other, told apart by the names of their directories.
+  """Draws runs over each other, told apart by the names of their directories. Raises UserError: a
+  run without metrics.
 
   Args:
-    workdirs: runs.
     output: of the picture; by default curves.png in the run, or here if there are several, or it is
       elsewhere.
-
-  Raises:
-    UserError: a run without metrics.
   """
   from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to import: not at start-up
   from matplotlib.figure import Figure

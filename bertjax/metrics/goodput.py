@@ -24,25 +24,16 @@ FOLDER = 'starts'
 
 
 class Goodput(NamedTuple):
-  """Seconds of a run by use, from its first start to its last line.
+  """Seconds of a run by use, from its first start to its last line."""
 
-  Attributes:
-    starts: number of starts.
-    wall: seconds in all.
-    productive: seconds of computing for steps that the run kept.
-    redone: seconds of computing for steps that were lost with a start and taken again.
-    steps_redone: number of steps taken again.
-    stalls: part -> seconds in which the devices waited: input, checkpoint, eval, compile, other.
-    away: seconds before the first line of each start that no part has, and between starts.
-  """
-
-  starts: int
-  wall: float
-  productive: float
-  redone: float
-  steps_redone: int
+  starts: int  # number of starts
+  wall: float  # seconds in all
+  productive: float  # seconds of computing for steps that the run kept
+  redone: float  # seconds of computing for steps that were lost with a start and taken again
+  steps_redone: int  # number of steps taken again
+  # part -> seconds in which the devices waited: input, checkpoint, eval, compile, other
   stalls: dict[str, float]
-  away: float
+  away: float  # seconds before the first line of each start that no part has, and between starts
 
   def lines(self) -> list[str]:
     """For people."""
@@ -61,12 +52,6 @@ class Record:
   """The file of this start; on process 0 only, and without a raise: it is for people."""
 
   def __init__(self, workdir: pathlib.Path | str, step: int, say: Callable[[str], None]):
-    """
-    Args:
-      workdir: of the run.
-      step: steps that were taken before.
-      say: shows a line.
-    """
     self._path: pathlib.Path | None = None
     self._say, self._seconds = say, {}
     self._row: dict[str, Any] = dict(began=_began(), step=step, done=step)
@@ -100,8 +85,8 @@ class Record:
 
 
 def read(workdir: pathlib.Path | str) -> Goodput | None:
-  """The goodput of a run so far; None where no start is recorded. One whose file is torn is left
-  out, and that is logged: a power cut may leave it empty."""
+  """Returns the goodput of a run so far; None where no start is recorded. One whose file is torn is
+  left out, and that is logged: a power cut may leave it empty."""
   starts = []
   for path in sorted(pathlib.Path(workdir, FOLDER).glob('*.json')):
     try:
@@ -115,11 +100,8 @@ def read(workdir: pathlib.Path | str) -> Goodput | None:
 
 
 def total(starts: Sequence[Mapping[str, Any]]) -> Goodput:
-  """Adds up the starts of a run, in their order.
-
-  Computing time of a start is shared out evenly among its steps: those beyond the step from which
-  the run went on later were redone.
-  """
+  """Adds up the starts of a run, in their order. Computing time of a start is shared out evenly
+  among its steps: those beyond the step from which the run went on later were redone."""
   productive = redone = 0.0
   steps_redone = 0
   stalls: dict[str, float] = {}

@@ -19,10 +19,6 @@ class Interval:
   """Sums of the metrics of all steps since the last log."""
 
   def __init__(self, saved: Mapping[str, Any] | None = None):
-    """
-    Args:
-      saved: what `state` returned, of the run that goes on here.
-    """
     self._waiting: list[tuple[str, Mapping[str, Any]]] = []
     self._clear()
     if saved:
@@ -36,7 +32,6 @@ class Interval:
     """Adds a step, without waiting for the device.
 
     Args:
-      phase: whose step it was.
       found: loss, grad_norm, lr and sums (term -> total and weight), on the device; and skipped,
         whether the step was, where steps can be.
     """
@@ -51,16 +46,13 @@ class Interval:
   def close(
     self, finish: Mapping[str, Callable[[Any], dict[str, float]]], interleaved: bool
   ) -> dict[str, float]:
-    """The metrics of the interval, which ends here.
+    """Returns the metrics of the interval, which ends here: loss and grad_norm, means over the
+    steps; lr of the last step; each phase's metrics over its own steps, a later phase's before an
+    earlier one's; and skipped and left_out, steps that trained nothing and are in no mean.
 
     Args:
       finish: phase -> term sums to metrics, in the order of the phases.
       interleaved: whether phases take turns; then their metrics are called <phase>/<metric>.
-
-    Returns:
-      loss and grad_norm, means over the steps; lr, of the last step; and each phase's metrics over
-      its own steps. Where one phase has followed another, the later one's stand. skipped and
-      left_out, steps that trained nothing and are in no mean, where there were any.
     """
     self._fetch()
     found = {name: self._of[name] for name in ('skipped', 'left_out') if self._of[name]}
@@ -75,7 +67,7 @@ class Interval:
     return found
 
   def state(self) -> dict[str, Any]:
-    """The sums as JSON values, for a checkpoint."""
+    """Returns the sums as JSON values, for a checkpoint."""
     self._fetch()
     plain = lambda sums: {
       k: [np.asarray(total).tolist(), float(weight)] for k, (total, weight) in sums.items()

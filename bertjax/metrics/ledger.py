@@ -48,9 +48,9 @@ class Ledger:
 
   def __init__(self, devices: Sequence[Any], saved: Mapping[str, Any] | None = None):
     """
+
     Args:
       devices: the jax devices of the run, all of one kind.
-      saved: what `state` returned, of the run that goes on here.
     """
     peak = peak_flops(devices[0].device_kind)
     self._peak = peak and peak * len(devices)
@@ -88,12 +88,11 @@ class Ledger:
   def interval(self) -> dict[str, float]:
     """Closes the interval since the last call; all processes call it at the same step.
 
-    Returns:
-      time/<part>: seconds of this process. tokens/<kind>: over all hosts. tokens/total and
-      flops/total: real tokens and model FLOPs since the first step of the run.
-      tokens_per_second: real tokens over the time spent training, input waits included and
-      compilation, evaluation and checkpoints left out. mfu: model FLOPs over what the devices' peak
-      allows in that time, where the peak is known.
+    Returns time/<part>: seconds of this process. tokens/<kind>: over all hosts. tokens/total and
+    flops/total: real tokens and model FLOPs since the first step of the run. tokens_per_second:
+    real tokens over the time spent training, input waits included and compilation, evaluation and
+    checkpoints left out. mfu: model FLOPs over what the devices' peak allows in that time, where
+    the peak is known.
     """
     seconds, counts = self._close(), _over_hosts(self._counts)
     for kind in counts:

@@ -9,11 +9,8 @@ from bertjax.machine import remote
 
 
 def read(path: remote.Place) -> list[tuple[bytes, dict[str, Any]]]:
-  """Every line and what it says; a line torn by a kill, the last one, is left out.
-
-  Raises:
-    UserError: a line before it is torn or damaged; it is named.
-  """
+  """Every line and what it says; a line torn by a kill, the last one, is left out. Raises UserError
+  if a line before it is torn or damaged; it is named."""
   lines = path.read_bytes().splitlines(keepends=True)
   if lines and not lines[-1].endswith(b'\n'):
     lines.pop()

@@ -78,7 +78,6 @@ class Progress:
     """Moves the bar to a step.
 
     Args:
-      step: the number of steps taken.
       loss: the newest that is known; None in the first step.
     """
     if not self._first:
@@ -98,7 +97,6 @@ class Progress:
     """Shows a logged step.
 
     Args:
-      step: the number of steps taken.
       scalars: tokens_per_second, and loss, accuracies and time/<part> where there are any.
     """
     if not self._first:
@@ -168,7 +166,6 @@ class Bar:
     """Updates the bar.
 
     Args:
-      text: figures to show.
       done: from 0 to 1, or None where the end is not known.
     """
     if self._progress.console.is_terminal:

@@ -18,13 +18,9 @@ PATIENCE = 10  # failures in a row after which a tracker is left alone
 
 
 class Tracker(Protocol):
-  """A run at a service.
+  """A run at a service."""
 
-  Attributes:
-    id: by which the service finds it again.
-  """
-
-  id: str
+  id: str  # by which the service finds it again
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Logs scalars of a step."""
@@ -39,14 +35,10 @@ class Trackers:
   """Those of `config.trackers`, on process 0; a resume goes on with the runs that it began."""
 
   def __init__(self, config: Any, workdir: pathlib.Path | str, say: Callable[[str], None]):
-    """
-    Args:
-      config: of the run.
-      workdir: of the run; `RECORD` is written there.
-      say: shows a line.
+    """Raises UserError if there is no such tracker, or its package is not installed.
 
-    Raises:
-      UserError: there is no such tracker, or its package is not installed.
+    Args:
+      workdir: of the run; `RECORD` is written there.
     """
     self._say, self._open, self._failures = say, {}, {}
     if jax.process_index() != 0 or not config.trackers:
@@ -94,11 +86,7 @@ class Trackers:
 
 
 def check(names: Sequence[str]) -> None:
-  """Refuses trackers whose packages are not installed.
-
-  Raises:
-    UserError: names the package.
-  """
+  """Refuses trackers whose packages are not installed. Raises UserError: names the package."""
   for name in names:
     registry.find('bertjax.metrics.trackers', name, 'config.trackers')
     if '.' not in name and importlib.util.find_spec(name) is None:

@@ -33,12 +33,11 @@ class Writer:
     saved: Mapping[str, Any] | None = None,
   ):  # fmt: skip
     """
+
     Args:
-      workdir: of the run.
       resume_step: the step that was restored, 0 in a new run; what came later is removed, and of
         that step its scores and the changes of the config: they come after its checkpoint, and are
         to be written again.
-      trackers: that get the same.
       saved: what `sync` returned for that step; lines that are lacking or others are said.
     """
     self._trackers = trackers
@@ -60,10 +59,8 @@ class Writer:
     self._events = _Events(path.parent / 'tensorboard', resume_step + 1)
 
   def write(self, step: int, scalars: Mapping[str, float]) -> None:
-    """Appends one line and one set of events; nothing if there are no scalars.
-
-    A disk that is full does not stop the run: that is said, and lines are kept until it takes them.
-    """
+    """Appends one line and one set of events; nothing if there are no scalars. A disk that is full
+    does not stop the run: that is said, and lines are kept until it takes them."""
     if not self._first or not scalars:
       return
     values = {name: float(value) for name, value in scalars.items()}
@@ -80,11 +77,8 @@ class Writer:
       self._write_lines()
 
   def sync(self, step: int) -> dict[str, Any]:
-    """Has the lines so far on the disk: the checkpoint of a step counts on them.
-
-    Returns:
-      Number and sha256 of those that a resume from it keeps; on process 0.
-    """
+    """Has the lines so far on the disk: the checkpoint of a step counts on them. Returns number and
+    sha256 of those that a resume from it keeps; on process 0."""
     if not self._first:
       return {}
     self._write_lines()
@@ -122,8 +116,8 @@ class _Events:
 
   def __init__(self, directory: pathlib.Path, purge_step: int):
     """
+
     Args:
-      directory: of the events.
       purge_step: TensorBoard forgets it and what follows.
     """
     self._directory, self._purge_step = directory, purge_step

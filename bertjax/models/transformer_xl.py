@@ -41,7 +41,7 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import WordHead
+from bertjax.models.layers.heads import Head, WordHead
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
 from bertjax.models.layers.remat import Remat
@@ -240,6 +240,16 @@ class TransformerXL(StreamModel):
       width = self.width // self.div_val**i
       total += flops_lib.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
     return total
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The head for words."""
+    return (Head('word', 'word', self.vocab_size, 'words' if self.cutoffs else 'head'),)
+
+  @nn.nowrap
+  def alone(self) -> 'TransformerXL':
+    """Returns the model without memory, whose queries see all that is before them."""
+    return self.clone(mem_len=0, same_length=False)
 
   @property
   def divides_columns(self) -> bool:

@@ -37,7 +37,13 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import WordHead, gather_positions, label_logits
+from bertjax.models.layers.heads import (
+  Head,
+  WordHead,
+  declared,
+  gather_positions,
+  label_logits,
+)
 from bertjax.models.layers.memory import Memory
 from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.remat import Remat
@@ -149,11 +155,30 @@ class XLNet(Model):
     """False: memory stands before the columns of a row, and slots behind them."""
     return False
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The heads that its fields ask for."""
+    return declared(self, word='head')
+
+  @property
+  def frame(self) -> Literal['cls_last']:
+    """Rows end in [CLS]."""
+    return 'cls_last'
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the content stream alone, without memory or dropout: for export and use."""
-    alone = {key: x for key, x in batch.items() if key != 'target_pos_BP'}
-    out = self(alone, hidden=True)
-    return dict(out, hidden_LBTD=out.pop('hidden_LBXD'))
+    content = {key: x for key, x in batch.items() if key != 'target_pos_BP'}
+    out = self(content, hidden=hidden)
+    named = dict(hidden_LBXD='hidden_LBTD', embedded_BXD='embedded_BTD')
+    return {named.get(key, key): x for key, x in out.items()}
+
+  def word_scores(self, batch: Batch) -> Any:
+    """Returns the query stream's scores at the targets, which nobody else sees."""
+    length = batch['token_BT'].shape[1]
+    slot_BPT = batch['target_pos_BP'][..., None] == jnp.arange(length)[None, None]
+    hidden_BT = jnp.any(slot_BPT & (batch['weight_BP'][..., None] > 0), 1)
+    orders = dict(order_q_BT=jnp.ones_like(batch['token_BT']), order_k_BT=2 * hidden_BT)
+    return self(dict(batch, **orders))['word']
 
   def _streams(self, batch: Batch, memory, noise, predicts: bool) -> Streams:
     example_BT, example_BS = batch['example_BT'], memory_lib.keys(memory, batch['example_BT'])
@@ -244,9 +269,9 @@ class Labelled(XLNet, LabelModel):
     """True: neither memory nor slots stand beside the columns of a row."""
     return True
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model on a batch without dropout: for export and use."""
-    return self(batch, None, True)
+    return self(batch, None, hidden)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -19,15 +19,12 @@ def suffix(path: pathlib.Path) -> str:
 
 
 def lines(path: pathlib.Path, raw: IO[bytes], longest: int) -> Iterator[bytes]:
-  """Yields the lines of a file with their line feeds, decompressed as its name says.
+  """Yields the lines of a file with their line feeds, decompressed as its name says. Raises
+  UserError: a damaged archive, or no package that reads it.
 
   Args:
-    path: of the file.
     raw: the file, opened; its position tells how far reading has come.
     longest: of a longer line `longest` + 1 bytes are returned, and the rest is passed over.
-
-  Raises:
-    UserError: a damaged archive, or no package that reads it.
   """
   file, size = _open(path, raw), 0
   try:
@@ -41,11 +38,8 @@ def lines(path: pathlib.Path, raw: IO[bytes], longest: int) -> Iterator[bytes]:
 
 
 def head(path: pathlib.Path, size: int) -> bytes:
-  """The first bytes of a file, decompressed, or all of a shorter one.
-
-  Raises:
-    UserError: a damaged archive, or no package that reads it.
-  """
+  """Returns the first bytes of a file, decompressed, or all of a shorter one. Raises UserError: a
+  damaged archive, or no package that reads it."""
   with path.open('rb') as raw:
     try:
       return _open(path, raw).read(size)

@@ -21,41 +21,27 @@ BLOCK_BYTES = 2**18  # of documents that go to a worker at once
 
 @dataclasses.dataclass
 class Corpus:
-  """Documents, one after the other.
+  """Documents, one after the other."""
 
-  Attributes:
-    name: of the corpus.
-    fingerprint: list of everything that its text depends on, for store.json.
-    records: number of documents to pass over -> the records of the rest.
-    documents: number of documents, or None if it is not known.
-    files: the files, which know how far reading has come, or None.
-    columns: of the records.
-    languages: those that are known before reading, in order.
-    members: seqio Tasks that it is a Mixture of; 1 of anything else.
-    left_out: faults of the last pass.
-  """
-
-  name: str
-  fingerprint: list
+  name: str  # of the corpus
+  fingerprint: list  # list of everything that its text depends on, for store.json
+  # number of documents to pass over -> the records of the rest
   records: Callable[[int], Iterator[bytes]]
-  documents: int | None = None
-  files: Files | None = None
-  columns: Sequence[str] = ()
-  languages: Sequence[str] = ()
-  members: int = 1
-  left_out: LeftOut = dataclasses.field(default_factory=LeftOut)
+  documents: int | None = None  # number of documents, or None if it is not known
+  files: Files | None = None  # the files, which know how far reading has come, or None
+  columns: Sequence[str] = ()  # of the records
+  languages: Sequence[str] = ()  # those that are known before reading, in order
+  members: int = 1  # seqio Tasks that it is a Mixture of; 1 of anything else
+  left_out: LeftOut = dataclasses.field(default_factory=LeftOut)  # faults of the last pass
 
   def first(self, documents: int) -> 'Corpus':
-    """The same corpus, so many documents of it."""
+    """Returns the same corpus, so many documents of it."""
     take = lambda skip: itertools.islice(self.records(skip), max(documents - skip, 0))
     return dataclasses.replace(self, records=take, documents=documents, files=None)
 
   def batches(self, skip: int = 0) -> Iterator[list[bytes]]:
-    """Yields groups of records, without the first `skip` documents.
-
-    Raises:
-      UserError: what is wrong with the source, by name and place.
-    """
+    """Yields groups of records, without the first `skip` documents. Raises UserError: what is wrong
+    with the source, by name and place."""
     yield from documents_lib.blocks(self.records(skip), BLOCK_BYTES)
 
   def texts(self) -> Iterator[list[bytes]]:
@@ -90,7 +76,7 @@ def open_files(
   verbatim: bool = False,
   skip_bad: bool = False,
 ) -> Corpus:
-  """Opens files of text.
+  """Opens files of text. Raises UserError: no such file, or one that is no text.
 
   Args:
     name: a comma list of files, folders and globs, as `files.find_sources` takes it.
@@ -100,9 +86,6 @@ def open_files(
       name gives.
     verbatim: of plain text: nothing in it separates documents; see `files.Files`.
     skip_bad: whether lines and records that are wrong are left out.
-
-  Raises:
-    UserError: no such file, or one that is no text.
   """
   files = Files(find_sources(name), errors, field, verbatim=verbatim, left_out=LeftOut(skip_bad))
   if not files.total:

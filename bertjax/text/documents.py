@@ -23,24 +23,16 @@ PARALLEL = '+'
 
 
 class Sentences(NamedTuple):
-  """A document, split.
+  """A document, split."""
 
-  Attributes:
-    texts: of its sentences.
-    values: column -> one per sentence, language names or digits.
-    parallel: whether it counts only as a whole.
-  """
-
-  texts: list[str]
-  values: dict[str, list[str]]
-  parallel: bool
+  texts: list[str]  # of its sentences
+  values: dict[str, list[str]]  # column -> one per sentence, language names or digits
+  parallel: bool  # whether it counts only as a whole
 
 
 def blocks(parts: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
-  """Groups documents, or lines of one, greedily: each group but the last has so many bytes.
-
-  Where a group ends follows from where it begins, so a resumed run groups as an uninterrupted one.
-  """
+  """Groups documents, or lines of one, greedily: each group but the last has so many bytes. Where a
+  group ends follows from where it begins, so a resumed run groups as an uninterrupted one."""
   block, size = [], 0
   for part in parts:
     block.append(part)
@@ -53,11 +45,8 @@ def blocks(parts: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
 
 
 def join(text: bytes, values: Sequence[str]) -> bytes:
-  """Makes a record.
-
-  Raises:
-    UserError: a value with the separator in it, or one that no UTF-8 holds.
-  """
+  """Makes a record. Raises UserError: a value with the separator in it, or one that no UTF-8
+  holds."""
   if any(SEPARATOR.decode() in value for value in values):
     raise UserError(f'U+001F is no part of a language or role, got {values!r}')
   try:
@@ -72,16 +61,13 @@ def text_of(record: bytes, columns: Sequence[str]) -> bytes:
 
 
 def split(text: str, values: Mapping[str, str], how: str, spaced: bool = False) -> Sentences:
-  """Splits a document into sentences, each with its values.
+  """Splits a document into sentences, each with its values. Raises UserError: not one value for
+  each line, a role that is no number, or no language.
 
   Args:
-    text: of the document.
     values: column -> the value of the document.
     how: 'lines', 'sentences' or 'verbatim'.
     spaced: as of `split_sentences`.
-
-  Raises:
-    UserError: not one value for each line, a role that is no number, or no language.
   """
   names = values.get('language', '').split(PARALLEL)
   if len(names) > 1:

@@ -29,23 +29,18 @@ _LANGUAGE = re.compile(r'\s*([A-Za-z]\w*(?:-[A-Za-z]\w*)?)=(.+)')
 
 
 class Source(NamedTuple):
-  """Files that are read one after the other, or parallel text.
+  """Files that are read one after the other, or parallel text."""
 
-  Attributes:
-    paths: of files; of parallel text the two sides, or one with columns.
-    language: as in `documents`; '' where it is not said.
-  """
-
-  paths: list[pathlib.Path]
-  language: str = ''
+  paths: list[pathlib.Path]  # of files; of parallel text the two sides, or one with columns
+  language: str = ''  # as in `documents`; '' where it is not said
 
 
 def find_sources(pattern: str) -> list[Source]:
-  """The sources of a comma list of paths, folders and globs, each with or without its language.
+  """Returns the sources of a comma list of paths, folders and globs, each with or without its
+  language.
 
-  Raises:
-    UserError: a pattern matches no file; a language is said for some only; parallel text is not
-      two files or one with columns, or its sides have different numbers of lines.
+  Raises UserError if a pattern matches no file; a language is said for some only; parallel text is
+  not two files or one with columns, or its sides have different numbers of lines.
   """
   found = []
   for part in pattern.split(','):
@@ -96,12 +91,9 @@ def _count(path: pathlib.Path) -> int:
 
 
 def find_files(pattern: str) -> list[pathlib.Path]:
-  """The files of a comma list of paths, folders and globs, each pattern's sorted.
-
-  Raises:
-    UserError: a pattern matches no file, a folder has none of a kind that we know, or a name is
-      not UTF-8.
-  """
+  """Returns the files of a comma list of paths, folders and globs, each pattern's sorted. Raises
+  UserError if a pattern matches no file, a folder has none of a kind that we know, or a name is not
+  UTF-8."""
   found = []
   for part in pattern.split(','):
     if remote.is_remote(part.strip()):
@@ -129,12 +121,12 @@ def find_files(pattern: str) -> list[pathlib.Path]:
 
 
 def _below(folder: pathlib.Path) -> list[pathlib.Path]:
-  """The files of known kinds below a folder, sorted; says how many others there are."""
+  """Returns the files of known kinds below a folder, sorted; says how many others there are."""
   return _known(folder, sorted(path for path in folder.rglob('*') if path.is_file()))
 
 
 def _remote(pattern: str) -> list[Any]:
-  """The files of a URL: one, those of a glob, or all of known kinds below a folder."""
+  """Returns the files of a URL: one, those of a glob, or all of known kinds below a folder."""
   found: list[Any] = remote.find(pattern)
   if found != [remote.path(pattern)] and not glob.has_magic(pattern):
     found = _known(remote.path(pattern), found)
@@ -166,11 +158,8 @@ def fingerprint(sources: Sequence[Source]) -> list[dict]:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[bytes]:
-  """Yields the lines of a file of lines, compressed or not, with their line feeds.
-
-  Raises:
-    UserError: it is not UTF-8, no text, or a damaged archive.
-  """
+  """Yields the lines of a file of lines, compressed or not, with their line feeds. Raises UserError
+  if it is not UTF-8, no text, or a damaged archive."""
   kinds.check(path, lines=True)
   with path.open('rb') as raw:
     for number, line in enumerate(_lines(path, raw), 1):
@@ -180,7 +169,7 @@ def read_lines(path: pathlib.Path) -> Iterator[bytes]:
 
 
 def _lines(path: pathlib.Path, raw: IO[bytes]) -> Iterator[bytes]:
-  """The lines of a file with their line feeds, without the mark of UTF-8."""
+  """Yields the lines of a file with their line feeds, without the mark of UTF-8."""
   lines = compressed.lines(path, raw, left_out_lib.MAX_DOCUMENT)
   for line in lines:
     yield line.removeprefix(_BOM)
@@ -198,27 +187,20 @@ def _say_that_it_has_no_role(path: str) -> None:
 
 @dataclasses.dataclass
 class Files:
-  """Text files, read as a stream of documents.
+  """Text files, read as a stream of documents."""
 
-  Attributes:
-    sources: in order.
-    errors: 'strict' refuses bytes that are not UTF-8; 'replace' leaves them to whoever decodes.
-    field: of JSON lines and tables, which holds the text.
-    columns: of the records to make, as in `documents`. `language` comes from the sources where they
-      say it; else, like `role`, from a field of JSON lines or tables.
-    verbatim: whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB
-      or a hundredth of all files, so that a share of them can be held out.
-    left_out: counts or refuses lines and records that are wrong.
-    done: bytes of the files read so far, compressed as they lie on disk.
-  """
-
-  sources: list[Source]
-  errors: str
-  field: str
+  sources: list[Source]  # in order
+  errors: str  # 'strict' refuses bytes that are not UTF-8; 'replace' leaves them to whoever decodes
+  field: str  # of JSON lines and tables, which holds the text
+  # of the records to make, as in `documents`. `language` comes from the sources where they say it;
+  # else, like `role`, from a field of JSON lines or tables.
   columns: Sequence[str] = ()
+  # whether plain text is one stream: its lines, blank ones too, come in blocks of 64 KiB or a
+  # hundredth of all files, so that a share of them can be held out
   verbatim: bool = False
+  # counts or refuses lines and records that are wrong
   left_out: LeftOut = dataclasses.field(default_factory=LeftOut)
-  done: int = 0
+  done: int = 0  # bytes of the files read so far, compressed as they lie on disk
 
   @property
   def paths(self) -> list[pathlib.Path]:
@@ -239,7 +221,7 @@ class Files:
     return sum(path.stat().st_size for path in self.paths)
 
   def apart(self) -> list['Files']:
-    """Those of each source by themselves, without parallel text."""
+    """Returns those of each source by themselves, without parallel text."""
     left_out = lambda: LeftOut(self.left_out.skip)
     return [
       dataclasses.replace(self, sources=[source], left_out=left_out(), done=0)
@@ -248,23 +230,16 @@ class Files:
     ]
 
   def check(self) -> None:
-    """Looks at the beginning of every file.
-
-    Raises:
-      UserError: one that is no text; see `kinds.check`.
-    """
+    """Looks at the beginning of every file. Raises UserError: one that is no text; see
+    `kinds.check`."""
     for source in self.sources:
       sides = documents_lib.PARALLEL in source.language
       for path in source.paths:
         kinds.check(path, lines=sides)
 
   def __iter__(self) -> Iterator[bytes]:
-    """Yields the records of all files.
-
-    Raises:
-      UserError: bytes that are not UTF-8, a damaged archive, a JSON line without its text, a line
-        without its columns; file and place are named.
-    """
+    """Yields the records of all files. Raises UserError: bytes that are not UTF-8, a damaged
+    archive, a JSON line without its text, a line without its columns; file and place are named."""
     self.left_out.clear()
     finished = 0
     for source in self.sources:

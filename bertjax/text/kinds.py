@@ -47,19 +47,13 @@ def kind_of(path: pathlib.Path) -> str | None:
 
 
 def check(path: pathlib.Path, lines: bool = False) -> str:
-  """Looks at the beginning of a file.
+  """Looks at the beginning of a file. Returns its kind: TEXT, where neither the name nor the
+  beginning says otherwise. A name that says text is taken at its word, and a beginning that looks
+  like something else is logged once. Raises UserError: UTF-16, lines that end with CR alone, an
+  archive, or a name that says nothing of a table, of JSON or of bytes that are no text.
 
   Args:
-    path: of the file.
     lines: whether it is read line by line whatever its name, as a side of parallel text is.
-
-  Returns:
-    Its kind: TEXT, where neither the name nor the beginning says otherwise. A name that says text
-    is taken at its word, and a beginning that looks like something else is logged once.
-
-  Raises:
-    UserError: UTF-16, lines that end with CR alone, an archive, or a name that says nothing of a
-      table, of JSON or of bytes that are no text.
   """
   kind = TEXT if lines else kind_of(path)
   if kind == PARQUET:

@@ -18,24 +18,14 @@ class Wrong(NamedTuple):
 
 @dataclasses.dataclass
 class LeftOut:
-  """Lines, records and documents that cannot be read.
+  """Lines, records and documents that cannot be read."""
 
-  Attributes:
-    skip: whether they are left out instead of refused.
-    count: number of faults in this pass.
-    named: the first of them, by file and place.
-  """
-
-  skip: bool = False
-  count: int = 0
-  named: list[str] = dataclasses.field(default_factory=list)
+  skip: bool = False  # whether they are left out instead of refused
+  count: int = 0  # number of faults in this pass
+  named: list[str] = dataclasses.field(default_factory=list)  # the first of them, by file and place
 
   def refuse(self, place: str, wrong: Wrong) -> None:
-    """Counts and names one more.
-
-    Raises:
-      UserError: it may not be left out.
-    """
+    """Counts and names one more. Raises UserError if it may not be left out."""
     message = f'{place}: {wrong.what}'
     if not self.skip:
       raise UserError(f'{message}. {wrong.remedy}, or pass --skip_bad to leave it out')

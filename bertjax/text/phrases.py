@@ -32,11 +32,8 @@ _CAPITALS = re.compile(r"\b[A-Z][\w'’.-]*(?: [A-Z][\w'’.-]*)*")
 
 @functools.cache
 def finder(lexicon: str, segmenter: str) -> Callable[[str], Spans] | None:
-  """Returns the function that finds units in a text; None if neither argument is given.
-
-  Raises:
-    UserError: both are given, the lexicon has no entries, or there is no such segmenter.
-  """
+  """Returns the function that finds units in a text; None if neither argument is given. Raises
+  UserError if both are given, the lexicon has no entries, or there is no such segmenter."""
   if lexicon and segmenter:
     raise UserError(f'expected --lexicon or --segmenter, got both: {lexicon} and {segmenter}')
   if lexicon:
@@ -90,17 +87,13 @@ def unit_starts(
   spans: Iterable[Spans],
   word_starts: np.ndarray,
 ) -> np.ndarray:
-  """Carries units from characters to tokens.
+  """Carries units from characters to tokens. Returns uint8 per token: 2 for the first token that
+  touches a span, 0 for the others; elsewhere 1 where a word begins and behind a span, else 0. A
+  text begins with 1 or 2.
 
   Args:
     flat: as `Vocabulary.encode_spans` returns it.
-    texts: the encoded texts.
-    spans: of each text.
     word_starts: bool [V], what begins a word outside the spans.
-
-  Returns:
-    uint8 per token: 2 for the first token that touches a span, 0 for the others; elsewhere 1 where
-    a word begins and behind a span, else 0. A text begins with 1 or 2.
   """
   token_n, length_T, begin_n, end_n = flat
   base_T = np.cumsum([0] + [len(text) for text in texts])[:-1]

@@ -25,10 +25,8 @@ _CODE = re.compile(r'\s*(?:>>>|\.\.\.\s|\.\.\s|::|:\w+:|[$%#] |\w+\s*::?=)')
 
 
 def documents() -> Iterator[bytes]:
-  """Yields the topics of `pydoc`, then the library's modules, each in the order of its name.
-
-  A document has a paragraph a line, reflowed, without markup and code.
-  """
+  """Yields the topics of `pydoc`, then the library's modules, each in the order of its name. A
+  document has a paragraph a line, reflowed, without markup and code."""
   from pydoc_data.topics import topics  # half a megabyte
 
   for name in sorted(topics):
@@ -56,7 +54,7 @@ def _document(texts) -> Iterator[bytes]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-  """The prose of a docstring, hard line breaks undone."""
+  """Yields the prose of a docstring, hard line breaks undone."""
   for block in re.split(r'\n\s*\n', text):
     lines = [line for line in block.expandtabs().split('\n') if not _RULE.fullmatch(line)]
     joined: list[str] = []

@@ -52,14 +52,10 @@ _ORDINAL_MONTHS = frozenset(
 
 
 def decode(document: bytes, errors: str) -> str:
-  """Returns the text of a document.
+  """Returns the text of a document. Raises UserError if it is not UTF-8, and errors are strict.
 
   Args:
-    document: UTF-8.
     errors: 'strict', or 'replace' to put U+FFFD where it is not.
-
-  Raises:
-    UserError: it is not UTF-8, and errors are strict.
   """
   try:
     return document.decode('utf-8', errors)
@@ -88,26 +84,19 @@ def split_document(text: str, how: str) -> list[str]:
 
 
 def detect(documents: Iterable[str]) -> str:
-  """Decides what the lines of some documents are.
-
-  They are sentences, and stay whole, if at most a quarter of them would be split further; else they
-  are paragraphs.
-
-  Returns:
-    'lines' or 'sentences'.
-  """
+  """Decides what the lines of some documents are. They are sentences, and stay whole, if at most a
+  quarter of them would be split further; else they are paragraphs. Returns 'lines' or
+  'sentences'."""
   lines = [line for text in documents for line in split_document(text, LINES)]
   several = sum(len(split_sentences(line)) > 1 for line in lines)
   return SENTENCES if several > _PARAGRAPH_SHARE * len(lines) else LINES
 
 
 def split_sentences(paragraph: str, spaced: bool = False) -> list[str]:
-  """Returns the sentences of a paragraph, stripped, in order; only white space is lost.
-
-  Example: 'Dr. A. Smith left. "Why?" he asked.' gives 'Dr. A. Smith left.' and '"Why?" he asked.'
+  """Returns the sentences of a paragraph, stripped, in order; only white space is lost. Example:
+  'Dr. A. Smith left. "Why?" he asked.' gives 'Dr. A. Smith left.' and '"Why?" he asked.'
 
   Args:
-    paragraph: a line.
     spaced: whether a sentence that has white space before it in the paragraph begins with a space,
       so that sentences laid end to end are the text again.
   """

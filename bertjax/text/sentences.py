@@ -20,45 +20,34 @@ class Frame(NamedTuple):
 
   Attributes:
     before, after: their ids.
-    last_type: segment of the very last token; all others are in segment 0.
-    stands_last: whether the last token stands for the text, and not the first.
   """
 
   before: tuple[int, ...] = ()
   after: tuple[int, ...] = ()
-  last_type: int = 0
-  stands_last: bool = False
+  last_type: int = 0  # segment of the very last token; all others are in segment 0
+  stands_last: bool = False  # whether the last token stands for the text, and not the first
 
 
 class Sentence(NamedTuple):
   """A text in its frame.
 
   Attributes:
-    id_n: int32.
     begin, end: columns of the text itself.
-    blanks: columns of the mask tokens that stand for blanks.
   """
 
-  id_n: np.ndarray
+  id_n: np.ndarray  # int32
   begin: int
   end: int
-  blanks: tuple[int, ...] = ()
+  blanks: tuple[int, ...] = ()  # columns of the mask tokens that stand for blanks
 
 
 class Row(NamedTuple):
-  """A row of a batch.
+  """A row of a batch."""
 
-  Attributes:
-    id_n: ids that the model reads.
-    columns: of the slots, ascending.
-    targets: ids there, where they are known.
-    second: column where the second text of a pair begins, in segment 1; 0: there is none.
-  """
-
-  id_n: np.ndarray
-  columns: Sequence[int] = ()
-  targets: Sequence[int] = ()
-  second: int = 0
+  id_n: np.ndarray  # ids that the model reads
+  columns: Sequence[int] = ()  # of the slots, ascending
+  targets: Sequence[int] = ()  # ids there, where they are known
+  second: int = 0  # column where the second text of a pair begins, in segment 1; 0: there is none
 
 
 def bert_frame(special: Mapping[str, int | None]) -> Frame:
@@ -70,7 +59,7 @@ def bert_frame(special: Mapping[str, int | None]) -> Frame:
 def encode(
   texts: Sequence[str], encode_batch: Callable[[list[str]], Sequence[Any]], frame: Frame
 ) -> list[Sentence]:
-  """The texts as they are: one that spells a mask token spells it."""
+  """Returns the texts as they are: one that spells a mask token spells it."""
   return [_framed([ids], frame, -1) for ids in encode_batch(list(texts))]
 
 
@@ -81,17 +70,11 @@ def encode_blanks(
   mask: int | None,
   spelled: str = BLANK,
 ) -> list[Sentence]:
-  """The texts with a mask token for each BLANK.
+  """Returns the texts with a mask token for each BLANK. Raises UserError if the vocabulary has no
+  mask token.
 
   Args:
-    texts: with any number of blanks.
-    encode_batch: of the vocabulary.
-    frame: of the model.
-    mask: id of the mask token.
     spelled: how else a blank may be spelled: the vocabulary's own mask token.
-
-  Raises:
-    UserError: the vocabulary has no mask token.
   """
   if mask is None:
     raise UserError(
@@ -106,7 +89,7 @@ def encode_blanks(
 
 
 def _framed(parts: Sequence[Any], frame: Frame, mask: int) -> Sentence:
-  """The parts with a mask token between each two, in their frame."""
+  """Returns the parts with a mask token between each two, in their frame."""
   ids, blanks = [*frame.before, *parts[0]], []
   for part in parts[1:]:
     blanks.append(len(ids))
@@ -116,7 +99,7 @@ def _framed(parts: Sequence[Any], frame: Frame, mask: int) -> Sentence:
 
 
 def cut(sentence: Sentence, room: int, frame: Frame) -> Sentence:
-  """The sentence without what its text has beyond `room` columns, frame included."""
+  """Returns the sentence without what its text has beyond `room` columns, frame included."""
   if len(sentence.id_n) <= room:
     return sentence
   end = room - len(frame.after)
@@ -125,7 +108,7 @@ def cut(sentence: Sentence, room: int, frame: Frame) -> Sentence:
 
 
 def blanked(sentence: Sentence, mask: int) -> list[Row]:
-  """A row for each token of the text, which is hidden in it and asked for."""
+  """Returns a row for each token of the text, which is hidden in it and asked for."""
   rows = []
   for column in range(sentence.begin, sentence.end):
     id_n = sentence.id_n.copy()
@@ -145,12 +128,11 @@ def continued(sentence: Sentence) -> Row:
 def as_batch(
   rows: Sequence[Row], count: int, length: int, slots: int, frame: Frame
 ) -> dict[str, np.ndarray]:
-  """The rows as a batch of one example each; see types.py.
+  """Returns the rows as a batch of one example each; see types.py.
 
   Args:
     rows: `count` at most; the rest are empty.
     count, length, slots: B, T and P.
-    frame: of the rows.
   """
   zeros = lambda width: np.zeros((count, width), np.int32)
   weights = lambda width: np.zeros((count, width), np.float32)

@@ -55,17 +55,11 @@ _LONGEST = 4096  # characters of a sentence that are used
 
 
 class Sample(NamedTuple):
-  """Sentences drawn from a corpus.
+  """Sentences drawn from a corpus."""
 
-  Attributes:
-    train: to train on.
-    held_out: for the figures; never trained on.
-    seen: how many sentences there were.
-  """
-
-  train: list[str]
-  held_out: list[str]
-  seen: int
+  train: list[str]  # to train on
+  held_out: list[str]  # for the figures; never trained on
+  seen: int  # how many sentences there were
 
 
 def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
@@ -86,7 +80,7 @@ def draw(sentences: Iterator[str], size: int, seed: int) -> Sample:
 
 
 def _sentences() -> Iterator[str]:
-  """The sentences of the text that the flags name."""
+  """Yields the sentences of the text that the flags name."""
   corpus = text_flags.open_corpus()
   if corpus.members > 1 and not text_flags.DOCUMENTS.value:
     # One pass over a Mixture would hold its members as they are, not at its rates.

@@ -18,18 +18,14 @@ class Encoding(NamedTuple):
 
 
 def names(pieces: Sequence[str], special: Mapping[str, int | None]) -> list[str]:
-  """The special tokens as a text might spell them; one of a single character is plain text."""
+  """Returns the special tokens as a text might spell them; one of a single character is plain
+  text."""
   ids = dict.fromkeys(i for i in special.values() if i is not None)
   return [pieces[i] for i in ids if len(pieces[i]) > 1]
 
 
 def keep(coder: Mapping[str, Any], index: Mapping[str, int]) -> Mapping[str, Any]:
-  """A coder that never makes a special id of text.
-
-  Args:
-    coder: the pieces and functions of a vocabulary.
-    index: name -> id of its special tokens.
-  """
+  """Returns a coder that never makes a special id of text."""
   encode, spans = coder['_encode'], coder.get('_spans')
   made = [
     name

@@ -38,19 +38,17 @@ _CUTTERS: dict[str, tuple[str, str, Callable[[Any, str], Sequence[str]]]] = {
 
 
 def twin(codes: pathlib.Path) -> pathlib.Path:
-  """The vocabulary file that belongs to a file of codes: codes_x and vocab_x."""
+  """Returns the vocabulary file that belongs to a file of codes: codes_x and vocab_x."""
   return codes.with_name(codes.name.replace('codes', 'vocab', 1))
 
 
 def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
-  """The pieces of a vocabulary file, by id.
+  """Returns the pieces of a vocabulary file, by id. Raises UserError: no such file, or a piece that
+  comes twice.
 
   Args:
     vocabulary: lines of a piece and its count, best first.
     max_vocab: ids, special ones included; None: as many as the file has.
-
-  Raises:
-    UserError: no such file, or a piece that comes twice.
   """
   if not vocabulary.is_file():
     raise UserError(f'{vocabulary} is missing: fastBPE needs its codes and its vocabulary')
@@ -60,11 +58,8 @@ def pieces_of(vocabulary: pathlib.Path, max_vocab: int | None) -> list[str]:
 
 
 def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
-  """The pairs of a file of codes, best first: lines of two pieces and, mostly, their count.
-
-  Raises:
-    UserError: a line that is not of this kind.
-  """
+  """Returns the pairs of a file of codes, best first: lines of two pieces and, mostly, their count.
+  Raises UserError: a line that is not of this kind."""
   lines = refusals.text_of(codes).removesuffix('\n').split('\n')
   merges = [tuple(line.split(' ')[:2]) for line in lines if not line.startswith('#version')]
   if any(len(merge) != 2 for merge in merges):
@@ -73,15 +68,12 @@ def merges_of(codes: pathlib.Path) -> list[tuple[str, ...]]:
 
 
 def read(codes: pathlib.Path, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `formats.Found` has them.
+  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises
+  UserError: lines that are not of this kind.
 
   Args:
     codes: as `merges_of` reads them.
-    pieces: by id, the special ones first.
     lowercase: also strip accents.
-
-  Raises:
-    UserError: lines that are not of this kind.
   """
   tokenizer, id_n = _merger(pieces, merges_of(codes))
 
@@ -105,7 +97,8 @@ def check_language(language: str) -> None:
 
 
 def _merger(pieces, merges) -> tuple[Tokenizer, np.ndarray]:
-  """A Rust BPE over all that the codes make, and the id in the vocabulary of each of its pieces."""
+  """Returns a Rust BPE over all that the codes make, and the id in the vocabulary of each of its
+  pieces."""
   index = {piece: i for i, piece in enumerate(pieces) if i >= len(SPECIAL)}
   letters = [piece for piece in index if len(piece.removesuffix(_END)) == 1]
   made = [part for a, b in merges for part in (a, b, a + b)]

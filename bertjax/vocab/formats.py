@@ -30,23 +30,15 @@ MOST = 2**24  # ids; a file that names a larger one would fill the memory with g
 
 
 class Found(NamedTuple):
-  """A vocabulary as its files describe it.
+  """A vocabulary as its files describe it."""
 
-  Attributes:
-    kind: wordpiece, bpe, unigram, ...
-    files: the files that it was read from.
-    lowercase: True if it lowercases text.
-    starts_word: piece -> True if it begins a word.
-    coder: the pieces, by id, and the functions of a `vocabulary.Vocabulary`, by name of its field.
-    accents: True if text keeps its accents.
-  """
-
-  kind: str
-  files: tuple[pathlib.Path, ...]
-  lowercase: bool
-  starts_word: Callable[[str], bool]
+  kind: str  # wordpiece, bpe, unigram, ...
+  files: tuple[pathlib.Path, ...]  # the files that it was read from
+  lowercase: bool  # True if it lowercases text
+  starts_word: Callable[[str], bool]  # piece -> True if it begins a word
+  # the pieces, by id, and the functions of a `vocabulary.Vocabulary`, by name of its field
   coder: Mapping[str, Any]
-  accents: bool = True
+  accents: bool = True  # True if text keeps its accents
 
 
 def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
@@ -56,11 +48,8 @@ def files_of(directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-  """The file of a vocabulary that a path names; of a directory the one in it.
-
-  Raises:
-    UserError: there is none, or of several kinds, or of none that we know.
-  """
+  """Returns the file of a vocabulary that a path names; of a directory the one in it. Raises
+  UserError if there is none, or of several kinds, or of none that we know."""
   if path.is_dir():
     found = files_of(path)
     if len(found) != 1:
@@ -94,7 +83,6 @@ def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
   """Writes the files of a vocabulary.
 
   Args:
-    directory: exists.
     files: name -> contents. What the tokenizers write themselves would name no path where it fails.
   """
   with writing('the vocabulary', directory):
@@ -104,12 +92,9 @@ def write(directory: pathlib.Path, files: Mapping[str, str | bytes]) -> None:
 
 
 def settings_of(file: pathlib.Path) -> dict[str, Any]:
-  """The tokenizer_config.json beside a file, or {}; of a .model with the class that config.json of
-  its model says or implies, where it says none.
-
-  Raises:
-    UserError: it is no JSON object.
-  """
+  """Returns the tokenizer_config.json beside a file, or {}; of a .model with the class that
+  config.json of its model says or implies, where it says none. Raises UserError if it is no JSON
+  object."""
   found = special.json_beside(file, CONFIG)
   if file.suffix == '.model' and not found.get('tokenizer_class'):
     model = special.json_beside(file, 'config.json')
@@ -120,10 +105,8 @@ def settings_of(file: pathlib.Path) -> dict[str, Any]:
 
 def _case(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> tuple[bool, bool]:
   """Decides whether text is lowercased, and whether it keeps its accents, which BERT's then loses.
-
   The caller says it, else tokenizer_config.json, else the pieces: none has a capital, or one has an
-  accent, a vowel sign or a syllable of Hangul, which no text without accents would give.
-  """
+  accent, a vowel sign or a syllable of Hangul, which no text without accents would give."""
   settings = settings_of(file)
   said, strip = settings.get('do_lower_case'), settings.get('strip_accents')
   plain = '\n'.join(p for p in pieces if p[:1] not in '[<')  # [UNK] or <S> are names, not text
@@ -138,8 +121,8 @@ def _case(file: pathlib.Path, asked: bool | None, pieces: Iterable[str]) -> tupl
 def _rust(
   tokenizer: Tokenizer, file: pathlib.Path, kind: str, most: int | None = None
 ) -> dict[str, Any]:
-  """The pieces and functions of a Rust tokenizer, with the tokens that the files beside its own
-  make of its pieces; those from the id `most` on are unknown."""
+  """Returns the pieces and functions of a Rust tokenizer, with the tokens that the files beside its
+  own make of its pieces; those from the id `most` on are unknown."""
   index = tokenizer.get_vocab(with_added_tokens=True)
   if not index:
     raise UserError('expected pieces, got none')

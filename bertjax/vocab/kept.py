@@ -14,8 +14,7 @@ def holds(directory: pathlib.Path, vocabulary: Vocabulary) -> bool:
   A copy of vocab.txt that an older version made does not say what becomes of accents, and is not
   asked: the run goes on with what it does.
 
-  Raises:
-    UserError: it holds no vocabulary, and files that are not of this one.
+  Raises UserError if it holds no vocabulary, and files that are not of this one.
   """
   if not directory.exists():
     return False

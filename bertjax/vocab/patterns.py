@@ -60,11 +60,8 @@ class _Group:
 
 
 def check(tokenizer_json: Any) -> None:
-  """Looks at the patterns of a tokenizer.json, as it was read, before anything is matched.
-
-  Raises:
-    UserError: one of them is none of those that are known to end soon.
-  """
+  """Looks at the patterns of a tokenizer.json, as it was read, before anything is matched. Raises
+  UserError if one of them is none of those that are known to end soon."""
   for part in ('normalizer', 'pre_tokenizer', 'post_processor', 'decoder'):
     inner = tokenizer_json.get(part) if isinstance(tokenizer_json, dict) else None
     for pattern in _patterns(inner):
@@ -146,7 +143,7 @@ def _repeat(group: _Group, times: str) -> str:
 
 
 def _end_of_class(pattern: str, at: int) -> int:
-  """The place behind [...], whose brackets may be nested; `at` is behind the first."""
+  """Returns the place behind [...], whose brackets may be nested; `at` is behind the first."""
   depth, first = 1, at + pattern.startswith('^', at)
   while at < len(pattern) and depth:
     letter = pattern[at]

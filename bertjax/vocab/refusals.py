@@ -10,15 +10,7 @@ from bertjax.errors import UserError
 
 
 def text_of(file: pathlib.Path, encoding: str = 'utf-8') -> str:
-  """The text of a file.
-
-  Args:
-    file: is there.
-    encoding: 'utf-8', or 'utf-8-sig', which leaves out a byte order mark.
-
-  Raises:
-    UserError: it is not UTF-8.
-  """
+  """Returns the text of a file. Raises UserError if it is not UTF-8."""
   try:
     return file.read_text(encoding=encoding)
   except UnicodeDecodeError as error:
@@ -26,15 +18,7 @@ def text_of(file: pathlib.Path, encoding: str = 'utf-8') -> str:
 
 
 def json_of(text: str, **options: Any) -> Any:
-  """A JSON value.
-
-  Args:
-    text: of it.
-    options: of json.loads.
-
-  Raises:
-    UserError: it is none.
-  """
+  """Returns a JSON value. Raises UserError if it is none."""
   try:
     return json.loads(text, **options)
   except UserError:
@@ -45,12 +29,8 @@ def json_of(text: str, **options: Any) -> Any:
 
 @contextlib.contextmanager
 def theirs() -> Iterator[None]:
-  """Stands around what tokenizers and sentencepiece make of a file.
-
-  Raises:
-    UserError: they refuse it. Rust raises bare Exception, which nothing of ours does, and C++
-      RuntimeError.
-  """
+  """Stands around what tokenizers and sentencepiece make of a file. Raises UserError: they refuse
+  it. Rust raises bare Exception, which nothing of ours does, and C++ RuntimeError."""
   try:
     yield
   except Exception as error:

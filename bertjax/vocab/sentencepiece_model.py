@@ -34,26 +34,18 @@ _ENGLISH = frozenset(string.ascii_lowercase) | _PUNCTUATION
 
 
 def pieces_of(file: pathlib.Path) -> list[str]:
-  """The pieces of a model, by their number in it.
-
-  Raises:
-    UserError: it is no model.
-  """
+  """Returns the pieces of a model, by their number in it. Raises UserError if it is no model."""
   return _pieces(_load(file))
 
 
 def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | None:
-  """Decides about the cleaning of XLNet's and ALBERT's programs: plain quotes, no accents.
-
-  It is done where the settings say keep_accents or name a class of theirs; where they name no class
-  but a generic one, the first pieces decide.
+  """Decides about the cleaning of XLNet's and ALBERT's programs: plain quotes, no accents. It is
+  done where the settings say keep_accents or name a class of theirs; where they name no class but a
+  generic one, the first pieces decide. Returns True or False, accents are kept or not, where text
+  is cleaned; else None.
 
   Args:
-    pieces: by their ids.
     settings: as `formats.settings_of` returns them.
-
-  Returns:
-    True or False, accents are kept or not, where text is cleaned; else None.
   """
   keep = settings.get('keep_accents')
   name = str(settings.get('tokenizer_class') or '').removesuffix('Fast')
@@ -64,15 +56,11 @@ def accents_of(pieces: Sequence[str], settings: Mapping[str, Any]) -> bool | Non
 
 
 def read(file: pathlib.Path, lowercase: bool, accents: bool | None) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `formats.Found` has them.
+  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises
+  UserError: no model, or a fairseq model of another form.
 
   Args:
-    file: the .model.
-    lowercase: whether text is lowercased first.
     accents: as `accents_of` returns it.
-
-  Raises:
-    UserError: no model, or a fairseq model of another form.
   """
   processor = _load(file)
   pieces = _pieces(processor)
@@ -105,7 +93,7 @@ def _pieces(processor: sentencepiece.SentencePieceProcessor) -> list[str]:
 
 
 def _fairseq(pieces: Sequence[str]) -> tuple[list[str], np.ndarray]:
-  """The pieces by fairseq's ids, and the fairseq id of each number of the model."""
+  """Returns the pieces by fairseq's ids, and the fairseq id of each number of the model."""
   if list(pieces[:3]) != ['<unk>', '<s>', '</s>'] or {'<pad>', '<mask>'} & {*pieces}:
     raise UserError(
       f'a file named {FAIRSEQ} is read with the ids of fairseq, for which its first pieces must be '
@@ -118,11 +106,9 @@ def _fairseq(pieces: Sequence[str]) -> tuple[list[str], np.ndarray]:
 
 
 def word_starts(pieces: Sequence[str]) -> Callable[[str], bool]:
-  """The test whether a piece begins a word, for a whole SentencePiece vocabulary.
-
-  As google-research/albert has it, a piece of punctuation, or one with a character that is neither
-  an English letter nor punctuation, is a word of its own; to zihangdai/xlnet only the former is.
-  """
+  """Returns the test whether a piece begins a word, for a whole SentencePiece vocabulary. As
+  google-research/albert has it, a piece of punctuation, or one with a character that is neither an
+  English letter nor punctuation, is a word of its own; to zihangdai/xlnet only the former is."""
   plain = lambda piece: piece.startswith((SPACE, '<')) or piece in _PUNCTUATION
   if '<eop>' in pieces:
     return plain

@@ -45,10 +45,8 @@ def train_wordpiece(
   """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT.
 
   Args:
-    sentences: the sample.
     size: pieces, the five special ones included; fewer if the sample has no more.
     lowercase: also strips accents, as BERT's uncased vocabularies do.
-    directory: exists.
     keep_accents: lowercase alone.
   """
   tokenizer = Tokenizer(models.WordPiece(unk_token='[UNK]'))
@@ -86,10 +84,7 @@ def train_bpe(
   """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa.
 
   Args:
-    sentences: the sample.
     size: pieces, the five special ones and 256 bytes included; fewer if the sample has no more.
-    lowercase: whether text is lowercased first.
-    directory: exists.
   """
   tokenizer = Tokenizer(models.BPE())
   if lowercase:
@@ -126,16 +121,11 @@ def train_bpe(
 def train_unigram(
   sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
-  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json.
+  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json. Raises UserError
+  if the sample is too small for so many pieces.
 
   Args:
-    sentences: the sample.
     size: pieces, with <pad>, <unk>, <s>, </s>, <mask> and <eod>, which have the ids 0 to 5.
-    lowercase: whether text is lowercased first.
-    directory: exists.
-
-  Raises:
-    UserError: the sample is too small for so many pieces.
   """
   model = io.BytesIO()
   try:
@@ -183,8 +173,8 @@ TRAINERS: dict[str, Callable] = dict(
 
 
 def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
-  """The most frequent characters of the normalised sample, sorted; at most a quarter of the pieces,
-  since each comes alone and with ##."""
+  """Returns the most frequent characters of the normalised sample, sorted; at most a quarter of the
+  pieces, since each comes alone and with ##."""
   counts: collections.Counter[str] = collections.Counter()
   for sentence in sentences:
     counts.update(normalizer.normalize_str(sentence))

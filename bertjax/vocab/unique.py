@@ -8,14 +8,11 @@ from bertjax.vocab import refusals
 
 
 def unique_pieces(pieces: Iterable[str], what: str = 'line') -> dict[str, int]:
-  """piece -> its number, from 0.
+  """piece -> its number, from 0. Raises UserError if a piece comes twice; both places are named,
+  the first is 1.
 
   Args:
-    pieces: by their number.
     what: each of them is in its file.
-
-  Raises:
-    UserError: a piece comes twice; both places are named, the first is 1.
   """
   index: dict[str, int] = {}
   for number, piece in enumerate(pieces):
@@ -29,11 +26,8 @@ def unique_pieces(pieces: Iterable[str], what: str = 'line') -> dict[str, int]:
 
 
 def unique_keys(text: str) -> Any:
-  """A JSON value, in whose objects every key comes once.
-
-  Raises:
-    UserError: it is none, or a key comes twice; both places are named.
-  """
+  """Returns a JSON value, in whose objects every key comes once. Raises UserError if it is none, or
+  a key comes twice; both places are named."""
   return refusals.json_of(text, object_pairs_hook=_object)
 
 

@@ -28,38 +28,28 @@ MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far les
 
 @dataclasses.dataclass(frozen=True)
 class Vocabulary:
-  """Text to ids and back.
+  """Text to ids and back."""
 
-  Attributes:
-    type: wordpiece, bpe, unigram, ...
-    lowercase: whether text is lowercased.
-    files: what it was read from.
-    pieces: V strings, by id.
-    word_starts: bool [V], False for ids that continue a word.
-    special: cls, sep, pad, mask, unk -> id, or None where the vocabulary has none; eod where it has
-      one; eos, the end of a line, of words, characters and bytes.
-    sha256: of the files.
-    check_language: raises UserError where words of a language cannot be cut; None where text is
-      encoded whatever its language.
-    language: of texts that come without one, where it matters; see `of_language`.
-    tokenizer: the Rust tokenizer behind it, where there is one.
-    accents: whether text keeps them, and the vowel signs and tones of other scripts.
-  """
-
-  type: str
-  lowercase: bool
-  files: tuple[pathlib.Path, ...]
-  pieces: Sequence[str] = dataclasses.field(repr=False)
+  type: str  # wordpiece, bpe, unigram, ...
+  lowercase: bool  # whether text is lowercased
+  files: tuple[pathlib.Path, ...]  # what it was read from
+  pieces: Sequence[str] = dataclasses.field(repr=False)  # V strings, by id
+  # bool [V], False for ids that continue a word
   word_starts: np.ndarray = dataclasses.field(repr=False)
+  # cls, sep, pad, mask, unk -> id, or None where the vocabulary has none; eod where it has one;
+  # eos, the end of a line, of words, characters and bytes
   special: Mapping[str, int | None]
-  sha256: str
+  sha256: str  # of the files
   _encode: Callable[..., list[list[int]]] = dataclasses.field(repr=False)
   _decode: Callable[[list[int]], str] = dataclasses.field(repr=False)
   _spans: Callable[[list[str]], list[Any]] | None = dataclasses.field(repr=False, default=None)
+  # raises UserError where words of a language cannot be cut; None where text is encoded whatever
+  # its language
   check_language: Callable[[str], None] | None = dataclasses.field(repr=False, default=None)
-  language: str = 'en'
+  language: str = 'en'  # of texts that come without one, where it matters; see `of_language`
+  # the Rust tokenizer behind it, where there is one
   tokenizer: Tokenizer | None = dataclasses.field(repr=False, default=None)
-  accents: bool = True
+  accents: bool = True  # whether text keeps them, and the vowel signs and tones of other scripts
 
   @property
   def size(self) -> int:
@@ -76,11 +66,8 @@ class Vocabulary:
     return plain.tolist() != spaced.tolist()
 
   def of_language(self, language: str) -> 'Vocabulary':
-    """The same, whose texts are in that language where they come without one.
-
-    Raises:
-      UserError: its words cannot be cut.
-    """
+    """Returns the same, whose texts are in that language where they come without one. Raises
+    UserError if its words cannot be cut."""
     if self.check_language is not None:
       self.check_language(language)
     return dataclasses.replace(self, language=language)
@@ -91,7 +78,6 @@ class Vocabulary:
     """Returns the ids of each text, int32 arrays, without special tokens around them.
 
     Args:
-      texts: to encode.
       languages: of each text, where `check_language` is given; `language` if None.
     """
     return [np.array(ids, np.int32) for ids in self._ids(texts, languages)]
@@ -126,12 +112,9 @@ class Vocabulary:
   def encode_spans(self, texts: Sequence[str]) -> tuple[np.ndarray, ...]:
     """Encodes as `encode_flat`, and finds the characters of its text that each token covers.
 
-    Returns:
-      int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token. Bytes of
-      one character all cover it; a token may cover the space before it.
-
-    Raises:
-      UserError: the kind of vocabulary does not keep offsets.
+    Returns int32 ids, int64 [texts] how many each has, int64 begin and int64 end of each token.
+    Bytes of one character all cover it; a token may cover the space before it. Raises UserError if
+    the kind of vocabulary does not keep offsets.
     """
     if self._spans is None:
       raise UserError(
@@ -163,10 +146,8 @@ class Vocabulary:
     )
 
   def save(self, directory: pathlib.Path) -> None:
-    """Copies the files to a directory from which `load_vocabulary` makes the same vocabulary.
-
-    A file of its own name, bert-vocab.txt, gets the one that is looked for in a directory.
-    """
+    """Copies the files to a directory from which `load_vocabulary` makes the same vocabulary. A
+    file of its own name, bert-vocab.txt, gets the one that is looked for in a directory."""
     directory.mkdir(parents=True, exist_ok=True)
     alone = {'.txt': 'vocab.txt', '.json': 'tokenizer.json'} if len(self.files) == 1 else {}
     for file in self.files:
@@ -186,6 +167,8 @@ class Vocabulary:
 
 def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> Vocabulary:
   """Reads a vocabulary that a user names, wherever: the same path has the same ids or is refused.
+  Raises UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the
+  files beside it say of it what we do not do.
 
   Args:
     path: vocab.txt, vocab.json or merges.txt (with the other beside it), a SentencePiece .model,
@@ -193,10 +176,6 @@ def load_vocabulary(path: str | pathlib.Path, lowercase: bool | None = None) -> 
       holds one of them, tokenizer.json before the others. Of a URL a copy is made first.
     lowercase: whether text is lowercased first. None: as `tokenizer_config.json` beside the file
       says, else if no piece has a capital; tokenizer.json says itself.
-
-  Raises:
-    UserError: no such file, not a vocabulary, `lowercase` contradicts tokenizer.json, or the files
-      beside it say of it what we do not do.
   """
   found = read_vocabulary(path, lowercase)
   beside.check(found, lowercase)
@@ -233,7 +212,7 @@ def much_unknown(share: float) -> str:
 
 
 def _vocabulary(found: formats.Found) -> Vocabulary:
-  """A vocabulary from what differs between kinds."""
+  """Returns a vocabulary from what differs between kinds."""
   kind, coder, pieces = found.kind, found.coder, found.coder['pieces']
   index = {piece: i for i, piece in enumerate(pieces)}
   roles = special.of(pieces, kind)

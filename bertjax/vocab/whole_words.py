@@ -39,11 +39,8 @@ def kind_of(spec: dict[str, Any]) -> str | None:
 
 
 def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
-  """The pieces and functions of a vocabulary, as `formats.Found` has them.
-
-  Raises:
-    UserError: there is no <unk> among the pieces.
-  """
+  """Returns the pieces and functions of a vocabulary, as `formats.Found` has them. Raises UserError
+  if there is no <unk> among the pieces."""
   index = {piece: i for i, piece in enumerate(pieces)}
   if _UNK not in index:
     raise UserError(f'a vocabulary of {kind} needs {_UNK}, which is not among its {len(index)} ids')
@@ -67,17 +64,12 @@ def coder(kind: str, pieces: Sequence[str], lowercase: bool) -> dict[str, Any]:
 
 
 def train(kind: str, lines: Iterable[str], size: int, lowercase: bool) -> str:
-  """The text of tokenizer.json: by falling frequency, ties in the order of Unicode.
+  """Returns the text of tokenizer.json: by falling frequency, ties in the order of Unicode. Raises
+  UserError: so few characters that the newline is not among them.
 
   Args:
-    kind: 'words', 'characters' or 'bytes'.
-    lines: of the text, all of which are counted.
     size: ids, with <unk>, <pad>, which is the last, and the end of a line; fewer if the text has no
       more. Of words the end of a line and <unk> have the ids 0 and 1.
-    lowercase: whether text is lowercased first.
-
-  Raises:
-    UserError: so few characters that the newline is not among them.
   """
   counts: collections.Counter[str] = collections.Counter()
   cut, end = _cut(kind, lowercase), END[kind]

@@ -9,7 +9,7 @@ from bertjax.formats.tables import Row, dense, heads, norm
 
 
 def layout(model: Any) -> Layout:
-  """The tables, their projection, the blocks of all groups, and the heads."""
+  """Returns the tables, their projection, the blocks of all groups, and the heads."""
   theirs = 'albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}'
   alone = model.groups * model.inner_groups == 1
   ours, attention = f'encoder/{"shared" if alone else "layers"}', f'{theirs}.attention'
@@ -44,11 +44,8 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """The width of the tables, which these classes always project.
-
-  Raises:
-    UserError: tables as wide as the layers, which are not projected here.
-  """
+  """Returns the width of the tables, which these classes always project. Raises UserError: tables
+  as wide as the layers, which are not projected here."""
   if model.embedding_width in (0, model.width):
     raise UserError(
       "config.model.family='albert' always projects its tables, which this model does where "

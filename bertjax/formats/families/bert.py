@@ -34,7 +34,7 @@ def encoder(base: str, types: bool = True, net: str = 'encoder') -> tuple[Row, .
 
 
 def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
-  """The masked-LM head: dense, norm, and the bias over the tied word table."""
+  """Returns the masked-LM head: dense, norm, and the bias over the tied word table."""
   return heads(
     (
       *dense('mlm/dense', dense_name, 'E', 'D'),
@@ -45,10 +45,9 @@ def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
 
 
 def label_heads(model: Any, pooler: str, names: dict[str, str]) -> tuple[Row, ...]:
-  """The pooler, where there is one, and the heads of `labels` and `token_labels`.
+  """Returns the pooler, where there is one, and the heads of `labels` and `token_labels`.
 
   Args:
-    model: `config.model`.
     pooler: their name; '': there is none, heads of labels read the token as it is.
     names: label -> theirs; others are `classifier`.
   """
@@ -64,7 +63,6 @@ def dense_heads(model: Any, pooler: str) -> tuple[Row, ...]:
   """`label_heads` of families whose class for sequences has a dense layer of its own.
 
   Args:
-    model: `config.model`.
     pooler: its name in their other classes.
   """
   of_sequences = [name for name, _ in model.labels if name != 'right']
@@ -125,11 +123,7 @@ THEIRS = dict(
 
 
 def require_gelu(model: Any, name: str) -> None:
-  """Refuses a words' head with another activation than its class has.
-
-  Raises:
-    UserError: says which.
-  """
+  """Refuses a words' head with another activation than its class has."""
   if model.words and model.activation != 'gelu_erf':
     raise UserError(
       f'the words of {name} are scored through the erf GELU: expected '
@@ -138,7 +132,7 @@ def require_gelu(model: Any, name: str) -> None:
 
 
 def tuned_classes(prefix: str) -> dict[str, Heads]:
-  """The classes of a family that fine-tuning makes."""
+  """Returns the classes of a family that fine-tuning makes."""
   return {
     f'{prefix}ForQuestionAnswering': Heads(token_label='span'),
     f'{prefix}ForMultipleChoice': Heads(label='right'),
@@ -148,7 +142,7 @@ def tuned_classes(prefix: str) -> dict[str, Heads]:
 
 
 def classes_of(prefix: str, label: str = 'next') -> dict[str, Heads]:
-  """The classes of a family with BERT's heads."""
+  """Returns the classes of a family with BERT's heads."""
   return {
     f'{prefix}ForPreTraining': Heads(words=True, label=label),
     f'{prefix}ForMaskedLM': Heads(words=True),

@@ -9,7 +9,7 @@ from bertjax.formats.tables import Row, dense, norm
 
 
 def layout(model: Any) -> Layout:
-  """The encoder and, where there is one, the words' head."""
+  """Returns the encoder and, where there is one, the words' head."""
   ours, theirs = 'encoder/layers', 'distilbert.transformer.layer.{layer}'
   attention, tables = f'{theirs}.attention', 'distilbert.embeddings'
   words = word_head('vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias')

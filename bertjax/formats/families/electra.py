@@ -11,7 +11,7 @@ GENERATOR = ('mlm', 'generator_')  # our paths of the generator begin so
 
 
 def layout(model: Any) -> Layout:
-  """The discriminator; parameters of the generator are no part of it."""
+  """Returns the discriminator; parameters of the generator are no part of it."""
   rows = bert.encoder('electra', net='discriminator/encoder')
   if model.embedding_width not in (0, model.width):
     rows += dense('discriminator/projection', 'electra.embeddings_project', 'D', 'E')

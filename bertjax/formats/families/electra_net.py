@@ -20,7 +20,7 @@ OF_TWO_NETS = (
 
 
 def layout(model: Any) -> Layout:
-  """The tables, their projection where widths differ, the layers and the heads."""
+  """Returns the tables, their projection where widths differ, the layers and the heads."""
   rows = bert.encoder('electra')
   if model.embedding_width not in (0, model.width):
     rows += dense('embeddings/projection', 'electra.embeddings_project', 'D', 'E')
@@ -38,21 +38,14 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """The width of the tables.
-
-  Raises:
-    UserError: as `bert.require_gelu`.
-  """
+  """Returns the width of the tables. Raises UserError: as `bert.require_gelu`."""
   bert.require_gelu(model, 'ElectraForMaskedLM')
   return dict(embedding_size=model.embedding_width or model.width)
 
 
 def model_of(model: Any) -> Any:
-  """The `config.model` of the generator in an ELECTRA model, of this family.
-
-  Raises:
-    UserError: a model whose generator is no single net.
-  """
+  """Returns the `config.model` of the generator in an ELECTRA model, of this family. Raises
+  UserError: a model whose generator is no single net."""
   if model.generator not in ('own', 'shared'):
     raise UserError(
       "the class of transformers holds one generator: expected config.model.generator='own' or "
@@ -69,7 +62,8 @@ def model_of(model: Any) -> Any:
 
 
 def discriminator_of(model: Any) -> Any:
-  """The `config.model` of the discriminator in an ELECTRA model, of this family, without a head."""
+  """Returns the `config.model` of the discriminator in an ELECTRA model, of this family, without a
+  head."""
   config = _as_bert(model)
   config.words = False
   return config
@@ -84,14 +78,15 @@ def _as_bert(model: Any) -> Any:
 
 
 def select(params: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """The parameters of the generator in an ELECTRA model, as those of `model_of`."""
+  """Returns the parameters of the generator in an ELECTRA model, as those of `model_of`."""
   net = params['generator_net' if model.generator == 'own' else 'discriminator']
   tables = params.get('generator_embeddings', params['embeddings'])
   return dict(_encoder(tables, net), mlm=params['mlm'])
 
 
 def select_discriminator(params: Mapping[str, Any]) -> dict[str, Any]:
-  """The parameters of the discriminator in an ELECTRA model, as those of `discriminator_of`."""
+  """Returns the parameters of the discriminator in an ELECTRA model, as those of
+  `discriminator_of`."""
   return _encoder(params['embeddings'], params['discriminator'])
 
 
@@ -103,13 +98,8 @@ def _encoder(tables: Mapping[str, Any], net: Mapping[str, Any]) -> dict[str, Any
 
 
 def join(judge: Mapping[str, Any], generator: Mapping[str, Any], model: Any) -> dict[str, Any]:
-  """The parameters of an ELECTRA model with a generator of its own: the inverse of `select`.
-
-  Args:
-    judge: those of the discriminator.
-    generator: those of `model_of`; its tables are the discriminator's where they are tied.
-    model: `config.model` of both.
-  """
+  """Returns the parameters of an ELECTRA model with a generator of its own: the inverse of
+  `select`."""
   tables = dict(generator['embeddings'])
   net = dict(encoder=generator['encoder'])
   if 'projection' in tables:

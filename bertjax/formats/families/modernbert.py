@@ -13,7 +13,7 @@ from bertjax.formats.tables import Row, dense, heads, norm
 
 
 def layout(model: Any) -> Layout:
-  """The encoder and the heads, of no biases but the words' and the labels'."""
+  """Returns the encoder and the heads, of no biases but the words' and the labels'."""
   ours, theirs = 'encoder/layers', 'model.layers.{layer}'
   fused = lambda name, theirs, axes, names: tuple(
     Row(f'{ours}/{name}{own}/kernel', theirs, axes, part=(i, len(names)))
@@ -49,7 +49,7 @@ def layout(model: Any) -> Layout:
 
 
 def scale(ours: str, theirs: str) -> Row:
-  """A norm without a bias."""
+  """Returns a norm without a bias."""
   return norm(ours, theirs)[0]
 
 
@@ -77,12 +77,8 @@ def write(model: Any) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """The fields of `config.model` that `write` writes.
-
-  Raises:
-    UserError: layers in another order than a global one and then so many local ones, or turns that
-      are scaled.
-  """
+  """Returns the fields of `config.model` that `write` writes. Raises UserError: layers in another
+  order than a global one and then so many local ones, or turns that are scaled."""
   every, kinds = given.get('global_attn_every_n_layers', 3), given.get('layer_types')
   if kinds:
     found = [i for i, kind in enumerate(kinds) if kind == 'full_attention']

@@ -8,8 +8,8 @@ from bertjax.formats.tables import dense, heads
 
 
 def layout(model: Any) -> Layout:
-  """The encoder and the heads. A class for sequences has no pooler but a head of two layers, which
-  does what our pooler and label do."""
+  """Returns the encoder and the heads. A class for sequences has no pooler but a head of two
+  layers, which does what our pooler and label do."""
   rows = bert.encoder('roberta')
   words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
   # Some published files hold a pooler that was never trained.
@@ -26,11 +26,7 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Nothing more.
-
-  Raises:
-    UserError: as `bert.require_gelu`.
-  """
+  """Returns no further field; raises UserError as `bert.require_gelu`."""
   bert.require_gelu(model, 'RobertaForMaskedLM')
   return {}
 

@@ -14,7 +14,7 @@ from bertjax.formats.tables import Row, heads
 
 
 def layout(model: Any) -> Layout:
-  """The table, the layers with their query biases, the head's bias."""
+  """Returns the table, the layers with their query biases, the head's bias."""
   attention, ours = 'transformer.layer.{layer}.rel_attn', 'layers/' if model.untie_r else ''
   rows = (
     Row('word', 'lm_loss.weight', 'V,D->VD'),
@@ -35,11 +35,7 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Nothing more.
-
-  Raises:
-    UserError: heads that do not make up the width, or another dropout of attention.
-  """
+  """Returns no further field. Raises UserError: heads that do not make up the width."""
   if model.heads * model.head_size != model.width:
     raise UserError(
       'the class has heads of width / heads: expected config.model.head_size='

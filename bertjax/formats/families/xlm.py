@@ -14,7 +14,7 @@ SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
 
 
 def layout(model: Any) -> Layout:
-  """The tables, the layers and, where there is one, the words' head."""
+  """Returns the tables, the layers and, where there is one, the words' head."""
   ours, theirs = 'encoder/layers', 'transformer.{kind}.{{layer}}'
   attention, ffn = theirs.format(kind='attentions'), theirs.format(kind='ffns')
   language = Row('embeddings/language', 'transformer.lang_embeddings.weight', 'X,E->XE')
@@ -44,11 +44,8 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Languages, and what the class computes by itself.
-
-  Raises:
-    UserError: another feed-forward width than the class has, or other extra tables.
-  """
+  """Languages, and what the class computes by itself. Raises UserError: another feed-forward width
+  than the class has, or other extra tables."""
   if model.ffn != 4 * model.width:
     raise UserError(
       f'the classes of XLM have config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
@@ -69,11 +66,8 @@ def write(model: Any) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """The table of languages, where there is none; refuses what heads of labels do not read here.
-
-  Raises:
-    UserError: another summary of a text than its first token.
-  """
+  """Returns the table of languages, where there is none; refuses what heads of labels do not read
+  here. Raises UserError: another summary of a text than its first token."""
   names = given.get('architectures') or ('',)
   choice = names[0] == CHOICE
   if choice or names[0] == SEQUENCE:

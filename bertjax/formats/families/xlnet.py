@@ -10,7 +10,7 @@ from bertjax.models.layers.answers import FORMS
 
 
 def layers() -> tuple[Row, ...]:
-  """The layers, without the query biases."""
+  """Returns the layers, without the query biases."""
   ours, theirs = 'layers', 'transformer.layer.{layer}'
   attention = f'{theirs}.rel_attn'
   project = lambda name, letter: Row(
@@ -30,7 +30,7 @@ def layers() -> tuple[Row, ...]:
 
 
 def layout(model: Any) -> Layout:
-  """The table, the mask's vector, the layers and the heads; of the words' it is a bias."""
+  """Returns the table, the mask's vector, the layers and the heads; of the words' it is a bias."""
   attention = 'transformer.layer.{layer}.rel_attn'
   rows = (
     Row('word', 'transformer.word_embedding.weight', 'V,D->VD'),
@@ -52,7 +52,8 @@ def layout(model: Any) -> Layout:
 
 
 def answers(width: int, base: str = '') -> tuple[Row, ...]:
-  """The head of answers to questions, below a module of its class; I is two states side by side."""
+  """Returns the head of answers to questions, below a module of its class; I is two states side by
+  side."""
   rows = (
     *dense('answers/start', f'{base}start_logits.dense', 'A', 'D'),
     *dense('answers/end_hidden', f'{base}end_logits.dense_0', 'O', 'I'),

@@ -17,7 +17,8 @@ NAMES = dict(
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`; only albert_config.json says how often the blocks are visited."""
+  """Returns the fields of `config.model`; only albert_config.json says how often the blocks are
+  visited."""
   block = f'{GROUPS}0/inner_group_0'
   found = bert.table_fields(state, 'bert/embeddings')
   width, ffn = shape(state, f'{block}/ffn_1/intermediate/dense/kernel')
@@ -35,7 +36,8 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
 
 
 def parts(model: Any) -> tuple[Part, ...]:
-  """The tables, their projection where widths differ, the blocks of all groups, and the heads."""
+  """Returns the tables, their projection where widths differ, the blocks of all groups, and the
+  heads."""
   theirs = f'{GROUPS}{{group}}/inner_group_{{inner}}'
   alone = model.groups * model.inner_groups == 1
   ours = f'encoder/{"shared" if alone else "layers"}'

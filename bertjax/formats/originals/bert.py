@@ -25,7 +25,8 @@ HEADS = ('cls/', 'output_weights', 'output_bias', 'bert/pooler/')
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`: those of bert_config.json, without it what the shapes say."""
+  """Returns the fields of `config.model`: those of bert_config.json, without it what the shapes
+  say."""
   layer = 'bert/encoder/layer_0'
   found = table_fields(state, 'bert/embeddings')
   found |= dict(
@@ -64,7 +65,7 @@ def described(
 
 
 def head_fields(state: Mapping[str, Any], pair: str) -> dict[str, Any]:
-  """The heads that are there; `pair` is our label of two segments."""
+  """Returns the heads that are there; `pair` is our label of two segments."""
   labels = tuple(
     (name, shape(state, f'{LABELS[name]}output_bias')[0])
     for name in (pair, 'label')
@@ -80,7 +81,7 @@ def head_fields(state: Mapping[str, Any], pair: str) -> dict[str, Any]:
 
 
 def head_rows(model: Any) -> tuple[Row, ...]:
-  """The heads of a model."""
+  """Returns the heads of a model."""
   rows: tuple[Row, ...] = ()
   if model.words:
     rows += word_head('cls/predictions', 'cls/predictions/transform')
@@ -98,7 +99,7 @@ def head_rows(model: Any) -> tuple[Row, ...]:
 
 
 def parts(model: Any) -> tuple[Part, ...]:
-  """The table."""
+  """Returns the table."""
   rows = embeddings('bert/embeddings') + layers('bert/encoder') + head_rows(model)
   return (Part(rows, model),)
 

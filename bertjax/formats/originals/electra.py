@@ -18,7 +18,8 @@ NETS = ('electra', 'generator')
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`: of the discriminator, and the generator's share of them."""
+  """Returns the fields of `config.model`: of the discriminator, and the generator's share of
+  them."""
   del given
   found, (width, ffn, depth) = table_fields(state, 'electra/embeddings'), _size(state, 'electra')
   found |= dict(width=width, ffn=ffn, layers=depth, heads=max(1, width // HEAD))
@@ -50,7 +51,8 @@ def _size(state: Mapping[str, Any], net: str) -> tuple[int, int, int]:
 
 
 def parts(model: Any) -> tuple[Part, ...]:
-  """The discriminator with its head; the generator, where it is a net of its own, as a BERT."""
+  """Returns the discriminator with its head; the generator, where it is a net of its own, as a
+  BERT."""
   rows = embeddings('electra/embeddings')
   rows += _net('electra', model, 'discriminator/projection', 'discriminator/encoder')
   judge = 'discriminator_predictions'
@@ -78,7 +80,7 @@ def _net(theirs: str, model: Any, projection: str, encoder: str) -> tuple[Row, .
 
 
 def join(params: list[dict[str, Any]], model: Any) -> dict[str, Any]:
-  """The parameters of both nets as those of the model."""
+  """Returns the parameters of both nets as those of the model."""
   return electra_net.join(params[0], params[1], model) if len(params) > 1 else params[0]
 
 

@@ -24,15 +24,13 @@ HEADS = ('lm_head.', 'classification_heads.')
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file and finds out what is in it.
+  """Reads a file and finds out what is in it. Raises UserError: no such file, one that cannot be
+  read or carries more than tensors, plain containers and argparse.Namespace, one of another model,
+  or tensors that do not fit.
 
   Args:
     path: the .pt file, or a directory with one; dict.txt is looked for beside it.
     into: as of `fairseq_vocabulary.write`.
-
-  Raises:
-    UserError: no such file, one that cannot be read or carries more than tensors, plain containers
-      and argparse.Namespace, one of another model, or tensors that do not fit.
   """
   file = find(pathlib.Path(path))
   with naming(file):
@@ -72,11 +70,8 @@ def _check_format(found: Any) -> None:
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-  """The file of a checkpoint.
-
-  Raises:
-    UserError: there is none, or there are several and none has a name of `NAMES`.
-  """
+  """Returns the file of a checkpoint. Raises UserError if there is none, or there are several and
+  none has a name of `NAMES`."""
   if not path.is_dir():
     return path
   there = sorted(path.glob('*.pt'))
@@ -88,7 +83,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
 
 
 def arguments(found: Mapping[str, Any]) -> dict[str, Any]:
-  """The options of the model: `args`, or in files since the end of 2020 cfg['model']."""
+  """Returns the options of the model: `args`, or in files since the end of 2020 cfg['model']."""
   args = torch_files.options(found.get('args'))
   config = torch_files.options(found.get('cfg'))
   task = torch_files.options(config.get('task'))
@@ -100,11 +95,8 @@ def arguments(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """The state without the first part of its names, and without buffers.
-
-  Raises:
-    UserError: it is not of a RoBERTa.
-  """
+  """Returns the state without the first part of its names, and without buffers. Raises UserError if
+  it is not of a RoBERTa."""
   heads = [p for p in PREFIXES if any(n.startswith(f'{p}{roberta.NET}.') for n in state)]
   if len(heads) != 1:
     some = ', '.join(sorted(state)[:3])

@@ -34,18 +34,11 @@ UNIGRAM = 1  # of trainer_spec.model_type
 def write(
   directory: pathlib.Path, vocab_size: int, into: pathlib.Path | None
 ) -> tuple[pathlib.Path | None, list[str]]:
-  """Writes the vocabulary of a checkpoint.
+  """Writes the vocabulary of a checkpoint. Returns the file or directory for `load_vocabulary`, or
+  None and why there is none. Raises UserError: dict.txt is not one.
 
   Args:
-    directory: of the checkpoint.
-    vocab_size: rows of its table.
     into: an existing directory to write to; None: one that is gone when the program ends.
-
-  Returns:
-    the file or directory for `load_vocabulary`, or None and why there is none.
-
-  Raises:
-    UserError: dict.txt is not one.
   """
   file = directory / DICTIONARY
   if not file.is_file():
@@ -73,11 +66,8 @@ def write(
 
 
 def read(file: pathlib.Path) -> list[str]:
-  """Returns the symbols of a dict.txt by id, as data/dictionary.py numbers them.
-
-  Raises:
-    UserError: a line is not 'SYMBOL COUNT', or a symbol is there again without AGAIN.
-  """
+  """Returns the symbols of a dict.txt by id, as data/dictionary.py numbers them. Raises UserError
+  if a line is not 'SYMBOL COUNT', or a symbol is there again without AGAIN."""
   symbols, index = list(FIRST), {symbol: i for i, symbol in enumerate(FIRST)}
   for number, line in enumerate(refusals.text_of(file).split('\n'), 1):
     if not line:

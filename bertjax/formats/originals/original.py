@@ -21,36 +21,26 @@ Absent = Callable[[Row, tuple[int, ...]], Any]  # (row, our shape) -> the array 
 
 
 class Opening(NamedTuple):
-  """A checkpoint before its tensors are taken.
+  """A checkpoint before its tensors are taken."""
 
-  Attributes:
-    path: what was named.
-    files: that hold the tensors.
-    model: the fields of `config.model` that it determines; those of the recipe are the others.
-    recipe: module of `configs/` whose recipe goes with it.
-    vocabulary: what `load_vocabulary` may be given, or None.
-    step: of the training, if the checkpoint says it.
-    assumed: what is not in the files and was taken for granted, or could not be made; sentences.
-    take: (whole `config.model`, absent) -> its parameters.
-    take_slots: whole `config.model` -> slot of an optimizer -> tree like the parameters; None
-      where no slots are read.
-    classes: head -> names of the classes that it tells apart, by their ids, where they are said.
-    languages: names of those of its table, by their ids, likewise.
-    meta: what is kept with it besides: `problem_type` of a head for texts, '' where it is not said,
-      and the `Sentences` of sentence-transformers.
-  """
-
-  path: pathlib.Path
-  files: tuple[pathlib.Path, ...]
+  path: pathlib.Path  # what was named
+  files: tuple[pathlib.Path, ...]  # that hold the tensors
+  # the fields of `config.model` that it determines; those of the recipe are the others
   model: dict[str, Any]
-  recipe: str
-  vocabulary: pathlib.Path | None
-  step: int | None
+  recipe: str  # module of `configs/` whose recipe goes with it
+  vocabulary: pathlib.Path | None  # what `load_vocabulary` may be given, or None
+  step: int | None  # of the training, if the checkpoint says it
+  # what is not in the files and was taken for granted, or could not be made; sentences
   assumed: list[str]
-  take: Callable[[Any, Absent], Taken]
+  take: Callable[[Any, Absent], Taken]  # (whole `config.model`, absent) -> its parameters
+  # whole `config.model` -> slot of an optimizer -> tree like the parameters; None where no slots
+  # are read
   take_slots: Callable[[Any], dict[str, Any]] | None = None
+  # head -> names of the classes that it tells apart, by their ids, where they are said
   classes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-  languages: tuple[str, ...] = ()
+  languages: tuple[str, ...] = ()  # names of those of its table, by their ids, likewise
+  # what is kept with it besides: `problem_type` of a head for texts, '' where it is not said, and
+  # the `Sentences` of sentence-transformers
   meta: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -90,7 +80,7 @@ class Cut(Lazy):
 
 
 def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list[int]:
-  """The bounds of so many equal pieces of a tensor; None: of single rows."""
+  """Returns the bounds of so many equal pieces of a tensor; None: of single rows."""
   rows = tables.shape_of(state, name)[0]
   pieces = rows if pieces is None else pieces
   return [rows * i // pieces for i in range(pieces + 1)]
@@ -99,12 +89,9 @@ def even(state: Mapping[str, Any], name: str, pieces: int | None = None) -> list
 def take(
   state: Mapping[str, Any], parts: Sequence[Part], known: set[str], absent: Absent
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
-  """The parameters of each part, our paths of heads that were made, and names that are left out.
-
-  Raises:
-    UserError: tensors that are missing, unexpected or of another shape; those of all parts are
-      listed.
-  """
+  """Returns the parameters of each part, our paths of heads that were made, and names that are left
+  out. Raises UserError: tensors that are missing, unexpected or of another shape; those of all
+  parts are listed."""
   made, params = [], []
   names = {name for part in parts for row in part.rows for name in tables.names_of(row, part.model)}
   with together() as error_of:
@@ -149,11 +136,7 @@ def together() -> Iterator[Callable[[], Any]]:
 
 
 def shape(state: Mapping[str, Any], name: str) -> tuple[int, ...]:
-  """The shape of a tensor that must be there.
-
-  Raises:
-    UserError: it is not.
-  """
+  """Returns the shape of a tensor that must be there. Raises UserError if it is not."""
   if name not in state:
     raise UserError(f'{name} is missing, whose shape says the size of the model')
   return tables.shape_of(state, name)
@@ -166,11 +149,7 @@ def count(state: Iterable[str], start: str) -> int:
 
 
 def activation(name: str, known: Mapping[str, str]) -> str:
-  """Our name of an original's activation.
-
-  Raises:
-    UserError: our models have no such.
-  """
+  """Returns our name of an original's activation. Raises UserError: our models have no such."""
   if name not in known:
     raise UserError(
       f'the activation is {name!r}, which our models do not compute: expected one of '
@@ -180,11 +159,7 @@ def activation(name: str, known: Mapping[str, str]) -> str:
 
 
 def read_json(path: pathlib.Path) -> dict[str, Any]:
-  """The object in a JSON file.
-
-  Raises:
-    UserError: it holds none.
-  """
+  """Returns the object in a JSON file. Raises UserError if it holds none."""
   try:
     found = json.loads(path.read_text(encoding='utf-8'))
   except ValueError as error:

@@ -24,11 +24,7 @@ IGNORED = ('version', '_float_tensor')  # endings of buffers
 
 
 def fields(state: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`.
-
-  Raises:
-    UserError: what our encoder does not compute.
-  """
+  """Returns the fields of `config.model`. Raises UserError: what our encoder does not compute."""
   if f'{NET}.layer_norm.weight' in state:
     raise UserError(
       f'{NET}.layer_norm stands behind the last layer: the layers have their norms in front '
@@ -59,7 +55,7 @@ def fields(state: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[dict[str,
 
 
 def rows(model: Any, state: Mapping[str, Any]) -> Part:
-  """The table, without the row of segments, which fairseq has none of."""
+  """Returns the table, without the row of segments, which fairseq has none of."""
   ours, theirs = 'encoder/layers', f'{NET}.layers.{{layer}}'
   table_norm = next((n for n in TABLE_NORMS if f'{NET}.{n}.weight' in state), TABLE_NORMS[-1])
   found = [

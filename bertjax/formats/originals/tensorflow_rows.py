@@ -8,30 +8,20 @@ from bertjax.formats.tables import Row, heads
 
 
 class Kind(NamedTuple):
-  """A program whose checkpoints are read.
+  """A program whose checkpoints are read."""
 
-  Attributes:
-    title: what a message calls it.
-    family: `config.model.family`.
-    recipe: module of `configs/`.
-    config: the JSON file that it writes beside its checkpoints; '': none.
-    mark: how a name begins that it alone has.
-    fields: (names and shapes, the JSON or {}) -> the fields of `config.model`, and what is assumed.
-    parts: `config.model` -> the rows.
-    heads: how names of heads begin, which the model may lack.
-    stacked: `config.model` -> tensors that hold all layers.
-    join: (parameters of the parts, `config.model`) -> those of the model.
-  """
-
-  title: str
-  family: str
-  recipe: str
-  config: str
-  mark: str
+  title: str  # what a message calls it
+  family: str  # `config.model.family`
+  recipe: str  # module of `configs/`
+  config: str  # the JSON file that it writes beside its checkpoints; '': none
+  mark: str  # how a name begins that it alone has
+  # (names and shapes, the JSON or {}) -> the fields of `config.model`, and what is assumed
   fields: Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[dict[str, Any], list[str]]]
-  parts: Callable[[Any], tuple[Part, ...]]
-  heads: tuple[str, ...]
+  parts: Callable[[Any], tuple[Part, ...]]  # `config.model` -> the rows
+  heads: tuple[str, ...]  # how names of heads begin, which the model may lack
+  # `config.model` -> tensors that hold all layers
   stacked: Callable[[Any], tuple[str, ...]] = lambda model: ()
+  # (parameters of the parts, `config.model`) -> those of the model
   join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
 
 
@@ -48,7 +38,7 @@ def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Ro
 
 
 def embeddings(scope: str) -> tuple[Row, ...]:
-  """The tables of modeling.py (embedding_lookup, embedding_postprocessor)."""
+  """Returns the tables of modeling.py (embedding_lookup, embedding_postprocessor)."""
   return (
     Row('embeddings/word', f'{scope}/word_embeddings', 'V,E->VE'),
     Row('embeddings/position', f'{scope}/position_embeddings', 'T,E->TE'),
@@ -58,7 +48,7 @@ def embeddings(scope: str) -> tuple[Row, ...]:
 
 
 def layers(scope: str, net: str = 'encoder') -> tuple[Row, ...]:
-  """The layers of modeling.py (transformer_model)."""
+  """Returns the layers of modeling.py (transformer_model)."""
   ours, theirs = f'{net}/layers', f'{scope}/layer_{{layer}}'
   return (
     *attention(f'{ours}/attention', f'{theirs}/attention'),
@@ -80,7 +70,7 @@ def attention(ours: str, theirs: str) -> tuple[Row, ...]:
 
 
 def word_head(theirs: str, transform: str) -> tuple[Row, ...]:
-  """The masked-LM head: `theirs`/output_bias, and dense and norm at `transform`."""
+  """Returns the masked-LM head: `theirs`/output_bias, and dense and norm at `transform`."""
   return heads(
     (
       *dense('mlm/dense', f'{transform}/dense', 'D', 'E'),

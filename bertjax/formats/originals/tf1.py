@@ -36,16 +36,12 @@ VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Finds out what a checkpoint is, and reads no tensors.
+  """Finds out what a checkpoint is, and reads no tensors. Raises UserError: no checkpoint, one that
+  cannot be read, or tensors that do not fit, all of which are listed.
 
   Args:
     path: a directory, or how the files of one checkpoint begin: DIR/model.ckpt-1000. The JSON file
       and the vocabulary are looked for beside it.
-    into: not used: a vocabulary is there as a file that we read.
-
-  Raises:
-    UserError: no checkpoint, one that cannot be read, or tensors that do not fit, all of which are
-      listed.
   """
   del into
   prefix = find(pathlib.Path(path))
@@ -95,11 +91,8 @@ def _cut(tree: Mapping[str, Any], kind: Kind, model: Any) -> Cut:
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-  """Returns the prefix of a checkpoint's files (PREFIX.index, PREFIX.data-...).
-
-  Raises:
-    UserError: there is none, or there are several and nothing says which is meant.
-  """
+  """Returns the prefix of a checkpoint's files (PREFIX.index, PREFIX.data-...). Raises UserError if
+  there is none, or there are several and nothing says which is meant."""
   if path.is_dir():
     found = sorted(file.with_suffix('') for file in path.glob('*.index'))
     newest = _newest(path)
@@ -179,11 +172,8 @@ class View(Lazy):
 
 
 def sort(checkpoint: Checkpoint) -> tuple[dict[str, View], dict[str, Any], View]:
-  """The optimizer's slots by name, its scalars, and all else.
-
-  A slot is named after its variable: adam_m and adam_v of BERT's own optimizers, Adam and Adam_1 of
-  TensorFlow's.
-  """
+  """Returns the optimizer's slots by name, its scalars, and all else. A slot is named after its
+  variable: adam_m and adam_v of BERT's own optimizers, Adam and Adam_1 of TensorFlow's."""
   slots: dict[str, dict[str, str]] = {}
   rest = {}
   for name in sorted(checkpoint.keys() - {*SCALARS}):
@@ -198,11 +188,7 @@ def sort(checkpoint: Checkpoint) -> tuple[dict[str, View], dict[str, Any], View]
 
 
 def _slot(slot: str, found: View, names: set[str]) -> View:
-  """A slot of the variables that are taken.
-
-  Raises:
-    UserError: some have none.
-  """
+  """Returns a slot of the variables that are taken. Raises UserError if some have none."""
   missing = sorted(names - found.keys())
   if missing:
     raise UserError(
@@ -212,11 +198,8 @@ def _slot(slot: str, found: View, names: set[str]) -> View:
 
 
 def kind_of(state: Mapping[str, Any]) -> Kind:
-  """The program that wrote a checkpoint.
-
-  Raises:
-    UserError: none of those whose tables are here.
-  """
+  """Returns the program that wrote a checkpoint. Raises UserError: none of those whose tables are
+  here."""
   for kind in KINDS:
     if any(name.startswith(kind.mark) for name in state):
       return kind
@@ -228,7 +211,8 @@ def kind_of(state: Mapping[str, Any]) -> Kind:
 
 
 def vocabulary(directory: pathlib.Path) -> pathlib.Path | None:
-  """The vocabulary in a directory: vocab.txt, spiece.model, or the one .model that is there."""
+  """Returns the vocabulary in a directory: vocab.txt, spiece.model, or the one .model that is
+  there."""
   for name in VOCABULARIES:
     if (directory / name).is_file():
       return directory / name

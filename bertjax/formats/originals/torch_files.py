@@ -14,12 +14,9 @@ from bertjax.errors import UserError, is_foreign
 
 
 def load(path: pathlib.Path) -> Any:
-  """Loads a torch file onto the CPU, tensors and plain containers only.
-
-  Raises:
-    UserError: torch is not installed, the file cannot be read, or it carries more than is allowed;
-      nothing of it has run.
-  """
+  """Loads a torch file onto the CPU, tensors and plain containers only. Raises UserError if torch
+  is not installed, the file cannot be read, or it carries more than is allowed; nothing of it has
+  run."""
   try:
     import torch
   except ImportError as error:
@@ -44,18 +41,15 @@ def load(path: pathlib.Path) -> Any:
 
 
 def _first(error: Exception) -> str:
-  """The line of a message that says what is wrong; torch has advice around it."""
+  """Returns the line of a message that says what is wrong; torch has advice around it."""
   lines = [line.strip() for line in str(error).splitlines() if line.strip()]
   telling = [line for line in lines if 'GLOBAL' in line or 'nsupported' in line]
   return (telling or lines or [type(error).__name__])[0][:200].rstrip('.')
 
 
 def arrays(state: Any, what: str) -> dict[str, Any]:
-  """A state dict as float32 arrays, buffers without floats left out.
-
-  Raises:
-    UserError: it is none.
-  """
+  """Returns a state dict as float32 arrays, buffers without floats left out. Raises UserError if it
+  is none."""
   import torch
 
   tensors = state if isinstance(state, Mapping) else {}

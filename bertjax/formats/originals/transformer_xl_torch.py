@@ -40,17 +40,9 @@ ATTENTION = f'{LAYER}.dec_attn'
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Reads a file and finds out what is in it.
-
-  Args:
-    path: of the file.
-    into: not used: there is no vocabulary.
-
-  Raises:
-    UserError: no such file, one that cannot be read or carries more than tensors, plain containers
-      and argparse.Namespace, another model, what our model does not compute, or tensors that do not
-      fit.
-  """
+  """Reads a file and finds out what is in it. Raises UserError: no such file, one that cannot be
+  read or carries more than tensors, plain containers and argparse.Namespace, another model, what
+  our model does not compute, or tensors that do not fit."""
   del into
   path = pathlib.Path(path)
   with naming(path):
@@ -87,13 +79,9 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
 def fields_of(
   state: Mapping[str, Any], args: Mapping[str, Any]
 ) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`.
-
-  Memory is of a run, not of a checkpoint: mem_len, clamp_len and same_length are the recipe's.
-
-  Raises:
-    UserError: what our model does not compute, or cutoffs that nothing says.
-  """
+  """Returns the fields of `config.model`. Memory is of a run, not of a checkpoint: mem_len,
+  clamp_len and same_length are the recipe's. Raises UserError: what our model does not compute, or
+  cutoffs that nothing says."""
   sizes = [shape(state, f'{WORDS}.{i}.weight') for i in range(count(state, f'{WORDS}.'))]
   width = shape(state, f'{LAYER}.pos_ff.CoreNet.0.weight'.format(layer=0))[1]
   kind = _attention(state)
@@ -154,7 +142,7 @@ def _clusters(state, sizes, args: Mapping[str, Any]) -> tuple[tuple[int, ...], i
 
 
 def rows(model: Any) -> tuple[Row, ...]:
-  """The table."""
+  """Returns the table."""
   ours, ffn = 'layers', f'{LAYER}.pos_ff'
   project = lambda name, theirs: Row(f'{ours}/attention/{name}/kernel', theirs, 'NH,D->DNH')
   found = [
@@ -223,11 +211,8 @@ def _cuts(state: Mapping[str, Any], model: Any) -> dict[str, list[int]]:
 
 
 def _without_copies(state: dict[str, np.ndarray], clusters: int) -> dict[str, np.ndarray]:
-  """The state without what is tied to the inputs: tie_weight, and tie_projs but for the first.
-
-  Raises:
-    UserError: one differs.
-  """
+  """Returns the state without what is tied to the inputs: tie_weight, and tie_projs but for the
+  first. Raises UserError if one differs."""
   tied = {f'{HEAD}.{i}.weight': f'{WORDS}.{i}.weight' for i in range(clusters)}
   tied |= {f'crit.out_projs.{i}': f'word_emb.emb_projs.{i}' for i in range(1, clusters)}
   check_tied(state, tied)

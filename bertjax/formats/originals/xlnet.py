@@ -20,13 +20,9 @@ TASKS = ('sequnece_summary', 'classification', 'regression', 'start_logits', 'en
 
 
 def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-  """The fields of `config.model`.
-
-  Memory is of a run, not of a checkpoint: mem_len, reuse_len and clamp_len are the recipe's.
-
-  Raises:
-    UserError: heads that are not of width / heads.
-  """
+  """Returns the fields of `config.model`. Memory is of a run, not of a checkpoint: mem_len,
+  reuse_len and clamp_len are the recipe's. Raises UserError: heads that are not of width /
+  heads."""
   width, count_heads, head_size = shape(state, f'{NET}/layer_0/rel_attn/q/kernel')
   head_size = given.get('d_head', head_size)
   found: dict[str, Any] = dict(
@@ -50,10 +46,8 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
 
 
 def parts(model: Any) -> tuple[Part, ...]:
-  """The table, the mask's vector, the layers and, where there is one, the head's bias.
-
-  The biases of all layers are one tensor, NAME[layer] is a piece of it.
-  """
+  """Returns the table, the mask's vector, the layers and, where there is one, the head's bias. The
+  biases of all layers are one tensor, NAME[layer] is a piece of it."""
   theirs = f'{NET}/layer_{{layer}}'
   rows = [
     Row('word', f'{NET}/word_embedding/lookup_table', 'V,D->VD'),
@@ -78,7 +72,7 @@ def parts(model: Any) -> tuple[Part, ...]:
 
 
 def stacked(model: Any) -> tuple[str, ...]:
-  """The tensors that hold all layers."""
+  """Returns the tensors that hold all layers."""
   biases = [f'{NET}/{bias}' for bias in BIASES.values()] if model.untie_r else []
   return f'{NET}/seg_embed', *biases
 

@@ -43,19 +43,13 @@ FIXED_TEXTS = (
 def differences(
   vocabulary: Vocabulary, directory: pathlib.Path, family: str | None = None
 ) -> list[str]:
-  """Compares the ids that AutoTokenizer gives for a directory with ours.
-
-  Of FIXED_TEXTS, of the special tokens, of the mask where a text spells it, and of what stands
-  around a text and a pair.
+  """Compares the ids that AutoTokenizer gives for a directory with ours. Of FIXED_TEXTS, of the
+  special tokens, of the mask where a text spells it, and of what stands around a text and a pair.
+  Returns a line for each difference; none if everything is equal.
 
   Args:
-    vocabulary: ours.
-    directory: of transformers.
     family: config.model.family; None: the model_type of the directory's config.json. Where that is
       missing or not known to us, what stands around a text is not compared.
-
-  Returns:
-    A line for each difference; none if everything is equal.
   """
   import transformers
 

@@ -18,20 +18,13 @@ from bertjax.vocab.vocabulary import Vocabulary
 
 
 def write(vocabulary: Vocabulary, directory: pathlib.Path, family: str, max_length: int) -> None:
-  """Writes a tokenizer that AutoTokenizer reads, with the ids of a vocabulary.
-
-  tokenizer.json, tokenizer_config.json and special_tokens_map.json, with vocab.txt, vocab.json and
-  merges.txt, spiece.model or sentencepiece.bpe.model where the vocabulary is of that kind.
+  """Writes a tokenizer that AutoTokenizer reads, with the ids of a vocabulary. tokenizer.json,
+  tokenizer_config.json and special_tokens_map.json, with vocab.txt, vocab.json and merges.txt,
+  spiece.model or sentencepiece.bpe.model where the vocabulary is of that kind. Raises UserError:
+  something that a tokenizer of transformers cannot express; it is named, and nothing is written.
 
   Args:
-    vocabulary: to write.
-    directory: made where it is missing.
     family: config.model.family, which says what stands around a text.
-    max_length: tokens of a row, the special ones included.
-
-  Raises:
-    UserError: something that a tokenizer of transformers cannot express; it is named, and nothing
-      is written.
   """
   family = layouts.known(family)
   around = layouts.of(vocabulary, family)
@@ -117,7 +110,7 @@ def _as_python(vocabulary: Vocabulary, normalizer: Any) -> dict[str, Any]:
 def _processor(
   spec: dict[str, Any], vocabulary: Vocabulary, around: Sequence[Sequence[tuple[str, int]]]
 ) -> dict[str, Any]:
-  """The post processor of tokenizer.json that puts the special tokens around a text."""
+  """Returns the post processor of tokenizer.json that puts the special tokens around a text."""
   rows, used = [], {}
   for layout in around:
     row = []
@@ -151,7 +144,7 @@ def _normalization(spec: Mapping[str, Any], vocabulary: Vocabulary) -> dict[str,
 
 
 def _companions(vocabulary: Vocabulary, spec: Mapping[str, Any]) -> dict[str, bytes]:
-  """The files that programs without tokenizer.json read."""
+  """Returns the files that programs without tokenizer.json read."""
   if vocabulary.type == 'sentencepiece':
     file = vocabulary.files[0]
     return {FAIRSEQ if file.name == FAIRSEQ else 'spiece.model': file.read_bytes()}

@@ -22,11 +22,7 @@ PADDED_LEFT = ('xlnet', 'transformer_xl')
 
 
 def known(family: str) -> str:
-  """A family as LAYOUTS names it.
-
-  Raises:
-    UserError: it is not there.
-  """
+  """Returns a family as LAYOUTS names it. Raises UserError if it is not there."""
   name = family.replace('-', '_')
   if name not in LAYOUTS:
     raise UserError(
@@ -49,11 +45,8 @@ def inputs(family: str) -> list[str]:
 
 
 def of(vocabulary: Vocabulary, family: str) -> list[list[tuple[str, int]]]:
-  """Returns the tokens around a text and around a pair: lists of (role, A or B; token type).
-
-  Raises:
-    UserError: the vocabulary lacks a role.
-  """
+  """Returns the tokens around a text and around a pair: lists of (role, A or B; token type). Raises
+  UserError if the vocabulary lacks a role."""
   texts = LAYOUTS[family]
   if family == 'transformer_xl' and vocabulary.special.get('eos') is not None:
     texts = ('A eos', 'A eos B eos')
@@ -70,7 +63,7 @@ def of(vocabulary: Vocabulary, family: str) -> list[list[tuple[str, int]]]:
 
 
 def names(vocabulary: Vocabulary, family: str) -> dict[str, str]:
-  """The special tokens as transformers calls them."""
+  """Returns the special tokens as transformers calls them."""
   found = {
     f'{role}_token': vocabulary.pieces[i]
     for role, i in vocabulary.special.items()

@@ -30,11 +30,8 @@ FINAL_SIGMA = r'\p{Cased}\p{Case_Ignorable}*\KΣ(?!\p{Case_Ignorable}*\p{Cased})
 
 
 def tokenizer_of(vocabulary: Vocabulary) -> tuple[Tokenizer, list[str]]:
-  """The Rust tokenizer of a SentencePiece vocabulary, and the pieces that no text gives.
-
-  Raises:
-    UserError: the model does something that tokenizer.json cannot express; it is named.
-  """
+  """Returns the Rust tokenizer of a SentencePiece vocabulary, and the pieces that no text gives.
+  Raises UserError: the model does something that tokenizer.json cannot express; it is named."""
   file = vocabulary.files[0]
   proto = parse(file)
   _check(proto, file)
@@ -118,7 +115,8 @@ def scores(proto: Any) -> dict[str, float]:
 
 
 def _merges(score: dict[str, float]) -> list[tuple[str, str]]:
-  """The pairs that SentencePiece joins, in its order: those that make the best piece first."""
+  """Returns the pairs that SentencePiece joins, in its order: those that make the best piece
+  first."""
   number = {piece: i for i, piece in enumerate(score)}
   found = []
   for piece in sorted(score, key=lambda piece: -score[piece]):
@@ -161,7 +159,8 @@ def normalizers_of(proto: Any) -> list[normalizers.Normalizer]:
 
 
 def _combining() -> str:
-  """A class of regular expressions: the characters for which `unicodedata.combining` is true."""
+  """Returns a class of regular expressions: the characters for which `unicodedata.combining` is
+  true."""
   codes = [c for c in range(sys.maxunicode + 1) if unicodedata.combining(chr(c))]
   marks = set(codes)
   starts = [c for c in codes if c - 1 not in marks]

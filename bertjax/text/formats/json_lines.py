@@ -12,11 +12,8 @@ _HALF = re.compile('[\ud800-\udc7f\udd00-\udfff]')  # but what stands for bytes 
 
 
 def documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
-  """Yields the text of each object, and the columns that it has.
-
-  Raises:
-    UserError: a line that is no object with this text, and may not be left out.
-  """
+  """Yields the text of each object, and the columns that it has. Raises UserError: a line that is
+  no object with this text, and may not be left out."""
   replace = reading.errors == 'replace'
   for number, line in enumerate(lines, 1):
     if not line.strip():
@@ -56,7 +53,7 @@ def _encoded(text: str, replace: bool) -> bytes:
 
 
 def _find(value, field: str):
-  """The value of a field; where no field is called so, dots lead into the objects in it."""
+  """Returns the value of a field; where no field is called so, dots lead into the objects in it."""
   if field in value or '.' not in field:
     return value[field]
   for name in field.split('.'):

@@ -14,12 +14,9 @@ _RECORDS = 1000  # that are in memory at once
 
 
 def documents(raw: IO[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
-  """Yields the text of each record, and the columns that it has.
-
-  Raises:
-    UserError: pyarrow is missing, a damaged file, no column of this name with strings; a record
-      without text that may not be left out.
-  """
+  """Yields the text of each record, and the columns that it has. Raises UserError: pyarrow is
+  missing, a damaged file, no column of this name with strings; a record without text that may not
+  be left out."""
   try:
     import pyarrow
     import pyarrow.compute
@@ -60,7 +57,7 @@ def _check_column(file: Any, reading: Reading) -> None:
 
 
 def _bytes(pyarrow: Any, batch: Any, field: str) -> list[bytes | None]:
-  """The values of a column as they lie in the file, UTF-8 or not."""
+  """Returns the values of a column as they lie in the file, UTF-8 or not."""
   if field in batch.schema.names:
     column = batch.column(field)
   else:

@@ -18,11 +18,8 @@ _DOC_END = re.compile(rb'</doc>\s*')
 
 
 def checked(lines: Iterable[bytes], reading: Reading) -> Iterator[bytes]:
-  """Yields the lines in which nothing is wrong.
-
-  Raises:
-    UserError: a line that is no text and may not be left out.
-  """
+  """Yields the lines in which nothing is wrong. Raises UserError: a line that is no text and may
+  not be left out."""
   for number, line in enumerate(lines, 1):
     wrong = left_out_lib.wrong_with(line, reading.errors)
     if wrong:
@@ -37,15 +34,12 @@ def verbatim(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[b
 
 
 def documents(lines: Iterable[bytes], reading: Reading, total: int) -> Iterator[bytes]:
-  """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning.
-
-  Too long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB and than
-  a hundredth of the text: lines without empty ones are one text, and a share of it is to be held
-  out. Of many files, a document each, some can be.
+  """Yields documents, and of one that is too long blocks, as of verbatim text, with a warning. Too
+  long is more than 1 MiB, and where nothing has ended a document yet more than 64 KiB and than a
+  hundredth of the text: lines without empty ones are one text, and a share of it is to be held out.
+  Of many files, a document each, some can be.
 
   Args:
-    lines: of the file.
-    reading: how.
     total: bytes of all files.
   """
   divided = False

@@ -14,11 +14,8 @@ from bertjax.text.left_out import Wrong
 
 
 def csv_documents(lines: Iterable[bytes], reading: Reading) -> Iterator[tuple[bytes, Said]]:
-  """Yields the text of each record of CSV, and the columns that it has.
-
-  Raises:
-    UserError: no column of this name; a record that is wrong and may not be left out.
-  """
+  """Yields the text of each record of CSV, and the columns that it has. Raises UserError: no column
+  of this name; a record that is wrong and may not be left out."""
   # Bytes that are not UTF-8 come back from the surrogates as they were.
   texts = (line.decode('utf-8', 'surrogateescape') for line in lines)
   yield from _documents(csv_rows(texts, left_out_lib.MAX_DOCUMENT + 1), reading)
@@ -34,7 +31,6 @@ def csv_rows(lines: Iterable[str], longest: int) -> Iterator[tuple[int, list[str
   """Yields the line in which a record begins, and its fields or what is wrong with it.
 
   Args:
-    lines: of CSV.
     longest: characters of a field, at most.
   """
   csv.field_size_limit(longest)
@@ -77,7 +73,7 @@ def _documents(rows, reading: Reading) -> Iterator[tuple[bytes, Said]]:
 
 
 def _column(names: list[str], reading: Reading) -> int:
-  """The number of the column that holds the text."""
+  """Returns the number of the column that holds the text."""
   if names.count(reading.field) != 1:
     shown = ', '.join(map(repr, names[:20]))[:300] or 'nothing'
     hint = ' (fields are set apart by commas, not semicolons)' if ';' in shown else ''

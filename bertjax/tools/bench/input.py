@@ -76,9 +76,6 @@ def plan_rates(length: int, sentences: int, seed: int, passes: int = PASSES) -> 
   """Sentences per second of building pairs, and document sentences packed into rows.
 
   Args:
-    length: tokens per row.
-    sentences: of the made-up corpus.
-    seed: of the corpus and the plans.
     passes: that pairs make over it.
   """
   length_S, size_D = random_sizes(sentences, seed)
@@ -110,15 +107,11 @@ def plan_rates(length: int, sentences: int, seed: int, passes: int = PASSES) -> 
 
 
 def run(config: Any, store_path: str, calls: int) -> dict[str, Any]:
-  """Times both sides on a store, in alternation.
+  """Times both sides on a store, in alternation. Returns for each side the median seconds of a
+  batch and its real tokens/s, and the ratios.
 
   Args:
-    config: with batch_size, length, seed and data.
-    store_path: of the token store.
     calls: timed batches of each side.
-
-  Returns:
-    For each side the median seconds of a batch and its real tokens/s, and the ratios.
   """
   store = open_store(store_path)
   examples = examples_lib.make_examples(

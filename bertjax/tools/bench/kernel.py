@@ -47,7 +47,7 @@ def _listed(name: str, got: list[str], known: Iterable[str]) -> list[str]:
 
 
 def _shapes() -> dict[str, Any]:
-  """The shapes that the flags ask for, by name."""
+  """Returns the shapes that the flags ask for, by name."""
   out = {}
   sized = dict(rows=_ROWS.value, heads=_HEADS.value)
   for name in _listed('shapes', _SHAPES.value, SHAPES):

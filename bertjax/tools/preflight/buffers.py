@@ -21,30 +21,20 @@ _OURS = 'bertjax/'
 
 
 class Buffer(NamedTuple):
-  """A place in a chip's memory, or several that differ in nothing but their address.
+  """A place in a chip's memory, or several that differ in nothing but their address."""
 
-  Attributes:
-    count: how many.
-    bytes: of each, as stored.
-    array: what lies there for some of the step, dtype and shape; others may before and after.
-    operation: of our code that makes it, by jax's names; an opcode where it has none.
-    line: bertjax/FILE.py:LINE of it, '' where it has none.
-  """
-
-  count: int
-  bytes: int
-  array: str
-  operation: str
-  line: str
+  count: int  # how many
+  bytes: int  # of each, as stored
+  array: str  # what lies there for some of the step, dtype and shape; others may before and after
+  operation: str  # of our code that makes it, by jax's names; an opcode where it has none
+  line: str  # bertjax/FILE.py:LINE of it, '' where it has none
 
 
 def largest(program: str, assignment: str, most: int) -> list[Buffer]:
-  """The largest places in temporary memory that do not overlap, the largest first.
+  """Returns the largest places in temporary memory that do not overlap, the largest first.
 
   Args:
     program: text of the compiled program.
-    assignment: where its values lie, libtpu's buffer-assignment.
-    most: how many rows.
   """
   instructions = {name: x for body in hlo.parse(program)[0].values() for name, x in body.items()}
   lines, taken = _lines(program), []
@@ -69,7 +59,7 @@ def largest(program: str, assignment: str, most: int) -> list[Buffer]:
 
 
 def _told(x: hlo.Instruction, lines: Mapping[int, str]) -> tuple[str, str]:
-  """The operation and the line of an instruction."""
+  """Returns the operation and the line of an instruction."""
   frame = re.search(r'stack_frame_id=(\d+)', x.rest)
   return traffic.operation(x), lines.get(int(frame[1]), '') if frame else ''
 
@@ -101,6 +91,6 @@ def _all(program: str, table: str, pattern: str) -> list[tuple[str, ...]]:
 
 
 def _table(program: str, name: str) -> str:
-  """The lines of a table at the head of the program."""
+  """Returns the lines of a table at the head of the program."""
   found = re.search(rf'^{name}\n(.*?)\n\n', program, re.M | re.S)
   return found[1] if found else ''

@@ -33,11 +33,7 @@ class Phase(NamedTuple):
 
 def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phase]:
   """Returns the steps to compile, the heaviest last. Phases with equal steps give one, and so do
-  phases whose losses are summed.
-
-  Raises:
-    UserError: one of the two sizes alone.
-  """
+  phases whose losses are summed. Raises UserError: one of the two sizes alone."""
   if (batch_size is None) != (length is None):
     raise UserError(
       '--batch_size and --length: expected both, or none for the phases of the config'
@@ -62,7 +58,7 @@ def phases(config: Any, batch_size: int | None, length: int | None) -> list[Phas
 
 
 def batch_of(config: Any) -> Batch:
-  """A batch of made-up text; its rows repeat where there are many."""
+  """Returns a batch of made-up text; its rows repeat where there are many."""
   if each := own_step.phases_of(config):
     return summed.join({name: batch_of(c) for name, c in each.items()})
   rows = config.batch_size
@@ -77,20 +73,14 @@ def check(
 ) -> dict[str, Any]:
   """Checks whether a phase fits a slice and what its step costs, as JSON values.
 
+  Returns phase, config, topology, chips; estimate, see `estimate.CLASSES`; flops_per_step, of all
+  chips; and what `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the
+  estimate, and None for what the compiler alone knows. proposal, flags or None, of what does not
+  fit; chip_hours of a recipe's phase, at the least. Raises UserError: no such slice, or a mesh or
+  batch that it does not divide.
+
   Args:
-    phase: of a config.
-    topology_name: of a slice.
-    impl: of attention.
     compiles: whether what may fit is compiled.
-
-  Returns:
-    phase, config, topology, chips; estimate, see `estimate.CLASSES`; flops_per_step, of all chips;
-    and what `compiled_step.check` says, or where nothing is compiled fits and hbm_bytes by the
-    estimate, and None for what the compiler alone knows. proposal, flags or None, of what does not
-    fit; chip_hours of a recipe's phase, at the least.
-
-  Raises:
-    UserError: no such slice, or a mesh or batch that it does not divide.
   """
   config, where = phase.config, topology.select(topology_name)
   limit = topology.CHIPS[where.kind].hbm_bytes

@@ -14,23 +14,14 @@ KINDS = ('all-reduce', 'all-gather', 'reduce-scatter', 'all-to-all', 'collective
 
 
 class Collective(NamedTuple):
-  """One kind of collective over some axes.
+  """One kind of collective over some axes."""
 
-  Attributes:
-    kind: one of KINDS.
-    axes: of the mesh, over which chips exchange.
-    ways: chips that exchange.
-    dtype: of what is sent.
-    count: in a step.
-    bytes: of the whole arrays, of all of them.
-  """
-
-  kind: str
-  axes: tuple[str, ...]
-  ways: int
-  dtype: str
-  count: int
-  bytes: int
+  kind: str  # one of KINDS
+  axes: tuple[str, ...]  # of the mesh, over which chips exchange
+  ways: int  # chips that exchange
+  dtype: str  # of what is sent
+  count: int  # in a step
+  bytes: int  # of the whole arrays, of all of them
 
   @property
   def sent_bytes(self) -> float:
@@ -42,11 +33,10 @@ class Collective(NamedTuple):
 
 
 def collectives(text: str, mesh: dict[str, int]) -> list[Collective]:
-  """The collectives of a program, given as its HLO text, the heaviest first.
+  """Returns the collectives of a program, given as its HLO text, the heaviest first.
 
   Args:
     text: of a program that was compiled for the devices of a mesh, in its order.
-    mesh: axis -> size.
   """
   computations, entry = parse(text)
   counts, sizes, shown = Counter(), Counter(), _shown(computations)
@@ -86,8 +76,8 @@ def _shown(computations: dict[str, Computation]) -> dict[str, str]:
 
 
 def _arrays(x: Instruction) -> list[Sized]:
-  """The arrays of an instruction's result. An asynchronous all-gather or permute has its operands
-  first, and perhaps two words of context last."""
+  """Returns the arrays of an instruction's result. An asynchronous all-gather or permute has its
+  operands first, and perhaps two words of context last."""
   found = arrays(x.shape)
   if x.opcode in ('all-gather-start', 'collective-permute-start'):
     return found[len(x.operands) : 2 * len(x.operands)]
@@ -105,7 +95,7 @@ def _whole(x: Instruction, ways: int) -> int:
 
 
 def _axes(x: Instruction, mesh: dict[str, int]) -> tuple[tuple[str, ...], int]:
-  """The axes along which the chips of one group differ, and how many there are."""
+  """Returns the axes along which the chips of one group differ, and how many there are."""
   group = _group(x, math.prod(mesh.values()))
   places = np.stack(np.unravel_index(group, list(mesh.values())), 1)
   differ = (places != places[0]).any(0)
@@ -113,7 +103,7 @@ def _axes(x: Instruction, mesh: dict[str, int]) -> tuple[tuple[str, ...], int]:
 
 
 def _group(x: Instruction, chips: int) -> np.ndarray:
-  """The chips of the first group."""
+  """Returns the chips of the first group."""
   listed = re.search(r'(?:replica_groups|source_target_pairs)=\{\{([\d,]+)\}', x.rest)
   if listed:
     return np.array([int(n) for n in listed[1].split(',')])

@@ -40,21 +40,15 @@ def check(
 ) -> dict[str, Any]:
   """Compiles the step for TPUs that need not be there.
 
+  Returns JSON values. fits; hbm_bytes of one chip; and if it fits all of MEASURED: more bytes of
+  one chip; of its row tokens bytes_per_token, bytes_per_token_padded, parts of the latter, and
+  by_operation; largest_buffers; collectives; roofline, in seconds a step, and mfu_bound, the share
+  of the peak that its largest term allows. Raises JaxRuntimeError: the compiler refuses the step
+  for another reason than its memory.
+
   Args:
     config: of a phase, `own_step.sized`.
-    batch: of it, of the whole mesh.
     devices: of `topology.devices`.
-    impl: of attention.
-    step_flops: of `flops`.
-
-  Returns:
-    JSON values. fits; hbm_bytes of one chip; and if it fits all of MEASURED: more bytes of one
-    chip; of its row tokens bytes_per_token, bytes_per_token_padded, parts of the latter, and
-    by_operation; largest_buffers; collectives; roofline, in seconds a step, and mfu_bound, the
-    share of the peak that its largest term allows.
-
-  Raises:
-    JaxRuntimeError: the compiler refuses the step for another reason than its memory.
   """
   start, kind = time.perf_counter(), devices[0].device_kind
   mesh = sharding.make_mesh(config.mesh, devices)
@@ -117,7 +111,7 @@ def _roofline(kind: str, flops: float, moved: int, sent: list[Collective]) -> di
 
 
 def _largest(by_operation: dict[str, int], tokens: float) -> dict[str, int]:
-  """The operations that move most, in bytes a token, and what all others do."""
+  """Returns the operations that move most, in bytes a token, and what all others do."""
   first = list(by_operation.items())[:MOST]
   rest = sum(by_operation.values()) - sum(moved for _, moved in first)
   return {name: round(moved / tokens) for name, moved in [*first, ('others', rest)]}

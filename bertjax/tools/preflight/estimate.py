@@ -37,38 +37,24 @@ TABLES = ('position', 'type', 'label')  # axes of others, which nothing is multi
 
 
 class Traced(NamedTuple):
-  """Bytes that the backward pass of one row keeps.
+  """Bytes that the backward pass of one row keeps."""
 
-  Attributes:
-    kept: bytes of all layers.
-    turn: what the products and attention of one turn of a loop over layers make, of the loop where
-      that is most. Whether it is kept, or computed again, is the policy's.
-    wide: its widest arrays, in float32.
-    logits: bytes of all losses' logits; 0 where none are held in full.
-    exps: bytes of the exponentials of one loss's logits.
-  """
-
-  kept: float
+  kept: float  # bytes of all layers
+  # what the products and attention of one turn of a loop over layers make, of the loop where that
+  # is most. Whether it is kept, or computed again, is the policy's.
   turn: float
-  wide: float
-  logits: float
-  exps: float
+  wide: float  # its widest arrays, in float32
+  logits: float  # bytes of all losses' logits; 0 where none are held in full
+  exps: float  # bytes of the exponentials of one loss's logits
 
 
 class _Kernels(NamedTuple):
-  """Bytes of what hidden states are multiplied with.
+  """Bytes of what hidden states are multiplied with."""
 
-  Attributes:
-    low: in the dtype of the model, where that is not their own, without word tables.
-    low_words: of word tables.
-    layer: the gradients of one layer's.
-    words: the gradients of word tables.
-  """
-
-  low: int
-  low_words: int
-  layer: int
-  words: int
+  low: int  # in the dtype of the model, where that is not their own, without word tables
+  low_words: int  # of word tables
+  layer: int  # the gradients of one layer's
+  words: int  # the gradients of word tables
 
 
 def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
@@ -76,8 +62,6 @@ def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
 
   Args:
     config: of a phase, `own_step.sized`.
-    batch: some rows of it.
-    sizes: of the mesh, axis -> devices.
   """
   system = own_step.system(config, {name: x[:1] for name, x in batch.items()})
   traced = trace(config, system, batch, rows_at_once(config, sizes))
@@ -87,16 +71,11 @@ def of(config: Any, batch: Batch, sizes: dict[str, int]) -> dict[str, int]:
 def estimate(
   config: Any, system: own_step.System, batch: Batch, sizes: dict[str, int], traced: Traced
 ) -> dict[str, int]:
-  """Bytes of one chip by class, see CLASSES.
-
-  Activations are divided along sequence, and along tensor as if all were: what passes between the
-  layers, a fifth of what `light` keeps, is not.
+  """Bytes of one chip by class, see CLASSES. Activations are divided along sequence, and along
+  tensor as if all were: what passes between the layers, a fifth of what `light` keeps, is not.
 
   Args:
     config: of a phase, `own_step.sized`.
-    system: of it.
-    batch: some rows of it.
-    sizes: of the mesh, axis -> devices.
     traced: the step with the config's remat policy.
   """
   rows = rows_at_once(config, sizes)
@@ -138,7 +117,7 @@ def estimate(
 
 
 def with_remat(config: Any, remat: str) -> Any:
-  """The config with another policy, in all phases that a step sums."""
+  """Returns the config with another policy, in all phases that a step sums."""
   changed = config.copy_and_resolve_references()
   for each in (changed, *own_step.phases_of(changed).values()):
     each.model.remat = remat
@@ -154,7 +133,6 @@ def trace(config: Any, system: own_step.System, batch: Batch, rows: int) -> Trac
   """Differentiates the loss of so many rows, in shapes, and looks at what is kept for it.
 
   Args:
-    config, system, batch: as in `estimate`.
     rows: of one chip and microbatch, who decide whether the logits are held in full.
   """
   found = _kept(system, batch, rows)

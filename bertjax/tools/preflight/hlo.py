@@ -31,21 +31,15 @@ Computation = dict[str, Instruction]
 
 
 class Sized(NamedTuple):
-  """An array of a shape's text.
+  """An array of a shape's text."""
 
-  Attributes:
-    dtype: as it is written there.
-    bytes: of its elements.
-    on_chip: whether it lies in the chip's fast memory, a space other than 0.
-  """
-
-  dtype: str
-  bytes: int
-  on_chip: bool
+  dtype: str  # as it is written there
+  bytes: int  # of its elements
+  on_chip: bool  # whether it lies in the chip's fast memory, a space other than 0
 
 
 def arrays(shape: str) -> list[Sized]:
-  """The arrays in a shape's text, in order, without the scalars."""
+  """Returns the arrays in a shape's text, in order, without the scalars."""
   return [
     Sized(
       dtype,
@@ -63,7 +57,7 @@ def size(shape: str) -> int:
 
 
 def parse(text: str) -> tuple[dict[str, Computation], str]:
-  """The computations of a compiled program by name, and the name of the first to run."""
+  """Returns the computations of a compiled program by name, and the name of the first to run."""
   computations, entry, current = {}, '', {}
   for line in text.splitlines():
     head = _HEAD.match(line)
@@ -92,11 +86,9 @@ def _operands(tail: str) -> tuple[list[str], str]:
 
 
 def stored(shape: str) -> str:
-  """The shape's text with its dimensions as the chip stores them: rounded up to whole tiles.
-
-  bf16[512,64]{1,0:T(8,128)(2,1)} is kept as [512,128]: the minor axes, the first of the layout's,
-  are laid out in tiles of 8 by 128; the second pair orders what is within a tile.
-  """
+  """Returns the shape's text with its dimensions as the chip stores them: rounded up to whole
+  tiles. bf16[512,64]{1,0:T(8,128)(2,1)} is kept as [512,128]: the minor axes, the first of the
+  layout's, are laid out in tiles of 8 by 128; the second pair orders what is within a tile."""
 
   def rounded(array: re.Match) -> str:
     dtype, dims, layout = array[1], array[2], array[3] or ''
@@ -114,7 +106,7 @@ def stored(shape: str) -> str:
 
 
 def callee(x: Instruction, name: str) -> str:
-  """The computation that an attribute of an instruction names."""
+  """Returns the computation that an attribute of an instruction names."""
   found = re.search(rf'\b{name}=%([\w.-]+)', x.rest)
   if not found:
     raise UserError(f'traffic: expected {name}= in {x.name}, got {x.rest[:120]!r}')

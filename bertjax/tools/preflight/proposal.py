@@ -27,15 +27,11 @@ class Proposal(NamedTuple):
 
 
 def search(config: Any, batch: Batch, sizes: dict[str, int], limit: int) -> Proposal | None:
-  """The cheapest change that fits by the estimate, or None.
-
-  Microbatches cost little; shards of the parameters are gathered again in each of them; what is not
-  kept is computed again, which costs most. Devices move from data to fsdp.
+  """Returns the cheapest change that fits by the estimate, or None. Microbatches cost little;
+  shards of the parameters are gathered again in each of them; what is not kept is computed again,
+  which costs most. Devices move from data to fsdp.
 
   Args:
-    config: of a phase, `own_step.sized`.
-    batch: some rows of it.
-    sizes: of its mesh.
     limit: bytes of a chip.
   """
   devices = sizes['data'] * sizes['fsdp']
@@ -53,7 +49,7 @@ def search(config: Any, batch: Batch, sizes: dict[str, int], limit: int) -> Prop
 
 
 def policies(config: Any) -> list[str | None]:
-  """The policy of the config and those that keep less, in this order."""
+  """Returns the policy of the config and those that keep less, in this order."""
   if 'remat' not in config.model:
     return [None]
   names = ['none', *KEPT]

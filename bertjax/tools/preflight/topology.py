@@ -25,17 +25,11 @@ _ACCELERATORS = {
 
 
 class Chip(NamedTuple):
-  """Memory and bandwidth of one chip (cloud.google.com/tpu/docs, the page of each version).
+  """Memory and bandwidth of one chip (cloud.google.com/tpu/docs, the page of each version)."""
 
-  Attributes:
-    hbm_bytes: bytes of memory that a program may use, by libtpu.
-    hbm_bytes_per_second: bandwidth between the chip and its memory.
-    ici_bytes_per_second: bandwidth from the chip to its neighbours, over all links.
-  """
-
-  hbm_bytes: int
-  hbm_bytes_per_second: float
-  ici_bytes_per_second: float
+  hbm_bytes: int  # bytes of memory that a program may use, by libtpu
+  hbm_bytes_per_second: float  # bandwidth between the chip and its memory
+  ici_bytes_per_second: float  # bandwidth from the chip to its neighbours, over all links
 
 
 GB = 2**30
@@ -51,13 +45,11 @@ class Slice(NamedTuple):
   """A slice by its name.
 
   Attributes:
-    kind: as jax names it, a key of CHIPS.
-    chips: how many.
     hosts: machines that they are in, four in each, as libtpu has it.
   """
 
-  kind: str
-  chips: int
+  kind: str  # as jax names it, a key of CHIPS
+  chips: int  # how many
 
   @property
   def hosts(self) -> int:
@@ -65,11 +57,8 @@ class Slice(NamedTuple):
 
 
 def select(name: str) -> Slice:
-  """A slice such as v5e:4x4, which libtpu, when it is loaded, is told of by the environment.
-
-  Raises:
-    UserError: an unknown kind or shape.
-  """
+  """Returns a slice such as v5e:4x4, which libtpu, when it is loaded, is told of by the
+  environment. Raises UserError: an unknown kind or shape."""
   found = re.fullmatch(r'(\w+):(\d+(?:x\d+){1,2})', name)
   if not found or found[1] not in KINDS:
     raise UserError(
@@ -88,22 +77,15 @@ def select(name: str) -> Slice:
 @contextlib.contextmanager
 def in_turn(say: Callable[[str], None]) -> Iterator[None]:
   """Waits until no other process of this user compiles for TPUs on this machine: two at once take
-  twice the memory and no less time.
-
-  Args:
-    say: shows who is being waited for.
-  """
+  twice the memory and no less time."""
   path = pathlib.Path(tempfile.gettempdir(), f'bertjax-libtpu-{os.getuid()}.lock')
   with locks.in_turn(path, lambda holder: say(f'libtpu is at work for {holder}: waiting')):
     yield
 
 
 def devices(name: str) -> list[Any]:
-  """The chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run on.
-
-  Raises:
-    UserError: an unknown kind or shape, or libtpu is absent.
-  """
+  """Returns the chips of a slice such as v5e:4x4, which programs can be compiled for and cannot run
+  on. Raises UserError: an unknown kind or shape, or libtpu is absent."""
   select(name)
   from jax.experimental import topologies
 
@@ -120,18 +102,14 @@ def devices(name: str) -> list[Any]:
 
 
 def device(kind: str) -> Any:
-  """One chip of a kind.
-
-  Raises:
-    UserError: an unknown kind, or libtpu is absent.
-  """
+  """One chip of a kind. Raises UserError: an unknown kind, or libtpu is absent."""
   if kind not in KINDS:
     raise UserError(f'expected a kind of TPU among {", ".join(KINDS)}; got {kind!r}')
   return devices(KINDS[kind])[0]
 
 
 def on(target: Any, tree: Any) -> Any:
-  """The shapes of a tree, as arguments that live on a device."""
+  """Returns the shapes of a tree, as arguments that live on a device."""
   place = jax.sharding.SingleDeviceSharding(target)
   return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
 
@@ -160,7 +138,7 @@ def compile_absent(lowered: Any, options: dict[str, Any] | None = None) -> Any:
 
 
 def memory(compiled: Any) -> dict[str, int]:
-  """The compiler's account of a program's device memory, in bytes."""
+  """Returns the compiler's account of a program's device memory, in bytes."""
   said = compiled.memory_analysis()
   used = said.argument_size_in_bytes + said.output_size_in_bytes + said.temp_size_in_bytes
   used += said.generated_code_size_in_bytes - said.alias_size_in_bytes

@@ -31,27 +31,17 @@ _MOVES = {'copy', 'transpose', 'reshape', 'bitcast', 'parameter', 'constant', 't
 
 
 class Account(NamedTuple):
-  """Bytes that a program moves.
+  """Bytes that a program moves."""
 
-  Attributes:
-    bytes: all bytes, counted by the shapes of the arrays.
-    padded_bytes: bytes of the arrays as they are stored; the fields below are parts of it.
-    pallas_bytes: bytes of Pallas calls.
-    copy_bytes: bytes of operations that only change a layout.
-    prefetch_bytes: bytes brought to the chip's fast memory before their use, or back.
-    stacked_bytes: written into stacks of a scan, for its backward pass or as its gradients.
-    by_operation: (operation of our code, a Pallas call's or a copy's among them) -> bytes.
-    open_loops: number of loops whose turns depend on the data; each was counted as one turn.
-  """
-
-  bytes: int
-  padded_bytes: int
-  pallas_bytes: int
-  copy_bytes: int
-  prefetch_bytes: int
-  stacked_bytes: int
+  bytes: int  # all bytes, counted by the shapes of the arrays
+  padded_bytes: int  # bytes of the arrays as they are stored; the fields below are parts of it
+  pallas_bytes: int  # bytes of Pallas calls
+  copy_bytes: int  # bytes of operations that only change a layout
+  prefetch_bytes: int  # bytes brought to the chip's fast memory before their use, or back
+  stacked_bytes: int  # written into stacks of a scan, for its backward pass or as its gradients
+  # (operation of our code, a Pallas call's or a copy's among them) -> bytes
   by_operation: dict[str, int]
-  open_loops: int
+  open_loops: int  # number of loops whose turns depend on the data; each was counted as one turn
 
 
 class _Count(NamedTuple):
@@ -62,11 +52,8 @@ class _Count(NamedTuple):
 
 
 def account(text: str) -> Account:
-  """Counts a compiled program, given as its HLO text.
-
-  Raises:
-    UserError: a Pallas call without a cost estimate.
-  """
+  """Counts a compiled program, given as its HLO text. Raises UserError: a Pallas call without a
+  cost estimate."""
   computations, entry = parse(text)
   named = _count(computations, entry)
   kept = _count({name: _as_stored(body) for name, body in computations.items()}, entry)
@@ -81,7 +68,7 @@ def account(text: str) -> Account:
 
 
 def _as_stored(body: Computation) -> Computation:
-  """A computation whose arrays are whole tiles."""
+  """Returns a computation whose arrays are whole tiles."""
   out = {}
   for x in body.values():
     out[x.name] = x._replace(shape=stored(x.shape))
@@ -142,8 +129,8 @@ def instructions(
 
 
 def _called(computations: dict[str, Computation], x: Instruction) -> tuple[list[str], int | None]:
-  """The computations that an instruction runs, all branches of a condition, and how often; None: as
-  often as the data says. What computes the elements of a reduction is not among them."""
+  """Returns the computations that an instruction runs, all branches of a condition, and how often;
+  None: as often as the data says. What computes the elements of a reduction is not among them."""
   if x.opcode == 'while':
     return [callee(x, 'body'), callee(x, 'condition')], _trips(computations, x)
   if x.opcode == 'conditional':

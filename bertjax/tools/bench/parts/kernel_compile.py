@@ -17,11 +17,8 @@ LENGTHS = (512, 1024, 2048, 4096, 8192)
 
 
 def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
-  """Compiles forward and backward for a device.
-
-  Returns:
-    seconds, and temp_bytes (the compiler's temporary memory) or reason (why it does not compile).
-  """
+  """Compiles forward and backward for a device. Returns seconds, and temp_bytes (the compiler's
+  temporary memory) or reason (why it does not compile)."""
   start, attention = time.perf_counter(), functools.partial(relative_attention, impl=impl)
   if impl == 'tpu':  # which otherwise asks the devices that are there
     attention = functools.partial(tpu_forward.attend, kind=target.device_kind)
@@ -38,7 +35,7 @@ def attempt(target: Any, shape: Shape, impl: str) -> dict[str, Any]:
 def compiles(
   kinds: Sequence[str], impls: Sequence[str], shapes: Mapping[str, Shape]
 ) -> Iterator[dict[str, Any]]:
-  """A row for each kind of TPU, shape and implementation."""
+  """Yields a row for each kind of TPU, shape and implementation."""
   for kind in kinds:
     target = topology.device(kind)
     for name, shape in shapes.items():
@@ -47,7 +44,8 @@ def compiles(
 
 
 def memory(kind: str, impls: Sequence[str], lengths: Sequence[int]) -> Iterator[dict[str, Any]]:
-  """A row for each length and implementation: XLNet large, one row of the batch, no memory."""
+  """Yields a row for each length and implementation: XLNet large, one row of the batch, no
+  memory."""
   target = topology.device(kind)
   for length in lengths:
     shape = SHAPES['xlnet_large_content']._replace(rows=1, queries=length, memory=0)

@@ -34,11 +34,9 @@ def _call(function: Callable, arguments: tuple) -> Callable[[], None]:
 def rows(
   shapes: Mapping[str, Shape], impls: Sequence[str], dtype: str, calls: int
 ) -> Iterator[dict[str, Any]]:
-  """A row for each shape and implementation, those of a shape timed in alternation.
-
-  What is timed has first been compared with the reference; one that differs, or that does not run
-  here, gets a reason in place of a time.
-  """
+  """Yields a row for each shape and implementation, those of a shape timed in alternation. What is
+  timed has first been compared with the reference; one that differs, or that does not run here,
+  gets a reason in place of a time."""
   rate = matmul_rate(dtype, calls)
   yield dict(matmul_flops_per_second=float(f'{rate:.4g}'))
   for name, shape in shapes.items():

@@ -26,7 +26,7 @@ SIDES = (16, 32, 64, 128)
 
 
 def candidates(impl: str, kernel: str) -> list[Tile]:
-  """The tiles that are tried for a kernel."""
+  """Returns the tiles that are tried for a kernel."""
   if impl == 'tpu':
     return [Tile(side, side) for side in (128, 256, 512)]
   pairs = [(q, k) for q in SIDES for k in SIDES if max(q, k) >= 32]
@@ -36,21 +36,16 @@ def candidates(impl: str, kernel: str) -> list[Tile]:
 
 
 def depths(impl: str, tile: Tile) -> list[Tile]:
-  """The same tile, with its loads more or fewer turns ahead of the products."""
+  """Returns the same tile, with its loads more or fewer turns ahead of the products."""
   return [tile._replace(stages=n) for n in (1, 3, 4)] if impl == 'gpu' else []
 
 
 class Found(NamedTuple):
-  """The fastest tiles.
+  """The fastest tiles."""
 
-  Attributes:
-    tiles: of each kernel.
-    speedup: the first tiles' time over theirs.
-    left_out: why candidates were not taken: they do not compile, or their results differ.
-  """
-
-  tiles: dict[str, Tile]
-  speedup: float
+  tiles: dict[str, Tile]  # of each kernel
+  speedup: float  # the first tiles' time over theirs
+  # why candidates were not taken: they do not compile, or their results differ
   left_out: dict[Tile, str]
 
 
@@ -97,7 +92,7 @@ def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
 
 
 def merged(impl: str, old: tuning.Table, new: list[Entry]) -> tuning.Table:
-  """The new entries and the old ones for other calls; the narrowest are tried first."""
+  """Returns the new entries and the old ones for other calls; the narrowest are tried first."""
   condition = lambda e: (e.dtype, e.position, e.size, e.length)
   replaced = {condition(entry) for entry in new}
   timed = [e for e in old if None not in condition(e) and condition(e) not in replaced]
@@ -117,8 +112,6 @@ def rows(
 
   Args:
     shapes: by name; of those that meet the same entry the first is timed.
-    impl: whose tiles.
-    dtype: of the operands.
     calls: timed calls of each candidate.
     made: what the table says of how it was made.
   """
@@ -141,11 +134,8 @@ def rows(
 
 
 def writable(path: pathlib.Path) -> None:
-  """Refuses before hours of timing, not after.
-
-  Raises:
-    UserError: the folder of the tables cannot be written to.
-  """
+  """Refuses before hours of timing, not after. Raises UserError if the folder of the tables cannot
+  be written to."""
   if not os.access(path.parent, os.W_OK):
     raise UserError(
       f'tune: expected a writable folder {path.parent}, got one that is not; '

@@ -22,17 +22,11 @@ from bertjax.types import Batch, Objective
 
 
 class System(NamedTuple):
-  """A training step before it is compiled.
+  """A training step before it is compiled."""
 
-  Attributes:
-    objective: the loss to minimise.
-    boxed: shapes of the variables, in flax.linen's partitioning boxes.
-    tx: the optimizer.
-  """
-
-  objective: Objective
-  boxed: Any
-  tx: Any
+  objective: Objective  # the loss to minimise
+  boxed: Any  # shapes of the variables, in flax.linen's partitioning boxes
+  tx: Any  # the optimizer
 
   @property
   def variables(self) -> Any:
@@ -41,14 +35,9 @@ class System(NamedTuple):
 
 
 def sized(config: Any, batch_size: int, length: int) -> Any:
-  """A config's recipe for rows of a size, with what a store would tell.
-
-  The vocabulary is the config's, else that which the recipe trains, else the published one of the
-  family; languages are as many as `synthetic.LANGUAGES`.
-
-  Raises:
-    UserError: the model has fewer positions.
-  """
+  """Returns a config's recipe for rows of a size, with what a store would tell. The vocabulary is
+  the config's, else that which the recipe trains, else the published one of the family; languages
+  are as many as `synthetic.LANGUAGES`. Raises UserError if the model has fewer positions."""
   config.batch_size, config.length = batch_size, length
   config = config.copy_and_resolve_references()
   model = config.model
@@ -64,7 +53,8 @@ def sized(config: Any, batch_size: int, length: int) -> Any:
 
 
 def side_by_side(configs: Mapping[str, Any], factors: Sequence[float]) -> Any:
-  """The config of a step that sums the losses of phases, a row of each beside those of the others.
+  """Returns the config of a step that sums the losses of phases, a row of each beside those of the
+  others.
 
   Args:
     configs: phase -> what `sized` made of its config.
@@ -117,11 +107,8 @@ def system(config: Any, batch: Batch) -> System:
 
 
 def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
-  """Our train step, lowered for the devices of a mesh, which need not be there.
-
-  Returns:
-    (lowered step of (state, batch, seed, rate), key -> state, shardings of the state).
-  """
+  """Returns our train step, lowered for the devices of a mesh, which need not be there. Returns
+  (lowered step of (state, batch, seed, rate), key -> state, shardings of the state)."""
   objective, boxed, tx = system(config, batch)
   rules = sharding.as_rules(config.sharding_rules)
   sharding.check_batch(config.batch_size, config.microbatches, mesh.shape, hosts=1)
@@ -156,14 +143,15 @@ def lower(config: Any, batch: Batch, mesh: Mesh) -> tuple[Any, Any, Any]:
 
 
 def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
-  """A float32 product of matrices of these sizes, by XLA."""
+  """Returns a float32 product of matrices of these sizes, by XLA."""
   left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
   product = jax.jit(jnp.matmul)
   return lambda: jax.block_until_ready(product(left, right))
 
 
 def make_step(config: Any, batch: Batch) -> Callable[[], None]:
-  """Our compiled train step as a call that runs it once on its own state and waits for it."""
+  """Returns our compiled train step as a call that runs it once on its own state and waits for
+  it."""
   mesh, rules = sharding.make_mesh(config.mesh), sharding.as_rules(config.sharding_rules)
   lowered, init, layout = lower(config, batch, mesh)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):

@@ -43,9 +43,7 @@ def arguments(shape: Shape, dtype: Any = jnp.bfloat16) -> tuple[Operands, Array]
 
 def flops(shape: Shape) -> float:
   """Returns the FLOPs that forward and backward need: each product, over visible pairs, once.
-
-  Forward has q k, p v and, with projected positions, q r; backward two for each.
-  """
+  Forward has q k, p v and, with projected positions, q r; backward two for each."""
   one = shape._replace(rows=1)
   seen_TS = jax.jit(lambda key: visible(mask(one, key)))(jax.random.key(0))
   products = 2 + bool(shape.table and not shape.bias)
@@ -54,7 +52,7 @@ def flops(shape: Shape) -> float:
 
 
 def largest_error(got: Any, want: Any) -> float:
-  """The largest error of any array, over the largest value of that array."""
+  """Returns the largest error of any array, over the largest value of that array."""
 
   def error(g, w) -> float:
     g, w = np.asarray(g, np.float32), np.asarray(w, np.float32)

@@ -13,13 +13,7 @@ from bertjax.examples.noise import causal
 
 
 def features(examples: Examples, batch_size: int, batches: int) -> list[list[dict[str, Any]]]:
-  """Returns the rows of the first batches as a tokenizer returns them: lists of the real tokens.
-
-  Args:
-    examples: of any recipe.
-    batch_size: rows per batch.
-    batches: how many.
-  """
+  """Returns the rows of the first batches as a tokenizer returns them: lists of the real tokens."""
   # The causal masking hides nothing.
   shown = dict(masking=causal.MASKING, mask_options=causal.Options())
   plain = dataclasses.replace(examples, recipe=examples.recipe._replace(**shown))
@@ -44,7 +38,6 @@ def collator(store: Any, rate: float, kind: str) -> Callable:
   """Returns `DataCollatorForLanguageModeling` with the store's special tokens.
 
   Args:
-    store: the token store.
     rate: share of the tokens to mask.
     kind: 'pt' for its torch path, 'np' for its NumPy path.
   """

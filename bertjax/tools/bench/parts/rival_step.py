@@ -19,36 +19,26 @@ ACTIVATIONS = {'gelu_tanh': 'gelu_new', 'gelu_erf': 'gelu', 'relu': 'relu'}
 
 
 class Rival(NamedTuple):
-  """The library that our model is timed against: rivals/FAMILY.py exports it as RIVAL.
+  """The library that our model is timed against: rivals/FAMILY.py exports it as RIVAL."""
 
-  Attributes:
-    make: a run's config -> a torch module whose output has `loss`.
-    inputs: (config, batch) -> the module's arguments.
-    head: its module from states to logits, where that may be given the targets' states alone.
-  """
-
-  make: Callable[[Any], torch.nn.Module]
+  make: Callable[[Any], torch.nn.Module]  # a run's config -> a torch module whose output has `loss`
+  # (config, batch) -> the module's arguments
   inputs: Callable[[Any, Batch], dict[str, torch.Tensor]]
+  # its module from states to logits, where that may be given the targets' states alone
   head: str = ''
 
 
 def rival_of(config: Any) -> Rival:
-  """The rival of `config.model.family`.
-
-  Raises:
-    UserError: a family that has none; says which have.
-  """
+  """Returns the rival of `config.model.family`. Raises UserError: a family that has none; says
+  which have."""
   return registry.find(
     'bertjax.tools.bench.rivals', config.model.family, 'config.model.family'
   ).RIVAL
 
 
 def fields_of(model: Any) -> dict[str, Any]:
-  """The fields of `config.model` under the names of transformers.
-
-  Raises:
-    UserError: a model that has no counterpart.
-  """
+  """Returns the fields of `config.model` under the names of transformers. Raises UserError: a model
+  that has no counterpart."""
   needed = dict(sharing='none', attend='example', transform=True, extra=(), dtype='float32')
   got = {key: model[key] for key in needed}
   if got != needed:
@@ -63,16 +53,13 @@ def fields_of(model: Any) -> dict[str, Any]:
 
 
 def make_step(config: Any, batch: Batch, arm: str = 'transformers') -> Callable[[], torch.Tensor]:
-  """Their train step as a call that runs it once on its own state and returns the loss before it.
+  """Returns their train step as a call that runs it once on its own state and returns the loss
+  before it. Raises UserError: a family or a model that has no counterpart, or none with the targets
+  alone.
 
   Args:
-    config: of the run.
-    batch: its rows.
     arm: 'transformers' as it ships, 'gathered' with the logits of the targets alone, 'compiled' by
       torch.compile, gathered where the family lets it.
-
-  Raises:
-    UserError: a family or a model that has no counterpart, or none with the targets alone.
   """
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   torch.manual_seed(config.seed)
@@ -116,14 +103,14 @@ def gather_targets(head: torch.nn.Module, labels_BT: torch.Tensor) -> torch.Tens
 
 
 def make_product(rows: int, inner: int, columns: int) -> Callable[[], Any]:
-  """A float32 product of matrices of these sizes, by PyTorch."""
+  """Returns a float32 product of matrices of these sizes, by PyTorch."""
   torch.set_num_threads(len(os.sched_getaffinity(0)))
   left, right = torch.rand(rows, inner), torch.rand(inner, columns)
   return lambda: left @ right
 
 
 def masked_inputs(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
-  """A batch with targets as the arguments of BERT's classes."""
+  """Returns a batch with targets as the arguments of BERT's classes."""
   tensor = lambda x: torch.tensor(np.asarray(x), dtype=torch.long)
   row_S, slot_S = np.nonzero(batch['weight_BP'])
   labels_BT = np.full(batch['token_BT'].shape, -100)

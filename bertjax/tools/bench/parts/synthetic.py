@@ -15,10 +15,9 @@ SENTENCE = (12, 36)  # tokens, from and to
 
 
 def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
-  """The second batch of a text, so that rows that go on do so.
+  """Returns the second batch of a text, so that rows that go on do so.
 
   Args:
-    config: of a run, with the vocabulary's size filled in.
     store: the text; None: made up.
   """
   data, rows = config.data, config.batch_size
@@ -39,17 +38,14 @@ def synthetic_batch(config: Any, store: Store | None = None) -> Batch:
 def made_up(
   vocab_size: int, tokens: int, document: int, languages: tuple[str, ...], seed: int
 ) -> Store:
-  """A store of random text, with all that a plan or a masking may ask for.
-
-  Ids are as frequent as Zipf's law has them, which is what clusters of words cost. Every document
-  has a language; one in sixteen is a pair of sentences in two.
+  """Returns a store of random text, with all that a plan or a masking may ask for. Ids are as
+  frequent as Zipf's law has them, which is what clusters of words cost. Every document has a
+  language; one in sixteen is a pair of sentences in two.
 
   Args:
     vocab_size: ids of the vocabulary, special ones included.
-    tokens: of the text, at least.
     document: tokens of a document, about.
     languages: their names; (): LANGUAGES that have none.
-    seed: of the text.
   """
   rng, mean = np.random.default_rng(seed), sum(SENTENCE) // 2
   each = max(document // mean, 4)

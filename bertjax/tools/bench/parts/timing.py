@@ -18,15 +18,12 @@ PACKAGES = ('jax', 'jaxlib', 'numpy', 'torch', 'transformers', 'tokenizers', 'gr
 def alternate(
   arms: Mapping[str, Callable[[], Any]], calls: int, warmup: int
 ) -> dict[str, np.ndarray]:
-  """Calls the arms in turn, ABAB, so that a drift of the machine hits all of them.
+  """Calls the arms in turn, ABAB, so that a drift of the machine hits all of them. Returns name ->
+  seconds of each call, float64 [calls].
 
   Args:
     arms: name -> a call that returns when its work is done.
-    calls: timed calls of each arm.
     warmup: calls of each arm before them, not timed.
-
-  Returns:
-    name -> seconds of each call, float64 [calls].
   """
   seconds = {name: np.zeros(calls) for name in arms}
   for call in range(-warmup, calls):
@@ -40,7 +37,8 @@ def alternate(
 
 @contextlib.contextmanager
 def apart(make: Callable[..., Callable[[], Any]], *args: Any) -> Iterator[Callable[[], None]]:
-  """A call that is made, and runs, in a process of its own, so that two libraries share no threads.
+  """Yields a call that is made, and runs, in a process of its own, so that two libraries share no
+  threads.
 
   Args:
     make: at the top of a module; returns the call. What either raises is raised here.

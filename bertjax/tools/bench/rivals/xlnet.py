@@ -43,7 +43,7 @@ class XLNet(torch.nn.Module):
 
 
 def permuted_inputs(config: Any, batch: Batch) -> dict[str, torch.Tensor]:
-  """A batch with orders as the class's arguments; what unused slots predict is left out."""
+  """Returns a batch with orders as the class's arguments; what unused slots predict is left out."""
   del config
   tensor = lambda x, kind: torch.tensor(np.asarray(x), dtype=kind)
   hidden_BTT = batch['order_q_BT'][:, :, None] <= batch['order_k_BT'][:, None, :]
