@@ -29,7 +29,7 @@ class Later:
     self._name = name
 
   def __getattr__(self, name: str):
-    if name.startswith('_'):  # pytest asks all that stands in a test file for its marks
+    if name.startswith(('__', '_mock')):  # pytest asks all that stands in a test file for its marks
       raise AttributeError(name)
     return getattr(importlib.import_module(self._name), name)
 

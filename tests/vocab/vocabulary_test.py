@@ -120,8 +120,9 @@ def test_lowercase_comes_from_the_caller_then_the_config_then_the_pieces(tmp_pat
   file = write_pieces(tmp_path / 'vocab.txt', [*PIECES, 'The'])
   assert not load_vocabulary(file).lowercase
   assert load_vocabulary(file, lowercase=True).lowercase
-  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(dict(do_lower_case=True)))
-  assert load_vocabulary(tmp_path).lowercase
+  for said, lowercase in ((None, False), (True, True)):
+    (tmp_path / 'tokenizer_config.json').write_text(json.dumps(dict(do_lower_case=said)))
+    assert load_vocabulary(tmp_path).lowercase is lowercase
   assert not load_vocabulary(tmp_path, lowercase=False).lowercase
 
 

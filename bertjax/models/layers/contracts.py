@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
 from bertjax.models.layers.heads import Head, at_targets, declared
+from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch
 
 
@@ -67,6 +70,22 @@ class Model(nn.Module):
       batch: of the host, as the objective gets it.
     """
     raise NotImplementedError
+
+  @nn.nowrap
+  def carry(self, rows: int, start: Start = 'empty') -> Any:
+    """Returns the model's own state before its first batch, B first in every leaf: Transformer-XL's
+    memory, an LSTM's (c, h) of each layer. (): it has none. `start` is for memories alone."""
+    del rows, start
+    return ()
+
+  @nn.nowrap
+  def reset(self, carry: Any, start_B: Array) -> Any:
+    """Returns the carry with the rows whose start_B is 1 as they were before the first batch."""
+
+    def leaf(old: Array, first: Array) -> Array:
+      return jnp.where(start_B.reshape(-1, *[1] * (old.ndim - 1)) > 0, first, old)
+
+    return jax.tree.map(leaf, carry, self.carry(len(start_B)))
 
   def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model on a batch alone, without memory or dropout: for export and use.
@@ -141,24 +160,21 @@ class AttendingModel(TargetModel):
 
 
 class StreamModel(Model):
-  """Scores the next word at every position of a stream: the model of `objectives/lm.py`.
-
-  It has the fields that `memory.empty` reads: mem_len, layers, width and dtype.
-  """
+  """Scores the next word at every position of a stream: the model of `objectives/lm.py`."""
 
   def __call__(
-    self, batch: Batch, memory: Any = (), noise: Noise | None = None, hidden: bool = False
+    self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
     """Runs the model.
 
     Args:
       batch: see types.py.
-      memory: of the batch before this one.
+      carry: what the batch before this one left, see `Model.carry`; (): this is the first one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; memory, for the next
+      dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; carry, for the next
       batch; hidden_LBTD and embedded_BTD if asked.
     """
     raise NotImplementedError

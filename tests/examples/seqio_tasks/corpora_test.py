@@ -1,6 +1,7 @@
 """Text as seqio Tasks: files, TFDS, registered Tasks and Mixtures."""
 
 import collections
+import importlib
 import itertools
 import os
 
@@ -22,6 +23,11 @@ seqio.TaskRegistry.add_provider(
 seqio.TaskRegistry.add_provider('more_text', stream_task('more_text', lambda: [b'more'] * 7))
 seqio.MixtureRegistry.add('my_mixture', [('my_text', 3), ('more_text', 1)])
 """
+
+
+@pytest.fixture(scope='module', autouse=True)
+def registered_tasks():
+  importlib.import_module('bertjax.examples.seqio_tasks.registered')
 
 
 def texts(corpus, skip=0):
