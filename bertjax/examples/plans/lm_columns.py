@@ -16,8 +16,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
-from bertjax.errors import UserError
 from bertjax.examples.column_stream import ColumnStream
+from bertjax.examples.plans.chunks import end_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,15 +72,7 @@ def ranges(store, spec: Spec, chosen: Chosen) -> Ranges:
 
 
 def _stream(store, spec: Spec) -> ColumnStream:
-  name = spec.options.ends
-  ends = store.special.get(name) if name else None
-  if name and ends is None:
-    have = ', '.join(sorted(name for name, found in store.special.items() if found is not None))
-    raise UserError(
-      f'config.data.plan.ends={name!r} stands behind every document, but the vocabulary has the '
-      f"special tokens {have} alone: name one of them, or '' for none"
-    )
-  return ColumnStream(store, spec.rows, ends, spec.seed)
+  return ColumnStream(store, spec.rows, end_of(store, spec.options.ends), spec.seed)
 
 
 PLAN = Plan(Options, (), build, ranges, ordered=True, row=('start',))
