@@ -14,6 +14,7 @@ COMMANDS = (
   'replay',
   'predict',
   'embed',
+  'generate',
   'prepare',
   'vocab',
   'recipe',

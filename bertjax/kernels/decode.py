@@ -29,9 +29,9 @@ def attend(
     bias_NTS: float32, added to the scaled scores.
     scale: of the scores; None: 1 / sqrt(H).
   """
-  scale = q_BTNH.shape[-1] ** -0.5 if scale is None else scale
+  factor = q_BTNH.shape[-1] ** -0.5 if scale is None else scale
   scores_BNTS = jnp.einsum('BTNH,BSNH->BNTS', q_BTNH, k_BSNH, preferred_element_type=jnp.float32)
-  scores_BNTS = scores_BNTS * scale
+  scores_BNTS = scores_BNTS * factor
   if bias_NTS is not None:
     scores_BNTS = scores_BNTS + bias_NTS[None]
   scores_BNTS = jnp.where(seen_BTS[:, None], scores_BNTS, FAR)

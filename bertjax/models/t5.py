@@ -192,7 +192,7 @@ class T5(PairModel):
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: both stacks, cross-attention and the words."""
-    own = dict(inner=self.heads * self.head_size, gated=self.gated)
+    own: dict[str, Any] = dict(inner=self.heads * self.head_size, gated=self.gated)
     example_BT, example_BU = batch['example_BT'], batch['out_example_BU']
     each = flops_lib.block_flops(example_BT, self.width, self.ffn, **own)
     each += flops_lib.block_flops(

@@ -64,7 +64,7 @@ def cuts(length_n: np.ndarray, ways: int, room: int | None, tokens: int) -> Iter
 
 
 class Runner:
-  """Functions of a model, compiled for its mesh."""
+  """Functions of a model, compiled for its mesh, `devices`."""
 
   def __init__(
     self,
@@ -81,7 +81,8 @@ class Runner:
     room: the longest row that the model takes.
     tables: name -> the id of all tokens, for `<name>_BT`.
     """
-    self._variables, self._devices, self._frame = variables, devices, frame
+    self.devices = devices
+    self._variables, self._frame = variables, frame
     self._room, self._tables = room, tables
     self._tokens = TOKENS.get(devices.mesh.devices.flat[0].platform, MANY_TOKENS)
     self._compiled: dict[tuple, Any] = {}
@@ -97,7 +98,7 @@ class Runner:
     length_n = np.array([len(row.id_n) for row in rows], np.int64)
     results: list[Any] = [None] * len(rows)
     flying: list[tuple[Cut, Any]] = []
-    for cut in cuts(length_n, self._devices.ways, self._room, self._tokens):
+    for cut in cuts(length_n, self.devices.ways, self._room, self._tokens):
       flying.append((cut, self._start(key, function, [rows[i] for i in cut.index_n], cut)))
       if len(flying) > 1:  # the host makes the next batch while the devices work on this one
         _land(*flying.pop(0), results)
@@ -111,11 +112,18 @@ class Runner:
     batch = as_batch(rows, cut.count, cut.length, slots, self._frame)
     for name, value in self._tables.items():
       batch[f'{name}_BT'] = np.full_like(batch['token_BT'], value)
-    arguments = self._variables, self._devices.put_global(batch)
-    shape = (key, cut.count, cut.length, slots)
+    return self.call(key, function, batch)
+
+  def call(self, key: Any, function: Callable[..., Any], batch: Mapping[str, Any]) -> Any:
+    """Starts a function on a batch; returns its result on the devices.
+
+    Args: as of `run`; compiled at its first use with arrays of these shapes.
+    """
+    arguments = self._variables, self.devices.put_global(batch)
+    shape = (key, *((name, np.shape(value)) for name, value in sorted(batch.items())))
     if shape not in self._compiled:
-      whole = NamedSharding(self._devices.mesh, PartitionSpec())
-      self._compiled[shape] = self._devices.compile(function, arguments, out_shardings=whole)
+      whole = NamedSharding(self.devices.mesh, PartitionSpec())
+      self._compiled[shape] = self.devices.compile(function, arguments, out_shardings=whole)
     return self._compiled[shape](*arguments)
 
 

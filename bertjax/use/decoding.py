@@ -93,8 +93,8 @@ def write(
   new_tokens: int,
   end: int,
   sampling: Sampling,
-  key: Array,
-) -> Written:  # fmt: skip
+  key_B: Array,
+) -> Written:
   """Writes a text for each row, token by token.
 
   Args:
@@ -104,10 +104,9 @@ def write(
     new_tokens: N, at most.
     end: id of the token that ends a text; -1: none does.
     sampling: see `Sampling`.
-    key: of the draws.
+    key_B: of the draws of each row.
   """
   rows = logits_BV.shape[0]
-  key_B = jax.vmap(lambda row: jax.random.fold_in(key, row))(jnp.arange(rows))
 
   def choose(logits_BV: Array, place: Array) -> Array:
     if not sampling.temperature:

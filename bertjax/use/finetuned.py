@@ -30,7 +30,7 @@ class FineTuned:
   task: Mapping[str, Any]
   tasks: tuple[str, ...]
   _texts: Texts
-  _runner: Runner
+  runner: Runner
 
   def label(
     self, texts: Sequence[str], seconds: Sequence[str] = (), cut: bool = False, first: int = 1
@@ -79,7 +79,7 @@ class FineTuned:
     rows = [self._row(row.id_n) for row in found]
     before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
     scores = lambda v, batch: self.net.read(v, batch)['token_label_BTC']['tag']
-    answers = self._runner.run('tag', scores, rows)
+    answers = self.runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
     tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
     read = [
@@ -146,7 +146,7 @@ class FineTuned:
     cls_last = self.net.frame.stands_last
     windows, found = spans.ask(questions, texts, self.task, self._texts.vocabulary, cls_last)
     rows = [Row(window.id_n, second=int(np.argmax(window.type_n > 0))) for window in windows]
-    said = self._runner.run('answer', self.net.spans, rows)
+    said = self.runner.run('answer', self.net.spans, rows)
     decoded = decoding.decode(windows, found, said, limits)
     odds = odds if self.task['no_answer'] else None
     return [labelled.answer(each, odds) for each in decoded]
@@ -186,7 +186,7 @@ class FineTuned:
     second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
     rows = [self._row(row.id_n, second(row)) for row in found]
     scores = lambda v, batch: self.net.read(v, batch)['label_BGC'][name][:, 0]
-    return self._runner.run(('label', name), scores, rows)
+    return self.runner.run(('label', name), scores, rows)
 
   def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
     """A row that begins with [CLS], or as the model reads it, with that behind it."""

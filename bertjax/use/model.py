@@ -28,11 +28,12 @@ from bertjax.objectives import lm
 from bertjax.text import sentences as sentences_lib
 from bertjax.text.sentences import Row
 from bertjax.types import Array, Batch, Variables
+from bertjax.use import generate, nets
 from bertjax.use import load as load_lib
-from bertjax.use import nets
 from bertjax.use import vectors as vectors_lib
 from bertjax.use.answers import Candidate, Judged, Pool, Score
 from bertjax.use.batches import Runner
+from bertjax.use.decoding import Beams, Sampling
 from bertjax.use.finetuned import FineTuned
 from bertjax.use.texts import Texts, listed
 from bertjax.vocab.vocabulary import Vocabulary
@@ -51,6 +52,7 @@ class Model(FineTuned):
     net: what it can do.
     task: what its head of labels is for, see `load.task_of`; {} without one.
     tasks: of a run on several, where `load` was told none of them; () of any other.
+    runner: runs it on its devices.
   """
 
   def __init__(
@@ -64,7 +66,7 @@ class Model(FineTuned):
     sentences: vectors_lib.Sentences = vectors_lib.MEAN,
   ):
     self.source, self.net, self.task, self.tasks = source, net, task, tasks
-    self._texts, self._runner, self._sentences = texts, runner, sentences
+    self._texts, self.runner, self._sentences = texts, runner, sentences
 
   @classmethod
   def load(
@@ -151,7 +153,7 @@ class Model(FineTuned):
     )
     tops = likeliest(predict, top, size)
     rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
-    answers = self._runner.run(('fill', top), lambda v, batch: tops(v, (), batch), rows)
+    answers = self.runner.run(('fill', top), lambda v, batch: tops(v, (), batch), rows)
     candidates = lambda prob_C, id_C: [
       Candidate(self._texts.piece(i), int(i), float(p), self._texts.text(i))
       for i, p in zip(id_C, prob_C, strict=True)
@@ -183,13 +185,42 @@ class Model(FineTuned):
       nll_BP, _ = lm.score(self.net.words(variables, batch), batch['target_BP'])
       return -jnp.sum(nll_BP * batch['weight_BP'], 1)
 
-    values = iter(self._runner.run('score', likelihood, [row for each in rows for row in each]))
+    values = iter(self.runner.run('score', likelihood, [row for each in rows for row in each]))
     scores = []
     for each in rows:
       total = math.fsum(float(next(values)) for _ in each)
       tokens = sum(len(row.columns) for row in each)
       scores.append(Score(total, tokens, math.exp(-total / tokens) if tokens else None))
     return scores
+
+  def generate(
+    self,
+    prompts: Sequence[str],
+    new_tokens: int = 20,
+    sampling: Sampling | None = None,
+    beams: Beams | None = None,
+    seed: int = 0,
+    ends: bool = True,
+    first: int = 1,
+  ) -> list[generate.Text]:
+    """Writes a text behind each prompt, or for each text that a model with a decoder reads.
+
+    Args:
+      prompts: any.
+      new_tokens: at most.
+      sampling: how tokens are drawn; None: the likeliest is taken.
+      beams: a search of so many beams in place of it.
+      seed: of the draws; a text depends on it, its number and its prompt alone.
+      ends: whether a text ends with the vocabulary's end; else it has all the tokens.
+      first: number of the first prompt, for messages.
+
+    Raises:
+      UserError: a model that writes nothing, a prompt that leaves no room for the tokens, or
+        numbers that make no sense.
+    """
+    return generate.texts(
+      self, prompts, new_tokens, beams or sampling or Sampling(), seed, ends, first
+    )
 
   def replaced(self, texts: Sequence[str], cut: bool = False, first: int = 1) -> list[list[Judged]]:
     """For each token of each text the probability that another stood there (ELECTRA).
@@ -205,7 +236,7 @@ class Model(FineTuned):
     found = self._texts.plain(texts, cut, first)
     rows = [Row(sentence.id_n) for sentence in found]
     judge = lambda v, batch: jax.nn.sigmoid(self.net.read(v, batch)['rtd_BT'])
-    answers = self._runner.run('replaced', judge, rows)
+    answers = self.runner.run('replaced', judge, rows)
     return [
       [
         Judged(self._texts.piece(number), int(number), float(prob))
@@ -259,7 +290,7 @@ class Model(FineTuned):
         )
     rows = [Row(sentence.id_n) for sentence in found]
     vectors = functools.partial(nets.vectors, self.net, kind, number)
-    answers = self._runner.run(('embed', kind, number), vectors, rows)
+    answers = self.runner.run(('embed', kind, number), vectors, rows)
     if kind == 'none':
       made = [x_TD[: len(s.id_n)] for x_TD, s in zip(answers, found, strict=True)]
     else:

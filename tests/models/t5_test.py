@@ -131,7 +131,7 @@ def test_texts_are_those_of_transformers(case):
     wanted = theirs[f'generate/{name}'][:, 1:]
     found = decoding.write(
       start[:, own], text, lambda t, c: (step(t, c)[0][:, own], step(t, c)[1]), new, stop,
-      decoding.Sampling(), jax.random.key(0),
+      decoding.Sampling(), None,
     ).token_BKN[:, 0]  # fmt: skip
     np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
   for name, beams in {

@@ -35,6 +35,11 @@ def of_table(table_BTVV):
   return table[:, 0, 0], (jnp.arange(rows), jnp.zeros(rows, jnp.int32)), step
 
 
+def keys(rows, seed=0):
+  """The keys of each row's draws."""
+  return jax.vmap(lambda row: jax.random.fold_in(jax.random.key(seed), row))(jnp.arange(rows))
+
+
 @pytest.mark.parametrize(('count', 'alpha'), [(1, 0.0), (4, 0.6), (4, 0.0), (4, 1.0)])
 def test_beams_are_those_of_t5x(golden, count, alpha):
   logits, cache, step = of_table(golden['table_BTVV'])
@@ -72,7 +77,7 @@ def test_beams_are_those_of_transformers(golden, name, beams):
 
 def test_the_likeliest_token_is_taken_until_the_end(golden):
   logits, cache, step = of_table(golden['table_BTVV'])
-  found = decoding.write(logits, cache, step, NEW, END, Sampling(), jax.random.key(0))
+  found = decoding.write(logits, cache, step, NEW, END, Sampling(), keys(len(logits)))
   np.testing.assert_array_equal(found.token_BKN, golden['sample/greedy/sequences'])
   table, place = golden['table_BTVV'], np.arange(NEW)
   for row, (token,) in enumerate(np.asarray(found.token_BKN)):
@@ -103,9 +108,9 @@ def test_draws_follow_the_distribution_and_no_row_knows_of_another():
   logits = jnp.log(jnp.array([[0.5, 0.3, 0.2]]))
   table = jnp.broadcast_to(logits, (2000, 3))
   step = lambda token, cache: (table, cache)
-  drawn = decoding.write(table, (), step, 1, -1, Sampling(1.0), jax.random.key(3)).token_BKN
+  drawn = decoding.write(table, (), step, 1, -1, Sampling(1.0), keys(2000, 3)).token_BKN
   share = np.bincount(np.asarray(drawn).reshape(-1), minlength=3) / 2000
   np.testing.assert_allclose(share, [0.5, 0.3, 0.2], atol=0.04)
   first = lambda token, cache: (table[:7], cache)
-  few = decoding.write(table[:7], (), first, 1, -1, Sampling(1.0), jax.random.key(3)).token_BKN
+  few = decoding.write(table[:7], (), first, 1, -1, Sampling(1.0), keys(7, 3)).token_BKN
   chex.assert_trees_all_equal(few, drawn[:7])

@@ -1,0 +1,82 @@
+"""Writes texts with a trained model: python -m bertjax.generate --workdir=RUN --text='Once' [..]
+
+Each text goes on from its prompt, --text or a line of --input; a model with a decoder, as T5, reads
+it and writes another one. Without more the likeliest token is taken each time; --temperature,
+--top_k and --top_p draw, --beams searches. --shots=FILE puts the text of a file, examples of what
+is asked for, before each prompt. --json prints a JSON object a text: text, tokens, score.
+"""
+
+import json
+import pathlib
+import sys
+from collections.abc import Iterator
+
+from absl import flags
+
+from bertjax.config import command_line
+from bertjax.errors import UserError, door
+from bertjax.metrics.progress import Bar
+from bertjax.use import flags as use_flags
+from bertjax.use.flags import Part
+
+_TEXT = flags.DEFINE_multi_string('text', None, 'A prompt; may be given several times.')
+_NEW = flags.DEFINE_integer('new_tokens', 20, 'Tokens of a text at most.', 1)
+_BEAMS = flags.DEFINE_integer('beams', 0, 'Beams of a search. Default: none, tokens are chosen.', 0)
+_ALPHA = flags.DEFINE_float('alpha', 0.6, 'With --beams: how much long texts are favoured.')
+_TEMPERATURE = flags.DEFINE_float(
+  'temperature', None, 'Of the softmax that is drawn from. Default: 1 with --top_k or --top_p.', 0.0
+)
+_TOP_K = flags.DEFINE_integer('top_k', 0, 'Draw from the k likeliest tokens. Default: all.', 0)
+_TOP_P = flags.DEFINE_float(
+  'top_p', 1.0, 'Draw from the likeliest tokens of that probability together.', 0.0, 1.0
+)
+_SEED = flags.DEFINE_integer('seed', 0, 'Of the draws.', 0)
+_SHOTS = flags.DEFINE_string('shots', None, 'File whose text stands before each prompt.')
+_JSON = flags.DEFINE_bool('json', False, 'Print a JSON object for each text.')
+flags.adopt_module_key_flags(use_flags)
+
+_AT_ONCE = 256  # prompts
+
+
+def _prompts() -> Iterator[Part]:
+  if (_TEXT.value is None) == (use_flags.INPUT.value is None):
+    raise UserError('expected prompts: one of --text and --input')
+  if _TEXT.value is not None:
+    return iter([Part(list(_TEXT.value), 1, 1.0)])
+  return use_flags.parts(_AT_ONCE)
+
+
+def _shots() -> str:
+  if _SHOTS.value is None:
+    return ''
+  try:
+    return pathlib.Path(_SHOTS.value).read_text(encoding='utf-8')
+  except (OSError, UnicodeDecodeError) as error:
+    raise UserError(f'--shots={_SHOTS.value}: expected a file of UTF-8 text: {error}') from error
+
+
+def main() -> None:
+  """Prints what the model writes."""
+  from bertjax.use.decoding import Beams, Sampling  # jax: after the flags, so that --help is quick
+
+  draws = _TOP_K.value or _TOP_P.value < 1
+  temperature = float(bool(draws)) if _TEMPERATURE.value is None else _TEMPERATURE.value
+  if _BEAMS.value and (temperature or draws):
+    raise UserError('--beams searches, --temperature, --top_k and --top_p draw: expected one way')
+  sampling = Sampling(temperature, _TOP_K.value, _TOP_P.value)
+  beams = Beams(_BEAMS.value, _ALPHA.value) if _BEAMS.value else None
+  parts, before = _prompts(), _shots()
+  model = use_flags.load()
+  with Bar('generate') as bar:
+    for part in parts:
+      prompts = [before + text for text in part.texts]
+      found = model.generate(prompts, _NEW.value, sampling, beams, _SEED.value, first=part.first)
+      for prompt, each in zip(part.texts, found, strict=True):
+        print(json.dumps(each._asdict(), ensure_ascii=False) if _JSON.value else prompt + each.text)
+      sys.stdout.flush()
+      bar.show(f'{part.first + len(part.texts) - 1} texts', part.done)
+
+
+if __name__ == '__main__':
+  with door('bertjax.generate'):
+    command_line.run(main, 'bertjax.generate')
