@@ -10,7 +10,7 @@ from typing import Any
 from bertjax.errors import UserError
 from bertjax.examples import plan_and_mask
 from bertjax.examples.plan_and_mask import Recipe
-from bertjax.examples.seqio_tasks import names
+from bertjax.examples.seqio_tasks import by_name
 from bertjax.store import ernie_records
 from bertjax.text import corpus, files
 from bertjax.vocab.vocabulary import read_vocabulary
@@ -23,16 +23,9 @@ _REMEDY = dict(
 
 
 def check(data: Any, tables: Sequence[str]) -> None:
-  """Refuses a plan and a mask that do not go together, or that need of the vocabulary or of the
-  text what these will not have.
-
-  Args:
-    data: `config.data` of a phase.
-    tables: names of the model's embedding tables that read a column of the store.
-
-  Raises:
-    UserError: says which, and the remedy.
-  """
+  """Refuses a plan and mask that do not go together, or that need of the vocabulary or of the text
+  what these will not have, with the remedy; `tables` are the model's embedding tables that read a
+  column of the store."""
   recipe = plan_and_mask.open_recipe(data)
   if data.store or not (data.input or data.mixture):
     return  # a store of the workdir is taken as it is
@@ -79,5 +72,5 @@ def _by_task(data: Any) -> bool:
   if data.mixture or data.module:
     return True
   return named != corpus.PYTHON_DOCS and (
-    named.startswith('tfds:') or named in names.WITH_TENSORFLOW
+    named.startswith('tfds:') or named in by_name.WITH_TENSORFLOW
   )

@@ -32,7 +32,7 @@ import tempfile
 
 from bertjax.errors import UserError
 from bertjax.examples import recipes
-from bertjax.examples.seqio_tasks import names
+from bertjax.examples.seqio_tasks import by_name
 from bertjax.examples.seqio_tasks.corpora import open_corpus, size_of, stream_task, tfds_task
 from bertjax.examples.seqio_tasks.example_tasks import add_examples
 from bertjax.examples.seqio_tasks.loaded import seqio
@@ -54,11 +54,7 @@ def smoothed(task: seqio.Task, alpha: float = SMOOTHING) -> float:
 
 
 def documents_of(task: seqio.Task) -> float:
-  """A mixing rate ~ documents: the mixture of one pass over all members.
-
-  Raises:
-    UserError: TFDS has not generated the data yet, so their number is not known.
-  """
+  """Returns a mixing rate ~ documents: the mixture of one pass over all members."""
   size = size_of(task)
   if size is None:
     raise UserError(
@@ -69,13 +65,8 @@ def documents_of(task: seqio.Task) -> float:
 
 
 def trained_vocabulary(text: str, kind: str, size: int) -> str:
-  """The path of a vocabulary trained on a text's first documents, made at the first call.
-
-  Args:
-    text: as of `corpora.open_corpus`.
-    kind: 'wordpiece', of lowercased text, 'bpe' or 'unigram'.
-    size: pieces, or fewer if the text has no more.
-  """
+  """Returns the path of a vocabulary of at most `size` pieces, trained on the first documents of a
+  text at the first call; `kind` is 'wordpiece', of lowercased text, 'bpe' or 'unigram'."""
   root = pathlib.Path(os.environ.get('XDG_CACHE_HOME', '~/.cache')).expanduser() / 'bertjax'
   path = root / 'vocab' / f'{text}-{kind}-{size}'
   if not path.exists():
@@ -96,15 +87,15 @@ def trained_vocabulary(text: str, kind: str, size: int) -> str:
 def _register_corpora() -> None:
   add = seqio.TaskRegistry.add_provider
   add(PYTHON_DOCS, stream_task(PYTHON_DOCS, python_docs.documents))
-  for name, (tfds_name, field) in names.TFDS.items():
+  for name, (tfds_name, field) in by_name.TFDS.items():
     add(name, tfds_task(name, tfds_name, field))
   seqio.MixtureRegistry.add(
-    names.WIKIPEDIA_BOOKS, ['wikipedia', 'books'], default_rate=documents_of
+    by_name.WIKIPEDIA_BOOKS, ['wikipedia', 'books'], default_rate=documents_of
   )
-  for language, name in names.WIKI40B.items():
+  for language, name in by_name.WIKI40B.items():
     add(name, tfds_task(name, f'wiki40b/{language}:1.3.0', language=language))
   seqio.MixtureRegistry.add(
-    names.WIKI40B_LANGUAGES, list(names.WIKI40B.values()), default_rate=smoothed
+    by_name.WIKI40B_LANGUAGES, list(by_name.WIKI40B.values()), default_rate=smoothed
   )
 
 
