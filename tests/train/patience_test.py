@@ -25,7 +25,9 @@ def ends(best, scores, interrupted=()):
   """After which evaluation a run ends; where `interrupted`, it goes on from its last checkpoint."""
   patience = Patience(best)
   for step, score in enumerate(scores, 1):
-    saved = json.loads(json.dumps(patience.saved(step, None)['patience']))  # a checkpoint comes before the evaluation
+    saved = json.loads(
+      json.dumps(patience.saved(step, None)['patience'])
+    )  # a checkpoint comes before the evaluation
     for _ in range(3 if step in interrupted else 1):
       patience = Patience(best, saved)
       patience.look(step, {'eval/f1': score, 'eval/loss': 1.0})
