@@ -10,7 +10,7 @@ from typing import Any
 from bertjax.errors import UserError
 from bertjax.examples import plan_and_mask
 from bertjax.examples.plan_and_mask import Recipe
-from bertjax.examples.seqio_tasks import by_name
+from bertjax.examples.seqio_tasks import names
 from bertjax.store import ernie_records
 from bertjax.text import corpus, files
 from bertjax.vocab.vocabulary import read_vocabulary
@@ -72,5 +72,5 @@ def _by_task(data: Any) -> bool:
   if data.mixture or data.module:
     return True
   return named != corpus.PYTHON_DOCS and (
-    named.startswith('tfds:') or named in by_name.WITH_TENSORFLOW
+    named.startswith('tfds:') or named in names.WITH_TENSORFLOW
   )

@@ -9,7 +9,7 @@ import sys
 import pytest
 from mutation import mutation
 
-from bertjax.examples.seqio_tasks import by_name
+from bertjax.examples.seqio_tasks import by_name, names
 from bertjax.text import corpus as corpus_lib
 from bertjax.text.corpus import open_files
 from bertjax.text.files import find_files
@@ -103,7 +103,7 @@ def test_python_docs_by_name():
 def test_every_name_that_needs_tensorflow_is_registered():
   from bertjax.examples.seqio_tasks import corpora, registered  # noqa: F401
 
-  assert set(by_name.WITH_TENSORFLOW) < set(corpora.registered_names())
+  assert set(names.WITH_TENSORFLOW) < set(corpora.registered_names())
   assert corpus_lib.PYTHON_DOCS in corpora.registered_names()
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bertjax import registry
 from bertjax.errors import UserError
-from bertjax.examples.seqio_tasks import by_name
+from bertjax.examples.seqio_tasks import names
 from bertjax.examples.seqio_tasks.loaded import seqio, tf, tfds
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
@@ -106,7 +106,7 @@ def open_corpus(name: str, documents: int = 0, module: str = '', **how: Any) -> 
   elif name.startswith('tfds:'):
     corpus = _from_tfds(name, how.get('field', 'text'), how.get('columns', ()))
   else:
-    corpus = by_name.open_files(name, registered_names(), **how)
+    corpus = names.open_files(name, registered_names(), **how)
   corpus.left_out.skip = how.get('skip_bad', False)
   return corpus.first(documents) if documents else corpus
 

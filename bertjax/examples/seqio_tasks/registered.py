@@ -32,7 +32,7 @@ import tempfile
 
 from bertjax.errors import UserError
 from bertjax.examples import recipes
-from bertjax.examples.seqio_tasks import by_name
+from bertjax.examples.seqio_tasks import names
 from bertjax.examples.seqio_tasks.corpora import open_corpus, size_of, stream_task, tfds_task
 from bertjax.examples.seqio_tasks.example_tasks import add_examples
 from bertjax.examples.seqio_tasks.loaded import seqio
@@ -87,15 +87,15 @@ def trained_vocabulary(text: str, kind: str, size: int) -> str:
 def _register_corpora() -> None:
   add = seqio.TaskRegistry.add_provider
   add(PYTHON_DOCS, stream_task(PYTHON_DOCS, python_docs.documents))
-  for name, (tfds_name, field) in by_name.TFDS.items():
+  for name, (tfds_name, field) in names.TFDS.items():
     add(name, tfds_task(name, tfds_name, field))
   seqio.MixtureRegistry.add(
-    by_name.WIKIPEDIA_BOOKS, ['wikipedia', 'books'], default_rate=documents_of
+    names.WIKIPEDIA_BOOKS, ['wikipedia', 'books'], default_rate=documents_of
   )
-  for language, name in by_name.WIKI40B.items():
+  for language, name in names.WIKI40B.items():
     add(name, tfds_task(name, f'wiki40b/{language}:1.3.0', language=language))
   seqio.MixtureRegistry.add(
-    by_name.WIKI40B_LANGUAGES, list(by_name.WIKI40B.values()), default_rate=smoothed
+    names.WIKI40B_LANGUAGES, list(names.WIKI40B.values()), default_rate=smoothed
   )
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from mutation import mutation
 
-from bertjax.examples.seqio_tasks import by_name, corpora, loaded, registered
+from bertjax.examples.seqio_tasks import corpora, loaded, names, registered
 from bertjax.text import corpus as corpus_lib
 from bertjax.text import documents as documents_lib
 
@@ -88,7 +88,7 @@ def test_members_of_the_multilingual_mixture_say_their_language():
     records = [record for batch in corpus.batches() for record in batch]
   assert corpus.columns == ['language']
   said = [record.split(b'\x1f')[0].decode() for record in records]
-  assert said == [language for language in by_name.LANGUAGES for _ in range(2)]
+  assert said == [language for language in names.LANGUAGES for _ in range(2)]
 
 
 def test_an_empty_member_of_a_mixture_is_named(module):
