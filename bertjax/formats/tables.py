@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax.errors import UserError
+from bertjax.formats.weights import shape_of
 from bertjax.models.layers.basic import padded_rows
 
 Sizes = Mapping[str, int]  # letter -> size
@@ -254,11 +255,6 @@ def _check_shapes(state, rows: Sequence[Row], model: Any, sizes: Sizes) -> None:
   if wrong:
     more = f'; and {len(wrong) - SHOWN} more' if len(wrong) > SHOWN else ''
     raise UserError('; '.join(wrong[:SHOWN]) + more)
-
-
-def shape_of(state: Any, name: str) -> tuple[int, ...]:
-  """Returns the shape of a tensor, without reading it where the state is a file."""
-  return tuple(state.shape(name)) if hasattr(state, 'shape') else tuple(np.shape(state[name]))
 
 
 def _check_copies(state, names: Sequence[str]) -> None:

@@ -52,6 +52,26 @@ class Lazy(Mapping[str, np.ndarray]):
     return len(self.names)
 
 
+class View(Lazy):
+  """The tensors of another mapping by other names: ours -> its own."""
+
+  def __init__(self, state: Mapping[str, Any], names: dict[str, str]):
+    super().__init__(names)
+    self.state = state
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    return self.state[self.names[name]]
+
+  def shape(self, name: str) -> tuple[int, ...]:
+    """Returns the shape of a tensor, which is not read for it."""
+    return shape_of(self.state, self.names[name])
+
+
+def shape_of(state: Any, name: str) -> tuple[int, ...]:
+  """Returns the shape of a tensor, without reading it where the state is a file."""
+  return tuple(state.shape(name)) if hasattr(state, 'shape') else tuple(np.shape(state[name]))
+
+
 class Tensors(Lazy):
   """The tensors of safetensors files, each read when it is asked for, as float32.
 

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from bertjax.errors import UserError
 from bertjax.vocab import refusals
-from bertjax.vocab.unique import unique_pieces
+from bertjax.vocab.refusals import unique_pieces
 
 SPECIAL = ('<s>', '</s>', '<pad>', '<unk>', *(f'<special{i}>' for i in range(10)))
 MASK = '<special1>'

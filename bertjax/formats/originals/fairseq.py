@@ -35,7 +35,11 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
   file = find(pathlib.Path(path))
   with naming(file):
     found = torch_files.load(file)
-    _check_format(found)
+    if not isinstance(found, Mapping) or 'model' not in found:
+      got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
+      raise UserError(
+        f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}'
+      )
     state = _renamed(torch_files.arrays(found['model'], 'model'))
     fields, assumed = roberta.fields(state, arguments(found))
     tables.check_tied(state, roberta.TIED)
@@ -61,12 +65,6 @@ def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Ope
     assumed=assumed + said,
     take=take_all,
   )
-
-
-def _check_format(found: Any) -> None:
-  if not isinstance(found, Mapping) or 'model' not in found:
-    got = ', '.join(map(str, found)) if isinstance(found, Mapping) else type(found).__name__
-    raise UserError(f'expected a checkpoint of fairseq, dict(args or cfg, model): got {got[:300]}')
 
 
 def find(path: pathlib.Path) -> pathlib.Path:

@@ -49,7 +49,9 @@ def write(
       f'{DICTIONARY} has {len(symbols)} ids with the special ones, the word table {vocab_size} '
       'rows: no vocabulary is made of it'
     ]
-  into = into or _temporary()
+  if into is None:
+    into = pathlib.Path(tempfile.mkdtemp(prefix='bertjax-'))
+    atexit.register(shutil.rmtree, into, ignore_errors=True)
   formats.write(into, {formats.CONFIG: json.dumps(dict(max_vocab=vocab_size))})
   pieces = sorted(directory.glob('*.model'))
   if all((directory / name).is_file() for name in BPE):
@@ -92,12 +94,6 @@ def read(file: pathlib.Path) -> list[str]:
       symbol += UNUSED
     symbols[i] = symbol
   return symbols
-
-
-def _temporary() -> pathlib.Path:
-  path = tempfile.mkdtemp(prefix='bertjax-')
-  atexit.register(shutil.rmtree, path, ignore_errors=True)
-  return pathlib.Path(path)
 
 
 def _byte_level(symbols: Sequence[str], directory: pathlib.Path, into: pathlib.Path):

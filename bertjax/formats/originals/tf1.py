@@ -19,7 +19,7 @@ from bertjax.formats.originals import albert, bert, electra, xlnet
 from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, read_json, take
 from bertjax.formats.originals.tensorflow_rows import Kind
 from bertjax.formats.tables import names_of
-from bertjax.formats.weights import Lazy
+from bertjax.formats.weights import Lazy, View
 
 KINDS: tuple[Kind, ...] = (albert.KIND, bert.KIND, electra.KIND, xlnet.KIND)
 # Programs whose names we know well enough to say what they are: mark -> title.
@@ -156,21 +156,6 @@ class Checkpoint(Lazy):
     return tuple(self.names[name])
 
 
-class View(Lazy):
-  """Some tensors of a checkpoint, by other names."""
-
-  def __init__(self, checkpoint: Checkpoint, names: dict[str, str]):
-    super().__init__(names)
-    self.checkpoint = checkpoint
-
-  def __getitem__(self, name: str) -> np.ndarray:
-    return self.checkpoint[self.names[name]]
-
-  def shape(self, name: str) -> tuple[int, ...]:
-    """Returns the shape of a tensor without reading it."""
-    return self.checkpoint.shape(self.names[name])
-
-
 def sort(checkpoint: Checkpoint) -> tuple[dict[str, View], dict[str, Any], View]:
   """Returns the optimizer's slots by name, its scalars, and all else. A slot is named after its
   variable: adam_m and adam_v of BERT's own optimizers, Adam and Adam_1 of TensorFlow's."""
@@ -194,7 +179,7 @@ def _slot(slot: str, found: View, names: set[str]) -> View:
     raise UserError(
       f'{len(missing)} variables have no slot {slot!r}, {missing[0]} for one: leave the slots out'
     )
-  return View(found.checkpoint, {name: found.names[name] for name in names})
+  return View(found.state, {name: found.names[name] for name in names})
 
 
 def kind_of(state: Mapping[str, Any]) -> Kind:
