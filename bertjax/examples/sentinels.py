@@ -146,6 +146,5 @@ def check(store, needed: int, length: int) -> None:
     raise UserError(
       f'config.data.vocab: {length} tokens may have {needed} hidden runs, each with a sentinel of '
       f'its own: expected a vocabulary with as many pieces <extra_id_0>, <extra_id_1>, .., got '
-      f'{have}; train one with config.data.train_vocab.sentinels={max(needed, 100)}, or take '
-      'shorter rows'
+      f"{have}; train one with config.data.train_vocab.type='t5', or take shorter rows"
     )

@@ -79,6 +79,11 @@ class Store:
     """cls, sep, pad, mask, unk -> id, or None where the vocabulary has none."""
     return self.meta['vocabulary']['special']
 
+  @property
+  def sentinels(self) -> Sequence[int]:
+    """Ids of <extra_id_0>, <extra_id_1>, .. of the vocabulary."""
+    return self.meta['vocabulary'].get('sentinels', ())
+
   @functools.cached_property
   def _part_starts(self) -> np.ndarray:
     return np.cumsum([0] + [len(part) for part in self.parts])

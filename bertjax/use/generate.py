@@ -1,9 +1,9 @@
 """Texts that a model writes behind prompts, or for texts that it reads.
 
 Prompts are sorted into batches of few shapes: rows and lengths come in buckets, so that few
-programs are compiled. Padding stands before a short prompt and is not seen: each text is what its prompt
-gives alone, whatever stands beside it, on any mesh. Draws are keyed by the seed, the number of the
-text and the place.
+programs are compiled. Padding stands before a short prompt and is not seen: each text is what its
+prompt gives alone, whatever stands beside it, on any mesh. Draws are keyed by the seed, the number
+of the text and the place.
 """
 
 import functools

@@ -3,6 +3,7 @@
   --type=wordpiece  BERT: vocab.txt               (Rust tokenizers)
   --type=bpe        RoBERTa: vocab.json, merges.txt, over bytes
   --type=unigram    spiece.model                  (sentencepiece)
+  --type=t5         the same with T5's 100 sentinels
   --type=words      tokenizer.json, words by frequency, each line ended by <eos>
   --type=characters   the same of characters, each line ended by its newline
   --type=bytes      the same of bytes

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import sentencepiece
+from sentencepiece import sentencepiece_model_pb2
 from tokenizers import (
   Tokenizer,
   decoders,
@@ -31,6 +32,7 @@ _ALPHABET = 1000
 _COVERED = 0.9995
 # Sums of floats depend on how many threads there are, so this may not follow the machine.
 _THREADS = 4
+SENTINELS = 100  # of T5's vocabulary
 _WORDPIECE = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 _BPE = ['<s>', '<pad>', '</s>', '<unk>']  # and <mask> last, as in RoBERTa
 
@@ -127,6 +129,32 @@ def train_unigram(
   Args:
     size: pieces, with <pad>, <unk>, <s>, </s>, <mask> and <eod>, which have the ids 0 to 5.
   """
+  ids = dict(pad_id=0, unk_id=1, bos_id=2, eos_id=3)
+  symbols = ['<mask>', '<eod>']  # XLNet's documents end with the latter
+  model = _unigram(sentences, size, lowercase, control_symbols=symbols, **ids)
+  formats.write(directory, {'spiece.model': model, **_config(dict(do_lower_case=lowercase))})
+
+
+def train_t5(sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path) -> None:
+  """Writes spiece.model and tokenizer_config.json as T5 has them. Raises UserError if the sample is
+  too small for so many pieces.
+
+  Args:
+    size: pieces, with <pad>, </s> and <unk>, which have the ids 0 to 2, and SENTINELS, which come
+      last: <extra_id_0> has the highest id.
+  """
+  ids = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+  proto: Any = sentencepiece_model_pb2
+  model = proto.ModelProto.FromString(_unigram(sentences, size - SENTINELS, lowercase, **ids))
+  for number in reversed(range(SENTINELS)):
+    kind = proto.ModelProto.SentencePiece.USER_DEFINED
+    model.pieces.add(piece=f'<extra_id_{number}>', score=0.0, type=kind)
+  said = dict(tokenizer_class='T5Tokenizer', extra_ids=0, do_lower_case=lowercase)
+  formats.write(directory, {'spiece.model': model.SerializeToString(), **_config(said)})
+
+
+def _unigram(sentences: Sequence[str], size: int, lowercase: bool, **ids: Any) -> bytes:
+  """A SentencePiece unigram model."""
   model = io.BytesIO()
   try:
     sentencepiece.SentencePieceTrainer.train(
@@ -135,22 +163,17 @@ def train_unigram(
       model_type='unigram',
       vocab_size=size,
       character_coverage=0.9995,
-      pad_id=0,
-      unk_id=1,
-      bos_id=2,
-      eos_id=3,
-      control_symbols=['<mask>', '<eod>'],  # XLNet's documents end with the latter
       max_sentence_length=2**16,
       num_threads=_THREADS,
       minloglevel=2,
+      **ids,
     )
   except RuntimeError as error:
     raise UserError(
       f'sentencepiece cannot train {size} pieces on this text: {error}; expected a --size between '
       'the number of its characters and that of its substrings'
     ) from error
-  files = {'spiece.model': model.getvalue(), **_config(dict(do_lower_case=lowercase))}
-  formats.write(directory, files)
+  return model.getvalue()
 
 
 def train_stream(
@@ -168,6 +191,7 @@ TRAINERS: dict[str, Callable] = dict(
   wordpiece=train_wordpiece,
   bpe=train_bpe,
   unigram=train_unigram,
+  t5=train_t5,
   **{kind: functools.partial(train_stream, kind) for kind in whole_words.END},
 )
 

@@ -23,6 +23,7 @@ from bertjax.errors import UserError
 from bertjax.machine import copies
 from bertjax.vocab import as_text, beside, formats, refusals, special, whole_words
 
+_SENTINEL = re.compile(r'▁?<extra_id_(\d+)>')  # SentencePiece's with its sign of a space
 MUCH_UNKNOWN = 0.05  # of the tokens; vocabularies made for a text leave far less
 
 
@@ -133,10 +134,17 @@ class Vocabulary:
     """Returns the text of these ids."""
     return self._decode([int(i) for i in ids])
 
+  @functools.cached_property
+  def sentinels(self) -> list[int]:
+    """Ids of <extra_id_0>, <extra_id_1>, .., which stand for spans of a text (T5)."""
+    numbered = {int(m[1]): i for i, p in enumerate(self.pieces) if (m := _SENTINEL.fullmatch(p))}
+    return [numbered[i] for i in range(len(numbered)) if i in numbered]
+
   @property
   def meta(self) -> dict[str, Any]:
     """The vocabulary block of store.json."""
-    return dict(
+    marks = dict(sentinels=self.sentinels) if self.sentinels else {}
+    return marks | dict(
       type=self.type,
       size=self.size,
       sha256=self.sha256,

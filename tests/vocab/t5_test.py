@@ -1,0 +1,44 @@
+"""T5's vocabulary: trained here, read by its own names, the same to transformers."""
+
+import pytest
+
+from bertjax.vocab import train
+from bertjax.vocab.vocabulary import load_vocabulary
+
+WORDS = [a + b for a in ('ka', 'tor', 'mi', 'sel', 'un') for b in ('den', 'la', 'pri', 'go', '')]
+SENTENCES = [' '.join(WORDS[i % 25] for i in (n, 3 * n + 1, 7 * n, n * n)) for n in range(200)]
+
+
+@pytest.fixture(scope='module')
+def directory(tmp_path_factory):
+  found = tmp_path_factory.mktemp('t5')
+  train.train_t5(SENTENCES, 128, False, found)
+  return found
+
+
+def test_sentinels_come_last_and_pad_first(directory, tmp_path):
+  vocabulary = load_vocabulary(str(directory))
+  assert vocabulary.size == 128
+  assert {k: vocabulary.special[k] for k in ('pad', 'sep', 'unk')} == dict(pad=0, sep=1, unk=2)
+  assert vocabulary.special['cls'] is None and vocabulary.special['mask'] is None
+  assert vocabulary.sentinels == list(range(127, 27, -1))
+  assert vocabulary.pieces[127].lstrip('▁') == '<extra_id_0>'
+  assert vocabulary.meta['sentinels'] == vocabulary.sentinels
+  vocabulary.save(tmp_path)
+  again = load_vocabulary(str(tmp_path))
+  assert again.sentinels == vocabulary.sentinels and again.meta == vocabulary.meta
+
+
+def test_transformers_has_the_same_ids(directory):
+  import transformers
+
+  ours, text = load_vocabulary(str(directory)), 'kaden torla unpri migo'
+  theirs = transformers.AutoTokenizer.from_pretrained(directory)
+  assert theirs(text).input_ids == [*ours.encode_batch([text])[0], ours.special['sep']]
+  assert theirs.convert_tokens_to_ids('<extra_id_0>') == ours.sentinels[0]
+  assert len(theirs) == ours.size
+
+
+def test_published_sentinels_are_found_by_their_names(shared):
+  found = load_vocabulary(str(shared / 'tokenizers' / 't5')).sentinels
+  assert found == list(range(32100, 32000, -1))
