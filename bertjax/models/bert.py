@@ -20,7 +20,7 @@ from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.answers import AnswerHead, Answers
-from bertjax.models.layers.attend import Attend, example_mask
+from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
@@ -163,6 +163,16 @@ class Base(Model, kw_only=True):
     return self.types > 1
 
   @property
+  def causal(self) -> bool:
+    """True if a position sees what is before it alone."""
+    return self.attend == 'causal'
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """Names of the further tables, and of the languages where they decide who sees whom."""
+    return named_tables(self.extra, self.attend)
+
+  @property
   def table_width(self) -> int:
     """E, the width of the embedding tables."""
     return self.embedding_width or self.width
@@ -173,7 +183,7 @@ class Base(Model, kw_only=True):
   ) -> float:
     """FLOPs of layers, and of what projects the tables to their width."""
     visits = layers * self.inner_groups  # what is shared is computed every time
-    count = flops_lib.encoder_flops(batch, layers=visits, width=width, ffn=ffn)
+    count = visits * flops_lib.block_flops(batch['example_BT'], width, ffn)
     if table_width != width:
       real = float(np.sum(np.asarray(batch['example_BT']) > 0))
       count += flops_lib.head_flops(real, table_width * width)

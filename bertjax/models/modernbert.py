@@ -19,7 +19,7 @@ from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.attend import Attend, example_mask
+from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,
@@ -36,9 +36,11 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import (
+  Head,
   Pooling,
   Transform,
   WordHead,
+  declared,
   gather_positions,
   label_logits,
   pool,
@@ -175,6 +177,21 @@ class ModernBert(TargetModel, kw_only=True):
     return False
 
   @property
+  def causal(self) -> bool:
+    """True if a position sees what is before it alone."""
+    return self.attend == 'causal'
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """The languages, where they decide who sees whom."""
+    return named_tables((), self.attend)
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The heads that its fields ask for; those of labels read through `head`."""
+    return declared(self, through='head')
+
+  @property
   def out_std(self) -> float:
     """The standard deviation of what is added to the residual stream (Megatron's)."""
     return self.init_std / (2 * self.layers) ** 0.5
@@ -214,11 +231,11 @@ class ModernBert(TargetModel, kw_only=True):
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: layers with their windows, and the heads."""
     example_BT = np.asarray(batch['example_BT'])
-    real, ffn = float((example_BT > 0).sum()), (3 if self.gated else 2) * self.width * self.ffn
-    count = self.layers * flops_lib.head_flops(real, 4 * self.width**2 + ffn)
+    each = lambda window: flops_lib.block_flops(
+      example_BT, self.width, self.ffn, gated=self.gated, window=window
+    )
     local = sum(self.kinds)
-    for layers, window in ((self.layers - local, None), (local, self.window + 1)):
-      count += 12.0 * layers * self.width * flops_lib.attended_pairs(example_BT, window)
+    count = (self.layers - local) * each(None) + local * each(self.window + 1)
     if self.words:
       predicted = float(np.sum(batch['weight_BP']))
       count += flops_lib.head_flops(predicted, self.width**2, self.width * self.vocab_size)

@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
-import transformers
 from flax.core import meta
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.objectives import lm
 from bertjax.train.step import trained_loss, with_rows
@@ -24,8 +23,8 @@ mutation(
 mutation(
   'lm: memory is not handed on',
   'bertjax/objectives/lm.py',
-  "return Out(terms, out['memory'])",
-  'return Out(terms, memory)',
+  "return Out(terms, out['carry'])",
+  'return Out(terms, carry)',
 )
 
 ROWS, LENGTH, SEGMENTS = 3, 6, 3

@@ -7,7 +7,6 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import transformers
 from flax.core import meta
 from mutation import mutation
 
@@ -18,13 +17,13 @@ from bertjax.objectives import classify
 
 # Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
-  bert=transformers.BertForSequenceClassification,
-  ernie=transformers.ErnieForSequenceClassification,
-  roberta=transformers.RobertaForSequenceClassification,
-  albert=transformers.AlbertForSequenceClassification,
-  electra=transformers.ElectraForSequenceClassification,
-  modernbert=transformers.ModernBertForSequenceClassification,
-  distilbert=transformers.DistilBertForSequenceClassification,
+  bert='BertForSequenceClassification',
+  ernie='ErnieForSequenceClassification',
+  roberta='RobertaForSequenceClassification',
+  albert='AlbertForSequenceClassification',
+  electra='ElectraForSequenceClassification',
+  modernbert='ModernBertForSequenceClassification',
+  distilbert='DistilBertForSequenceClassification',
 )
 OTHERS = ('roberta', 'albert', 'electra', 'modernbert', 'distilbert')
 CASES = [

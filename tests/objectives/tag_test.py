@@ -7,7 +7,6 @@ import numpy as np
 import parity
 import pytest
 import state_dicts
-import transformers
 from mutation import mutation
 
 from bertjax.errors import UserError
@@ -16,13 +15,13 @@ from bertjax.objectives import tag
 CLASSES = 5
 # Family -> the class of transformers; those of XLM-R are RoBERTa's under another name.
 FAMILIES = dict(
-  bert=transformers.BertForTokenClassification,
-  ernie=transformers.ErnieForTokenClassification,
-  roberta=transformers.RobertaForTokenClassification,
-  albert=transformers.AlbertForTokenClassification,
-  electra=transformers.ElectraForTokenClassification,
-  modernbert=transformers.ModernBertForTokenClassification,
-  distilbert=transformers.DistilBertForTokenClassification,
+  bert='BertForTokenClassification',
+  ernie='ErnieForTokenClassification',
+  roberta='RobertaForTokenClassification',
+  albert='AlbertForTokenClassification',
+  electra='ElectraForTokenClassification',
+  modernbert='ModernBertForTokenClassification',
+  distilbert='DistilBertForTokenClassification',
 )
 FULL = ('ernie', 'roberta', 'albert', 'distilbert')
 

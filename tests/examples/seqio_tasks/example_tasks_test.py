@@ -10,22 +10,22 @@ import sys
 
 import numpy as np
 import pytest
-import seqio
-import tensorflow as tf
 from ml_collections import ConfigDict
 from mutation import mutation
 from prepare_runs import run
+from slow_imports import corpora, example_tasks, registered, row_stream, seqio, tf, windows
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader, recipes  # fmt: skip
 from bertjax.examples.readers import seqio as seqio_reader
-from bertjax.examples.seqio_tasks import corpora, example_tasks, registered, row_stream, windows
 from bertjax.store.reader import open_store
 from bertjax.store.writer import write_store
 from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import albert, bert, electra, ernie, roberta, spanbert
 from configs.distill import distilbert
+
+MUTATED = 'bertjax/examples/seqio_tasks/example_tasks.py'
 
 LENGTH = 32
 
@@ -91,10 +91,7 @@ def assert_equal(got, expected):
   ids=['bert', 'roberta', 'albert'],
 )
 @mutation(
-  'seqio: epochs are not counted',
-  'bertjax/examples/seqio_tasks/example_tasks.py',
-  "window['window'] <= before",
-  "window['window'] < before",
+  'seqio: epochs are not counted', "window['window'] <= before", "window['window'] < before"
 )
 def test_rows_are_those_of_the_store_epoch_by_epoch(vocab, store, base, shuffle):
   recipe = recipe_of(base, mask=base['mask'] | dict(static=False))
@@ -212,7 +209,6 @@ def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
 
 @mutation(
   'example tasks: each window numbers its languages anew',
-  'bertjax/examples/seqio_tasks/example_tasks.py',
   "if 'language' in self._corpus.columns and not self._recipe.languages:",
   'if False:',
 )
@@ -244,9 +240,9 @@ class Counting:
 
 @mutation(
   'seqio: a stream forgets the batch of the last step',
-  'bertjax/examples/seqio_tasks/row_stream.py',
   'min(first, self._end - self._keep)',
   'first',
+  file='bertjax/examples/seqio_tasks/row_stream.py',
 )
 def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
   source = Counting()
@@ -291,9 +287,9 @@ def test_a_text_task_streams_the_batches_of_its_store(vocab, store, tmp_path):
 
 @mutation(
   'streams: of finished examples it is not said that plan and mask have no effect',
-  'bertjax/examples/readers/seqio.py',
   'finished if row_stream.is_finished(data) else ""',
   '""',
+  file='bertjax/examples/readers/seqio.py',
 )
 def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
   def dataset(split, shuffle_files, seed=None):
