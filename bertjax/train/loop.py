@@ -18,6 +18,7 @@ import jax
 from bertjax import registry
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, reading, resume
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.examples import readers
 from bertjax.machine import checksums, hosts, mirror
@@ -45,6 +46,7 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
     overrides: keys that may have other values than they had so far, see `resume.check_workdir`.
   """
   registry.note_own(config)
+  sections.complete(config)
   hosts.introduce()
   progress = Progress(config.total_steps)
   with Stop(progress.note) as stop, contextlib.ExitStack() as stack:
