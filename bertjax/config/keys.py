@@ -174,7 +174,7 @@ class TrainVocab(NamedTuple):
     size: its pieces, special ones included; 0: none is trained.
   """
 
-  type: Literal['', 'wordpiece', 'bpe', 'unigram', 'words', 'characters', 'bytes'] = ''
+  type: Literal['', 'wordpiece', 'bpe', 'unigram', 't5', 'words', 'characters', 'bytes'] = ''
   size: Literal[0] | Annotated[int, Bounds(LEAST_PIECES)] = 0
 
 

@@ -32,8 +32,9 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.cache import Reading, Writing, before, begun, empty
-from bertjax.models.layers.contracts import StreamModel
+from bertjax.models.layers.contracts import StreamModel, WritingModel
 from bertjax.models.layers.encoder import scanned
+from bertjax.models.layers.heads import Head
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
 
@@ -53,7 +54,7 @@ SIZES: dict[str, dict[str, int]] = {
 }
 
 
-class GPT(StreamModel):
+class GPT(StreamModel, WritingModel):
   """The model of `objectives/lm.py`; fields are `config.model`.
 
   Attributes:
@@ -69,7 +70,6 @@ class GPT(StreamModel):
       the paper; not OpenAI's code).
   """
 
-  vocab_size: Natural
   layers: Count
   width: Count
   heads: Count
@@ -85,8 +85,9 @@ class GPT(StreamModel):
   init_std: Positive
   position_std: Positive
   residual_scaled: bool
-  remat: Remat
-  dtype: Dtype
+  vocab_size: Natural = 0
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
 
   @nn.compact
   def __call__(
@@ -184,6 +185,11 @@ class GPT(StreamModel):
   def room(self) -> int:
     """Columns of the longest row that the model can take."""
     return self.positions
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The words."""
+    return (Head('word', 'word', self.vocab_size, ''),)
 
   @property
   def has_segments(self) -> bool:

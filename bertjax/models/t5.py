@@ -88,7 +88,6 @@ class T5(PairModel):
       what the last norms give. Masks are drawn for each column; t5x has one for all.
   """
 
-  vocab_size: Natural
   layers: Count
   width: Count
   heads: Count
@@ -99,8 +98,9 @@ class T5(PairModel):
   tied: bool
   norm_eps: Positive
   dropout: Fraction
-  remat: Remat
-  dtype: Dtype
+  vocab_size: Natural = 0
+  remat: Remat = 'none'
+  dtype: Dtype = 'float32'
 
   def setup(self):
     layer: dict[str, Any] = dict(

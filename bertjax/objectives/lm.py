@@ -32,7 +32,7 @@ class Options(NamedTuple):
   """
 
   unit: Unit
-  memory: Start
+  memory: Start = 'empty'
 
 
 def make(config) -> Objective:
