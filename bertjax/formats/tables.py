@@ -41,6 +41,7 @@ class Row(NamedTuple):
   # (index, count) where theirs holds count tensors of ours, one after the other on its first axis;
   # their rows follow each other
   part: tuple[int, int] = (0, 1)
+  axis: int = 0  # of theirs, on which they follow each other
   first: str = ''  # their name of layer 0's, where that lies elsewhere; '': it does not
 
 
@@ -176,7 +177,7 @@ def to_theirs(
     parts = list(alike)
     for index, name in enumerate(names_of(parts[0], model)):
       whole = [_theirs(_layer(params, row, index), row, {**sizes, **row.sizes}) for row in parts]
-      yield name, parts[0], whole[0] if len(parts) == 1 else np.concatenate(whole)
+      yield name, parts[0], whole[0] if len(parts) == 1 else np.concatenate(whole, parts[0].axis)
 
 
 def _layer(params: Mapping[str, Any], row: Row, index: int) -> np.ndarray:
@@ -280,8 +281,9 @@ def _groups(row: Row) -> tuple[list[str], str]:
 
 
 def _their_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
-  first, *rest = (int(np.prod([sizes[a] for a in group])) for group in _groups(row)[0])
-  return (first * row.part[1], *rest)
+  shape = [int(np.prod([sizes[a] for a in group])) for group in _groups(row)[0]]
+  shape[row.axis] *= row.part[1]
+  return tuple(shape)
 
 
 def _our_shape(row: Row, sizes: Sizes) -> tuple[int, ...]:
@@ -294,7 +296,7 @@ def _fill(mine: np.ndarray, theirs: np.ndarray, row: Row, sizes: Sizes) -> None:
   groups, ours = _groups(row)
   letters = ''.join(a for a in ''.join(groups) if a in ours)
   index, count = row.part
-  split = np.split(np.asarray(theirs, np.float32), count)[index].reshape(
+  split = np.split(np.asarray(theirs, np.float32), count, row.axis)[index].reshape(
     [sizes[a] for a in letters]
   )
   split = split.transpose([letters.index(a) for a in ours])

@@ -1,0 +1,99 @@
+"""GPT2LMHeadModel: norms before, positions of their own, one table for words and logits."""
+
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.formats.family import ACTIVATIONS, Family, Field, Layout
+from bertjax.formats.tables import Row, norm
+
+NAMES = dict(word='wte', position='wpe')
+
+
+def layout(model: Any) -> Layout:
+  """Returns the tables, the layers and the last norm."""
+  return stack(model, NAMES, norm('final_norm', 'transformer.ln_f'))
+
+
+def stack(model: Any, names: dict[str, str], last: tuple[Row, ...] = ()) -> Layout:
+  """Returns the tables and layers of both generations; their kernels lie [in, out], those of
+  queries, keys and values side by side."""
+  ours, theirs = 'layers', 'transformer.h.{layer}'
+  attention = [
+    Row(
+      f'{ours}/attention/{name}/{leaf}', f'{theirs}.attn.c_attn.{own}', axes, part=(i, 3), axis=at
+    )
+    for leaf, own, axes, at in (('kernel', 'weight', 'D,NH->DNH', 1), ('bias', 'bias', 'NH->NH', 0))
+    for i, name in enumerate(('query', 'key', 'value'))
+  ]
+  rows = (
+    Row('word', f'transformer.{names["word"]}.weight', 'V,D->VD'),
+    Row('position', f'transformer.{names["position"]}.weight', 'T,D->TD', dict(T=model.positions)),
+    *norm(f'{ours}/attention_norm', f'{theirs}.ln_1'),
+    *attention,
+    *conv(f'{ours}/attention/out', f'{theirs}.attn.c_proj', 'NH', 'D'),
+    *norm(f'{ours}/ffn_norm', f'{theirs}.ln_2'),
+    *conv(f'{ours}/ffn_up', f'{theirs}.mlp.c_fc', 'D', 'F'),
+    *conv(f'{ours}/ffn_down', f'{theirs}.mlp.c_proj', 'F', 'D'),
+    *last,
+  )
+  tied = {'lm_head.weight': f'transformer.{names["word"]}.weight'}
+  return Layout(rows, tied, ignored=('.attn.bias', '.attn.masked_bias'))
+
+
+def conv(ours: str, theirs: str, into: str, out: str) -> tuple[Row, Row]:
+  """Returns a Conv1D of transformers, whose weight lies as our kernel."""
+  kernel = Row(f'{ours}/kernel', f'{theirs}.weight', f'{into},{out}->{into}{out}')
+  return kernel, Row(f'{ours}/bias', f'{theirs}.bias', f'{out}->{out}')
+
+
+def write(model: Any) -> dict[str, Any]:
+  """Returns the width of the feed-forward, which 4 * width is where none is said."""
+  return dict(n_inner=None if model.ffn == 4 * model.width else model.ffn)
+
+
+def read(given: Any) -> dict[str, Any]:
+  """Returns the width of the feed-forward. Raises UserError: scores that are scaled by layer."""
+  if given.get('scale_attn_by_inverse_layer_idx'):
+    raise UserError(
+      'config.json has scale_attn_by_inverse_layer_idx=True, which our model does not compute: '
+      'expected False'
+    )
+  return dict(ffn=given.get('n_inner') or 4 * given.get('n_embd', 768))
+
+
+# Of both generations.
+COMMON = (
+  Field('width', 'n_embd', 768),
+  Field('layers', 'n_layer', 12),
+  Field('heads', 'n_head', 12),
+  Field('dropout', 'resid_pdrop', 0.1),
+  Field('embedding_dropout', 'embd_pdrop', 0.1),
+  Field('attention_dropout', 'attn_pdrop', 0.1),
+  Field('norm_eps', 'layer_norm_epsilon', 1e-5),
+  Field('init_std', 'initializer_range', 0.02),
+)
+
+FAMILY = Family(
+  model='gpt',
+  recipe='gpt',
+  model_type='gpt2',
+  base='transformer',
+  classes={'GPT2LMHeadModel': 'word'},
+  layout=layout,
+  fields=(
+    *COMMON,
+    Field('vocab_size', 'vocab_size', 50_257),
+    Field('positions', 'n_positions', 1024),
+    Field('activation', 'activation_function', 'gelu_new', ACTIVATIONS),
+  ),
+  fixed=dict(norms='before', one_table=False),
+  theirs=dict(
+    scale_attn_weights=(True,),
+    scale_attn_by_inverse_layer_idx=(False,),
+    add_cross_attention=(False,),
+    tie_word_embeddings=(True,),
+  ),
+  write=write,
+  read=read,
+  vocab_size=50_257,
+)

@@ -1,0 +1,48 @@
+"""OpenAIGPTLMHeadModel: GPT with norms behind what they serve, and a table of positions of its own.
+
+The original has one table, whose positions are rows of the softmax too (`config.model.one_table`);
+the class leaves them out of it, so it holds models without.
+"""
+
+from typing import Any
+
+from bertjax.errors import UserError
+from bertjax.formats.families import gpt2
+from bertjax.formats.family import Family, Field, Layout
+
+NAMES = dict(word='tokens_embed', position='positions_embed')
+
+
+def layout(model: Any) -> Layout:
+  """Returns the tables and the layers."""
+  return gpt2.stack(model, NAMES)
+
+
+def write(model: Any) -> dict[str, Any]:
+  """Returns no further field. Raises UserError: another feed-forward width than the class has."""
+  if model.ffn != 4 * model.width:
+    raise UserError(
+      f'the class of GPT has config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
+    )
+  return {}
+
+
+FAMILY = Family(
+  model='gpt',
+  recipe='gpt',
+  model_type='openai-gpt',
+  base='transformer',
+  classes={'OpenAIGPTLMHeadModel': 'word'},
+  layout=layout,
+  fields=(
+    *gpt2.COMMON,
+    Field('vocab_size', 'vocab_size', 40_478),
+    Field('positions', 'n_positions', 512),
+    Field('activation', 'afn', 'gelu', dict(gelu_tanh=('gelu',), relu=('relu',), silu=('silu',))),
+    Field('ffn', 'n_embd', 768, export=lambda ffn: ffn // 4, import_=lambda width: 4 * width),
+  ),
+  fixed=dict(norms='after', one_table=False),
+  theirs=dict(tie_word_embeddings=(True,)),
+  write=write,
+  vocab_size=40_478,
+)
