@@ -58,7 +58,8 @@ def write(model: Any) -> dict[str, Any]:
   kind = next((kind for kind, own in FORMS.items() if own == form), None)
   if kind is None:
     raise UserError(
-      f'the class of T5 has config.model.activation and gated of {sorted(FORMS.values())}, got {form}'
+      'the class of T5 has config.model.activation and gated of '
+      f'{sorted(FORMS.values())}, got {form}'
     )
   return dict(
     feed_forward_proj=kind, num_decoder_layers=model.layers, tie_word_embeddings=model.tied,
