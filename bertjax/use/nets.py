@@ -123,7 +123,8 @@ def inputs(net: Net) -> dict[str, Any]:
   """Returns the shapes of a batch of all that any model reads."""
   names = ('token', 'example', 'type', 'position', *net.model.tables)
   slots = [(name, 'BP') for name in ('target_pos', 'target', *SPAN)]
-  named = [*((name, 'BT') for name in names), *slots, ('first', 'BG')]
+  second = [(f'out_{name}', 'BU') for name in ('token', 'example', 'position')]
+  named = [*((name, 'BT') for name in names), *slots, *second, ('first', 'BG')]
   batch = {f'{name}_{axes}': jax.ShapeDtypeStruct((1, 8), jnp.int32) for name, axes in named}
   return batch | dict(weight_BP=jax.ShapeDtypeStruct((1, 8), jnp.float32))
 
