@@ -32,7 +32,7 @@ def open_directory(path: pathlib.Path) -> Opening:
     given = json.loads((path / CONFIG).read_bytes())
   except ValueError as error:
     raise UserError(f'{path / CONFIG} is no JSON: {error}') from error
-  if 'model_type' not in given and 'given' in given:
+  if 'model_type' not in given and {'format', 'config'} <= given.keys():
     raise UserError(f'{path} is a run and no directory of transformers: leave hf: out')
   state = weights.read(path)
   family, model = config_json.read(given, set(state))

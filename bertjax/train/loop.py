@@ -11,7 +11,7 @@ import json
 import math
 import pathlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -22,17 +22,21 @@ from bertjax.errors import UserError
 from bertjax.machine import checksums, hosts, mirror
 from bertjax.machine.stop import Stop
 from bertjax.metrics.progress import Progress
-from bertjax.train import first_state, opening, pace
+from bertjax.train import first_state, opening
 from bertjax.train.session import Session, held_out_scores
 
 
-def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
+def run(
+  config: Any, workdir: str, overrides: Sequence[str] = (), given: Collection[str] | None = None
+) -> None:
   """Trains until config.total_steps, from the newest checkpoint in the workdir if there is one.
 
   Args:
     config: of the run.
     workdir: of the run.
-    overrides: keys that may have other values than they had so far, see `resume.check_workdir`.
+    overrides: keys that may have other values than they had so far.
+    given: keys of the command line, which stand against a preset, minutes and epochs; None: all
+      values of the config stand.
   """
   registry.note_own(config)
   hosts.introduce()
@@ -44,7 +48,7 @@ def run(config: Any, workdir: str, overrides: Sequence[str] = ()) -> None:
     stack.enter_context(resume.alone_in(place.path))
     place.fetch()
     stack.enter_context(_nothing_left(config.data, pathlib.Path(place.path)))
-    _run(config, place, overrides, progress, stop, stack)
+    _run(config, place, overrides, given, progress, stop, stack)
 
 
 @contextlib.contextmanager
@@ -71,19 +75,17 @@ def _run(
   config: Any,
   place: mirror.Workdir,
   overrides: Sequence[str],
+  given: Collection[str] | None,
   progress: Progress,
   stop: Stop,
   stack: contextlib.ExitStack,
 ) -> None:
-  for line in pace.recall(config, place.path):
-    progress.note(line)
-  for line in resume.check_workdir(place.path, config, overrides):
-    progress.note(line)
   for note in resume.check_history(place.path):
     progress.note(note)
-  run, source = opening.open_run(config, place, progress)
+  run, source = opening.open_run(config, place, progress, given, overrides)
+  config = run.config
   progress.expect(config.total_steps)
-  session = Session(config, run, source, place, progress, stack)
+  session = Session(run, source, place, progress, stack)
   del source  # it may hold a whole model
   session.catch_up()
   for done in range(session.start + 1, config.total_steps + 1):
@@ -104,13 +106,16 @@ def _run(
   session.finish()
 
 
-def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
+def evaluate(
+  config: Any, workdir: str, step: str | None = None, given: Collection[str] | None = None
+) -> None:
   """Prints the held-out scores of a checkpoint of the workdir as one JSON line; null: no number.
 
   Args:
     config: that of the run, see `resume.stored_config`; what differs from it is said.
     workdir: of the run.
     step: of the checkpoint, or 'best' by `config.best`; None: the newest intact one.
+    given: as of `run`.
   """
   chosen = reading.as_step(step)
   progress = Progress(config.total_steps)
@@ -118,7 +123,7 @@ def evaluate(config: Any, workdir: str, step: str | None = None) -> None:
   place.fetch()
   for line in resume.overrides(place.path, config):
     progress.note(f'For this evaluation {line}')
-  run, _ = opening.open_run(config, place, progress)
+  run, _ = opening.open_run(config, place, progress, given)
   directory = reading.choose(place.path, chosen, config.best, place.fetch_checkpoint)
   record = dict(manifest=checksums.of_file(directory / mirror.MANIFEST))
   hosts.require_same('the checkpoint', record, 'give all the same --workdir')

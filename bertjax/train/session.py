@@ -50,7 +50,6 @@ class Session:
 
   def __init__(
     self,
-    config: Any,
     run: setup.Run,
     source: init_from.Source | None,
     place: mirror.Workdir,
@@ -60,14 +59,14 @@ class Session:
     """Takes the newest checkpoint, or begins anew.
 
     Args:
-      config: as it was given.
-      run: of it.
+      run: before its first step.
       source: what it is to begin with, if that was opened.
       place: its workdir.
       progress: what shows lines.
       stack: closes what is opened here; the last good state is saved first, if an error ends it.
     """
-    self._config, self._run, self._place, self._progress = config, run, place, progress
+    self._config = config = run.config
+    self._run, self._place, self._progress = run, place, progress
     self._workdir = workdir = place.path
     self._checkpoints = checkpoints_lib.Checkpoints(
       pathlib.Path(workdir, 'checkpoints'), config.keep_checkpoints, config.best,
@@ -75,11 +74,9 @@ class Session:
     )  # fmt: skip
     stack.callback(self._checkpoints.close)
     self.start, self.state, meta = first_state.begin(
-      config, run, source, self._checkpoints, progress, workdir
+      run, source, self._checkpoints, progress, workdir
     )
     stack.callback(self._send)
-    if late := resume.trained_already(workdir, run.config, self.start):
-      progress.note(f'Left out too late, step {self.start} was taken: {late} of config.skip_steps')
     tracked = tracking.Trackers(config, workdir, progress.note)
     stack.callback(tracked.close)
     self._writer = metrics_writer.Writer(workdir, self.start, tracked, meta.get('metrics'))
@@ -247,7 +244,8 @@ class Session:
   def _claim(self, done: int, found: Any, batch: Batch) -> None:
     """The first step has worked: from now on the workdir is this run's."""
     self._watch.check(done, found, batch, first_state.saved(self._config, self.state))
-    changed = resume.claim_workdir(self._workdir, self._config, self._run.config, self.start)
+    facts = self._run.spec.facts.kept()
+    changed = resume.claim_workdir(self._workdir, self._config, facts, self.start)
     self._writer.note(self.start, {metrics_writer.CHANGED: changed} if changed else {})
     resume.keep_vocabulary(self._workdir, self._run.vocabulary)
     resume.note_stopped(self._workdir, None)
