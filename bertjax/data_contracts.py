@@ -2,7 +2,7 @@
 
   Reader    where the rows of a run come from     examples/readers/NAME.py
   Plan      which tokens make up which example    examples/plans/NAME.py
-  Masking   what is hidden and predicted          examples/noise/NAME.py
+  Masking   what noise hides and asks for         examples/noise/NAME.py
   Task      what people have labelled             examples/labelled/NAME.py
 
 The arrays of a batch and the letters of their axes are in bertjax/types.py.
@@ -13,6 +13,27 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+PREFIX = {
+  'T': '',
+  'U': 'out_',
+}  # letter of a text's columns -> what the names of its arrays begin with
+
+
+def sizes(batch: Mapping[str, np.ndarray]) -> dict[str, int]:
+  """Returns letter -> size of the axis, by the names of a batch's arrays.
+
+  Raises:
+    ValueError: two arrays have other sizes of one letter, or one has other axes than its name.
+  """
+  found: dict[str, int] = {}
+  for name, value in batch.items():
+    axes = name.rpartition('_')[2]
+    if len(axes) != value.ndim or any(
+      found.setdefault(letter, size) != size for letter, size in zip(axes, value.shape, strict=True)
+    ):
+      raise ValueError(f'{name} has the shape {value.shape}, the arrays before it {found}')
+  return found
 
 
 class Ranges(NamedTuple):
@@ -62,7 +83,7 @@ class Spec(NamedTuple):
 
   Attributes:
     options: an instance of `Plan.options`.
-    length: T, tokens per row, special tokens included.
+    length: tokens of text per row, special tokens included: T, unless the noise gives other sizes.
     seed: seed of all draws.
     rows: rows of a batch; only plans that are `ordered` read it.
   """
@@ -131,29 +152,67 @@ def no_units(options: Any) -> bool:
   return False
 
 
+def as_long(options: Any, length: int) -> int:
+  """A row takes as many tokens of text as it has columns."""
+  del options
+  return length
+
+
+def no_slots(options: Any, length: int) -> int:
+  """Nothing is predicted in slots."""
+  del options, length
+  return 0
+
+
+class Stream(NamedTuple):
+  """A text that a noise makes of the examples of a batch; suffix m: one entry per token.
+
+  Attributes:
+    token_m: int32 ids, example by example; each example has one at least.
+    source_m: int64, the token of `layout.Rows` that each stands for: it has that one's example,
+      segment and ids of tables.
+    field: name -> [m], becomes the batch's `<name>_B<letter>`: target, weight.
+  """
+
+  token_m: np.ndarray
+  source_m: np.ndarray
+  field: Mapping[str, np.ndarray] = MappingProxyType({})
+
+
 class Masking(NamedTuple):
-  """The rule by which tokens are hidden and predicted, MASKING in examples/noise/NAME.py.
+  """The noise: which tokens are hidden and predicted. MASKING in examples/noise/NAME.py.
+
+  Most noises leave each token in its column. One with `sizes` makes other texts of an example, of
+  other lengths: 568 tokens become 512 with sentinels and 114 to write (T5).
 
   Attributes:
     options: a frozen dataclass, the fields of `config.data.mask` besides its name. A masking
       that draws has `static`: whether it draws the same in every epoch.
     special: names of the special tokens that it needs.
-    check: (options, store, length); refuses what cannot work.
-    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`.
+    check: (options, store, tokens of text per row); refuses what cannot work.
+    corrupt: (rows, options, store) -> the batch's token_BT and targets, see `targets.emit`. With
+      `sizes`: letter -> `Stream`, of each letter of `PREFIX` that it fills; the streams are laid
+      out as they are, so that a decoder's is moved by one already.
     slots: (options, length) -> P, predicted slots of a row.
     block: options -> number of rows that must be corrupted together.
     row: names of the `<name>_B` that it reads, which the plan must give.
     units: options -> whether it reads the store's units, phrases and entities.
+    raw: (options, T) -> tokens of text that a row takes.
+    sizes: (options, tokens of an example) -> letter -> columns that these become at most, for one
+      number or elementwise for an array; longer examples need no less. A row has T columns and, of
+      the other letters, what `raw` tokens become. None: tokens stay in their columns.
   """
 
   options: type
   special: Sequence[str]
   check: Callable[[Any, Any, int], None]
-  corrupt: Callable[[Any, Any, Any], dict[str, np.ndarray]]
-  slots: Callable[[Any, int], int]
+  corrupt: Callable[[Any, Any, Any], Mapping[str, Any]]
+  slots: Callable[[Any, int], int] = no_slots
   block: Callable[[Any], int] = one_row
   row: Sequence[str] = ()
   units: Callable[[Any], bool] = no_units
+  raw: Callable[[Any, int], int] = as_long
+  sizes: Callable[[Any, Any], Mapping[str, Any]] | None = None
 
 
 class Labelled(NamedTuple):
@@ -169,6 +228,8 @@ class Labelled(NamedTuple):
     part_n: int32 number of the part that each token is of, from 1: parts do not see each other,
       and every row has as many. (): each row is one part.
     truth: answers that an evaluator compares predictions with, if the rows lack part of them.
+    second: name -> what each column of the second text of each has, [U]; becomes the batch's
+      `<name>_BU`: out_token, target, weight.
   """
 
   id_n: Sequence[np.ndarray]
@@ -178,14 +239,15 @@ class Labelled(NamedTuple):
   token_label: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
   part_n: Sequence[np.ndarray] = ()
   truth: Sequence[Any] = ()
+  second: Mapping[str, Sequence[np.ndarray]] = MappingProxyType({})
 
   def take(self, number_n: np.ndarray) -> 'Labelled':
     """The examples of these numbers, in this order."""
     chosen = lambda found: [found[number] for number in number_n] if len(found) else found
+    each = lambda found: {name: chosen(value) for name, value in found.items()}
     return Labelled(
       chosen(self.id_n), chosen(self.type_n), {k: v[number_n] for k, v in self.label.items()},
-      self.cut, {k: chosen(v) for k, v in self.token_label.items()}, chosen(self.part_n),
-      chosen(self.truth),
+      self.cut, each(self.token_label), chosen(self.part_n), chosen(self.truth), each(self.second),
     )  # fmt: skip
 
 
@@ -234,7 +296,8 @@ class TrainingRows(RowSource, Protocol):
   """Rows to train on."""
 
   def template(self) -> dict[str, np.ndarray]:
-    """One of them, as long as the longest, without dropped_B: for its shapes and dtypes."""
+    """One of them, as long as the longest by every letter, without dropped_B: for its shapes and
+    dtypes."""
     ...
 
 

@@ -126,7 +126,7 @@ def _mode(model: Any, texts: list[str]) -> str:
   spelled = {BLANK, BLANK if mask is None else model.vocabulary.pieces[mask]}
   if any(each in texts[0] for each in spelled):
     mode, why = 'fill', 'the first text has a blank'
-  elif model.net.judge is not None:
+  elif model.net.can('replaced'):
     mode, why = 'replaced', 'the model has a discriminator, and the first text no blank'
   else:
     mode, why = 'score', 'the first text has no blank'
@@ -181,7 +181,7 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
     if part.seconds:
       found = [dict(second=s, **each) for s, each in zip(part.seconds, found, strict=True)]
   else:
-    pseudo = '' if model.net.causal else 'pseudo_'
+    pseudo = '' if model.net.model.causal else 'pseudo_'
     found = [
       {
         f'{pseudo}log_likelihood': score.log_likelihood,

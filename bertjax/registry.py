@@ -18,6 +18,13 @@ from typing import Any
 
 from bertjax.errors import UserError, choose
 
+# Folder of choices -> the constant that each module of it exports; docs/extending.md.
+EXPORTS = {
+  'bertjax.models': 'MODEL', 'bertjax.objectives': 'OBJECTIVE', 'bertjax.evals': 'EVALUATOR',
+  'bertjax.examples.plans': 'PLAN', 'bertjax.examples.noise': 'MASKING',
+  'bertjax.examples.readers': 'READER', 'bertjax.examples.labelled': 'TASK',
+  'bertjax.optim.directions': 'DIRECTION', 'bertjax.metrics.trackers': 'TRACKER',
+}  # fmt: skip
 TRUSTED: set[str] = set()  # modules that directories may name
 _OWN: set[str] = set()  # what the user names
 _ELSEWHERE: dict[str, str] = {}  # what directories name -> the file that does
@@ -42,10 +49,14 @@ def find(package: str, name: str, key: str) -> ModuleType:
     key: of the config, for the message.
 
   Raises:
-    UserError: there is no such module; the nearest is named. Or as `load`.
+    UserError: there is no such module; the nearest is named. One of the user's that does not export
+      what those of the package do. Or as `load`.
   """
   if '.' in str(name):
-    return load(str(name), key)
+    module, export = load(str(name), key), EXPORTS.get(package, '')
+    if export and not hasattr(module, export):
+      raise UserError(f'{key}: expected a module with {export}, got {name!r}, which has none')
+    return module
   return importlib.import_module(f'{package}.{choose(name, names_in(package), key)}')
 
 

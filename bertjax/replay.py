@@ -104,7 +104,8 @@ def _take(run: Any, state: Any, done: int) -> tuple[Any, dict[str, Any] | None]:
 
 def _describe(run: Any, state: Any, step: int) -> dict[str, Any] | None:
   """Takes the last step, and finds the norms of its layers as well."""
-  from bertjax.train import layer_norms, spikes
+  from bertjax.train import layer_norms
+  from bertjax.train.watch import spikes
 
   phase, batch, state = _ready(run, state, step)
   if batch is None:

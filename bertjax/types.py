@@ -5,9 +5,11 @@ Axis letters, in einsum strings and as the suffix of every array of rank >= 2:
   B batch rows     T query length      S key length      N heads       H head size
   D model width    F feed-forward      V vocabulary      L layers      M memory length
   P predicted slots per row            G packed examples per row       R relative positions
+  U columns of a second text, a decoder's                 C classes     W characters of a word
 
-The batch schema. Every array has B first; integers are int32, weights float32. A recipe emits the
-keys that its objective reads, always in these shapes:
+The batch schema. Every array has B first; integers are int32, weights float32. All arrays of a
+batch agree in the size of a letter (`data_contracts.sizes`). A recipe emits the keys that its
+objective reads, always in these shapes:
 
   token_BT         input ids, corrupted where the objective says so
   example_BT       1, 2, .. number the packed examples of a row, 0 is padding; equal ids attend
@@ -30,6 +32,11 @@ keys that its objective reads, always in these shapes:
   span_start_BG, span_end_BG  columns of the ends of an answer; that of [CLS] where there is none
   span_impossible_BG  1 where the question has no answer in the whole of its text
   tag_BT, tag_weight_BT  tag of a word at its first piece, and 1.0 there
+  out_token_BU     second text of each example as the decoder reads it: the token before each target
+  out_example_BU   its example, with the numbers of example_BT, so that equal ids attend across the
+                   texts too. It alone tells padding: the first column may hold id 0 and be real
+  out_position_BU  position within the example's second text, from 0
+  target_BU, weight_BU  the token to predict at each column of the second text, and 1.0 there
   <name>_BT        ids of a table of `config.model.extra`: language, role
   order_q_BT, order_k_BT  query t sees key s iff order_q > order_k (XLNet's permutations)
   start_B          1 where the row does not go on where this row of the last batch stopped

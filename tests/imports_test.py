@@ -36,7 +36,7 @@ ARROWS: dict[str, str] = {
   'export': 'machine kernels models vocab formats sources',
   'train': """machine sharding models objectives optim metrics vocab store examples config
     checkpoint formats sources""",
-  'use': """machine sharding kernels models objectives text vocab examples evals checkpoint
+  'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",
   'launch': 'metrics config checkpoint',
   'tools': """machine sharding kernels models optim metrics store examples config formats train""",

@@ -40,22 +40,26 @@ class Mutation(NamedTuple):
 
 def noted_in(path: pathlib.Path) -> Iterator[Mutation]:
   """The mutations that a test file notes: above a test, or as statements of the module."""
-  name = path.relative_to(ROOT).as_posix()
+  name, file = path.relative_to(ROOT).as_posix(), ''
   for node in ast.parse(path.read_text()).body:
-    if isinstance(node, ast.FunctionDef):
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == 'MUTATED':
+      file = ast.literal_eval(node.value)
+    elif isinstance(node, ast.FunctionDef):
       for call in filter(is_mutation, node.decorator_list):
-        yield read(call, f'{name}::{node.name}')
+        yield read(call, f'{name}::{node.name}', file)
     elif isinstance(node, ast.Expr) and is_mutation(node.value):
-      yield read(node.value, name)
+      yield read(node.value, name, file)
 
 
 def is_mutation(node: ast.expr) -> bool:
   return isinstance(node, ast.Call) and getattr(node.func, 'id', None) == 'mutation'
 
 
-def read(call: ast.Call, test: str) -> Mutation:
+def read(call: ast.Call, test: str, file: str) -> Mutation:
   values = [ast.literal_eval(arg) for arg in call.args]
   given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+  if len(values) == 3:
+    values.insert(1, given.pop('file', file))
   case = given.pop('case', None)
   return Mutation(*values, **given, test=f'{test}[{case}]' if case else test)
 

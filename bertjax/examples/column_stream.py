@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bertjax import counter_rng
-from bertjax.examples import layout
+from bertjax.examples import layout, shuffle
 
 
 class Order(NamedTuple):
@@ -133,7 +133,7 @@ def _order(stream: ColumnStream, epoch: int | None) -> Order:
   document_D = np.arange(documents)
   if epoch is not None:
     key = counter_rng.fold(counter_rng.root(stream.seed, 'documents'), epoch)
-    document_D = counter_rng.permute(np.repeat(key, documents), document_D, documents)
+    document_D = shuffle.order(key, documents)
   bound_D = store.sentences[store.documents]
   size_D = np.diff(bound_D)[document_D] + (stream.ends is not None)
   return Order(document_D, np.concatenate([[0], np.cumsum(size_D)]))

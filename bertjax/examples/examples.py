@@ -2,7 +2,7 @@
 
   plan     which ranges of the store make up which example     examples/plans/
   packing  which examples share a row                          packing.py
-  order    which rows a batch has                              counter_rng.py, language_sampling.py
+  order    which rows a batch has                              shuffle.py
   tokens   gathered and laid out                               layout.py
   masking  what is hidden and predicted                        examples/noise/
 
@@ -24,8 +24,8 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Chosen, Plan, Spec
 from bertjax.errors import UserError
-from bertjax.examples import languages as language_sampling
-from bertjax.examples import layout, packing
+from bertjax.examples import languages, layout, packing
+from bertjax.examples import shuffle as shuffle_lib
 from bertjax.examples.plan_and_mask import Recipe, check_special, open_recipe
 from bertjax.machine import checksums
 from bertjax.store import cache, npy_files
@@ -61,6 +61,7 @@ class Examples:
       examples.
     row_example: int64 [examples], row by row; None where rows are examples.
     count: counts of the plan, by name.
+    size: letter -> columns of a row, of each text: T, and U of a noise that makes a second one.
     tables: names of the store's columns that batches show as `<name>_BT`.
     plan: the directory of the plan, None of one in memory.
   """
@@ -72,12 +73,13 @@ class Examples:
   row_start: np.ndarray | None
   row_example: np.ndarray | None
   count: dict[str, int]
+  size: dict[str, int]
   tables: Sequence[str] = ()
   plan: pathlib.Path | None = None
 
   @property
   def length(self) -> int:
-    """Tokens per row."""
+    """Tokens of text per row, before the noise."""
     return self.spec.length
 
   @property
@@ -141,22 +143,18 @@ class Examples:
     return {name: np.concatenate([p[name] for p in parts])[inverse_n] for name in parts[0]}
 
   @functools.cached_property
-  def _schedule(self) -> language_sampling.Schedule | None:
+  def _schedule(self) -> shuffle_lib.Schedule | None:
     alpha = self.recipe.language_alpha
     if alpha is None:
       return None
     column, block = self.column, self.recipe.language_block
-    return language_sampling.schedule(column['group'], alpha, block, column.get('weight'))
+    return shuffle_lib.schedule(column['group'], alpha, block, column.get('weight'))
 
   def _rows_at(self, row_n, shuffle) -> tuple[np.ndarray, np.ndarray]:
     """Returns the epoch and the index in the epoch of these rows."""
     if shuffle and self._schedule:
-      return language_sampling.rows_at(row_n, self._schedule, self.spec.seed)
-    epoch_n, index_n = np.divmod(row_n, self.rows)
-    if shuffle:
-      key_n = counter_rng.fold(counter_rng.root(self.spec.seed, 'shuffle'), epoch_n)
-      index_n = counter_rng.permute(key_n, index_n, self.rows)
-    return epoch_n, index_n
+      return shuffle_lib.by_language(row_n, self._schedule, self.spec.seed)
+    return shuffle_lib.rows(row_n, self.rows, self.spec.seed, shuffle)
 
   def _build(self, row_n, epoch_n, index_n) -> dict[str, np.ndarray]:
     if self.row_start is None or self.row_example is None:
@@ -182,11 +180,15 @@ class Examples:
       recipe.plan.ranges(self.store, self.spec, chosen), self.store, row_E, key_E,
       (len(row_n), self.length), row_n, self.spec.seed,
     )  # fmt: skip
-    batch = layout.frame(rows, recipe.pack)
     for name in self.tables:
-      if f'{name}_BT' not in batch:
-        batch[f'{name}_BT'] = layout.place(rows, layout.column(rows, self.store, name))
-    return batch | recipe.masking.corrupt(rows, recipe.mask_options, self.store)
+      if name not in rows.ranges.table:
+        table = {**rows.ranges.table, name: layout.column(rows, self.store, name)}
+        rows = rows._replace(ranges=rows.ranges._replace(table=table))
+    made = recipe.masking.corrupt(rows, recipe.mask_options, self.store)
+    if recipe.masking.sizes is None:
+      return {**layout.frame(rows, recipe.pack), **made}
+    pad, none = self.store.special['pad'], np.zeros(len(row_n), np.int32)
+    return layout.frame_streams(rows, made, self.size, recipe.pack, pad) | dict(dropped_B=none)
 
 
 def make_examples(
@@ -203,7 +205,8 @@ def make_examples(
   Args:
     store: the token store.
     data: `config.data`.
-    length: tokens per row, special tokens included.
+    length: columns T of a row, special tokens included; the noise says how many tokens of text
+      they take, and the sizes of other letters.
     seed: of the plan, the order and the masks.
     fallback: directory for plans where the store's own cannot be written; where none can, the plan
       is kept in memory.
@@ -214,7 +217,7 @@ def make_examples(
     UserError: as `open_recipe`; a special token that the vocabulary lacks, or a store or length
       that the plan cannot use.
   """
-  store, recipe, spec = _opened(store, data, length, seed, rows, tables)
+  store, recipe, spec, size = _opened(store, data, length, seed, rows, tables)
   _pieces(store, recipe, spec)  # meets all mistakes before anything is written
   identity = dict(
     format=FORMAT,
@@ -223,13 +226,15 @@ def make_examples(
     pack=recipe.pack,
     **spec._replace(rows=rows if recipe.plan.ordered else 0, options=None)._asdict(),
   )
+  if recipe.masking.sizes:  # which rows hold which examples follows from them
+    identity |= dict(noise=[recipe.mask_name, dataclasses.asdict(recipe.mask_options)], size=size)
   roots = [pathlib.Path(store.path, 'plans'), *([pathlib.Path(fallback)] if fallback else [])]
 
   def build(path: pathlib.Path) -> dict[str, int]:
     count = npy_files.write_columns(path, _pieces(store, recipe, spec))
     if recipe.pack > 1:
       length_E = np.load(path / 'length.npy', mmap_mode='r')
-      npy_files.write_columns(path, _packed(length_E, recipe, length))
+      npy_files.write_columns(path, _packed(length_E, recipe, spec.length, size))
     return count
 
   try:
@@ -241,10 +246,10 @@ def make_examples(
   column = {path.stem: np.asarray(np.load(path, mmap_mode='r')) for path in files}
   packed: dict[str, Any] = {n: column.pop(n, None) for n in ('row_start', 'row_example')}
   old = count.get('random_next') and 'no_other_document' not in count
-  if old and 1 in language_sampling.peers(store).size_l:
+  if old and 1 in languages.peers(store).size_l:
     said = 'takes text of the same document for random text where a language has no other'
     logging.warning('the plan %s of an earlier version %s: remove it for new runs', directory, said)
-  examples = Examples(store, recipe, spec, column, count=count, tables=tables, **packed)
+  examples = Examples(store, recipe, spec, column, count=count, size=size, tables=tables, **packed)
   return _checked(dataclasses.replace(examples, plan=directory))
 
 
@@ -252,15 +257,17 @@ def examples_in_memory(
   store, data: Any, length: int, seed: int, rows: int = 0, tables: Sequence[str] = ()
 ) -> Examples:
   """Opens a plan in memory, for a store without a directory: `make_examples` without writing."""
-  store, recipe, spec = _opened(store, data, length, seed, rows, tables)
+  store, recipe, spec, size = _opened(store, data, length, seed, rows, tables)
   column, count = npy_files.join_columns(_pieces(store, recipe, spec))
   packed: dict[str, Any] = dict(row_start=None, row_example=None)  # so it stays where none are
   if recipe.pack > 1:
-    packed |= npy_files.join_columns(_packed(column['length'], recipe, length))[0]
-  return _checked(Examples(store, recipe, spec, column, count=count, tables=tables, **packed))
+    packed |= npy_files.join_columns(_packed(column['length'], recipe, spec.length, size))[0]
+  return _checked(
+    Examples(store, recipe, spec, column, count=count, size=size, tables=tables, **packed)
+  )
 
 
-def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec]:
+def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec, dict[str, int]]:
   recipe = open_recipe(data)
   if recipe.plan.ordered and rows < 1:
     raise UserError(
@@ -272,7 +279,10 @@ def _opened(store, data, length, seed, rows, tables) -> tuple[Any, Recipe, Spec]
     store.column(name)  # refuses a store that lacks it, with the remedy
   if recipe.masking.units(recipe.mask_options):
     store.check_units()
-  return store, recipe, Spec(recipe.plan_options, length, seed, rows)
+  noise, tokens = recipe.masking, recipe.masking.raw(recipe.mask_options, length)
+  made = noise.sizes(recipe.mask_options, tokens) if noise.sizes else {}
+  size = {letter: int(columns) for letter, columns in made.items()} | dict(T=length)
+  return store, recipe, Spec(recipe.plan_options, tokens, seed, rows), size
 
 
 def _pieces(store, recipe: Recipe, spec: Spec):
@@ -319,7 +329,12 @@ def _counted(pieces):
     yield column, count | dict(tokens=int(column['length'].sum()))
 
 
-def _packed(length_E, recipe, capacity):
+def _packed(length_E, recipe, capacity, size):
+  if recipe.masking.sizes:
+    # An example counts as much of a row as the letter that it fills most.
+    most = recipe.masking.sizes(recipe.mask_options, np.asarray(length_E, np.int64))
+    share = [-(-value_E * capacity // size[letter]) for letter, value_E in most.items()]
+    length_E = np.max([length_E, *share], 0)
   yield dict(row_start=np.zeros(1, np.int64)), {}
   packed = 0
   for example_n, count_n in packing.pack(length_E, capacity, recipe.pack):

@@ -5,12 +5,12 @@ example), so that padding costs nothing and packed rows are no special case. `pl
 array out as [B, T].
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from bertjax.data_contracts import Ranges
+from bertjax.data_contracts import PREFIX, Ranges, Stream
 
 
 class Rows(NamedTuple):
@@ -174,21 +174,77 @@ def lay_out(
     number_B: of the rows; 0, 1, .. by default.
     seed: of draws that rows share.
   """
-  example_n, position_n = ragged(ranges.length_E)
-  start_E = starts(ranges.length_E)
   slot_E = np.arange(len(row_E)) - np.searchsorted(row_E, row_E)
-  column_E = start_E - start_E[np.arange(len(row_E)) - slot_E]
-  cell_n = (row_E * shape[1] + column_E)[example_n] + position_n
   number_B = np.arange(shape[0]) if number_B is None else number_B
   return Rows(
-    ranges, *tokens(ranges, store), key_E, row_E, slot_E, example_n, position_n, cell_n, shape,
-    number_B, seed,
+    ranges, *tokens(ranges, store), key_E, row_E, slot_E,
+    *_places_of(ranges.length_E, row_E, slot_E, shape[1]), shape, number_B, seed,
   )  # fmt: skip
 
 
-def place(rows: Rows, value_n: np.ndarray, fill_value: int = 0) -> np.ndarray:
-  """Lays one integer per token out as int32 [B, T], with fill_value where there is no token."""
-  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, np.int32)
+def _places_of(length_E, row_E, slot_E, columns):
+  """Returns example_n, position_n and cell_n of examples side by side in rows of these columns."""
+  example_n, position_n = ragged(length_E)
+  start_E = starts(length_E)
+  column_E = start_E - start_E[np.arange(len(row_E)) - slot_E]
+  return example_n, position_n, (row_E * columns + column_E)[example_n] + position_n
+
+
+def frame_streams(
+  rows: Rows, made: Mapping[str, Stream], size: Mapping[str, int], max_examples: int, pad: int
+) -> dict[str, np.ndarray]:
+  """Lays the texts that a noise made of the examples out in the same rows.
+
+  Args:
+    rows: the text before the noise.
+    made: letter -> text.
+    size: letter -> columns of a row.
+    max_examples: as of `frame`.
+    pad: id where there is no token.
+
+  Raises:
+    ValueError: a text has more tokens than a row has columns, or none of an example.
+  """
+  batch: dict[str, np.ndarray] = {}
+  for letter, stream in made.items():
+    own = _relaid(rows, stream, letter, size[letter])
+    texts = frame(own, max_examples) if letter == 'T' else _numbers(own, letter)
+    texts[f'{PREFIX[letter]}token_B{letter}'] = place(own, stream.token_m, pad)
+    for name, value_m in stream.field.items():
+      dtype = np.float32 if np.issubdtype(value_m.dtype, np.floating) else np.int32
+      texts[f'{name}_B{letter}'] = place(own, value_m, 0, dtype)
+    batch |= texts
+  return batch
+
+
+def _relaid(rows: Rows, stream: Stream, letter: str, columns: int) -> Rows:
+  source_m, ranges = stream.source_m, rows.ranges
+  length_E = np.bincount(rows.example_n[source_m], minlength=len(rows.row_E))
+  most = int(np.bincount(rows.row_E, length_E).max())
+  if most > columns or not length_E.all():
+    raise ValueError(
+      f'the noise makes up to {most} columns {letter} of the examples of a row, and '
+      f'{length_E.min()} at least of an example: expected at most {columns}, as its sizes say, and '
+      '1 at least'
+    )
+  ranges = ranges._replace(
+    length_E=length_E,
+    type_n=None if ranges.type_n is None else ranges.type_n[source_m],
+    table={name: value_n[source_m] for name, value_n in ranges.table.items()},
+    position_n=None,
+  )
+  example_m, position_m, cell_m = _places_of(length_E, rows.row_E, rows.slot_E, columns)
+  return rows._replace(
+    ranges=ranges, token_n=stream.token_m, example_n=example_m, position_n=position_m,
+    cell_n=cell_m, shape=(rows.shape[0], columns),
+  )  # fmt: skip
+
+
+def place(
+  rows: Rows, value_n: np.ndarray, fill_value: int = 0, dtype: Any = np.int32
+) -> np.ndarray:
+  """Lays one number per token out as [B, T], with fill_value where there is no token."""
+  cell = np.full(rows.shape[0] * rows.shape[1], fill_value, dtype)
   cell[rows.cell_n] = value_n
   return cell.reshape(rows.shape)
 
@@ -208,14 +264,22 @@ def frame(rows: Rows, max_examples: int) -> dict[str, np.ndarray]:
 
   ranges, first_n = rows.ranges, np.searchsorted(rows.example_n, np.arange(len(rows.row_E)))
   type_n = np.zeros(len(rows.token_n), np.int32) if ranges.type_n is None else ranges.type_n
-  position_n = rows.position_n if ranges.position_n is None else ranges.position_n
   batch = dict(
-    example_BT=place(rows, (rows.slot_E + 1)[rows.example_n]),
+    **_numbers(rows, 'T'),
     type_BT=place(rows, type_n),
-    position_BT=place(rows, position_n),
     first_BG=slots(rows.cell_n[first_n] % rows.shape[1], np.int32),
     example_weight_BG=slots(1.0, np.float32),
   )
+  if ranges.position_n is not None:
+    batch['position_BT'] = place(rows, ranges.position_n)
   batch |= {f'{name}_B': value_E.astype(np.int32) for name, value_E in ranges.row.items()}
   batch |= {f'{name}_BT': place(rows, value_n) for name, value_n in ranges.table.items()}
   return batch | {f'{name}_BG': slots(label, np.int32) for name, label in ranges.label.items()}
+
+
+def _numbers(rows: Rows, letter: str) -> dict[str, np.ndarray]:
+  """Returns the examples and positions of a text."""
+  return {
+    f'{PREFIX[letter]}example_B{letter}': place(rows, (rows.slot_E + 1)[rows.example_n]),
+    f'{PREFIX[letter]}position_B{letter}': place(rows, rows.position_n),
+  }

@@ -12,7 +12,7 @@ from typing import Any
 import grain
 import numpy as np
 
-from bertjax.data_contracts import HeldOutRows, RowSource
+from bertjax.data_contracts import PREFIX, HeldOutRows, RowSource
 from bertjax.errors import UserError
 
 Batch = dict[str, np.ndarray]
@@ -109,11 +109,13 @@ def batch_sha256(batch: Mapping[str, Any]) -> str:
 
 def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
   """Takes dropped_B, which is for the ledger alone, out of the batch."""
-  real = sum(int(np.count_nonzero(example_BT)) for example_BT in each(batch, 'example_BT'))
-  weights = each(batch, 'weight_BP') or each(batch, 'example_weight_BG')  # of tokens, or labels
+  texts = [x for k, prefix in PREFIX.items() for x in each(batch, f'{prefix}example_B{k}')]
+  weights = each(batch, 'weight_BP') + each(batch, 'weight_BU')  # of tokens; else of labels
+  weights = weights or each(batch, 'example_weight_BG')
+  real = sum(int(np.count_nonzero(example)) for example in texts)
   counts = dict(
     real=real,
-    padding=sum(example_BT.size for example_BT in each(batch, 'example_BT')) - real,
+    padding=sum(example.size for example in texts) - real,
     predicted=sum(int(np.count_nonzero(weight)) for weight in weights),
     dropped=int(batch.pop('dropped_B').sum()),
   )
@@ -121,7 +123,7 @@ def _counted(batch: Batch) -> tuple[Batch, dict[str, int]]:
 
 
 def _fill_up(name, value, missing, examples):
-  empty = examples.store.special['pad'] if name == 'token_BT' else 0
+  empty = examples.store.special['pad'] if name in ('token_BT', 'out_token_BU') else 0
   return np.pad(
     value, ((0, missing), *itertools.repeat((0, 0), value.ndim - 1)), constant_values=empty
   )

@@ -55,6 +55,34 @@ def norm(ours: str, theirs: str, width: str = 'D', **more: Any) -> tuple[Row, Ro
   return scale, Row(f'{ours}/bias', f'{theirs}.bias', f'{width}->{width}', **more)
 
 
+def layer(ours: str, theirs: str, names: str, dense=dense, norm=norm) -> tuple[Row, ...]:
+  """Returns the rows of a layer whose norms stand behind attention and feed-forward.
+
+  Args:
+    ours: path of the stack of layers.
+    theirs: a name with * in the place of each of
+    names: query, key, value, output, their norm, the two of feed-forward, its norm.
+    dense, norm: make the rows of one of them.
+  """
+  rows: tuple[Row, ...] = ()
+  for (path, *axes), name in zip(_LAYER, names.split(), strict=True):
+    place = f'{ours}/{path}', theirs.replace('*', name)
+    rows += dense(*place, *axes) if axes else norm(*place)
+  return rows
+
+
+_LAYER = (
+  ('attention/query', 'NH', 'D'),
+  ('attention/key', 'NH', 'D'),
+  ('attention/value', 'NH', 'D'),
+  ('attention/out', 'D', 'NH'),
+  ('attention_norm',),
+  ('ffn_up', 'F', 'D'),
+  ('ffn_down', 'D', 'F'),
+  ('ffn_norm',),
+)
+
+
 def heads(rows: Sequence[Row], **sizes: int) -> tuple[Row, ...]:
   """Returns the rows as those of a head, with its own sizes."""
   return tuple(row._replace(head=True, sizes=dict(row.sizes, **sizes)) for row in rows)

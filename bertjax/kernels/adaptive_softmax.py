@@ -62,7 +62,7 @@ def adaptive_cross_entropy(scores: AdaptiveScores, target_BP: Array) -> tuple[Ar
     first, last = scores.bounds[cluster : cluster + 2]
     inside.append((target_BP >= first) & (target_BP < last))
     head_BP = jnp.where(inside[-1], scores.entry(cluster), head_BP)
-  nll_BP, right_BP = cross_entropy(scores.head, head_BP)
+  nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)
   for cluster, tail in enumerate(scores.tails):
     place_BP = jnp.where(inside[cluster], target_BP - scores.bounds[cluster], 0)
     tail_nll_BP, tail_right_BP = inside_cross_entropy(tail, place_BP, inside[cluster])
@@ -139,7 +139,7 @@ def _forward(group, vocab_size, hidden_nE, table_VE, bias_V, target_n, inside_n)
     at_g, _, target_g, logits_gV = _group(group, vocab_size, order_m, at, *operands)
     return [
       x_n.at[at_g].set(x_g, mode='drop')
-      for x_n, x_g in zip(found, score(logits_gV, target_g), strict=True)
+      for x_n, x_g in zip(found, score(logits_gV, target_g)[:2], strict=True)
     ]
 
   nll_n, right_n = jax.lax.fori_loop(0, groups, body, [jnp.zeros(len(target_n))] * 2)

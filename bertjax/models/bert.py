@@ -20,7 +20,7 @@ from bertjax.models.layers import answers as answers_lib
 from bertjax.models.layers import flops as flops_lib
 from bertjax.models.layers import pad_id
 from bertjax.models.layers.answers import AnswerHead, Answers
-from bertjax.models.layers.attend import Attend, example_mask
+from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import projections
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
@@ -160,6 +160,16 @@ class Base(Model):
   def has_segments(self) -> bool:
     """True if the model tells the segments of a row apart: it has two types or more."""
     return self.types > 1
+
+  @property
+  def causal(self) -> bool:
+    """True if a position sees what is before it alone."""
+    return self.attend == 'causal'
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """Names of the further tables, and of the languages where they decide who sees whom."""
+    return named_tables(self.extra, self.attend)
 
   @property
   def table_width(self) -> int:

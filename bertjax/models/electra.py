@@ -27,7 +27,7 @@ from bertjax.models.layers.basic import ACTIVATIONS, INITS, Dense, Dropout, Init
 from bertjax.models.layers.block import Context
 from bertjax.models.layers.embeddings import Embeddings
 from bertjax.models.layers.encoder import Encoder
-from bertjax.models.layers.heads import WordHead, gather_positions
+from bertjax.models.layers.heads import Head, WordHead, at_targets, gather_positions
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -163,9 +163,20 @@ class Electra(bert.Base):
     out = dict(rtd_BT=self.rtd(last_BTD), last_BTD=last_BTD)
     return dict(out, hidden_LBTD=layers[0], embedded_BTD=layers[1]) if hidden else out
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The generator's head for words, where there is one, and the discriminator's."""
+    words = (Head('word', 'word', self.vocab_size, 'mlm'),)
+    return (*(words if self.generator != 'uniform' else ()), Head('replaced', 'replaced', 1, 'rtd'))
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the discriminator on a batch without dropout: for export and use."""
-    return self.discriminate(batch, None, hidden=True)
+    return self.discriminate(batch, None, hidden)
+
+  def word_scores(self, batch: Batch) -> Scores:
+    """Returns the generator's scores at the targets of a batch."""
+    scores = self.generate(batch, None)
+    return at_targets(scores, batch) if self.generator == 'two_tower' else scores
 
   @property
   def generator_table_width(self) -> int:

@@ -19,7 +19,7 @@ from bertjax.field_types import Count, Fraction, Natural, Positive
 from bertjax.kernels.dropout import Noise
 from bertjax.kernels.look_up import look_up
 from bertjax.models.layers import flops as flops_lib
-from bertjax.models.layers.attend import Attend, example_mask
+from bertjax.models.layers.attend import Attend, example_mask, named_tables
 from bertjax.models.layers.attention import rotary
 from bertjax.models.layers.basic import (
   Activation,
@@ -35,9 +35,11 @@ from bertjax.models.layers.block import Context
 from bertjax.models.layers.contracts import TargetModel
 from bertjax.models.layers.encoder import Encoder
 from bertjax.models.layers.heads import (
+  Head,
   Pooling,
   Transform,
   WordHead,
+  declared,
   gather_positions,
   label_logits,
   pool,
@@ -172,6 +174,21 @@ class ModernBert(TargetModel):
   def has_segments(self) -> bool:
     """False: the model has no table of segments."""
     return False
+
+  @property
+  def causal(self) -> bool:
+    """True if a position sees what is before it alone."""
+    return self.attend == 'causal'
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """The languages, where they decide who sees whom."""
+    return named_tables((), self.attend)
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The heads that its fields ask for; those of labels read through `head`."""
+    return declared(self, through='head')
 
   @property
   def out_std(self) -> float:

@@ -26,7 +26,7 @@ from bertjax.models.layers.basic import (
   param,
   small_table,
 )
-from bertjax.models.layers.heads import gather_positions
+from bertjax.models.layers.heads import Head, gather_positions
 from bertjax.types import Batch, Factory
 
 Array = jax.Array
@@ -88,9 +88,14 @@ class SpanBert(bert.Bert):
     right_BPD = gather_positions(out['last_BTD'], batch['right_BP'])
     return dict(out, boundary=head(left_BPD, right_BPD, batch['offset_BP'], out['word']))
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """Those of `Bert`, and the boundary head."""
+    return (*super().output_heads, Head('boundary', 'boundary', self.vocab_size, 'boundary'))
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs `Bert` without dropout; the boundary head, which needs targets, stays out."""
-    return super().__call__(batch, None, True)
+    return super().__call__(batch, None, hidden)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

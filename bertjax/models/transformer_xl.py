@@ -41,8 +41,8 @@ from bertjax.models.layers.basic import (
 from bertjax.models.layers.block import Block, Context
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import WordHead
-from bertjax.models.layers.memory import Memory
+from bertjax.models.layers.heads import Head, WordHead
+from bertjax.models.layers.memory import Memory, Start
 from bertjax.models.layers.positions import DistanceTable, query_biases, sinusoids
 from bertjax.models.layers.remat import Remat
 from bertjax.types import Batch, Factory
@@ -138,7 +138,7 @@ class TransformerXL(StreamModel):
   def __call__(
     self,
     batch: Batch,
-    memory: Memory | tuple[()] = (),
+    carry: Memory | tuple[()] = (),
     noise: Noise | None = None,
     hidden: bool = False,
   ):
@@ -146,13 +146,13 @@ class TransformerXL(StreamModel):
 
     Args:
       batch: see types.py; reads token and example.
-      memory: of the batch before this one.
+      carry: memory of the batch before this one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
 
     Returns:
       dict with word, the vocabulary's `Scores` or `AdaptiveScores` at every position; last_BTD;
-      memory, for the next batch; hidden_LBTD and embedded_BTD if asked.
+      carry, for the next batch; hidden_LBTD and embedded_BTD if asked.
     """
     dtype, init = jnp.dtype(self.dtype), INITS[self.initializer](self.init_std)
     embed, scores = self._words(init, dtype)
@@ -164,12 +164,10 @@ class TransformerXL(StreamModel):
     x_BTD = Dropout(self.dropout, name='dropout')(x_BTD, noise)
     x_BTD = nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
     embedded_BTD = x_BTD
-    x_BTD, (hidden_BLMD, hidden_LBTD) = self._layers(x_BTD, batch, memory, noise, hidden)
+    x_BTD, (hidden_BLMD, hidden_LBTD) = self._layers(x_BTD, batch, carry, noise, hidden)
     last_BTD = Dropout(self.dropout, name='output_dropout')(x_BTD, noise)
-    out: dict[str, Any] = dict(word=scores(last_BTD), last_BTD=last_BTD, memory=memory)
-    if memory:
-      example_BM = memory_lib.push(memory.example_BM, batch['example_BT'])
-      out['memory'] = Memory(hidden_BLMD, example_BM)
+    carry = memory_lib.remembered(carry, hidden_BLMD, batch['example_BT'])
+    out: dict[str, Any] = dict(word=scores(last_BTD), last_BTD=last_BTD, carry=carry)
     if hidden:
       out |= dict(hidden_LBTD=hidden_LBTD, embedded_BTD=embedded_BTD)
     return out
@@ -240,6 +238,26 @@ class TransformerXL(StreamModel):
       width = self.width // self.div_val**i
       total += flops_lib.head_flops(float(np.sum(weight_BP * inside_BP)), width * entries)
     return total
+
+  @nn.nowrap
+  def carry(self, rows: int, start: Start = 'empty') -> Memory | tuple[()]:
+    """Returns the memory before the first batch."""
+    return memory_lib.first(self, rows, start)
+
+  @nn.nowrap
+  def reset(self, carry: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
+    """Returns the memory without the rows whose text begins anew."""
+    return memory_lib.forget(carry, start_B)
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The head for words."""
+    return (Head('word', 'word', self.vocab_size, 'words' if self.cutoffs else 'head'),)
+
+  @nn.nowrap
+  def alone(self) -> 'TransformerXL':
+    """Returns the model without memory, whose queries see all that is before them."""
+    return self.clone(mem_len=0, same_length=False)
 
   @property
   def divides_columns(self) -> bool:

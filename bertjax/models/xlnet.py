@@ -37,8 +37,14 @@ from bertjax.models.layers.basic import (
 )
 from bertjax.models.layers.contracts import LabelModel, Model
 from bertjax.models.layers.encoder import scanned
-from bertjax.models.layers.heads import WordHead, gather_positions, label_logits
-from bertjax.models.layers.memory import Memory
+from bertjax.models.layers.heads import (
+  Head,
+  WordHead,
+  declared,
+  gather_positions,
+  label_logits,
+)
+from bertjax.models.layers.memory import Memory, Start
 from bertjax.models.layers.positions import DistanceTable, query_biases
 from bertjax.models.layers.remat import Remat
 from bertjax.models.layers.two_streams import Layer, Streams, make_slots, seen_pairs
@@ -92,7 +98,7 @@ class XLNet(Model):
   def __call__(
     self,
     batch: Batch,
-    memory: Memory | tuple[()] = (),
+    carry: Memory | tuple[()] = (),
     noise: Noise | None = None,
     hidden: bool = False,
   ):
@@ -102,12 +108,12 @@ class XLNet(Model):
       batch: see types.py; reads token, type and example; order_q and order_k, without which every
         token sees all of its example; target_pos and weight, without which there is no query
         stream, as in fine-tuning; direction.
-      memory: of the batch before this one.
+      carry: memory of the batch before this one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with last_BTD, the content stream; memory, for the next batch; with words word, the
+      dict with last_BTD, the content stream; carry, for the next batch; with words word, the
       vocabulary's `Scores` at the slots or, without targets, at every token; hidden_LBXD and
       embedded_BXD if asked.
     """
@@ -124,16 +130,14 @@ class XLNet(Model):
       g_BPD = Dropout(self.dropout, name='query_dropout')(g_BPD, noise)
       x_BXD = jnp.concatenate([x_BXD, g_BPD], 1)
     x_BXD = nn.with_logical_constraint(x_BXD, ('batch', 'length', 'embed_act'))
-    streams = self._streams(batch, memory, noise, predicts)
+    streams = self._streams(batch, carry, noise, predicts)
     embedded_BXD = x_BXD
-    x_BXD, (hidden_BLMD, hidden_LBXD) = self._layers(x_BXD, streams, noise, memory, hidden)
+    x_BXD, (hidden_BLMD, hidden_LBXD) = self._layers(x_BXD, streams, noise, carry, hidden)
 
     h_BTD, g_BPD = x_BXD[:, :length], x_BXD[:, length:]
     last = Dropout(self.dropout, name='output_dropout')
-    out: dict[str, Any] = dict(last_BTD=h_BTD if predicts else last(h_BTD, noise), memory=memory)
-    if memory:
-      example_BM = memory_lib.push(memory.example_BM, batch['example_BT'], self.reuse_len)
-      out['memory'] = Memory(hidden_BLMD, example_BM)
+    out: dict[str, Any] = dict(last_BTD=h_BTD if predicts else last(h_BTD, noise))
+    out['carry'] = memory_lib.remembered(carry, hidden_BLMD, batch['example_BT'], self.reuse_len)
     if self.words:
       head = WordHead(
         self.vocab_size, False, self.activation, self.norm_eps, init, dtype, name='head'
@@ -144,16 +148,45 @@ class XLNet(Model):
       out |= dict(hidden_LBXD=hidden_LBXD, embedded_BXD=embedded_BXD)
     return out
 
+  @nn.nowrap
+  def carry(self, rows: int, start: Start = 'empty') -> Memory | tuple[()]:
+    """Returns the memory before the first batch."""
+    return memory_lib.first(self, rows, start)
+
+  @nn.nowrap
+  def reset(self, carry: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
+    """Returns the memory without the rows whose text begins anew."""
+    return memory_lib.forget(carry, start_B)
+
   @property
   def divides_columns(self) -> bool:
     """False: memory stands before the columns of a row, and slots behind them."""
     return False
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The heads that its fields ask for."""
+    return declared(self, word='head')
+
+  @property
+  def frame(self) -> Literal['cls_last']:
+    """Rows end in [CLS]."""
+    return 'cls_last'
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the content stream alone, without memory or dropout: for export and use."""
-    alone = {key: x for key, x in batch.items() if key != 'target_pos_BP'}
-    out = self(alone, hidden=True)
-    return dict(out, hidden_LBTD=out.pop('hidden_LBXD'))
+    content = {key: x for key, x in batch.items() if key != 'target_pos_BP'}
+    out = self(content, hidden=hidden)
+    named = dict(hidden_LBXD='hidden_LBTD', embedded_BXD='embedded_BTD')
+    return {named.get(key, key): x for key, x in out.items()}
+
+  def word_scores(self, batch: Batch) -> Any:
+    """Returns the query stream's scores at the targets, which nobody else sees."""
+    length = batch['token_BT'].shape[1]
+    slot_BPT = batch['target_pos_BP'][..., None] == jnp.arange(length)[None, None]
+    hidden_BT = jnp.any(slot_BPT & (batch['weight_BP'][..., None] > 0), 1)
+    orders = dict(order_q_BT=jnp.ones_like(batch['token_BT']), order_k_BT=2 * hidden_BT)
+    return self(dict(batch, **orders))['word']
 
   def _streams(self, batch: Batch, memory, noise, predicts: bool) -> Streams:
     example_BT, example_BS = batch['example_BT'], memory_lib.keys(memory, batch['example_BT'])
@@ -244,9 +277,9 @@ class Labelled(XLNet, LabelModel):
     """True: neither memory nor slots stand beside the columns of a row."""
     return True
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model on a batch without dropout: for export and use."""
-    return self(batch, None, True)
+    return self(batch, None, hidden)
 
   @nn.nowrap
   def flops(self, batch: Batch) -> float:

@@ -1,7 +1,8 @@
 """Language modelling of a stream: every position predicts the token after it, with memory.
 
 Transformer-XL's loss: the mean over all tokens of a batch (kimiyoung/transformer-xl, train.py).
-The memory is the carry; evaluation has its own, of its own length (`config.evals.held_out.model`).
+The carry is the model's own, a memory or an LSTM's state; evaluation has another, a memory of its
+own length (`config.evals.held_out.model`).
 """
 
 import math
@@ -14,7 +15,6 @@ from bertjax.kernels import adaptive_softmax
 from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores, cross_entropy, logits
 from bertjax.kernels.dropout import noise_from_key
-from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.contracts import StreamModel
 from bertjax.models.layers.memory import Start
 from bertjax.objectives import model_of
@@ -45,8 +45,8 @@ def make(config) -> Objective:
   model.check_length(config.length)
   start = config.objective.memory
 
-  def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, memory_lib.before(memory, batch, start), None, hidden)
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    out = model.apply(variables, batch, before(model, carry, batch, start), None, hidden)
     return dict(out, logits_BPV=all_scores(out['word']))
 
   def finish(sums: Mapping[str, tuple[Any, Any]]) -> dict[str, float]:
@@ -55,17 +55,24 @@ def make(config) -> Objective:
       found |= in_unit(found['lm'], config.objective.unit)
     return found
 
-  carry = lambda batch: memory_lib.first(model, batch, start)
+  carry = lambda batch: model.carry(len(batch['token_BT']), start)
   loss, evals = mean_loss(model, 'lm', start), ('loss', 'recurrence')
   return Objective(model.init, loss, predict, carry, model.flops, finish, evals=evals)
 
 
-def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
-  """`Objective.loss` of a model with memory: the mean of its slots' losses, as term `name`."""
+def before(model: Any, carry: Any, batch: Batch, start: Start) -> Any:
+  """Returns the carry without the rows whose text begins anew; with all, if `start` is 'zeros'."""
+  if start == 'zeros' or 'start_B' not in batch:
+    return carry
+  return model.reset(carry, batch['start_B'])
 
-  def loss(variables, memory, batch: Batch, ctx: Context) -> Out:
+
+def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
+  """`Objective.loss` of a model with a carry: the mean of its slots' losses, as term `name`."""
+
+  def loss(variables, carry, batch: Batch, ctx: Context) -> Out:
     noise = noise_from_key(ctx.key, batch['row_B']) if ctx.train else None
-    out = model.apply(variables, batch, memory_lib.before(memory, batch, start), noise)
+    out = model.apply(variables, batch, before(model, carry, batch, start), noise)
     weight_BP = batch['weight_BP']
     nll_BP, right_BP = score(out['word'], batch['target_BP'])
     weight = jnp.sum(weight_BP)
@@ -73,7 +80,7 @@ def mean_loss(model: Any, name: str, start: Start) -> Callable[..., Out]:
       name: Term(jnp.sum(weight_BP * nll_BP), weight, scale=1.0),
       f'{name}_accuracy': Term(jnp.sum(weight_BP * right_BP), weight),
     }
-    return Out(terms, out['memory'])
+    return Out(terms, out['carry'])
 
   return loss
 
@@ -82,7 +89,7 @@ def score(scores: Scores | AdaptiveScores, target_BP: Array) -> tuple[Array, Arr
   """-log p of the targets, and where they score best; float32 [B, P]."""
   if isinstance(scores, AdaptiveScores):
     return adaptive_softmax.adaptive_cross_entropy(scores, target_BP)
-  return cross_entropy(scores, target_BP)
+  return cross_entropy(scores, target_BP)[:2]
 
 
 def all_scores(scores: Scores | AdaptiveScores) -> Array:

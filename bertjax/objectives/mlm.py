@@ -36,7 +36,7 @@ def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
       loss where the input shows the mask token, which copying cannot lower.
   """
   weight_BP, target_BP = batch['weight_BP'], batch['target_BP']
-  nll_BP, right_BP = cross_entropy(scores, target_BP)
+  nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
   masked_BP = weight_BP * batch['masked_BP']
   return dict(
     mlm=Term(jnp.sum(weight_BP * nll_BP), jnp.sum(weight_BP), scale=1.0, plus=plus),
@@ -48,7 +48,7 @@ def masked_terms(scores: Scores, batch: Batch, plus: float) -> dict[str, Term]:
 def label_terms(name: str, logits_BGC: Array, batch: Batch) -> dict[str, Term]:
   """Loss and accuracy of a label, `<name>_BG` of the batch, over the packed examples."""
   weight_BG = batch['example_weight_BG']
-  nll_BG, right_BG = score(logits_BGC, batch[f'{name}_BG'])
+  nll_BG, right_BG, _ = score(logits_BGC, batch[f'{name}_BG'])
   return {
     name: Term(jnp.sum(weight_BG * nll_BG), jnp.sum(weight_BG), scale=1.0),
     f'{name}_accuracy': Term(jnp.sum(weight_BG * right_BG), jnp.sum(weight_BG)),

@@ -7,7 +7,6 @@ sum(w nll) / sum(w) over the slots of all rows. What a slot sees is the masking'
 from typing import NamedTuple
 
 from bertjax.kernels.cross_entropy import logits
-from bertjax.models.layers import memory as memory_lib
 from bertjax.models.layers.memory import Start
 from bertjax.models.xlnet import XLNet
 from bertjax.objectives import lm, model_of, require_words
@@ -34,11 +33,11 @@ def make(config) -> Objective:
   require_words(config.model)
   start = config.objective.memory
 
-  def predict(variables, memory, batch: Batch, hidden: bool = False) -> dict[str, Array]:
-    out = model.apply(variables, batch, memory_lib.before(memory, batch, start), None, hidden)
+  def predict(variables, carry, batch: Batch, hidden: bool = False) -> dict[str, Array]:
+    out = model.apply(variables, batch, lm.before(model, carry, batch, start), None, hidden)
     return dict(out, logits_BPV=logits(out['word'])) if 'word' in out else out
 
-  carry = lambda batch: memory_lib.first(model, batch, start)
+  carry = lambda batch: model.carry(len(batch['token_BT']), start)
   return Objective(model.init, lm.mean_loss(model, 'plm', start), predict, carry, model.flops)
 
 

@@ -46,7 +46,7 @@ def boundary_terms(scores, batch: Batch, scale: float, plus: float) -> dict[str,
     plus: added to the number of targets.
   """
   weight_BP = batch['pair_weight_BP']
-  nll_BP, right_BP = cross_entropy(scores, batch['target_BP'])
+  nll_BP, right_BP, _ = cross_entropy(scores, batch['target_BP'])
   weight = jnp.sum(weight_BP)
   return dict(
     boundary=Term(jnp.sum(weight_BP * nll_BP), weight, scale=scale, plus=plus),

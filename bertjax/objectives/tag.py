@@ -57,7 +57,7 @@ def tags_of(config) -> int:
 def terms(out, batch: Batch) -> dict[str, Term]:
   """The mean over words of -log p and of what is right, of the logits of all tokens."""
   weight_BT = batch['tag_weight_BT']
-  nll_BT, right_BT = score(out['token_label_BTC'][TAG], batch['tag_BT'])
+  nll_BT, right_BT, _ = score(out['token_label_BTC'][TAG], batch['tag_BT'])
   return {
     TAG: Term(jnp.sum(weight_BT * nll_BT), jnp.sum(weight_BT), scale=1.0),
     f'{TAG}_accuracy': Term(jnp.sum(weight_BT * right_BT), jnp.sum(weight_BT)),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from bertjax import options as options_lib
 from bertjax import registry
 from bertjax.errors import UserError
+from bertjax.metrics.progress import Progress
 from bertjax.types import Evaluation, Evaluator, Report, Subject, Variables
 
 FIRST = 'held_out'  # the set whose scores are named without it
@@ -105,7 +106,7 @@ def lacking(
   ]
 
 
-def run(
+def run_due(
   phases: Iterable[Any],
   side_by_side: bool,
   variables: Variables,
@@ -135,3 +136,34 @@ def run(
         scores |= {s.score_name(name, label): value for name, value in report.scores.items()}
         tables += [] if report.table is None else [report.table]
   return scores, tables
+
+
+def scores(
+  run: Any, done: int, last: bool, variables: Variables, progress: Progress,
+  before: Mapping[str, float] | None = None,
+) -> dict[str, float]:  # fmt: skip
+  """Runs the evaluations that are due after a step and shows what they found.
+
+  Args:
+    run: `setup.Run`.
+    done: the number of the step.
+    last: whether it is the last one.
+    variables: to be judged.
+    progress: what shows lines.
+    before: scores already computed for this step; only the missing end-of-run sets are evaluated.
+
+  Returns:
+    name -> score, those of `before` among them.
+  """
+  rest = before is not None
+  phases, side_by_side = run.judged(run.timeline.at(done - 1)[0]), run.timeline.side_by_side
+  if last and (names := dict.fromkeys(s.name for phase in phases for s in phase.evals)):
+    progress.note(f'Evaluating: {", ".join(names)}')  # all of them, which may take minutes
+  found, tables = run_due(phases, side_by_side, variables, done, last, rest)
+  found |= mean(run.config.best, {**(before or {}), **found})
+  shown = ', '.join(f'{k} {v:.4f}' for k, v in found.items())
+  if shown or not rest:
+    progress.note(f'Step {done}: {shown or "nothing is held out to evaluate on"}')
+  for table in tables:
+    progress.show(table)
+  return {**(before or {}), **found}

@@ -14,7 +14,8 @@ from bertjax.machine import hosts, mirror, remote
 from bertjax.metrics import tracking
 from bertjax.metrics.progress import Progress
 from bertjax.sources import init_from
-from bertjax.train import digests, pace, resolve, segments, setup
+from bertjax.train import pace, resolve, segments, setup
+from bertjax.train.watch import digests
 
 
 def open_run(

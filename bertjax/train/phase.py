@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from bertjax import sharding
-from bertjax.data_contracts import TrainingRows
+from bertjax.data_contracts import PREFIX, TrainingRows
 from bertjax.examples import loader, readers
 from bertjax.train import layer_norms
 from bertjax.train import step as step_lib
@@ -103,7 +103,10 @@ class Phase:
       function = self._step_function(watched)
       shardings = jax.tree.map(lambda x: x.sharding, self._abstract)
       rows = jax.sharding.NamedSharding(self.devices.mesh, sharding.batch_spec())
-      shapes = {k: (len(v), wide[k]) if k in wide else v.shape for k, v in self.template.items()}
+      shapes = {
+        k: (len(v), wide[k], *v.shape[2:]) if k in wide else v.shape
+        for k, v in self.template.items()
+      }
       abstract = {
         k: jax.ShapeDtypeStruct(shapes[k], v.dtype, sharding=rows) for k, v in self.template.items()
       }
@@ -184,5 +187,5 @@ class Phase:
 
 
 def columns(batch: Batch) -> dict[str, int]:
-  """T of each array that has it."""
-  return {k: v.shape[1] for k, v in batch.items() if k.endswith('_BT')}
+  """Returns the columns of each array that has those of a text."""
+  return {k: v.shape[1] for k, v in batch.items() if k.rpartition('_B')[2][:1] in PREFIX}

@@ -1,17 +1,7 @@
-"""Last lines of a finished run: its directory, its goodput and the next commands."""
-
-import jax
+"""Last lines of a finished run: its directory and the next commands."""
 
 from bertjax.checkpoint import task_heads
-from bertjax.metrics import goodput
 from bertjax.train import setup
-
-
-def show_goodput(workdir: str) -> None:
-  """Prints what became of the run's time over all its starts, this one too; process 0 only."""
-  found = goodput.read(workdir) if jax.process_index() == 0 else None
-  if found:
-    print('\n'.join(found.lines()))
 
 
 def show(run: setup.Run, workdir: str, early: str) -> None:

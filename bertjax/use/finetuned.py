@@ -43,7 +43,7 @@ class FineTuned:
       UserError: a model that was not fine-tuned, pairs where its task has single texts or the other
         way round, or a text that is too long.
     """
-    if self.net.labels is None or 'text' not in self.task:
+    if not self.net.can('text') or 'text' not in self.task:
       raise self._unlearned('labelled texts', 'configs/finetune')
     texts, seconds = listed(texts, first), listed(seconds, first)
     said = [texts, seconds] if seconds else [texts]
@@ -67,15 +67,15 @@ class FineTuned:
     Raises:
       UserError: a model that was not fine-tuned on tags, or a sentence that is too long.
     """
-    if self.net.token_labels is None or 'scheme' not in self.task:
+    if not self.net.can('token') or 'scheme' not in self.task:
       raise self._unlearned('tags', 'configs/finetune/tagging.py')
     room, sentences = self._room, [listed(sentence) for sentence in sentences]
     found = words.rows(sentences, self._texts.vocabulary, room)
     self._texts.check_rows([row.tokens for row in found], room, cut, first)
-    heads = self.net.token_labels
     rows = [self._row(row.id_n) for row in found]
     before = int(self.net.frame.stands_last)  # tokens that stand one place earlier
-    answers = self._runner.run('tag', lambda v, batch: heads(v, batch)['tag'], rows)
+    scores = lambda v, batch: self.net.read(v, batch)['token_label_BTC']['tag']
+    answers = self._runner.run('tag', scores, rows)
     scheme, classes = self.task['scheme'], self.task['classes']
     tags, unread = tag_sets.tags(scheme, classes), Tag(tag_sets.unread(scheme), None)
     read = [
@@ -98,7 +98,7 @@ class FineTuned:
       UserError: a model that was not fine-tuned on multiple choice, another number of choices, or a
         text that is too long.
     """
-    if self.net.labels is None or 'choices' not in self.task:
+    if not self.net.can('text') or 'choices' not in self.task:
       raise self._unlearned('multiple choice', 'configs/finetune/choice.py')
     parts = len(asked[0].choices) if asked else 1
     odd = next((each for each in asked if len(each.choices) != parts), None)
@@ -129,7 +129,7 @@ class FineTuned:
       UserError: a model that was not fine-tuned on questions, other than one text for each, limits
         below 1, or none where the run has no evaluation of questions.
     """
-    if self.net.spans is None or self.task.get('name') != 'spans':
+    if not self.net.answers or self.task.get('name') != 'spans':
       raise self._unlearned('questions', 'configs/finetune/squad.py')
     limits = decoding.Limits(self._limit('best', best), self._limit('longest', longest))
     odds = self._limit('threshold', threshold)
@@ -181,8 +181,8 @@ class FineTuned:
     self._texts.check_rows(longest, room, cut, first)
     second = lambda row: int(np.argmax(row.type_n)) if row.type_n.any() else 0
     rows = [self._row(row.id_n, second(row)) for row in found]
-    heads: Any = self.net.labels
-    return self._runner.run(('label', name), lambda v, batch: heads(v, batch)[name], rows)
+    scores = lambda v, batch: self.net.read(v, batch)['label_BGC'][name][:, 0]
+    return self._runner.run(('label', name), scores, rows)
 
   def _row(self, id_n: np.ndarray, second: int = 0) -> Row:
     """A row that begins with [CLS], or as the model reads it, with that behind it."""

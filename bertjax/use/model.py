@@ -96,7 +96,7 @@ class Model(FineTuned):
     registry.TRUSTED.update(trust_code)
     found = load_lib.find(path, step, task)
     net = nets.make(found.model, found.vocabulary.special)
-    tables = dict.fromkeys(net.tables, 0)
+    tables = dict.fromkeys(net.model.tables, 0)
     if 'language' in tables:
       rows = dict(found.model.get('extra', ())).get('language')
       tables['language'] = load_lib.language_id(language, found.languages, rows)
@@ -136,8 +136,8 @@ class Model(FineTuned):
       UserError: a model without a head for words, or a causal one; a text without a blank, or too
         long.
     """
-    words = self._words('fill in blanks')
-    if self.net.causal:
+    self._require_words('fill in blanks')
+    if self.net.model.causal:
       raise UserError(
         f'{self.source} reads from left to right and sees nothing behind a blank: expected a '
         'masked model to fill it in; this one scores texts'
@@ -148,7 +148,7 @@ class Model(FineTuned):
     size = self.vocabulary.size  # the word table may have more rows, which no text has
     top = min(top, size)
     predict = lambda variables, carry, batch: dict(
-      logits_BPV=lm.all_scores(words(variables, batch))
+      logits_BPV=lm.all_scores(self.net.words(variables, batch))
     )
     tops = likeliest(predict, top, size)
     rows = [Row(sentence.id_n, sentence.blanks) for sentence in found]
@@ -168,9 +168,9 @@ class Model(FineTuned):
     Raises:
       UserError: a model without a head for words, or without a mask token; a text that is too long.
     """
-    words, mask = self._words('score texts'), self._texts.mask
-    found = self._texts.plain(texts, cut, first)
-    if self.net.causal:
+    self._require_words('score texts')
+    mask, found = self._texts.mask, self._texts.plain(texts, cut, first)
+    if self.net.model.causal:
       rows = [[sentences_lib.continued(sentence)] for sentence in found]
     elif mask is None:
       raise UserError(
@@ -181,7 +181,7 @@ class Model(FineTuned):
       rows = [sentences_lib.blanked(sentence, mask) for sentence in found]
 
     def likelihood(variables: Variables, batch: Batch) -> Array:
-      nll_BP, _ = lm.score(words(variables, batch), batch['target_BP'])
+      nll_BP, _ = lm.score(self.net.words(variables, batch), batch['target_BP'])
       return -jnp.sum(nll_BP * batch['weight_BP'], 1)
 
     values = iter(self._runner.run('score', likelihood, [row for each in rows for row in each]))
@@ -198,15 +198,15 @@ class Model(FineTuned):
     Raises:
       UserError: a model without a discriminator; a text that is too long.
     """
-    judge = self.net.judge
-    if judge is None:
+    if not self.net.can('replaced'):
       raise UserError(
         f'{self.source}, of config.model.name={self.net.name!r}, has no discriminator to find '
         'replaced tokens: expected an ELECTRA'
       )
     found = self._texts.plain(texts, cut, first)
     rows = [Row(sentence.id_n) for sentence in found]
-    answers = self._runner.run('replaced', lambda v, batch: jax.nn.sigmoid(judge(v, batch)), rows)
+    judge = lambda v, batch: jax.nn.sigmoid(self.net.read(v, batch)['rtd_BT'])
+    answers = self._runner.run('replaced', judge, rows)
     return [
       [
         Judged(self._texts.piece(number), int(number), float(prob))
@@ -245,7 +245,7 @@ class Model(FineTuned):
     how = vectors_lib.chosen(self._sentences, pool, self.source)
     kind: Any = choose(how.pool, get_args(Pool), 'pool')
     number = nets.layer_number(self.net, layer)
-    if kind == 'first' and self.net.causal:
+    if kind == 'first' and self.net.model.causal:
       raise UserError(
         f'{self.source} reads from left to right, so its first token knows nothing of the text: '
         "expected pool='mean' or 'none'"
@@ -273,10 +273,9 @@ class Model(FineTuned):
     found = self._texts.plain(texts, cut, first)
     return [[self._texts.piece(i) for i in sentence.id_n] for sentence in found]
 
-  def _words(self, what: str) -> nets.Words:
-    if self.net.words is None:
+  def _require_words(self, what: str) -> None:
+    if not self.net.can('word'):
       raise UserError(
         f'{self.source}, of config.model.name={self.net.name!r}, has no head for words and cannot '
         f'{what}: expected a model with one; this one embeds texts'
       )
-    return self.net.words

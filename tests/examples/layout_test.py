@@ -12,6 +12,8 @@ from bertjax.data_contracts import Chosen
 from bertjax.examples import layout, recipes
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/layout.py'
+
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -47,13 +49,11 @@ def test_every_plan_is_looked_at():
 @pytest.mark.parametrize('name', MORE_PLANS)
 @mutation(
   'rows: units in the order of the store',
-  'bertjax/examples/layout.py',
   '  body_n = _ordered(ranges, store.gather_units(ranges.start_r, ranges.length_r))',
   '  body_n = store.gather_units(ranges.start_r, ranges.length_r)',
 )
 @mutation(
   'rows: what is read ahead has a unit',
-  'bertjax/examples/layout.py',
   'return _shown(ranges, fill(_places(ranges), ranges.special_s, 1, body_n)).astype(np.uint8)',
   'return fill(_places(ranges), ranges.special_s, 1, body_n)[: len(rows.token_n)].astype(np.uint8)',
 )
@@ -80,13 +80,11 @@ def values_of(store, name, example):
 @pytest.mark.parametrize('name', MORE_PLANS)
 @mutation(
   'rows: special tokens get the value of what follows',
-  'bertjax/examples/layout.py',
   'np.maximum(until_n - 1, np.repeat(before_E, length_E))',
   'np.maximum(until_n - plain_n, np.repeat(before_E, length_E))',
 )
 @mutation(
   'rows: a range has the value of its first sentence',
-  'bertjax/examples/layout.py',
   'np.repeat(value_S[sentence_n], size_n)',
   'np.repeat(value_S[first_r], length_r)',
 )

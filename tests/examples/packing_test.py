@@ -8,6 +8,8 @@ from toy_store import WHOLE_DOCUMENTS, random_store, recipe, roberta
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import packing
 
+MUTATED = 'bertjax/examples/packing.py'
+
 
 def rows_of(length_E, capacity, most):
   pieces = list(packing.pack(length_E, capacity, most))
@@ -34,7 +36,6 @@ def one_by_one(lengths, capacity, most):
 @pytest.mark.parametrize('seed', range(4))
 @mutation(
   'packing: the row with the most room is filled first',
-  'bertjax/examples/packing.py',
   'length + (fitting & -fitting).bit_length() - 1',
   'length + fitting.bit_length() - 1',
   case='1-64',
@@ -51,7 +52,6 @@ def test_equals_best_fit_one_by_one(seed, most):
 
 @mutation(
   'packing: the examples of a window are numbered from its first',
-  'bertjax/examples/packing.py',
   "np.argsort(window, kind='stable') + base",
   "np.argsort(window, kind='stable')",
 )

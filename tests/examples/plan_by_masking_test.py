@@ -18,6 +18,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import plan_and_mask, recipes
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plan_and_mask.py'
+
 SEED = 3
 # Masking -> plans that it does not go with, and why: rows without a direction have no walk, rows
 # side by side no blocks.
@@ -58,33 +60,31 @@ def test_every_plan_and_every_masking_is_walked():
 @pytest.mark.parametrize('plan', PLANS)
 @mutation(
   'pairs of plan and masking: a row is read that no plan gives',
-  'bertjax/examples/plan_and_mask.py',
   '  lacking = [name for name in recipe.masking.row if name not in recipe.plan.row]',
   '  lacking = []',
 )
 @mutation(
   'pairs of plan and masking: blocks of rows that are read side by side',
-  'bertjax/examples/plan_and_mask.py',
   '  if recipe.plan.ordered and recipe.masking.block(recipe.mask_options) > 1:',
   '  if False:',
 )
 @mutation(
   'pairs of plan and masking: electra predicts the separators',
-  'bertjax/examples/noise/electra.py',
   '  candidate_n = targets.not_special(rows, store)',
   '  candidate_n = np.arange(len(rows.token_n))',
+  file='bertjax/examples/noise/electra.py',
 )
 @mutation(
   'pairs of plan and masking: a unit goes on in the next row',
-  'bertjax/examples/noise/ernie.py',
   'begins_c[1:] |= np.diff(rows.example_n[candidate_c]) > 0',
   'pass',
+  file='bertjax/examples/noise/ernie.py',
 )
 @mutation(
   'pairs of plan and masking: slots of another masking',
-  'bertjax/examples/noise/electra.py',
   '_check, corrupt, slots)',
   '_check, corrupt, targets.slots)',
+  file='bertjax/examples/noise/electra.py',
 )
 def test_a_plan_goes_with_a_masking_or_is_refused(store, plan, mask):
   plans, why = REFUSED.get(mask, ('', ''))
@@ -169,9 +169,9 @@ class OffsetsAlone:
 @pytest.mark.parametrize('plan', MORE_PLANS)
 @mutation(
   'plans: one reads the tokens',
-  'bertjax/examples/plans/pairs.py',
   '  documents = len(store.documents) - 1\n',
   '  documents = len(store.documents) - 1\n  store.gather(np.zeros(1, int), np.ones(1, int))\n',
+  file='bertjax/examples/plans/pairs.py',
 )
 def test_a_plan_reads_offsets_and_columns_alone(store, plan):
   mute = OffsetsAlone(store)

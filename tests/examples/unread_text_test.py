@@ -6,6 +6,8 @@ from mutation import mutation
 from bertjax.examples import readers
 from configs import bert, ernie, spanbert, xlm
 
+MUTATED = 'bertjax/examples/unread_text.py'
+
 WORDS = 'hides phrases and entities.*config.data.lexicon=FILES or config.data.segmenter=MODULE'
 LANGUAGE = 'the language of each text is read.*config.data.input=LANGUAGE=FILES'
 ROLE = r"the role of each text is read.*config.data.columns=\('role',\)"
@@ -28,20 +30,15 @@ ALONE = {'model.extra': ()}
 
 
 @mutation(
-  'unread text: units are looked for when all text is encoded',
-  'bertjax/examples/unread_text.py',
-  '  _check_units(recipe, data)\n',
-  '',
+  'unread text: units are looked for when all text is encoded', '  _check_units(recipe, data)\n', ''
 )
 @mutation(
   'unread text: columns are looked for when all text is encoded',
-  'bertjax/examples/unread_text.py',
   '    _check_columns(recipe, tables, data)\n',
   '    pass\n',
 )
 @mutation(
   'unread text: sampling by language may do without one',
-  'bertjax/examples/unread_text.py',
   "['language'] if recipe.language_alpha is not None else []",
   '[]',
 )

@@ -54,8 +54,8 @@ def saved(tmp_path_factory):
 @mutation(
   'convert: query and key change places',
   'bertjax/formats/families/bert.py',
-  "f'{theirs}.attention.self.query', 'NH', 'D')",
-  "f'{theirs}.attention.self.key', 'NH', 'D')",
+  "'attention.self.query attention.self.key ",
+  "'attention.self.key attention.self.query ",
   case='BertForPreTraining',
 )
 @mutation(

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.nn import logsumexp
 from jax.sharding import NamedSharding, PartitionSpec
 from mutation import mutation
 
@@ -13,10 +14,11 @@ from bertjax.kernels import cross_entropy as ce
 WORDS, ROWS, WIDTH = 1000, 1024, 24
 
 
-def test_the_score_is_minus_log_softmax_and_whether_it_is_highest():
+def test_the_score_is_minus_log_softmax_whether_it_is_highest_and_the_log_normaliser():
   logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
-  nll, right = ce.score(logits + 7.0, jnp.array([2, 0]))
+  nll, right, log_z = ce.score(logits + 7.0, jnp.array([2, 0]))
   np.testing.assert_allclose(nll, -np.log([0.5, 0.1]), rtol=1e-5)
+  np.testing.assert_allclose(log_z, 7.0, rtol=1e-6)
   assert right.tolist() == [1.0, 0.0]
 
 
@@ -31,22 +33,29 @@ def case(dtype=jnp.float32, std: float = 0.5):
 
 
 def value_and_gradients(function, hidden, table, bias, target):
-  """The weighted loss, the hits, and the gradients of the loss in all three factors."""
+  """The weighted loss with a z-loss, what it is made of, and its gradients in all three factors."""
   weight = jnp.linspace(0.0, 2.0, target.size).reshape(target.shape)
 
   def loss(hidden, table, bias):
-    nll, right = function(ce.Scores(hidden, table, bias, WORDS), target)
-    return jnp.sum(weight * nll), right
+    nll, right, log_z = function(ce.Scores(hidden, table, bias, WORDS), target)
+    return jnp.sum(weight * nll) + jnp.sum((weight - 0.5) * log_z**2), (right, log_z)
 
   return jax.jit(jax.value_and_grad(loss, (0, 1, 2), has_aux=True))(hidden, table, bias)
 
 
 def plain(scores, target):
-  return ce.score(ce.logits(scores), target)
+  """All three by autodiff of whole logits."""
+  logits = ce.logits(scores)[..., :WORDS]
+  chosen, log_z = jnp.take_along_axis(logits, target[..., None], -1)[..., 0], logsumexp(logits, -1)
+  return log_z - chosen, (chosen == logits.max(-1)).astype(jnp.float32), log_z
 
 
-@pytest.mark.parametrize('chunks', [1, 3, 8])  # eight tiles a block: the last of three overlaps
-@pytest.mark.parametrize('std', [0.1, 4.0], ids=['flat', 'steep'])
+def chunked(chunks):
+  return lambda scores, target: ce.chunked_cross_entropy(scores, target, chunks)
+
+
+# None: the whole logits. Of eight tiles a block the last of three chunks overlaps.
+@pytest.mark.parametrize('chunks, std', [(None, 4.0), (1, 4.0), (3, 0.1), (3, 4.0), (8, 4.0)])
 @mutation(
   'cross-entropy: padding rows count in the chunks',
   'bertjax/kernels/cross_entropy.py',
@@ -66,21 +75,29 @@ def plain(scores, target):
   'part.table_KE',
 )
 @mutation(
+  'cross-entropy: log Z has no gradient in the chunks',
+  'bertjax/kernels/cross_entropy.py',
+  'd_nK += share_nK * cotangent_z_n[:, None]',
+  'd_nK += 0 * share_nK * cotangent_z_n[:, None]',
+)
+@mutation(
   'cross-entropy: no one hot in the gradient of a chunk',
   'bertjax/kernels/cross_entropy.py',
   '(target_n[:, None] == part.id_K[None])) * cotangent_n[:, None]',
   '(target_n[:, None] < 0)) * cotangent_n[:, None]',
 )
-def test_chunked_equals_plain_in_value_and_gradient(chunks, std):
+def test_values_and_gradients_are_those_of_a_plain_softmax(chunks, std):
   hidden, table, bias, target = case(std=std)
   best = jnp.argmax(ce.logits(ce.Scores(hidden, table, bias, WORDS)), -1)
   target = target.at[0, 3:6].set(best[0, 3:6])  # some hits
   expected = value_and_gradients(plain, hidden, table, bias, target)
-  chunked = lambda scores, target: ce.chunked_cross_entropy(scores, target, chunks)
-  found = value_and_gradients(chunked, hidden, table, bias, target)
-  assert float(expected[0][1].sum()) >= 3
-  np.testing.assert_array_equal(found[0][1], expected[0][1])
-  np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-6)
+  function = chunked(chunks) if chunks else ce.cross_entropy
+  found = value_and_gradients(function, hidden, table, bias, target)
+  (value, (right, log_z)), (want, (want_right, want_log_z)) = found[0], expected[0]
+  assert float(want_right.sum()) >= 3
+  np.testing.assert_array_equal(right, want_right)
+  np.testing.assert_allclose(log_z, want_log_z, rtol=1e-6)
+  np.testing.assert_allclose(value, want, rtol=1e-6)
   for ours, theirs in zip(found[1], expected[1], strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6 * np.abs(theirs).max())
 
@@ -88,9 +105,8 @@ def test_chunked_equals_plain_in_value_and_gradient(chunks, std):
 def test_padding_rows_are_no_words():
   hidden, table, bias, target = case()
   loud = bias.at[WORDS:].set(1e4)
-  chunked = lambda scores, target: ce.chunked_cross_entropy(scores, target, 8)
-  quiet = value_and_gradients(chunked, hidden, table, bias, target)
-  found = value_and_gradients(chunked, hidden, table, loud, target)
+  quiet = value_and_gradients(chunked(8), hidden, table, bias, target)
+  found = value_and_gradients(chunked(8), hidden, table, loud, target)
   jax.tree.map(np.testing.assert_array_equal, found, quiet)
   assert not np.any(found[1][1][WORDS:]) and not np.any(found[1][2][WORDS:])
 
@@ -98,8 +114,7 @@ def test_padding_rows_are_no_words():
 def test_bfloat16_logits_are_summed_in_float32():
   hidden, table, bias, target = case(jnp.bfloat16)
   expected = value_and_gradients(plain, hidden, table, bias, target)
-  chunked = lambda scores, target: ce.chunked_cross_entropy(scores, target, 8)
-  found = value_and_gradients(chunked, hidden, table, bias, target)
+  found = value_and_gradients(chunked(8), hidden, table, bias, target)
   assert found[1][0].dtype == jnp.bfloat16
   np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-5)
   for ours, theirs in zip(found[1], expected[1], strict=True):

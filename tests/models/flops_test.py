@@ -117,8 +117,7 @@ def by_pairs(config, batch, model) -> float:
   kind, m = config.objective.name, config.model
   sees = lambda mask: float(np.asarray(visible(mask)).sum())
   if kind == 'lm':
-    full = memory.empty(model, batch)
-    full = full._replace(example_BM=np.ones_like(full.example_BM)) if full else full
+    full = model.carry(len(batch['example_BT']), 'zeros')
     mask = memory.causal(full, batch['example_BT'], None)
     return 18 * m.layers * m.heads * m.head_size * sees(mask)
   if kind == 'plm':

@@ -24,8 +24,8 @@ mutation(
 mutation(
   'lm: memory is not handed on',
   'bertjax/objectives/lm.py',
-  "return Out(terms, out['memory'])",
-  'return Out(terms, memory)',
+  "return Out(terms, out['carry'])",
+  'return Out(terms, carry)',
 )
 
 ROWS, LENGTH, SEGMENTS = 3, 6, 3

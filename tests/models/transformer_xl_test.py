@@ -51,7 +51,7 @@ def stream(objective, variables, token_BT, length: int):
   def run(token_KBT):
     def step(memory, token_BT):
       out = objective.predict(variables, memory, dict(first, token_BT=token_BT, start_B=zero_B))
-      return out['memory'], out['last_BTD']
+      return out['carry'], out['last_BTD']
 
     zero_B = jnp.zeros(ROWS, jnp.int32)
     return jax.lax.scan(step, objective.carry(first), token_KBT)[1]
@@ -108,7 +108,7 @@ def test_no_position_sees_a_later_one_and_all_see_the_earlier():
 def test_no_gradient_reaches_the_memory_that_is_read():
   _, objective, variables = make(4, mem_len=4)
   first = batch(text(4), 1)
-  memory = objective.predict(variables, objective.carry(first), first)['memory']
+  memory = objective.predict(variables, objective.carry(first), first)['carry']
   second = batch(text(4, 1))
 
   def total(hidden_BLMD):
@@ -130,7 +130,7 @@ def test_a_start_makes_a_row_new_and_leaves_the_other():
   _, objective, variables = make(4, mem_len=4)
   first, second = batch(text(4), 1), batch(text(4, 1))
   fresh = objective.carry(first)
-  memory = objective.predict(variables, fresh, first)['memory']
+  memory = objective.predict(variables, fresh, first)['carry']
   run = lambda held, start: np.asarray(
     objective.predict(variables, held, dict(second, start_B=np.array(start)))['last_BTD']
   )
@@ -239,7 +239,7 @@ def test_equals_the_formula(fields):
   expected, inputs = formula(model, variables['params'], one['token_BT'], None)
   np.testing.assert_allclose(out['last_BTD'], expected, rtol=0, atol=2e-5)
   if model.mem_len:
-    out = run(out['memory'], two)
+    out = run(out['carry'], two)
     expected, _ = formula(model, variables['params'], two['token_BT'], inputs)
     np.testing.assert_allclose(out['last_BTD'], expected, rtol=0, atol=2e-5)
 

@@ -78,7 +78,7 @@ def test_two_segments_with_memory_equal_one_pass(ahead):
   objective, variables = system(mem_len=LENGTH, reuse_len=reuse, layers=3)
   predict = jax.jit(objective.predict)
   empty = objective.carry(whole)
-  memory = predict(variables, empty, cut(0, reuse + ahead))['memory']
+  memory = predict(variables, empty, cut(0, reuse + ahead))['carry']
   second = cut(reuse, LENGTH)
   got = predict(variables, memory, second)['last_BTD']
   wanted = predict(variables, empty, whole)['last_BTD'][:, reuse:]
@@ -89,15 +89,15 @@ def test_two_segments_with_memory_equal_one_pass(ahead):
 @mutation(
   'xlnet: memory outlives the start of a row',
   'bertjax/objectives/plm.py',
-  'memory_lib.before(memory, batch, start), None, hidden)',
-  'memory, None, hidden)',
+  'lm.before(model, carry, batch, start), None, hidden)',
+  'carry, None, hidden)',
 )
 def test_a_row_that_starts_anew_forgets():
   objective, variables = system()
   batch, later = make_batch(0), make_batch(1)
   batch['example_BT'] = np.ones_like(batch['example_BT'])  # padding is not remembered
   predict = jax.jit(objective.predict)
-  memory = predict(variables, objective.carry(batch), batch)['memory']
+  memory = predict(variables, objective.carry(batch), batch)['carry']
   later['start_B'] = np.array([1, 0, 0, 1], np.int32)
   got = predict(variables, memory, later)['logits_BPV']
   fresh = predict(variables, objective.carry(batch), later)['logits_BPV']

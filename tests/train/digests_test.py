@@ -14,7 +14,7 @@ from mutation import mutation
 from processes import ROOT, environment, free_port, run, start_pair
 
 from bertjax.errors import UserError
-from bertjax.train import digests
+from bertjax.train.watch import digests
 
 
 def refused(store, workdir, *second) -> str:
@@ -89,7 +89,7 @@ def test_other_tokens_on_one_host_are_refused(rich_store, tmp_path):
 @pytest.mark.full
 @mutation(
   'digests: labelled examples are not compared',
-  'bertjax/train/digests.py',
+  'bertjax/train/watch/digests.py',
   '  if readers.of(run.config.data).repeats:',
   '  if readers.of(run.config.data).text:',
 )
@@ -119,7 +119,7 @@ def test_other_labels_on_one_host_are_refused(tmp_path):
 @pytest.mark.full
 @mutation(
   'digests: the settings of JAX are not compared',
-  'bertjax/train/digests.py',
+  'bertjax/train/watch/digests.py',
   "  hosts.require_same('its settings of JAX and XLA', settings(os.environ), remedy)\n",
   '',
 )

@@ -126,7 +126,7 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
   state = first_state.initial_state(config, run)
-  scores, tables = evaluation.run(run.phases, False, state.variables, 7, True)
+  scores, tables = evaluation.run_due(run.phases, False, state.variables, 7, True)
   assert set(scores) <= evaluation.score_names(run.phases, False) and 'eval/mlm' in scores
   assert tables[0].row_count == 2 and 'step 7' in tables[0].title
 
@@ -134,15 +134,15 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
 @mutation(
   'train: evaluation comes before the checkpoint',
   'bertjax/train/loop.py',
-  '    if done % config.checkpoint_steps == 0 or last or leaving:\n',
-  '    if session.is_judged(done, last):\n      session.evaluate(done, last)\n'
-  '    if done % config.checkpoint_steps == 0 or last or leaving:\n',
+  '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
+  '      if evaluation.due(self._judged(done), done, last):\n        self._evaluate(done, last)\n'
+  '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
 )
 @mutation(
   'train: a resume does not make up for an evaluation that was cut off',
-  'bertjax/train/session.py',
-  '      self.evaluate(self.start, last)\n',
-  '      pass\n',
+  'bertjax/train/loop.py',
+  '        self._evaluate(done, last)\n      return\n',
+  '        pass\n      return\n',
 )
 def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypatch, one_device):
   """Nor does a kill in the evaluation, after which nothing can be rescued."""
@@ -154,7 +154,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
     raise ValueError('of ours')
 
   with monkeypatch.context() as patch:
-    patch.setattr(evaluation, 'run', fail)
+    patch.setattr(evaluation, 'run_due', fail)
     patch.setattr(evaluation, 'due', lambda phases, step, last: last)
     with pytest.raises(ValueError, match='of ours'):
       train_loop.run(config, str(tmp_path / 'run'))
@@ -168,9 +168,9 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
 @pytest.mark.full
 @mutation(
   'train: the sums since the last log are not saved',
-  'bertjax/train/session.py',
-  "interval_lib.Interval(meta.get('interval'))",
-  'interval_lib.Interval()',
+  'bertjax/train/watch/record.py',
+  "interval.Interval(meta.get('interval'))",
+  'interval.Interval()',
 )
 def test_a_resume_between_two_logs_logs_the_same_bits(
   rich_store, tmp_path, monkeypatch, one_device
@@ -198,9 +198,9 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
 
 @mutation(
   'train: the workdir is claimed before it has worked',
-  'bertjax/train/session.py',
-  '    stack.callback(self._writer.close)\n',
-  '    stack.callback(self._writer.close)\n    resume.claim_workdir(workdir, config, {})\n',
+  'bertjax/train/loop.py',
+  '    stack.callback(self._record.close)\n',
+  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
 )
 def test_a_corrected_config_starts_where_another_one_failed(
   rich_store, tmp_path, monkeypatch, one_device

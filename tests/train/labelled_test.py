@@ -46,13 +46,13 @@ def test_a_run_lasts_its_epochs_and_learns(straight):
 
 @mutation(
   'labelled: the step is compiled for rows longer than there are',
-  'bertjax/train/session.py',
+  'bertjax/train/loop.py',
   'phase.compile(self._run.abstract, batch)',
   'phase.compile(self._run.abstract)',
 )
 @mutation(
   'labelled: compiling for other lengths is booked as computing',
-  'bertjax/train/session.py',
+  'bertjax/train/loop.py',
   'if phase.takes(batch):',
   'if phase.compiled:',
 )

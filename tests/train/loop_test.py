@@ -62,9 +62,9 @@ def test_five_kills_one_during_a_save_change_no_bit(rich_store, straight, tmp_pa
 
 @mutation(
   'train: a resume takes the batch it has seen',
-  'bertjax/train/session.py',
-  '    number, index = self._run.timeline.at(done - 1)\n',
-  '    number, index = self._run.timeline.at(done - 1 - (self.start > 0))\n',
+  'bertjax/train/loop.py',
+  '    phase, index = self._run.at(done)\n',
+  '    phase, index = self._run.at(done - (self._start > 0))\n',
 )
 def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 16)
@@ -77,9 +77,9 @@ def test_a_kill_and_a_resume_change_no_bit(rich_store, straight, tmp_path):
 
 @mutation(
   'train: checkpoints know nothing of metrics.jsonl',
-  'bertjax/train/session.py',
-  "self._writer = metrics_writer.Writer(workdir, self.start, tracked, meta.get('metrics'))",
-  'self._writer = metrics_writer.Writer(workdir, self.start, tracked)',
+  'bertjax/train/watch/record.py',
+  "self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))",
+  'self._writer = writer.Writer(workdir, start, tracked)',
 )
 def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straight, tmp_path):
   shutil.copytree(straight, tmp_path / 'run')
@@ -219,15 +219,15 @@ FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 
 @mutation(
   'train: a state that an update has spoiled is saved',
-  'bertjax/train/session.py',
-  '      self._watch.check(*self.previous, held)\n',
-  '',
+  'bertjax/train/loop.py',
+  'meta |= watcher.saved(done, held)',
+  'meta |= watcher.saved(done, {})',
 )
 @mutation(
   'train: the first step is not looked at',
-  'bertjax/train/session.py',
-  'self._watch.check(done, found, batch, first_state.saved(self._config, self.state))',
-  'self._watch.look(done, found, batch)',
+  'bertjax/train/loop.py',
+  '    self._spikes.saved(done, first_state.saved(self._config, self._state))\n',
+  '    self._spikes.judge()\n',
 )
 def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(
   rich_store, one_update, tmp_path
@@ -285,7 +285,7 @@ def test_a_score_that_is_no_number_is_null(monkeypatch, capsys, tmp_path):
   monkeypatch.setattr(loop, 'first_state', mock.MagicMock())
   monkeypatch.setattr(loop.reading, 'choose', lambda *given: tmp_path / '7')
   monkeypatch.setattr(loop.reading, 'read_variables', lambda *given: {})
-  monkeypatch.setattr(loop, 'held_out_scores', lambda *given: scores)
+  monkeypatch.setattr(loop.evaluation, 'scores', lambda *given: scores)
   (tmp_path / '7').mkdir()
   (tmp_path / '7/manifest.json').touch()
   loop.evaluate(mock.MagicMock(total_steps=9), str(tmp_path))

@@ -15,8 +15,7 @@ from bertjax.config.keys import Best
 from bertjax.errors import UserError
 from bertjax.launch.resumable import finished
 from bertjax.train import evaluation, setup
-from bertjax.train.patience import Patience
-from bertjax.train.session import held_out_scores
+from bertjax.train.watch.patience import Patience
 
 NAN = math.nan
 MAX, MIN = Best('eval/f1', 'max', 2), Best('eval/f1', 'min', 2)
@@ -26,7 +25,9 @@ def ends(best, scores, interrupted=()):
   """After which evaluation a run ends; where `interrupted`, it goes on from its last checkpoint."""
   patience = Patience(best)
   for step, score in enumerate(scores, 1):
-    saved = json.loads(json.dumps(patience.state()))  # a checkpoint comes before the evaluation
+    saved = json.loads(
+      json.dumps(patience.saved(step, None)['patience'])
+    )  # a checkpoint comes before the evaluation
     for _ in range(3 if step in interrupted else 1):
       patience = Patience(best, saved)
       patience.look(step, {'eval/f1': score, 'eval/loss': 1.0})
@@ -51,19 +52,19 @@ def ends(best, scores, interrupted=()):
 )
 @mutation(
   'patience: as good as before is better',
-  'bertjax/train/patience.py',
+  'bertjax/train/watch/patience.py',
   'sign * score > sign * self._score',
   'sign * score >= sign * self._score',
 )
 @mutation(
   'patience: a better score does not begin anew',
-  'bertjax/train/patience.py',
+  'bertjax/train/watch/patience.py',
   'self._step, self._score, self._worse = step, float(score), 0',
   'self._step, self._score = step, float(score)',
 )
 @mutation(
   'patience: what is no number is better',
-  'bertjax/train/patience.py',
+  'bertjax/train/watch/patience.py',
   'is_number and (self._score is None or',
   '(self._score is None or not is_number or',
 )
@@ -74,7 +75,7 @@ def test_a_run_ends_when_so_many_evaluations_were_not_better(best, scores, after
 
 @mutation(
   'patience: an evaluation counts again after a resume',
-  'bertjax/train/patience.py',
+  'bertjax/train/watch/patience.py',
   'if score is None or step <= self._seen:',
   'if score is None:',
 )
@@ -83,7 +84,7 @@ def test_an_evaluation_that_was_counted_counts_once():
   patience = Patience(MAX)
   for step, score in ((1, 0.5), (2, 0.4)):
     patience.look(step, {'eval/f1': score})
-  again = Patience(MAX, patience.state())
+  again = Patience(MAX, patience.saved(2, None)['patience'])
   again.look(2, {'eval/f1': 0.4})
   assert not again.over
   again.look(3, {'eval/f1': 0.4})
@@ -96,7 +97,7 @@ def test_an_evaluation_that_was_counted_counts_once():
 
 @mutation(
   'patience: a score of another kind is to be exceeded',
-  'bertjax/train/patience.py',
+  'bertjax/train/watch/patience.py',
   "saved.get('by', self._by) == self._by",
   'True',
 )
@@ -105,7 +106,7 @@ def test_a_run_that_is_judged_by_another_score_begins_to_count_anew():
   by_loss = Patience(Best('eval/loss', 'min', 2))
   for step, score in ((1, 1.3), (2, 1.2), (3, 1.2)):
     by_loss.look(step, {'eval/loss': score, 'eval/f1': 0.1})
-  again = Patience(MAX, json.loads(json.dumps(by_loss.state())))
+  again = Patience(MAX, json.loads(json.dumps(by_loss.saved(3, None)['patience'])))
   for step, score in ((3, 0.1), (4, 0.7), (5, 0.8), (6, 0.8)):
     again.look(step, {'eval/loss': 1.2, 'eval/f1': score})
     assert not again.over
@@ -128,16 +129,16 @@ def test_what_waits_for_the_end_is_judged_at_an_early_one():
 
   sets = tuple(evaluation.EvalSet(n, e, judged(n)) for n, e in (('dev', 5), ('end', 0)))
   phase = types.SimpleNamespace(name='p', evals=sets)
-  evaluation.run([phase], False, {}, 10, False)
-  evaluation.run([phase], False, {}, 10, True, rest=True)
+  evaluation.run_due([phase], False, {}, 10, False)
+  evaluation.run_due([phase], False, {}, 10, True, rest=True)
   assert ran == ['dev', 'end']
 
 
 @mutation(
   'patience: a mean over sets of both kinds is lost at an early end',
-  'bertjax/train/session.py',
-  'evaluation.mean(run.config.best, {**(before or {}), **scores})',
-  'evaluation.mean(run.config.best, scores)',
+  'bertjax/train/evaluation.py',
+  'mean(run.config.best, {**(before or {}), **found})',
+  'mean(run.config.best, found)',
 )
 def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
   best = ConfigDict(
@@ -157,9 +158,9 @@ def test_a_mean_over_what_waits_for_the_end_is_there_at_an_early_one():
     timeline=types.SimpleNamespace(at=lambda done: (0, 0), side_by_side=False),
   )  # fmt: skip
   progress = types.SimpleNamespace(note=print, show=print)
-  first = held_out_scores(run, 10, False, {}, progress)
+  first = evaluation.scores(run, 10, False, {}, progress)
   assert first == {'eval/dev/f1': 0.8}
-  whole = held_out_scores(run, 10, True, {}, progress, before=first)
+  whole = evaluation.scores(run, 10, True, {}, progress, before=first)
   assert whole == {'eval/dev/f1': 0.8, 'eval/end/f1': 0.6, 'eval/mean': pytest.approx(0.7)}
 
 
@@ -198,14 +199,14 @@ def stopped(files, tmp_path_factory):
 @mutation(
   'patience: the run goes on',
   'bertjax/train/loop.py',
-  'if session.patience.over:\n      break',
-  'if session.patience.over:\n      pass',
+  'if self._patience.over:\n        break',
+  'if self._patience.over:\n        pass',
 )
 @mutation(
   'patience: the steps before an early end are not logged',
-  'bertjax/train/session.py',
-  'and done % self._config.log_steps:',
-  'and False:',
+  'bertjax/train/loop.py',
+  'if early and done % self._config.log_steps:',
+  'if False:',
 )
 @mutation(
   'patience: a scheduler begins it again',
@@ -255,7 +256,7 @@ def test_an_earlier_checkpoint_and_the_best_are_judged(stopped):
 @pytest.mark.full
 @mutation(
   'patience: a run that goes on counts as over',
-  'bertjax/train/session.py',
+  'bertjax/train/loop.py',
   'resume.note_stopped(self._workdir, None)',
   'pass',
 )

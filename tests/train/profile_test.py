@@ -5,12 +5,12 @@ import types
 import jax
 from mutation import mutation
 
-from bertjax.train import profile
+from bertjax.train.watch import profile
 
 
 @mutation(
   'profile: a run that goes on in the window stops what it has not begun',
-  'bertjax/train/profile.py',
+  'bertjax/train/watch/profile.py',
   'within = 0 <= done - self._window.start < self._window.steps',
   'within = done == self._window.start',
 )
@@ -28,7 +28,7 @@ def test_a_window_of_the_profile_is_traced_wherever_the_run_begins_and_ends(monk
     calls.clear()
     traced = profile.Profile(window, str(tmp_path))
     for done in steps:
-      traced.step(done)
+      traced.before(done)
       assert (calls[-1:] == ['start']) == (100 <= done < 110)
     if closes:
       traced.close()

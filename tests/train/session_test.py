@@ -6,13 +6,13 @@ import pytest
 from mutation import mutation
 
 from bertjax.errors import UserError
-from bertjax.train import session
+from bertjax.train import loop
 
 
 @pytest.mark.parametrize('error', [UserError('gs://b: gone'), OSError(28, 'full'), KeyError('run')])
 @mutation(
   'session: an error of ours is shown as one of the service',
-  'bertjax/train/session.py',
+  'bertjax/train/loop.py',
   'except (UserError, OSError) as error:',
   'except Exception as error:',
 )
@@ -28,7 +28,7 @@ def test_what_cannot_be_sent_is_said_and_an_error_of_ours_is_raised(error):
   )
   if isinstance(error, KeyError):
     with pytest.raises(KeyError):
-      session.Session._send(run)
+      loop.Session._send(run)
   else:
-    session.Session._send(run)
+    loop.Session._send(run)
     assert 'is in runs/a alone' in said[0]

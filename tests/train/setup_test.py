@@ -301,7 +301,7 @@ def make_transformer_xl(store, **overrides):
 
 
 def scores(run, variables):
-  return evaluation.run(run.phases[:1], False, variables, 1, True)[0]
+  return evaluation.run_due(run.phases[:1], False, variables, 1, True)[0]
 
 
 @mutation(

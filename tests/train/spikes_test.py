@@ -15,7 +15,8 @@ from mutation import mutation
 from processes import ROOT, STEPS, environment, exact, kill_at, lines, run, steps_logged
 
 from bertjax.checkpoint import finite
-from bertjax.train import layer_norms, spikes
+from bertjax.train import layer_norms
+from bertjax.train.watch import Step, spikes
 
 PLANTED = ('--config.objective.name=tests.support.planted', '--config.optimizer.clip=0.0')
 WATCHED = (
@@ -54,9 +55,9 @@ def straight(rich_store, tmp_path_factory):
 
 @mutation(
   'train: a step that is left out trains',
-  'bertjax/train/session.py',
-  'self.state, found = phase.leave_out(self.state), None',
-  'self.state, found = phase.train(self.state, batch)',
+  'bertjax/train/loop.py',
+  'self._state, found = phase.leave_out(self._state), None',
+  'self._state, found = phase.train(self._state, batch)',
 )
 def test_what_trained_nothing_is_counted_and_in_no_mean(straight):
   found = {line['step']: line for line in lines(straight) if 'tokens/real' in line}
@@ -83,9 +84,9 @@ def test_what_went_wrong_is_recorded_with_its_rows(straight):
 @pytest.mark.full
 @mutation(
   'train: a resume forgets how many steps were skipped',
-  'bertjax/train/session.py',
-  "run, meta.get('spikes'), progress",
-  'run, None, progress',
+  'bertjax/train/loop.py',
+  "Spikes(workdir, run, meta.get('spikes'), say",
+  'Spikes(workdir, run, None, say',
 )
 def test_a_kill_after_a_skipped_step_changes_no_bit(rich_store, straight, tmp_path):
   kill_at(rich_store, tmp_path, lambda: steps_logged(tmp_path) >= 17, *WATCHED)
@@ -131,7 +132,7 @@ def test_a_step_that_was_left_out_is_said_and_one_that_there_is_not_is_refused(s
 
 @mutation(
   'spikes: one more step is skipped than may be',
-  'bertjax/train/spikes.py',
+  'bertjax/train/watch/spikes.py',
   'self._skipped < limit',
   'self._skipped <= limit',
 )
@@ -167,22 +168,22 @@ def test_a_peak_is_changed_on_purpose_and_each_step_repeated_with_its_own(rich_s
 
 @mutation(
   'spikes: a skipped step excuses the state that is saved',
-  'bertjax/train/spikes.py',
+  'bertjax/train/watch/spikes.py',
   'if skipped and not spoiled and',
   'if skipped and',
 )
 def test_a_spoiled_state_is_not_saved_after_a_step_that_was_skipped(tmp_path, monkeypatch):
   """Its memory, say, which no step looks at, and because of which all are skipped from now on."""
   config = types.SimpleNamespace(skip_nonfinite=3, spike=0.0)
-  monkeypatch.setattr(spikes.Watch, '_record', lambda *given: tmp_path / 'spikes' / '5.json')
+  monkeypatch.setattr(spikes.Spikes, '_record', lambda *given: tmp_path / 'spikes' / '5.json')
   monkeypatch.setattr(spikes, 'where', lambda *given: ('main', 4, (32, 39)))
   run = types.SimpleNamespace(config=config)
-  watch = spikes.Watch(tmp_path, cast('Any', run), None, lambda line: None, lambda: None)
+  watch = spikes.Spikes(tmp_path, cast('Any', run), None, lambda line: None, lambda: None)
   found = dict(loss=np.nan, grad_norm=np.nan, skipped=True)
-  watch.check(5, found, {}, dict(carry=jnp.zeros(2)))
-  assert watch.state()['skipped'] == 1
+  watch.after(Step(5, cast('Any', None), 4, found, {}, {}))
+  assert watch.saved(5, dict(carry=jnp.zeros(2)))['spikes']['skipped'] == 1
   with pytest.raises(finite.NotFinite, match='the state after step 5 has NaN.* arrays, carry; 1 s'):
-    watch.check(5, found, {}, dict(carry=jnp.array([0.0, jnp.nan])))
+    watch.saved(5, dict(carry=jnp.array([0.0, jnp.nan])))
 
 
 def test_norms_are_of_each_layer_of_a_stack_and_of_modules_outside():
@@ -202,7 +203,7 @@ def test_norms_are_of_each_layer_of_a_stack_and_of_modules_outside():
 
 @mutation(
   'spikes: the first steps are judged by nothing',
-  'bertjax/train/spikes.py',
+  'bertjax/train/watch/spikes.py',
   'self._count >= FEWEST and value',
   'value',
 )

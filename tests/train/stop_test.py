@@ -251,7 +251,7 @@ def test_an_error_of_one_process_ends_the_other_soon(rich_store, tmp_path):
 @pytest.mark.full
 @mutation(
   'loop: a process that has compiled does not wait for the others',
-  'bertjax/train/session.py',
+  'bertjax/train/loop.py',
   "      hosts.barrier(f'compiled/{phase.name}/{lengths}', math.inf)\n",
   '',
 )
@@ -268,7 +268,7 @@ def test_a_process_that_compiles_longer_is_waited_for(rich_store, tmp_path):
 
 @mutation(
   'rescue: nothing is saved on the way out',
-  'bertjax/train/session.py',
+  'bertjax/train/loop.py',
   '    stack.push(self._rescue)\n',
   '',
 )

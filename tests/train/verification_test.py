@@ -14,7 +14,7 @@ from toy_store import recipe
 from bertjax.examples import examples as examples_lib
 from bertjax.store import cache
 from bertjax.store.reader import open_store
-from bertjax.train.verification import Damaged, Verification
+from bertjax.train.watch.verification import Damaged, Verification
 
 
 def flip(path: pathlib.Path) -> None:
@@ -33,14 +33,14 @@ def store(rich_store, tmp_path):
 
 @mutation(
   'verification: what it finds is not looked at',
-  'bertjax/train/loop.py',
-  '    session.verified.check(stop, leaving)\n',
+  'bertjax/train/watch/verification.py',
+  '    self._raise(done)\n',
   '',
 )
 @mutation(
   'rescue: the state of a run over damaged data is saved',
-  'bertjax/train/session.py',
-  'isinstance(error, (verification.Damaged, finite.NotFinite))',
+  'bertjax/train/loop.py',
+  'isinstance(error, Damaged | finite.NotFinite)',
   'isinstance(error, finite.NotFinite)',
 )
 def test_a_run_stops_at_a_damaged_file_and_saves_nothing(store, tmp_path):
@@ -66,7 +66,7 @@ def test_a_run_stops_at_damaged_held_out_rows(store, tmp_path):
 
 @mutation(
   'verification: plans are left out',
-  'bertjax/train/verification.py',
+  'bertjax/train/watch/verification.py',
   '      for plan in self._plans:\n',
   '      for plan in ():\n',
 )
@@ -82,12 +82,13 @@ def test_a_damaged_plan_stops_the_run_and_is_built_again(store, monkeypatch):
   given = types.SimpleNamespace(
     store=opened, config=reader, parts=[types.SimpleNamespace(examples=fed)]
   )
-  with Verification(given, 3, print) as verified:
-    verified._thread.join()
+  verified = Verification(given, 3, None, print)
+  verified._thread.join()
+  for ask in (lambda: verified.before(5), lambda: verified.saved(4, None), verified.finish):
     with pytest.raises(
       Damaged, match='length.npy: expected sha256 .* built again at the next .* step 3'
     ):
-      verified.check(None, leaving=False)
+      ask()
   np.testing.assert_array_equal(make().column['length'], expected)
 
 
@@ -98,16 +99,16 @@ def test_an_older_store_is_read_and_said(store):
     (path / 'store.json').write_text(json.dumps(meta))
   reader, said = types.SimpleNamespace(data=types.SimpleNamespace(reader='store')), []
   given = types.SimpleNamespace(store=open_store(store), config=reader, parts=[])
-  with Verification(given, 0, said.append) as verified:
-    verified._thread.join()
-    verified.check(None, leaving=False)
+  verified = Verification(given, 0, None, said.append)
+  verified._thread.join()
+  verified.before(1)
   assert len(said) == 1 and 'damage would go unnoticed' in said[0]
 
 
 @pytest.mark.full
 @mutation(
   'verification: who finds damage leaves alone',
-  'bertjax/train/verification.py',
+  'bertjax/train/watch/verification.py',
   "    found = [said for said in hosts.gather(f'damage/{where}', self._found) if said]\n",
   '    found = [self._found] if self._found else []\n',
 )

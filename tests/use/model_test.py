@@ -158,7 +158,7 @@ def test_replaced_tokens_are_those_of_the_twin(electra):
 
 @mutation(
   'use: the blank of XLNet is seen by its neighbours',
-  'bertjax/use/nets.py',
+  'bertjax/models/xlnet.py',
   'order_k_BT=2 * hidden_BT',
   'order_k_BT=0 * hidden_BT',
 )
@@ -187,8 +187,8 @@ def test_xlnet_fills_blanks_that_nobody_sees(xlnet):
 @mutation(
   'use: layers are counted from the outputs',
   'bertjax/use/nets.py',
-  'x_LBTD[layer - 1] if layer',
-  'x_LBTD[layer] if layer',
+  "x_BTD = out['hidden_LBTD'][layer - 1]",
+  "x_BTD = out['hidden_LBTD'][layer]",
 )
 @pytest.mark.parametrize(
   'name',
@@ -217,8 +217,8 @@ def test_vectors_are_the_hidden_states_of_the_twin(name, made, request):
 @mutation(
   'use: a head that was not there counts as trained',
   'bertjax/use/nets.py',
-  "words = None if tops & {'mlm', 'head', 'words'} else net.words",
-  'words = net.words',
+  'if not tops & {head.path, head.through}',
+  'if True',
 )
 def test_a_directory_gives_what_its_run_gives(bert, tmp_path):
   run = runs.open_run(bert.workdir)

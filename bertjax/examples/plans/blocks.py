@@ -28,8 +28,7 @@ import numpy as np
 
 from bertjax.data_contracts import Chosen, Columns, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.examples import languages as language_sampling
-from bertjax.examples import layout
+from bertjax.examples import languages, layout
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once
 
@@ -168,7 +167,7 @@ def _kinds(store) -> np.ndarray | None:
   if 'language' not in store.columns:
     return None
   kind_S = 2 * store.column('language').astype(np.int16)
-  first_n = store.documents[language_sampling.parallel(store)]
+  first_n = store.documents[languages.parallel(store)]
   kind_S[first_n] += 1
   kind_S[first_n + 1] += 1
   return kind_S

@@ -23,8 +23,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Chosen, Columns, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.examples import ahead, layout
-from bertjax.examples import languages as language_sampling
+from bertjax.examples import ahead, languages, layout
 from bertjax.field_types import Count, Share
 
 WINDOW = 1 << 21  # sentences, times passes, in the lockstep at once
@@ -100,7 +99,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
 def pieces(store, spec: Spec, window: int, task: Task) -> Iterator[Piece]:
   """Builds a task's examples as `build` does; the label's column is 1 if the pair was changed."""
   documents = len(store.documents) - 1
-  peers = language_sampling.peers(store)
+  peers = languages.peers(store)
   if not task.swap and documents:
     documents = peers.size_l.max()  # only those of one language are random text for another
   if documents < 2:

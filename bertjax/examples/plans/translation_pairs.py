@@ -22,8 +22,7 @@ import numpy as np
 
 from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.examples import languages as language_sampling
-from bertjax.examples import layout
+from bertjax.examples import languages, layout
 
 WINDOW = 1 << 20  # pairs per piece
 _BASE = 1 << 8  # languages are numbered by a byte
@@ -63,7 +62,7 @@ def build(store, spec: Spec, window: int = WINDOW) -> Iterator[Piece]:
   """
   if spec.length < 6:
     raise UserError(f'pairs need length >= 6 (</s> a </s> </s> b </s>), got {spec.length}')
-  document_n = language_sampling.parallel(store)
+  document_n = languages.parallel(store)
   if not len(document_n):
     raise UserError(
       f'{store.path} holds no parallel text: the plan translation_pairs expected documents of two '

@@ -22,7 +22,7 @@ import numpy as np
 
 from bertjax.data_contracts import Chosen, Piece, Plan, Ranges, Spec
 from bertjax.errors import UserError
-from bertjax.examples import languages as language_sampling
+from bertjax.examples import languages
 from bertjax.examples.plans.blocks import stream_ranges
 
 WINDOW = 1 << 19  # sentences whose offsets are held at once
@@ -89,7 +89,7 @@ def _spans(store) -> list[tuple[int, int]]:
   if 'language' not in store.columns:
     return [(0, total)]
   language_S, parallel_S = store.column('language'), np.zeros(total, bool)
-  first_n = store.documents[language_sampling.parallel(store)]
+  first_n = store.documents[languages.parallel(store)]
   parallel_S[first_n] = parallel_S[first_n + 1] = True
   change_S = (language_S[1:] != language_S[:-1]) | (parallel_S[1:] != parallel_S[:-1])
   edge = np.concatenate([[0], np.flatnonzero(change_S) + 1, [total]])

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from bertjax.data_contracts import sizes
 from bertjax.errors import UserError
 from bertjax.examples.seqio_tasks.windows import vocabulary_store
 from bertjax.store.reader import Store
@@ -208,11 +209,10 @@ def _example_tasks() -> Any:
 
 
 def _checked(name: str, batch: Batch, length: int, vocabulary_size: int) -> Batch:
-  if batch['token_BT'].shape[1] != length:
-    raise UserError(
-      f'the examples of {name} have {batch["token_BT"].shape[1]} tokens, but config.length={length}'
-    )
-  highest = max(int(batch[key].max()) for key in ('token_BT', 'target_BP') if key in batch)
+  if (found := sizes(batch)['T']) != length:
+    raise UserError(f'the examples of {name} have {found} tokens, but config.length={length}')
+  ids = ('token_BT', 'target_BP', 'out_token_BU', 'target_BU')
+  highest = max(int(batch[key].max()) for key in ids if key in batch)
   if highest >= vocabulary_size:
     raise UserError(
       f'{name} has the id {highest}, but the vocabulary of config.data.vocab has {vocabulary_size} '

@@ -5,42 +5,31 @@ from typing import Any
 from bertjax.errors import UserError
 from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Field, Heads, Layout
-from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.formats.tables import dense, layer
 
 
 def layout(model: Any) -> Layout:
   """Returns the tables, their projection, the blocks of all groups, and the heads."""
-  theirs = 'albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}'
-  alone = model.groups * model.inner_groups == 1
-  ours, attention = f'encoder/{"shared" if alone else "layers"}', f'{theirs}.attention'
+  ours = f'encoder/{"shared" if model.groups * model.inner_groups == 1 else "layers"}'
   rows = (
-    Row('embeddings/word', 'albert.embeddings.word_embeddings.weight', 'V,E->VE'),
-    Row('embeddings/position', 'albert.embeddings.position_embeddings.weight', 'T,E->TE'),
-    Row('embeddings/type', 'albert.embeddings.token_type_embeddings.weight', 'S,E->SE'),
-    *norm('embeddings/norm', 'albert.embeddings.LayerNorm', 'E'),
+    *bert.embeddings('albert'),
     *dense('embeddings/projection', 'albert.encoder.embedding_hidden_mapping_in', 'D', 'E'),
-    *dense(f'{ours}/attention/query', f'{attention}.query', 'NH', 'D'),
-    *dense(f'{ours}/attention/key', f'{attention}.key', 'NH', 'D'),
-    *dense(f'{ours}/attention/value', f'{attention}.value', 'NH', 'D'),
-    *dense(f'{ours}/attention/out', f'{attention}.dense', 'D', 'NH'),
-    *norm(f'{ours}/attention_norm', f'{attention}.LayerNorm'),
-    *dense(f'{ours}/ffn_up', f'{theirs}.ffn', 'F', 'D'),
-    *dense(f'{ours}/ffn_down', f'{theirs}.ffn_output', 'D', 'F'),
-    *norm(f'{ours}/ffn_norm', f'{theirs}.full_layer_layer_norm'),
+    *layer(
+      ours,
+      'albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}.*',
+      'attention.query attention.key attention.value attention.dense attention.LayerNorm '
+      'ffn ffn_output full_layer_layer_norm',
+    ),
   )
   words = bert.word_head('predictions.dense', 'predictions.LayerNorm', 'predictions.bias')
-  order = heads(dense('order', 'sop_classifier.classifier', 'C', 'D'), C=2)
-  pooler = heads(dense('pooler', 'albert.pooler', 'O', 'D'))
   names = {'order': 'sop_classifier.classifier', 'span': 'qa_outputs'}
   tied = {
     'predictions.decoder.weight': 'albert.embeddings.word_embeddings.weight',
     'predictions.decoder.bias': 'predictions.bias',
   }
-  spare = tuple(row.theirs for row in (*words, *order, *pooler))
-  rows += bert.label_heads(model, 'albert.pooler', names)
-  if not model.words:
-    return Layout(rows, spare=(*spare, *tied))
-  return Layout(rows + words, tied, spare=spare)
+  others = (*dense('order', names['order'], 'C', 'D'), *dense('pooler', 'albert.pooler', 'O', 'D'))
+  labels = bert.label_heads(model, 'albert.pooler', names)
+  return bert.whole(model, rows, words, tied, labels, tuple(row.theirs for row in others))
 
 
 def write(model: Any) -> dict[str, Any]:
@@ -54,7 +43,10 @@ def write(model: Any) -> dict[str, Any]:
   return dict(embedding_size=model.embedding_width)
 
 
-OWN = dict(width=4096, heads=64, ffn=16_384, activation='gelu_new', dropout=0, attention_dropout=0)
+OWN = dict(
+  vocab_size=30_000, width=4096, heads=64, ffn=16_384, activation='gelu_new', dropout=0,
+  attention_dropout=0,
+)  # fmt: skip
 FAMILY = Family(
   model='bert',
   recipe='albert',
@@ -68,18 +60,12 @@ FAMILY = Family(
   },
   layout=layout,
   fields=(
-    *(
-      f._replace(default=OWN.get(f.ours, f.default)) for f in bert.FIELDS if f.ours != 'vocab_size'
-    ),
-    Field('vocab_size', 'vocab_size', 30_000),
+    *bert.with_defaults(**OWN),
     Field('embedding_width', 'embedding_size', 128),
     Field('groups', 'num_hidden_groups', 1),
     Field('inner_groups', 'inner_group_num', 1),
   ),
-  fixed={
-    k: v for k, v in bert.PLAIN.items() if k not in ('groups', 'inner_groups', 'embedding_width')
-  }
-  | dict(sharing='all'),
+  fixed=bert.plain('groups inner_groups embedding_width', sharing='all'),
   theirs=dict(tie_word_embeddings=(True,), position_embedding_type=('absolute', None)),
   write=write,
   vocab_size=30_000,

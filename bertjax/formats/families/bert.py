@@ -4,33 +4,50 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
-from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.formats.tables import Row, dense, heads, layer, norm
 
 
-def encoder(base: str, types: bool = True, net: str = 'encoder') -> tuple[Row, ...]:
-  """Embeddings and layers, the same in all families of this shape.
-
-  Args:
-    base: how their names begin.
-    types: whether there is a segment table.
-    net: our path of the stack of layers.
-  """
-  ours, theirs = f'{net}/layers', f'{base}.encoder.layer.{{layer}}'
+def embeddings(base: str, types: bool = True) -> tuple[Row, ...]:
+  """Returns the tables and their norm; a segment table if `types`."""
   kinds = Row('embeddings/type', f'{base}.embeddings.token_type_embeddings.weight', 'S,E->SE')
   return (
     Row('embeddings/word', f'{base}.embeddings.word_embeddings.weight', 'V,E->VE'),
     Row('embeddings/position', f'{base}.embeddings.position_embeddings.weight', 'T,E->TE'),
     *((kinds,) if types else ()),
     *norm('embeddings/norm', f'{base}.embeddings.LayerNorm', 'E'),
-    *dense(f'{ours}/attention/query', f'{theirs}.attention.self.query', 'NH', 'D'),
-    *dense(f'{ours}/attention/key', f'{theirs}.attention.self.key', 'NH', 'D'),
-    *dense(f'{ours}/attention/value', f'{theirs}.attention.self.value', 'NH', 'D'),
-    *dense(f'{ours}/attention/out', f'{theirs}.attention.output.dense', 'D', 'NH'),
-    *norm(f'{ours}/attention_norm', f'{theirs}.attention.output.LayerNorm'),
-    *dense(f'{ours}/ffn_up', f'{theirs}.intermediate.dense', 'F', 'D'),
-    *dense(f'{ours}/ffn_down', f'{theirs}.output.dense', 'D', 'F'),
-    *norm(f'{ours}/ffn_norm', f'{theirs}.output.LayerNorm'),
   )
+
+
+def encoder(base: str, types: bool = True, net: str = 'encoder') -> tuple[Row, ...]:
+  """Returns embeddings and layers; `base` begins their names, `net` our path of the layers."""
+  return embeddings(base, types) + layer(
+    f'{net}/layers',
+    f'{base}.encoder.layer.{{layer}}.*',
+    'attention.self.query attention.self.key attention.self.value attention.output.dense '
+    'attention.output.LayerNorm intermediate.dense output.dense output.LayerNorm',
+  )
+
+
+def whole(
+  model: Any,
+  rows: tuple[Row, ...],
+  words: tuple[Row, ...],
+  tied: dict[str, str],
+  labels: tuple[Row, ...] = (),
+  spare: tuple[str, ...] = (),
+) -> Layout:
+  """Returns the layout of an encoder and its heads.
+
+  Args:
+    words: the words' head, which a file may have that the model lacks, and
+    tied: its copies of other tensors.
+    labels: the other heads.
+    spare: names of further heads that a file may have.
+  """
+  spare = (*(row.theirs for row in words), *spare)
+  if model.words:
+    return Layout(rows + labels + words, tied, spare=spare)
+  return Layout(rows + labels, spare=(*spare, *tied))
 
 
 def word_head(dense_name: str, norm_name: str, bias: str) -> tuple[Row, ...]:
@@ -80,19 +97,15 @@ def layout_of(base: str):
     'cls.predictions.decoder.weight': f'{base}.embeddings.word_embeddings.weight',
     'cls.predictions.decoder.bias': 'cls.predictions.bias',
   }
-  spare = [row.theirs for row in words]
-  spare += [f'{n}.{leaf}' for n in (f'{base}.pooler.dense', names['next']) for leaf in ENDS]
+  modules = f'{base}.pooler.dense', names['next']
+  spare = tuple(f'{name}.{leaf}' for name in modules for leaf in ('weight', 'bias'))
 
   def layout(model: Any) -> Layout:
-    rows = encoder(base, bool(model.types)) + label_heads(model, f'{base}.pooler.dense', names)
-    if not model.words:
-      return Layout(rows, spare=(*spare, *tied))
-    return Layout(rows + words, tied, spare=tuple(spare))
+    labels = label_heads(model, f'{base}.pooler.dense', names)
+    return whole(model, encoder(base, bool(model.types)), words, tied, labels, spare)
 
   return layout
 
-
-ENDS = ('weight', 'bias')
 
 FIELDS = (
   Field('vocab_size', 'vocab_size', 30_522),
@@ -122,13 +135,24 @@ THEIRS = dict(
 )
 
 
-def require_gelu(model: Any, name: str) -> None:
-  """Refuses a words' head with another activation than its class has."""
+def with_defaults(**own: Any) -> tuple[Field, ...]:
+  """Returns FIELDS with other defaults."""
+  return tuple(field._replace(default=own.get(field.ours, field.default)) for field in FIELDS)
+
+
+def plain(without: str, **own: Any) -> dict[str, Any]:
+  """Returns PLAIN without some fields, whose values differ from model to model, and with others."""
+  return {key: value for key, value in PLAIN.items() if key not in without.split()} | own
+
+
+def require_gelu(model: Any, name: str) -> dict[str, Any]:
+  """Returns no further field; refuses words whose activation is not that of the class."""
   if model.words and model.activation != 'gelu_erf':
     raise UserError(
       f'the words of {name} are scored through the erf GELU: expected '
       f"config.model.activation='gelu_erf', got {model.activation!r}"
     )
+  return {}
 
 
 def tuned_classes(prefix: str) -> dict[str, Heads]:

@@ -3,35 +3,23 @@ ReLU in place of the tanh before its labels."""
 
 from typing import Any
 
-from bertjax.formats.families.bert import PLAIN, label_heads, tuned_classes, word_head
+from bertjax.formats.families import bert
 from bertjax.formats.family import ACTIVATIONS, Family, Field, Heads, Layout
-from bertjax.formats.tables import Row, dense, norm
+from bertjax.formats.tables import layer
 
 
 def layout(model: Any) -> Layout:
   """Returns the encoder and, where there is one, the words' head."""
-  ours, theirs = 'encoder/layers', 'distilbert.transformer.layer.{layer}'
-  attention, tables = f'{theirs}.attention', 'distilbert.embeddings'
-  words = word_head('vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias')
-  rows = (
-    Row('embeddings/word', f'{tables}.word_embeddings.weight', 'V,E->VE'),
-    Row('embeddings/position', f'{tables}.position_embeddings.weight', 'T,E->TE'),
-    *norm('embeddings/norm', f'{tables}.LayerNorm', 'E'),
-    *dense(f'{ours}/attention/query', f'{attention}.q_lin', 'NH', 'D'),
-    *dense(f'{ours}/attention/key', f'{attention}.k_lin', 'NH', 'D'),
-    *dense(f'{ours}/attention/value', f'{attention}.v_lin', 'NH', 'D'),
-    *dense(f'{ours}/attention/out', f'{attention}.out_lin', 'D', 'NH'),
-    *norm(f'{ours}/attention_norm', f'{theirs}.sa_layer_norm'),
-    *dense(f'{ours}/ffn_up', f'{theirs}.ffn.lin1', 'F', 'D'),
-    *dense(f'{ours}/ffn_down', f'{theirs}.ffn.lin2', 'D', 'F'),
-    *norm(f'{ours}/ffn_norm', f'{theirs}.output_layer_norm'),
+  rows = bert.embeddings('distilbert', types=False) + layer(
+    'encoder/layers',
+    'distilbert.transformer.layer.{layer}.*',
+    'attention.q_lin attention.k_lin attention.v_lin attention.out_lin sa_layer_norm '
+    'ffn.lin1 ffn.lin2 output_layer_norm',
   )
-  tied = {'vocab_projector.weight': f'{tables}.word_embeddings.weight'}
-  spare = tuple(row.theirs for row in words)
-  if model.words:
-    return Layout(rows + words, tied)
-  rows += label_heads(model, 'pre_classifier', {'span': 'qa_outputs'})
-  return Layout(rows, spare=(*spare, *tied))
+  words = bert.word_head('vocab_transform', 'vocab_layer_norm', 'vocab_projector.bias')
+  tied = {'vocab_projector.weight': 'distilbert.embeddings.word_embeddings.weight'}
+  labels = bert.label_heads(model, 'pre_classifier', {'span': 'qa_outputs'})
+  return bert.whole(model, rows, words, tied, labels)
 
 
 FAMILY = Family(
@@ -42,7 +30,7 @@ FAMILY = Family(
   classes={
     'DistilBertForMaskedLM': Heads(words=True),
     'DistilBertModel': Heads(),
-    **tuned_classes('DistilBert'),
+    **bert.tuned_classes('DistilBert'),
   },
   layout=layout,
   fields=(
@@ -58,6 +46,6 @@ FAMILY = Family(
     Field('init_std', 'initializer_range', 0.02),
   ),
   # The class has its eps as a constant; learned and computed positions are a table to it.
-  fixed=dict(PLAIN, types=0, norm_eps=1e-12, pooler_activation='relu'),
+  fixed=dict(bert.PLAIN, types=0, norm_eps=1e-12, pooler_activation='relu'),
   theirs=dict(tie_word_embeddings=(True,)),
 )

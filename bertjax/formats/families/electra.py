@@ -22,13 +22,11 @@ def layout(model: Any) -> Layout:
   return Layout(rows + heads(judge), elsewhere=GENERATOR)
 
 
-OWN = dict(width=256, heads=4, ffn=1024)
 FIELDS = (
-  *(f._replace(default=OWN.get(f.ours, f.default)) for f in bert.FIELDS),
+  *bert.with_defaults(width=256, heads=4, ffn=1024),
   Field('embedding_width', 'embedding_size', 128),
 )
-FIXED = {k: v for k, v in bert.PLAIN.items() if k != 'embedding_width'}
-FIXED['pooler_activation'] = 'gelu_erf'
+FIXED = bert.plain('embedding_width', pooler_activation='gelu_erf')
 
 FAMILY = Family(
   model='electra',

@@ -27,20 +27,14 @@ def layout(model: Any) -> Layout:
   words = bert.word_head(
     'generator_predictions.dense', 'generator_predictions.LayerNorm', 'generator_lm_head.bias'
   )
-  tied = {
-    'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight',
-  }
-  spare = tuple(row.theirs for row in words)
-  if model.words:
-    return Layout(rows + words, tied)
-  rows += bert.dense_heads(model, 'sequence_summary.summary')
-  return Layout(rows, spare=(*spare, *tied))
+  tied = {'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight'}
+  return bert.whole(model, rows, words, tied, bert.dense_heads(model, 'sequence_summary.summary'))
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Returns the width of the tables. Raises UserError: as `bert.require_gelu`."""
-  bert.require_gelu(model, 'ElectraForMaskedLM')
-  return dict(embedding_size=model.embedding_width or model.width)
+  """Returns the width of the tables; raises UserError as `bert.require_gelu`."""
+  width = model.embedding_width or model.width
+  return bert.require_gelu(model, 'ElectraForMaskedLM') | dict(embedding_size=width)
 
 
 def model_of(model: Any) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.families.bert import tuned_classes
+from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Field, Heads, Layout
 from bertjax.formats.tables import Row, dense, heads, norm
 
@@ -38,14 +38,8 @@ def layout(model: Any) -> Layout:
   )
   words = transform('mlm') + heads((Row('mlm/bias', 'decoder.bias', 'V->V'),))
   tied = {'decoder.weight': 'model.embeddings.tok_embeddings.weight'}
-  if model.words:
-    return Layout(rows + words, tied)
-  spare = (*(row.theirs for row in words), *tied)
-  labels = (*model.labels, *model.token_labels)
-  rows += transform('head') if labels else ()
-  for name, classes in labels:
-    rows += heads(dense(name, 'classifier', 'C', 'D'), C=classes)
-  return Layout(rows, spare=spare)
+  labels = bert.label_heads(model, '', {})
+  return bert.whole(model, rows, words, tied, transform('head') + labels if labels else ())
 
 
 def scale(ours: str, theirs: str) -> Row:
@@ -123,7 +117,7 @@ FAMILY = Family(
   classes={
     'ModernBertForMaskedLM': Heads(words=True),
     'ModernBertModel': Heads(),
-    **tuned_classes('ModernBert'),
+    **bert.tuned_classes('ModernBert'),
   },
   layout=layout,
   fields=(

@@ -4,37 +4,26 @@ from typing import Any
 
 from bertjax.formats.families import bert
 from bertjax.formats.family import Family, Field, Heads, Layout
-from bertjax.formats.tables import dense, heads
+from bertjax.formats.tables import dense
 
 
 def layout(model: Any) -> Layout:
   """Returns the encoder and the heads. A class for sequences has no pooler but a head of two
   layers, which does what our pooler and label do."""
-  rows = bert.encoder('roberta')
   words = bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
-  # Some published files hold a pooler that was never trained.
-  pooler = heads(dense('pooler', 'roberta.pooler.dense', 'O', 'D'))
   tied = {
     'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
     'lm_head.decoder.bias': 'lm_head.bias',
   }
-  spare = tuple(row.theirs for row in (*pooler, *words))
-  if model.words:
-    return Layout(rows + words, tied, spare=spare)
-  rows += bert.dense_heads(model, 'roberta.pooler.dense')
-  return Layout(rows, spare=(*spare, *tied))
+  # Some published files hold a pooler that was never trained.
+  spare = tuple(row.theirs for row in dense('pooler', 'roberta.pooler.dense', 'O', 'D'))
+  labels = bert.dense_heads(model, 'roberta.pooler.dense')
+  return bert.whole(model, bert.encoder('roberta'), words, tied, labels, spare)
 
 
-def write(model: Any) -> dict[str, Any]:
-  """Returns no further field; raises UserError as `bert.require_gelu`."""
-  bert.require_gelu(model, 'RobertaForMaskedLM')
-  return {}
-
-
-OWN = {'vocab_size': 50_265}
 # The vector of the pad token is zero and stays out of training there; positions begin behind it.
 FIELDS = (
-  *(f._replace(default=OWN.get(f.ours, f.default)) for f in bert.FIELDS),
+  *bert.with_defaults(vocab_size=50_265),
   Field('position_offset', 'pad_token_id', 1, export=lambda n: n - 1, import_=lambda pad: pad + 1),
 )
 
@@ -50,8 +39,8 @@ FAMILY = Family(
   },
   layout=layout,
   fields=FIELDS,
-  fixed={k: v for k, v in bert.PLAIN.items() if k != 'position_offset'},
+  fixed=bert.plain('position_offset'),
   theirs=bert.THEIRS,
-  write=write,
+  write=lambda model: bert.require_gelu(model, 'RobertaForMaskedLM'),
   vocab_size=50_265,
 )

@@ -5,42 +5,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.families import xlnet
-from bertjax.formats.families.bert import PLAIN, label_heads
+from bertjax.formats.families import bert, xlnet
 from bertjax.formats.family import ANY, Family, Field, Heads, Layout
-from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.formats.tables import Row, heads, layer, norm
 
 SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
 
 
 def layout(model: Any) -> Layout:
   """Returns the tables, the layers and, where there is one, the words' head."""
-  ours, theirs = 'encoder/layers', 'transformer.{kind}.{{layer}}'
-  attention, ffn = theirs.format(kind='attentions'), theirs.format(kind='ffns')
   language = Row('embeddings/language', 'transformer.lang_embeddings.weight', 'X,E->XE')
   rows = (
     Row('embeddings/word', 'transformer.embeddings.weight', 'V,E->VE'),
     Row('embeddings/position', 'transformer.position_embeddings.weight', 'T,E->TE'),
     *((language,) if model.extra else ()),
     *norm('embeddings/norm', 'transformer.layer_norm_emb', 'E'),
-    *dense(f'{ours}/attention/query', f'{attention}.q_lin', 'NH', 'D'),
-    *dense(f'{ours}/attention/key', f'{attention}.k_lin', 'NH', 'D'),
-    *dense(f'{ours}/attention/value', f'{attention}.v_lin', 'NH', 'D'),
-    *dense(f'{ours}/attention/out', f'{attention}.out_lin', 'D', 'NH'),
-    *norm(f'{ours}/attention_norm', theirs.format(kind='layer_norm1')),
-    *dense(f'{ours}/ffn_up', f'{ffn}.lin1', 'F', 'D'),
-    *dense(f'{ours}/ffn_down', f'{ffn}.lin2', 'D', 'F'),
-    *norm(f'{ours}/ffn_norm', theirs.format(kind='layer_norm2')),
+    *layer(
+      'encoder/layers',
+      'transformer.*',
+      'attentions.{layer}.q_lin attentions.{layer}.k_lin attentions.{layer}.v_lin '
+      'attentions.{layer}.out_lin layer_norm1.{layer} ffns.{layer}.lin1 ffns.{layer}.lin2 '
+      'layer_norm2.{layer}',
+    ),
   )
   words = heads((Row('mlm/bias', 'pred_layer.proj.bias', 'V->V'),))
   tied = {'pred_layer.proj.weight': 'transformer.embeddings.weight'}
-  spare = ('pred_layer.proj.bias',)
-  if model.words:
-    return Layout(rows + words, tied)
   names = {name: 'sequence_summary.summary' for name, _ in model.labels}
   names |= {'span': 'qa_outputs'} | ({'right': 'logits_proj'} if 'right' in names else {})
-  rows += xlnet.answers(model.width, 'qa_outputs.') if model.answers != 'none' else ()
-  return Layout(rows + label_heads(model, '', names), spare=(*spare, *tied))
+  labels = xlnet.answers(model.width, 'qa_outputs.') if model.answers != 'none' else ()
+  return bert.whole(model, rows, words, tied, labels + bert.label_heads(model, '', names))
 
 
 def write(model: Any) -> dict[str, Any]:
@@ -84,6 +77,11 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
   return {} if given.get('use_lang_emb', True) else dict(extra=())
 
 
+def languages(count: int) -> tuple[tuple[str, int], ...]:
+  """Returns `config.model.extra` of so many languages."""
+  return (('language', count),) if count > 1 else ()
+
+
 FAMILY = Family(
   model='bert',
   recipe='xlm',
@@ -112,16 +110,9 @@ FAMILY = Family(
     Field('init_std', 'embed_init_std', 2048**-0.5),
     Field('norm_eps', 'layer_norm_eps', 1e-12),
     Field('attend', 'causal', False, dict(example=(False,), causal=(True,))),
-    Field(
-      'extra',
-      'n_langs',
-      1,
-      export=lambda extra: extra[0][1] if extra else 1,
-      import_=lambda count: (('language', count),) if count > 1 else (),
-    ),
+    Field('extra', 'n_langs', 1, {}, lambda extra: extra[0][1] if extra else 1, languages),
   ),
-  fixed={k: v for k, v in PLAIN.items() if k not in ('extra', 'attend')}
-  | dict(transform=False, types=0, pooler_activation='none'),
+  fixed=bert.plain('extra attend', transform=False, types=0, pooler_activation='none'),
   theirs=dict(asm=(False,), is_encoder=(True,), tie_word_embeddings=(True,)),
   write=write,
   read=read,

@@ -3,7 +3,7 @@ layer: `config.model.untie_r`."""
 
 from typing import Any
 
-from bertjax.formats.families.bert import label_heads
+from bertjax.formats.families import bert
 from bertjax.formats.family import ACTIVATIONS, ANY, Family, Field, Heads, Layout
 from bertjax.formats.tables import Row, dense, heads, norm
 from bertjax.models.layers.answers import FORMS
@@ -43,12 +43,10 @@ def layout(model: Any) -> Layout:
   )
   words = heads((Row('head/bias', 'lm_loss.bias', 'V->V'),))
   tied = {'lm_loss.weight': 'transformer.word_embedding.weight'}
-  spare = ('lm_loss.bias', *tied)
-  if model.words:
-    return Layout(rows + words, tied, ignored=())
   names = {'span': 'qa_outputs', **{name: 'logits_proj' for name, _ in model.labels}}
-  rows += label_heads(model, 'sequence_summary.summary', names)
-  return Layout(rows + (answers(model.width) if model.answers != 'none' else ()), spare=spare)
+  labels = bert.label_heads(model, 'sequence_summary.summary', names)
+  labels += answers(model.width) if model.answers != 'none' else ()
+  return bert.whole(model, rows, words, tied, labels)
 
 
 def answers(width: int, base: str = '') -> tuple[Row, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 from bertjax.formats.families.bert import PLAIN
 from bertjax.formats.originals import bert
 from bertjax.formats.originals.original import Part, count, shape
-from bertjax.formats.originals.tensorflow_rows import Kind, attention, dense, embeddings, norm
+from bertjax.formats.originals.tensorflow_rows import Kind, dense, embeddings, layer
 from bertjax.formats.tables import Row
 
 GROUPS = 'bert/encoder/transformer/group_'
@@ -38,18 +38,15 @@ def fields(state: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict[str
 def parts(model: Any) -> tuple[Part, ...]:
   """Returns the tables, their projection where widths differ, the blocks of all groups, and the
   heads."""
-  theirs = f'{GROUPS}{{group}}/inner_group_{{inner}}'
-  alone = model.groups * model.inner_groups == 1
-  ours = f'encoder/{"shared" if alone else "layers"}'
+  ours = f'encoder/{"shared" if model.groups * model.inner_groups == 1 else "layers"}'
   rows: tuple[Row, ...] = embeddings('bert/embeddings')
   if model.embedding_width:
-    rows += dense('embeddings/projection', 'bert/encoder/embedding_hidden_mapping_in', 'E', 'D')
-  rows += (
-    *attention(f'{ours}/attention', f'{theirs}/attention_1'),
-    *norm(f'{ours}/attention_norm', f'{theirs}/LayerNorm'),
-    *dense(f'{ours}/ffn_up', f'{theirs}/ffn_1/intermediate/dense', 'D', 'F'),
-    *dense(f'{ours}/ffn_down', f'{theirs}/ffn_1/intermediate/output/dense', 'F', 'D'),
-    *norm(f'{ours}/ffn_norm', f'{theirs}/LayerNorm_1'),
+    rows += dense('embeddings/projection', 'bert/encoder/embedding_hidden_mapping_in', 'D', 'E')
+  rows += layer(
+    ours,
+    f'{GROUPS}{{group}}/inner_group_{{inner}}/*',
+    'attention_1/self/query attention_1/self/key attention_1/self/value attention_1/output/dense '
+    'LayerNorm ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm_1',
   )
   return (Part(rows + bert.head_rows(model), model),)
 

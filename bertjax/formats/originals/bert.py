@@ -86,7 +86,7 @@ def head_rows(model: Any) -> tuple[Row, ...]:
   if model.words:
     rows += word_head('cls/predictions', 'cls/predictions/transform')
   if model.labels or model.pooler:
-    rows += heads(dense('pooler', 'bert/pooler/dense', 'D', 'O'))
+    rows += heads(dense('pooler', 'bert/pooler/dense', 'O', 'D'))
   scopes = LABELS | TOKEN_LABELS
   for name, classes in (*model.labels, *model.token_labels):
     theirs = scopes.get(name, f'{name}/')

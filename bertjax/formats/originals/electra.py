@@ -58,8 +58,8 @@ def parts(model: Any) -> tuple[Part, ...]:
   judge = 'discriminator_predictions'
   rows += heads(
     (
-      *dense('rtd/dense', f'{judge}/dense', 'D', 'O'),
-      *dense('rtd/out', f'{judge}/dense_1', 'D', 'A'),
+      *dense('rtd/dense', f'{judge}/dense', 'O', 'D'),
+      *dense('rtd/out', f'{judge}/dense_1', 'A', 'D'),
     )
   )
   words = word_head('generator_predictions', 'generator_predictions')
@@ -75,7 +75,7 @@ def parts(model: Any) -> tuple[Part, ...]:
 def _net(theirs: str, model: Any, projection: str, encoder: str) -> tuple[Row, ...]:
   rows: tuple[Row, ...] = ()
   if model.embedding_width not in (0, model.width):
-    rows = dense(projection, f'{theirs}/embeddings_project', 'E', 'D')
+    rows = dense(projection, f'{theirs}/embeddings_project', 'D', 'E')
   return rows + layers(f'{theirs}/encoder', encoder)
 
 

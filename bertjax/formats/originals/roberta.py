@@ -2,14 +2,15 @@
 RoBERTa and XLM-R. Names are without their first part, `decoder.` in old files and `encoder.` since.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from bertjax.errors import UserError
-from bertjax.formats.families.bert import PLAIN
+from bertjax.formats.families import bert
 from bertjax.formats.families.roberta import FAMILY
 from bertjax.formats.originals.original import Part, activation, count, even, shape
-from bertjax.formats.tables import Row, dense, heads, norm
+from bertjax.formats.tables import Row, layer, norm
 
 NET = 'sentence_encoder'
 HEAD = 64  # width of a head in all published sizes
@@ -40,7 +41,7 @@ def fields(state: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[dict[str,
     assumed.append('activation_dropout, of the feed-forward part, is left out: ours has none')
   xlm_r = vocab_size == 250_002 or str(args.get('task', '')).startswith('multilingual')
   found = dict(
-    PLAIN, name='bert', family='xlm_roberta' if xlm_r else 'roberta', vocab_size=vocab_size,
+    bert.PLAIN, name='bert', family='xlm_roberta' if xlm_r else 'roberta', vocab_size=vocab_size,
     width=width, layers=count(state, f'{NET}.layers.'), position_offset=OFFSET, types=1,
     norm_eps=1e-5,
     heads=args.get('encoder_attention_heads', max(1, width // HEAD)),
@@ -56,38 +57,29 @@ def fields(state: Mapping[str, Any], args: Mapping[str, Any]) -> tuple[dict[str,
 
 def rows(model: Any, state: Mapping[str, Any]) -> Part:
   """Returns the table, without the row of segments, which fairseq has none of."""
-  ours, theirs = 'encoder/layers', f'{NET}.layers.{{layer}}'
   table_norm = next((n for n in TABLE_NORMS if f'{NET}.{n}.weight' in state), TABLE_NORMS[-1])
   found = [
     Row('embeddings/word', f'{NET}.embed_tokens.weight', 'V,E->VE'),
     Row('embeddings/position', f'{NET}.embed_positions.weight', 'T,E->TE'),
     *norm('embeddings/norm', f'{NET}.{table_norm}', 'E'),
-    *dense(f'{ours}/attention/out', f'{theirs}.self_attn.out_proj', 'D', 'NH'),
-    *norm(f'{ours}/attention_norm', f'{theirs}.self_attn_layer_norm'),
-    *dense(f'{ours}/ffn_up', f'{theirs}.fc1', 'F', 'D'),
-    *dense(f'{ours}/ffn_down', f'{theirs}.fc2', 'D', 'F'),
-    *norm(f'{ours}/ffn_norm', f'{theirs}.final_layer_norm'),
+    *layer(
+      'encoder/layers',
+      f'{NET}.layers.{{layer}}.*',
+      'self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj '
+      'self_attn_layer_norm fc1 fc2 final_layer_norm',
+    ),
   ]
-  fused = f'{NET}.layers.0.{FUSED}' in state
-  for place, name in enumerate(('query', 'key', 'value')):
-    projection = dense(f'{ours}/attention/{name}', f'{theirs}.self_attn.{name[0]}_proj', 'NH', 'D')
-    if fused:  # files of early 2019
-      projection = tuple(
-        row._replace(theirs=f'{theirs}.self_attn.in_proj_{leaf}[{place}]')
-        for row, leaf in zip(projection, ('weight', 'bias'), strict=True)
-      )
-    found += projection
+  if f'{NET}.layers.0.{FUSED}' in state:  # files of early 2019
+    part = lambda match: f'.in_proj_{match[2]}[{"qkv".index(match[1])}]'
+    found = [
+      row._replace(theirs=re.sub(r'\.([qkv])_proj\.(\w+)', part, row.theirs)) for row in found
+    ]
   if model.words:
-    words = (
-      *dense('mlm/dense', 'lm_head.dense', 'E', 'D'),
-      *norm('mlm/norm', 'lm_head.layer_norm', 'E'),
-      Row('mlm/bias', 'lm_head.bias', 'V->V'),
-    )
-    found += heads(words)
-  if model.labels or model.pooler:  # which a file of pretraining has none of
-    found += heads(dense('pooler', 'pooler', 'O', 'D'))
-  for name, classes in (*model.labels, *model.token_labels):
-    found += heads(dense(name, name, 'C', 'D'), C=classes)
+    found += bert.word_head('lm_head.dense', 'lm_head.layer_norm', 'lm_head.bias')
+  # A file of pretraining has none of these.
+  found += bert.label_heads(
+    model, 'pooler', {n: n for n, _ in (*model.labels, *model.token_labels)}
+  )
   return Part(tuple(found), model)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from bertjax.formats import tables
 from bertjax.formats.originals.original import Part
 from bertjax.formats.tables import Row, heads
 
@@ -25,8 +26,8 @@ class Kind(NamedTuple):
   join: Callable[[list[dict[str, Any]], Any], dict[str, Any]] = lambda params, model: params[0]
 
 
-def dense(ours: str, theirs: str, into: str, out: str, **more: Any) -> tuple[Row, Row]:
-  """tf.layers.dense."""
+def dense(ours: str, theirs: str, out: str, into: str, **more: Any) -> tuple[Row, Row]:
+  """Returns the rows of tf.layers.dense; arguments as those of `tables.dense`."""
   kernel = Row(f'{ours}/kernel', f'{theirs}/kernel', f'{into},{out}->{into}{out}', **more)
   return kernel, Row(f'{ours}/bias', f'{theirs}/bias', f'{out}->{out}', **more)
 
@@ -49,31 +50,24 @@ def embeddings(scope: str) -> tuple[Row, ...]:
 
 def layers(scope: str, net: str = 'encoder') -> tuple[Row, ...]:
   """Returns the layers of modeling.py (transformer_model)."""
-  ours, theirs = f'{net}/layers', f'{scope}/layer_{{layer}}'
-  return (
-    *attention(f'{ours}/attention', f'{theirs}/attention'),
-    *norm(f'{ours}/attention_norm', f'{theirs}/attention/output/LayerNorm'),
-    *dense(f'{ours}/ffn_up', f'{theirs}/intermediate/dense', 'D', 'F'),
-    *dense(f'{ours}/ffn_down', f'{theirs}/output/dense', 'F', 'D'),
-    *norm(f'{ours}/ffn_norm', f'{theirs}/output/LayerNorm'),
+  return layer(
+    f'{net}/layers',
+    f'{scope}/layer_{{layer}}/*',
+    'attention/self/query attention/self/key attention/self/value attention/output/dense '
+    'attention/output/LayerNorm intermediate/dense output/dense output/LayerNorm',
   )
 
 
-def attention(ours: str, theirs: str) -> tuple[Row, ...]:
-  """Queries, keys, values and the output, whose kernels are matrices."""
-  project = [
-    dense(f'{ours}/{name}', f'{theirs}/self/{name}', 'D', 'NH')
-    for name in ('query', 'key', 'value')
-  ]
-  out = dense(f'{ours}/out', f'{theirs}/output/dense', 'NH', 'D')
-  return tuple(row for rows in (*project, out) for row in rows)
+def layer(ours: str, theirs: str, names: str) -> tuple[Row, ...]:
+  """Returns the rows of `tables.layer`, whose kernels are matrices [in, out]."""
+  return tables.layer(ours, theirs, names, dense, norm)
 
 
 def word_head(theirs: str, transform: str) -> tuple[Row, ...]:
   """Returns the masked-LM head: `theirs`/output_bias, and dense and norm at `transform`."""
   return heads(
     (
-      *dense('mlm/dense', f'{transform}/dense', 'D', 'E'),
+      *dense('mlm/dense', f'{transform}/dense', 'E', 'D'),
       *norm('mlm/norm', f'{transform}/LayerNorm', 'E'),
       Row('mlm/bias', f'{theirs}/output_bias', 'V->V'),
     )

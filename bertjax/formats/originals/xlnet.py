@@ -54,8 +54,8 @@ def parts(model: Any) -> tuple[Part, ...]:
     Row('mask', f'{NET}/mask_emb/mask_emb', 'A,A,D->D'),
     Row('layers/attention/out/kernel', f'{theirs}/rel_attn/o/kernel', 'D,N,H->NHD'),
     *norm('layers/attention_norm', f'{theirs}/rel_attn/LayerNorm'),
-    *dense('layers/ffn/up', f'{theirs}/ff/layer_1', 'D', 'F'),
-    *dense('layers/ffn/down', f'{theirs}/ff/layer_2', 'F', 'D'),
+    *dense('layers/ffn/up', f'{theirs}/ff/layer_1', 'F', 'D'),
+    *dense('layers/ffn/down', f'{theirs}/ff/layer_2', 'D', 'F'),
     *norm('layers/ffn_norm', f'{theirs}/ff/LayerNorm'),
     Row('layers/segment', f'{NET}/seg_embed[{{layer}}]', 'A,S,N,H->SNH'),
   ]

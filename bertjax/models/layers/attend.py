@@ -1,5 +1,6 @@
 """The mask of a packed example, by `config.model.attend`: which tokens see each other."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 import jax.numpy as jnp
@@ -28,3 +29,9 @@ def example_mask(batch: Batch, attend: str) -> Mask:
   if attend == 'anticausal':
     return Mask(example_BT, example_BT, -column_BT, -column_BT - 1)
   return Mask(example_BT, example_BT)
+
+
+def named_tables(extra: Iterable[tuple[str, int]], attend: str) -> tuple[str, ...]:
+  """Names of further tables of ids, and of the languages where they decide who sees whom."""
+  languages = ['language'] if attend == 'language' else []
+  return tuple(dict.fromkeys([*(name for name, _ in extra), *languages]))

@@ -6,11 +6,15 @@ model alone (`rtd`, `plm`, `span_boundary`) asks for that class.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from bertjax.kernels.dropout import Noise
+from bertjax.models.layers.heads import Head, at_targets, declared
+from bertjax.models.layers.memory import Start
 from bertjax.types import Array, Batch
 
 
@@ -32,6 +36,32 @@ class Model(nn.Module):
     """True if the model tells the segments of a row apart (`type_BT`)."""
     return True
 
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The heads: THE list that commands, conversion and warm starts read."""
+    return ()
+
+  @property
+  def causal(self) -> bool:
+    """True if a position sees what is before it alone."""
+    return False
+
+  @property
+  def frame(self) -> Literal['cls', 'cls_last', 'begin']:
+    """Special tokens around a text: [CLS] text [SEP]; text [SEP] [CLS]; the end of the line before
+    and the text."""
+    return 'cls'
+
+  @property
+  def tables(self) -> tuple[str, ...]:
+    """Names of ids that it reads as `<name>_BT` beside those of every batch: language, role."""
+    return ()
+
+  @nn.nowrap
+  def alone(self) -> 'Model':
+    """Returns the model with the same parameters for texts that each stand for themselves."""
+    return self
+
   @nn.nowrap
   def flops(self, batch: Batch) -> float:
     """Model FLOPs of a forward and backward pass through all of it; see `layers/flops.py`.
@@ -41,17 +71,42 @@ class Model(nn.Module):
     """
     raise NotImplementedError
 
-  def read(self, batch: Batch) -> dict[str, Any]:
+  @nn.nowrap
+  def carry(self, rows: int, start: Start = 'empty') -> Any:
+    """Returns the model's own state before its first batch, B first in every leaf: Transformer-XL's
+    memory, an LSTM's (c, h) of each layer. (): it has none. `start` is for memories alone."""
+    del rows, start
+    return ()
+
+  @nn.nowrap
+  def reset(self, carry: Any, start_B: Array) -> Any:
+    """Returns the carry with the rows whose start_B is 1 as they were before the first batch."""
+
+    def leaf(old: Array, first: Array) -> Array:
+      return jnp.where(start_B.reshape(-1, *[1] * (old.ndim - 1)) > 0, first, old)
+
+    return jax.tree.map(leaf, carry, self.carry(len(start_B)))
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
     """Runs the model on a batch alone, without memory or dropout: for export and use.
 
     Returns:
-      what `__call__` returns, with hidden_LBTD.
+      what `__call__` returns; with hidden also hidden_LBTD and embedded_BTD.
     """
-    return self(batch, hidden=True)
+    return self(batch, hidden=hidden)
+
+  def word_scores(self, batch: Batch) -> Any:
+    """Returns the scores of the vocabulary at the targets of a batch, of a model with that head."""
+    return self.read(batch, False)['word']
 
 
 class LabelModel(Model):
   """Scores the labels of examples and of tokens: the model of the objectives of fine-tuning."""
+
+  @property
+  def output_heads(self) -> tuple[Head, ...]:
+    """The heads that its fields ask for; see `heads.declared`."""
+    return declared(self)
 
   def __call__(
     self, batch: Batch, noise: Noise | None = None, hidden: bool = False
@@ -105,27 +160,38 @@ class AttendingModel(TargetModel):
 
 
 class StreamModel(Model):
-  """Scores the next word at every position of a stream: the model of `objectives/lm.py`.
-
-  It has the fields that `memory.empty` reads: mem_len, layers, width and dtype.
-  """
+  """Scores the next word at every position of a stream: the model of `objectives/lm.py`."""
 
   def __call__(
-    self, batch: Batch, memory: Any = (), noise: Noise | None = None, hidden: bool = False
+    self, batch: Batch, carry: Any = (), noise: Noise | None = None, hidden: bool = False
   ) -> dict[str, Any]:
     """Runs the model.
 
     Args:
       batch: see types.py.
-      memory: of the batch before this one.
+      carry: what the batch before this one left, see `Model.carry`; (): this is the first one.
       noise: keys of the dropout; None in evaluation.
       hidden: static; also return every layer's output.
 
     Returns:
-      dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; memory, for the next
+      dict with word, `Scores` or `AdaptiveScores` at every position; last_BTD; carry, for the next
       batch; hidden_LBTD and embedded_BTD if asked.
     """
     raise NotImplementedError
+
+  @property
+  def causal(self) -> bool:
+    """True."""
+    return True
+
+  @property
+  def frame(self) -> Literal['begin']:
+    """The end of the line before stands in front of a text."""
+    return 'begin'
+
+  def word_scores(self, batch: Batch) -> Any:
+    """Returns the scores of the vocabulary at the targets of a batch alone."""
+    return at_targets(self.read(batch, False)['word'], batch)
 
   @nn.nowrap
   def check_length(self, length: int) -> None:

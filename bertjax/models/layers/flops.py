@@ -38,3 +38,8 @@ def encoder_flops(batch: Batch, *, layers: int, width: int, ffn: int) -> float:
 def head_flops(positions: float, *weights: int) -> float:
   """FLOPs of forward and backward through matrices of `weights` entries at `positions` places."""
   return 6.0 * positions * sum(weights)
+
+
+def lstm_flops(positions: float, inputs: int, width: int) -> float:
+  """FLOPs of forward and backward through the four gates of an LSTM's cell at so many places."""
+  return head_flops(positions, 4 * width * (inputs + width))

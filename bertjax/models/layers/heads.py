@@ -1,13 +1,15 @@
-"""Output heads: the word table as an output layer, and what heads of labels read."""
+"""Output heads: the list of a model's heads, the word table as an output layer, and the heads of
+labels, tags and answers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import mesh
+from bertjax.kernels.adaptive_softmax import AdaptiveScores
 from bertjax.kernels.cross_entropy import Scores
 from bertjax.models.layers.basic import (
   ACTIVATIONS,
@@ -23,6 +25,46 @@ from bertjax.types import Batch
 Array = jax.Array
 
 Pooling = Literal['first', 'mean']
+
+
+class Head(NamedTuple):
+  """A head of a model: what it can do beside giving states. `Model.output_heads` is the list.
+
+  Attributes:
+    kind: 'word': scores of the vocabulary at the targets; 'boundary': the same off the tokens
+      around a span; 'replaced': a logit of each token; 'text': a label of each packed example;
+      'token': a label of each token; 'answers': spans whose end is asked for behind a start;
+      'pooled': a vector of each packed example, read by no label.
+    name: of the label; else that of the kind, of answers their form.
+    classes: C; 0: as many as labelled examples have.
+    path: its subtree of the parameters; '': none of its own.
+    through: subtree of the layers between states and head, which others may share; '': none.
+  """
+
+  kind: Literal['word', 'boundary', 'replaced', 'text', 'token', 'answers', 'pooled']
+  name: str
+  classes: int
+  path: str
+  through: str = ''
+
+
+def declared(model: Any, word: str = 'mlm', through: str = '') -> tuple[Head, ...]:
+  """The heads that the fields words, pooler, labels, token_labels and answers of a model ask for.
+
+  Args:
+    model: of it; one that lacks a field has no such head, but words.
+    word: subtree of the head for words.
+    through: subtree of the layers that heads of labels read through; '': the pooler, of texts.
+  """
+  get = lambda key, default: getattr(model, key, default)
+  size, answers = get('vocab_size', 0), get('answers', 'none')
+  pooler = '' if get('pooler_activation', '') == 'none' else 'pooler'
+  found = [Head('word', 'word', size, word)] if get('words', True) else []
+  found += [Head('pooled', 'pooled', 0, 'pooler')] if get('pooler', False) else []
+  found += [Head('text', name, n, name, through or pooler) for name, n in get('labels', ())]
+  found += [Head('token', name, n, name, through) for name, n in get('token_labels', ())]
+  found += [Head('answers', answers, 0, 'answers')] if answers != 'none' else []
+  return tuple(found)
 
 
 class Transform(nn.Module):
@@ -104,3 +146,11 @@ def gather_positions(x_BTD: Array, position_BP: Array) -> Array:
   if mesh.ways(['fsdp']) > 1:  # XLA cannot take columns that are divided beside rows
     x_BTD = nn.with_logical_constraint(x_BTD, ('batch', None, None))
   return jnp.take_along_axis(x_BTD, position_BP[:, :, None], axis=1)
+
+
+def at_targets(scores: Any, batch: Batch) -> Any:
+  """`Scores` or `AdaptiveScores` of every token, at the targets of the batch alone."""
+  if isinstance(scores, AdaptiveScores):
+    tails = tuple(at_targets(tail, batch) for tail in scores.tails)
+    return scores._replace(head=at_targets(scores.head, batch), tails=tails)
+  return scores._replace(hidden_BPE=gather_positions(scores.hidden_BPE, batch['target_pos_BP']))

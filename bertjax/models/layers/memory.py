@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels.relative_attention import Mask
-from bertjax.types import Batch
 
 Array = jax.Array
 
@@ -24,7 +23,7 @@ Start = Literal['empty', 'zeros']
 
 
 class Memory(NamedTuple):
-  """One memory of every layer, the carry of `types.Objective`.
+  """One memory of every layer, a model's `carry`.
 
   Attributes:
     hidden_BLMD: inputs of the layers, in compute dtype.
@@ -35,33 +34,28 @@ class Memory(NamedTuple):
   example_BM: Array
 
 
-def empty(model: Any, batch: Batch) -> Memory | tuple[()]:
-  """A memory that remembers nothing; () where the model's mem_len is 0."""
+def first(model: Any, rows: int, start: Start) -> Memory | tuple[()]:
+  """Returns the memory before the first batch of a model with the fields mem_len, layers, width and
+  dtype; () where mem_len is 0. Zeros are of example 1: every row of a stream is one example."""
   if not model.mem_len:
     return ()
-  rows = batch['token_BT'].shape[0]
   hidden_BLMD = jnp.zeros((rows, model.layers, model.mem_len, model.width), model.dtype)
-  return Memory(hidden_BLMD, jnp.zeros((rows, model.mem_len), jnp.int32))
+  return Memory(hidden_BLMD, jnp.full((rows, model.mem_len), int(start == 'zeros'), jnp.int32))
 
 
-def first(model: Any, batch: Batch, start: Start) -> Memory | tuple[()]:
-  """The memory of a model before the first batch, as `Start` has it; () where its mem_len is 0.
-
-  Zeros are of example 1: every row of a stream is one example.
-  """
-  memory = empty(model, batch)
-  if not memory or start == 'empty':
-    return memory
-  return memory._replace(example_BM=jnp.ones_like(memory.example_BM))
+def forget(memory: Memory | tuple[()], start_B: Array) -> Memory | tuple[()]:
+  """Returns the memory without the rows whose start_B is 1."""
+  if not memory:
+    return ()
+  kept_BM = jnp.where((start_B == 0)[:, None], memory.example_BM, 0)
+  return memory._replace(example_BM=kept_BM)
 
 
-def before(memory: Memory | tuple[()], batch: Batch, start: Start) -> Memory | tuple[()]:
-  """The memory without what it holds of the rows whose text begins anew with this batch; 'zeros'
-  keeps it."""
-  if not memory or 'start_B' not in batch or start == 'zeros':
-    return memory
-  kept_B1 = (batch['start_B'] == 0)[:, None]
-  return memory._replace(example_BM=jnp.where(kept_B1, memory.example_BM, 0))
+def remembered(
+  memory: Memory | tuple[()], hidden_BLMD: Array, example_BT: Array, keep: int | None = None
+) -> Memory | tuple[()]:
+  """Returns the memory for the next batch, from the layers' new ones; `keep` as in `push`."""
+  return Memory(hidden_BLMD, push(memory.example_BM, example_BT, keep)) if memory else ()
 
 
 def push(memory_BM: Array, new_BT: Array, keep: int | None = None) -> Array:

@@ -10,6 +10,8 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.classify import TASK, Options
 from bertjax.examples.labelled.common.records import Record
 
+MUTATED = 'bertjax/examples/labelled/classify.py'
+
 OPTIONS = Options(('text',), 'label', ('bad', 'good'), (), 1, False, '')
 
 NUMBERS = dataclasses.replace(OPTIONS, classes=())
@@ -29,7 +31,6 @@ def encode(rows, options=OPTIONS):
 
 @mutation(
   'labelled: classes have the ids of their order in the file',
-  'bertjax/examples/labelled/classify.py',
   'return options.classes.index(said)',
   'return sorted(options.classes, reverse=True).index(said)',
 )
@@ -62,7 +63,6 @@ def test_what_is_wrong_is_named_by_its_line(row, classes, said):
 
 @mutation(
   'labelled: labels that nobody asked for are read',
-  'bertjax/examples/labelled/classify.py',
   '  if options.unlabelled:\n',
   '  if options.label not in found[0].values:\n',
 )
@@ -86,7 +86,6 @@ SOFT = dataclasses.replace(OPTIONS, soft_label='said')
 
 @mutation(
   'labelled: soft labels are in the order of the file',
-  'bertjax/examples/labelled/classify.py',
   '[said[name] for name in options.classes]',
   'list(said.values())',
 )

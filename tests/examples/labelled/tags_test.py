@@ -8,6 +8,8 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common.tagged import Sentence
 from bertjax.examples.labelled.tags import TASK, Options
 
+MUTATED = 'bertjax/examples/labelled/common/words.py'
+
 OPTIONS = Options('tokens', 'tags', ' ', (1, -1), 'iob2', ('PER', 'LOC'))
 TAGS = ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
 
@@ -30,13 +32,12 @@ def encode(words, tags, length=16, **changes):
 
 @mutation(
   'tags: every piece of a word carries its tag',
-  'bertjax/examples/labelled/tags.py',
   'tag_T[row.first_n], weight_T[row.first_n] = true_n[: len(row.first_n)], 1',
   'tag_T[row.first_n], weight_T[1:-1] = true_n[: len(row.first_n)], 1',
+  file='bertjax/examples/labelled/tags.py',
 )
 @mutation(
   'tags: the last piece of a word carries its tag',
-  'bertjax/examples/labelled/common/words.py',
   'first_n = 1 + np.cumsum(size_n) - size_n',
   'first_n = np.cumsum(size_n)',
 )
@@ -50,12 +51,7 @@ def test_the_first_piece_of_a_word_carries_its_tag():
   assert TASK.classes(OPTIONS) == dict(tag=5)
 
 
-@mutation(
-  'tags: words without pieces have no tag',
-  'bertjax/examples/labelled/common/words.py',
-  'piece_n if len(piece_n) else unk_n',
-  'piece_n',
-)
+@mutation('tags: words without pieces have no tag', 'piece_n if len(piece_n) else unk_n', 'piece_n')
 def test_a_word_without_pieces_is_unknown_and_has_its_tag():
   found = encode('é a', 'B-PER I-PER')
   assert found.id_n[0].tolist() == [1, 3, *b'a', 2]
@@ -63,10 +59,7 @@ def test_a_word_without_pieces_is_unknown_and_has_its_tag():
 
 
 @mutation(
-  'tags: a word is encoded as the beginning of a text',
-  'bertjax/examples/labelled/common/words.py',
-  "[f' {word}' for word in known]",
-  'known',
+  'tags: a word is encoded as the beginning of a text', "[f' {word}' for word in known]", 'known'
 )
 def test_a_word_is_encoded_as_it_stands_in_a_text():
   class Spaced(Letters):
@@ -79,7 +72,6 @@ def test_a_word_is_encoded_as_it_stands_in_a_text():
 
 @mutation(
   'tags: a word is kept whose first piece lies under [SEP]',
-  'bertjax/examples/labelled/common/words.py',
   'first_n[first_n < length - 1]',
   'first_n[first_n < length]',
 )
@@ -104,9 +96,9 @@ def test_what_is_cut_is_counted_and_its_truth_is_kept():
 )
 @mutation(
   'tags: an entity may go on with another type',
-  'bertjax/examples/labelled/common/tag_sets.py',
   "if tag.startswith('I-') and before[2:] != tag[2:]",
   "if tag.startswith('I-') and before == OUTSIDE",
+  file='bertjax/examples/labelled/common/tag_sets.py',
   case='B-LOC I-PER-changes2-line 8: I-PER goes on',
 )
 def test_what_is_wrong_is_named_by_its_line(tags, changes, said):

@@ -11,10 +11,11 @@ from bertjax.examples import targets
 from bertjax.examples.noise import albert_ngrams as rule
 from bertjax.vocab.sentencepiece_model import word_starts
 
+MUTATED = 'bertjax/examples/noise/albert_ngrams.py'
+
 
 @mutation(
   'ngrams: longer ones are the likelier',
-  'bertjax/examples/noise/albert_ngrams.py',
   'return share_n / share_n.sum()',
   'return share_n[::-1] / share_n.sum()',
 )
@@ -28,15 +29,9 @@ def one_token_words(store):
   return store
 
 
-@mutation(
-  'ngrams: one that overlaps is taken',
-  'bertjax/examples/noise/albert_ngrams.py',
-  'taken_E = ~clash_E & (size_E',
-  'taken_E = (size_E',
-)
+@mutation('ngrams: one that overlaps is taken', 'taken_E = ~clash_E & (size_E', 'taken_E = (size_E')
 @mutation(
   'ngrams: one that is too long is not cut',
-  'bertjax/examples/noise/albert_ngrams.py',
   'for _ in range(length_E.max() - 1):',
   'for _ in range(0):',
 )

@@ -12,13 +12,14 @@ from toy_store import ANYWHERE, MASK, SPECIAL, random_store, recipe, roberta
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import targets
 
+MUTATED = 'bertjax/examples/targets.py'
+
 CLS, SEP = SPECIAL['cls'], SPECIAL['sep']
 
 
 @pytest.mark.parametrize('name', RECIPES)
 @mutation(
   'masking: nine tenths show the mask',
-  'bertjax/examples/targets.py',
   'masked_n = u_n < mask.mask_share',
   'masked_n = u_n < mask.mask_share + 0.1',
 )
@@ -42,9 +43,9 @@ def test_rate_and_shares(name):
 
 @mutation(
   'masking: RoBERTa draws special ids',
-  'bertjax/examples/recipes.py',
   "never_drawn=('pad', 'unk', 'cls', 'sep', 'mask')",
   'never_drawn=()',
+  file='bertjax/examples/recipes.py',
 )
 def test_random_ids_are_uniform_over_all_but_those_of_the_rule():
   for config, low in ((recipe(mask__random_share=0.2), 0), (roberta(mask__random_share=0.2), 5)):
@@ -69,7 +70,6 @@ def test_roberta_predicts_every_position_equally():
 
 @mutation(
   'targets: the separators count as masked text',
-  'bertjax/examples/targets.py',
   'masked_n = masked_n & ~is_special(target_n, store)',
   'pass',
 )
@@ -99,7 +99,6 @@ def test_counts_of_the_roberta_rule():
 @pytest.mark.parametrize('name', ['bert-words', 'roberta-words'])
 @mutation(
   'masking: special tokens are candidates',
-  'bertjax/examples/targets.py',
   'return np.flatnonzero(~is_special(token_n, store))',
   'return np.arange(len(token_n))',
 )
@@ -121,9 +120,9 @@ def test_words_are_masked_whole(name):
 
 @mutation(
   'masking: BERT decides once per word',
-  'bertjax/examples/noise/bert.py',
   'decide_n = lead_n if roberta else index_n',
   'decide_n = lead_n',
+  file='bertjax/examples/noise/bert.py',
 )
 def test_roberta_decides_once_per_word_and_bert_once_per_token():
   store = random_store(1500)
@@ -158,7 +157,6 @@ def test_choice_is_uniform_over_pairs_of_positions():
 )
 @mutation(
   'masking: special ids are those at the head of the vocabulary',
-  'bertjax/examples/targets.py',
   'id_n = id_n + (id_n >= special_id)',
   'id_n = id_n + 1',
   case='WordPiece',

@@ -13,6 +13,8 @@ from toy_store import distilbert as recipe
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import plan_and_mask
 
+MUTATED = 'bertjax/examples/noise/distilbert.py'
+
 
 def near(count, total, share):
   assert abs(count - total * share) < 4.5 * math.sqrt(total * share * (1 - share))
@@ -26,17 +28,9 @@ def counted(counts):
 
 
 @mutation(
-  'DistilBERT masking: rare words come last',
-  'bertjax/examples/noise/distilbert.py',
-  '** -options.smoothing',
-  '** options.smoothing',
+  'DistilBERT masking: rare words come last', '** -options.smoothing', '** options.smoothing'
 )
-@mutation(
-  'DistilBERT masking: frequency counts in full',
-  'bertjax/examples/noise/distilbert.py',
-  '** -options.smoothing',
-  '** -1.0',
-)
+@mutation('DistilBERT masking: frequency counts in full', '** -options.smoothing', '** -1.0')
 def test_words_are_masked_in_proportion_to_their_count_to_the_power_of_minus_smoothing():
   """Where few are drawn, so that no kind of word runs short: shares of five kinds of words."""
   counts = np.array([1, 4, 20, 100, 3000])
@@ -51,7 +45,6 @@ def test_words_are_masked_in_proportion_to_their_count_to_the_power_of_minus_smo
 
 @mutation(
   'DistilBERT masking: words come in any order',
-  'bertjax/examples/noise/distilbert.py',
   'turn_n = -np.log1p(-u_n) / weight_n',
   'turn_n = u_n',
 )
@@ -87,7 +80,6 @@ def test_each_position_is_masked_as_often_as_the_original_draws_it():
 @pytest.mark.parametrize('lengths', [[64] * 10, [20, 64, 13, 41, 30] * 2])
 @mutation(
   'DistilBERT masking: a row alone is a block',
-  'bertjax/examples/noise/distilbert.py',
   'tokens_B.reshape(-1, options.block).sum(1)',
   'tokens_B.reshape(-1, options.block).max(1)',
 )
@@ -99,13 +91,11 @@ def test_a_block_masks_its_share_of_the_tokens_without_padding(lengths):
 
 @mutation(
   'DistilBERT masking: [SEP] is predicted',
-  'bertjax/examples/noise/distilbert.py',
   'targets.ids_of(tuple(store.special), store)',
   "targets.ids_of(('cls', 'unk', 'mask', 'pad'), store)",
 )
 @mutation(
   'DistilBERT masking: [UNK] is predicted',
-  'bertjax/examples/noise/distilbert.py',
   'targets.ids_of(tuple(store.special), store)',
   "targets.ids_of(('cls', 'sep', 'mask', 'pad'), store)",
 )
@@ -142,10 +132,7 @@ def test_what_has_no_slot_is_dropped_and_counted():
 
 
 @mutation(
-  'DistilBERT masking: rows are masked one by one',
-  'bertjax/examples/noise/distilbert.py',
-  '  return options.block\n',
-  '  return 1\n',
+  'DistilBERT masking: rows are masked one by one', '  return options.block\n', '  return 1\n'
 )
 def test_a_row_asked_for_alone_equals_the_row_in_its_batch():
   examples = examples_lib.examples_in_memory(random_store(), recipe(pack=3), 64, 0)

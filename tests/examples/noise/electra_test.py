@@ -10,10 +10,11 @@ from toy_store import electra as recipe
 from bertjax.examples import examples as examples_lib
 from bertjax.examples.noise import electra
 
+MUTATED = 'bertjax/examples/noise/electra.py'
+
 
 @mutation(
   'electra: slots as BERT has them',
-  'bertjax/examples/noise/electra.py',
   'int((options.rate + 0.005) * length)',
   'int(options.rate * length + 1)',
 )
@@ -30,7 +31,6 @@ def test_slots():
 )
 @mutation(
   'electra: the slots of a position disagree',
-  'bertjax/examples/noise/electra.py',
   'masked_n = hidden[index_n]',
   'masked_n = u_n < options.mask_share',
 )
@@ -74,7 +74,6 @@ def test_slots_of_one_position_agree_and_the_rest_keeps_its_token():
 
 @mutation(
   'electra: replacement cannot be switched off',
-  'bertjax/examples/noise/electra.py',
   '  if options.replacement:\n    pick_n',
   '  if True:\n    pick_n',
 )

@@ -15,6 +15,8 @@ from bertjax.examples import layout
 from bertjax.store.reader import open_store
 from bertjax.store.writer import write_store
 
+MUTATED = 'bertjax/examples/noise/ernie.py'
+
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -80,7 +82,6 @@ def shares(m, at):
 
 @mutation(
   'ernie: later tokens of a unit are shown as if they had been chosen themselves',
-  'bertjax/examples/noise/ernie.py',
   'np.where(lead_c[at_c] == at_c, options.rate, 1.0)',
   'options.rate',
 )
@@ -106,10 +107,7 @@ def test_units_are_masked_whole(store):
 
 
 @mutation(
-  'ernie: a unit goes on behind [SEP]',
-  'bertjax/examples/noise/ernie.py',
-  'np.diff(candidate_c) > 1',
-  'np.diff(candidate_c) > 2',
+  'ernie: a unit goes on behind [SEP]', 'np.diff(candidate_c) > 1', 'np.diff(candidate_c) > 2'
 )
 def test_units_end_at_the_separator(tmp_path):
   """Pairs of one unit each, most cut at the front: A is chosen without regard to B."""
@@ -135,17 +133,12 @@ def test_random_ids_are_all_but_pad(store):
 
 
 @pytest.mark.parametrize('block', [1, 8, 100])
-@mutation(
-  'ernie: a coin for every row',
-  'bertjax/examples/noise/ernie.py',
-  'rows.number_B // options.block',
-  'rows.number_B',
-)
+@mutation('ernie: a coin for every row', 'rows.number_B // options.block', 'rows.number_B')
 @mutation(
   'ernie: rows within a batch count from 0',
-  'bertjax/examples/examples.py',
   '(len(row_n), self.length), row_n, self.spec.seed,',
   '(len(row_n), self.length), None, self.spec.seed,',
+  file='bertjax/examples/examples.py',
 )
 def test_one_coin_for_a_block_of_rows(store, block):
   config = ernie(mask__block=block, mask__word_prob=0.7)

@@ -11,6 +11,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 from bertjax.examples.noise import spanbert as rule
 
+MUTATED = 'bertjax/examples/noise/spanbert.py'
+
 
 def one_token_words(documents=3):
   store = random_store(documents)
@@ -36,19 +38,16 @@ def test_lengths_have_the_truncated_geometric_probabilities():
 
 @mutation(
   'spans: a masked anchor is not drawn anew',
-  'bertjax/examples/noise/spanbert.py',
   'hit_S = (anchor_S < 0) | ~chosen_c[anchor_S]',
   'hit_S = np.ones(len(anchor_S), bool)',
 )
 @mutation(
   'spans: masked tokens cost',
-  'bertjax/examples/noise/spanbert.py',
   'new_n = np.flatnonzero(~chosen_c[at_n])',
   'new_n = np.arange(len(at_n))',
 )
 @mutation(
   'spans: the budget is rounded down',
-  'bertjax/examples/noise/spanbert.py',
   'np.ceil(options.rate * texts.size_S)',
   'np.floor(options.rate * texts.size_S)',
 )
@@ -95,10 +94,7 @@ def sequential(config, store, rows, e):
 
 @pytest.mark.parametrize('words', [1, 10])
 @mutation(
-  'spans: the length counts tokens',
-  'bertjax/examples/noise/spanbert.py',
-  '  begins_c[texts.first_S] = True\n',
-  '  begins_c[:] = True\n',
+  'spans: the length counts tokens', '  begins_c[texts.first_S] = True\n', '  begins_c[:] = True\n'
 )
 def test_spans_are_those_of_the_sequential_algorithm(words):
   config, store = spans(mask__max_words=words), random_store(3)
@@ -119,7 +115,6 @@ def entity_spans(units, real):
 @pytest.mark.parametrize('probability', [0.0, 0.5, 0.95])
 @mutation(
   'spans: entities are drawn always',
-  'bertjax/examples/noise/spanbert.py',
   '(counter_rng.uniform(bits_JS(_COIN)) < options.entity_prob)',
   '(counter_rng.uniform(bits_JS(_COIN)) < 1.0)',
 )
@@ -155,7 +150,6 @@ def word_start_share(store, units, starts, row, real):
 
 @mutation(
   'spans: an entity is its first token',
-  'bertjax/examples/noise/spanbert.py',
   'size_JS[entity_JS] = entities.begin_e[pick_n], entities.size_e[pick_n]',
   'size_JS[entity_JS] = entities.begin_e[pick_n], 1',
 )
@@ -191,7 +185,6 @@ def test_tokens_are_drawn_uniformly_and_decided_one_by_one():
 
 @mutation(
   'spans: one decision per token',
-  'bertjax/examples/noise/spanbert.py',
   "decide_n = texts.candidate_c[first_n] if options.rule == 'spans' else index_n",
   'decide_n = index_n',
 )
@@ -213,7 +206,6 @@ def test_a_merged_span_is_decided_as_a_whole():
 
 @mutation(
   'spans: uniform random ids',
-  'bertjax/examples/noise/spanbert.py',
   'until_V = np.cumsum(store.counts)',
   'until_V = np.cumsum(np.ones_like(store.counts))',
 )
@@ -236,7 +228,6 @@ def test_random_ids_are_as_frequent_as_in_the_corpus():
 )
 @mutation(
   'spans: pairs at the edge of the text',
-  'bertjax/examples/noise/spanbert.py',
   'paired_n = (first_n > start_n) &',
   'paired_n = (first_n >= start_n) &',
 )

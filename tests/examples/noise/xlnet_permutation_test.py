@@ -12,6 +12,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples.layout import lay_out
 from bertjax.examples.noise import xlnet_permutation
 
+MUTATED = 'bertjax/examples/noise/xlnet_permutation.py'
+
 LENGTH, REUSE, SEED = 96, 48, 5
 
 
@@ -86,25 +88,21 @@ def parts_of(batch, row, store):
 @pytest.mark.parametrize('perm_size', [1, 2, 6, 48])
 @mutation(
   'xlnet: a part is walked forwards in backward rows',
-  'bertjax/examples/noise/xlnet_permutation.py',
   "  backward_p = np.repeat(rows.ranges.row['direction'] < 0, 2)",
   "  backward_p = np.repeat(rows.ranges.row['direction'] < -1, 2)",
 )
 @mutation(
   'xlnet: a span may end with its part',
-  'bertjax/examples/noise/xlnet_permutation.py',
   '      stop = begin + count\n      inside = stop < end',
   '      stop = begin + count\n      inside = stop <= end',
 )
 @mutation(
   'xlnet: the first part sees the second',
-  'bertjax/examples/noise/xlnet_permutation.py',
   '(rows.position_n >= reuse) * (reuse + 1)',
   '(rows.position_n >= reuse) * 0',
 )
 @mutation(
   'xlnet: every chunk has a permutation of the whole',
-  'bertjax/examples/noise/xlnet_permutation.py',
   '  return offset_n - place_n + order_E2s',
   '  return 0 * place_n + order_E2s',
 )
@@ -140,7 +138,6 @@ def test_equals_the_original(perm_size, whole):
 
 @mutation(
   'xlnet: a target sees itself',
-  'bertjax/examples/noise/xlnet_permutation.py',
   '  query_n = np.where(target_n, key_n, key_n + 1)',
   '  query_n = key_n + 1',
 )
@@ -162,7 +159,6 @@ def test_orders_leak_no_target_to_itself():
 
 @mutation(
   'xlnet: sizes of spans are uniform',
-  'bertjax/examples/noise/xlnet_permutation.py',
   '  share_n = 1 / np.arange(1, max_words + 1)',
   '  share_n = 1 / np.ones(max_words)',
 )

@@ -8,6 +8,8 @@ from toy_store import laid, random_store, roberta, spec_of, spoken
 from bertjax.examples import examples as examples_lib
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plans/blocks.py'
+
 CLS, SEP = 2, 3
 
 
@@ -72,14 +74,12 @@ MODES = ('complete', 'complete_doc', 'none')
 @pytest.mark.parametrize('separator', [True, False])
 @mutation(
   'blocks: the last document has a separator too',
-  'bertjax/examples/plans/blocks.py',
   'len(self._documents) - 2',
   'len(self._documents) - 1',
   case='True-8-complete',
 )
 @mutation(
   'blocks: blocks of one document have separators',
-  'bertjax/examples/plans/blocks.py',
   "apart = options.separator and options.break_mode != 'complete_doc'",
   'apart = options.separator',
   case='True-8-complete_doc',
@@ -92,9 +92,9 @@ def test_equals_the_loop(mode, length, separator):
 
 @mutation(
   'recipes: documents of RoBERTa leave no mark',
-  'bertjax/examples/recipes.py',
   'separator=True',
   'separator=False',
+  file='bertjax/examples/recipes.py',
 )
 def test_full_sentences_of_the_recipe_have_a_separator_between_documents():
   """Liu et al. 2019, section 4.2: two </s> side by side, once for each border."""
@@ -144,7 +144,6 @@ def test_the_modes_are_found_by_name():
 @pytest.mark.parametrize('window', [5, 40, 1000])
 @mutation(
   'blocks: a block has two languages',
-  'bertjax/examples/plans/blocks.py',
   'limit = np.minimum(limit, _kind_ends(kind, place, owner))',
   'pass',
 )
@@ -171,16 +170,10 @@ def test_blocks_end_with_their_language(mode, window):
 @pytest.mark.parametrize('separator', [True, False])
 @mutation(
   'blocks: each side of a translation is a block',
-  'bertjax/examples/plans/blocks.py',
   'of_text_n = kind[owner[at]] % 2 == 0',
   'of_text_n = kind[owner[at]] >= 0',
 )
-@mutation(
-  'blocks: text goes on with a translation',
-  'bertjax/examples/plans/blocks.py',
-  '  kind_S[first_n + 1] += 1\n',
-  '',
-)
+@mutation('blocks: text goes on with a translation', '  kind_S[first_n + 1] += 1\n', '')
 def test_pairs_of_translations_are_no_text(mode, separator):
   """XLM-E's rows of text are those of its monolingual documents alone."""
   store = spoken(random_store(documents=40), pairs=12)

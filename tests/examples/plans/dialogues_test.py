@@ -24,6 +24,8 @@ from bertjax.train import step as step_lib
 from bertjax.types import Context
 from configs import ernie as configs_ernie
 
+MUTATED = 'bertjax/examples/plans/dialogues.py'
+
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -59,14 +61,10 @@ def test_dialogues_are_turns_with_roles(store):
 
 
 @mutation(
-  'dialogues: replies of any role',
-  'bertjax/examples/plans/dialogues.py',
-  'good_n = same_role_n & (',
-  'good_n = (same_role_n | True) & (',
+  'dialogues: replies of any role', 'good_n = same_role_n & (', 'good_n = (same_role_n | True) & ('
 )
 @mutation(
   'dialogues: replies of the same dialogue',
-  'bertjax/examples/plans/dialogues.py',
   '(other_n < low_n[open_n]) | (other_n >= high_n[open_n])',
   '(other_n < low_n[open_n]) | (other_n >= low_n[open_n])',
 )

@@ -14,6 +14,8 @@ from bertjax.examples.plans import ernie_pairs
 from bertjax.store.reader import open_store
 from bertjax.store.writer import write_store
 
+MUTATED = 'bertjax/examples/plans/ernie_pairs.py'
+
 
 @pytest.fixture(scope='module')
 def store(tmp_path_factory):
@@ -32,19 +34,16 @@ def columns_of(store, window, seed=0, length=64, **changes):
 
 @mutation(
   'ernie: the last item of a buffer meets the next buffer',
-  'bertjax/examples/plans/ernie_pairs.py',
   'last_n = (next_n % BUFFER == 0) | (next_n == items)',
   'last_n = next_n == items',
 )
 @mutation(
   'ernie: second segments first',
-  'bertjax/examples/plans/ernie_pairs.py',
   "first_n = positive['a_length'][item_n] <= room_n",
   "first_n = positive['b_length'][item_n] > room_n",
 )
 @mutation(
   'ernie: positives stay swapped',
-  'bertjax/examples/plans/ernie_pairs.py',
   "swapped_n = column['swapped'] > 0",
   "swapped_n = column['swapped'] > 1",
 )
@@ -80,12 +79,7 @@ def test_negatives_come_from_the_buffer(store, monkeypatch):
     assert a_first[of_second[start]] > 61 // 2
 
 
-@mutation(
-  'ernie: a cut segment keeps its far end',
-  'bertjax/examples/plans/ernie_pairs.py',
-  "a_start=positive['a_start'] + dropped_n, ",
-  '',
-)
+@mutation('ernie: a cut segment keeps its far end', "a_start=positive['a_start'] + dropped_n, ", '')
 def test_halves_keep_what_is_next_to_the_border(store):
   whole, _ = columns_of(store, 1 << 20)
   column, count = columns_of(store, 1 << 20, plan__halves=True)

@@ -9,6 +9,8 @@ from toy_store import continued, random_store, store_of
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 
+MUTATED = 'bertjax/examples/plans/lm_columns.py'
+
 LENGTH, LANES = 7, 3
 
 
@@ -29,23 +31,15 @@ def read(found, steps: int, first: int = 0, shuffle: bool = True):
 
 @pytest.mark.parametrize('ends', ['', 'sep'])
 @mutation(
-  'lm rows: the end of a column is left out',
-  'bertjax/examples/plans/lm_columns.py',
-  '-(-predicted // length)',
-  'predicted // length',
+  'lm rows: the end of a column is left out', '-(-predicted // length)', 'predicted // length'
 )
 @mutation(
   'lm rows: the last token of a row has no target',
-  'bertjax/examples/noise/causal.py',
   '    followed_n[:] = True\n',
   '',
+  file='bertjax/examples/noise/causal.py',
 )
-@mutation(
-  'lm rows: every row starts',
-  'bertjax/examples/plans/lm_columns.py',
-  'start=step_E == 0',
-  'start=step_E >= 0',
-)
+@mutation('lm rows: every row starts', 'start=step_E == 0', 'start=step_E >= 0')
 def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
   store = random_store(19, distinct=True)
   found = examples(store, ends=ends, shuffle_documents=True)
@@ -69,7 +63,6 @@ def test_the_rows_of_an_epoch_are_the_stream_cut_into_columns(ends):
 
 @mutation(
   'lm rows: documents shuffled unasked',
-  'bertjax/examples/plans/lm_columns.py',
   'chosen.shuffle and spec.options.shuffle_documents',
   'chosen.shuffle',
 )
@@ -126,9 +119,9 @@ def test_a_token_that_the_vocabulary_lacks_is_refused():
 @pytest.mark.parametrize('number', [0, 1])
 @mutation(
   'lm rows: the tail is not dropped',
-  'bertjax/examples/column_stream.py',
   ') // self.columns',
   ' + self.columns - 1) // self.columns',
+  file='bertjax/examples/column_stream.py',
 )
 def test_the_batches_of_the_original(number, shared):
   """Every batch of data_utils.py:LMOrderedIterator that the file holds, the last ones too."""

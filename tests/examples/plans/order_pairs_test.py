@@ -11,6 +11,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import order_pairs, pairs
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plans/pairs.py'
+
 
 def one_pair(documents, d, chunk, target, draw):
   """((A, B, label), sentences to put back) of a chunk (google-research/albert)."""
@@ -33,19 +35,16 @@ def instances(store, column):
 @pytest.mark.parametrize('length', [16, 64, 128])
 @mutation(
   'order: swapped text is labelled in order',
-  'bertjax/examples/plans/pairs.py',
   'columns[task.name] = changed_n',
   'columns[task.name] = random_n',
 )
 @mutation(
   'order: the coin asks for random text',
-  'bertjax/examples/plans/pairs.py',
   'random_n = alone_n if task.swap else changed_n',
   'random_n = changed_n',
 )
 @mutation(
   'order: truncated before the swap',
-  'bertjax/examples/plans/pairs.py',
   'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)',
   'a_lost_n, b_lost_n = truncated(a_n, b_n, usable)\n'
   '  b_lost_n, a_lost_n = truncated(b_n, a_n, usable)',
@@ -61,9 +60,9 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length):
 
 @mutation(
   'order: lone sentences get random text even so',
-  'bertjax/examples/plans/order_pairs.py',
   'least=1 if spec.options.random_b else 2',
   'least=1',
+  file='bertjax/examples/plans/order_pairs.py',
 )
 def test_without_random_b_the_label_is_the_order_and_nothing_else():
   store = random_store(60, sentences=4, distinct=True)

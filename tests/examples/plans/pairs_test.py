@@ -9,6 +9,8 @@ from toy_store import albert, random_store, recipe, spec_of, spoken
 from bertjax.examples.plans import order_pairs, pairs
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plans/pairs.py'
+
 
 def planned(store, config, length, seed=3, **kwargs):
   _, spec = spec_of(config, length, seed)
@@ -20,13 +22,11 @@ def planned(store, config, length, seed=3, **kwargs):
 @pytest.mark.parametrize('documents', [2, 25])
 @mutation(
   'pairs: ties are truncated from A',
-  'bertjax/examples/plans/pairs.py',
   'return a_first_n + rest_n // 2, b_first_n + (rest_n + 1) // 2',
   'return a_first_n + (rest_n + 1) // 2, b_first_n + rest_n // 2',
 )
 @mutation(
   'pairs: no short sequences',
-  'bertjax/examples/plans/pairs.py',
   'counter_rng.uniform(counter_rng.fold(key_n, 0)) < spec.options.short_prob',
   'counter_rng.uniform(counter_rng.fold(key_n, 0)) < 0.0',
 )
@@ -142,7 +142,6 @@ def within_languages(sizes):
 @pytest.mark.parametrize('sizes', [(3, 2, 1), (1, 4), (6, 1, 1)])
 @mutation(
   'pairs: the only document of a language is random text for itself',
-  'bertjax/examples/plans/pairs.py',
   'return begin_n, store.sentences[stop_n], other_n == document_n',
   'return begin_n, store.sentences[stop_n], other_n < 0',
 )
@@ -189,9 +188,9 @@ def languages_of(store, column):
 
 @mutation(
   'pairs: random text of any language',
-  'bertjax/examples/languages.py',
   'place_n = self.start_l[language_n] + counter_rng',
   'place_n = draws',
+  file='bertjax/examples/languages.py',
 )
 def test_a_random_segment_is_of_the_same_language():
   store = spoken(random_store(80, distinct=True), runs=8)

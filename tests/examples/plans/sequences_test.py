@@ -10,6 +10,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import sequences
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plans/sequences.py'
+
 CLS, SEP, UNK = SPECIAL['cls'], SPECIAL['sep'], SPECIAL['unk']
 
 
@@ -50,27 +52,24 @@ def unknown_store(share=0.3):
 @pytest.mark.parametrize('length', [13, 14, 20, 64])
 @mutation(
   'sequences: the first piece is as long as the others',
-  'bertjax/examples/plans/sequences.py',
   'begin_n = np.maximum(number_n * room - 1, 0)',
   'begin_n = number_n * room',
 )
 @mutation(
   'sequences: special tokens do not count as tokens',
-  'bertjax/examples/plans/sequences.py',
   "long_enough_n = column['length'] >= spec.options.min_tokens",
   "long_enough_n = column['length'] - 2 >= spec.options.min_tokens",
 )
 @mutation(
   'sequences: what is unknown by half stays',
-  'bertjax/examples/plans/sequences.py',
   'unknown_E < options.max_unknown * length_E',
   'unknown_E <= options.max_unknown * length_E',
 )
 @mutation(
   'sequences: nobody asks for the tokens',
-  'bertjax/examples/examples.py',
   'pieces if keep is None else',
   'pieces if keep else',
+  file='bertjax/examples/examples.py',
 )
 def test_sequences_are_those_of_the_original(length):
   store = unknown_store()
@@ -133,9 +132,9 @@ def test_a_sequence_knows_its_language():
 
 @mutation(
   'sequences: a stored plan has what was left out',
-  'bertjax/examples/examples.py',
   'yield {name: value_E[stays_E] for name, value_E in column.items()}, count | left_out',
   'yield column, count | left_out',
+  file='bertjax/examples/examples.py',
 )
 def test_several_sequences_share_a_row_and_a_run_says_what_is_left_out():
   store = unknown_store()

@@ -9,6 +9,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import spanbert_blocks
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plans/spanbert_blocks.py'
+
 
 def block_dataset(store, block):
   """(first token, token after the last) of each block: BlockDataset, break_mode 'doc'."""
@@ -39,15 +41,9 @@ def planned(store, config, length, **kwargs):
 
 @pytest.mark.parametrize('window', [1, 50, 10**6])
 @pytest.mark.parametrize('length', [6, 14, 64, 300])
-@mutation(
-  'one segment: no block is lost',
-  'bertjax/examples/plans/spanbert_blocks.py',
-  '& (not keep_block)',
-  '& False',
-)
+@mutation('one segment: no block is lost', '& (not keep_block)', '& False')
 @mutation(
   'one segment: blocks go on in the next document',
-  'bertjax/examples/plans/spanbert_blocks.py',
   "'right') - 1, document_end)",
   "'right') - 1, sentences)",
 )

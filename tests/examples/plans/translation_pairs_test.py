@@ -9,6 +9,8 @@ from toy_store import random_store, spoken, store_of, xlm
 from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 
+MUTATED = 'bertjax/examples/plans/translation_pairs.py'
+
 SEP = 3
 
 
@@ -38,13 +40,11 @@ def batch_of(store, length=64, **changes):
 @pytest.mark.parametrize('reset, lead', [(True, 'sep'), (False, 'sep'), (False, 'cls')])
 @mutation(
   'translation: positions run on',
-  'bertjax/examples/plans/translation_pairs.py',
   'two(np.zeros_like(a_E), (a_E + 2) * (1 - single_E))',
   'two(np.zeros_like(a_E), 0 * a_E)',
 )
 @mutation(
   'translation: the middle has the language of the source',
-  'bertjax/examples/plans/translation_pairs.py',
   'two(a_E + 2 - single_E, b_E + 2)',
   'two(a_E + 2, b_E + 2 - single_E)',
 )
@@ -92,15 +92,14 @@ def test_the_rows_of_the_original(kind, shared):
 
 @mutation(
   'translation: the second order is the first once more',
-  'bertjax/examples/plans/translation_pairs.py',
   'both_n[:, ::-1].ravel()',
   'both_n[:, [1, 1]].ravel()',
 )
 @mutation(
   'recipes: XLM reads its pairs in one order',
-  'bertjax/examples/recipes.py',
   "orders='both'",
   "orders='given'",
+  file='bertjax/examples/recipes.py',
 )
 def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
   """The default of XLM's recipe, whose commands list en-ar and ar-en."""

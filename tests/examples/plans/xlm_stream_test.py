@@ -10,6 +10,8 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import recipes
 from bertjax.store.npy_files import join_columns
 
+MUTATED = 'bertjax/examples/plans/xlm_stream.py'
+
 SEP = 3
 
 
@@ -53,16 +55,10 @@ def ours(store, length, **kwargs):
 @pytest.mark.parametrize('kind', ['silent', 'runs', 'runs and pairs'])
 @mutation(
   'streams: no separator at the head',
-  'bertjax/examples/plans/xlm_stream.py',
   'head, tail = place_of(begin_s) - 1, place_of(end_s)',
   'head, tail = place_of(begin_s), place_of(end_s)',
 )
-@mutation(
-  'streams: parallel text belongs to them',
-  'bertjax/examples/plans/xlm_stream.py',
-  'if not parallel_S[span[0]]',
-  'if span',
-)
+@mutation('streams: parallel text belongs to them', 'if not parallel_S[span[0]]', 'if span')
 def test_equals_the_loop(kind, length):
   store = random_store(40, distinct=True)
   if kind != 'silent':
@@ -110,9 +106,9 @@ def test_does_not_depend_on_the_window(window):
 
 @mutation(
   'languages: ids in the order of the store',
-  'bertjax/store/reader.py',
   'list(languages).index(name) for name in self.languages',
   'self.languages.index(name) for name in self.languages',
+  file='bertjax/store/reader.py',
 )
 def test_ids_are_those_of_the_config():
   store = spoken(random_store(40), languages=2)  # ar, de
@@ -140,16 +136,15 @@ def test_the_batch_has_languages_and_steps_of_one_language():
 @pytest.mark.parametrize('share', ['sentences', 'rows'])
 @mutation(
   'streams: a sentence is counted in each row that it touches',
-  'bertjax/examples/plans/xlm_stream.py',
   "column['weight'] = column['sentences'] - (column['offset'] > 0).astype(np.int32)",
   "column['weight'] = column['sentences']",
   case='sentences',
 )
 @mutation(
   'recipes: languages of XLM count rows',
-  'bertjax/examples/recipes.py',
   "share='sentences'",
   "share='rows'",
+  file='bertjax/examples/recipes.py',
   case='sentences',
 )
 def test_languages_are_sampled_by_their_share_of_sentences(share):

@@ -17,6 +17,8 @@ from bertjax.store.reader import open_store
 from bertjax.store.writer import write_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/examples/plans/xlnet_columns.py'
+
 LENGTH, REUSE, SEED, LANES = 48, 20, 5, 4
 
 
@@ -76,27 +78,24 @@ def split(token, sentence, begin, room, draw):
 @pytest.mark.parametrize('words', [3, 9, 60])
 @mutation(
   'xlnet: a step takes the whole row',
-  'bertjax/examples/plans/xlnet_columns.py',
   '  start_E = step_E * reuse',
   '  start_E = step_E * spec.length',
 )
 @mutation(
   'xlnet: A is cut of two equal segments',
-  'bertjax/examples/plans/xlnet_columns.py',
   'pairs.truncated(a_E, b_E, room)[0]',
   'pairs.truncated(b_E, a_E, room)[1]',
 )
 @mutation(
   'xlnet: backward sentences start where forward ones do',
-  'bertjax/examples/plans/xlnet_columns.py',
   '    place_c = place_c - ~ahead_E[owner_c]',
   '    place_c = place_c - 0',
 )
 @mutation(
   'xlnet: documents keep their order',
-  'bertjax/examples/column_stream.py',
   '  if epoch is not None:',
   '  if epoch is not None and epoch < 0:',
+  file='bertjax/examples/column_stream.py',
 )
 def test_equals_the_original(words, both):
   """Short sentences, which give many places to cut, and long ones, which give none."""
@@ -147,9 +146,9 @@ def test_a_batch_follows_from_its_number():
 
 @mutation(
   'xlnet: evaluation skips steps of a column',
-  'bertjax/examples/loader.py',
   '(examples.rows if evenly else rows)',
   'examples.rows',
+  file='bertjax/examples/loader.py',
 )
 def test_evaluation_reads_the_first_rows_in_the_order_of_the_corpus():
   store = xlnet_store()

@@ -27,6 +27,8 @@ from bertjax.vocab.vocabulary import load_vocabulary
 from configs import albert, bert, electra, ernie, roberta, spanbert
 from configs.distill import distilbert
 
+MUTATED = 'bertjax/examples/seqio_tasks/example_tasks.py'
+
 LENGTH = 32
 
 
@@ -91,10 +93,7 @@ def assert_equal(got, expected):
   ids=['bert', 'roberta', 'albert'],
 )
 @mutation(
-  'seqio: epochs are not counted',
-  'bertjax/examples/seqio_tasks/example_tasks.py',
-  "window['window'] <= before",
-  "window['window'] < before",
+  'seqio: epochs are not counted', "window['window'] <= before", "window['window'] < before"
 )
 def test_rows_are_those_of_the_store_epoch_by_epoch(vocab, store, base, shuffle):
   recipe = recipe_of(base, mask=base['mask'] | dict(static=False))
@@ -212,7 +211,6 @@ def test_a_mistake_in_a_recipe_is_met_at_registration(vocab):
 
 @mutation(
   'example tasks: each window numbers its languages anew',
-  'bertjax/examples/seqio_tasks/example_tasks.py',
   "if 'language' in self._corpus.columns and not self._recipe.languages:",
   'if False:',
 )
@@ -244,9 +242,9 @@ class Counting:
 
 @mutation(
   'seqio: a stream forgets the batch of the last step',
-  'bertjax/examples/seqio_tasks/row_stream.py',
   'min(first, self._end - self._keep)',
   'first',
+  file='bertjax/examples/seqio_tasks/row_stream.py',
 )
 def test_a_stream_gives_any_rows_and_reopens_only_for_old_ones(caplog):
   source = Counting()
@@ -291,9 +289,9 @@ def test_a_text_task_streams_the_batches_of_its_store(vocab, store, tmp_path):
 
 @mutation(
   'streams: of finished examples it is not said that plan and mask have no effect',
-  'bertjax/examples/readers/seqio.py',
   'finished if row_stream.is_finished(data) else ""',
   '""',
+  file='bertjax/examples/readers/seqio.py',
 )
 def test_a_users_own_examples_stream_as_they_are(vocab, tmp_path):
   def dataset(split, shuffle_files, seed=None):

@@ -15,6 +15,8 @@ from bertjax.vocab.train import train_wordpiece
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import choice, glue, tagging, text
 
+MUTATED = 'bertjax/examples/seqio_tasks/labelled_tasks.py'
+
 LENGTH = 24
 LINES = ['the film was good', 'bad and long ' * 9, 'i saw it', 'ada saw it in paris', 'it was']
 
@@ -53,10 +55,7 @@ def files(vocab, tmp_path_factory):
 
 @pytest.mark.parametrize('kind', ['classes', 'numbers', 'tags', 'choice'])
 @mutation(
-  'seqio: labelled rows are filled up with another word',
-  'bertjax/examples/seqio_tasks/labelled_tasks.py',
-  "vocabulary.special['pad'] or 0",
-  '1',
+  'seqio: labelled rows are filled up with another word', "vocabulary.special['pad'] or 0", '1'
 )
 def test_a_task_has_the_rows_of_a_run(kind, files, vocab):
   task, path = files[kind]
@@ -112,7 +111,6 @@ def test_what_is_wrong_is_said_before_anything_is_read(files, vocab, tmp_path):
 
 @mutation(
   'seqio: labelled texts are cut as in English',
-  'bertjax/examples/seqio_tasks/labelled_tasks.py',
   'vocabulary = vocabulary.of_language(language)',
   'vocabulary = vocabulary',
 )

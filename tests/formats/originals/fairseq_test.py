@@ -117,8 +117,8 @@ NEW = dict(
 @mutation(
   'fairseq: keys and values change places',
   'bertjax/formats/originals/roberta.py',
-  "enumerate(('query', 'key', 'value'))",
-  "enumerate(('query', 'value', 'key'))",
+  '"qkv".index',
+  '"qvk".index',
   case='fused',
 )
 @mutation(

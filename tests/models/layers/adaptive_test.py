@@ -76,8 +76,8 @@ def test_equals_torch_with_the_clusters_counted_from_the_end():
 @mutation(
   'adaptive softmax: no gradient reaches the head from the words of clusters',
   'bertjax/kernels/adaptive_softmax.py',
-  'nll_BP, right_BP = cross_entropy(scores.head, head_BP)',
-  'nll_BP, right_BP = cross_entropy(scores.head, head_BP)\n'
+  'nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)',
+  'nll_BP, right_BP, _ = cross_entropy(scores.head, head_BP)\n'
   '  nll_BP = jnp.where(head_BP == target_BP, nll_BP, jax.lax.stop_gradient(nll_BP))',
 )
 def test_loss_and_every_gradient_equal_the_formula_in_float64(div_val):
@@ -178,7 +178,7 @@ def gradients(of, scores, target_BP, weight_BP, inside_BP):
 
 def everywhere(scores, target_BP, inside_BP):
   """`inside_cross_entropy`, computed at every position."""
-  nll_BP, right_BP = cross_entropy(scores, target_BP)
+  nll_BP, right_BP, _ = cross_entropy(scores, target_BP)
   return jnp.where(inside_BP, nll_BP, 0.0), jnp.where(inside_BP, right_BP, 1.0)
 
 

@@ -23,19 +23,19 @@ def model(mem_len: int):
   'both[:, :length]',
 )
 def test_memory_keeps_the_last_places_and_reports_what_is_filled():
-  held = memory.empty(model(5), dict(token_BT=np.zeros((2, 1))))
+  held = memory.first(model(5), 2, 'empty')
   assert isinstance(held, memory.Memory) and not held.example_BM.any()
   new_BT = jnp.arange(1, 9).reshape(2, 4)
   once_BM = memory.push(held.example_BM, new_BT)
   np.testing.assert_array_equal(once_BM, [[0, 1, 2, 3, 4], [0, 5, 6, 7, 8]])
   np.testing.assert_array_equal(memory.push(once_BM, new_BT, keep=2)[0], [2, 3, 4, 1, 2])
   np.testing.assert_array_equal(memory.push(once_BM, jnp.tile(new_BT, 2))[0, :2], [4, 1])
-  assert memory.empty(model(0), {}) == ()
+  assert memory.first(model(0), 2, 'empty') == ()
 
 
 def test_a_start_forgets_the_row_and_no_other():
   held = memory.Memory(jnp.ones((2, 1, 3, 4)), jnp.ones((2, 3), jnp.int32))
-  kept = memory.before(held, dict(start_B=jnp.array([1, 0])), 'empty')
+  kept = memory.forget(held, jnp.array([1, 0]))
   np.testing.assert_array_equal(kept.example_BM, [[0, 0, 0], [1, 1, 1]])
 
 

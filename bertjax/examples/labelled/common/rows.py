@@ -18,6 +18,7 @@ import numpy as np
 from bertjax import counter_rng
 from bertjax.data_contracts import Labelled
 from bertjax.examples.labelled.common import parts
+from bertjax.examples.shuffle import order
 from bertjax.store.reader import Store
 
 LENGTHS = 4  # of rows, at most
@@ -87,15 +88,14 @@ class Rows:
     stop = int(np.max(row_n)) // self.together * self.together + self.together
     whole_n = np.arange(first, stop) if shuffle else row_n
     length = self.bucket(int(self.size_n[self._examples_of(whole_n, shuffle)].max()))
+    pad = self.store.special['pad']
     batch: dict[str, Any] = {
-      f'{name}_BT': np.zeros((len(row_n), length), np.int32)
-      for name in ('token', 'example', 'type', 'position')
+      f'{name}_BT': np.full((len(row_n), length), value, np.int32)
+      for name, value in dict(token=pad, example=0, type=0, position=0, **self.extra_ids).items()
     }
-    batch['token_BT'][:] = self.store.special['pad']
-    for name, value in self.extra_ids.items():
-      batch[f'{name}_BT'] = np.full((len(row_n), length), value, np.int32)
     for name, value_n in self.examples.token_label.items():
-      batch[f'{name}_BT'] = np.zeros((len(row_n), length), value_n[0].dtype)
+      batch[f'{name}_BT'] = _columns([value_n[number] for number in number_n], length)
+    batch |= self._second(number_n)
     first_n = []
     for row, number in enumerate(number_n):
       size, part_n = int(self.size_n[int(number)]), self.examples.part_n
@@ -106,8 +106,6 @@ class Rows:
       batch['type_BT'][row, :size] = self.examples.type_n[number]
       batch['example_BT'][row, :size] = part_T
       batch['position_BT'][row, :size] = np.arange(size) - starts[part_T - 1]
-      for name, value_n in self.examples.token_label.items():
-        batch[f'{name}_BT'][row, :size] = value_n[number]
     batch['first_BG'] = np.stack(first_n).astype(np.int32)
     batch['example_weight_BG'] = np.ones(batch['first_BG'].shape, np.float32)
     for name, label_n in self.examples.label.items():
@@ -117,13 +115,29 @@ class Rows:
     batch['dropped_B'] = np.zeros(len(row_n), np.int32)
     return batch
 
+  @functools.cached_property
+  def _second_columns(self) -> int:
+    return -(-max(map(len, self.examples.second['out_token'])) // UNIT) * UNIT
+
+  def _second(self, number_n) -> dict[str, np.ndarray]:
+    """Returns the second texts of these examples, as long as the longest of all."""
+    second = self.examples.second
+    if not second:
+      return {}
+    columns = self._second_columns
+    size_n = [len(second['out_token'][number]) for number in number_n]
+    made = dict(out_example=list(map(np.ones, size_n)), out_position=list(map(np.arange, size_n)))
+    batch = {f'{k}_BU': _columns(v, columns).astype(np.int32) for k, v in made.items()}
+    for name, value_n in second.items():
+      empty = (self.store.special['pad'] or 0) if name == 'out_token' else 0
+      batch[f'{name}_BU'] = _columns([value_n[number] for number in number_n], columns, empty)
+    return batch
+
   def template(self) -> dict[str, np.ndarray]:
     """A row of the full length, of zeros."""
     row = self.batch(np.zeros(1, np.int64), shuffle=False)
-    shape = lambda name, x: (1, self.length) if name.endswith('_BT') else x.shape
-    return {
-      name: np.zeros(shape(name, x), x.dtype) for name, x in row.items() if name != 'dropped_B'
-    }
+    texts = lambda name, x: (1, self.length) if name.endswith('_BT') else x.shape
+    return {k: np.zeros(texts(k, x), x.dtype) for k, x in row.items() if k != 'dropped_B'}
 
   def _examples_of(self, row_n: np.ndarray, shuffle: bool) -> np.ndarray:
     epoch_n, number_n = np.divmod(np.asarray(row_n, np.int64), self.rows)
@@ -141,7 +155,7 @@ class Rows:
     return functools.lru_cache(maxsize=2)(self._make_order)
 
   def _make_order(self, epoch: int) -> np.ndarray:
-    order_n = _shuffled(counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch), self.rows)
+    order_n = order(counter_rng.fold(counter_rng.root(self.seed, _SITE), epoch), self.rows)
     block_key = counter_rng.fold(counter_rng.root(self.seed, _BLOCK_SITE), epoch)
     # The batches that an epoch shares with those before and after it stay as they are.
     first = -epoch * self.rows % self.together
@@ -150,7 +164,7 @@ class Rows:
     for start in range(first, stop, block):
       mine_n = order_n[start : min(start + block, stop)]
       by_length_n = mine_n[np.argsort(self.size_n[mine_n], kind='stable')]
-      batch_n = _shuffled(counter_rng.fold(block_key, start), len(mine_n) // self.together)
+      batch_n = order(counter_rng.fold(block_key, start), len(mine_n) // self.together)
       mine_n[:] = by_length_n.reshape(-1, self.together)[batch_n].reshape(-1)
     return order_n
 
@@ -183,6 +197,9 @@ class Rows:
     return sorted(found - {0})
 
 
-def _shuffled(key_1: np.ndarray, size: int) -> np.ndarray:
-  """The numbers below `size` in an order that the key gives, int64 [size]."""
-  return counter_rng.permute(np.repeat(key_1, size), np.arange(size), size)
+def _columns(value_n: list[np.ndarray], columns: int, empty: int = 0) -> np.ndarray:
+  """Lays one array per row out in its first columns, [B, columns]."""
+  found = np.full((len(value_n), columns), empty, value_n[0].dtype)
+  for row, value in enumerate(value_n):
+    found[row, : len(value)] = value
+  return found

@@ -11,6 +11,8 @@ from bertjax.train import resolve, setup
 from bertjax.train.facts import Facts
 from configs.finetune import text
 
+MUTATED = 'bertjax/examples/labelled/common/from_config.py'
+
 
 @pytest.fixture
 def config(tmp_path):
@@ -44,10 +46,7 @@ def test_epochs_are_of_the_examples_that_are_used(config):
 
 
 @mutation(
-  'labelled: a run over no examples lasts a step',
-  'bertjax/examples/labelled/common/from_config.py',
-  '  if record is None:\n',
-  '  if False:\n',
+  'labelled: a run over no examples lasts a step', '  if record is None:\n', '  if False:\n'
 )
 def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
   config.data.train = str(tmp_path / 'none.tsv')
@@ -58,10 +57,7 @@ def test_a_train_file_with_a_header_alone_is_refused(config, tmp_path):
 
 
 @mutation(
-  'labelled: a dev file without examples is judged',
-  'bertjax/examples/labelled/common/from_config.py',
-  '  if record is None:\n',
-  '  if False:\n',
+  'labelled: a dev file without examples is judged', '  if record is None:\n', '  if False:\n'
 )
 def test_a_dev_file_with_a_header_alone_is_refused(config, tmp_path):
   config.data.dev = str(tmp_path / 'none.tsv')

@@ -7,6 +7,8 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import extra_ids
 
+MUTATED = 'bertjax/examples/labelled/common/extra_ids.py'
+
 
 def config(*extra, language='', languages=('de', 'en', 'fr')):
   data = dict(language=language, languages=languages)
@@ -15,7 +17,6 @@ def config(*extra, language='', languages=('de', 'en', 'fr')):
 
 @mutation(
   'extra ids: an evaluation is in the language of training',
-  'bertjax/examples/labelled/common/extra_ids.py',
   "    said = language or config.data.get('language', '')",
   "    said = config.data.get('language', '')",
 )
@@ -45,7 +46,6 @@ def test_other_models_need_no_language_and_roles_are_0():
 )
 @mutation(
   'extra ids: the table has rows for any number',
-  'bertjax/examples/labelled/common/extra_ids.py',
   '  if int(said) >= rows:',
   '  if False:',
   case='number',
@@ -57,15 +57,11 @@ def test_a_language_that_is_needed_or_unknown_is_said(fields, said):
 
 @mutation(
   'extra ids: words are cut by the rules of the language of training',
-  'bertjax/examples/labelled/common/extra_ids.py',
   "  said = language or config.data.get('language', '')\n  languages",
   "  said = config.data.get('language', '')\n  languages",
 )
 @mutation(
-  'extra ids: a number names no language',
-  'bertjax/examples/labelled/common/extra_ids.py',
-  '    return languages[int(said)]',
-  "    return 'en'",
+  'extra ids: a number names no language', '    return languages[int(said)]', "    return 'en'"
 )
 def test_a_number_is_the_language_of_that_name():
   c = config(language='en')

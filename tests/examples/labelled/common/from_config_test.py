@@ -12,6 +12,8 @@ from bertjax.examples.labelled.common import from_config
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs.finetune import text
 
+MUTATED = 'bertjax/examples/labelled/common/from_config.py'
+
 LANGUAGES = ('en', 'fr')
 TEXT = "L'homme qu'il a vu."
 
@@ -37,10 +39,7 @@ def config():
 
 
 @mutation(
-  'labelled: a model is judged without labels',
-  'bertjax/examples/labelled/common/from_config.py',
-  "if judged and 'unlabelled' in given:",
-  'if False:',
+  'labelled: a model is judged without labels', "if judged and 'unlabelled' in given:", 'if False:'
 )
 def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
   (tmp_path / 'a.jsonl').write_text(json.dumps(dict(text=TEXT, label='b')))
@@ -54,7 +53,6 @@ def test_labels_are_what_a_model_is_judged_by(store, tmp_path):
 
 @mutation(
   'labelled: every language is cut by the rules of the one that is learned',
-  'bertjax/examples/labelled/common/from_config.py',
   'vocabulary = vocabulary_of(config, store, language)',
   'vocabulary = vocabulary_of(config, store)',
 )

@@ -13,6 +13,8 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.examples.labelled.common import records
 
+MUTATED = 'bertjax/examples/labelled/common/records.py'
+
 NAMES = ('id', 'text', 'label')
 ROWS = [('1', 'a "b", c', 'good'), ('2', "d'e\u4e2d", 'bad'), ('3', '', 'good')]
 
@@ -46,7 +48,6 @@ FILES = {
 @pytest.mark.parametrize('name', FILES)
 @mutation(
   'labelled: TSV has quotes',
-  'bertjax/examples/labelled/common/records.py',
   "(n, line.rstrip('\\r\\n').split('\\t'))",
   "(n, line.rstrip('\\r\\n').replace('\"', '').split('\\t'))",
   case='a.tsv',
@@ -69,7 +70,6 @@ COLA = ('source', 'label', 'mark', 'sentence')
 
 @mutation(
   'labelled: a header that a file has of its own is a line of it',
-  'bertjax/examples/labelled/common/records.py',
   'own = not header or {*columns} <= {*row}',
   'own = not header',
 )
@@ -135,7 +135,6 @@ def test_what_is_wrong_is_named(tmp_path, name):
 
 @mutation(
   'records: half of a surrogate pair is text',
-  'bertjax/examples/labelled/common/records.py',
   'json.dumps(value, ensure_ascii=False).encode()',
   'json.dumps(value)',
 )
@@ -150,7 +149,6 @@ def test_a_whole_surrogate_pair_is_a_character(kind):
 @pytest.mark.parametrize('name, data', [('a.csv', 'text\nx\n""\ny\n'), ('a.tsv', 'text\nx\n\ny\n')])
 @mutation(
   'records: an empty text alone in its row is left out',
-  'bertjax/examples/labelled/common/records.py',
   'len(names) != 1)',
   'True)',
   case='a.csv-text\\nx\\n""\\ny\\n',

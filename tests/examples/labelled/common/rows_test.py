@@ -12,6 +12,8 @@ from bertjax.examples import loader
 from bertjax.examples.labelled.common.parts import with_cls_last
 from bertjax.examples.labelled.common.rows import Rows
 
+MUTATED = 'bertjax/examples/labelled/common/rows.py'
+
 
 class Store:
   special = dict(pad=7)
@@ -39,9 +41,8 @@ def labels(batch):
 
 @mutation(
   'labelled: rows have no language',
-  'bertjax/examples/labelled/common/rows.py',
-  'for name, value in self.extra_ids.items():',
-  'for name, value in {}.items():',
+  'position=0, **self.extra_ids)',
+  'position=0)',
 )
 def test_all_tokens_have_the_id_of_a_further_table_that_their_file_has(rows):
   served = dataclasses.replace(rows, extra_ids=dict(language=2, role=0))
@@ -54,7 +55,6 @@ def test_all_tokens_have_the_id_of_a_further_table_that_their_file_has(rows):
 
 @mutation(
   'labelled: every epoch has the same order',
-  'bertjax/examples/labelled/common/rows.py',
   'counter_rng.root(self.seed, _SITE), epoch)',
   'counter_rng.root(self.seed, _SITE), 0)',
 )
@@ -68,13 +68,11 @@ def test_an_epoch_has_every_example_once_in_an_order_of_its_own(rows):
 @pytest.mark.parametrize('length_block', [2, 50])
 @mutation(
   'labelled: rows in order of length cross the end of their epoch',
-  'bertjax/examples/labelled/common/rows.py',
   'first = -epoch * self.rows % self.together',
   'first = 0',
 )
 @mutation(
   'labelled: batches come from the shortest to the longest',
-  'bertjax/examples/labelled/common/rows.py',
   'reshape(-1, self.together)[batch_n]',
   'reshape(-1, self.together)[np.sort(batch_n)]',
 )
@@ -107,7 +105,6 @@ def test_rows_by_length_are_the_same_rows(rows):
 
 @mutation(
   'labelled: the label of another example',
-  'bertjax/examples/labelled/common/rows.py',
   'own = label_n[number_n]',
   'own = label_n[row_n % self.rows]',
 )
@@ -123,15 +120,13 @@ def test_a_row_is_an_example_with_its_label_and_padding(rows):
 
 @mutation(
   'labelled: positions of a part go on from the part before it',
-  'bertjax/examples/labelled/common/rows.py',
   'np.arange(size) - starts[part_T - 1]',
   'np.arange(size)',
 )
 @mutation(
   'labelled: the labels of the tokens of another example',
-  'bertjax/examples/labelled/common/rows.py',
-  "batch[f'{name}_BT'][row, :size] = value_n[number]",
-  "batch[f'{name}_BT'][row, :size] = value_n[row][:size]",
+  "batch[f'{name}_BT'] = _columns([value_n[number]",
+  "batch[f'{name}_BT'] = _columns([value_n[len(number_n) - 1]",
 )
 def test_parts_of_a_row_and_labels_of_tokens():
   examples = Labelled(
@@ -155,7 +150,6 @@ def test_parts_of_a_row_and_labels_of_tokens():
 
 @mutation(
   'labelled: each host pads its own rows',
-  'bertjax/examples/labelled/common/rows.py',
   'whole_n = np.arange(first, stop) if shuffle else row_n',
   'whole_n = row_n',
 )
@@ -179,7 +173,6 @@ def test_rows_are_as_long_as_their_batch_asks_for(rows):
 
 @mutation(
   'labelled: the lengths of rows are not those with the least padding',
-  'bertjax/examples/labelled/common/rows.py',
   'tokens_u + (below_u[:, None] - below_u) *',
   'tokens_u + 0 * (below_u[:, None] - below_u) +',
 )
@@ -211,13 +204,12 @@ def test_every_example_is_judged_once(rows):
 
 @mutation(
   'labelled: segment 2 is that of the first token',
-  'bertjax/examples/labelled/common/parts.py',
   'type_T[ends(part_T)] = 2',
   'type_T[0] = 2',
+  file='bertjax/examples/labelled/common/parts.py',
 )
 @mutation(
   'labelled: the first token stands for a row that ends in [CLS]',
-  'bertjax/examples/labelled/common/rows.py',
   'parts.ends(part_T) if self.cls_last else starts',
   'starts',
 )

@@ -10,6 +10,8 @@ from bertjax.errors import UserError
 from bertjax.examples.labelled.common import tagged
 from bertjax.examples.labelled.common.tagged import Where
 
+MUTATED = 'bertjax/examples/labelled/common/tagged.py'
+
 WHERE = Where(('tokens', 'tags'), (1, -1), ' ')
 
 
@@ -19,20 +21,15 @@ def read(path, text, where=WHERE):
 
 
 @mutation(
-  'tagged: lines of blanks are words',
-  'bertjax/examples/labelled/common/tagged.py',
-  'if not line.strip():',
-  "if not line.rstrip('\\r\\n'):",
+  'tagged: lines of blanks are words', 'if not line.strip():', "if not line.rstrip('\\r\\n'):"
 )
 @mutation(
   'tagged: a line that begins with # is a comment anywhere',
-  'bertjax/examples/labelled/common/tagged.py',
   "if conllu and line.startswith('#'):",
   "if line.startswith('#'):",
 )
 @mutation(
   'tagged: blanks part fields beside TABs',
-  'bertjax/examples/labelled/common/tagged.py',
   "line.split('\\t') if '\\t' in line else _BLANKS.split(line.strip(' '))",
   'line.split()',
 )
@@ -55,7 +52,6 @@ def test_columns(tmp_path):
 
 @mutation(
   'tagged: documents do not end sentences',
-  'bertjax/examples/labelled/common/tagged.py',
   "line = '' if line.lstrip().startswith('-DOCSTART-') else line",
   "if line.lstrip().startswith('-DOCSTART-'):\n      continue",
 )
@@ -73,7 +69,6 @@ def test_a_document_ends_a_sentence(tmp_path, document, end, name):
 
 @mutation(
   'tagged: ranges of CoNLL-U are words',
-  'bertjax/examples/labelled/common/tagged.py',
   'if conllu and not fields[0].isdecimal():',
   "if conllu and '.' in fields[0]:",
 )
@@ -91,10 +86,7 @@ def test_conllu(tmp_path):
 
 
 @mutation(
-  'tagged: a field of a table is one word',
-  'bertjax/examples/labelled/common/tagged.py',
-  'return value.split(separator)',
-  'return [value]',
+  'tagged: a field of a table is one word', 'return value.split(separator)', 'return [value]'
 )
 def test_tables_and_json_lines(tmp_path):
   record = dict(tokens=['a', 'b c'], tags=['O', 'B-X'])

@@ -10,6 +10,8 @@ from bertjax.examples.labelled.common import texts
 from bertjax.text import sentences
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/examples/labelled/common/texts.py'
+
 SAID = [
   ('The cat sat.', 'It was on the mat, was it not?'),
   ('A ' * 40, 'B c d ' * 9),
@@ -21,7 +23,6 @@ SAID = [
 
 @mutation(
   'labelled: the shorter text is cut',
-  'bertjax/examples/labelled/common/texts.py',
   'size if size == small else room - small',
   'room - size if size == small else size',
 )
@@ -38,7 +39,6 @@ def test_the_longer_text_loses_token_by_token():
 @pytest.mark.parametrize('single', [True, False], ids=['single', 'pair'])
 @mutation(
   'labelled: the second text is in the first segment',
-  'bertjax/examples/labelled/common/texts.py',
   'np.repeat(np.arange(2, dtype=np.int32)',
   'np.repeat(np.zeros(2, np.int32)',
   case='pair',
@@ -75,9 +75,9 @@ def test_no_row_is_longer_than_asked(shared):
 
 @mutation(
   'sentences: the second text of a pair is in the first segment',
-  'bertjax/text/sentences.py',
   'row.second or width : width] = 1',
   'width : width] = 1',
+  file='bertjax/text/sentences.py',
 )
 def test_a_used_pair_has_the_segments_of_a_trained_one(shared):
   vocabulary = load_vocabulary(shared / 'tokenizers' / 'bert-base-uncased' / 'vocab.txt')

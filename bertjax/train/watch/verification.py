@@ -8,7 +8,6 @@ step and without a checkpoint, since nobody knows which batches were fed from it
 import socket
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 from bertjax.errors import UserError
@@ -16,62 +15,55 @@ from bertjax.examples import readers
 from bertjax.machine import hosts
 from bertjax.machine.stop import Stop
 from bertjax.store import cache, verify
+from bertjax.train.watch import Watcher
 
 
 class Damaged(UserError):
   """Damage to the files that a run reads: its state cannot be trusted either."""
 
 
-class Verification:
-  """A context: within it a thread verifies what the run reads."""
+class Verification(Watcher):
+  """Verifies, in a thread, what the run reads."""
 
-  def __init__(self, run: Any, start: int, say: Callable[[str], None]):
-    """
+  def __init__(self, run: Any, start: int, stop: Stop, say: Callable[[str], None]):
+    """Begins, on the first process of each host.
+
     Args:
       run: `setup.Run`.
       start: the step that this process begins after, for the message.
+      stop: makes all processes stop after the same step.
       say: shows a line.
     """
-    self._start, self._say, self._asked = start, say, False
+    self._start, self._stop, self._say, self._asked = start, stop, say, False
     self._path = run.store.path if readers.of(run.config.data).text else None
     plans = [getattr(phase.examples, 'plan', None) for phase in run.parts]
     self._plans = list(dict.fromkeys(plan for plan in plans if plan is not None))
     self._found = ''
     self._thread = threading.Thread(target=self._verify, name='verification', daemon=True)
-
-  def __enter__(self) -> 'Verification':
     names = hosts.gather('verification', socket.gethostname())
-    if names.index(names[hosts.index()]) == hosts.index():  # the first of its host
+    if names.index(names[hosts.index()]) == hosts.index():
       self._thread.start()
-    return self
 
-  def __exit__(
-    self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-  ) -> None:
-    """Nothing is open: the thread only reads, and ends with the process."""
-
-  def check(self, stop: Stop, leaving: bool) -> None:
-    """Stops the run where damage was found; called after every step.
-
-    Args:
-      stop: makes all processes stop after the same step.
-      leaving: whether this is that step.
+  def before(self, done: int) -> None:
+    """Ends a run of one process where damage was found; has several agree on a step to end at.
 
     Raises:
       Damaged: a file is not what was written; it is named.
     """
-    if hosts.count() == 1 or leaving:
-      self._raise('leaving')
-    elif self._found and not self._asked:
+    if self._found and hosts.count() == 1:
+      raise Damaged(self._found)
+    if self._found and not self._asked:
       self._asked = True
-      stop.ask('damage')
+      self._stop.ask('damage')
+
+  def saved(self, done: int, state: Any) -> dict[str, Any]:
+    """Refuses to save where any process has found damage: raises as `before`, on all of them."""
+    del state
+    self._raise(done)
+    return {}
 
   def finish(self) -> None:
-    """At the end of the run: says where it was shorter than the reading.
-
-    Raises:
-      Damaged: as `check`.
-    """
+    """At the end of the run: says where it was shorter than the reading; raises as `before`."""
     self._raise('end')
     if self._thread.is_alive():
       self._say(
@@ -79,8 +71,7 @@ class Verification:
         f'--verify --output={self._path} does it'
       )
 
-  def _raise(self, where: str) -> None:
-    """Raises what any process has found, on all of them."""
+  def _raise(self, where: Any) -> None:
     found = [said for said in hosts.gather(f'damage/{where}', self._found) if said]
     if found:
       raise Damaged(found[0])

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 
 from bertjax import dotted
 from bertjax.errors import UserError
-from bertjax.examples import readers
+from bertjax.examples import loader, readers
 from bertjax.machine import hosts
+from bertjax.train.watch import Step, Watcher
 
 LIBRARIES = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 # What decides numbers, and what is compiled, and may come from the environment.
@@ -103,10 +104,35 @@ def check_replicas(step: int, variables: Any) -> str:
   return _sha256(json.dumps(sums, sort_keys=True).encode())
 
 
+class Digests(Watcher):
+  """Notes in checkpoints what was read, and refuses replicas that differ."""
+
+  def __init__(self, run: Any):
+    """
+    Args:
+      run: `setup.Run`.
+    """
+    self._run, self._last = run, None
+
+  def after(self, step: Step) -> None:
+    """Remembers the batch."""
+    self._last = step
+
+  def saved(self, done: int, state: Any) -> dict[str, Any]:
+    """Name and sha256 of the last batch, the vocabulary's, and that of the variables."""
+    assert self._last is not None
+    return dict(
+      batch=[self._last.phase.name, self._last.index],
+      fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(self._last.batch)),
+      replicas_sha256=check_replicas(done, state.variables),
+      vocabulary=self._run.store.meta['vocabulary']['sha256'],
+    )
+
+
 @functools.cache
 def code_sha256() -> str:
   """sha256 of the package's sources."""
-  root = pathlib.Path(__file__).resolve().parents[1]
+  root = pathlib.Path(__file__).resolve().parents[2]
   files = sorted(root.rglob('*.py'))
   parts = [f'{file.relative_to(root)} '.encode() + file.read_bytes() for file in files]
   return _sha256(b'\0'.join(parts))

@@ -7,15 +7,17 @@ step; so a run that was killed stops after the same step as one that was not.
 from collections.abc import Mapping
 from typing import Any
 
+from bertjax.train.watch import Watcher
 
-class Patience:
+
+class Patience(Watcher):
   """Watches the scores of a run, by its `config.best`."""
 
   def __init__(self, best: Any, saved: Mapping[str, Any] | None = None):
     """
     Args:
       best: `config.best` of the run.
-      saved: what `state` returned.
+      saved: the entry of `saved`.
     """
     self._best, self._by = best, [best.metric, best.mode]
     saved = saved or dict(seen=0, step=0, score=None, worse=0)
@@ -62,6 +64,8 @@ class Patience:
       f'(config.best.patience={self._best.patience})'
     )
 
-  def state(self) -> dict[str, Any]:
-    """For a checkpoint, as JSON."""
-    return dict(by=self._by, seen=self._seen, step=self._step, score=self._score, worse=self._worse)
+  def saved(self, done: int, state: Any) -> dict[str, Any]:
+    """What was counted so far."""
+    del done, state
+    counted = dict(seen=self._seen, step=self._step, score=self._score, worse=self._worse)
+    return dict(patience=dict(by=self._by, **counted))

@@ -29,6 +29,7 @@ from bertjax.errors import writing
 from bertjax.examples import loader, readers
 from bertjax.machine import durable, hosts
 from bertjax.train import layer_norms, setup
+from bertjax.train.watch import Step, Watcher
 from bertjax.types import Batch
 from bertjax.vocab.vocabulary import Vocabulary
 
@@ -71,8 +72,13 @@ class Usual:
     return dict(count=self._count, mean=self._mean, variance=self._variance)
 
 
-class Watch:
-  """Looks at every step of a run, after the next one has begun, so that no device waits for it."""
+class Spikes(Watcher):
+  """Judges every step of a run, after the next one has begun, so that no device waits for it.
+
+  Attributes:
+    last: the step that was taken last; None before the first.
+    loss: of the step that was judged last; None if its batch was left out.
+  """
 
   def __init__(
     self,
@@ -86,7 +92,7 @@ class Watch:
     Args:
       workdir: of the run.
       run: has skip_nonfinite and spike in its config.
-      saved: what `state` returned, of the run that goes on here.
+      saved: the entry of `saved`, of the run that goes on here.
       say: what shows a line.
       latest: the newest checkpoint, for messages.
     """
@@ -94,63 +100,57 @@ class Watch:
     saved = saved or dict(skipped=0, usual={})
     self._skipped: int = saved['skipped']
     self._usual = {name: Usual(saved['usual'].get(name)) for name in ('loss', 'grad_norm')}
-    self._seen = 0
+    self._judged = 0
+    self.last: Step | None = None
+    self.loss: float | None = None
 
-  def look(self, done: int, found: Mapping[str, Any] | None, batch: Batch) -> float | None:
-    """Judges a step; a second look at the same one does nothing.
+  def after(self, step: Step) -> None:
+    """Judges the step before this one, as `judge`."""
+    self.judge()
+    self.last = step
 
-    Args:
-      done: the step, from 1; steps come in order.
-      found: its metrics; None if its batch was left out.
-      batch: this host's rows of it.
-
-    Returns:
-      Its loss; None if its batch was left out.
+  def judge(self) -> None:
+    """Judges the last step, once.
 
     Raises:
       NotFinite: it is not, and the run may not skip another one.
     """
-    if found is None:
-      return None
-    loss, norm = float(found['loss']), float(found['grad_norm'])
-    if done <= self._seen:
-      return loss
-    self._seen = done
-    if not good(found):
-      self._skip_or_stop(done, found, batch)
-      return loss
-    figures = dict(loss=loss, grad_norm=norm)
-    bound = self._run.config.spike
+    step, bound = self.last, self._run.config.spike
+    if step is None or step.done <= self._judged:
+      return
+    self._judged, self.loss = step.done, None
+    if step.found is None:
+      return
+    figures = {key: float(step.found[key]) for key in ('loss', 'grad_norm')}
+    self.loss = figures['loss']
+    if not good(step.found):
+      self._skip_or_stop(step)
+      return
     high = [k for k, v in figures.items() if bound and self._usual[k].above(v, bound)]
     if high:
       why = f'{" and ".join(high)} more than {bound:g} standard deviations above the mean'
-      path = self._record(done, found, batch, why, False)
+      path = self._record(step, why, False)
       shown = ', '.join(f'{k} {v:.4g}' for k, v in figures.items())
-      self._say(f'Step {done}: a spike, {shown}: {path}')
+      self._say(f'Step {step.done}: a spike, {shown}: {path}')
     for name, value in figures.items():
       self._usual[name].add(value)
-    return loss
 
-  def check(self, done: int, found: Mapping[str, Any] | None, batch: Batch, state: Any) -> None:
-    """Judges a step as `look` does, and then the state that its update has made."""
-    self.look(done, found, batch)
+  def saved(self, done: int, state: Any) -> dict[str, Any]:
+    """Judges the last step, and the state that its update has made."""
+    self.judge()
     try:
       finite.require(state, f'the state after step {done}')
     except finite.NotFinite as error:
-      if found is None:
+      if self.last is None or self.last.found is None:
         raise
-      self._skip_or_stop(done, found, batch, f'; {error}')
+      self._skip_or_stop(self.last, f'; {error}')
+    usual = {name: figure.state() for name, figure in self._usual.items()}
+    return dict(spikes=dict(skipped=self._skipped, usual=usual))
 
-  def state(self) -> dict[str, Any]:
-    """For a checkpoint of the last step that was looked at, as JSON."""
-    return dict(skipped=self._skipped, usual={k: u.state() for k, u in self._usual.items()})
-
-  def _skip_or_stop(
-    self, done: int, found: Mapping[str, Any], batch: Batch, spoiled: str = ''
-  ) -> None:
-    limit = self._run.config.skip_nonfinite
+  def _skip_or_stop(self, step: Step, spoiled: str = '') -> None:
+    limit, done, found = self._run.config.skip_nonfinite, step.done, step.found
     skipped = bool(found.get('skipped', False))
-    path = self._record(done, found, batch, 'not finite', skipped)
+    path = self._record(step, 'not finite', skipped)
     phase, index, rows = where(self._run, done)
     said = (
       f'the loss of step {done} is {float(found["loss"])}, the norm of its gradients '
@@ -171,22 +171,20 @@ class Watch:
       'whether its parameters were spoiled before: then leave out the step before'
     )
 
-  def _record(
-    self, done: int, found: Mapping[str, Any], batch: Batch, why: str, skipped: bool
-  ) -> pathlib.Path:
+  def _record(self, step: Step, why: str, skipped: bool) -> pathlib.Path:
     """Writes the file of a step, on process 0; returns its path. A full disk is said, no more."""
-    path = pathlib.Path(self._workdir, FOLDER, f'{done}.json')
+    path = pathlib.Path(self._workdir, FOLDER, f'{step.done}.json')
     if jax.process_index() != 0:
       return path
     usual = {name: dict(u.state(), deviation=u.deviation) for name, u in self._usual.items()}
-    body = dict(step=done, why=why, skipped=skipped, usual=usual)
-    body |= describe(self._run, done, found, batch)
+    body = dict(step=step.done, why=why, skipped=skipped, usual=usual)
+    body |= describe(self._run, step.done, step.found, step.batch)
     try:
       with writing('a spike', path):
         path.parent.mkdir(exist_ok=True)
         durable.write_json(path, body)
     except OSError as error:
-      self._say(f'Step {done} was not recorded: {error}')
+      self._say(f'Step {step.done} was not recorded: {error}')
     return path
 
 

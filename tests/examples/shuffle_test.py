@@ -6,51 +6,51 @@ from mutation import mutation
 from toy_store import random_store, recipe
 
 from bertjax.examples import examples as examples_lib
-from bertjax.examples import languages as language_sampling
-from bertjax.examples import plan_and_mask, recipes
+from bertjax.examples import plan_and_mask, recipes, shuffle
+
+MUTATED = 'bertjax/examples/shuffle.py'
 
 # Rows of an English that is large, three middling ones and an Icelandic.
 GROUP_N = np.random.default_rng(0).permutation(np.repeat(np.arange(5), [4000, 900, 700, 300, 20]))
 
 
 def rows_at(first, count, alpha=0.7, block=1, seed=0, group_n=GROUP_N):
-  plan = language_sampling.schedule(group_n, alpha, block)
-  return language_sampling.rows_at(np.arange(first, first + count), plan, seed)
+  plan = shuffle.schedule(group_n, alpha, block)
+  return shuffle.by_language(np.arange(first, first + count), plan, seed)
 
 
 @pytest.mark.parametrize('alpha', [0.0, 0.3, 0.7, 1.0])
 @mutation(
   'languages: shares as large as the languages',
-  'bertjax/examples/languages.py',
   'np.maximum(rows_g, 1.0) ** alpha',
   'np.maximum(rows_g, 1.0)',
 )
 def test_shares_follow_the_power_of_the_size(alpha):
   rows_g = np.array([2_500_000, 30_000, 1_000])
   weight_g = rows_g**alpha
-  blocks_g = language_sampling.shares(rows_g, alpha)
-  assert blocks_g.sum() == language_sampling.WINDOW
-  np.testing.assert_allclose(blocks_g, language_sampling.WINDOW * weight_g / weight_g.sum(), atol=1)
+  blocks_g = shuffle.shares(rows_g, alpha)
+  assert blocks_g.sum() == shuffle.WINDOW
+  np.testing.assert_allclose(blocks_g, shuffle.WINDOW * weight_g / weight_g.sum(), atol=1)
 
 
 def test_english_to_icelandic():
   """google-research/bert: smoothing by .7 turns 1000:1 into about 100:1."""
-  english, icelandic = language_sampling.shares(np.array([10**6, 10**3]), 0.7, blocks=10**6)
+  english, icelandic = shuffle.shares(np.array([10**6, 10**3]), 0.7, blocks=10**6)
   assert english / icelandic == pytest.approx(1000**0.7, rel=0.01)
   assert 100 < 1000**0.7 < 130
 
 
 def test_a_language_without_rows_gets_none_and_the_smallest_gets_one():
-  blocks_g = language_sampling.shares(np.array([10**9, 0, 1]), 1.0)
-  assert blocks_g.tolist() == [language_sampling.WINDOW - 1, 0, 1]
+  blocks_g = shuffle.shares(np.array([10**9, 0, 1]), 1.0)
+  assert blocks_g.tolist() == [shuffle.WINDOW - 1, 0, 1]
 
 
 @pytest.mark.parametrize('block', [1, 7])
 def test_a_window_holds_every_share_and_a_block_one_language(block):
-  _, row_n = rows_at(0, language_sampling.WINDOW * block, block=block)
+  _, row_n = rows_at(0, shuffle.WINDOW * block, block=block)
   group_nb = GROUP_N[row_n].reshape(-1, block)
   assert (group_nb == group_nb[:, :1]).all()
-  expected = language_sampling.shares(np.bincount(GROUP_N), 0.7)
+  expected = shuffle.shares(np.bincount(GROUP_N), 0.7)
   np.testing.assert_array_equal(np.bincount(group_nb[:, 0]), expected)
   # In no order: two blocks that follow each other agree as often as chance has it.
   same = (group_nb[1:, 0] == group_nb[:-1, 0]).mean()
@@ -60,12 +60,11 @@ def test_a_window_holds_every_share_and_a_block_one_language(block):
 @pytest.mark.parametrize('block', [1, 7])
 @mutation(
   'languages: every window begins a language anew',
-  'bertjax/examples/languages.py',
   'window_n * each_g[group_n] - plan',
   '0 * window_n - plan',
 )
 def test_a_language_reads_all_its_rows_before_it_repeats_one(block):
-  epoch_n, row_n = rows_at(0, 3 * language_sampling.WINDOW * block, block=block)
+  epoch_n, row_n = rows_at(0, 3 * shuffle.WINDOW * block, block=block)
   for group in range(5):
     of_group = np.flatnonzero(GROUP_N == group)
     read_n, epochs = row_n[GROUP_N[row_n] == group], epoch_n[GROUP_N[row_n] == group]
@@ -77,14 +76,11 @@ def test_a_language_reads_all_its_rows_before_it_repeats_one(block):
 
 @mutation(
   'languages: every epoch in the same order',
-  'bertjax/examples/languages.py',
-  'counter_rng.fold(counter_rng.fold(root, group), epoch_n[of_group])',
-  'counter_rng.fold(counter_rng.fold(root, group), 0 * epoch_n[of_group])',
+  '_permuted(key_g, epoch_n[mine_n]',
+  '_permuted(key_g, 0 * epoch_n[mine_n]',
 )
 def test_every_epoch_of_a_language_has_other_neighbours():
-  epoch_n, row_n = rows_at(
-    0, language_sampling.WINDOW * 7, block=7, group_n=np.zeros(700, np.int64)
-  )
+  epoch_n, row_n = rows_at(0, shuffle.WINDOW * 7, block=7, group_n=np.zeros(700, np.int64))
   rows_of = lambda epoch: set(map(tuple, row_n[epoch_n == epoch].reshape(-1, 7).tolist()))
   assert len(rows_of(0)) == 100 and len(rows_of(0) & rows_of(1)) < 3
 
@@ -93,7 +89,7 @@ def test_a_row_follows_from_its_number_and_the_seed():
   """Across the border of a window, forwards or by itself."""
   whole = rows_at(0, 20_000)
   some_n = np.array([19_999, 3, 16_384, 16_383])
-  part = language_sampling.rows_at(some_n, language_sampling.schedule(GROUP_N, 0.7, 1), 0)
+  part = shuffle.by_language(some_n, shuffle.schedule(GROUP_N, 0.7, 1), 0)
   for all_n, found_n in zip(whole, part, strict=True):
     np.testing.assert_array_equal(found_n, all_n[some_n])
   assert (rows_at(0, 200)[1] != rows_at(0, 200, seed=1)[1]).any()
@@ -118,8 +114,8 @@ class Batches:
 def test_batches_are_made_of_the_scheduled_rows():
   examples = Batches(language_alpha=0.0, language_block=4).examples
   in_order = examples.batch(np.arange(examples.rows), False)['example_BT'].sum(1)
-  plan = language_sampling.schedule(examples.column['group'], 0.0, 4)
-  epoch_n, row_n = language_sampling.rows_at(np.arange(40), plan, 0)
+  plan = shuffle.schedule(examples.column['group'], 0.0, 4)
+  epoch_n, row_n = shuffle.by_language(np.arange(40), plan, 0)
   got = examples.batch(np.arange(40), True)['example_BT'].sum(1)
   np.testing.assert_array_equal(got, in_order[row_n])
   assert 0 < np.count_nonzero(row_n < 20) < 40

@@ -1,0 +1,92 @@
+"""Everything that a run logs: metrics, time, tokens, speed; to files, trackers and the terminal."""
+
+import contextlib
+from typing import Any
+
+import jax
+
+from bertjax.metrics import curves, goodput, interval, ledger, tracking, writer
+from bertjax.metrics.progress import Progress
+from bertjax.train import setup
+from bertjax.train.watch import Step, Watcher
+
+
+class Record(Watcher):
+  """The log of a run."""
+
+  def __init__(self, run: setup.Run, workdir: str, start: int, meta: Any, progress: Progress):
+    """
+    Args:
+      run: of the workdir.
+      start: steps that were taken before.
+      meta: what the checkpoint of that step has of `saved`.
+      progress: what shows lines.
+    """
+    self._run, self._workdir, self._progress = run, workdir, progress
+    with contextlib.ExitStack() as stack:
+      tracked = tracking.Trackers(run.config, workdir, progress.note)
+      stack.callback(tracked.close)
+      self._writer = writer.Writer(workdir, start, tracked, meta.get('metrics'))
+      stack.callback(self._writer.close)
+      self._opened = stack.pop_all()
+    self._starts = goodput.Record(workdir, start, progress.note)
+    self._ledger = ledger.Ledger(jax.devices(), meta.get('ledger'))
+    self._interval = interval.Interval(meta.get('interval'))
+    self.time = self._ledger.time
+    self.close = self._opened.close
+
+  def after(self, step: Step) -> None:
+    """Counts a step."""
+    if step.found is None:
+      self._interval.leave_out()
+    else:
+      self._interval.add(step.phase.name, step.found)
+      self._ledger.count(step.counts, step.phase.objective.flops(step.batch))
+
+  def saved(self, done: int, state: Any) -> dict[str, Any]:
+    """The sums and counts since the last line, and the number and digest of the lines so far."""
+    del state
+    return dict(
+      interval=self._interval.state(), ledger=self._ledger.state(), metrics=self._writer.sync(done)
+    )
+
+  def log(self, done: int) -> None:
+    """Writes what the steps since the last call, until this one, have measured."""
+    with self.time('compute'):
+      finish = {p.name: p.objective.finish for p in self._run.phases}
+      scalars = self._interval.close(finish, self._run.timeline.interleaved)
+    scalars |= self._ledger.interval()
+    self._writer.write(done, scalars)
+    self._starts.update(done, scalars)
+    self._progress.update(done, scalars)
+
+  def scores(self, done: int, scores: dict[str, float]) -> None:
+    """Writes the scores of the evaluations after a step."""
+    self._writer.write(done, scores)
+
+  def changed(self, start: int, keys: dict[str, Any]) -> None:
+    """Writes which keys of the config have changed after step `start`, if any."""
+    self._writer.note(start, {writer.CHANGED: keys} if keys else {})
+
+  def summary(self, done: int, stepped: bool) -> None:
+    """Prints where the time of the run went, over all its starts too.
+
+    Args:
+      done: the last step.
+      stepped: whether this start has taken any; evaluations and a checkpoint may have come after
+        the last line.
+    """
+    if stepped:
+      self._starts.update(done, self._ledger.rest())
+    self._ledger.print_summary()
+    found = goodput.read(self._workdir) if jax.process_index() == 0 else None
+    if found:
+      print('\n'.join(found.lines()))
+
+  def draw(self) -> None:
+    """Closes the log and draws curves.png of it."""
+    self._writer.close()
+    try:
+      curves.plot([self._workdir])
+    except OSError as error:
+      self._progress.note(f'curves.png was not drawn: {error}')
