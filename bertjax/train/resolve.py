@@ -57,8 +57,8 @@ def resolve(config: Any, facts: Facts = NONE) -> RunSpec:
     UserError: whatever is wrong with a key of the config, or does not fit the facts.
   """
   schema.check_keys(config)
-  given, config = config, copy.deepcopy(config)
-  said = [*_steps(config, facts), *_source(config, facts, given.model), *_preset(config, facts)]
+  config = copy.deepcopy(config)
+  said = [*_steps(config, facts), *_source(config, facts), *_preset(config, facts)]
   if facts.teacher:
     config.objective.teacher.update(
       model=ConfigDict(dict(facts.teacher['model'])), sha256=facts.teacher['sha256']
@@ -188,13 +188,13 @@ def _steps(config: Any, facts: Facts) -> list[str]:
   return [f'{config.epochs:g} epochs of {examples:,} examples: {config.total_steps:,} steps']
 
 
-def _source(config: Any, facts: Facts, given: Any) -> list[str]:
+def _source(config: Any, facts: Facts) -> list[str]:
   """Sets the fields of config.model, and the languages, that config.init_from brings."""
   if not facts.model:
     return []
   name = init_from.whole(config.init_from)
   if name:
-    changed = model_fields.bring(given, config, facts.model)  # its values have their sources
+    changed = model_fields.bring(config.model, config, facts.model)
   else:
     changed = model_fields.set_fields(config.model, facts.model)
   if config.data.reader == 'labelled' and 'language' in dict(config.model.get('extra', ())):

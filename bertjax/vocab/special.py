@@ -46,7 +46,7 @@ def of(pieces: Sequence[str], kind: str) -> dict[str, int | None]:
 
 
 def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
-  """Reads a JSON object in the folder of a file, {} where there is none; refuses all else."""
+  """Reads a JSON object in the folder of a file, {} where there is none; null is absent."""
   path = file.parent / name
   if not path.is_file():
     return {}
@@ -56,7 +56,7 @@ def json_beside(file: pathlib.Path, name: str) -> dict[str, Any]:
     raise UserError(f'{path}: {error}') from error
   if not isinstance(found, dict):
     raise UserError(f'{path}: expected a JSON object, got {type(found).__name__}')
-  return found
+  return {key: value for key, value in found.items() if value is not None}
 
 
 def added(file: pathlib.Path) -> dict[str, tuple[int | None, AddedToken]]:

@@ -19,9 +19,11 @@ from bertjax.formats import family as family_lib
 from bertjax.objectives import span_boundary
 from bertjax.sources import runs
 
+MUTATED = 'bertjax/formats/config_json.py'
+
 # In the quick tier: what differs most in tables, fields and outputs.
 QUICK = ('BertForPreTraining', 'RobertaModel', 'ElectraForMaskedLM', 'XLNetLMHeadModel to the left')
-QUICK += ('ModernBertForMaskedLM',)
+QUICK += ('ModernBertForMaskedLM', 'AlbertForPreTraining')
 
 
 def opened(path):
@@ -90,6 +92,8 @@ def test_what_is_read_and_written_is_the_same(case, saved, tmp_path):
   """Every tensor bit for bit, no key missing or unexpected, the same outputs."""
   model, taken = opened(saved(case))
   assert not taken.made and not taken.left_out
+  word_VE = taken.params.get('embeddings', taken.params)['word']
+  assert word_VE.shape[0] == 256 and word_VE.dtype == np.float32 and not word_VE[211:].any()
   directory.write(tmp_path, taken.params, model, None, 'float32', 10**9)
   theirs = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
   ours = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
@@ -161,7 +165,6 @@ def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tm
 
 @mutation(
   'convert: what a class computes otherwise is read all the same',
-  'bertjax/formats/config_json.py',
   '  family.write(ConfigDict(whole))',
   '  ConfigDict(whole)',
 )
@@ -208,16 +211,10 @@ def test_an_xlm_may_have_no_table_of_languages(given, extra):
 
 @mutation(
   'convert: the languages of a table in the order of their names',
-  'bertjax/formats/config_json.py',
   'tuple(sorted(said, key=said.__getitem__)) if numbered',
   'tuple(sorted(said)) if numbered',
 )
-@mutation(
-  'convert: some of the languages are named',
-  'bertjax/formats/config_json.py',
-  ' if numbered else ()',
-  '',
-)
+@mutation('convert: some of the languages are named', ' if numbered else ()', '')
 def test_the_languages_of_a_table_have_names():
   model = cases.config('xlm', extra=(('language', 3),)).model
   found = config_json.write(model, {}, 'float32', languages=('fr', 'en', 'de'))
@@ -229,18 +226,45 @@ def test_the_languages_of_a_table_have_names():
   assert 'lang2id' not in config_json.write(model, {}, 'float32', languages=('fr', 'en'))
 
 
+def spoiled(saved, path, change, case='BertForMaskedLM'):
+  """A directory whose tensors are changed."""
+  state = safetensors.numpy.load_file(saved(case) / 'model.safetensors')
+  change(state)
+  safetensors.numpy.save_file(state, path / 'model.safetensors')
+  (path / 'config.json').write_text((saved(case) / 'config.json').read_text())
+  return path
+
+
 def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
-  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
-  gone = [name for name in state if '.layer.1.output.dense' in name]
-  for name in gone:
-    del state[name]
-  state['bert.odd'] = np.zeros(2, np.float32)
-  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
-  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  gone = [f'bert.encoder.layer.1.output.dense.{leaf}' for leaf in ('weight', 'bias')]
+
+  def change(state):
+    for name in gone:
+      del state[name]
+    state['bert.odd'] = np.zeros(2, np.float32)
+
   with pytest.raises(UserError) as error:
-    opened(tmp_path)
-  for name in (*gone, 'bert.odd'):
-    assert name in str(error.value)
+    opened(spoiled(saved, tmp_path, change))
+  assert all(name in str(error.value) for name in (*gone, 'bert.odd'))
+
+
+def test_published_files_of_old_are_read(saved, tmp_path):
+  """Norms with gamma and beta, position_ids, one copy of a tied bias; heads may be left out."""
+
+  def change(state):
+    for name in list(state):
+      old = name.replace('LayerNorm.weight', 'LayerNorm.gamma')
+      state[old.replace('LayerNorm.bias', 'LayerNorm.beta')] = state.pop(name)
+    state['bert.embeddings.position_ids'] = np.arange(45, dtype=np.int64)[None]
+
+  case = 'BertForPreTraining'
+  _, wanted = opened(saved(case))
+  found = directory.open_directory(spoiled(saved, tmp_path, change, case))
+  model = directory.whole_model(found, runs.recipe_of(found.recipe).model)
+  taken = found.take(model, fresh.heads_of(0.02))
+  jax.tree.map(np.testing.assert_array_equal, taken.params, wanted.params)
+  model.labels = ()
+  assert 'pooler' not in found.take(model, fresh.heads_of(0.02)).params
 
 
 @mutation(
@@ -250,26 +274,22 @@ def test_all_that_does_not_fit_is_listed_at_once(saved, tmp_path):
   '  missing += [n for n in absent if False and',
 )
 def test_a_head_is_made_anew_as_a_whole_or_refused(saved, tmp_path):
-  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
-  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
-  headless = {name: x for name, x in state.items() if not name.startswith('cls.')}
-  safetensors.numpy.save_file(headless, tmp_path / 'model.safetensors')
-  model, taken = opened(tmp_path)
+  def headless(state):
+    for name in [name for name in state if name.startswith('cls.')]:
+      del state[name]
+
+  model, taken = opened(spoiled(saved, tmp_path, headless))
   assert {path.partition('/')[0] for path in taken.made} == {'mlm'} and len(taken.made) == 5
   assert model.words and not taken.params['mlm']['bias'].any()
-  state.pop('cls.predictions.transform.LayerNorm.bias')
-  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
+  half = lambda state: state.pop('cls.predictions.transform.LayerNorm.bias')
   with pytest.raises(UserError, match='1 missing .cls.predictions.transform.LayerNorm.bias'):
-    opened(tmp_path)
+    opened(spoiled(saved, tmp_path, half))
 
 
 def test_copies_that_differ_do_not_fit(saved, tmp_path):
-  state = safetensors.numpy.load_file(saved('BertForMaskedLM') / 'model.safetensors')
-  state['cls.predictions.decoder.weight'] = state['bert.embeddings.word_embeddings.weight'] + 1
-  safetensors.numpy.save_file(state, tmp_path / 'model.safetensors')
-  (tmp_path / 'config.json').write_text((saved('BertForMaskedLM') / 'config.json').read_text())
+  word, copy = 'bert.embeddings.word_embeddings.weight', 'cls.predictions.decoder.weight'
   with pytest.raises(UserError, match='decoder.weight differs from bert.embeddings.word_embed'):
-    opened(tmp_path)
+    opened(spoiled(saved, tmp_path, lambda state: state.update({copy: state[word] + 1})))
 
 
 @pytest.mark.parametrize(
@@ -280,6 +300,10 @@ def test_copies_that_differ_do_not_fit(saved, tmp_path):
     ('transformer_xl', dict(head_size=16), 'expected config.model.head_size=8, got 16'),
     ('bert', dict(sinusoid=True), "{'sinusoid': True}"),
     ('bert', dict(attend='self'), "{'attend': 'self'}"),
+    ('bert', dict(sharing='all'), "{'sharing': 'all'}: expected {'sharing': 'none'}"),
+    ('albert', dict(sharing='ffn'), "{'sharing': 'ffn'}: expected {'sharing': 'all'}"),
+    ('albert', dict(embedding_width=64), 'always projects'),
+    ('roberta', dict(labels=(('next', 2),)), 'words=True, pooler=False, labels of next'),
     ('bert', dict(pooler=True, labels=()), 'words=True, pooler=True, labels of none'),
     ('bert', dict(labels=(('next', 2), ('mood', 3))), 'labels of next.mood'),
     ('xlm', dict(ffn=100), r'config.model.ffn=4 . width=256, got 100'),
@@ -333,7 +357,6 @@ def test_another_summary_of_a_text_than_its_first_token_is_refused(saved):
 
 @mutation(
   'convert: positions begin behind any pad token',
-  'bertjax/formats/config_json.py',
   '    if given is not None and given != value:',
   '    if False:',
 )

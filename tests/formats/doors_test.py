@@ -1,10 +1,14 @@
 """A directory's vocabulary has the ids of transformers, or is refused, whatever opens it."""
 
+import functools
 import json
+import pathlib
+import shutil
+import tempfile
 
 import pytest
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from bertjax.errors import UserError
@@ -16,6 +20,8 @@ from bertjax.vocab import vocabulary
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/vocab/beside.py'
+
 PROSE = [*FIXED_TEXTS[:8], 'The cats sat on the mats, and the dogs sat beside a cat. [E1]'] * 20
 
 
@@ -24,12 +30,22 @@ def change(path, **keys):
   path.write_text(json.dumps(content | keys))
 
 
+@functools.cache
+def trained(kind):
+  """The files of a vocabulary, but for tokenizer_config.json."""
+  with tempfile.TemporaryDirectory() as folder:
+    path = pathlib.Path(folder)
+    TRAINERS[kind](PROSE, 400 if kind != 'unigram' else 120, False, path)
+    files = {file.name: file.read_bytes() for file in path.iterdir()}
+  return {name: data for name, data in files.items() if name != 'tokenizer_config.json'}
+
+
 def write(path, kind='wordpiece', whole=False, **settings):
   """A tiny model and a vocabulary, as tokenizer.json or in the files that were before it."""
   path.mkdir()
-  TRAINERS[kind](PROSE, 400 if kind != 'unigram' else 120, False, path)
-  for name in ('tokenizer_config.json', *(() if whole else ('tokenizer.json',))):
-    (path / name).unlink(missing_ok=True)
+  for name, data in trained(kind).items():
+    if whole or name != 'tokenizer.json':
+      (path / name).write_bytes(data)
   size = load_vocabulary(path).size
   of_model = 'Roberta' if kind == 'bpe' else 'Bert'
   config = getattr(transformers, f'{of_model}Config')(
@@ -146,6 +162,17 @@ REFUSED = {
     lambda path: beside(path, 'special_tokens_map.json', dict(mask_token='[E1]')),
     r"mask_token '\[E1\]', ours '\[MASK\]'",
   ),
+  'null': (lambda path: write(path, do_lower_case=None), 'lowercase=False and do_lower_case=True'),
+  'mask': (
+    lambda path: beside(path, 'special_tokens_map.json', dict(mask_token=dict(content='[M]'))),
+    r"'\[M\]', ours",
+  ),
+  'decoder': (
+    lambda path: write(
+      path, tokenizer_class='BertTokenizer', added_tokens_decoder={'5': dict(content='x')}, **CASED
+    ),
+    "adds {'x': 5}",
+  ),
   'few': (of_few_pieces, 'has 5 ids, the word table .* rows'),
   'many': (of_too_many, 'ids, the word table .* rows'),
 }  # fmt: skip
@@ -190,21 +217,18 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 )
 @mutation(
   'vocabulary: a tokenizer.json is taken for what its class makes of it',
-  'bertjax/vocab/beside.py',
   'if ours.get(key) != value and',
   'if not key and',
   case='flags',
 )
 @mutation(
   'vocabulary: classes of Python read tokenizer.json',
-  'bertjax/vocab/beside.py',
   'if name in _PYTHON if whole',
   'if False if whole',
   case='japanese whole',
 )
 @mutation(
   'vocabulary: </w> is a piece like others',
-  'bertjax/vocab/beside.py',
   'if ends > vocabulary.word_starts.sum() else',
   'if not ends else',
   case='</w>',
@@ -216,6 +240,24 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
   'not vocabulary.size <= rows',
   case='few',
 )
+@mutation(
+  'tokenizer: classes with rules of their own are read as BERT',
+  'name not in (*known, *GENERIC)',
+  'name is None',
+  case='japanese',
+)
+@mutation(
+  'tokenizer: special tokens of other names',
+  '  _check_roles(vocabulary, file, settings)\n',
+  '',
+  case='roles',
+)
+@mutation(
+  'tokenizer: added tokens that are not in the file',
+  '  _check_added(vocabulary, file)\n',
+  '',
+  case='added',
+)
 @pytest.mark.parametrize('name', REFUSED)
 def test_what_would_have_other_ids_is_refused_at_every_door(name, tmp_path):
   make, said = REFUSED[name]
@@ -225,6 +267,22 @@ def test_what_would_have_other_ids_is_refused_at_every_door(name, tmp_path):
       with pytest.raises(UserError, match=said):
         opened()
   assert not (tmp_path / 'run').exists()
+
+
+@mutation(
+  'tokenizer: transformers judges what it builds anew of a .model',
+  'bertjax/formats/tokenizer/compare.py',
+  'or not sentencepiece_json.defined(vocabulary)',
+  'or True',
+)
+def test_the_bare_model_of_xlnet_has_the_ids_of_sentencepiece(shared, tmp_path):
+  config = transformers.XLNetConfig(vocab_size=32_000, d_model=16, n_layer=1, n_head=2, d_inner=16)
+  transformers.XLNetLMHeadModel(config).save_pretrained(str(tmp_path / 'dir'))
+  shutil.copy(shared / 'tokenizers/xlnet/spiece.model', tmp_path / 'dir')
+  original = sentencepiece.SentencePieceProcessor(str(tmp_path / 'dir/spiece.model'))
+  texts = ['Irish-born, £5.', '($1.50) "Quotes"']
+  for opened, _ in through_each_door(tmp_path / 'dir'):
+    assert [ids.tolist() for ids in opened().encode_batch(texts)] == original.encode(texts)
 
 
 def test_a_piece_of_a_word_that_ends_elsewhere_begins_none(tmp_path):

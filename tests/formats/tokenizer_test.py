@@ -6,15 +6,15 @@ import json
 import lzma
 
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer
 
 from bertjax.formats.tokenizer import FIXED_TEXTS, differences, write
-from bertjax.vocab import formats
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
+
+MUTATED = 'bertjax/formats/tokenizer/sentencepiece_json.py'
 
 REAL = (
   ('bert-base-uncased', 'bert'),
@@ -193,31 +193,24 @@ ALBERT = dict(
 
 @mutation(
   'tokenizer: user-defined pieces cost as much as rare ones',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   '-0.1 if p.type == _DEFINED',
   '-20.0 if p.type == _DEFINED',
   case='albert',
 )
 @mutation(
   'tokenizer: pieces of BPE are joined in the order of their ids',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'sorted(score, key=lambda piece: -score[piece])',
   'sorted(score)',
   case='bpe',
 )
 @mutation(
   'tokenizer: no bytes of unknown characters',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'models.Unigram(scored, unk, trainer.byte_fallback)',
   'models.Unigram(scored, unk, False)',
   case='bytes',
 )
 @mutation(
-  'tokenizer: pieces across spaces are cut there',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
-  'split=whole)',
-  'split=True)',
-  case='across',
+  'tokenizer: pieces across spaces are cut there', 'split=whole)', 'split=True)', case='across'
 )
 @pytest.mark.parametrize(
   'options',
@@ -249,19 +242,16 @@ def test_kinds_of_sentencepiece(lines, tmp_path, options):
 
 @mutation(
   'tokenizer: letters that are taken apart stay so',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'parts += [normalizers.NFC(), normalizers.Precompiled(',
   'parts += [normalizers.Precompiled(',
 )
 @mutation(
   'tokenizer: all marks are stripped, those of Thai too',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   "normalizers.Replace(Regex(_combining()), '')",
   'normalizers.StripAccents()',
 )
 @mutation(
   'tokenizer: Σ at the end of a lowercased word',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'normalizers.Replace(Regex(FINAL_SIGMA)',
   "normalizers.Replace(Regex('Σ{9}')",
 )
@@ -278,7 +268,6 @@ def test_text_is_cleaned_as_for_albert(lines, tmp_path):
 
 @mutation(
   'tokenizer: user-defined pieces that normalisation would change',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'if change(p) != p]',
   'if change(p) is None]',
 )
@@ -361,8 +350,8 @@ PLANTED = dict(
 @mutation(
   'tokenizer: differences of texts go by unseen',
   'bertjax/formats/tokenizer/compare.py',
-  'found = _of_texts(vocabulary, theirs) + _of_roles(vocabulary, theirs)',
-  'found = _of_roles(vocabulary, theirs)',
+  'found = _of_texts(vocabulary, theirs) + found',
+  'pass',
 )
 @mutation(
   'tokenizer: what stands around a text goes by unseen',
@@ -468,72 +457,3 @@ def test_added_tokens_of_tokenizer_json_have_their_ids(shared, tmp_path):
   assert vocabulary.special == dict(cls=101, sep=102, pad=0, mask=103, unk=100)
   assert differences(vocabulary, tmp_path, 'bert') == []
   assert ids_of(vocabulary, ['a newword'])[0] == [170, 28_996]
-
-
-REFUSED = {
-  'class': (dict(tokenizer_class='BertJapaneseTokenizer'), {}, 'BertJapaneseTokenizer.*we cannot'),
-  'words': (dict(do_basic_tokenize=False), {}, 'do_basic_tokenize=False'),
-  'roles': (dict(cls_token='<s>'), {}, "cls_token '<s>', ours '\\[CLS\\]'"),
-  'mask': ({}, {'special_tokens_map.json': dict(mask_token=dict(content='[M]'))}, r"'\[M\]', ours"),
-  'added': ({}, {'added_tokens.json': {'[NEW]': 28_996}}, 'adds .*NEW.*28996'),
-  'decoder': (dict(added_tokens_decoder={'5': dict(content='x')}), {}, "adds {'x': 5}"),
-}  # fmt: skip
-
-
-@mutation(
-  'tokenizer: classes with rules of their own are read as BERT',
-  'bertjax/vocab/beside.py',
-  'name not in (*known, *GENERIC)',
-  'name is None',
-  case='class',
-)
-@mutation(
-  'tokenizer: special tokens of other names',
-  'bertjax/vocab/beside.py',
-  '  _check_roles(vocabulary, file, settings)\n',
-  '',
-  case='roles',
-)
-@mutation(
-  'tokenizer: added tokens that are not in the file',
-  'bertjax/vocab/beside.py',
-  '  _check_added(vocabulary, file)\n',
-  '',
-  case='added',
-)
-@pytest.mark.parametrize('name', REFUSED)
-def test_what_would_be_read_wrong_is_refused(shared, tmp_path, name):
-  vocab = shared / 'tokenizers/bert-base-cased/vocab.txt'
-  (tmp_path / 'vocab.txt').write_bytes(vocab.read_bytes())
-  assert load_vocabulary(tmp_path).files[0] == tmp_path / 'vocab.txt'
-  settings, files, said = REFUSED[name]
-  change(tmp_path / 'tokenizer_config.json', **settings)
-  for file, content in files.items():
-    change(tmp_path / file, **content)
-  with pytest.raises(ValueError, match=said):
-    load_vocabulary(tmp_path)
-
-
-@mutation(
-  'tokenizer: tokenizer.json wins over the class beside it',
-  'bertjax/vocab/beside.py',
-  '    _check_rules(vocabulary, file, settings, name, asked)\n',
-  '    pass\n',
-)
-def test_files_that_disagree_are_refused(shared, tmp_path):
-  write(load(shared, 'bert-base-cased'), tmp_path, 'bert', 64)
-  change(tmp_path / 'tokenizer_config.json', do_lower_case=True)
-  assert load_vocabulary(tmp_path)  # tokenizer.json is taken as it stands, whatever is beside it
-  change(tmp_path / 'tokenizer_config.json', tokenizer_class='BertTokenizerFast')
-  with pytest.raises(
-    ValueError, match='lowercase=False and do_lower_case=True.*BertTokenizer follows'
-  ):
-    load_vocabulary(tmp_path)
-
-
-def test_directories_without_a_tokenizer(lines, tmp_path):
-  assert not formats.files_of(tmp_path)
-  change(tmp_path / 'config.json', model_type='bert')
-  trained(tmp_path / 'own', lines[:200]).files[0].rename(tmp_path / 'spm.model')
-  with pytest.raises(ValueError, match='spm.model is of BertTokenizer that we cannot read'):
-    load_vocabulary(tmp_path)

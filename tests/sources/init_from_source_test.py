@@ -6,11 +6,10 @@ import re
 import jax
 import numpy as np
 import pytest
-import torch
 import torch_models
-import transformers
 from adopting import adopt, claim
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.checkpoint import resume
 from bertjax.errors import UserError
@@ -232,7 +231,7 @@ def test_layers_of_a_model_of_transformers(theirs):
 
 def odd(path, case, **fields):
   """A directory of transformers whose fields without a shape are not those of the recipe."""
-  config = type(torch_models.CASES[case])(**torch_models.SHAPES, **fields)
+  config = torch_models.config_of(case, **torch_models.SHAPES, **fields)
   torch.manual_seed(0)
   getattr(transformers, case)(config).save_pretrained(path)
   return f'hf:{path}'

@@ -7,13 +7,14 @@ import shutil
 
 import numpy as np
 import pytest
-import sentencepiece
-import transformers
 from mutation import mutation
+from slow_imports import sentencepiece, transformers
 from tokenizers import Tokenizer, models
 
 from bertjax.vocab import formats
 from bertjax.vocab.vocabulary import load_vocabulary
+
+MUTATED = 'bertjax/vocab/formats.py'
 
 ODD = (
   "Hello  world, it's naïve café 1,234, 5,",
@@ -121,8 +122,9 @@ def test_lowercase_comes_from_the_caller_then_the_config_then_the_pieces(tmp_pat
   file = write_pieces(tmp_path / 'vocab.txt', [*PIECES, 'The'])
   assert not load_vocabulary(file).lowercase
   assert load_vocabulary(file, lowercase=True).lowercase
-  (tmp_path / 'tokenizer_config.json').write_text(json.dumps(dict(do_lower_case=True)))
-  assert load_vocabulary(tmp_path).lowercase
+  for said, lowercase in ((None, False), (True, True)):
+    (tmp_path / 'tokenizer_config.json').write_text(json.dumps(dict(do_lower_case=said)))
+    assert load_vocabulary(tmp_path).lowercase is lowercase
   assert not load_vocabulary(tmp_path, lowercase=False).lowercase
 
 
@@ -158,12 +160,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path):
     load_vocabulary(tmp_path / 'vocab.json')
 
 
-@mutation(
-  'vocabulary: an id may be as large as it likes',
-  'bertjax/vocab/formats.py',
-  'if index[last] >= MOST:',
-  'if False:',
-)
+@mutation('vocabulary: an id may be as large as it likes', 'if index[last] >= MOST:', 'if False:')
 def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
   tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1, 'far': 70_000}, '[UNK]'))
   tokenizer.save(str(tmp_path / 'tokenizer.json'))
@@ -175,7 +172,6 @@ def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 
 @mutation(
   'vocabulary: a BOM is part of the first piece',
-  'bertjax/vocab/formats.py',
   "refusals.text_of(file, 'utf-8-sig')",
   'refusals.text_of(file)',
 )
@@ -189,7 +185,6 @@ def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
 
 @mutation(
   'vocabulary: tokenizer.json without a normalizer ends in a traceback',
-  'bertjax/vocab/formats.py',
   "spec.get('normalizer')",
   "spec['normalizer']",
 )

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from bertjax.formats.tokenizer import layouts
+from bertjax.formats.tokenizer import layouts, sentencepiece_json
 from bertjax.vocab.vocabulary import Vocabulary
 
 # Of what tokenizers are known to differ on. None spells a special token; and none has a letter
@@ -54,7 +54,11 @@ def differences(
   import transformers
 
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
-  found = _of_texts(vocabulary, theirs) + _of_roles(vocabulary, theirs)
+  found = _of_roles(vocabulary, theirs)
+  # Of a .model the class cuts user-defined pieces out of the text before the model sees it, with
+  # other ids; ours are those of sentencepiece, with which such a model was trained.
+  if (directory / 'tokenizer.json').is_file() or not sentencepiece_json.defined(vocabulary):
+    found = _of_texts(vocabulary, theirs) + found
   if len(theirs) > vocabulary.size:
     found.append(f'size: transformers has {len(theirs)} ids, we have {vocabulary.size}')
   family = _family(directory) if family is None else layouts.known(family)

@@ -60,6 +60,13 @@ def parse(file: pathlib.Path) -> Any:
   return proto
 
 
+def defined(vocabulary: Vocabulary) -> list[str]:
+  """Returns the user-defined pieces of a SentencePiece vocabulary; [] of another one."""
+  if vocabulary.type != 'sentencepiece':
+    return []
+  return [piece.piece for piece in parse(vocabulary.files[0]).pieces if piece.type == _DEFINED]
+
+
 def _check(proto: Any, file: pathlib.Path) -> None:
   """Refuses what has no equal in tokenizer.json."""
   trainer, normal = proto.trainer_spec, proto.normalizer_spec

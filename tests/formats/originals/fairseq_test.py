@@ -14,10 +14,9 @@ import numpy as np
 import original_reading
 import parity
 import pytest
-import torch
-import transformers
 import wheels
 from mutation import mutation
+from slow_imports import torch, transformers
 
 from bertjax.export import exporting, importing
 from bertjax.formats.originals import fairseq
@@ -28,6 +27,8 @@ from bertjax.train import loop as train_loop
 from bertjax.train import opening
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import roberta
+
+MUTATED = 'bertjax/formats/originals/roberta.py'
 
 VOCAB, WIDTH, LAYERS, POSITIONS = cases.VOCAB, 48, 2, 42
 ARGS = dict(
@@ -42,7 +43,7 @@ def absent(row, shape):
 
 
 @functools.cache
-def oracle() -> transformers.RobertaForMaskedLM:
+def oracle() -> 'transformers.RobertaForMaskedLM':
   """transformers' RoBERTa with large random weights; its only segment row is a constant."""
   torch.manual_seed(0)
   config = transformers.RobertaConfig(
@@ -114,27 +115,9 @@ NEW = dict(
   ],
   ids=['2019', 'fused', 'since 2020'],
 )
-@mutation(
-  'fairseq: keys and values change places',
-  'bertjax/formats/originals/roberta.py',
-  '"qkv".index',
-  '"qvk".index',
-  case='fused',
-)
-@mutation(
-  'fairseq: positions begin at 0',
-  'bertjax/formats/originals/roberta.py',
-  'OFFSET = 2',
-  'OFFSET = 0',
-  case='2019',
-)
-@mutation(
-  'fairseq: the eps of BERT',
-  'bertjax/formats/originals/roberta.py',
-  'norm_eps=1e-5',
-  'norm_eps=1e-3',
-  case='2019',
-)
+@mutation('fairseq: keys and values change places', '"qkv".index', '"qvk".index', case='fused')
+@mutation('fairseq: positions begin at 0', 'OFFSET = 2', 'OFFSET = 0', case='2019')
+@mutation('fairseq: the eps of BERT', 'norm_eps=1e-5', 'norm_eps=1e-3', case='2019')
 def test_roberta(names, more, tmp_path):
   state = state_of(oracle(), **names)
   state[names.get('prefix', 'encoder.') + 'sentence_encoder.version'] = torch.tensor([3.0])
@@ -219,14 +202,14 @@ def test_tensors_that_do_not_fit_are_refused(change, message, tmp_path):
 
 
 @pytest.mark.parametrize(
-  'content, message',
+  'key, message',
   [
-    (dict(weights={}), r'expected a checkpoint of fairseq.*got weights'),
-    (dict(model={'a': torch.ones(1)}), 'no checkpoint of RoBERTa or XLM-R.*got a'),
+    ('weights', r'expected a checkpoint of fairseq.*got weights'),
+    ('model', 'no checkpoint of RoBERTa or XLM-R.*got a'),
   ],
 )
-def test_what_is_none_of_it_is_refused(content, message, tmp_path):
-  torch.save(content, tmp_path / 'model.pt')
+def test_what_is_none_of_it_is_refused(key, message, tmp_path):
+  torch.save({key: {'a': torch.ones(1)}}, tmp_path / 'model.pt')
   with pytest.raises(ValueError, match=message):
     original_reading.read(fairseq, tmp_path, absent)
 
