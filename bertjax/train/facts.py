@@ -122,21 +122,19 @@ def look_up(config: Any, facts: Facts, workdir: pathlib.Path | str, begun: bool)
   Raises:
     UserError: a source or a teacher that is not there or does not fit.
   """
-  said, sources = [], []
+  said, opened, taught = [], None, None
+  if 'teacher' in config.objective:
+    found, taught, lines = teacher.brought(config, facts.teacher)
+    facts = facts._replace(teacher=found)
+    said += lines
   if config.init_from and not begun:
     brought = init_from.brought(config)
     facts = facts._replace(model=brought.model, named_languages=brought.languages)
-    sources.append(brought.source)
+    opened = brought.source
     said += brought.said
-  if 'teacher' in config.objective:
-    found, taught, of_teacher = teacher.brought(config, facts.teacher)
-    facts = facts._replace(teacher=found)
-    sources.append(taught)
-    said += of_teacher
-  for source in filter(None, sources):
+  for source in filter(None, (opened, taught)):
     if not facts.vocabulary:
-      path, kept = init_from.keep_vocabulary(source, config.data, workdir)
+      path, lines = init_from.keep_vocabulary(source, config.data, workdir)
       facts = facts._replace(vocabulary=path)
-      said += kept
-  opened = sources[0] if config.init_from and not begun else None
+      said += lines
   return Found(facts, tuple(said), opened)
