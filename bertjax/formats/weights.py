@@ -166,14 +166,9 @@ def write(
   dtype: str,
   shard_bytes: int,
 ) -> dict[str, str]:
-  """Writes model.safetensors, or several files and their index. Returns name of each tensor ->
-  sha256 of its bytes.
-
-  Args:
-    shapes: of all tensors, in the order in which they come.
-    dtype: float32 or bfloat16.
-    shard_bytes: of a file, at most; a tensor that is larger has a file of its own.
-  """
+  """Writes model.safetensors in float32 or bfloat16, or files of `shard_bytes` and their index; a
+  larger tensor has a file of its own. The tensors come in the order of `shapes`. Returns name ->
+  sha256."""
   shards = _divide(shapes, DTYPES[dtype][1].itemsize, shard_bytes)
   names = [NAME]
   if len(shards) > 1:

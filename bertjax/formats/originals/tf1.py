@@ -36,13 +36,9 @@ VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Finds out what a checkpoint is, and reads no tensors. Raises UserError: no checkpoint, one that
-  cannot be read, or tensors that do not fit, all of which are listed.
-
-  Args:
-    path: a directory, or how the files of one checkpoint begin: DIR/model.ckpt-1000. The JSON file
-      and the vocabulary are looked for beside it.
-  """
+  """Finds out what a checkpoint is, by its directory or the beginning of its files
+  (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors. Raises UserError
+  for no checkpoint, an unreadable one, or tensors that do not fit, which are listed."""
   del into
   prefix = find(pathlib.Path(path))
   with naming(prefix):
