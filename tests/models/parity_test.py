@@ -21,8 +21,8 @@ mutation(
 mutation(
   'attention: no scale',
   'bertjax/kernels/relative_attention/reference.py',
-  'scale = q_BTNH.shape[-1] ** -0.5',
-  'scale = 1.0',
+  'x.relative or Relative(), x.scale',
+  'x.relative or Relative(), 1.0',
 )
 mutation(
   'model: the other GELU',
