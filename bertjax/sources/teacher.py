@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from bertjax import dotted, sharding
+from bertjax import dotted, models, sharding
 from bertjax.checkpoint import resume, task_heads
 from bertjax.errors import UserError
 from bertjax.sources import encoders, head_classes, init_from, vocab_rows
@@ -51,7 +51,7 @@ def adopt(given: Any, workdir: pathlib.Path | str) -> tuple[Any, Sequence[str]]:
       f'that this run began with ({begun["sha256"][:12]}): name that checkpoint, as in '
       'RUN/checkpoints/STEP, or give another --workdir'
     )
-  if task_heads.TASKS in params and task_heads.names(config.model):
+  if task_heads.TASKS in params and models.labels_of(config.model):
     raise UserError(
       f'{KEY}={source.name} has the heads of several tasks, {", ".join(params[task_heads.TASKS])}: '
       'expected a teacher that was fine-tuned on one, as its student is'
