@@ -136,11 +136,9 @@ def _diagonals(x: Refs, out: Refs, *, plan: Plan) -> None:
 
 
 def by_row(part_BXNR: Array, plan: Plan, direction_B: Array | None) -> Array:
-  """Sums over the batch and the diagonals, [R, N, ...], of [B, X, N, 2 block, ...].
-
-  Entry c of diagonal X is for s - t = X block + c - (blocks of queries * block - 1), with s and t
-  counted from the first key and the first query.
-  """
+  """Sums over the batch and the diagonals, [R, N, ...], of [B, X, N, 2 block, ...]. Entry c of
+  diagonal X is for s - t = X block + c - (blocks of queries * block - 1), s and t counted from the
+  first ones."""
   block, memory = plan.tile.keys, plan.keys - plan.queries
   last = pl.cdiv(plan.queries, block) * block - 1
 

@@ -101,11 +101,7 @@ def refusal(x: Operands) -> str | None:
 
 
 def attend(x: Operands) -> Array:
-  """See `relative_attention`.
-
-  Raises:
-    NotImplementedError: see `refusal`.
-  """
+  """See `relative_attention`; raises NotImplementedError with `refusal`."""
   reason = refusal(x)
   if reason is not None:
     raise NotImplementedError(f"attention: the kernel for GPUs: {reason}; 'xla' takes these")

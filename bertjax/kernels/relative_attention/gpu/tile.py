@@ -72,11 +72,9 @@ def named(folded: Folded, vectors: Vectors) -> Refs:
 def call(
   kernel: Callable, plan: Plan, programs: int, x: Refs, out: Refs, buffer: bool = False
 ) -> Refs:
-  """Runs a kernel over the grid (X, N, B); it has the operands' and the outputs' references.
-
-  Of an axis X, N or B a program has its own entry; of the other axes everything. The buffer is an
-  output that nobody reads. Its rows are longer than a tile's: see `_skewed`.
-  """
+  """Runs a kernel over the grid (X, N, B) with the references of operands and outputs: of these
+  axes a program has its own entry, of others everything. The buffer is an output that nobody reads,
+  whose rows are longer than a tile's (`_skewed`)."""
 
   def spec(name: str, shape: tuple[int, ...]) -> pl.BlockSpec:
     axes = name.rsplit('_', 1)[-1]
@@ -107,11 +105,8 @@ def call(
 
 
 def dot(a: Array, b: Array, contract: tuple[int, int]) -> Array:
-  """A product on the tensor cores, summed in float32.
-
-  Float32 operands are multiplied as `jax.default_matmul_precision` says, as everywhere in JAX: on a
-  GPU that is TF32, and float32 with 'highest'.
-  """
+  """Returns a product on the tensor cores, summed in float32. Float32 operands are multiplied as
+  `jax.default_matmul_precision` says: TF32 on a GPU, and float32 with 'highest'."""
   axes = (((contract[0],), (contract[1],)), ((), ()))
   return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
 
