@@ -56,11 +56,8 @@ class Plan:
 def plan(folded: Folded, rules: Rules, tile: Tile, interpret: bool) -> Plan:
   """The plan of a kernel."""
   _, queries, _, size = folded.q_BTNH.shape
-  rows = 0
-  if folded.r_RNH is not None:
-    rows = folded.r_RNH.shape[0]
-  elif folded.bias_NR is not None:
-    rows = folded.bias_NR.shape[1]
+  rows = 0 if folded.bias_NR is None else folded.bias_NR.shape[1]
+  rows = rows if folded.r_RNH is None else folded.r_RNH.shape[0]
   return Plan(queries, folded.k_BSNH.shape[1], size, rows, tile, rules, interpret)
 
 
@@ -133,6 +130,18 @@ def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
     return triton.load(ref.at[index, column])
   inside = jnp.broadcast_to(column < plan.size, (index.shape[0], plan.padded))
   return triton.load(ref.at[index, column], mask=inside, other=0)
+
+
+def queries(x: Refs, plan: Plan, t0: Array | int) -> tuple[Array, Array, Array | None]:
+  """Returns the lines of a block of queries, and their q and, with a table of positions, w."""
+  line = t0 + jnp.arange(plan.tile.queries)
+  read = lambda name: take(x[name], line, plan.queries, plan) if name in x else None
+  return line, read('q_BTNH'), read('w_BTNH')
+
+
+def keys(ref: Any, plan: Plan, s0: Array | int) -> Array:
+  """Returns the rows of a block of keys."""
+  return take(ref, s0 + jnp.arange(plan.tile.keys), plan.keys, plan)
 
 
 def put(ref: Any, first: Array | int, x: Array, limit: int, plan: Plan) -> None:
