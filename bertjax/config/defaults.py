@@ -96,7 +96,7 @@ def laptop(c: ConfigDict) -> None:
   Initial weights of 0.02 leave so narrow a model at the unigram for long, and batches this small
   take no harm from a peak this high. What the system is, its data, masks and losses, stays.
   """
-  ours = 'ours: what a laptop learns with (common.laptop)'
+  ours = 'ours: what a laptop learns with (defaults.laptop)'
   c.update(cited(ours, total_steps=2500, batch_size=32, length=64))
   c.update(cited(ours, log_steps=100, eval_steps=500, checkpoint_steps=500))
   # 1 / sqrt(width)

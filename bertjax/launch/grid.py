@@ -62,8 +62,10 @@ def jobs(
     seeds: of each point.
     settle: (config, keys that its point gives) -> None, changes the config as the run itself will.
   """
-  from bertjax.config import schema
+  from bertjax.config import schema, sections
 
+  config = copy.deepcopy(config)
+  sections.complete(config, [line.partition('=')[0].removeprefix('config.') for line in grid])
   made = []
   for point in points(grid, config):
     changed = copy.deepcopy(config)

@@ -10,6 +10,7 @@ from mutation import mutation
 
 from bertjax.checkpoint import resume
 from bertjax.checkpoint.may_differ import MAY_DIFFER, config_differences
+from bertjax.config import sections
 from bertjax.errors import UserError
 from bertjax.vocab import kept
 from bertjax.vocab.vocabulary import load_vocabulary
@@ -17,10 +18,17 @@ from configs import bert, quickstart
 from configs.finetune import glue
 
 
+def given():
+  """bert.py:test, completed as the command line does."""
+  config = bert.get_config('test')
+  sections.complete(config)
+  return config
+
+
 @pytest.fixture
 def workdir(tmp_path):
   """A workdir that holds a run of bert.py:test."""
-  config = bert.get_config('test')
+  config = given()
   resume.check_workdir(tmp_path, config)
   resume.claim_workdir(tmp_path, config, resolved(config))
   return tmp_path
@@ -34,12 +42,12 @@ def resolved(config):
 
 
 def test_a_new_workdir_is_not_claimed_by_a_check(tmp_path):
-  resume.check_workdir(tmp_path, bert.get_config('test'))
+  resume.check_workdir(tmp_path, given())
   assert not list(tmp_path.iterdir())
 
 
 def test_the_same_config_resumes(workdir):
-  config = bert.get_config('test').lock()
+  config = given().lock()
   resume.check_workdir(workdir, config)
   assert json.loads((workdir / 'config.json').read_text())['config']['model']['size'] == 'test'
 
@@ -51,7 +59,7 @@ def test_the_same_config_resumes(workdir):
   'config=_as_json(config), given={}, history=changed)',
 )
 def test_the_workdir_describes_the_run_by_itself(workdir):
-  config = bert.get_config('test')
+  config = given()
   stored = resume.stored_config(workdir)
   assert stored.to_json() == resolved(config).to_json()
   assert stored.sharding_rules == config.sharding_rules  # tuples again
@@ -82,7 +90,7 @@ def test_what_an_evaluation_changes_is_said(workdir):
 def test_a_run_of_another_format_is_refused_with_the_remedy(tmp_path, text, version):
   (tmp_path / 'config.json').write_text(text)
   for call in (
-    lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
+    lambda: resume.check_workdir(tmp_path, given()),
     lambda: resume.stored_config(tmp_path),
   ):
     with pytest.raises(
@@ -120,7 +128,7 @@ def test_the_run_that_holds_a_workdir_is_named(tmp_path):
 def test_a_torn_config_is_named(tmp_path, text):
   (tmp_path / 'config.json').write_bytes(text.encode('latin-1'))
   for call in (
-    lambda: resume.check_workdir(tmp_path, bert.get_config('test')),
+    lambda: resume.check_workdir(tmp_path, given()),
     lambda: resume.stored_config(tmp_path),
   ):
     with pytest.raises(ValueError, match='config.json'):
@@ -158,8 +166,8 @@ def test_checkpoints_that_vanished_are_missed(workdir):
 
 
 def test_sets_may_come_and_go_but_keep_what_they_score(workdir):
-  config = bert.get_config('test')
-  del config.evals.fill_mask
+  config = given()
+  del config.evals.pseudo_perplexity
   config.evals.words = dict(type='loss', examples=3)
   resume.check_workdir(workdir, config)
   config.evals.held_out.seed = 3
@@ -168,7 +176,7 @@ def test_sets_may_come_and_go_but_keep_what_they_score(workdir):
 
 
 def test_every_difference_is_listed_with_both_values(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.seed = 5
   config.model.dropout = 0.2
   config.data.mask.new = 'key'
@@ -191,7 +199,7 @@ def test_every_difference_is_listed_with_both_values(workdir):
   'if not names]',
 )
 def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.optimizer.schedule.peak, config.model.dropout = 0.5, 0.2
   with pytest.raises(ValueError, match='model.dropout: expected 0.1, got 0.2') as error:
     resume.check_workdir(workdir, config, ['config.optimizer.schedule'])
@@ -212,7 +220,7 @@ def test_what_is_named_may_change_and_is_kept_in_the_history(workdir):
 
 
 def test_an_override_needs_a_run_and_a_key_that_there_is(workdir, tmp_path):
-  config = bert.get_config('test')
+  config = given()
   with pytest.raises(ValueError, match="'optimizer.schedule.peek'; did you mean .*peak'"):
     resume.check_workdir(workdir, config, ['optimizer.schedule.peek'])
   with pytest.raises(ValueError, match='where none has begun: leave it out'):
@@ -220,7 +228,7 @@ def test_an_override_needs_a_run_and_a_key_that_there_is(workdir, tmp_path):
 
 
 def test_steps_that_are_left_out_too_late_are_named(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.skip_steps = (3, (4, 9), 12)
   assert resume.trained_already(workdir, resolved(config), 5) == [3, [4, 9]]
   resume.claim_workdir(workdir, config, resolved(config), 5)
@@ -248,7 +256,8 @@ def leaf(config, key):
 # Only a model with memory has a set with memories.
 @pytest.mark.parametrize('key', sorted({*MAY_DIFFER} - {'evals.*.memories'}))
 def test_what_may_differ_may_differ(workdir, key):
-  config = bert.get_config('test')
+  config = given()
+  sections.complete(config, ['evals.fill_mask'])
   parent, last = leaf(config, key)
   with parent.ignore_type():
     parent[last] = 12345
@@ -256,7 +265,7 @@ def test_what_may_differ_may_differ(workdir, key):
 
 
 def test_what_follows_from_total_steps_follows_it_and_nothing_else_does(workdir):
-  config = bert.get_config('test')
+  config = given()
   config.total_steps = 5_000_000
   assert config.optimizer.schedule.warmup_steps == 50_000
   resume.check_workdir(workdir, config)

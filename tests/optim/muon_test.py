@@ -132,7 +132,7 @@ def run_of(name, store):
 
 @mutation(
   'muon: the head of BERT goes to Muon',
-  'configs/common.py',
+  'bertjax/config/defaults.py',
   r"((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))",
   r"((r'(.*/)?(layers|shared|mlm)/.*kernel', 1.0), (r'.*', 0.0))",
 )
