@@ -49,16 +49,16 @@ def config(family, classes, **more):
 )
 @mutation(
   'classify: the head reads what the encoder gives',
-  'bertjax/models/bert.py',
-  'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
-  'pooled_BGD = dense(read_BGD)',
+  'bertjax/models/layers/heads.py',
+  'return POOLERS[activation](dense(read_BGD))',
+  'return dense(read_BGD)',
   case='bert-first-2',
 )
 @mutation(
   "classify: ELECTRA's head is BERT's",
-  'bertjax/models/bert.py',
-  'pooled_BGD = POOLERS[self.pooler_activation](dense(read_BGD))',
-  'pooled_BGD = jnp.tanh(dense(read_BGD))',
+  'bertjax/models/layers/heads.py',
+  'return POOLERS[activation](dense(read_BGD))',
+  'return jnp.tanh(dense(read_BGD))',
   case='electra-first-3',
 )
 @mutation(

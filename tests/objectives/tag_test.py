@@ -47,8 +47,8 @@ def config(family='bert'):
 @mutation(
   'tag: the head reads what enters the encoder',
   'bertjax/models/bert.py',
-  "read_BTD = Dropout(self.head_dropout, name='token_dropout')(x_BTD, noise)",
-  "read_BTD = Dropout(self.head_dropout, name='token_dropout')(embedded_BTD, noise)",
+  'noise, read_BGD, x_BTD if self.token_labels else None',
+  'noise, read_BGD, embedded_BTD if self.token_labels else None',
   case='bert',
 )
 def test_logits_loss_and_gradients_are_those_of_transformers(family):

@@ -106,8 +106,8 @@ def test_choices():
 @mutation(
   'xlm heads: the pooler that is left out costs as much',
   'bertjax/models/bert.py',
-  "pooler = 0 if self.pooler_activation == 'none' else self.width * self.width",
-  'pooler = self.width * self.width',
+  "between = 0 if self.pooler_activation == 'none' else self.width * self.width",
+  'between = self.width * self.width',
 )
 def test_flops_leave_the_pooler_out():
   c, batch = config(labels=(('label', 2),)), batch_of([(n,) for n in LENGTHS], LENGTH)

@@ -56,8 +56,8 @@ def check(objective, c, batch, found, ours):
 @mutation(
   'xlnet heads: the first token stands for the text',
   'bertjax/models/xlnet.py',
-  "last_BGD = gather_positions(out['last_BTD'], batch['first_BG'])",
-  "last_BGD = gather_positions(out['last_BTD'], 0 * batch['first_BG'])",
+  'pooler(self, pool(x_BTD, batch, self.pooling), init)',
+  'pooler(self, x_BTD[:, :1], init)',
 )
 def test_sequences():
   c = config(labels=(('label', CLASSES),))

@@ -200,7 +200,7 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   'train: the workdir is claimed before it has worked',
   'bertjax/train/loop.py',
   '    stack.callback(self._record.close)\n',
-  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, run.config)\n',
+  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
 )
 def test_a_corrected_config_starts_where_another_one_failed(
   rich_store, tmp_path, monkeypatch, one_device
