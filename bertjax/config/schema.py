@@ -71,9 +71,10 @@ def check(config: ConfigDict) -> timeline.Timeline:
   return line
 
 
-def notes(config: Any) -> list[str]:
-  """Returns notes about values that are set and that this run does not read, a sentence each."""
-  data, known = config['data'], options.fields_of(Data)
+def notes(data: Any) -> list[str]:
+  """Returns notes about values of `config.data` that are set and that this run does not read, a
+  sentence each."""
+  known = options.fields_of(Data)
   if not data['store']:
     return []
   said = [key for key in OF_THE_TEXT if _is_set(data, key, known)]

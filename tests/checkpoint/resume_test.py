@@ -41,7 +41,6 @@ def workdir(tmp_path):
 def resolved(config):
   """As it is with the facts: the store tells how many ids there are."""
   config = config.copy_and_resolve_references()
-  sections.complete(config)
   config.model.vocab_size = config.model.vocab_size or 211
   return config
 
@@ -257,8 +256,10 @@ def test_steps_that_are_left_out_too_late_are_named(workdir):
 
 
 def test_another_system_is_refused(workdir):
+  config = quickstart.get_config()
+  sections.complete(config)
   with pytest.raises(ValueError, match='config.data.mixture: expected .*python_docs'):
-    check(workdir, quickstart.get_config())
+    check(workdir, config)
 
 
 SETS = {'evals.*.rows': 'pseudo_perplexity', 'evals.*.sentences': 'fill_mask'}
@@ -319,6 +320,7 @@ def test_a_vocabulary_that_changes_under_its_name_is_refused_and_the_runs_own_st
   pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film']
   file = tmp_path / 'vocab.txt'
   config = glue.get_config('sst2')
+  sections.complete(config)
   config.data.vocab = str(file)
   file.write_text('\n'.join(pieces))
   workdir = tmp_path / 'run'

@@ -154,7 +154,7 @@ def options_of(model: type[nn.Module]) -> type:
 
   A flax module has the fields `parent` and `name` besides, which no config sets.
   """
-  named = dict(__doc__=model.__doc__)  # which says what each means
+  named = dict(__doc__=model.__doc__, module=model)  # which says what each means
   fields = [(f.name, f.type, dataclasses.field(default=f.default)) for f in _own_fields(model)]
   return dataclasses.make_dataclass(model.__name__, fields, namespace=named, kw_only=True)
 
