@@ -126,9 +126,10 @@ def sections(config: Any) -> Iterator[Described]:
     yield _chosen(f'config.evals.{name}', given, 'bertjax.evals', 'EVALUATOR', 'type')
 
 
-def notes(config: Any) -> list[str]:
-  """Returns notes about values that are set and that this run does not read, a sentence each."""
-  data, unsaid = config['data'], common.data()
+def notes(data: Any) -> list[str]:
+  """Returns notes about values of `config.data` that are set and that this run does not read, a
+  sentence each."""
+  unsaid = common.data()
   if not data['store']:
     return []
   said = [key for key in OF_THE_TEXT if data[key] != unsaid[key]]
