@@ -21,8 +21,8 @@ mutation(
 mutation(
   'attention: no scale',
   'bertjax/kernels/relative_attention/reference.py',
-  'x.relative or Relative(), x.scale',
-  'x.relative or Relative(), 1.0',
+  'biased_BTNH * scale, x, preferred',
+  'biased_BTNH, x, preferred',
 )
 mutation(
   'model: the other GELU',
