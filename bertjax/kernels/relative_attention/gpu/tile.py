@@ -135,8 +135,8 @@ def take(ref: Any, index: Array, limit: int, plan: Plan) -> Array:
 def queries(x: Refs, plan: Plan, t0: Array | int) -> tuple[Array, Array, Array | None]:
   """Returns the lines of a block of queries, and their q and, with a table of positions, w."""
   line = t0 + jnp.arange(plan.tile.queries)
-  read = lambda name: take(x[name], line, plan.queries, plan) if name in x else None
-  return line, read('q_BTNH'), read('w_BTNH')
+  read = lambda name: take(x[name], line, plan.queries, plan)
+  return line, read('q_BTNH'), read('w_BTNH') if 'w_BTNH' in x else None
 
 
 def keys(ref: Any, plan: Plan, s0: Array | int) -> Array:
