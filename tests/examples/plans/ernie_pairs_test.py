@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from ernie_text import VOCABULARY
 from mutation import mutation
+from small_stores import write_store
 from toy_store import ernie, spec_of
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import ernie_pairs
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 
 MUTATED = 'bertjax/examples/plans/ernie_pairs.py'
 

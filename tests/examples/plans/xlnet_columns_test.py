@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from mutation import mutation
+from small_stores import write_store
 from toy_store import XLNET_EOD, xlnet, xlnet_store
 
 from bertjax import counter_rng
@@ -14,7 +15,6 @@ from bertjax.examples import examples as examples_lib
 from bertjax.examples import loader
 from bertjax.examples.plans import xlnet_columns
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.vocab.vocabulary import load_vocabulary
 
 MUTATED = 'bertjax/examples/plans/xlnet_columns.py'
