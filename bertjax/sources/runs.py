@@ -16,9 +16,10 @@ from ml_collections import ConfigDict
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
 from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
-from bertjax.config import timeline
+from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror
+from bertjax.models.layers import heads
 from bertjax.types import FIT
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -114,8 +115,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
 
 def _without_heads(config: Any) -> Any:
   """The config of a run on several tasks as that of its encoder."""
-  none = dict(labels=(), token_labels=(), answers='none')
-  config.model.update({key: value for key, value in none.items() if key in config.model})
+  model, none = config.model, heads.fields(False, ())
+  model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
   config.data.task = ConfigDict()
   return config
 
@@ -152,7 +153,9 @@ def vocabulary_of(workdir: pathlib.Path, config: Any) -> Vocabulary | None:
 
 def recipe_of(name: str) -> Any:
   """The config of a family's recipe at its default size."""
-  return importlib.import_module(f'configs.{name}').get_config(None).copy_and_resolve_references()
+  config = importlib.import_module(f'configs.{name}').get_config(None)
+  sections.complete(config)
+  return config.copy_and_resolve_references()
 
 
 def write_run(

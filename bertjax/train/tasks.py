@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from bertjax import models
 from bertjax.checkpoint import task_heads
 from bertjax.config import timeline
 from bertjax.errors import UserError
@@ -40,7 +41,7 @@ def objectives(phases: Sequence[timeline.PhaseConfig], own: Sequence[Objective])
   """
   tasks = {}
   for phase, each in zip(phases, own, strict=True):
-    tasks[phase.name] = Task(each, task_heads.names(phase.config.model))
+    tasks[phase.name] = Task(each, models.labels_of(phase.config.model))
   return [objective(tasks, name) for name in tasks]
 
 

@@ -104,7 +104,7 @@ def test_the_teacher_says_in_a_run_what_its_own_model_says(system, rich_store, t
   recipe = 'distilbert' if system == 'roberta' else 'minilm:l6_h384'
   config, *_ = adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
   run = setup.make_run(config, str(rich_store), jax.devices()[:1])
-  variables = first_state.initial_state(config, run, print).variables
+  variables = first_state.initial_state(run, print).variables
   batch = {k: v for k, v in run.phases[0].next_batch(0)[0].items() if k != 'dropped_B'}
   built = models.build(run.config.objective.teacher.model)
   theirs = built.apply(dict(params=variables['teacher']), batch, None, True)['last_BTD']

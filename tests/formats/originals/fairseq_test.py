@@ -28,7 +28,7 @@ from bertjax.train import opening
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import roberta
 
-MUTATED = 'bertjax/formats/originals/roberta.py'
+MUTATED = 'bertjax/formats/originals/fairseq.py'
 
 VOCAB, WIDTH, LAYERS, POSITIONS = cases.VOCAB, 48, 2, 42
 ARGS = dict(

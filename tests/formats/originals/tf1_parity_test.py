@@ -79,7 +79,7 @@ def test_bert(tmp_path):
 
 @mutation(
   'tf1: the norms of a block of ALBERT change places',
-  'bertjax/formats/originals/albert.py',
+  'bertjax/formats/originals/bert.py',
   "'LayerNorm ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm_1'",
   "'LayerNorm_1 ffn_1/intermediate/dense ffn_1/intermediate/output/dense LayerNorm'",
 )
