@@ -33,7 +33,7 @@ ARROWS: dict[str, str] = {
   'config': 'optim examples',
   'checkpoint': 'machine sharding vocab',
   'formats': 'models vocab',
-  'sources': 'machine sharding vocab examples config checkpoint formats',
+  'sources': 'machine sharding models vocab examples config checkpoint formats',
   'export': 'machine kernels models vocab formats sources',
   'train': """machine sharding models objectives optim metrics vocab store examples config
     checkpoint formats sources""",

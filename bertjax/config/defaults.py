@@ -6,8 +6,6 @@ A system's config starts from `base()` and sets what is its own, each value with
 is a `config.get_oneway_ref`: set by itself it leaves that key, and what follows from it, as it was.
 """
 
-import functools
-import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,9 +43,11 @@ def parse_size(arg: str | None, sizes: Iterable[str], default: str) -> str:
 def base() -> Recipe:
   """Returns what every recipe begins with: the keys of a run with their defaults, and how
   pretraining is judged, by losses and at its end by pseudo-perplexity."""
-  c = Recipe()
+  c: Any = Recipe()
   for name, fields in FIXED.items():
-    section = functools.reduce(operator.getitem, filter(None, name.split('.')), c)
+    section = c
+    for part in filter(None, name.split('.')):
+      section = section[part]
     fill(section, options.fields_of(fields), c)
   c.evals.held_out = cited(EVERY, type='loss')
   c.evals.pseudo_perplexity = cited(EVERY, type='pseudo_perplexity')
@@ -90,13 +90,13 @@ def the_run(c: Recipe) -> Cited:
   return cited(THE_RUN, total_steps=c.get_oneway_ref('total_steps'))
 
 
-def laptop(c: ConfigDict) -> None:
+def laptop(c: Any) -> None:
   """Gives a recipe at size `tiny` what lets it learn on one core in minutes (docs/learning.md).
 
   Initial weights of 0.02 leave so narrow a model at the unigram for long, and batches this small
   take no harm from a peak this high. What the system is, its data, masks and losses, stays.
   """
-  ours = 'ours: what a laptop learns with (common.laptop)'
+  ours = 'ours: what a laptop learns with (defaults.laptop)'
   c.update(cited(ours, total_steps=2500, batch_size=32, length=64))
   c.update(cited(ours, log_steps=100, eval_steps=500, checkpoint_steps=500))
   # 1 / sqrt(width)
@@ -128,7 +128,7 @@ def adamw() -> Recipe:
 
 def stable_adamw() -> Recipe:
   """StableAdamW (bertjax/optim/directions/stable_adamw.py); ModernBERT's values, and no clip."""
-  o = adamw()
+  o: Any = adamw()
   del o.bias_correction
   # No clip: the update of every tensor is bounded by itself.
   o.update(
@@ -147,7 +147,7 @@ def stable_adamw() -> Recipe:
 
 def muon() -> Recipe:
   """Muon for the matrices of the layers, and AdamW, whose learning rate and decay serve both."""
-  o = adamw()
+  o: Any = adamw()
   del o.bias_correction
   o.update(
     cited(

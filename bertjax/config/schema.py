@@ -36,16 +36,21 @@ class Row(NamedTuple):
   source: str
 
 
-def check(config: ConfigDict) -> None:
-  """Completes a whole config, then checks it and every phase's.
+def check_keys(config: ConfigDict) -> None:
+  """Checks the keys of the config that are not in a section: what follows from them by reference
+  cannot be computed before they are sound."""
+  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
+
+
+def check(config: ConfigDict) -> timeline.Timeline:
+  """Completes a whole config, then checks it and every phase's; returns its phases.
 
   Raises:
     UserError: an unknown or a lacking key, a value of another type or out of range, a choice that
       there is not, or a field that the chosen thing does not read; the key is named.
   """
   sections.complete(config)
-  # What follows from others by reference cannot be computed before those are sound.
-  options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
+  check_keys(config)
   _check_one(config.copy_and_resolve_references())
   line = timeline.make(config)
   if config.temperature != 1.0 and line.draws is None:
@@ -63,11 +68,13 @@ def check(config: ConfigDict) -> None:
       _check_one(phase.config)
     except UserError as error:
       raise UserError(f'in phase {phase.name!r}: {error}') from error
+  return line
 
 
-def notes(config: Any) -> list[str]:
-  """Returns notes about values that are set and that this run does not read, a sentence each."""
-  data, known = config['data'], options.fields_of(Data)
+def notes(data: Any) -> list[str]:
+  """Returns notes about values of `config.data` that are set and that this run does not read, a
+  sentence each."""
+  known = options.fields_of(Data)
   if not data['store']:
     return []
   said = [key for key in OF_THE_TEXT if _is_set(data, key, known)]
@@ -101,10 +108,10 @@ def listing(config: Any, whole: bool = False) -> list[Row]:
   Raises:
     UserError: as `check`.
   """
-  check(config)
+  line = check(config)
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}
-  for phase in timeline.make(config).phases if config.phases else ():
+  for phase in line.phases if config.phases else ():
     own = f'config.phases.{phase.name}.'
     found += [
       (f'{own}{name}', options.describe(kind), repr(config.phases[phase.name][name]), LASTS_HELP)

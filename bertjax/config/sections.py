@@ -30,7 +30,7 @@ class Described(NamedTuple):
   """A section of the config: its key and what its fields are checked against."""
 
   key: str
-  given: Mapping[str, Any]
+  given: Any
   fields: Mapping[str, options.Field]
 
 

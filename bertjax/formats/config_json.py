@@ -5,7 +5,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bertjax import registry
+from bertjax import models, registry
 from bertjax.errors import UserError
 from bertjax.formats import family as family_lib
 from bertjax.formats.family import Family, Field
@@ -40,14 +40,10 @@ def write(
   languages: Sequence[str] = (),
   problem: str | None = None,
 ) -> dict[str, Any]:
-  """Returns the config.json of a model. Raises UserError: what the class cannot express, by name.
-
-  Args:
-    special: role -> id; {} where there is no tokenizer.
-    classes: names of those that the model tells apart; (): LABEL_0, LABEL_1, ..
-    languages: names of those of its table, by their ids; (): not known.
-    problem: problem_type of a head for texts; '': left out; None: one class is a number.
-  """
+  """Returns the config.json of a model. `special` is role -> id, {} without a tokenizer; `classes`
+  and `languages` are names by id, () where unknown; `problem` is the problem_type of a head for
+  texts, '' to leave it out, None to decide by the number of classes. Raises UserError that names
+  what the class cannot express."""
   name = family_lib.class_of(model)
   family = family_lib.find(model.family)
   ids = {key: special.get(role) for key, role in SPECIAL.items() if special.get(role) is not None}
@@ -68,15 +64,14 @@ def write(
   written = family.write(model)
   found |= written | ids
   found |= {key: special.get(role) for key, role in FURTHER.items() if key in written}
-  labels = [*model.labels, *model.token_labels] if 'labels' in model else []
-  heads = family.classes[name]
-  if family_lib.ANY in (heads.label, heads.token_label):
-    ((_, count),) = labels
+  if family_lib.ANY in family.classes[name]:
+    (head,) = (head for head in models.heads_of(model) if head.kind in ('text', 'token'))
+    count = head.classes
     names = classes or [f'LABEL_{i}' for i in range(count)]
     found['id2label'] = {str(i): name for i, name in enumerate(names)}
     found['label2id'] = {name: i for i, name in enumerate(names)}
     kind = 'regression' if problem is None and count == 1 else problem
-    found |= dict(problem_type=kind) if kind and heads.label else {}
+    found |= dict(problem_type=kind) if kind and head.kind == 'text' else {}
   if languages and len(languages) == _rows_of_languages(model):
     found['id2lang'] = {str(i): name for i, name in enumerate(languages)}
     found['lang2id'] = {name: i for i, name in enumerate(languages)}
@@ -84,12 +79,9 @@ def write(
 
 
 def read(given: Mapping[str, Any], names: set[str]) -> tuple[Family, dict[str, Any]]:
-  """Returns the family and the fields of `config.model` that a config.json means. Raises UserError:
-  a class that no family has, or an option that our model does not compute.
-
-  Args:
-    names: of the tensors, which tell the class where config.json does not.
-  """
+  """Returns the family and the fields of `config.model` that a config.json means; where it names no
+  class, the names of the tensors tell it. Raises UserError for a class that no family has and for
+  an option that our model does not compute."""
   kind, name = str(given.get('model_type', '')), _class_name(given, names)
   found = [each for each, family in _all().items() if _is(family, given, name)]
   if not found:
@@ -136,9 +128,8 @@ def left_out(given: Mapping[str, Any], family: Family, model: Mapping[str, Any])
 
 
 def problem(given: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-  """Returns the problem_type of a head for texts; '' where nothing is said, or there is no head.
-  Raises UserError if it means something else than scores of classes, one of which is right, or one
-  number."""
+  """Returns the problem_type of a head for texts, '' if there is none. Raises UserError if it means
+  something else than scores of classes, one of which is right, or one number."""
   count, kind = dict(model.get('labels', ())).get('label', 0), given.get('problem_type')
   if not count or not kind:
     return ''

@@ -38,14 +38,9 @@ def published_vocabulary(name: str) -> int:
 
 
 def take(state_dict: Mapping[str, np.ndarray], model: Any, absent: Callable) -> Taken:
-  """Returns a state dict of NumPy arrays as our parameters. Raises UserError: a missing, unexpected
-  or untied tensor, or a shape that is not the config's; all of them are listed.
-
-  Args:
-    state_dict: of a class of the family, or an encoder without prefix; of tied tensors one may be
-      missing. May read each tensor when it is asked for.
-    absent: (row, our shape) -> the array of a head that the state lacks.
-  """
+  """Returns a state dict as our parameters. It may lack a prefix and one of two tied tensors; a
+  head that it lacks is made by absent(row, our shape). Raises UserError that lists every missing,
+  unexpected, untied or misshapen tensor."""
   family = family_lib.find(model.family)
   layout = family.layout(model)
   state = _renamed(state_dict, family.base, layout)
@@ -104,8 +99,7 @@ def derived(each: family_lib.Derived, state: Mapping[str, np.ndarray]) -> np.nda
 
 
 def _renamed(state: Mapping[str, np.ndarray], base: str, layout: Layout) -> View:
-  """Returns a state dict under the names of today's classes: with prefix, new endings, and the
-  sources of tied copies in their place."""
+  """Returns a state under today's names: with prefix, new endings, sources in place of copies."""
   encoder = {row.theirs for row in layout.rows if row.theirs.startswith(f'{base}.')}
   tops = {name.removeprefix(f'{base}.').partition('.')[0] for name in encoder}
   bare = not any(name.startswith(f'{base}.') for name in state)

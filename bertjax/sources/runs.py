@@ -19,6 +19,7 @@ from bertjax.checkpoint import finite, manifest, reading, resume, task_heads
 from bertjax.config import sections, timeline
 from bertjax.errors import UserError, choose, writing
 from bertjax.machine import mirror
+from bertjax.models.layers import heads
 from bertjax.types import FIT
 from bertjax.vocab.vocabulary import Vocabulary, read_vocabulary
 
@@ -114,8 +115,8 @@ def open_run(workdir: pathlib.Path | str, step: int | str | None = None, task: s
 
 def _without_heads(config: Any) -> Any:
   """The config of a run on several tasks as that of its encoder."""
-  none = dict(labels=(), token_labels=(), answers='none')
-  config.model.update({key: value for key, value in none.items() if key in config.model})
+  model, none = config.model, heads.fields(False, ())
+  model.update({key: none[key] for key in ('labels', 'token_labels', 'answers') if key in model})
   config.data.task = ConfigDict()
   return config
 
@@ -187,7 +188,7 @@ def write_run(
   if vocabulary:
     with writing('the vocabulary of the run', output / resume.VOCAB):
       vocabulary.save(output / resume.VOCAB)
-  resume.claim_workdir(output, config, config)
+  resume.claim_workdir(output, config, {})
 
 
 def _on_device(x: Any) -> Any:

@@ -21,7 +21,8 @@ from bertjax.machine import remote
 from bertjax.text import compressed, kinds
 from bertjax.text import documents as documents_lib
 from bertjax.text import left_out as left_out_lib
-from bertjax.text.formats import Reading, Said, json_lines, parallel, parquet, plain, tables
+from bertjax.text.formats import plain, records
+from bertjax.text.formats.records import Reading, Said
 from bertjax.text.left_out import LeftOut, Wrong
 
 _BOM = b'\xef\xbb\xbf'
@@ -36,12 +37,9 @@ class Source(NamedTuple):
 
 
 def find_sources(pattern: str) -> list[Source]:
-  """Returns the sources of a comma list of paths, folders and globs, each with or without its
-  language.
-
-  Raises UserError if a pattern matches no file; a language is said for some only; parallel text is
-  not two files or one with columns, or its sides have different numbers of lines.
-  """
+  """Returns the sources of a comma list of paths, folders and globs, with or without languages.
+  Raises UserError for a pattern without files, a language of some alone, and parallel text that is
+  not two files of as many lines or one with columns."""
   found = []
   for part in pattern.split(','):
     match = _LANGUAGE.fullmatch(part)
@@ -271,26 +269,16 @@ class Files:
 
   def _documents(self, kind, path, raw) -> Iterator[tuple[bytes, Said]]:
     reading = Reading(path, self.errors, self.field, self.columns, self.left_out)
-    if kind == kinds.PARQUET:
-      return parquet.documents(raw, reading)
     lines = _lines(path, raw)
     if kind != kinds.TEXT:
-      read = {
-        kinds.JSON: json_lines.documents,
-        kinds.CSV: tables.csv_documents,
-        kinds.TSV: tables.tsv_documents,
-      }[kind]
-      return read(lines, reading)
-    if self.verbatim:
-      texts = plain.verbatim(lines, reading, self.total)
-    else:
-      texts = plain.documents(lines, reading, self.total)
-    return ((text, {}) for text in texts)
+      return records.documents(kind, raw if kind == kinds.PARQUET else lines, reading)
+    read = plain.verbatim if self.verbatim else plain.documents
+    return ((text, {}) for text in read(lines, reading, self.total))
 
   def _read_pairs(self, paths) -> Iterator[tuple[bytes, Said, int]]:
     """Yields (pair, {}, bytes of the files read so far), as `_read`, for parallel text."""
     with contextlib.ExitStack() as stack:
       raws = [stack.enter_context(path.open('rb')) for path in paths]
       sides = [_lines(path, raw) for path, raw in zip(paths, raws, strict=True)]
-      for pair in parallel.documents(sides, paths, self.errors, self.left_out):
+      for pair in records.pairs(sides, paths, self.errors, self.left_out):
         yield pair, {}, sum(raw.tell() for raw in raws)

@@ -8,15 +8,13 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from bertjax import models, registry, sharding
-from bertjax.config import schema
 from bertjax.config import timeline as timeline_lib
 from bertjax.errors import UserError, choose
 from bertjax.examples import readers
-from bertjax.models.layers import pad_id
 from bertjax.objectives import labels_of
 from bertjax.optim import optimizer
 from bertjax.store.reader import Store, open_store
-from bertjax.train import abstract_state, evaluation, summed, tasks
+from bertjax.train import abstract_state, evaluation, resolve, summed, tasks
 from bertjax.train import step as step_lib
 from bertjax.train.phase import Phase
 from bertjax.train.step import State
@@ -28,7 +26,7 @@ class Run(NamedTuple):
   """A whole run before its first step.
 
   Attributes:
-    config: as it was given, with references resolved and what the store tells filled in.
+    spec: its config, facts and phases.
     timeline: step -> phase.
     phases: in order; those whose losses are summed are one.
     store: the training store; of a run that streams, the vocabulary alone.
@@ -37,13 +35,18 @@ class Run(NamedTuple):
     abstract: the state as shapes with shardings; its carry has one entry per phase.
   """
 
-  config: Any
+  spec: resolve.RunSpec
   timeline: timeline_lib.Timeline
   phases: tuple[Phase, ...]
   store: Store
   vocabulary: Vocabulary | None
   devices: sharding.Devices
   abstract: State
+
+  @property
+  def config(self) -> Any:
+    """The resolved config."""
+    return self.spec.config
 
   def at(self, done: int) -> tuple[Phase, int]:
     """The phase of step number `done` (from 1), and the number of its batch there."""
@@ -61,15 +64,15 @@ class Run(NamedTuple):
 
 
 def make_run(
-  config: Any,
+  given: Any,
   store_path: str,
   devices: Sequence[Any] | None = None,
   fallback: str | None = None,
 ) -> Run:
-  """Builds a run from its config.
+  """Builds a run over its store.
 
   Args:
-    config: the run's.
+    given: its `RunSpec`, without the facts of the store; or a config that needs no other ones.
     store_path: what its reader's `ensure` returned.
     devices: of the mesh; None takes all.
     fallback: directory for the plans where the store's own cannot be written.
@@ -77,25 +80,17 @@ def make_run(
   Raises:
     UserError: whatever in the config or the store cannot work, before anything is compiled.
   """
-  schema.check(config)
-  reader = readers.of(config.data)
-  store = reader.open(store_path)
-  config = config.copy_and_resolve_references()
-  if config.data.vocab and reader.text:
-    _check_vocabulary(config.data, store)
-  config.model.vocab_size = _vocab_size(config.model.vocab_size, store)
-  pad_id.fill(config.model, store.special['pad'])
-  if 'extra' in config.model:
-    config.model.extra = _tables(config, store)
-  if 'task' in reader.reads and 'labels' in config.model:
-    tasks.fill_labels(config)
-  timeline = timeline_lib.make(config)
+  spec = given if isinstance(given, resolve.RunSpec) else resolve.resolve(given)
+  store = readers.of(spec.config.data).open(store_path)
+  spec = resolve.with_store(spec, spec.facts.of_store(store))
+  config, timeline = spec.config, spec.timeline
+  _check_store(store, config.data, config.model)
   mesh = sharding.make_mesh(config.mesh, devices)
   placed = sharding.Devices(mesh, sharding.as_rules(config.sharding_rules))
   for phase in timeline.phases:
     _check(phase, mesh)
   held_out = _held_out(store)
-  objectives = [_factory(p.config).make(p.config) for p in timeline.phases]
+  objectives = [_factory(p.config.objective.name).make(p.config) for p in timeline.phases]
   if timeline.draws:
     objectives = tasks.objectives(timeline.phases, objectives)
   made = zip(timeline.phases, objectives, strict=True)
@@ -108,13 +103,11 @@ def make_run(
   abstract = abstract_state.make(parts, phases, placed)
   own = store.path / 'vocab'
   vocabulary = read_vocabulary(own) if own.is_dir() else None
-  return Run(config, timeline, phases, store, vocabulary, placed, abstract)
+  return Run(spec, timeline, phases, store, vocabulary, placed, abstract)
 
 
-def _factory(config: Any) -> Factory:
-  return registry.find(
-    'bertjax.objectives', config.objective.name, 'config.objective.name'
-  ).OBJECTIVE
+def _factory(name: str) -> Factory:
+  return registry.find('bertjax.objectives', name, 'config.objective.name').OBJECTIVE
 
 
 def _held_out(store: Store) -> Store | None:
@@ -142,49 +135,28 @@ def _held_out(store: Store) -> Store | None:
   return found.numbered(store.languages) if found.languages else found
 
 
-def _check_vocabulary(data: Any, store: Store) -> None:
-  given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
-  if given.sha256 != made_with['sha256']:
-    raise UserError(
-      f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '
-      f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
-      f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
-    )
-
-
-def _vocab_size(size: int, store: Store) -> int:
-  if size and store.vocabulary_size > size:
-    raise UserError(
-      f'the store {store.path} has {store.vocabulary_size} ids, but '
-      f'config.model.vocab_size={size}: leave it at 0 to take the number of the store'
-    )
-  return size or store.vocabulary_size
-
-
-def _tables(config: Any, store: Store) -> tuple[tuple[str, int], ...]:
-  """`config.model.extra`, where the rows of the languages may be left to the store.
-
-  Raises:
-    UserError: a table that lacks rows for what the store has.
-  """
-  tables = dict(config.model.extra)
-  if 'language' in tables:
-    languages = config.data.languages or store.languages
-    if not languages and 'task' not in readers.of(config.data).reads:
-      store.column('language')  # refuses, with the remedy
-    tables['language'] = tables['language'] or len(languages)
-    if tables['language'] < len(languages):
+def _check_store(store: Store, data: Any, model: Any) -> None:
+  """Refuses a store of another vocabulary, or without what a table of the model is to read."""
+  reads = readers.of(data).reads
+  if data.vocab and readers.of(data).text:
+    given, made_with = read_vocabulary(data.vocab, data.lowercase), store.meta['vocabulary']
+    if given.sha256 != made_with['sha256']:
       raise UserError(
-        f'config.model.extra has ids for {tables["language"]} languages, but there are '
-        f'{len(languages)}, {", ".join(languages)}: leave it at 0 to take their number'
+        f'the store {store.path} was made with another vocabulary ({made_with["size"]} ids, sha256 '
+        f'{made_with["sha256"][:12]}) than config.data.vocab={data.vocab} ({given.size} ids, '
+        f'{given.sha256[:12]}): leave config.data.vocab out, or prepare the store with it'
       )
-  roles = 1 + int(store.columns['role'].max()) if 'role' in store.columns else 0
+  tables = dict(model.get('extra', ()))
+  if 'language' in tables and not (data.languages or store.languages) and 'task' not in reads:
+    store.column('language')  # refuses, with the remedy
+  roles = (
+    1 + int(store.columns['role'].max()) if 'role' in tables and 'role' in store.columns else 0
+  )
   if tables.get('role', roles) < roles:
     raise UserError(
       f'config.model.extra has ids for {tables["role"]} roles, but {store.path} has {roles}: set '
       f"config.model.extra=(('role', {roles}),)"
     )
-  return tuple(tables.items())
 
 
 def _check(phase: timeline_lib.PhaseConfig, mesh: Mesh) -> None:
@@ -257,7 +229,7 @@ def _phase(
   tx, schedule = optimizer.make(config.optimizer, variables['params'], axes)
   subject = Subject(
     config=config,
-    make=_factory(config).make,
+    make=_factory(config.objective.name).make,
     objective=objective,
     shapes=lambda objective, batch: abstract_state.variables_of(objective, batch)[0],
     variables=variables,

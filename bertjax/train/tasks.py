@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-from ml_collections import ConfigDict
 
+from bertjax import models
 from bertjax.checkpoint import task_heads
 from bertjax.config import timeline
 from bertjax.errors import UserError
-from bertjax.examples.labelled.common import from_config
 from bertjax.types import Batch, Context, Objective, Out, Variables
 
 
@@ -42,29 +41,8 @@ def objectives(phases: Sequence[timeline.PhaseConfig], own: Sequence[Objective])
   """
   tasks = {}
   for phase, each in zip(phases, own, strict=True):
-    tasks[phase.name] = Task(each, task_heads.names(phase.config.model))
+    tasks[phase.name] = Task(each, models.labels_of(phase.config.model))
   return [objective(tasks, name) for name in tasks]
-
-
-def fill_labels(config: Any) -> None:
-  """Gives heads that have 0 classes as many as the task has; a phase that is drawn has a task and
-  heads of its own, which the config then says too.
-
-  Args:
-    config: of the run, over labelled examples; changed in place.
-
-  Raises:
-    UserError: as `from_config.fill_labels`.
-  """
-  line = timeline.make(config)
-  from_config.fill_labels(config.model, config.data.task)
-  for phase in line.phases if line.draws else ():
-    with timeline.named(phase):
-      from_config.fill_labels(phase.config.model, phase.config.data.task)
-    own = config.phases[phase.name]
-    known = {key: phase.config.model[key] for key in ('labels', 'token_labels')}
-    with own.unlocked():
-      own.model = ConfigDict({**own.get('model', {}), **known})
 
 
 def objective(tasks: Mapping[str, Task], name: str) -> Objective:

@@ -44,13 +44,9 @@ def train_wordpiece(
   directory: pathlib.Path,
   keep_accents: bool = False,
 ) -> None:
-  """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT.
-
-  Args:
-    size: pieces, the five special ones included; fewer if the sample has no more.
-    lowercase: also strips accents, as BERT's uncased vocabularies do.
-    keep_accents: lowercase alone.
-  """
+  """Writes vocab.txt, tokenizer.json and tokenizer_config.json of BERT, with so many pieces, the
+  five special ones included, or all that the sample has. Lowercase strips accents too, unless
+  `keep_accents`."""
   tokenizer = Tokenizer(models.WordPiece(unk_token='[UNK]'))
   strips = False if keep_accents else None  # None: as lowercase
   tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase, strip_accents=strips)
@@ -83,11 +79,8 @@ def train_wordpiece(
 def train_bpe(
   sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
-  """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa.
-
-  Args:
-    size: pieces, the five special ones and 256 bytes included; fewer if the sample has no more.
-  """
+  """Writes vocab.json, merges.txt, tokenizer.json and tokenizer_config.json of RoBERTa, with so
+  many pieces, the five special ones and 256 bytes included, or all that the sample has."""
   tokenizer = Tokenizer(models.BPE())
   if lowercase:
     tokenizer.normalizer = normalizers.Lowercase()
@@ -123,12 +116,9 @@ def train_bpe(
 def train_unigram(
   sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path
 ) -> None:
-  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json. Raises UserError
-  if the sample is too small for so many pieces.
-
-  Args:
-    size: pieces, with <pad>, <unk>, <s>, </s>, <mask> and <eod>, which have the ids 0 to 5.
-  """
+  """Writes spiece.model, a SentencePiece unigram model, and tokenizer_config.json; <pad>, <unk>,
+  <s>, </s>, <mask> and <eod> have the ids 0 to 5. Raises UserError if the sample is too small for
+  so many pieces."""
   ids = dict(pad_id=0, unk_id=1, bos_id=2, eos_id=3)
   symbols = ['<mask>', '<eod>']  # XLNet's documents end with the latter
   model = _unigram(sentences, size, lowercase, control_symbols=symbols, **ids)
@@ -136,13 +126,9 @@ def train_unigram(
 
 
 def train_t5(sentences: Sequence[str], size: int, lowercase: bool, directory: pathlib.Path) -> None:
-  """Writes spiece.model and tokenizer_config.json as T5 has them. Raises UserError if the sample is
-  too small for so many pieces.
-
-  Args:
-    size: pieces, with <pad>, </s> and <unk>, which have the ids 0 to 2, and SENTINELS, which come
-      last: <extra_id_0> has the highest id.
-  """
+  """Writes spiece.model and tokenizer_config.json as T5 has them; <pad>, </s> and <unk> have the ids
+  0 to 2, the SENTINELS come last: <extra_id_0> has the highest. Raises UserError if the sample is
+  too small for so many pieces."""
   ids = dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
   proto: Any = sentencepiece_model_pb2
   model = proto.ModelProto.FromString(_unigram(sentences, size - SENTINELS, lowercase, **ids))
@@ -197,8 +183,8 @@ TRAINERS: dict[str, Callable] = dict(
 
 
 def _alphabet(normalizer, sentences: Sequence[str], size: int) -> list[str]:
-  """Returns the most frequent characters of the normalised sample, sorted; at most a quarter of the
-  pieces, since each comes alone and with ##."""
+  """Returns the most frequent characters, sorted; each comes twice, so a quarter of the pieces at
+  most."""
   counts: collections.Counter[str] = collections.Counter()
   for sentence in sentences:
     counts.update(normalizer.normalize_str(sentence))

@@ -132,7 +132,7 @@ def run_of(name, store):
 
 @mutation(
   'muon: the head of BERT goes to Muon',
-  'configs/common.py',
+  'bertjax/config/defaults.py',
   r"((r'(.*/)?(layers|shared)/.*kernel', 1.0), (r'.*', 0.0))",
   r"((r'(.*/)?(layers|shared|mlm)/.*kernel', 1.0), (r'.*', 0.0))",
 )
@@ -154,7 +154,7 @@ def test_the_recipe_takes_the_kernels_of_the_layers_and_no_others(
 @pytest.mark.full
 def test_a_step_and_the_state_of_a_checkpoint(rich_store, tmp_path):
   run = run_of('bert', rich_store)
-  first, phase = first_state.initial_state(run.config, run), run.phases[0]
+  first, phase = first_state.initial_state(run), run.phases[0]
   phase.compile(run.abstract)
   state, _ = phase.train(first, phase.next_batch(0)[0])
   kept = checkpoints.Checkpoints(tmp_path, 1, run.config.best)

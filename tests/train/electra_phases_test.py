@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 from mutation import mutation
+from small_stores import write_store
 
 from bertjax.checkpoint import checkpoints as checkpoints_lib
-from bertjax.store.writer import write_store
 from bertjax.train import first_state, setup
 from configs import electra_two_stage
 
@@ -67,8 +67,8 @@ def test_copy_freeze_and_a_resume_at_the_boundary(store, tmp_path):
   c = config()
   run = setup.make_run(c, store, jax.devices()[:1])
   assert run.timeline.lengths == (2, 2)
-  fresh = jax.device_get(first_state.initial_state(c, run).variables['params'])
-  state = advance(run, first_state.initial_state(c, run), 0, 2)
+  fresh = jax.device_get(first_state.initial_state(run).variables['params'])
+  state = advance(run, first_state.initial_state(run), 0, 2)
   middle = jax.device_get(state.variables['params'])
   assert same(fresh, middle, (*JUDGE, 'rtd'))
   assert not any(same(fresh, middle, (part,)) for part in GENERATOR)

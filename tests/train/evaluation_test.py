@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT
+from small_stores import write_store
 from systems import tiny
 
 from bertjax.errors import UserError
-from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
@@ -125,7 +125,7 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   config.evals.fill_mask.sentences = ('cat [MASK] cat', '[MASK]')
   config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
-  state = first_state.initial_state(config, run)
+  state = first_state.initial_state(run)
   scores, tables = evaluation.run_due(run.phases, False, state.variables, 7, True)
   assert set(scores) <= evaluation.score_names(run.phases, False) and 'eval/mlm' in scores
   assert tables[0].row_count == 2 and 'step 7' in tables[0].title
@@ -200,7 +200,7 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   'train: the workdir is claimed before it has worked',
   'bertjax/train/loop.py',
   '    stack.callback(self._record.close)\n',
-  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, run.config)\n',
+  '    stack.callback(self._record.close)\n    resume.claim_workdir(workdir, config, {})\n',
 )
 def test_a_corrected_config_starts_where_another_one_failed(
   rich_store, tmp_path, monkeypatch, one_device

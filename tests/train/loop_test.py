@@ -98,7 +98,7 @@ def test_a_line_that_was_taken_out_is_said_at_the_next_start(rich_store, straigh
 @mutation(
   'train: a longer run moves the rate and nobody says so',
   'bertjax/train/first_state.py',
-  'if said := moved(run.timeline, workdir, run.config, start):',
+  'if said := moved(run.timeline, record, changed, start):',
   "if said := '':",
 )
 def test_a_longer_run_says_how_its_rate_moves(rich_store, straight, tmp_path):
@@ -226,7 +226,7 @@ FEW = '--config.total_steps=5', '--config.checkpoint_steps=1'
 @mutation(
   'train: the first step is not looked at',
   'bertjax/train/loop.py',
-  '    self._spikes.saved(done, first_state.saved(self._config, self._state))\n',
+  '    self._spikes.saved(done, first_state.saved(self._run, self._state))\n',
   '    self._spikes.judge()\n',
 )
 def test_an_update_that_is_not_finite_stops_the_run_before_it_is_saved(

@@ -7,13 +7,14 @@ import jax
 import numpy as np
 import pytest
 import taught_runs
+from adopting import adopt
 from mutation import mutation
 from processes import lines
 
 from bertjax import models
 from bertjax.errors import UserError
 from bertjax.export import exporting
-from bertjax.sources import runs, teacher
+from bertjax.sources import runs
 from bertjax.train import first_state, loop, phase, setup
 from configs.finetune import text
 
@@ -81,9 +82,9 @@ TAUGHT = [
 @pytest.mark.parametrize(('recipe', 'system', 'terms'), TAUGHT)
 @mutation(
   'teachers: the generator of ELECTRA comes along',
-  'bertjax/sources/encoders.py',
-  'TEACHING = dict(electra=_electra, span_boundary=_span_boundary)',
-  'TEACHING = dict(span_boundary=_span_boundary)',
+  'bertjax/models/electra.py',
+  'make, Part(lambda model: as_bert(model, words=False), _discriminator)',
+  'make, tuned=Part(lambda model: as_bert(model, words=False), _discriminator)',
   case='minilm:l6_h384-electra-terms5',
 )
 def test_a_bert_comes_closer_to_a_teacher_of_another_family(
@@ -101,9 +102,9 @@ def test_a_bert_comes_closer_to_a_teacher_of_another_family(
 def test_the_teacher_says_in_a_run_what_its_own_model_says(system, rich_store, teacher_of):
   """Its positions, segments and projection are its own, on rows of another family."""
   recipe = 'distilbert' if system == 'roberta' else 'minilm:l6_h384'
-  config, _ = teacher.adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
+  config, *_ = adopt(student(recipe, rich_store, teacher_of(system)), 'nowhere')
   run = setup.make_run(config, str(rich_store), jax.devices()[:1])
-  variables = first_state.initial_state(config, run, print).variables
+  variables = first_state.initial_state(run, print).variables
   batch = {k: v for k, v in run.phases[0].next_batch(0)[0].items() if k != 'dropped_B'}
   built = models.build(run.config.objective.teacher.model)
   theirs = built.apply(dict(params=variables['teacher']), batch, None, True)['last_BTD']

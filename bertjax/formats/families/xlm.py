@@ -6,7 +6,7 @@ from typing import Any
 
 from bertjax.errors import UserError
 from bertjax.formats.families import bert, xlnet
-from bertjax.formats.family import ANY, Family, Field, Heads, Layout
+from bertjax.formats.family import Family, Field, Layout
 from bertjax.formats.tables import Row, heads, layer, norm
 
 SEQUENCE, CHOICE = 'XLMForSequenceClassification', 'XLMForMultipleChoice'
@@ -37,8 +37,8 @@ def layout(model: Any) -> Layout:
 
 
 def write(model: Any) -> dict[str, Any]:
-  """Languages, and what the class computes by itself. Raises UserError: another feed-forward width
-  than the class has, or other extra tables."""
+  """Returns the fields for languages and for the answers' beam. Raises UserError for another
+  feed-forward width than the class has, and for other extra tables."""
   if model.ffn != 4 * model.width:
     raise UserError(
       f'the classes of XLM have config.model.ffn=4 * width={4 * model.width}, got {model.ffn}'
@@ -59,8 +59,8 @@ def write(model: Any) -> dict[str, Any]:
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the table of languages, where there is none; refuses what heads of labels do not read
-  here. Raises UserError: another summary of a text than its first token."""
+  """Returns no table of languages where the class has none. Raises UserError if labels read another
+  summary of a text than its first token."""
   names = given.get('architectures') or ('',)
   choice = names[0] == CHOICE
   if choice or names[0] == SEQUENCE:
@@ -88,13 +88,13 @@ FAMILY = Family(
   model_type='xlm',
   base='transformer',
   classes={
-    'XLMWithLMHeadModel': Heads(words=True),
-    'XLMModel': Heads(),
-    'XLMForQuestionAnswering': Heads(answers='xlnet'),
-    'XLMForQuestionAnsweringSimple': Heads(token_label='span'),
-    CHOICE: Heads(label='right'),
-    SEQUENCE: Heads(label=ANY),
-    'XLMForTokenClassification': Heads(token_label=ANY),
+    'XLMWithLMHeadModel': 'word',
+    'XLMModel': '',
+    'XLMForQuestionAnswering': 'answers:xlnet',
+    'XLMForQuestionAnsweringSimple': 'token:span',
+    CHOICE: 'text:right',
+    SEQUENCE: 'text:*',
+    'XLMForTokenClassification': 'token:*',
   },
   layout=layout,
   fields=(

@@ -34,12 +34,9 @@ UNIGRAM = 1  # of trainer_spec.model_type
 def write(
   directory: pathlib.Path, vocab_size: int, into: pathlib.Path | None
 ) -> tuple[pathlib.Path | None, list[str]]:
-  """Writes the vocabulary of a checkpoint. Returns the file or directory for `load_vocabulary`, or
-  None and why there is none. Raises UserError: dict.txt is not one.
-
-  Args:
-    into: an existing directory to write to; None: one that is gone when the program ends.
-  """
+  """Writes the vocabulary of a checkpoint `into` a directory; None: one that goes when the program
+  ends. Returns the path for `load_vocabulary`, or None and the reason why there is none. Raises
+  UserError if dict.txt is not one."""
   file = directory / DICTIONARY
   if not file.is_file():
     return None, [f'there is no {DICTIONARY} beside the checkpoint, so no vocabulary']

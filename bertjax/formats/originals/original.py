@@ -90,8 +90,7 @@ def take(
   state: Mapping[str, Any], parts: Sequence[Part], known: set[str], absent: Absent
 ) -> tuple[list[dict[str, Any]], list[str], list[str]]:
   """Returns the parameters of each part, our paths of heads that were made, and names that are left
-  out. Raises UserError: tensors that are missing, unexpected or of another shape; those of all
-  parts are listed."""
+  out. Raises UserError that lists the missing, unexpected and misshapen tensors of all parts."""
   made, params = [], []
   names = {name for part in parts for row in part.rows for name in tables.names_of(row, part.model)}
   with together() as error_of:

@@ -15,13 +15,13 @@ import numpy as np
 
 from bertjax.errors import UserError
 from bertjax.formats.huggingface import Taken
-from bertjax.formats.originals import albert, bert, electra, xlnet
+from bertjax.formats.originals import bert, electra, xlnet
 from bertjax.formats.originals.original import Absent, Cut, Opening, even, naming, read_json, take
 from bertjax.formats.originals.tensorflow_rows import Kind
 from bertjax.formats.tables import names_of
 from bertjax.formats.weights import Lazy, View
 
-KINDS: tuple[Kind, ...] = (albert.KIND, bert.KIND, electra.KIND, xlnet.KIND)
+KINDS: tuple[Kind, ...] = (bert.ALBERT, bert.BERT, electra.KIND, xlnet.KIND)
 # Programs whose names we know well enough to say what they are: mark -> title.
 OTHERS = {
   'transformer/adaptive_embed/': "TensorFlow's Transformer-XL",
@@ -36,13 +36,9 @@ VOCABULARIES = ('vocab.txt', 'spiece.model')
 
 
 def open_checkpoint(path: pathlib.Path, into: pathlib.Path | None = None) -> Opening:
-  """Finds out what a checkpoint is, and reads no tensors. Raises UserError: no checkpoint, one that
-  cannot be read, or tensors that do not fit, all of which are listed.
-
-  Args:
-    path: a directory, or how the files of one checkpoint begin: DIR/model.ckpt-1000. The JSON file
-      and the vocabulary are looked for beside it.
-  """
+  """Finds out what a checkpoint is, by its directory or the beginning of its files
+  (DIR/model.ckpt-1000), with JSON file and vocabulary beside it; reads no tensors. Raises UserError
+  for no checkpoint, an unreadable one, or tensors that do not fit, which are listed."""
   del into
   prefix = find(pathlib.Path(path))
   with naming(prefix):

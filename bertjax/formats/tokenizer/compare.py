@@ -42,14 +42,9 @@ FIXED_TEXTS = (
 def differences(
   vocabulary: Vocabulary, directory: pathlib.Path, family: str | None = None
 ) -> list[str]:
-  """Compares the ids that AutoTokenizer gives for a directory with ours. Of FIXED_TEXTS, of the
-  special tokens, of the mask where a text spells it, and of what stands around a text and a pair.
-  Returns a line for each difference; none if everything is equal.
-
-  Args:
-    family: config.model.family; None: the model_type of the directory's config.json. Where that is
-      missing or not known to us, what stands around a text is not compared.
-  """
+  """Returns a line for each difference between our ids and those that AutoTokenizer gives for a
+  directory: of FIXED_TEXTS, the special tokens, a spelled mask, and the tokens around a text and a
+  pair, unless the family (by default of config.json) is not known."""
   import transformers
 
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from bertjax.kernels import dropout as dropout_lib
-from bertjax.kernels.relative_attention.operands import Dropout, Mask, Relative, Segment
+from bertjax.kernels.relative_attention.operands import Dropout, Mask, Operands, Relative, Segment
 
 Array = jax.Array
 
@@ -29,14 +29,11 @@ class Shape(NamedTuple):
 
   Attributes:
     rows, queries, memory, heads, size: B, T, M, N, H; S = M + T.
-    order: '' none, 'causal', or 'permuted': XLNet's halves, of which the first does not see the
-      second.
-    window: as in `Mask`; globals_: the first key is global.
-    see_self: as in `Mask`.
+    order: '', 'causal', or 'permuted': XLNet's halves, of which the first does not see the second.
+    window, see_self, scale: as in `Mask` and `Relative`; globals_: the first key is global.
     table: '' none, 'both' for all distances, 'past' ends at 0, 'mirror' for rows in reverse.
     bias: the table is a bias, not projected positions.
     segment: with XLNet's segment term.
-    scale: as in `Relative`.
     rate: dropout of the probabilities in training.
   """
 
@@ -84,17 +81,6 @@ SHAPES = {
   'alibi_wt103': Shape(4, 3072, 0, 8, 128, 'causal', table='past', bias=True),
   'longformer_base': Shape(1, 4096, 0, 12, 64, window=257, globals_=True, rate=0.1),
 }
-
-
-class Operands(NamedTuple):
-  """The operands of `relative_attention`."""
-
-  q_BTNH: Array
-  k_BSNH: Array
-  v_BSNH: Array
-  mask: Mask
-  relative: Relative | None
-  dropout: Dropout | None
 
 
 def operands(shape: Shape, key: Array, dtype=jnp.bfloat16) -> Operands:

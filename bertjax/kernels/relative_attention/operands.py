@@ -1,6 +1,7 @@
 """The operands of the attention operation: what is an array, what is static, what is refused."""
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 
@@ -36,16 +37,14 @@ class Mask:
           0   . . . .      a row that sees nothing returns zeros and passes no gradient
 
   Attributes:
-    example_q_BT: int32 example ids of the queries.
-    example_k_BS: int32 example ids of the keys; 0 for memory that holds nothing yet.
+    example_q_BT, example_k_BS: int32 ids; 0 for padding and for memory that holds nothing yet.
     order_q_BT, order_k_BS: int32, or None for both.
     global_q_BT, global_k_BS: bool, or None for both; needs a window.
     window: static, or None. Transformer-XL's same_length is causal with a window of mem_len.
-    see_self: static; a query sees its own column whatever the orders say (XLNet's content stream).
-    causal: static; no query sees a later column, and nothing is computed for them.
-    whole: static; each row of queries, and of keys, is one example in its first columns and padding
-      behind it: a promise of the code that makes the rows. The vectors tell it only at run time,
-      and implementations that know lengths but no ids need it before. Nothing checks the promise.
+    see_self: static (XLNet's content stream).
+    causal: static; nothing is computed for later columns.
+    whole: static; a promise that nothing checks: each row of queries, and of keys, is one example
+      in its first columns and padding behind it. Implementations that know lengths alone need it.
   """
 
   example_q_BT: Array
@@ -67,14 +66,9 @@ class Mask:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Dropout:
-  """Dropout on the attention probabilities, drawn by the counter hash of `kernels/dropout.py`.
-
-  Attributes:
-    rate: static.
-    noise: seed of the step and the global row numbers.
-    site: uint32.
-    head: the global number of the first head here, where heads are spread over devices.
-  """
+  """Dropout on the attention probabilities, drawn by the counter hash of `kernels/dropout.py`: a
+  static rate, the step's seed and rows, the uint32 site, and the global number of the first head
+  here."""
 
   rate: float = dataclasses.field(metadata=dict(static=True))
   noise: dropout_lib.Noise
@@ -85,13 +79,8 @@ class Dropout:
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Segment:
-  """XLNet's relative segments: a query adds its product with one of two vectors.
-
-  Attributes:
-    z_NH: bias of the query in this term (r_s_bias).
-    embedding_2NH: the vectors for the same segment and for another one (seg_embed).
-    segment_q_BT, segment_k_BS: int32; memory has 0.
-  """
+  """XLNet's relative segments: a query with bias z_NH (r_s_bias) adds its product with one of two
+  vectors, for the same segment and for another one (seg_embed). int32 segments; memory has 0."""
 
   z_NH: Array
   embedding_2NH: Array
@@ -114,12 +103,11 @@ class Relative:
     Transformer-XL    rows for K - 1 .. 0 (clamp_len repeats a row's value)   far = K - 1
 
   Attributes:
-    r_RNH: projected position table, or None.
-    bias_NR: float32 table over distances, in the rows of r (`distance_tables.py`), or None.
-    u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias), or None.
-    segment: or None.
-    direction_B: int32, or None. Rows with -1 hold their text in reverse, so their distances change
-      sign; then the table has all of S - 1 .. 1 - S.
+    r_RNH, bias_NR: projected position table, and float32 biases in its rows (`distance_tables.py`).
+    u_NH, w_NH: biases of the query for content and position (r_w_bias, r_r_bias).
+    segment: see `Segment`.
+    direction_B: int32. Rows with -1 hold their text in reverse, so their distances change sign;
+      then the table has all of S - 1 .. 1 - S.
     far: static; the distance of the first row.
     scale: static; None is H^-0.5. T5 has 1.
   """
@@ -141,25 +129,51 @@ class Relative:
     return 0 if self.bias_NR is None else self.bias_NR.shape[1]
 
 
-def nearest(mask: Mask, relative: Relative | None, queries: int) -> int | None:
-  """The smallest distance that a causal mask or a table admits; None where neither sets one."""
-  found = [0] if mask.causal else []
-  if relative is not None and relative.rows:
-    last = relative.far - relative.rows + 1
-    found += [last] if last > 1 - queries else []
-  return max(found, default=None)
+class Operands(NamedTuple):
+  """The operands of `relative_attention`, which each implementation's `attend` takes.
+
+  Attributes:
+    q_BTNH: queries, float32 or bfloat16.
+    k_BSNH, v_BSNH: keys and values, those of the memory first.
+    mask: the keys that each query sees.
+    relative: the terms that depend on distance or segment; None: q k^T / sqrt(H) alone.
+    dropout: of the probabilities, or None.
+  """
+
+  q_BTNH: Array
+  k_BSNH: Array
+  v_BSNH: Array
+  mask: Mask
+  relative: Relative | None = None
+  dropout: Dropout | None = None
+
+  @property
+  def scale(self) -> float:
+    """The factor of all terms but the bias."""
+    given = None if self.relative is None else self.relative.scale
+    return self.q_BTNH.shape[-1] ** -0.5 if given is None else given
+
+  @property
+  def nearest(self) -> int | None:
+    """The smallest distance that a causal mask or a table admits; None where neither sets one."""
+    found, relative = [0] if self.mask.causal else [], self.relative
+    if relative is not None and relative.rows:
+      last = relative.far - relative.rows + 1
+      found += [last] if last > 1 - self.q_BTNH.shape[1] else []
+    return max(found, default=None)
 
 
-def check(q: Array, k: Array, v: Array, mask: Mask, relative: Relative | None) -> None:
+def check(x: Operands) -> None:
   """Raises ValueError where shapes disagree or a table does not reach all distances."""
-  (batch, queries, heads, size), keys = q.shape, k.shape[1]
+  (batch, queries, heads, size), keys = x.q_BTNH.shape, x.k_BSNH.shape[1]
+  mask, relative = x.mask, x.relative
 
   def expect(name: str, array: Array | None, shape: tuple[int, ...]) -> None:
     if array is not None and array.shape != shape:
       raise ValueError(f'attention: expected {name} of shape {shape}, got {array.shape}')
 
-  expect('k [B, S, N, H]', k, (batch, keys, heads, size))
-  expect('v [B, S, N, H]', v, (batch, keys, heads, size))
+  expect('k [B, S, N, H]', x.k_BSNH, (batch, keys, heads, size))
+  expect('v [B, S, N, H]', x.v_BSNH, (batch, keys, heads, size))
   if keys < queries:
     raise ValueError(
       f'attention: expected at least as many keys as queries, memory first; got {keys} keys and '

@@ -4,12 +4,10 @@ import numpy as np
 import pytest
 from masking import mask_options
 from mutation import mutation
-from toy_store import spec_of, xlnet, xlnet_store
+from toy_store import xlnet, xlnet_store
 
 from bertjax import counter_rng
-from bertjax.data_contracts import Chosen
 from bertjax.examples import examples as examples_lib
-from bertjax.examples.layout import lay_out
 from bertjax.examples.noise import xlnet_permutation
 
 MUTATED = 'bertjax/examples/noise/xlnet_permutation.py'
@@ -180,29 +178,8 @@ def test_spans_have_the_published_distribution():
   assert 5 < 43 - taken.mean() < 9  # the filler: 13 to 19% of the targets
 
 
-def test_a_row_does_not_depend_on_the_batch_around_it():
-  config, store = cut(), xlnet_store(60)
-  examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
-  whole = examples.batch(np.arange(8), shuffle=True)
-  alone = examples.batch(np.array([5]), shuffle=True)
-  for name, value in alone.items():
-    np.testing.assert_array_equal(value[0], whole[name][5], err_msg=name)
-
-
 def test_epochs_differ_and_static_ones_do_not():
   config, store = cut(), xlnet_store(60)
-  plan, spec = spec_of(config, LENGTH, SEED, rows=4)
-  ranges = plan.ranges(store, spec, Chosen({}, np.arange(4), shuffle=True))
-  keys = counter_rng.fold(counter_rng.root(0, 'corrupt'), np.arange(8))
-  one, two = (
-    xlnet_permutation.corrupt(
-      lay_out(ranges, store, np.arange(4), key, (4, LENGTH)), mask_options(config), store
-    )
-    for key in (keys[:4], keys[4:])
-  )
-  assert (one['order_q_BT'] != two['order_q_BT']).any()
-  assert (one['target_pos_BP'] != two['target_pos_BP']).any()
-  np.testing.assert_array_equal(one['token_BT'], two['token_BT'])
   for static in (True, False):
     config.mask.static = static
     examples = examples_lib.examples_in_memory(store, config, LENGTH, SEED, rows=4)
@@ -210,20 +187,3 @@ def test_epochs_differ_and_static_ones_do_not():
     # The second part has another text in every epoch.
     same = np.array_equal(first['order_q_BT'][:, :REUSE], second['order_q_BT'][:, :REUSE])
     assert same == static
-
-
-@pytest.mark.parametrize(
-  'changes, message',
-  [
-    (dict(perm_size=5), 'perm_size=5 must divide both parts of a row, 48 and 48'),
-    (dict(perm_size=0), 'perm_size: expected int >= 1, got 0'),
-    (dict(reuse_len=0), 'reuse_len: expected int >= 1, got 0'),
-    (dict(reuse_len=96), 'reuse_len must leave room for A and B'),
-    (dict(context=0), 'context: expected int >= 1, got 0'),
-    (dict(max_words=0), 'max_words: expected int >= 1, got 0'),
-    (dict(max_targets=97), 'lower it'),
-  ],
-)
-def test_refuses(changes, message):
-  with pytest.raises(ValueError, match=message):
-    xlnet_permutation.MASKING.check(mask_options(cut(**changes)), None, LENGTH)

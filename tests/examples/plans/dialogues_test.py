@@ -12,13 +12,13 @@ import pytest
 from ernie_text import VOCABULARY
 from mutation import mutation
 from prepare_runs import run
+from small_stores import write_store
 from toy_store import DIALOGUES, ernie
 
 from bertjax.examples import examples as examples_lib
 from bertjax.examples.plans import dialogues
 from bertjax.objectives import mlm
 from bertjax.store.reader import open_store
-from bertjax.store.writer import write_store
 from bertjax.train import setup
 from bertjax.train import step as step_lib
 from bertjax.types import Context
@@ -99,27 +99,6 @@ def test_long_dialogues_are_cut_evenly(store):
   windows = list(dialogues.build(store, examples.spec, 100))
   joined = np.concatenate([c['start_1'] for c, _ in windows])
   np.testing.assert_array_equal(joined, examples.column['start_1'])
-
-
-@pytest.mark.parametrize(
-  ('change', 'message'),
-  [
-    (dict(plan__turns=1), 'turns: expected int >= 2, got 1'),
-    (dict(plan__fake_prob=2.0), 'fake_prob: expected float >= 0 and <= 1, got 2.0'),
-    (dict(plan__turns=40), 'length >= 81'),
-  ],
-)
-def test_wrong_dialogues_are_refused(store, change, message):
-  with pytest.raises(ValueError, match=message):
-    examples_lib.examples_in_memory(store, ernie(DIALOGUES, **change), 64, 0)
-
-
-def test_dialogues_need_roles(tmp_path):
-  write_store(tmp_path / 's', [[[5, 6]], [[7, 8]]], VOCABULARY)
-  with pytest.raises(ValueError, match="no column 'role'"):
-    examples_lib.make_examples(
-      open_store(tmp_path / 's'), ernie(DIALOGUES, mask__word_prob=0.0), 64, 0
-    )
 
 
 def test_dialogues_train_the_role_table(store):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from mutation import mutation
-from sequential_pairs import FreeDraws, KeyedDraws, as_lists, instances, one_pair, sequential
+from sequential_pairs import KeyedDraws, as_lists, instances, one_pair, sequential
 from toy_store import albert, random_store, recipe, spec_of, spoken
 
 from bertjax.examples.plans import order_pairs, pairs
@@ -40,46 +40,6 @@ def test_equals_the_sequential_algorithm_on_the_same_draws(length, documents):
   assert sorted(ours) == sorted(sum(passes, []))
 
 
-def test_distribution_equals_the_sequential_algorithm_with_another_generator():
-  store, config = random_store(150, distinct=True), recipe(plan__dupe_factor=12)
-  column = planned(store, config, 48)
-  theirs = [pair for s in range(12) for pair in sequential(as_lists(store), FreeDraws(s), 45, 0.1)]
-  figures = lambda a, b, label: (len(a), len(b), label, len(a) + len(b) == 45)
-  ours_nf = np.array([figures(*pair) for pair in instances(store, column)], float)
-  theirs_nf = np.array([figures(*pair) for pair in theirs], float)
-  assert abs(len(ours_nf) / len(theirs_nf) - 1) < 0.04  # 2 standard errors: short targets vary
-  spread = np.sqrt(ours_nf.var(0) / len(ours_nf) + theirs_nf.var(0) / len(theirs_nf))
-  assert (abs(ours_nf.mean(0) - theirs_nf.mean(0)) < 4 * spread).all()
-  assert column['next'].mean() > 0.5  # single sentences are always random
-
-
-def test_does_not_depend_on_the_window():
-  store, config = random_store(80), recipe()
-  whole = planned(store, config, 64)
-  for window in (1, 37, 200):
-    pieces = planned(store, config, 64, window=window)
-    for name in whole:
-      np.testing.assert_array_equal(pieces[name], whole[name])
-
-
-def test_every_token_appears_where_nothing_is_truncated():
-  """What a random next leaves over is put back, so that only truncation loses text."""
-  store = random_store(40, distinct=True)
-  column = planned(store, recipe(plan__dupe_factor=1, plan__short_prob=0.0), 4096)
-  seen = {token for a, b, _ in instances(store, column) for token in a + b}
-  assert seen == set(store.tokens.tolist())
-
-
-def test_labels_tell_next_from_random():
-  store = random_store(30, distinct=True)
-  document_of = np.repeat(np.arange(30), np.diff(store.sentences[store.documents]))
-  for a, b, label in instances(store, planned(store, recipe(), 64)):
-    same = document_of[a[0] - 5] == document_of[b[0] - 5]
-    assert same == (label == 0)
-    if label == 0:
-      assert b[0] > a[-1]
-
-
 def test_passes_and_seeds_differ_and_repeat():
   store = random_store(50)
   one, again = (
@@ -103,22 +63,6 @@ def test_truncation_counts_are_those_of_one_by_one():
           x, y = (x - 1, y) if x > y else (x, y - 1)
         lost = pairs.truncated(np.array([a]), np.array([b]), limit)
         assert (a - lost[0][0], b - lost[1][0]) == (x, y), (a, b, limit)
-
-
-def test_truncation_takes_from_both_ends():
-  store = random_store(200, words=60, distinct=True)
-  column = planned(store, recipe(plan__dupe_factor=1), 32)
-  begins = set((store.sentences + 5).tolist())
-  cut_front = np.array([a[0] not in begins for a, _, _ in instances(store, column)])
-  assert 0.5 < cut_front.mean() < 1.0
-  assert (column['length'] <= 32).all()
-
-
-def test_a_single_document_is_refused():
-  with pytest.raises(ValueError, match='at least 2 documents, got 1.*plan.name=blocks'):
-    planned(random_store(1), recipe(), 64)
-  with pytest.raises(ValueError, match='length >= 5'):
-    planned(random_store(3), recipe(), 4)
 
 
 LEFT_OUT = 2
@@ -171,12 +115,6 @@ def test_order_pairs_leave_out_lone_sentences_without_another_document():
   after_a = np.abs(column['b_start'] - column['a_start'])[own]
   assert (column['group'][~own] == 0).all() and count['random_next'] == (~own).sum() > 0
   assert count['no_other_document'] > 0 and (after_a > 0).all()
-
-
-def test_one_document_of_each_language_is_refused():
-  store = spoken(random_store(3), runs=3)
-  with pytest.raises(ValueError, match='same language.* at least 2 documents, got 1 in memory'):
-    planned(store, recipe(), 64)
 
 
 def languages_of(store, column):

@@ -121,15 +121,6 @@ def test_both_orders_of_a_pair_are_rows_of_groups_of_their_own():
     assert examples.column['group'][row] == 256 * x + y
 
 
-def test_long_pairs_are_left_out_and_counted():
-  store = spoken(random_store(60), pairs=30)
-  every = pairs_of(store)
-  _, examples = batch_of(store, length=16)
-  long = sum(len(a) + len(b) + 4 > 16 for a, b, *_ in every)
-  assert 0 < long < 30
-  assert examples.stats['long_pairs'] == long and examples.rows == 30 - long
-
-
 def test_every_pair_of_languages_is_read_in_its_turn():
   config = tlm(language_alpha=0.0, language_block=4)
   examples = examples_lib.examples_in_memory(spoken(random_store(300), pairs=200), config, 64, 0)
@@ -140,20 +131,3 @@ def test_every_pair_of_languages_is_read_in_its_turn():
   group_n = examples.column['group'][examples._schedule.row_n]
   count_g = np.diff(examples._schedule.blocks_g)
   assert len(set(group_n)) == 6 and set(count_g) == {0, 2731, 16384 - 5 * 2731}
-
-
-def test_text_without_translations_is_refused():
-  with pytest.raises(ValueError, match='no parallel text: .*two of its languages ar, de, en'):
-    examples_lib.examples_in_memory(spoken(random_store()), tlm(), 64, 0)
-  with pytest.raises(ValueError, match="has no column 'language'"):
-    examples_lib.examples_in_memory(random_store(), tlm(), 64, 0)
-
-
-def test_rows_without_room_are_refused():
-  store = spoken(random_store(60, words=30), pairs=4)
-  with pytest.raises(
-    ValueError, match="makes no row of 6 tokens of .*'long_pairs': 4.*raise config.len"
-  ):
-    examples_lib.examples_in_memory(store, tlm(), 6, 0)
-  with pytest.raises(ValueError, match='length >= 6'):
-    examples_lib.examples_in_memory(spoken(random_store(60), pairs=30), tlm(), 5, 0)

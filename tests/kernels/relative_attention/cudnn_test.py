@@ -14,12 +14,16 @@ from mutation import mutation
 from bertjax.kernels import dropout as dropout_lib
 from bertjax.kernels import relative_attention as ra
 from bertjax.kernels.relative_attention.gpu import cudnn
+from bertjax.kernels.relative_attention.operands import Operands
 
 KINDS: dict[str, dict[str, Any]] = {
   'bidirectional': {},
   'causal': dict(causal=True),
   'window': dict(causal=True, window=5),
   'itself': dict(causal=True, window=1),
+  'scaled': dict(scale=0.7),
+  # A query whose text has no keys sees nothing.
+  'another text': dict(keys=32, key_lengths=(32, 0, 4)),
 }
 QUERIES = 20
 LENGTHS = (20, 7, 0)
@@ -48,10 +52,8 @@ def attended(built: cases.Built, impl: str | None = None):
   """The operation of (values), by the library's call alone or by the name of an implementation."""
 
   def attend(values):
-    q, k, v = (values[name] for name in 'qkv')
-    if impl is None:
-      return cudnn.call(q, k, v, built.mask, built.case.scale)
-    return ra.relative_attention(q, k, v, built.mask, cases.fill(built, values), None, impl)
+    x = cases.operands(built, values)
+    return ra.relative_attention(*x, impl) if impl else cudnn.call(x)
 
   return attend
 
@@ -71,8 +73,21 @@ def check(built: cases.Built, got: dict) -> None:
     assert error < TOLERANCE[built.case.dtype], f'{key}: error {error:.2e} of the signal'
 
 
-@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize('kind', KINDS)
+@mutation(
+  'cudnn: the scale is always that of the head size',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'scale=x.scale,',
+  '',
+  case='scaled',
+)
+@mutation(
+  'cudnn: keys are as long as queries',
+  'bertjax/kernels/relative_attention/gpu/cudnn.py',
+  'key_value_seq_lengths=jnp.maximum(keys_B, 1)',
+  'key_value_seq_lengths=jnp.maximum(queries_B, 1)',
+  case='another text',
+)
 @mutation(
   'cudnn: a window one wider',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
@@ -91,35 +106,11 @@ def check(built: cases.Built, got: dict) -> None:
   'key_value_seq_lengths=jnp.maximum(keys_B, 1),',
   '',
 )
-def test_the_call_means_what_the_mask_says(by_xla, kind, dtype):
-  built = build(dtype, **KINDS[kind])
-  check(built, cases.with_gradients(built, attended(built), built.values))
-  low = [jnp.asarray(built.values[name], jnp.bfloat16) for name in 'qkv']
-  assert cudnn.refusal(*low, built.mask, None, None) is None
-
-
-@mutation(
-  'cudnn: the scale is always that of the head size',
-  'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  'None if relative is None else relative.scale)',
-  'None)',
-)
-def test_a_scale_of_its_own(by_xla):
-  built = build(jnp.bfloat16, scale=0.7)
-  check(built, cases.with_gradients(built, attended(built, 'cudnn'), built.values))
-
-
-@mutation(
-  'cudnn: keys are as long as queries',
-  'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  'key_value_seq_lengths=jnp.maximum(keys_B, 1)',
-  'key_value_seq_lengths=jnp.maximum(queries_B, 1)',
-)
-def test_keys_of_another_text(by_xla):
-  """Queries that have a text while their keys have none see nothing."""
-  built = build(keys=32, key_lengths=(32, 0, 4))
-  check(built, cases.with_gradients(built, attended(built), built.values))
-  assert (cases.seen(built.mask).any(2).sum(1) == [20, 0, 0]).all()
+def test_the_call_means_what_the_mask_says(by_xla, kind):
+  for dtype in (jnp.float32, jnp.bfloat16)[: 1 if kind == 'itself' else 2]:
+    built = build(dtype, **KINDS[kind])
+    check(built, cases.with_gradients(built, attended(built), built.values))
+  assert cudnn.refusal(cases.operands(built, built.values)) is None or kind == 'itself'
 
 
 def careless(lengths: list):
@@ -160,14 +151,14 @@ def careless(lengths: list):
 @mutation(
   'cudnn: gradients of padded keys go on',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  '_only(k_BSNH, real_BS),',
-  'k_BSNH,',
+  '_only(x.k_BSNH, real_BS),',
+  'x.k_BSNH,',
 )
 @mutation(
   'cudnn: gradients of padded queries go on',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
-  '_only(q_BTNH, real_BT),',
-  'q_BTNH,',
+  '_only(x.q_BTNH, real_BT),',
+  'x.q_BTNH,',
 )
 def test_what_the_library_leaves_in_padding_goes_nowhere(monkeypatch, kind):
   built, lengths = build(**KINDS[kind]), []
@@ -189,7 +180,8 @@ def refused(size=32, dtype: Any = jnp.bfloat16, memory=0, relative=None, rate=0.
   noise = dropout_lib.Noise(jnp.uint32(1), jnp.zeros(1, jnp.uint32))
   said = dict(whole=True) | said
   mask = ra.Mask(ones(q), ones(k), **said)
-  return cudnn.refusal(q, k, k, mask, relative, ra.Dropout(rate, noise, jnp.uint32(1)))
+  dropout = ra.Dropout(rate, noise, jnp.uint32(1))
+  return cudnn.refusal(Operands(q, k, k, mask, relative, dropout))
 
 
 VECTOR = np.ones((1, 8), np.int32)

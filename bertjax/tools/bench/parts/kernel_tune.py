@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from bertjax.errors import UserError
-from bertjax.kernels.relative_attention import reference, relative_attention, tuning
+from bertjax.kernels.relative_attention import relative_attention, tuning
 from bertjax.kernels.relative_attention.arg_specs import Shape
 from bertjax.kernels.relative_attention.tuning import Call, Entry, Tile
 from bertjax.machine import durable
 from bertjax.tools.bench.parts import passes, timing
-from bertjax.tools.bench.parts.kernel_time import TOLERANCE, WARMUP
+from bertjax.tools.bench.parts.kernel_time import REFERENCE, TOLERANCE, WARMUP
 
 Tiles = Mapping[str, Tile]
 # Median seconds of forward and backward with these tiles; raises what the compiler raises.
@@ -76,7 +76,7 @@ def _tried(impl: str, best: Tiles) -> Iterator[tuple[str, Tile]]:
 def clock(shape: Shape, impl: str, dtype: str, calls: int) -> Clock:
   """Times a shape's forward and backward, once its results equal the reference's."""
   arguments = jax.jit(lambda: passes.arguments(shape, jnp.dtype(dtype)))()
-  want = jax.jit(passes.forward_backward(reference.attend))(*arguments)
+  want = jax.jit(passes.forward_backward(REFERENCE))(*arguments)
 
   def median(chosen: Tiles) -> float:
     attention = functools.partial(relative_attention, impl=impl)
@@ -108,13 +108,9 @@ def merged(impl: str, old: tuning.Table, new: list[Entry]) -> tuning.Table:
 def rows(
   shapes: Mapping[str, Shape], impl: str, dtype: str, calls: int, made: str
 ) -> Iterator[dict[str, Any]]:
-  """Tunes the shapes, a row for each, and writes the table of the device's kind after each.
-
-  Args:
-    shapes: by name; of those that meet the same entry the first is timed.
-    calls: timed calls of each candidate.
-    made: what the table says of how it was made.
-  """
+  """Tunes named shapes, a row for each and the first for each entry of the table, by so many timed
+  calls of each candidate; writes the table of the device's kind, with `made` about its making,
+  after each."""
   kind = jax.devices()[0].device_kind
   path, entries = tuning.path(kind), []
   writable(path)
