@@ -3,12 +3,13 @@
   python -m bertjax.main --config=configs/t5.py:v1_1_small --workdir=runs/t5 \
       --config.data.input='text/*.txt' --config.data.vocab=FILE.model
 
-A vocabulary with sentinels is made of the text with --config.data.train_vocab.type=t5 and .size=N. A
-run writes: python -m bertjax.generate --workdir=runs/t5 --text='It is <extra_id_0> to rain.'
+A vocabulary with sentinels is made of the text with --config.data.train_vocab.type=t5 and .size=N.
+A run writes: python -m bertjax.generate --workdir=runs/t5 --text='It is <extra_id_0> to rain.'
 
-Sizes: test, tiny (ours), small, base, large, xl, xxl of version 1.0 (xl and xxl are 3B and 11B), the
-same with v1_1_ before them, and nano_base, nanoT5's recipe for one card (github.com/PiotrNawrot/
-nanoT5, whose README reports a held-out loss of 1.953 on C4 after 65,536 steps; not run here).
+Sizes: test, tiny (ours), small, base, large, xl, xxl of version 1.0 (xl and xxl are 3B and 11B),
+the same with v1_1_ before them, and nano_base, nanoT5's recipe for one card (github.com/
+PiotrNawrot/nanoT5, whose README reports a held-out loss of 1.953 on C4 after 65,536 steps; not run
+here).
 
 The paper's other objectives are config.data.mask of other names: t5_tokens (each token by itself;
 its `form` is what is read and written), t5_prefix and t5_deshuffle. As text is read here, documents

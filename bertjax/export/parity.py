@@ -87,7 +87,8 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
   batch = dict(
     token_BT=inputs.token_BT, type_BT=inputs.type_BT, example_BT=inputs.example_BT,
     language_BT=inputs.language_BT, position_BT=place_BT, target_pos_BP=place_BT,
-    first_BG=first_B1,
+    first_BG=first_B1, out_token_BU=_second(inputs), out_example_BU=inputs.example_BT,
+    out_position_BU=place_BT,
   )  # fmt: skip
   real_BT = inputs.example_BT > 0
 
@@ -111,7 +112,13 @@ def ours(model: Any, params: Any, inputs: Inputs) -> Outputs:
     found['pooled'] = out['pooled_BGD'][:, 0]
   if 'rtd_BT' in out:
     found['replaced'] = out['rtd_BT'][real_BT][:, None]
-  return Outputs([h_BTD[real_BT] for h_BTD in out['hidden_LBTD']], found)
+  states = [*out['hidden_LBTD'], *out.get('out_hidden_LBUD', ())]
+  return Outputs([h_BTD[real_BT] for h_BTD in states], found)
+
+
+def _second(inputs: Inputs) -> np.ndarray:
+  """The second text of a model that writes one: the first, a token later."""
+  return np.pad(inputs.token_BT[:, :-1], ((0, 0), (1, 0)))
 
 
 def _answers(start_BK: np.ndarray, end_BKK: np.ndarray, none_B: np.ndarray) -> dict[str, Any]:
@@ -155,6 +162,8 @@ def theirs(directory: pathlib.Path, model: Any, inputs: Inputs) -> tuple[Outputs
   given = dict(input_ids=tensor(inputs.token_BT), attention_mask=tensor(inputs.example_BT))
   if model.name == 'xlnet' or 'types' in model and model.types:
     given['token_type_ids'] = tensor(inputs.type_BT)
+  if family_lib.find(model.family).pair:
+    given['decoder_input_ids'] = tensor(_second(inputs))
   if 'extra' in model and model.extra:
     given['langs'] = tensor(inputs.language_BT)
   if 'answers' in model and model.answers != 'none':
@@ -218,7 +227,12 @@ def _outputs(out: Any, model: Any, real_BT: np.ndarray | None = None) -> Outputs
       found[heads['text'].name] = number(out['logits'])
     else:
       found[(heads.get('word') or heads['token']).name] = pick(out['logits'])
-  return Outputs([pick(h) for h in out.hidden_states[1:]], found)
+  states = [
+    h
+    for key in ('hidden_states', 'encoder_hidden_states', 'decoder_hidden_states')
+    for h in (out.get(key) or ())[1:]
+  ]
+  return Outputs([pick(h) for h in states], found)
 
 
 def differences(mine: Outputs, other: Outputs) -> list[dict[str, Any]]:

@@ -80,6 +80,7 @@ class Family(NamedTuple):
   # `config.model` -> further fields of config.json; refuses what they cannot express
   write: Callable[[Any], dict[str, Any]] = lambda model: {}
   vocab_size: int = 30_522  # ids of the published base model
+  pair: bool = False  # it has a decoder, which writes a second text
   read_as: str = ''  # the family that a directory of these classes is read as; '': this one
   # config.json -> further fields of `config.model`; refuses what our model does not compute
   read: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda given: {}

@@ -26,6 +26,7 @@ from bertjax.models.layers.basic import (
   Dropout,
   Dtype,
   Norm,
+  given_fields,
   options_of,
   small_table,
   word_table,
@@ -221,7 +222,7 @@ def make(config) -> GPT:
   Raises:
     UserError: heads that do not divide the width.
   """
-  fields = {k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')}
+  fields = given_fields(GPT, config)
   if fields['width'] % fields['heads']:
     raise UserError(
       f'model.width must be a multiple of model.heads, got {fields["width"]} and {fields["heads"]}'

@@ -27,6 +27,7 @@ from bertjax.models.layers.basic import (
   FanIn,
   Norm,
   affine_inits,
+  given_fields,
   options_of,
   word_table,
 )
@@ -132,29 +133,41 @@ class T5(PairModel):
     x_BTD = self.dropped(x_BTD, fork(noise, f'{name} words'))
     return nn.with_logical_constraint(x_BTD, ('batch', 'length', 'embed_act'))
 
-  def encode(self, batch: Batch, noise: Noise | None) -> Array:
-    """Returns what the encoder makes of the first text, [B, T, D]."""
-    bias_NR = self.encoder_bias(batch['token_BT'].shape[1])
+  def encode(self, batch: Batch, noise: Noise | None, hidden: bool = False) -> dict[str, Any]:
+    """Returns last_BTD, what the encoder makes of the first text; hidden_LBTD and embedded_BTD if
+    asked."""
+    x_BTD = self._words(batch['token_BT'], noise, 'first')
+    bias_NR = self.encoder_bias(x_BTD.shape[1])
     context = Context(example_mask(batch, 'example'), bias_NR=bias_NR)
-    x_BTD, _ = self.encoder(self._words(batch['token_BT'], noise, 'first'), context, noise)
-    return self.dropped(self.encoder_norm(x_BTD), fork(noise, 'first end'))
+    y_BTD, hidden_LBTD = self.encoder(x_BTD, context, noise, hidden=hidden)
+    out = dict(last_BTD=self.dropped(self.encoder_norm(y_BTD), fork(noise, 'first end')))
+    if hidden:
+      out |= dict(hidden_LBTD=ended(hidden_LBTD, out['last_BTD']), embedded_BTD=x_BTD)
+    return out
 
   def __call__(self, batch: Batch, noise: Noise | None = None, hidden: bool = False):
     """Runs the model, see `PairModel`."""
-    read_BTD = self.encode(batch, noise)
-    columns = batch['out_token_BU'].shape[1]
-    context = second_text(batch, read_BTD, self.decoder_bias(columns))
+    out = self.encode(batch, noise, hidden)
+    bias_NR = self.decoder_bias(batch['out_token_BU'].shape[1])
+    context = second_text(batch, out['last_BTD'], bias_NR)
     x_BUD = self._words(batch['out_token_BU'], noise, 'second')
-    x_BUD, _ = self.decoder(x_BUD, context, noise)
+    x_BUD, hidden_LBUD = self.decoder(x_BUD, context, noise, hidden=hidden)
     x_BUD = self.dropped(self.decoder_norm(x_BUD), fork(noise, 'second end'))
-    return dict(word=self._scores(x_BUD), last_BTD=read_BTD, out_last_BUD=x_BUD)
+    out |= dict(word=self._scores(x_BUD), out_last_BUD=x_BUD)
+    return out | (dict(out_hidden_LBUD=ended(hidden_LBUD, x_BUD)) if hidden else {})
+
+  def read(self, batch: Batch, hidden: bool = True) -> dict[str, Any]:
+    """Runs the model, or the encoder alone on a batch without a second text."""
+    return (
+      self(batch, None, hidden) if 'out_token_BU' in batch else self.encode(batch, None, hidden)
+    )
 
   def _scores(self, x_BUD: Array) -> Scores:
     return self.head(x_BUD, self.word if self.out is None else self.out)
 
   def start(self, batch: Batch, room: int) -> tuple[Array, Writing]:
     """Reads the first text; the second begins with the id 0. See `WritingModel`."""
-    read_BTD, rows = self.encode(batch, None), len(batch['token_BT'])
+    read_BTD, rows = self.encode(batch, None)['last_BTD'], len(batch['token_BT'])
     cache = empty(rows, self.layers, room + 1, self.heads, self.head_size, read_BTD.dtype)
     zeros = jnp.zeros(rows, jnp.int32)
     text = Writing(cache, jnp.zeros((rows, room + 1), bool), zeros, zeros, batch['example_BT'] > 0)
@@ -202,9 +215,14 @@ class T5(PairModel):
     return self.layers * each + flops_lib.head_flops(predicted, self.width * self.vocab_size)
 
 
+def ended(hidden_LBTD: Array, last_BTD: Array) -> Array:
+  """The outputs of a stack's layers, the last one's as its norm leaves it."""
+  return jnp.concatenate([hidden_LBTD[:-1], last_BTD[None]])
+
+
 def make(config) -> T5:
   """Builds the model from `config.model`."""
-  return T5(**{k: v for k, v in dict(config).items() if k not in ('name', 'family', 'size')})
+  return T5(**given_fields(T5, config))
 
 
 MODEL = Factory(options_of(T5), make)

@@ -17,6 +17,8 @@ MODERN = dict(
   max_position_embeddings=45, local_attention=6, pad_token_id=0, bos_token_id=2, eos_token_id=3,
   cls_token_id=2, sep_token_id=3,
 )  # fmt: skip
+GPT = dict(vocab_size=211, n_embd=36, n_layer=3, n_head=3, n_positions=45)
+T5 = dict(vocab_size=211, d_model=36, d_kv=10, d_ff=52, num_layers=3, num_heads=3)
 NARROW = dict(embedding_size=20, **SHAPES)
 # Name of a case, a class and perhaps a remark behind it -> the fields of its config.
 CASES = {
@@ -64,6 +66,9 @@ CASES = {
   'XLMForMultipleChoice': dict(n_langs=4, summary_use_proj=False, num_labels=36, **XLM),
   'XLMForQuestionAnswering': dict(n_langs=4, **XLM),
   'XLMForQuestionAnsweringSimple': dict(n_langs=4, **XLM),
+  'GPT2LMHeadModel': dict(n_inner=52, **GPT),
+  'OpenAIGPTLMHeadModel': GPT,
+  'T5ForConditionalGeneration': T5,
   'ErnieForPreTraining': dict(use_task_id=False, hidden_act='relu', **SHAPES),
   'DistilBertForMaskedLM': DISTIL,
   'DistilBertModel': DISTIL,

@@ -91,6 +91,8 @@ FAMILY = Family(
     scale_attn_weights=(True,),
     scale_attn_by_inverse_layer_idx=(False,),
     add_cross_attention=(False,),
+    reorder_and_upcast_attn=(False,),
+    summary_type=('cls_index',),  # of a class with another head
     tie_word_embeddings=(True,),
   ),
   write=write,

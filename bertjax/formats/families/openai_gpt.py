@@ -42,7 +42,7 @@ FAMILY = Family(
     Field('ffn', 'n_embd', 768, export=lambda ffn: ffn // 4, import_=lambda width: 4 * width),
   ),
   fixed=dict(norms='after', one_table=False),
-  theirs=dict(tie_word_embeddings=(True,)),
+  theirs=dict(tie_word_embeddings=(True,), summary_type=('cls_index',)),
   write=write,
   vocab_size=40_478,
 )

@@ -63,7 +63,8 @@ def write(model: Any) -> dict[str, Any]:
     )
   return dict(
     feed_forward_proj=kind, num_decoder_layers=model.layers, tie_word_embeddings=model.tied,
-    scale_decoder_outputs=model.tied,
+    scale_decoder_outputs=model.tied, is_gated_act=model.gated,
+    dense_act_fn=dict(gelu_tanh='gelu_new').get(model.activation, model.activation),
   )  # fmt: skip
 
 
@@ -73,8 +74,8 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
   layers = given.get('num_layers', 6)
   if (deep := given.get('num_decoder_layers') or layers) != layers:
     raise UserError(
-      f'config.json has num_layers={layers} and num_decoder_layers={deep}, which our model does not '
-      'compute: expected as many of both'
+      f'config.json has num_layers={layers} and num_decoder_layers={deep}, which our model does '
+      'not compute: expected as many of both'
     )
   kind = given.get('feed_forward_proj', 'relu')
   if kind not in FORMS:
@@ -110,8 +111,11 @@ FAMILY = Family(
     relative_attention_num_buckets=(BUCKETS,),
     relative_attention_max_distance=(FURTHEST,),
     decoder_start_token_id=(0,),
+    classifier_dropout=(0.0,),
+    initializer_factor=(1.0,),
   ),
   write=write,
   read=read,
   vocab_size=32_128,
+  pair=True,
 )

@@ -70,9 +70,10 @@ class Encoder(nn.Module):
     contexts: Context | Reading | Sequence[Context],
     noise: Noise | None,
     cache: Cache | None = None,
+    hidden: bool = False,
   ) -> tuple[Array, Any]:
-    """Returns the last block's output, and every block's where the layer is `hidden`; with a
-    `Reading`, which goes on behind a cache, the new cache."""
+    """Returns the last block's output, and every block's where the layer or the call is `hidden`;
+    with a `Reading`, which goes on behind a cache, the new cache."""
     if isinstance(contexts, Reading):
       stack = scanned(Block, self.layers, self.remat)(**self.layer, name='layers')
       x_BTD, (cache, _) = stack(x_BTD, contexts, noise, cache, jnp.arange(self.layers))
@@ -81,7 +82,8 @@ class Encoder(nn.Module):
       return self._in_turn(x_BTD, tuple(contexts), noise)
     if self.sharing != 'none':
       return self._shared(x_BTD, contexts, noise)
-    stack = scanned(Block, self.layers, self.remat)(**self.layer, name='layers')
+    layer = {**self.layer, 'hidden': hidden or self.layer['hidden']}
+    stack = scanned(Block, self.layers, self.remat)(**layer, name='layers')
     x_BTD, (_, hidden_LBTD) = stack(x_BTD, contexts, noise, None, jnp.arange(self.layers))
     return x_BTD, hidden_LBTD
 
