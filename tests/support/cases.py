@@ -88,6 +88,7 @@ def write_rich_store(path) -> None:
   (path / 'vocab' / 'vocab.txt').write_text('\n'.join(pieces))
   sha256 = load_vocabulary(path / 'vocab').sha256
   vocabulary = dict(type='wordpiece', size=VOCAB, sha256=sha256, special=special)
+  vocabulary['sentinels'] = list(range(VOCAB - 1, VOCAB - 41, -1))  # of texts with spans left out
   for folder, count, seed in ((path, 300, 0), (path / 'heldout', 20, 1)):
     rng = np.random.default_rng(seed)
     sentence = lambda rng=rng: rng.integers(5, VOCAB, rng.integers(3, 12)).tolist()

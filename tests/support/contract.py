@@ -99,7 +99,11 @@ def without_gradient(reference: Reference) -> set[str]:
   the model."""
   first, *others = reference.run.phases
   # The mean of the first steps' gradients, which the optimizer keeps.
-  missing = zeros_of(first, optax.tree.get(reference.state.opt_state, 'mu'))
+  taught = optax.tree.get(reference.state.opt_state, 'mu')
+  if taught is None:  # Adafactor keeps none: it moves what has a gradient, and nothing else
+    began = first_state.initial_state(reference.config, reference.run).variables['params']
+    taught = jax.tree.map(lambda a, b: a - b, reference.state.variables['params'], began)
+  missing = zeros_of(first, taught)
   for phase in others:
     missing = missing and missing & zeros_of(phase, gradient(phase, reference.state))
   return missing

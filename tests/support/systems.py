@@ -19,7 +19,8 @@ def tiny(name: str, **overrides) -> ConfigDict:
   c = importlib.import_module(f'configs.{name}').get_config(
     'test' if hasattr(importlib.import_module(f'configs.{name}'), 'SIZES') else None
   )
-  c.model.update(dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1))
+  shape = dict(layers=2, width=64, heads=8, ffn=256, dropout=0.1, attention_dropout=0.1)
+  c.model.update({key: value for key, value in shape.items() if key in c.model})
   c.batch_size, c.length, c.total_steps, c.minutes = 8, 64, 100, 0.0
   c.evals.held_out.batch_size = 8
   for phase in c.phases.values():
