@@ -141,7 +141,6 @@ def careless(lengths: list):
   return attention
 
 
-@pytest.mark.parametrize('kind', ['bidirectional', 'window'])
 @mutation(
   'cudnn: what the library leaves in padding is returned',
   'bertjax/kernels/relative_attention/gpu/cudnn.py',
@@ -160,8 +159,8 @@ def careless(lengths: list):
   '_only(x.q_BTNH, real_BT),',
   'x.q_BTNH,',
 )
-def test_what_the_library_leaves_in_padding_goes_nowhere(monkeypatch, kind):
-  built, lengths = build(**KINDS[kind]), []
+def test_what_the_library_leaves_in_padding_goes_nowhere(monkeypatch):
+  built, lengths = build(**KINDS['window']), []
   monkeypatch.setattr(jax.nn, 'dot_product_attention', careless(lengths))
   with jax.disable_jit():
     got = cases.with_gradients(built, attended(built), built.values)
