@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from mutation import mutation
 from processes import ROOT
+from small_stores import write_store
 from systems import tiny
 
 from bertjax.errors import UserError
-from bertjax.store.writer import write_store
 from bertjax.train import evaluation, first_state, setup
 from bertjax.train import loop as train_loop
 from bertjax.train.phase import Phase
