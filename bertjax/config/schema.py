@@ -77,7 +77,7 @@ def check(config: ConfigDict) -> None:
   options.check_fields(options.fields_of(Run), {key: config[key] for key in config}, 'config')
   _check_one(config.copy_and_resolve_references())
   line = timeline.make(config)
-  if 'temperature' in config and line.draws is None:
+  if 'temperature' in config and not line.drawn:
     raise UserError(
       f'config.temperature={config.temperature} is of phases that are drawn, and this config has '
       'none: remove it'
@@ -87,7 +87,7 @@ def check(config: ConfigDict) -> None:
       f'config.phases.{name} gets no step of config.total_steps={line.total}: raise that, or give '
       'the phase more of it (share), or the ones before it less (turns)'
     )
-  for phase in line.phases:
+  for phase in line.parts:
     try:
       _check_one(phase.config)
     except UserError as error:
@@ -158,7 +158,7 @@ def listing(config: Any) -> list[Row]:
   check(config)
   found = table(config.copy_and_resolve_references())
   known = {key: value for key, _, value, _ in found}
-  for phase in timeline.make(config).phases if config.phases else ():
+  for phase in timeline.make(config).parts if config.phases else ():
     own = f'config.phases.{phase.name}.'
     found += [
       (f'{own}{name}', options.describe(kind), repr(config.phases[phase.name][name]), LASTS_HELP)

@@ -16,8 +16,9 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bertjax import dotted, sharding
-from bertjax.checkpoint import resume, task_heads
+from bertjax.checkpoint import resume
 from bertjax.errors import UserError
+from bertjax.objectives.combine import task_heads
 from bertjax.sources import encoders, head_classes, init_from, vocab_rows
 from bertjax.types import TEACHER
 from bertjax.vocab.vocabulary import Vocabulary, check_rows

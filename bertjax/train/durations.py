@@ -33,7 +33,7 @@ def apply(config: Any, given: Collection[str]) -> list[str]:
   if 'total_steps' in given:
     return [f'config.total_steps={config.total_steps}, as given, and not {config.epochs:g} epochs']
   line, counts = timeline.make(config), []  # (examples, rows of a batch) of each task
-  for phase in line.phases if line.draws else [timeline.PhaseConfig('main', config)]:
+  for phase in line.drawn or [timeline.PhaseConfig('main', config)]:
     with timeline.named(phase):
       counts.append((from_config.count(phase.config), phase.config.batch_size))
   examples = sum(count for count, _ in counts)

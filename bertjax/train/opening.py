@@ -35,7 +35,7 @@ def open_run(
     progress.note(note)
   reader = readers.of(config.data)
   if hosts.index() == 0:  # the others may have no vocabulary yet, where it came with a model
-    for phase in timeline.make(config).phases:
+    for phase in timeline.make(config).parts:
       with timeline.named(phase):
         readers.of(phase.config.data).check(phase.config)
   if remote.is_remote(config.data.store):
@@ -47,7 +47,7 @@ def open_run(
     hosts.barrier('store', math.inf)  # as long as process 0 lives
     place.fetch_store()
   path = reader.ensure(config.data, config.seed, workdir)
-  progress.note(reader.says([phase.config for phase in timeline.make(config).phases], path))
+  progress.note(reader.says([phase.config for phase in timeline.make(config).parts], path))
   plans = str(pathlib.Path(workdir, 'plans'))
   # Their locks would see to it on most file systems: of all processes one builds the plans.
   run = hosts.first_then_all('plans', lambda: setup.make_run(config, path, fallback=plans))

@@ -122,7 +122,7 @@ class Digests(Watcher):
     """Name and sha256 of the last batch, the vocabulary's, and that of the variables."""
     assert self._last is not None
     return dict(
-      batch=[self._last.phase.name, self._last.index],
+      batch=self._last.phase.place(self._last.index)[:2],
       fed_sha256=hosts.gather(f'fed/{done}', loader.batch_sha256(self._last.batch)),
       replicas_sha256=check_replicas(done, state.variables),
       vocabulary=self._run.store.meta['vocabulary']['sha256'],
