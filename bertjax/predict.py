@@ -3,17 +3,18 @@
   --mode=fill      the likeliest tokens for each [MASK], --top of them
   --mode=score     how likely each text is: pseudo-perplexity, of causal models perplexity
   --mode=replaced  for each token the probability that another stood there (ELECTRA)
-  --mode=label     the class or number of each text, of a run that was fine-tuned
-  --mode=tag       the tag of each word, of a run that was fine-tuned on tags
+  --mode=label     the class or number of each text, of a model that was fine-tuned
+  --mode=tag       the tag of each word, of a model that was fine-tuned on tags
   --mode=choose    the right one of the choices of each question, likewise
-  --mode=answer    the answer to each question on a text, of a run that was fine-tuned on such
+  --mode=answer    the answer to each question on a text, of a model that was fine-tuned on such
 
-Without --mode it is that of the task of a run that was fine-tuned, fill where the first text has a
-[MASK], else replaced where the model can, else score. Texts come from --text, or one a line from
---input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl, and a
-pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
+Without --mode it is that of the task that the model was fine-tuned on, fill where the first text
+has a [MASK], else replaced where the model can, else score. Texts come from --text, or one a line
+from --input; of mode label --input is a table with the columns of the task, .tsv, .csv or .jsonl,
+and a pair is --text and --second; of mode tag it is in the format of the run's own files, tags not
 needed, and the words of --text stand between blanks; so it is of mode choose, right answers not
-needed, which takes no --text. --json prints a JSON object for each, --glue the file that GLUE
+needed, which takes no --text. A model that was fine-tuned elsewhere does not say how files look:
+its --input is one text a line. --json prints a JSON object for each text, --glue the file that GLUE
 takes.
 
 Questions on texts are --question, each with its --text or all with one, or --input=FILE.json in the
@@ -101,14 +102,18 @@ def _parts(model: Any) -> Iterator[Part]:
     return iter([Part(list(_TEXT.value), 1, 1.0, list(_SECOND.value), words)])
   mode = _of_task(model)
   if mode and _MODE.value in (None, mode):
-    tables = dict(
-      label=use_flags.table_parts,
-      tag=use_flags.word_parts,
-      choose=use_flags.question_parts,
-      answer=use_flags.span_parts,
+    # The field of the task that says how its files look, which a model from elsewhere does not.
+    named = dict(
+      label=('text', use_flags.table_parts),
+      tag=('words', use_flags.word_parts),
+      choose=('form', use_flags.question_parts),
+      answer=('name', use_flags.span_parts),
     )
-    return tables[mode](model.task, _AT_ONCE[mode])
-  return use_flags.parts(_AT_ONCE[_MODE.value or 'score'])
+    field, read = named[mode]
+    if model.task.get(field):
+      return read(model.task, _AT_ONCE[mode])
+  lines = use_flags.parts(_AT_ONCE[_MODE.value or mode or 'score'])
+  return (part._replace(words=[text.split() for text in part.texts]) for part in lines)
 
 
 def _of_task(model: Any) -> str:
@@ -159,7 +164,10 @@ def answers(model: Any, mode: str, part: Part) -> list[dict[str, Any]]:
     ]
   elif mode == 'choose':
     if not part.asked:
-      raise UserError('--mode=choose takes questions with their choices: expected --input')
+      raise UserError(
+        '--mode=choose takes questions with their choices: expected --input and a run, which says '
+        'how their file looks; of another model bertjax.Model.choose'
+      )
     chosen = model.choose(part.asked, **keys)
     found = [
       dict(question=q.question, choices=list(q.choices), **each._asdict())
@@ -238,7 +246,8 @@ def _check_read(model: Any, mode: str) -> None:
   for name, readers in _READ_BY.items():
     if flags.FLAGS[name].present and mode not in readers:
       raise UserError(f'--{name} is for --mode={" or ".join(readers)}, got {mode}: leave it out')
-  if _SOFT_LABELS.value and (mode != 'label' or use_flags.INPUT.value is None):
+  table = use_flags.INPUT.value is not None and model.task.get('text')
+  if _SOFT_LABELS.value and (mode != 'label' or not table):
     raise UserError(
       f'--soft_labels is for --mode=label and a table, got {mode}: expected --input=FILE and a run '
       'that was fine-tuned on classes or numbers'

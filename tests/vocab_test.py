@@ -25,6 +25,8 @@ from bertjax.vocab import __main__ as vocab
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary, much_unknown
 
+MUTATED = 'bertjax/vocab/__main__.py'
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 SYLLABLES = 'ba be bi bo da de di do Ka ke ki ko la le li lo é 漢'.split()
 
@@ -152,10 +154,7 @@ def test_sample_is_uniform_bounded_and_repeatable():
 
 
 @mutation(
-  'vocab: a Mixture in one pass',
-  'bertjax/vocab/__main__.py',
-  'if corpus.members > 1 and not',
-  'if corpus.members > 9 and not',
+  'vocab: a Mixture in one pass', 'if corpus.members > 1 and not', 'if corpus.members > 9 and not'
 )
 def test_a_mixture_is_sampled_at_its_rates():
   """The small language has 1/21 of the documents, and is drawn 1 / (1 + 20**.7) of the time."""
@@ -195,7 +194,6 @@ def test_command_line(tmp_path):
 
 @mutation(
   'vocab: --keep_accents is not heard',
-  'bertjax/vocab/__main__.py',
   'dict(keep_accents=_KEEP_ACCENTS.value)',
   'dict(keep_accents=False)',
 )
@@ -233,7 +231,6 @@ def test_lowercased_text_may_keep_its_accents(tmp_path, capsys, kind):
 
 @mutation(
   'vocab: words of the first sentences alone',
-  'bertjax/vocab/__main__.py',
   'itertools.chain(first, sentences) if first else []',
   'first',
 )

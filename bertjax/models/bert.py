@@ -182,7 +182,7 @@ class Base(Model):
   ) -> float:
     """FLOPs of layers, and of what projects the tables to their width."""
     visits = layers * self.inner_groups  # what is shared is computed every time
-    count = flops_lib.encoder_flops(batch, layers=visits, width=width, ffn=ffn)
+    count = visits * flops_lib.block_flops(batch['example_BT'], width, ffn)
     if table_width != width:
       real = float(np.sum(np.asarray(batch['example_BT']) > 0))
       count += flops_lib.head_flops(real, table_width * width)

@@ -230,11 +230,11 @@ class ModernBert(TargetModel):
   def flops(self, batch: Batch) -> float:
     """Counts model FLOPs, see `Model.flops`: layers with their windows, and the heads."""
     example_BT = np.asarray(batch['example_BT'])
-    real, ffn = float((example_BT > 0).sum()), (3 if self.gated else 2) * self.width * self.ffn
-    count = self.layers * flops_lib.head_flops(real, 4 * self.width**2 + ffn)
+    each = lambda window: flops_lib.block_flops(
+      example_BT, self.width, self.ffn, gated=self.gated, window=window
+    )
     local = sum(self.kinds)
-    for layers, window in ((self.layers - local, None), (local, self.window + 1)):
-      count += 12.0 * layers * self.width * flops_lib.attended_pairs(example_BT, window)
+    count = (self.layers - local) * each(None) + local * each(self.window + 1)
     if self.words:
       predicted = float(np.sum(batch['weight_BP']))
       count += flops_lib.head_flops(predicted, self.width**2, self.width * self.vocab_size)

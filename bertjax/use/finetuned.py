@@ -1,4 +1,7 @@
-"""Predictions of a fine-tuned model for its task: labels, tags, choices and answers."""
+"""Predictions of a fine-tuned model for its task: labels, tags, choices and answers.
+
+A model from elsewhere answers by its head, with the names of its own classes.
+"""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -47,9 +50,10 @@ class FineTuned:
       raise self._unlearned('labelled texts', 'configs/finetune')
     texts, seconds = listed(texts, first), listed(seconds, first)
     said = [texts, seconds] if seconds else [texts]
-    if len(said) != len(self.task['text']) or any(len(x) != len(texts) for x in said):
+    parts = len(self.task['text']) or len(said)
+    if len(said) != parts or any(len(x) != len(texts) for x in said):
       raise UserError(
-        f'{self.source} was fine-tuned on {len(self.task["text"])} texts an example '
+        f'{self.source} was fine-tuned on {parts} texts an example '
         f'({", ".join(self.task["text"])}): expected as many of each, got {list(map(len, said))}'
       )
     answers = self._label_logits('label', said, cut, first)

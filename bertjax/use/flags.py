@@ -13,7 +13,10 @@ from bertjax.examples.labelled.common import questions, records, squad_json, tag
 from bertjax.text import compressed
 
 WORKDIR = flags.DEFINE_string(
-  'workdir', None, 'The run, one of its checkpoints, or a directory of transformers.', required=True
+  'workdir',
+  None,
+  'The run, one of its checkpoints, a directory of transformers, or FORMAT:PATH (hf:, tf1:, ..).',
+  required=True,
 )
 STEP = flags.DEFINE_string('step', None, "Checkpoint step, or 'best'. Default: the newest.")
 INPUT = flags.DEFINE_string(

@@ -13,13 +13,17 @@ from bertjax import sharding
 from bertjax.checkpoint import finite, reading
 from bertjax.errors import UserError, choose
 from bertjax.formats import directory as directory_lib
+from bertjax.formats.originals.original import Opening
 from bertjax.formats.sentence_modules import Sentences
+from bertjax.formats.tokenizer import layouts
 from bertjax.machine import copies, remote
 from bertjax.models.layers import pad_id
-from bertjax.sources import runs
+from bertjax.models.layers.heads import Head
+from bertjax.sources import foreign, runs
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary
 
 LIMITS = ('best', 'longest', 'threshold')  # of evals/spans.py
+ROOM = 512  # tokens of a row at most, of a model from elsewhere
 ROWS = dict(data=-1, fsdp=1, tensor=1)  # a mesh whose devices share the rows
 
 
@@ -36,6 +40,7 @@ class Found(NamedTuple):
       it.
     task: `config.data.task` of a run over labelled examples, with `length`, the tokens of its rows
       at most, and of questions the LIMITS of its own evaluation; {} of any other.
+    classes: head -> names of its classes, of a model from elsewhere that says them.
     tasks: of a run on several of which none was chosen: then it has no heads.
     sentences: how vectors of texts are made where nothing else is asked for.
     read: variables as ShapeDtypeStructs with shardings -> (arrays, paths of heads that are not
@@ -49,6 +54,7 @@ class Found(NamedTuple):
   languages: tuple[str, ...]
   language: str | int | None
   task: Mapping[str, Any]
+  classes: Mapping[str, Sequence[str]]
   tasks: tuple[str, ...]
   sentences: Sentences
   read: Callable[[Any], tuple[Any, list[str]]]
@@ -58,22 +64,21 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
   """Opens a model.
 
   Args:
-    path: workdir of a run, one of its checkpoints, or a directory of transformers.
+    path: workdir of a run, one of its checkpoints, a directory of transformers, or FORMAT:PATH.
     step: of the checkpoint, or 'best'; None: the newest intact one.
     task: whose head is meant, of a run on several; '': the encoder alone.
 
   Raises:
     UserError: no model there, none that can read text, or no such task.
   """
-  if _is_directory(remote.path(path)):
-    path = copies.local(path).absolute()
-    if step is not None:
-      raise UserError(f'{path} is a directory of transformers, which has no steps: got step={step}')
-    if task:
-      raise UserError(
-        f'{path} is a directory of transformers, of one task at most: got task={task}'
-      )
-    return _of_directory(path)
+  of_format = foreign.is_source(str(path))
+  if of_format or _is_directory(remote.path(path)):
+    for name, given in dict(step=step, task=task or None).items():
+      if given is not None:
+        raise UserError(f'{path} is no run, it has one model alone: got {name}={given}')
+    if of_format:
+      return _of_opening(foreign.open_source(str(path), '--workdir'))
+    return _of_opening(directory_lib.open_directory(copies.local(path).absolute()))
   run = runs.open_run(path, step, task)
 
   def read(abstract: Any) -> tuple[Any, list[str]]:
@@ -84,7 +89,33 @@ def find(path: pathlib.Path | str, step: int | str | None = None, task: str = ''
 
   languages = runs.languages_of(run.workdir, run.config)
   found = _found(run.checkpoint, run.config, run.vocabulary, languages, run.meta, read)
-  return found._replace(tasks=run.tasks)
+  return found._replace(tasks=run.tasks, classes=run.imported_classes)
+
+
+def task_of(found: Found, heads: Sequence[Head], room: int | None) -> Mapping[str, Any]:
+  """The task of a model: its run's own, or of a model from elsewhere the one that its head is for.
+
+  That is like a `config.data.task` with `length`, but says nothing of files: `text` is (). Limits
+  of questions are those of transformers' pipeline. {} of a model without a head for labels.
+  """
+  if found.task:
+    return found.task
+  length = min(room or ROOM, ROOM)
+  task = dict(separators=layouts.separators(found.model.get('family', '')), length=length, text=())
+  for head in heads:
+    names = tuple(found.classes.get(head.name) or (f'LABEL_{i}' for i in range(head.classes)))
+    if head[:2] == ('text', 'label'):
+      return task | dict(name='classify', classes=names if head.classes > 1 else ())
+    if head[:2] == ('token', 'tag'):
+      return task | dict(name='tags', scheme='plain', classes=names)
+    if head[:2] == ('text', 'right'):
+      return task | dict(name='choice', choices='')
+    if head.kind == 'answers' or head[:2] == ('token', 'span'):
+      length = min(length, 384)
+      sizes = dict(length=length, stride=min(128, length // 4), question=min(64, length // 4))
+      limits = dict(no_answer=False, best=20, longest=15, threshold=0.0)
+      return task | dict(name='spans') | sizes | limits
+  return {}
 
 
 def make_mesh(mesh: Any) -> jax.sharding.Mesh:
@@ -156,20 +187,20 @@ def _is_directory(path: remote.Place) -> bool:
     return False
 
 
-def _of_directory(path: pathlib.Path) -> Found:
-  opened = directory_lib.open_directory(path)
+def _of_opening(opened: Opening) -> Found:
   recipe: Any = runs.recipe_of(opened.recipe)
   model = directory_lib.whole_model(opened, recipe.model)
 
   def read(abstract: Any) -> tuple[Any, list[str]]:
     taken = opened.take(model, lambda row, shape: np.zeros(shape, np.float32))
     variables = _put(dict(params=taken.params), abstract)
-    finite.require(variables, path, ': take another model')
+    finite.require(variables, opened.path, ': take another model')
     return variables, taken.made
 
   vocabulary = None if opened.vocabulary is None else load_vocabulary(opened.vocabulary)
   config = dict(model=model, sharding_rules=recipe.sharding_rules)
-  return _found(path, config, vocabulary, opened.languages, opened.meta, read)
+  found = _found(opened.path, config, vocabulary, opened.languages, opened.meta, read)
+  return found._replace(classes=opened.classes)
 
 
 def _found(
@@ -197,7 +228,7 @@ def _found(
   language = int(said) if said.isdecimal() else said or None
   sentences = Sentences(**meta.get('sentences', {}))
   return Found(
-    source, model, rules, vocabulary, tuple(languages), language, task, (), sentences, read
+    source, model, rules, vocabulary, tuple(languages), language, task, {}, (), sentences, read
   )  # fmt: skip
 
 

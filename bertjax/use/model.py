@@ -49,8 +49,7 @@ class Model(FineTuned):
     source: where it was read from.
     vocabulary: of its texts.
     net: what it can do.
-    task: what it was fine-tuned on, as `config.data.task` with the `length` of its rows; {} where
-      it was not.
+    task: what its head of labels is for, see `load.task_of`; {} without one.
     tasks: of a run on several, where `load` was told none of them; () of any other.
   """
 
@@ -80,7 +79,7 @@ class Model(FineTuned):
     """Reads a model.
 
     Args:
-      path: workdir of a run, one of its checkpoints, or a directory of transformers.
+      path: workdir of a run, one of its checkpoints, a directory of transformers, or FORMAT:PATH.
       step: of the run's checkpoint; 'best' by the run's `config.best`; None: the newest intact one.
       mesh: a `jax.sharding.Mesh`, or sizes as in `config.mesh` or as --mesh has them; None: all
         devices share the rows.
@@ -114,7 +113,7 @@ class Model(FineTuned):
     runner = Runner(variables, devices, net.frame, net.room, tables)
     return cls(
       found.source, net, Texts(found.source, vocabulary, net.frame, net.room), runner,
-      found.task, found.tasks, found.sentences,
+      load_lib.task_of(found, net.heads, net.room), found.tasks, found.sentences,
     )  # fmt: skip
 
   @property

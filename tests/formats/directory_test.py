@@ -19,6 +19,8 @@ from bertjax.formats import family as family_lib
 from bertjax.objectives import span_boundary
 from bertjax.sources import runs
 
+MUTATED = 'bertjax/formats/config_json.py'
+
 # In the quick tier: what differs most in tables, fields and outputs.
 QUICK = ('BertForPreTraining', 'RobertaModel', 'ElectraForMaskedLM', 'XLNetLMHeadModel to the left')
 QUICK += ('ModernBertForMaskedLM', 'AlbertForPreTraining')
@@ -163,7 +165,6 @@ def test_what_is_not_computed_here_is_refused_by_name(change, message, saved, tm
 
 @mutation(
   'convert: what a class computes otherwise is read all the same',
-  'bertjax/formats/config_json.py',
   '  family.write(ConfigDict(whole))',
   '  ConfigDict(whole)',
 )
@@ -210,16 +211,10 @@ def test_an_xlm_may_have_no_table_of_languages(given, extra):
 
 @mutation(
   'convert: the languages of a table in the order of their names',
-  'bertjax/formats/config_json.py',
   'tuple(sorted(said, key=said.__getitem__)) if numbered',
   'tuple(sorted(said)) if numbered',
 )
-@mutation(
-  'convert: some of the languages are named',
-  'bertjax/formats/config_json.py',
-  ' if numbered else ()',
-  '',
-)
+@mutation('convert: some of the languages are named', ' if numbered else ()', '')
 def test_the_languages_of_a_table_have_names():
   model = cases.config('xlm', extra=(('language', 3),)).model
   found = config_json.write(model, {}, 'float32', languages=('fr', 'en', 'de'))
@@ -362,7 +357,6 @@ def test_another_summary_of_a_text_than_its_first_token_is_refused(saved):
 
 @mutation(
   'convert: positions begin behind any pad token',
-  'bertjax/formats/config_json.py',
   '    if given is not None and given != value:',
   '    if False:',
 )

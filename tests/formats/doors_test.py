@@ -21,6 +21,8 @@ from bertjax.vocab import vocabulary
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/vocab/beside.py'
+
 PROSE = [*FIXED_TEXTS[:8], 'The cats sat on the mats, and the dogs sat beside a cat. [E1]'] * 20
 
 
@@ -216,21 +218,18 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 )
 @mutation(
   'vocabulary: a tokenizer.json is taken for what its class makes of it',
-  'bertjax/vocab/beside.py',
   'if ours.get(key) != value and',
   'if not key and',
   case='flags',
 )
 @mutation(
   'vocabulary: classes of Python read tokenizer.json',
-  'bertjax/vocab/beside.py',
   'if name in _PYTHON if whole',
   'if False if whole',
   case='japanese whole',
 )
 @mutation(
   'vocabulary: </w> is a piece like others',
-  'bertjax/vocab/beside.py',
   'if ends > vocabulary.word_starts.sum() else',
   'if not ends else',
   case='</w>',
@@ -244,21 +243,18 @@ def test_a_directory_has_the_ids_of_transformers_at_every_door(name, tmp_path):
 )
 @mutation(
   'tokenizer: classes with rules of their own are read as BERT',
-  'bertjax/vocab/beside.py',
   'name not in (*known, *GENERIC)',
   'name is None',
   case='japanese',
 )
 @mutation(
   'tokenizer: special tokens of other names',
-  'bertjax/vocab/beside.py',
   '  _check_roles(vocabulary, file, settings)\n',
   '',
   case='roles',
 )
 @mutation(
   'tokenizer: added tokens that are not in the file',
-  'bertjax/vocab/beside.py',
   '  _check_added(vocabulary, file)\n',
   '',
   case='added',

@@ -15,6 +15,8 @@ from bertjax.formats.tokenizer import FIXED_TEXTS, differences, write
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/formats/tokenizer/sentencepiece_json.py'
+
 REAL = (
   ('bert-base-uncased', 'bert'),
   ('bert-base-cased', 'electra'),
@@ -192,31 +194,24 @@ ALBERT = dict(
 
 @mutation(
   'tokenizer: user-defined pieces cost as much as rare ones',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   '-0.1 if p.type == _DEFINED',
   '-20.0 if p.type == _DEFINED',
   case='albert',
 )
 @mutation(
   'tokenizer: pieces of BPE are joined in the order of their ids',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'sorted(score, key=lambda piece: -score[piece])',
   'sorted(score)',
   case='bpe',
 )
 @mutation(
   'tokenizer: no bytes of unknown characters',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'models.Unigram(scored, unk, trainer.byte_fallback)',
   'models.Unigram(scored, unk, False)',
   case='bytes',
 )
 @mutation(
-  'tokenizer: pieces across spaces are cut there',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
-  'split=whole)',
-  'split=True)',
-  case='across',
+  'tokenizer: pieces across spaces are cut there', 'split=whole)', 'split=True)', case='across'
 )
 @pytest.mark.parametrize(
   'options',
@@ -248,19 +243,16 @@ def test_kinds_of_sentencepiece(lines, tmp_path, options):
 
 @mutation(
   'tokenizer: letters that are taken apart stay so',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'parts += [normalizers.NFC(), normalizers.Precompiled(',
   'parts += [normalizers.Precompiled(',
 )
 @mutation(
   'tokenizer: all marks are stripped, those of Thai too',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   "normalizers.Replace(Regex(_combining()), '')",
   'normalizers.StripAccents()',
 )
 @mutation(
   'tokenizer: Σ at the end of a lowercased word',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'normalizers.Replace(Regex(FINAL_SIGMA)',
   "normalizers.Replace(Regex('Σ{9}')",
 )
@@ -277,7 +269,6 @@ def test_text_is_cleaned_as_for_albert(lines, tmp_path):
 
 @mutation(
   'tokenizer: user-defined pieces that normalisation would change',
-  'bertjax/formats/tokenizer/sentencepiece_json.py',
   'if change(p) != p]',
   'if change(p) is None]',
 )

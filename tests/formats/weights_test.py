@@ -14,6 +14,8 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.formats import weights
 
+MUTATED = 'bertjax/formats/weights.py'
+
 RNG = np.random.default_rng(0)
 TENSORS = {f't{i}': RNG.normal(size=(3, i + 1)).astype(np.float32) for i in range(5)}
 SHAPES = {name: x.shape for name, x in TENSORS.items()}
@@ -23,12 +25,7 @@ def write(path, dtype='float32', limit=10**9):
   return weights.write(path, SHAPES, iter(TENSORS.items()), dtype, limit)
 
 
-@mutation(
-  'weights: files are not divided',
-  'bertjax/formats/weights.py',
-  'if shards[-1] and used + size > limit:',
-  'if False:',
-)
+@mutation('weights: files are not divided', 'if shards[-1] and used + size > limit:', 'if False:')
 @pytest.mark.parametrize('limit', [10**9, 80])
 def test_files_are_what_safetensors_reads(limit, tmp_path):
   digests = write(tmp_path, limit=limit)
@@ -82,12 +79,7 @@ def test_damage_and_absence_are_named(tmp_path):
     weights.read(tmp_path)
 
 
-@mutation(
-  'weights: what torch refuses is a traceback',
-  'bertjax/formats/weights.py',
-  'if not is_foreign(error):',
-  'if True:',
-)
+@mutation('weights: what torch refuses is a traceback', 'if not is_foreign(error):', 'if True:')
 def test_a_damaged_file_of_torch_is_named(tmp_path):
   path = tmp_path / weights.TORCH
   state = {name: torch.tensor(x) for name, x in TENSORS.items()}
@@ -110,10 +102,7 @@ def test_a_damaged_file_of_torch_is_named(tmp_path):
 
 
 @mutation(
-  'weights: an error of ours is shown as one of the file',
-  'bertjax/formats/weights.py',
-  'if not is_foreign(error):',
-  'if False:',
+  'weights: an error of ours is shown as one of the file', 'if not is_foreign(error):', 'if False:'
 )
 def test_a_wrong_call_of_torch_keeps_its_type(tmp_path, monkeypatch):
   torch.save({}, tmp_path / weights.TORCH)

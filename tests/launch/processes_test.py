@@ -11,6 +11,8 @@ import time
 import pytest
 from mutation import mutation
 
+MUTATED = 'bertjax/launch/processes.py'
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # Writes its process id, then a line for each signal, and ends after `last` of them.
@@ -88,7 +90,6 @@ def gone(process_ids, seconds: float = 10) -> bool:
 @pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 @mutation(
   'launch: Ctrl-C does not reach the processes',
-  'bertjax/launch/processes.py',
   'FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)',
   'FORWARDED = (signal.SIGTERM, signal.SIGHUP)',
 )
@@ -104,7 +105,6 @@ def test_a_signal_reaches_every_process_once(start, tmp_path, number):
 
 @mutation(
   'launch: a terminal reaches the processes beside the launcher',
-  'bertjax/launch/processes.py',
   '      start_new_session=True,\n',
   '',
 )
@@ -133,7 +133,6 @@ def test_a_second_signal_is_passed_on_and_a_third_one_kills(start, tmp_path):
 
 @mutation(
   'launch: a launcher that is killed leaves orphans',
-  'bertjax/launch/processes.py',
   'ctypes.CDLL(None).prctl(1, 9)',
   'ctypes.CDLL(None)',
 )
@@ -146,16 +145,10 @@ def test_processes_die_with_a_launcher_that_is_killed(start, tmp_path):
 
 @mutation(
   'launch: one failed process leaves the others waiting',
-  'bertjax/launch/processes.py',
   '      _send(running, signal.SIGTERM)\n',
   '',
 )
-@mutation(
-  'launch: the end of a log is not shown',
-  'bertjax/launch/processes.py',
-  'log.read_bytes()[-_TAIL:]',
-  'b""',
-)
+@mutation('launch: the end of a log is not shown', 'log.read_bytes()[-_TAIL:]', 'b""')
 def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
   others = [str(tmp_path / f'{i}.pid') for i in (0, 2)]
   fails = (
@@ -173,7 +166,6 @@ def test_one_that_fails_ends_all_and_is_shown(start, tmp_path):
 
 @mutation(
   'launch: a run that is asked to stop has failed',
-  'bertjax/launch/processes.py',
   'if not (asked and status == UNFINISHED):',
   'if True:',
 )
@@ -192,7 +184,6 @@ def test_what_stops_to_go_on_another_time_has_not_failed(start, tmp_path):
 
 @mutation(
   'launch: what nohup ignores ends the processes',
-  'bertjax/launch/processes.py',
   'if signal.getsignal(n) is not signal.SIG_IGN]',
   ']',
 )

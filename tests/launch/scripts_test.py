@@ -19,6 +19,8 @@ from processes import wait_for
 from bertjax.launch import arguments, gpu, local
 from bertjax.launch.processes import UNFINISHED
 
+MUTATED = 'launch/tpu_vm.sh'
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = [*sorted((ROOT / 'launch').glob('*.sh')), ROOT / 'launch' / 'slurm.sbatch']
 # What a shell would take apart, expand or run.
@@ -304,23 +306,14 @@ elif words[:2] == ['-m', 'bertjax.main']:
 
 
 @mutation(
-  'launch: what is not committed is not copied',
-  'launch/tpu_vm.sh',
-  '--cached --others --exclude-standard',
-  '--cached',
+  'launch: what is not committed is not copied', '--cached --others --exclude-standard', '--cached'
 )
 @mutation(
   'launch: a run on a TPU goes on beside the one that follows it',
-  'launch/tpu_vm.sh',
   'kill -TERM -- "-$(cat run.pid)" 2> /dev/null',
   'false',
 )
-@mutation(
-  'launch: flags on a TPU are taken apart',
-  'launch/tpu_vm.sh',
-  '$(printf \'%q \' "$@")',
-  '$*',
-)
+@mutation('launch: flags on a TPU are taken apart', '$(printf \'%q \' "$@")', '$*')
 def test_the_same_command_on_a_tpu_stops_and_resumes(tmp_path, stand_in):
   cloud, tree = tmp_path / 'cloud', tmp_path / 'tree'
   for name in (cloud, tree / 'launch'):

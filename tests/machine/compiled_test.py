@@ -42,10 +42,7 @@ def test_a_directory_of_the_user_is_taken(tmp_path):
 
 @pytest.mark.full
 @mutation(
-  'main: no compiled code is kept',
-  'bertjax/main.py',
-  'compiled.keep(copies.cache())',
-  'pass',
+  'main: no compiled code is kept', 'bertjax/main.py', 'compiled.keep(copies.cache())', 'pass'
 )
 @mutation(
   'optimizer: the rate is a constant of the step',

@@ -7,6 +7,8 @@ from no_room import no_room
 from bertjax.errors import UserError
 from bertjax.machine import copies
 
+MUTATED = 'bertjax/machine/copies.py'
+
 
 def silent(line):
   del line
@@ -18,7 +20,6 @@ def refuse(line):
 
 @mutation(
   'storage: what changed elsewhere is not copied again',
-  'bertjax/machine/copies.py',
   'self._known.get(name) != [token, *_seen(file)]',
   'name not in self._known',
 )
@@ -35,7 +36,6 @@ def test_a_copy_is_made_once_and_again_where_a_side_changed(there):
 
 @mutation(
   'storage: a name leads out of the copy',
-  'bertjax/machine/copies.py',
   "if name.startswith('/') or '..' in name.split('/'):",
   'if False:',
 )
@@ -59,7 +59,6 @@ def test_one_file_comes_alone_or_with_its_neighbours(there):
 
 @mutation(
   'storage: the marker of an older store stays while parts change',
-  'bertjax/machine/copies.py',
   'if marker and marker[1] in there:',
   'if marker is None:',
 )
@@ -83,7 +82,6 @@ def test_the_marker_is_sent_last_and_an_old_one_goes_first(there, monkeypatch):
 
 @mutation(
   'storage: what cannot be read is a traceback',
-  'bertjax/machine/copies.py',
   "with remote.explained(f'{self.url}/{name}'), contextlib.suppress(FileNotFoundError):",
   'with contextlib.suppress(FileNotFoundError):',
 )
@@ -103,7 +101,6 @@ def test_what_the_service_refuses_names_the_url(there, monkeypatch):
 
 @mutation(
   'storage: a full disk does not say what was copied',
-  'bertjax/machine/copies.py',
   "with writing(f'a copy of {self.url}/{name}', part), remote.explained(",
   'with remote.explained(',
 )
@@ -117,10 +114,7 @@ def test_a_full_disk_says_what_was_copied(there):
 
 
 @mutation(
-  'copies: a file whose service knows no version never changes',
-  'bertjax/machine/copies.py',
-  "or [str(info['size'])])",
-  ')',
+  'copies: a file whose service knows no version never changes', "or [str(info['size'])])", ')'
 )
 def test_a_file_of_another_size_is_another_one():
   """Some file systems say nothing of a file but its size, others have words of their own."""
@@ -132,7 +126,6 @@ def test_a_file_of_another_size_is_another_one():
 
 @mutation(
   'copies: a large file that grows while it is sent ends the sending',
-  'bertjax/machine/copies.py',
   "if info['size'] < seen[0]:",
   "if info['size'] != seen[0]:",
 )

@@ -13,6 +13,8 @@ from processes import ROOT, environment, free_port
 from bertjax.errors import UserError
 from bertjax.machine import distributed
 
+MUTATED = 'bertjax/machine/distributed.py'
+
 
 @pytest.fixture
 def joined(monkeypatch):
@@ -48,13 +50,11 @@ LONE = {'SLURM_NTASKS': '1', 'SLURM_PROCID': '0', 'SLURM_STEP_TASKS_PER_NODE': '
 
 @mutation(
   'distributed: a lone process waits for others',
-  'bertjax/machine/distributed.py',
   'if cluster.get_process_count() > 1 else',
   'if cluster.get_process_count() > 0 else',
 )
 @mutation(
   'distributed: the shell of salloc waits for the tasks of its job',
-  'bertjax/machine/distributed.py',
   "environ.get('SLURM_STEP_NUM_TASKS') == '1'",
   "environ.get('SLURM_STEP_NUM_TASKS') == ''",
 )
@@ -83,7 +83,6 @@ def test_flags_that_do_not_fit_together_are_refused(joined, flags):
 
 @mutation(
   'distributed: the coordinator of one machine listens to others',
-  'bertjax/machine/distributed.py',
   'coordinator if host.startswith(_LOOPBACK) else None',
   'None',
 )
@@ -100,14 +99,10 @@ def test_flags_win_over_what_stands_around(joined):
 
 
 @mutation(
-  'distributed: a lone task of a node takes one GPU',
-  'bertjax/machine/distributed.py',
-  'if here == 1 or given_out',
-  'if given_out',
+  'distributed: a lone task of a node takes one GPU', 'if here == 1 or given_out', 'if given_out'
 )
 @mutation(
   'distributed: jax may give a task of SLURM one GPU',
-  'bertjax/machine/distributed.py',
   "local_device_ids=_gpus(environ) if name == 'slurm' else None",
   '',
 )

@@ -8,10 +8,11 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.machine import mirror
 
+MUTATED = 'bertjax/machine/mirror.py'
+
 
 @mutation(
   'mirror: a checkpoint without its manifest is fetched',
-  'bertjax/machine/mirror.py',
   'for step in begun - complete:',
   'for step in set():',
 )
@@ -62,13 +63,11 @@ def test_a_run_sends_what_is_not_of_its_host_alone(there):
 
 @mutation(
   'mirror: files of a run that was taken over stay in a checkpoint',
-  'bertjax/machine/mirror.py',
   "      self._copy.prune(f'{CHECKPOINTS}/{step}', names)\n",
   '',
 )
 @mutation(
   'mirror: a run that was taken over sends scores',
-  'bertjax/machine/mirror.py',
   '      self._require_ours()\n      directory =',
   '      directory =',
 )
@@ -96,21 +95,14 @@ SENT = {  # before the first checkpoint, by a start that was killed
 LEFT = {'made_of.json': b'ours', 'store.partial/progress.json': b'ours'}  # here, of prepare
 
 
-@mutation(
-  'mirror: an empty folder stays',
-  'bertjax/machine/mirror.py',
-  'path.rmdir()',
-  'pass',
-)
+@mutation('mirror: an empty folder stays', 'path.rmdir()', 'pass')
 @mutation(
   'mirror: a part of a vocabulary is fetched',
-  'bertjax/machine/mirror.py',
   'return first not in (*_SHOWN, OWNER, *unsure)',
   'return first not in (*_SHOWN, OWNER)',
 )
 @mutation(
   'mirror: what store.partial is made of is forgotten',
-  'bertjax/machine/mirror.py',
   'kept = {*_KEPT, *unsure & {_MADE_OF}}',
   'kept = {*_KEPT}',
 )

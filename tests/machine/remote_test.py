@@ -10,6 +10,8 @@ from mutation import mutation
 from bertjax.errors import UserError
 from bertjax.machine import copies, mirror, remote
 
+MUTATED = 'bertjax/machine/remote.py'
+
 
 @pytest.mark.parametrize('text', ['runs/a', '/runs/a', 'C:/runs', 'tfds:wiki/2', 'en=a.txt', ''])
 def test_what_is_no_url_is_local(text):
@@ -18,12 +20,7 @@ def test_what_is_no_url_is_local(text):
   assert copies.local(text) == pathlib.Path(text)
 
 
-@mutation(
-  'storage: a path elsewhere loses a slash',
-  'bertjax/machine/remote.py',
-  "'///' if scheme in _LOCAL else '//'",
-  "'/'",
-)
+@mutation('storage: a path elsewhere loses a slash', "'///' if scheme in _LOCAL else '//'", "'/'")
 def test_a_url_is_a_path():
   path = remote.path('memory://bucket/text/a.txt.gz')
   assert str(path) == 'memory://bucket/text/a.txt.gz'
@@ -35,7 +32,6 @@ def test_a_url_is_a_path():
 
 @mutation(
   'storage: a missing package is a traceback',
-  'bertjax/machine/remote.py',
   'except (ImportError, ValueError) as error:',
   'except ValueError as error:',
 )
@@ -61,10 +57,7 @@ def test_files_are_found_by_glob_by_folder_and_alone(there):
 
 @pytest.mark.parametrize('kind', [ValueError, RuntimeError, type('HttpError', (Exception,), {})])
 @mutation(
-  'storage: what the service refuses is a traceback',
-  'bertjax/machine/remote.py',
-  'if not is_foreign(error):',
-  'if True:',
+  'storage: what the service refuses is a traceback', 'if not is_foreign(error):', 'if True:'
 )
 def test_what_a_service_refuses_names_the_url(there, monkeypatch, kind):
   """Packages have classes of their own, and gcsfs raises ValueError for 'Bad Request'."""
@@ -79,7 +72,6 @@ def test_what_a_service_refuses_names_the_url(there, monkeypatch, kind):
 
 @mutation(
   'storage: an error of ours is shown as one of the service',
-  'bertjax/machine/remote.py',
   'if not is_foreign(error):',
   'if False:',
 )

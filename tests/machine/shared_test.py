@@ -14,6 +14,8 @@ from processes import wait_for
 
 from bertjax.machine import mirror
 
+MUTATED = 'bertjax/machine/mirror.py'
+
 LOOP = pathlib.Path(__file__).parents[1] / 'support' / 'save_loop.py'
 
 
@@ -54,13 +56,11 @@ def ended(folder, started) -> list[str]:
 
 @mutation(
   'mirror: a workdir that processes do not share is not refused',
-  'bertjax/machine/mirror.py',
   '    if not self._reads and hosts.count() > 1:',
   '    if False:',
 )
 @mutation(
   'mirror: what an earlier start has written counts',
-  'bertjax/machine/mirror.py',
   "self._writer().get('run') == run)",
   'bool(self._writer()))',
 )
@@ -103,7 +103,6 @@ def test_two_workdirs_are_told_apart_before_the_first_save(tmp_path, kind):
 
 @mutation(
   'mirror: a file system that shows a file late is not waited for',
-  'bertjax/machine/mirror.py',
   'and time.monotonic() < end:',
   'and False:',
 )

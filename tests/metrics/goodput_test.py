@@ -7,6 +7,8 @@ from mutation import mutation
 
 from bertjax.metrics import goodput
 
+MUTATED = 'bertjax/metrics/goodput.py'
+
 
 def start(began, last, step, done, **seconds):
   return dict(began=began, last=last, step=step, done=done, seconds=seconds)
@@ -21,7 +23,6 @@ def test_one_start_that_is_not_disturbed():
 
 @mutation(
   'goodput: steps that were lost count as productive',
-  'bertjax/metrics/goodput.py',
   'lost = min(steps, start[',
   'lost = 0 * min(steps, start[',
 )
@@ -58,7 +59,6 @@ def test_a_run_that_goes_back_behind_two_starts():
 
 @mutation(
   'goodput: a start writes over the one before',
-  'bertjax/metrics/goodput.py',
   "f'{max(numbers, default=0) + 1:05}.json'",
   "'00001.json'",
 )
@@ -88,7 +88,6 @@ def test_a_disk_that_takes_nothing_is_said_once(tmp_path):
 @pytest.mark.parametrize('torn', ['', '{"began": 1', '{}', '[]', '\0\0'])
 @mutation(
   'goodput: a torn file ends the run',
-  'bertjax/metrics/goodput.py',
   '    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:',
   '    except FileNotFoundError as error:',
 )

@@ -18,9 +18,10 @@ from bertjax.metrics import curves, interval, ledger, verdict
 from bertjax.metrics import progress as progress_lib
 from bertjax.metrics import writer as metrics_writer
 
+MUTATED = 'bertjax/metrics/writer.py'
+
 mutation(
   'metrics: lines after the resumed step stay',
-  'bertjax/metrics/writer.py',
   "row['step'] < step or row['step'] == step",
   "row['step'] or row['step'] == step",
 )
@@ -59,7 +60,6 @@ def test_lines_are_there_before_the_next_is_written(tmp_path):
 
 @mutation(
   'metrics: a change of the config is written twice',
-  'bertjax/metrics/writer.py',
   "name.startswith('eval/') or name == CHANGED",
   "name.startswith('eval/')",
 )
@@ -171,16 +171,10 @@ def without(number):
 
 @mutation(
   'metrics: the number of lines is enough',
-  'bertjax/metrics/writer.py',
   "whole = hashlib.sha256(b''.join(own)).hexdigest() == saved['sha256']",
   "whole = len(own) == saved['lines']",
 )
-@mutation(
-  'metrics: a line may be there twice',
-  'bertjax/metrics/writer.py',
-  ' and not {*more} & {*own}',
-  '',
-)
+@mutation('metrics: a line may be there twice', ' and not {*more} & {*own}', '')
 @pytest.mark.parametrize(
   'change, got',
   [
@@ -233,7 +227,6 @@ def test_a_step_that_is_no_whole_number_is_named(tmp_path, number):
 
 @mutation(
   'metrics: scores before the next checkpoint are not counted',
-  'bertjax/metrics/writer.py',
   'self._since = self._since[len(kept) :]',
   'self._since = []',
 )

@@ -14,6 +14,8 @@ from bertjax.metrics import tracking
 from bertjax.metrics.writer import Writer
 from configs import bert
 
+MUTATED = 'bertjax/metrics/tracking.py'
+
 
 class Fake:
   """Remembers; fails at the steps of `fails`."""
@@ -50,12 +52,7 @@ def config(monkeypatch):
   return found
 
 
-@mutation(
-  'tracking: a resume begins another run at the service',
-  'bertjax/metrics/tracking.py',
-  "ids.get(name, '')",
-  "''",
-)
+@mutation('tracking: a resume begins another run at the service', "ids.get(name, '')", "''")
 @mutation(
   'tracking: what is logged does not reach the trackers',
   'bertjax/metrics/writer.py',
@@ -81,15 +78,11 @@ def test_metrics_go_to_the_tracker_and_a_resume_goes_on_with_it(config, tmp_path
 
 @mutation(
   'tracking: a service that fails stops the run',
-  'bertjax/metrics/tracking.py',
   'except Exception as error:',
   'except MemoryError as error:',
 )
 @mutation(
-  'tracking: a dead service is asked for ever',
-  'bertjax/metrics/tracking.py',
-  'if self._failures[name] >= PATIENCE:',
-  'if False:',
+  'tracking: a dead service is asked for ever', 'if self._failures[name] >= PATIENCE:', 'if False:'
 )
 def test_a_tracker_that_fails_is_said_and_then_left_alone(config, tmp_path):
   said = []
@@ -105,10 +98,7 @@ def test_a_tracker_that_fails_is_said_and_then_left_alone(config, tmp_path):
 
 @pytest.mark.parametrize('torn', ['', '{"mine.tracker": ', '[7]', '\xff'])
 @mutation(
-  'tracking: a torn record ends the run',
-  'bertjax/metrics/tracking.py',
-  "with self._guarded(RECORD, 'be read'):",
-  'if True:',
+  'tracking: a torn record ends the run', "with self._guarded(RECORD, 'be read'):", 'if True:'
 )
 def test_a_torn_record_begins_anew(config, tmp_path, torn):
   (tmp_path / tracking.RECORD).write_bytes(torn.encode('latin-1'))

@@ -189,8 +189,8 @@ OF_MODEL = {
 @mutation(
   'flops: half of the feed-forward',
   'bertjax/models/layers/flops.py',
-  '2 * width * ffn',
-  'width * ffn',
+  '(3 if gated else 2) * width',
+  'width',
 )
 def test_equals_what_xla_counts_in_the_gradient(name):
   """One layer, since a scanned body counts once; full rows and slots, since XLA counts padding. XLA

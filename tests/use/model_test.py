@@ -225,7 +225,7 @@ def test_a_directory_gives_what_its_run_gives(bert, tmp_path):
   directory.write(tmp_path, run.params(), run.config.model, run.vocabulary, 'float32', 1 << 40)
   ours, same = load(bert), bertjax.Model.load(tmp_path, mesh=one_device())
   assert ours.fill(TWO) == same.fill(TWO)
-  with pytest.raises(UserError, match='which has no steps: got step=1'):
+  with pytest.raises(UserError, match='is no run, it has one model alone: got step=1'):
     bertjax.Model.load(tmp_path, step=1)
 
   tensors = safetensors.numpy.load_file(tmp_path / 'model.safetensors')

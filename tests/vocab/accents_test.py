@@ -13,6 +13,8 @@ from mutation import mutation
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/vocab/formats.py'
+
 BIGBIRD = dict(
   pad_id=0, eos_id=1, bos_id=2, unk_id=3, control_symbols=['[CLS]', '[SEP]', '[MASK]']
 )  # fmt: skip
@@ -59,6 +61,24 @@ def cleaned(text, how):
 
 
 CLASS, MODEL = 'tokenizer_config.json', 'config.json'
+FILES = {
+  'bigbird-bare': ({}, PLAIN),
+  'dialogue-bare': ({}, PLAIN),
+  'bigbird-no-class': ({CLASS: dict(do_lower_case=False)}, PLAIN),
+  'bigbird': ({CLASS: dict(tokenizer_class='BigBirdTokenizer')}, PLAIN),
+  'bigbird-model': ({MODEL: dict(model_type='big_bird')}, PLAIN),
+  'bigbird-albert': ({CLASS: dict(tokenizer_class='AlbertTokenizerFast')}, STRIPPED),
+  'bigbird-type': ({MODEL: dict(model_type='albert')}, STRIPPED),
+  'bigbird-strip': ({CLASS: dict(keep_accents=False)}, STRIPPED),
+  'bigbird-keep': ({CLASS: dict(keep_accents=True)}, KEPT),
+  'albert-bare': ({}, STRIPPED),
+  'xlnet-bare': ({}, STRIPPED),
+  'xlnet-any': ({CLASS: dict(tokenizer_class='PreTrainedTokenizerFast')}, STRIPPED),
+  'xlnet': ({CLASS: dict(tokenizer_class='XLNetTokenizer')}, STRIPPED),
+  'albert-keep': ({CLASS: dict(tokenizer_class='AlbertTokenizer', keep_accents=True)}, KEPT),
+  'albert-other': ({CLASS: dict(tokenizer_class='DebertaV2Tokenizer')}, PLAIN),
+  'albert-model-class': ({MODEL: dict(tokenizer_class='T5Tokenizer')}, PLAIN),
+}
 
 
 @mutation(
@@ -77,50 +97,18 @@ CLASS, MODEL = 'tokenizer_config.json', 'config.json'
 )
 @mutation(
   'accents: the class that config.json says is not read',
-  'bertjax/vocab/formats.py',
   "model.get('tokenizer_class') or implied",
   'implied',
   case='albert-model-class',
 )
-@pytest.mark.parametrize(
-  ('form', 'files', 'how'),
-  [
-    pytest.param('bigbird', {}, PLAIN, id='bigbird-bare'),
-    pytest.param('dialogue', {}, PLAIN, id='dialogue-bare'),
-    pytest.param('bigbird', {CLASS: dict(do_lower_case=False)}, PLAIN, id='bigbird-no-class'),
-    pytest.param('bigbird', {CLASS: dict(tokenizer_class='BigBirdTokenizer')}, PLAIN, id='bigbird'),
-    pytest.param('bigbird', {MODEL: dict(model_type='big_bird')}, PLAIN, id='bigbird-model'),
-    pytest.param(
-      'bigbird', {CLASS: dict(tokenizer_class='AlbertTokenizerFast')}, STRIPPED, id='bigbird-albert'
-    ),
-    pytest.param('bigbird', {MODEL: dict(model_type='albert')}, STRIPPED, id='bigbird-type'),
-    pytest.param('bigbird', {CLASS: dict(keep_accents=False)}, STRIPPED, id='bigbird-strip'),
-    pytest.param('bigbird', {CLASS: dict(keep_accents=True)}, KEPT, id='bigbird-keep'),
-    pytest.param('albert', {}, STRIPPED, id='albert-bare'),
-    pytest.param('xlnet', {}, STRIPPED, id='xlnet-bare'),
-    pytest.param(
-      'xlnet', {CLASS: dict(tokenizer_class='PreTrainedTokenizerFast')}, STRIPPED, id='xlnet-any'
-    ),
-    pytest.param('xlnet', {CLASS: dict(tokenizer_class='XLNetTokenizer')}, STRIPPED, id='xlnet'),
-    pytest.param(
-      'albert', {CLASS: dict(tokenizer_class='AlbertTokenizer', keep_accents=True)}, KEPT,
-      id='albert-keep',
-    ),
-    pytest.param(
-      'albert', {CLASS: dict(tokenizer_class='DebertaV2Tokenizer')}, PLAIN, id='albert-other'
-    ),
-    pytest.param(
-      'albert', {MODEL: dict(tokenizer_class='T5Tokenizer')}, PLAIN, id='albert-model-class'
-    ),
-  ],
-)  # fmt: skip
-def test_text_is_cleaned_where_a_file_says_so(french, tmp_path, form, files, how):
+@pytest.mark.parametrize('case', FILES)
+def test_text_is_cleaned_where_a_file_says_so(french, tmp_path, case):
   """Elsewhere the ids are those of sentencepiece itself, in a copy too."""
-  lines, models = french
+  (lines, models), (files, how) = french, FILES[case]
   for name, values in files.items():
     (tmp_path / name).write_text(json.dumps(values))
   file = tmp_path / 'spiece.model'
-  file.write_bytes(models[form])
+  file.write_bytes(models[case.partition('-')[0]])
   original = sentencepiece.SentencePieceProcessor(model_file=str(file))
   expected = original.encode([cleaned(line, how) for line in lines])
   vocabulary = load_vocabulary(tmp_path)
@@ -160,7 +148,6 @@ WRITTEN = dict(
 
 @mutation(
   'accents: a vocabulary without capitals is one without accents',
-  'bertjax/vocab/formats.py',
   'said is True or plain == _NO_ACCENTS.normalize_str(plain)',
   'True',
   case='tha',
@@ -196,7 +183,6 @@ def test_pieces_with_marks_prove_that_they_are_kept(shared, tmp_path, language):
 
 @mutation(
   'accents: only ASCII has capitals',
-  'bertjax/vocab/formats.py',
   'lowers = plain == plain.lower()',
   'lowers = not set(plain) & set("ABCDEFGHIJKLMNOPQRSTUVWXYZ")',
   case='rus',
@@ -231,7 +217,6 @@ def test_a_tokenizer_json_says_what_it_does(shared, tmp_path):
 
 @mutation(
   'fastBPE: codes without a file beside them are of lowercased text, whatever their pieces',
-  'bertjax/vocab/formats.py',
   "lowercase = not any('A' <= c <= 'Z' for piece in pieces for c in piece)",
   'lowercase = True',
 )

@@ -11,6 +11,8 @@ from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import Vocabulary, load_vocabulary, read_vocabulary
 
+MUTATED = 'bertjax/vocab/kept.py'
+
 PIECES = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'film')
 
 
@@ -22,16 +24,10 @@ def vocabulary(folder, *more):
 
 @mutation(
   'kept: a copy that is cut short stands in the place of the vocabulary',
-  'bertjax/vocab/kept.py',
   'vocabulary.save(partial)',
   'vocabulary.save(directory)',
 )
-@mutation(
-  'kept: the copy stays what it was',
-  'bertjax/vocab/kept.py',
-  'partial.rename(directory)',
-  'pass',
-)
+@mutation('kept: the copy stays what it was', 'partial.rename(directory)', 'pass')
 def test_a_copy_is_whole_or_the_one_before_it(tmp_path, monkeypatch):
   first, second = vocabulary(tmp_path / 'a'), vocabulary(tmp_path / 'b', 'cinema')
   kept.keep(first, tmp_path / 'vocab')
@@ -77,7 +73,6 @@ def test_a_copy_lowercases_as_was_asked(kind, tmp_path):
 
 @mutation(
   'kept: what a run keeps is looked at again',
-  'bertjax/vocab/kept.py',
   'if not holds(directory, read_vocabulary(path, lowercase)):',
   'if True:',
 )
@@ -95,7 +90,6 @@ def test_a_copy_that_is_there_was_looked_at_when_it_came(tmp_path):
 
 @mutation(
   'kept: a copy of before is made anew, with other ids',
-  'bertjax/vocab/kept.py',
   "    wanted['accents'] = found.accents\n",
   '    pass\n',
 )
@@ -112,16 +106,10 @@ def test_a_run_of_before_goes_on_with_the_ids_that_it_had(tmp_path):
 
 @mutation(
   'kept: a vocabulary that is cut short stays so',
-  'bertjax/vocab/kept.py',
   'if any(path.name not in own for path in directory.iterdir()):',
   'if True:',
 )
-@mutation(
-  "kept: somebody's files are removed",
-  'bertjax/vocab/kept.py',
-  '      raise\n',
-  '      pass\n',
-)
+@mutation("kept: somebody's files are removed", '      raise\n', '      pass\n')
 @pytest.mark.parametrize('left', [(), ('vocab.json',), ('merges.txt', 'tokenizer_config.json')])
 def test_a_folder_is_not_taken_for_what_should_be_in_it(tmp_path, left):
   """An empty folder, and a part of two files, are made whole; what is somebody's stays."""

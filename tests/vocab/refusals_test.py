@@ -1,16 +1,24 @@
 """Files that are no vocabulary are refused by name; an error of ours keeps its type."""
 
+import json
+
 import pytest
 from mutation import mutation
 from tokenizers import Tokenizer, models
 
 from bertjax.errors import UserError
 from bertjax.vocab import formats
+from bertjax.vocab.unique import unique_keys
 from bertjax.vocab.vocabulary import load_vocabulary
 
 PIECES = '[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\n'
 BPE = {'vocab.json': '{"<s>": 0, "a": 1, "b": 2, "ab": 3}', 'merges.txt': '#version: 0.2\na b\n'}
 GARBAGE = bytes(range(256))
+TWICE = dict(
+  version='1.0', normalizer=None, pre_tokenizer=None, added_tokens=[],
+  model=dict(type='Unigram', unk_id=0, vocab=[['<unk>', 0.0], ['a', -1.0], ['a', -2.0]]),
+)  # fmt: skip
+TWICE = json.dumps(TWICE)
 
 
 def without_unknown() -> str:
@@ -36,6 +44,16 @@ def without_unknown() -> str:
     ({'x.model': GARBAGE}, ''),
     ({'x.model': b''}, ''),
     ({'codes_x': 'a b 3\n', 'vocab_x': GARBAGE}, 'vocab_x is not UTF-8'),
+    ({'vocab.txt': f'{PIECES}cat\ndog\ncat'}, "'cat' is line 7 and again line 9"),
+    ({'vocab.txt': f'{PIECES}cat\ndog\ncat\r'}, "'cat' is line 7 and again line 9"),
+    ({'vocab.txt': f'{PIECES}cat\ndog\ncat\t7'}, "'cat' is line 7 and again line 9"),
+    (
+      {**BPE, 'vocab.json': '{"a": 1, "b": 2, "a": 3}'},
+      "'a' is entry 1 .* again entry 3",
+    ),
+    ({**BPE, 'vocab.json': '{"<s>": 0, "a": 1, "b": 1, "ab": 2}'}, 'have the same id, 1'),
+    ({'tokenizer.json': TWICE}, "'a' is entry 2 and again entry 3"),
+    ({'codes_x': 'a b 3\n', 'vocab_x': 'ab 3\nc 2\nab 1\n'}, "'ab' is line 1 and again line 3"),
     ({'codes_x': GARBAGE, 'vocab_x': 'a 1\n'}, 'codes_x is not UTF-8'),
   ],
 )
@@ -52,6 +70,12 @@ def test_a_file_that_is_no_vocabulary_is_refused_by_name(tmp_path, files, said):
   first = next(iter(files))
   with pytest.raises(UserError, match=f'(?s){first} cannot be read as a vocabulary: .*{said}'):
     load_vocabulary(tmp_path / first)
+
+
+def test_keys_of_json_that_come_twice():
+  assert unique_keys('{"a": [{"b": 1}, {"b": 2}], "c": 1}') == {'a': [{'b': 1}, {'b': 2}], 'c': 1}
+  with pytest.raises(ValueError, match="'b' is entry 1 .* value 1, and again entry 3, with 2"):
+    unique_keys('{"a": {"b": 1, "c": 5, "b": 2}}')
 
 
 @pytest.mark.parametrize('error', [ValueError, RuntimeError, TypeError, KeyError])

@@ -15,6 +15,8 @@ from bertjax.vocab import kept
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/vocab/vocabulary.py'
+
 PROSE = ['the cat sat on the mat, [e] / and <e> a cat 12'] * 60
 # In the middle of words, one within another, several in a row, and with spaces of many kinds.
 TEXTS = (
@@ -111,22 +113,15 @@ def directory(request, tmp_path):
 )
 @mutation(
   'special: a SentencePiece model gives no symbols',
-  'bertjax/vocab/vocabulary.py',
   "if kind == 'sentencepiece':",
   "if kind == 'none':",
 )
 @mutation(
   'special: a copy forgets what the files beside it added',
-  'bertjax/vocab/vocabulary.py',
   "config['added_tokens_decoder'] =",
   "config['forgotten'] =",
 )
-@mutation(
-  'special: a symbol goes on with the word before it',
-  'bertjax/vocab/vocabulary.py',
-  'starts[[*symbols, *(',
-  'starts[[*(',
-)
+@mutation('special: a symbol goes on with the word before it', 'starts[[*symbols, *(', 'starts[[*(')
 def test_added_symbols_have_the_ids_of_transformers(directory, tmp_path):
   theirs = transformers.AutoTokenizer.from_pretrained(str(directory))
   ours = load_vocabulary(directory)

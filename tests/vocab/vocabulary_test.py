@@ -15,6 +15,8 @@ from tokenizers import Tokenizer, models
 from bertjax.vocab import formats
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/vocab/formats.py'
+
 ODD = (
   "Hello  world, it's naïve café 1,234, 5,",
   "``quoted'' text\u00a0nbsp ﬁne Ｆｕｌｌ 日本語。 \u200bzero \t tab",
@@ -159,12 +161,7 @@ def test_what_is_no_vocabulary_is_refused(tmp_path):
     load_vocabulary(tmp_path / 'vocab.json')
 
 
-@mutation(
-  'vocabulary: an id may be as large as it likes',
-  'bertjax/vocab/formats.py',
-  'if index[last] >= MOST:',
-  'if False:',
-)
+@mutation('vocabulary: an id may be as large as it likes', 'if index[last] >= MOST:', 'if False:')
 def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
   tokenizer = Tokenizer(models.WordLevel({'a': 0, '[UNK]': 1, 'far': 70_000}, '[UNK]'))
   tokenizer.save(str(tmp_path / 'tokenizer.json'))
@@ -176,7 +173,6 @@ def test_an_id_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
 
 @mutation(
   'vocabulary: a BOM is part of the first piece',
-  'bertjax/vocab/formats.py',
   "refusals.text_of(file, 'utf-8-sig')",
   'refusals.text_of(file)',
 )
@@ -190,7 +186,6 @@ def test_a_bom_is_no_part_of_the_first_piece(tmp_path):
 
 @mutation(
   'vocabulary: tokenizer.json without a normalizer ends in a traceback',
-  'bertjax/vocab/formats.py',
   "spec.get('normalizer')",
   "spec['normalizer']",
 )

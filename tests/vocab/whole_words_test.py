@@ -15,6 +15,8 @@ from bertjax.text import sentence_split
 from bertjax.vocab.train import TRAINERS
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/vocab/whole_words.py'
+
 LINES = ['the cat saw the dog', 'The dog saw a <unk>', 'a  cat, é 漢']
 
 
@@ -26,7 +28,6 @@ def made(directory: pathlib.Path, kind: str, size: int = 300, lowercase: bool = 
 
 @mutation(
   'words: ids not by frequency',
-  'bertjax/vocab/whole_words.py',
   'key=lambda piece: (-counts[piece], piece)',
   'key=lambda piece: piece',
 )
@@ -38,12 +39,7 @@ def test_words_are_numbered_by_frequency_after_the_end_of_a_line_and_unknown(tmp
   assert found.special == dict(cls=None, sep=None, pad=11, mask=None, unk=1, eos=0)
 
 
-@mutation(
-  'characters: the newline is not one of them',
-  'bertjax/vocab/whole_words.py',
-  '    counts[end] += 1\n',
-  '',
-)
+@mutation('characters: the newline is not one of them', '    counts[end] += 1\n', '')
 def test_characters_are_numbered_by_frequency_with_spaces_and_newlines(tmp_path):
   found = made(tmp_path, 'characters')
   counts = collections.Counter(''.join(line + '\n' for line in LINES))
@@ -55,15 +51,11 @@ def test_characters_are_numbered_by_frequency_with_spaces_and_newlines(tmp_path)
 
 @mutation(
   'bytes: those of another encoding',
-  'bertjax/vocab/whole_words.py',
   "line.encode().decode('latin-1')",
   "line.encode('utf-16-le').decode('latin-1')",
 )
 @mutation(
-  'words: lines without an end',
-  'bertjax/vocab/whole_words.py',
-  'unk) for part in cut(text)), end]',
-  'unk) for part in cut(text))]',
+  'words: lines without an end', 'unk) for part in cut(text)), end]', 'unk) for part in cut(text))]'
 )
 def test_bytes_are_those_of_utf8_in_gpt2s_letters(tmp_path):
   found = made(tmp_path, 'bytes')

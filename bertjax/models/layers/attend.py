@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from typing import Literal
 
+import jax
 import jax.numpy as jnp
 
 from bertjax.errors import UserError
 from bertjax.kernels.relative_attention import Mask
+from bertjax.models.layers.block import Context
 from bertjax.types import Batch
 
 Attend = Literal['example', 'causal', 'self', 'language']
@@ -35,3 +37,17 @@ def named_tables(extra: Iterable[tuple[str, int]], attend: str) -> tuple[str, ..
   """Names of further tables of ids, and of the languages where they decide who sees whom."""
   languages = ['language'] if attend == 'language' else []
   return tuple(dict.fromkeys([*(name for name, _ in extra), *languages]))
+
+
+def second_text(batch: Batch, read_BSD: jax.Array, bias_NR: jax.Array | None = None) -> Context:
+  """Returns the context of a decoder's layers: each column of the second text sees those before it,
+  and all of the first text, of its own example.
+
+  Args:
+    batch: reads out_example_BU and example_BT.
+    read_BSD: what the encoder makes of the first text.
+    bias_NR: as in `Context`.
+  """
+  mine_BU, theirs_BT = batch['out_example_BU'], batch['example_BT']
+  mask, other = Mask(mine_BU, mine_BU, causal=True), Mask(mine_BU, theirs_BT)
+  return Context(mask, bias_NR=bias_NR, other_BSD=read_BSD, other_mask=other)

@@ -1,5 +1,6 @@
 """Multi-head attention: the projections around the attention operation, and rotary positions."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -95,6 +96,7 @@ class Attention(nn.Module):
     dropout: of the probabilities.
     bias: whether the projections have one.
     positions: whether there is a table of distances to project.
+    scale: of the scores, T5's is 1; None: 1 / sqrt(H).
   """
 
   heads: int
@@ -106,6 +108,7 @@ class Attention(nn.Module):
   positions: bool = False
   out_initializer: Init | None = None
   dtype: Any = jnp.float32
+  scale: float | None = None
 
   def setup(self):
     shape, axes = (self.heads, self.head_size), ('embed', 'heads', 'head')
@@ -160,6 +163,8 @@ class Attention(nn.Module):
     """The operation, [B, T, N, H]; a second call in a step needs other noise (`dropout.fork`)."""
     q_BTNH, k_BSNH, v_BSNH = map(whole_columns, (q_BTNH, k_BSNH, v_BSNH))
     dropout = None
+    if self.scale is not None:
+      relative = dataclasses.replace(relative or Relative(), scale=self.scale)
     if noise is not None and self.dropout:
       dropout = Dropout(self.dropout, noise, dropout_lib.site(self.path, layer))
     return relative_attention(q_BTNH, k_BSNH, v_BSNH, mask, relative, dropout)

@@ -47,6 +47,7 @@ class Block(nn.Module):
 
   Attributes:
     heads, ffn: N and F.
+    scale: see `Attention`.
     activation: of the feed-forward, a key of ACTIVATIONS.
     norm_eps, dropout: of what attention and feed-forward add.
     attention_dropout: of the probabilities.
@@ -93,6 +94,7 @@ class Block(nn.Module):
   reuse_len: int | None = None
   cross: bool = False
   nested: bool = False
+  scale: float | None = None
 
   @nn.compact
   def __call__(
@@ -167,7 +169,7 @@ class Block(nn.Module):
     return Attention(
       self.heads, self.head_size or width // self.heads, width, self.initializer,
       self.attention_dropout, self.attention_bias, self.positions and name == 'attention',
-      self.out_initializer, self.dtype, name=name,
+      self.out_initializer, self.dtype, self.scale, name=name,
     )  # fmt: skip
 
   def _sum(self, name: str, x_BTD: Array, added, enters: bool = False) -> Array:

@@ -1,45 +1,75 @@
 """Terms of a model's `flops`: model FLOPs of forward and backward, over real tokens only.
 
-A matrix weight costs 6 FLOPs (forward 2, backward 4) for each token that it meets, attention 12 * D
-FLOPs per layer for each (query, visible key) pair, 18 * D where the score has a product by distance
+A matrix weight costs 6 FLOPs (forward 2, backward 4) for each token that it meets, attention 12 * N
+* H FLOPs per layer for each (query, visible key) pair, 18 where the score has a product by distance
 too. Heads count on the positions they run on; lookups, norms and dropout count nothing.
 """
 
+from typing import Any
+
 import numpy as np
 
-from bertjax.types import Batch
 
-
-def attended_pairs(example_BT: np.ndarray, window: int | None = None) -> int:
-  """The (query, key) pairs that see each other: length squared, summed over packed examples.
+def attended_pairs(example_BT: Any, window: int | None = None, causal: bool = False) -> int:
+  """Returns the number of (query, key) pairs of one text that see each other.
 
   Args:
     example_BT: example ids, 0 is padding.
     window: pairs at this distance and further do not; None: all of an example do.
+    causal: a query sees no later key.
   """
-  rows, _ = example_BT.shape
-  groups = int(example_BT.max(initial=0)) + 1
-  flat = (np.arange(rows)[:, None] * groups + example_BT).reshape(-1)
-  lengths_RG = np.bincount(flat, minlength=rows * groups).reshape(rows, groups)[:, 1:]
-  lengths_RG = lengths_RG.astype(np.int64)
+  lengths_RG = _lengths(example_BT)
   reach_RG = lengths_RG if window is None else np.minimum(lengths_RG, window)
   # On each side of itself a token reaches window - 1 others, fewer near the ends of its example.
-  return int((lengths_RG * (2 * reach_RG - 1) - reach_RG * (reach_RG - 1)).sum())
+  pairs = int((lengths_RG * (2 * reach_RG - 1) - reach_RG * (reach_RG - 1)).sum())
+  return (pairs + int(lengths_RG.sum())) // 2 if causal else pairs
 
 
-def encoder_flops(batch: Batch, *, layers: int, width: int, ffn: int) -> float:
-  """FLOPs of forward and backward through a stack of transformer layers, for a host batch."""
-  example_BT = np.asarray(batch['example_BT'])
-  real = int((example_BT > 0).sum())
-  weights = layers * (4 * width * width + 2 * width * ffn)
-  return 6.0 * weights * real + 12.0 * layers * width * attended_pairs(example_BT)
+def cross_pairs(example_BU: Any, example_BS: Any) -> int:
+  """Returns the number of (query, key) pairs of two texts whose examples are the same."""
+  groups = 1 + max(int(np.max(x, initial=0)) for x in (example_BU, example_BS))
+  return int((_lengths(example_BU, groups) * _lengths(example_BS, groups)).sum())
 
 
-def head_flops(positions: float, *weights: int) -> float:
-  """FLOPs of forward and backward through matrices of `weights` entries at `positions` places."""
-  return 6.0 * positions * sum(weights)
+def _lengths(example_BT: Any, groups: int = 0) -> np.ndarray:
+  """Returns the tokens of each example, int64 [rows, examples]."""
+  example_BT = np.asarray(example_BT)
+  rows, groups = len(example_BT), groups or int(example_BT.max(initial=0)) + 1
+  flat = (np.arange(rows)[:, None] * groups + example_BT).reshape(-1)
+  found = np.bincount(flat, minlength=rows * groups).reshape(rows, groups)
+  return found[:, 1:].astype(np.int64)
+
+
+def block_flops(
+  example_BT: Any, width: int, ffn: int, *, inner: int = 0, gated: bool = False,
+  window: int | None = None, causal: bool = False, other_BS: Any = None,
+) -> float:  # fmt: skip
+  """Returns the FLOPs of forward and backward through one `Block`.
+
+  Args:
+    example_BT: example ids of the layer's columns.
+    width, ffn, gated: D and F, as of `Block`.
+    inner: N * H; 0: D.
+    window, causal: see `attended_pairs`.
+    other_BS: example ids of the text that cross-attention sees; None: there is no such attention.
+  """
+  real, inner = int(np.sum(np.asarray(example_BT) > 0)), inner or width
+  weights = 4 * width * inner + (3 if gated else 2) * width * ffn
+  pairs, count = attended_pairs(example_BT, window, causal), head_flops(real, weights)
+  if other_BS is not None:
+    pairs += cross_pairs(example_BT, other_BS)
+    read = int(np.sum(np.asarray(other_BS) > 0))
+    count += head_flops(real + read, 2 * width * inner)
+  return count + 12.0 * inner * pairs
 
 
 def lstm_flops(positions: float, inputs: int, width: int) -> float:
-  """FLOPs of forward and backward through the four gates of an LSTM's cell at so many places."""
+  """Returns the FLOPs of forward and backward through the gates of an LSTM's cell at so many
+  places."""
   return head_flops(positions, 4 * width * (inputs + width))
+
+
+def head_flops(positions: float, *weights: int) -> float:
+  """Returns the FLOPs of forward and backward through matrices of so many entries at so many
+  places."""
+  return 6.0 * positions * sum(weights)

@@ -90,7 +90,9 @@ class WordHead(nn.Module):
     vocab_size: rows of the table beyond it are padding.
     transform: dense -> activation -> norm to the width of the table first (BERT); without it the
       hidden states meet the table as they are (XLM).
-    norm, biases: of these; the words have a bias in any case.
+    norm, biases: of these.
+    word_bias: the words have a bias; GPT's and T5's have none.
+    factor: of the hidden states before they meet the table; T5's with a tied one is D^-0.5.
   """
 
   vocab_size: int
@@ -101,14 +103,20 @@ class WordHead(nn.Module):
   dtype: Any = jnp.float32
   norm: NormKind = 'layer_norm'
   biases: bool = True
+  word_bias: bool = True
+  factor: float = 1.0
 
   @nn.compact
   def __call__(self, h_BPD: Array, table_VE: Array) -> Scores:
     rows, width = table_VE.shape
     if self.transform:
       h_BPD = transform(self, h_BPD, width)
-    _, bias_init = affine_inits(self.initializer, width)
-    bias_V = param(self, 'bias', ('vocab',), (rows,), bias_init)
+    if self.factor != 1.0:
+      h_BPD = h_BPD * self.factor
+    bias_V = jnp.zeros(rows)
+    if self.word_bias:
+      _, bias_init = affine_inits(self.initializer, width)
+      bias_V = param(self, 'bias', ('vocab',), (rows,), bias_init)
     return Scores(h_BPD.astype(self.dtype), table_VE, bias_V, self.vocab_size)
 
 

@@ -65,18 +65,22 @@ def query_biases(
   return tuple(param(module, name, ('heads', 'head'), shape, init) for name in names)
 
 
-def bias_table(module: nn.Module, kind: Bias, heads: int, length: int, init: Init) -> Array:
-  """Biases by distance that all layers share, float32 [N, R], the furthest distance first.
+def bias_table(
+  module: nn.Module, kind: Bias, heads: int, length: int, init: Init, causal: bool = False,
+  name: str = 'buckets',
+) -> Array:  # fmt: skip
+  """Returns biases by distance that all layers share, float32 [N, R], the furthest distance first.
 
   Args:
-    module: whose parameter 'buckets' the table of T5 is (Raffel et al. 2020), one entry for each
-      bucket and head; ALiBi has no parameters (Press et al. 2022).
+    module: parent of the parameter `name`, T5's table of buckets and heads (Raffel et al. 2020);
+      ALiBi has no parameters (Press et al. 2022).
     kind: of the two.
     heads, length: N and T.
     init: of the parameter.
+    causal: the table ends at distance 0, and T5's buckets are all of the past.
   """
-  distance_R = distance_tables.distances(length, length)
+  distance_R = distance_tables.distances(1 if causal else length, length)
   if kind == 'alibi':
     return jnp.asarray(distance_tables.alibi(heads, distance_R))
-  bucket_R = distance_tables.t5_buckets(distance_R, BUCKETS, FURTHEST)
-  return param(module, 'buckets', ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T
+  bucket_R = distance_tables.t5_buckets(distance_R, BUCKETS, FURTHEST, not causal)
+  return param(module, name, ('position', 'heads'), (BUCKETS, heads), init)[bucket_R].T

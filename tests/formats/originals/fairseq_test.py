@@ -29,6 +29,8 @@ from bertjax.train import opening
 from bertjax.vocab.vocabulary import load_vocabulary
 from configs import roberta
 
+MUTATED = 'bertjax/formats/originals/roberta.py'
+
 VOCAB, WIDTH, LAYERS, POSITIONS = cases.VOCAB, 48, 2, 42
 ARGS = dict(
   arch='roberta_base', encoder_layers=LAYERS, encoder_embed_dim=WIDTH, encoder_attention_heads=3,
@@ -114,27 +116,9 @@ NEW = dict(
   ],
   ids=['2019', 'fused', 'since 2020'],
 )
-@mutation(
-  'fairseq: keys and values change places',
-  'bertjax/formats/originals/roberta.py',
-  '"qkv".index',
-  '"qvk".index',
-  case='fused',
-)
-@mutation(
-  'fairseq: positions begin at 0',
-  'bertjax/formats/originals/roberta.py',
-  'OFFSET = 2',
-  'OFFSET = 0',
-  case='2019',
-)
-@mutation(
-  'fairseq: the eps of BERT',
-  'bertjax/formats/originals/roberta.py',
-  'norm_eps=1e-5',
-  'norm_eps=1e-3',
-  case='2019',
-)
+@mutation('fairseq: keys and values change places', '"qkv".index', '"qvk".index', case='fused')
+@mutation('fairseq: positions begin at 0', 'OFFSET = 2', 'OFFSET = 0', case='2019')
+@mutation('fairseq: the eps of BERT', 'norm_eps=1e-5', 'norm_eps=1e-3', case='2019')
 def test_roberta(names, more, tmp_path):
   state = state_of(oracle(), **names)
   state[names.get('prefix', 'encoder.') + 'sentence_encoder.version'] = torch.tensor([3.0])

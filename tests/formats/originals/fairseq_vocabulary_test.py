@@ -13,6 +13,8 @@ from bertjax.formats import tokenizer
 from bertjax.formats.originals import fairseq_vocabulary
 from bertjax.vocab.vocabulary import load_vocabulary
 
+MUTATED = 'bertjax/formats/originals/fairseq_vocabulary.py'
+
 
 def dictionary(path, symbols) -> None:
   (path / 'dict.txt').write_text(''.join(f'{s} {9 - i % 9}\n' for i, s in enumerate(symbols)))
@@ -31,7 +33,6 @@ def test_a_dictionary_of_letters(tmp_path):
 
 @mutation(
   'fairseq: the dictionary has the ids of GPT-2',
-  'bertjax/formats/originals/fairseq_vocabulary.py',
   'index = {piece_of.get(symbol, symbol): i',
   'index = {symbol: i',
 )
@@ -132,14 +133,12 @@ LACKING = dict(
 
 @mutation(
   'fairseq: pieces that the dictionary lacks change the cut',
-  'bertjax/formats/originals/fairseq_vocabulary.py',
   'scored |= {piece: score for piece, score in scores.items() if piece not in scored}',
   'pass',
   case='pieces_that_are_not_there',
 )
 @mutation(
   'fairseq: a symbol that comes again keeps its first id',
-  'bertjax/formats/originals/fairseq_vocabulary.py',
   '    index[symbol] = len(symbols)',
   '    index.setdefault(symbol, len(symbols))',
   case='symbols_again',
@@ -179,10 +178,7 @@ def test_pieces_that_the_dictionary_lacks_are_unknown(shared, tmp_path, change):
 
 
 @mutation(
-  'fairseq: <pad> and <unk> that come again are others',
-  'bertjax/formats/originals/fairseq_vocabulary.py',
-  "KEPT = ('<pad>', '<unk>')",
-  'KEPT = ()',
+  'fairseq: <pad> and <unk> that come again are others', "KEPT = ('<pad>', '<unk>')", 'KEPT = ()'
 )
 def test_the_dictionary_of_camembert(shared, tmp_path):
   """transformers has its ids: those of the model, four further."""
@@ -212,7 +208,6 @@ def test_the_dictionary_of_camembert(shared, tmp_path):
 
 @mutation(
   'fairseq: byte-level pieces that the dictionary lacks are none',
-  'bertjax/formats/originals/fairseq_vocabulary.py',
   'index.setdefault(piece, len(index))',
   'pass',
 )

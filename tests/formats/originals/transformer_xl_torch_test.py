@@ -16,6 +16,8 @@ from mutation import mutation
 
 from bertjax.formats.originals import transformer_xl_torch
 
+MUTATED = 'bertjax/formats/originals/transformer_xl_torch.py'
+
 
 def absent(row, shape):
   raise AssertionError(f'{row.theirs} is there')
@@ -45,21 +47,18 @@ def save(path, state, args=None):
 @pytest.mark.parametrize('name', ['plain', 'adaptive', 'prenorm', 'absolute'])
 @mutation(
   'transformer-xl: queries and keys change places',
-  'bertjax/formats/originals/transformer_xl_torch.py',
   "QKV = ('query', 'key', 'value')",
   "QKV = ('key', 'query', 'value')",
   case='plain',
 )
 @mutation(
   'transformer-xl: projections of clusters are not transposed',
-  'bertjax/formats/originals/transformer_xl_torch.py',
   "f'word_emb.emb_projs.{i}', 'D,E->ED'",
   "f'word_emb.emb_projs.{i}', 'E,D->ED'",
   case='adaptive',
 )
 @mutation(
   'transformer-xl: pre_lnorm is not read',
-  'bertjax/formats/originals/transformer_xl_torch.py',
   "pre_norm=bool(args.get('pre_lnorm', False))",
   'pre_norm=False',
   case='prenorm',

@@ -7,6 +7,8 @@ from mutation import mutation
 from bertjax.tools.preflight import buffers
 from bertjax.tools.preflight.buffers import Buffer
 
+MUTATED = 'bertjax/tools/preflight/buffers.py'
+
 # ruff: noqa: E501  (lines of a compiler)
 PROGRAM = textwrap.dedent("""\
   HloModule jit_train_step
@@ -59,23 +61,14 @@ ALL = [
 
 
 @mutation(
-  'buffers: the line of a library is named',
-  'bertjax/tools/preflight/buffers.py',
-  "    if f'/{_OURS}' in file:\n",
-  '    if file:\n',
+  'buffers: the line of a library is named', "    if f'/{_OURS}' in file:\n", '    if file:\n'
 )
 @mutation(
   'buffers: values that take the place of others count too',
-  'bertjax/tools/preflight/buffers.py',
   'if any(offset < end and start < offset + size for start, end in taken):',
   'if (offset, offset + size) in taken:',
 )
-@mutation(
-  'buffers: the memory on the chip counts as HBM',
-  'bertjax/tools/preflight/buffers.py',
-  'size \\d+, page',
-  'size \\d+,.* page',
-)
+@mutation('buffers: the memory on the chip counts as HBM', 'size \\d+, page', 'size \\d+,.* page')
 def test_the_largest_places_are_named_by_the_code_that_fills_them():
   """Of equal ones the number; without what lies over a larger one, arguments and fast memory."""
   assert buffers.largest(PROGRAM, ASSIGNMENT, 9) == ALL

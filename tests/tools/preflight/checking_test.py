@@ -11,12 +11,13 @@ from bertjax.tools.bench.parts import own_step
 from bertjax.tools.preflight import checking, estimate, proposal
 from configs import modernbert
 
+MUTATED = 'bertjax/tools/preflight/checking.py'
+
 ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
 
 
 @mutation(
   'preflight: phases of another rate are compiled again',
-  'bertjax/tools/preflight/checking.py',
   "known['optimizer'].pop('schedule')",
   "known['optimizer'].get('schedule')",
 )
@@ -31,12 +32,7 @@ def test_phases_that_differ_in_their_rate_alone_are_compiled_once():
   )
 
 
-@mutation(
-  'preflight: a batch is checked for one host',
-  'bertjax/tools/preflight/checking.py',
-  'sizes, where.hosts)',
-  'sizes, 1)',
-)
+@mutation('preflight: a batch is checked for one host', 'sizes, where.hosts)', 'sizes, 1)')
 def test_a_batch_that_the_hosts_do_not_divide_is_refused():
   """The chips divide it: each group of eight has the same rows."""
   config = tiny('bert', batch_size=8, **{'mesh.data': 8, 'mesh.tensor': 8})
@@ -53,12 +49,7 @@ def phase() -> checking.Phase:
 
 
 @pytest.mark.full
-@mutation(
-  'preflight: losses that are summed are compiled apart',
-  'bertjax/tools/preflight/checking.py',
-  'if line.factors:',
-  'if False:',
-)
+@mutation('preflight: losses that are summed are compiled apart', 'if line.factors:', 'if False:')
 def test_losses_that_are_summed_are_one_step(phase):
   """It holds what both keep, over parameters that they share, and costs what both cost."""
   assert (phase.name, phase.steps) == ('mrtd+trtd', 100)

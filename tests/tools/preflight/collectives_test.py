@@ -10,6 +10,8 @@ from bertjax import sharding
 from bertjax.tools.preflight import traffic
 from bertjax.tools.preflight.collectives import Collective, collectives
 
+MUTATED = 'bertjax/tools/preflight/collectives.py'
+
 MESH = dict(data=2, fsdp=2, tensor=2)
 PROGRAM = """HloModule test
 
@@ -50,15 +52,9 @@ ENTRY %main (a: f32[64], b: bf16[8,8]) -> f32[64] {
 """
 
 
-@mutation(
-  'collectives: a loop counts once',
-  'bertjax/tools/preflight/collectives.py',
-  'counts[key] += times',
-  'counts[key] += 1',
-)
+@mutation('collectives: a loop counts once', 'counts[key] += times', 'counts[key] += 1')
 @mutation(
   'collectives: the order of the chips is not looked at',
-  'bertjax/tools/preflight/collectives.py',
   'ids = ids.transpose([int(n) for n in counted[4].split',
   "ids = ids.transpose([int(n) for n in '0,1,2'.split",
 )
@@ -114,13 +110,11 @@ ENTRY %main (w: bf16[8,64], x: bf16[64,64]) -> bf16[64,16] {
 
 @mutation(
   'collectives: one that runs beside computations counts in each of them',
-  'bertjax/tools/preflight/collectives.py',
   "elif 'async_collective_fusion_config' in x.rest and not starts:",
   'elif False:',
 )
 @mutation(
   'collectives: axes that a program names are not looked at',
-  'bertjax/tools/preflight/collectives.py',
   'slice(None) if axis in within else 0',
   'slice(None)',
 )

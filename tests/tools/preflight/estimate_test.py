@@ -11,6 +11,8 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.tools.preflight import compiled_step, estimate, proposal
 from configs import bert, modernbert
 
+MUTATED = 'bertjax/tools/preflight/estimate.py'
+
 ONE = dict(data=1, fsdp=1, tensor=1, sequence=1)
 ROWS, LENGTH = 32, 128
 LAYERS, WIDTH, HEADS, FFN, WORDS = 2, 64, 8, 256, 30_592  # of bert.py:test, padded
@@ -44,13 +46,11 @@ def slots(config: Any) -> int:
 
 @mutation(
   'estimate: what is kept outside of the layers counts as theirs',
-  'bertjax/tools/preflight/estimate.py',
   "if eqn.primitive.name in ('scan', 'reduce_precision')]",
   'if eqn.params is not None]',
 )
 @mutation(
   'estimate: exponentials are not held beside the logits',
-  'bertjax/tools/preflight/estimate.py',
   'logits=logits + round(rows * traced.exps)',
   'logits=logits',
 )
@@ -64,13 +64,11 @@ def test_at_the_loss_logits_are_held_and_no_gradients():
 
 @mutation(
   'estimate: gradients of word tables are there before they are made',
-  'bertjax/tools/preflight/estimate.py',
   'late = kernels.words if logits else 0',
   'late = 0',
 )
 @mutation(
   'estimate: what a turn computes again is not counted',
-  'bertjax/tools/preflight/estimate.py',
   "if config.model.get('remat', 'light') != 'light':",
   'if False:',
 )
@@ -88,7 +86,6 @@ def test_a_turn_has_what_its_products_make_kept_or_not(remat):
 
 @mutation(
   'estimate: the gradients of word tables are never there',
-  'bertjax/tools/preflight/estimate.py',
   'max((in_turn, at_loss, at_end),',
   'max((in_turn, at_loss),',
 )
@@ -101,13 +98,11 @@ def test_at_the_end_all_gradients_are_held():
 
 @mutation(
   'estimate: a layer before the loop keeps nothing',
-  'bertjax/tools/preflight/estimate.py',
   "in ('scan', 'reduce_precision')",
   "in ('scan',)",
 )
 @mutation(
   'estimate: one layer of a pattern is at work',
-  'bertjax/tools/preflight/estimate.py',
   'sum(n for _, n in largest if n == widest)',
   'widest',
 )

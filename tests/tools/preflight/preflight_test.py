@@ -17,6 +17,8 @@ from bertjax.tools.bench.parts.synthetic import synthetic_batch
 from bertjax.tools.preflight import topology
 from configs import bert
 
+MUTATED = 'bertjax/tools/preflight/topology.py'
+
 
 @pytest.mark.parametrize('name', ['v99:2x2', 'v5e', 'v5e:4', '4x4', 'v5e:4x4x4x4'])
 def test_an_unknown_slice_is_refused(name):
@@ -26,7 +28,6 @@ def test_an_unknown_slice_is_refused(name):
 
 @mutation(
   'preflight: an error of ours is shown as a missing libtpu',
-  'bertjax/tools/preflight/topology.py',
   'except RuntimeError as error:',
   'except Exception as error:',
 )
@@ -41,7 +42,6 @@ def test_what_libtpu_refuses_is_said_and_an_error_of_ours_keeps_its_type(monkeyp
 
 @mutation(
   'preflight: without libtpu there is a traceback',
-  'bertjax/tools/preflight/topology.py',
   'except RuntimeError as error:',
   'except NotImplementedError as error:',
 )
@@ -158,7 +158,6 @@ def test_the_estimate_is_within_a_tenth_of_the_compiler():
 
 @mutation(
   'preflight: two compile at once',
-  'bertjax/tools/preflight/topology.py',
   'with locks.in_turn(path, lambda holder: say(',
   'with locks.in_turn(path.with_suffix(str(os.getpid())), lambda holder: say(',
 )

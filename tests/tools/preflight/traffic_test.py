@@ -7,6 +7,8 @@ from mutation import mutation
 
 from bertjax.tools.preflight import hlo, topology, traffic
 
+MUTATED = 'bertjax/tools/preflight/traffic.py'
+
 # Three runs of a body that reads one [1, 1024] slice of a stack, calls a kernel and keeps the rest
 # on the chip; then a copy to the chip.
 PROGRAM = """HloModule test
@@ -56,15 +58,9 @@ ENTRY %main (x: f32[3,1024], y: bf16[8,128]) -> (s32[], f32[3,1024]) {
 """  # noqa: E501
 
 
-@mutation(
-  'traffic: a scanned body counts once',
-  'bertjax/tools/preflight/traffic.py',
-  '{key: times * value for',
-  '{key: value for',
-)
+@mutation('traffic: a scanned body counts once', '{key: times * value for', '{key: value for')
 @mutation(
   'traffic: a slice reads the whole',
-  'bertjax/tools/preflight/traffic.py',
   "if user.opcode in ('dynamic-slice', 'slice', 'gather') and",
   "if user.opcode in ('slice', 'gather') and",
 )
@@ -120,7 +116,6 @@ ENTRY %main (q: bf16[16,64], m: s32[3], s: f32[4,256], i: s32[]) -> bf16[64,16] 
 )
 @mutation(
   'traffic: the estimate of a kernel stays as it is',
-  'bertjax/tools/preflight/traffic.py',
   'rest = _ESTIMATE.sub(',
   "rest = re.compile('(no)such').sub(",
 )
@@ -173,16 +168,10 @@ ENTRY %main (x: bf16[4,8,128], w: bf16[4,8,128]) -> f32[32,8] {
 
 @mutation(
   'traffic: what a fusion within a fusion renames is free',
-  'bertjax/tools/preflight/traffic.py',
   "user.opcode == 'bitcast' or _renames(computations, user)",
   "user.opcode == 'bitcast'",
 )
-@mutation(
-  'traffic: what leaves a fusion as it came is free',
-  'bertjax/tools/preflight/traffic.py',
-  'if body[name].root:',
-  'if False:',
-)
+@mutation('traffic: what leaves a fusion as it came is free', 'if body[name].root:', 'if False:')
 def test_a_fusion_within_a_fusion_reads_what_it_is_given():
   whole, part, product = 4 * 8 * 128 * 2, 8 * 128 * 2, 32 * 8 * 4
   assert traffic.account(NESTED).bytes == 2 * whole + whole + part + product

@@ -1,0 +1,190 @@
+"""A model that was fine-tuned elsewhere answers by its head, as transformers' own pipeline does."""
+
+import subprocess
+import sys
+
+import jax
+import processes
+import pytest
+import used_models
+from mutation import mutation
+
+import bertjax
+from bertjax import sharding
+from bertjax.errors import UserError
+from bertjax.export.importing import import_model
+from bertjax.use.answers import Label
+
+TEXTS = ['the cat sat on the mat.', 'a dog barks', 'rain fell on the town all night long']
+PAIRS = ['a dog sat.', 'the cat', 'rain']
+QUESTIONS = ['what sat on the mat', 'what fell on the town all night']
+CLASSES = ('happy', 'sad', 'angry')
+KINDS = {
+  'text-classification': 'SequenceClassification', 'token-classification': 'TokenClassification',
+  'question-answering': 'QuestionAnswering', 'fill-mask': 'MaskedLM',
+}  # fmt: skip
+
+
+def tokenizer_of(family, path):
+  import tokenizers
+  import transformers
+
+  lines = TEXTS + QUESTIONS
+  if family == 'bert':
+    pieces = [*used_models.BERT, *'abcdefghijklmnopqrstuvwxyz.', *(f'##{c}' for c in 'aeimnoprst')]
+    pieces += sorted(
+      {word.strip('.') for line in lines for word in line.split()} - {*pieces, 'long'}
+    )
+    pieces += [f'##{each}' for each in ('ong', 'ng', 'g')]
+    (path / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+    return transformers.BertTokenizerFast(str(path / 'vocab.txt'))
+  made = tokenizers.ByteLevelBPETokenizer()
+  made.train_from_iterator(
+    lines * 3, 300, special_tokens=['<s>', '<pad>', '</s>', '<unk>', '<mask>']
+  )
+  made.save_model(str(path))
+  mask = transformers.AddedToken('<mask>', lstrip=True, special=True)
+  return transformers.RobertaTokenizerFast.from_pretrained(str(path), mask_token=mask)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """(family, task of a pipeline) -> directory of a random model, and the pipeline."""
+  import torch
+  import transformers
+
+  known = {}
+
+  def get(family, task):
+    if (family, task) in known:
+      return known[family, task]
+    path = tmp_path_factory.mktemp(family)
+    tokenizer = tokenizer_of(family, path)
+    torch.manual_seed(0)
+    classes = dict(id2label=dict(enumerate(CLASSES))) if task.endswith('classification') else {}
+    config = transformers.AutoConfig.for_model(
+      family, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, hidden_size=32,
+      num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, initializer_range=0.4,
+      max_position_embeddings=66, type_vocab_size=dict(bert=2, roberta=1)[family], **classes,
+    )  # fmt: skip
+    net = getattr(transformers, f'AutoModelFor{KINDS[task]}').from_config(config).eval()
+    for part in (net, tokenizer):
+      part.save_pretrained(path / 'hf')
+    if task == 'question-answering':  # which has no pipeline in version 5
+      return known.setdefault((family, task), (path / 'hf', (net, tokenizer)))
+    pipeline = transformers.pipeline(task, model=net, tokenizer=tokenizer, device='cpu')
+    return known.setdefault((family, task), (path / 'hf', pipeline))
+
+  return get
+
+
+def load(path):
+  return bertjax.Model.load(
+    path, mesh=sharding.make_mesh(dict(data=1, fsdp=1, tensor=1), jax.devices()[:1])
+  )
+
+
+def check_labels(found, theirs):
+  for mine, other in zip(found, theirs, strict=True):
+    other = {each['label']: each['score'] for each in other}
+    assert tuple(mine.probabilities) == CLASSES and mine.label == max(other, key=other.__getitem__)
+    assert mine.probabilities == pytest.approx(other, abs=1e-5)
+
+
+both = pytest.mark.parametrize('family', ['bert', 'roberta'])
+
+
+@mutation(
+  'use: a model from elsewhere has no names of classes',
+  'bertjax/use/load.py',
+  'return found._replace(classes=opened.classes)',
+  'return found',
+)
+@mutation(
+  'use: a pair of texts has one [SEP] in any family',
+  'bertjax/use/load.py',
+  "separators=layouts.separators(found.model.get('family', ''))",
+  'separators=1',
+  case='roberta',
+)
+@both
+def test_texts_and_pairs_are_classified(made, family):
+  path, pipeline = made(family, 'text-classification')
+  model = load(path)
+  check_labels(model.label(TEXTS), pipeline(TEXTS, top_k=None))
+  pairs = [dict(text=a, text_pair=b) for a, b in zip(TEXTS, PAIRS, strict=True)]
+  check_labels(model.label(TEXTS, PAIRS), [pipeline(each, top_k=None) for each in pairs])
+  assert load(f'hf:{path}').label(TEXTS) == model.label(TEXTS)
+  with pytest.raises(UserError, match='was not fine-tuned on tags'):
+    model.tag([['cat']])
+
+
+@both
+def test_words_are_tagged(made, family):
+  path, pipeline = made(family, 'token-classification')
+  found = load(path).tag([text.split() for text in TEXTS])
+  for text, tags in zip(TEXTS, found, strict=True):
+    spaced = f' {text}'  # each word is encoded behind a blank
+    pieces = pipeline(spaced, ignore_labels=[])
+    theirs = {each['start']: each for each in reversed(pieces)}  # the first piece of a word
+    starts = [n + 1 for n, letter in enumerate(spaced) if letter == ' ']
+    assert len(tags) == len(starts)
+    for tag, start in zip(tags, starts, strict=True):
+      assert tag.tag == theirs[start]['entity']
+      assert tag.probability == pytest.approx(theirs[start]['score'], abs=1e-5)
+
+
+@both
+def test_questions_are_answered(made, family):
+  import torch
+
+  path, (net, tokenizer) = made(family, 'question-answering')
+  texts = [TEXTS[0], TEXTS[2]]
+  found = load(path).answer(QUESTIONS, texts)
+  for question, text, answer in zip(QUESTIONS, texts, found, strict=True):
+    given = tokenizer(question, text, return_tensors='pt', return_offsets_mapping=True)
+    place_T2, inside = given.pop('offset_mapping')[0].tolist(), given.sequence_ids(0)
+    with torch.no_grad():
+      out = net(**given)
+    of_text = [column for column, part in enumerate(inside) if part == 1]
+    score_TT = out.start_logits[0][:, None] + out.end_logits[0]
+    pairs = [(a, b) for a in of_text for b in of_text if a <= b < a + 15]
+    _, start, end = max((float(score_TT[pair]), *pair) for pair in pairs)
+    begin = place_T2[start][0]
+    assert answer.text == text[begin : place_T2[end][1]].strip()
+    assert text[answer.begin :].startswith(answer.text) and answer.odds is None
+
+
+@both
+def test_blanks_are_filled(made, family):
+  path, pipeline = made(family, 'fill-mask')
+  text = 'the cat sat on the [MASK].'
+  ((found,),) = load(path).fill([text])
+  theirs = pipeline(text.replace('[MASK]', pipeline.tokenizer.mask_token), top_k=5)
+  assert [each.id for each in found] == [each['token'] for each in theirs]
+  assert [each.probability for each in found] == pytest.approx(
+    [x['score'] for x in theirs], rel=1e-3
+  )
+
+
+@mutation(
+  'use: a run that was converted has forgotten its classes',
+  'bertjax/use/load.py',
+  'classes=run.imported_classes',
+  'classes={}',
+)
+def test_a_converted_run_answers_the_same_and_so_does_the_command(made, tmp_path):
+  path, pipeline = made('bert', 'text-classification')
+  import_model(f'hf:{path}', tmp_path / 'run')
+  assert load(tmp_path / 'run').label(TEXTS) == load(path).label(TEXTS)
+  (tmp_path / 'in.txt').write_text('\n'.join(TEXTS))
+  given = ('--json', f'--input={tmp_path}/in.txt')
+  done = subprocess.run(
+    [sys.executable, '-m', 'bertjax.predict', f'--workdir={tmp_path}/run', *given], text=True,
+    cwd=processes.ROOT, env=processes.environment(), capture_output=True, check=False,
+  )  # fmt: skip
+  assert done.returncode == 0, done.stderr
+  lines = used_models.json_lines(done.stdout)
+  check_labels(
+    [Label(line['label'], line['probabilities']) for line in lines], pipeline(TEXTS, top_k=None)
+  )
