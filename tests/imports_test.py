@@ -39,7 +39,8 @@ ARROWS: dict[str, str] = {
   'use': """machine sharding models objectives text vocab examples evals checkpoint
     formats sources""",
   'launch': 'metrics config checkpoint',
-  'tools': """machine sharding kernels models objectives optim metrics store examples config formats train""",
+  'tools': """machine sharding kernels models objectives optim metrics store examples config formats
+    train""",
 }
 
 HEAVY = ('tensorflow', 'seqio', 'tensorflow_datasets', 'tensorflow_text')

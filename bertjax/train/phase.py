@@ -185,7 +185,12 @@ class Phase:
     """sha256 of the rows of the global batch `index` that each of so many hosts is fed."""
     batch, _ = self.batches.at(index)
     parts = [{k: np.split(v, hosts)[i] for k, v in batch.items()} for i in range(hosts)]
-    return [loader.batch_sha256(part) for part in parts]
+    return [self.sha256(index, part) for part in parts]
+
+  def sha256(self, index: int, rows: Batch) -> str:
+    """sha256 of rows of batch `index`, as of a run on the part alone that is drawn."""
+    drawn = self.batches.place(index).name
+    return loader.batch_sha256(combine.part(rows, drawn) if drawn else rows)
 
   def place(self, index: int) -> loader.Place:
     """The rows of batch `index`, with the name of the phase, or of the part that is drawn."""

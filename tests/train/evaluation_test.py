@@ -126,8 +126,8 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   config.evals.pseudo_perplexity.rows = 0
   run = setup.make_run(config, store, jax.devices()[:1])
   state = first_state.initial_state(config, run)
-  scores, tables = evaluation.run_due(run.phases, False, state.variables, 7, True)
-  assert set(scores) <= evaluation.score_names(run.phases, False) and 'eval/mlm' in scores
+  scores, tables = evaluation.run_due(run.evals(1), state.variables, 7, True)
+  assert set(scores) <= evaluation.score_names(run.evals(1)) and 'eval/mlm' in scores
   assert tables[0].row_count == 2 and 'step 7' in tables[0].title
 
 
@@ -135,7 +135,8 @@ def test_sentences_are_met_in_set_up_and_completed(tmp_path):
   'train: evaluation comes before the checkpoint',
   'bertjax/train/loop.py',
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
-  '      if evaluation.due(self._judged(done), done, last):\n        self._evaluate(done, last)\n'
+  '      if evaluation.due(self._run.evals(done), done, last):\n'
+  '        self._evaluate(done, last)\n'
   '      if done % config.checkpoint_steps == 0 or last or leaving:\n',
 )
 @mutation(
@@ -149,13 +150,13 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
   config, written = short(rich_store), []
   train_loop.run(config, str(tmp_path / 'straight'))
 
-  def fail(phases, interleaved, variables, step, last, rest):
+  def fail(sets, variables, step, last, rest):
     written.append((tmp_path / f'run/checkpoints/{step}/manifest.json').exists())
     raise ValueError('of ours')
 
   with monkeypatch.context() as patch:
     patch.setattr(evaluation, 'run_due', fail)
-    patch.setattr(evaluation, 'due', lambda phases, step, last: last)
+    patch.setattr(evaluation, 'due', lambda sets, step, last: last)
     with pytest.raises(ValueError, match='of ours'):
       train_loop.run(config, str(tmp_path / 'run'))
   assert written == [True]
@@ -169,7 +170,7 @@ def test_a_failing_evaluation_costs_no_checkpoint(rich_store, tmp_path, monkeypa
 @mutation(
   'train: the sums since the last log are not saved',
   'bertjax/train/watch/record.py',
-  "interval.Interval(meta.get('interval'))",
+  "interval.Interval(_of_phases(run, meta.get('interval')))",
   'interval.Interval()',
 )
 def test_a_resume_between_two_logs_logs_the_same_bits(
@@ -180,10 +181,10 @@ def test_a_resume_between_two_logs_logs_the_same_bits(
   train_loop.run(config, str(tmp_path / 'straight'))
   take = evaluation.due
 
-  def cut_off(phases, step, last):
+  def cut_off(sets, step, last):
     if step == 2:
       raise RuntimeError('cut off')
-    return take(phases, step, last)
+    return take(sets, step, last)
 
   with monkeypatch.context() as patch:
     patch.setattr(evaluation, 'due', cut_off)

@@ -101,7 +101,7 @@ def test_a_head_for_other_classes_is_made_anew_and_the_encoder_is_taken(source):
 
 @mutation(
   'init_from: a head of answers is no head',
-  'bertjax/checkpoint/task_heads.py',
+  'bertjax/objectives/combine/task_heads.py',
   "('answers',) if model.get('answers', 'none') != 'none' else ()",
   '()',
 )

@@ -8,8 +8,8 @@ Each has a name. A batch has, under the names of those that its step trains, a b
 in which each term is divided by its own global weight, as in a step of that objective alone; so the
 gradient is the sum of theirs. The rows of one are numbered after those of the one before it: their
 draws are their own. Where one is there (MT-DNN, Liu et al. 2019, section 3.1), the step is one of
-its own, and the heads of the others get a gradient of zero: the optimizer updates them by it, Adam's
-averages and the weight decay go on.
+its own, and the heads of the others get a gradient of zero: the optimizer updates them by it,
+Adam's averages and the weight decay go on.
 """
 
 import math
